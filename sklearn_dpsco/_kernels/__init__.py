@@ -1,0 +1,1 @@
+"""Compiled loops: arrays and scalars in, arrays out; no classes, no policy, no noise."""

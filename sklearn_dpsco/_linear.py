@@ -1,0 +1,300 @@
+"""The linear layer: rows [x, 1], their products with coefficients, and sums over records.
+
+One place owns the intercept (an implicit column of ones, the last coordinate) and the
+scale of the rows. Solvers see `Rows`; whether X is dense or sparse is settled here.
+
+Every sum over records is accumulated in float64, in chunks of `chunk_rows(n, d)` rows
+whose partial sums are added up; `summation_error` bounds what that can be off by, and
+plans add it to their sensitivities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .losses import Loss
+
+__all__ = ["Rows", "chunk_rows", "make_rows", "summation_error"]
+
+Array = NDArray[np.float64]
+
+_UNIT_ROUNDOFF = 2.0**-53
+_CHUNK_BYTES = 2**20  # a chunk stays in the cache between its two products
+
+
+def chunk_rows(n_samples: int, n_features: int) -> int:
+    """Rows per chunk: a public fact, since the bound on the summation error uses it."""
+    fitting = _CHUNK_BYTES // (8 * max(1, n_features))
+    return int(min(n_samples, max(256, min(fitting, 65536))))
+
+
+def summation_error(n_samples: int, n_features: int) -> float:
+    r"""Relative error of a chunked float64 mean over the records.
+
+    A sum of m terms in any order errs by at most :math:`\gamma_{m}` times the sum of
+    their absolute values, :math:`\gamma_k = k u / (1 - k u)`, :math:`u = 2^{-53}`; the
+    chunks' totals add their number to m, and forming each term and dividing adds 5
+    (doc/privacy.rst, section 2.5).
+    """
+    rows = chunk_rows(n_samples, n_features)
+    k = rows + math.ceil(n_samples / rows) + 5
+    return k * _UNIT_ROUNDOFF / (1 - k * _UNIT_ROUNDOFF)
+
+
+class Rows:
+    """Rows ``scale_i * [x_i, 1]`` of a dense matrix, and sums over them.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d), float32 or float64
+        Scaled to [-1, 1] in every coordinate.
+    has_intercept : bool
+        Whether the rows have a last coordinate of ones.
+    scale : ndarray of shape (n,) or None
+        Factor in [0, 1] on each row, 0 for a record that contributes nothing; None for
+        ones.
+    """
+
+    def __init__(self, X: Any, has_intercept: bool, scale: Array | None = None) -> None:
+        self.X = X
+        self.has_intercept = has_intercept
+        self.scale = scale
+        self.n_samples, self.n_columns = X.shape
+        self.chunk = chunk_rows(self.n_samples, self.n_columns)
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates of a row, the intercept's included."""
+        return self.n_columns + self.has_intercept
+
+    def norms(self) -> Array:
+        """l2 norms of the unscaled rows [x, 1], shape (n,)."""
+        return np.sqrt(self._squared_norms() + self.has_intercept)
+
+    def product(self, coef: Array) -> Array:
+        """<[x_i, 1], coef> for every row, shape (n,), without the rows' scale."""
+        intercept = coef[self.n_columns] if self.has_intercept else 0.0
+        if not np.any(coef):
+            return np.zeros(self.n_samples)
+        return np.asarray(self.X @ coef[: self.n_columns], dtype=np.float64) + intercept
+
+    def with_norm_bound(self, bound: float) -> Rows:
+        """The same rows, those longer than `bound` in l2 norm scaled down to it."""
+        # the float error of a norm is below (d + 4) u, so the true norm stays in the bound
+        bound *= 1 - (self.n_columns + 8) * _UNIT_ROUNDOFF
+        shrink = np.minimum(1.0, bound / np.maximum(self.norms(), bound))
+        scale = shrink if self.scale is None else self.scale * shrink
+        return type(self)(self.X, self.has_intercept, scale)
+
+    def mean_gradient(self, coef: Array, y: Array, offset: float, loss: Loss, clip: float) -> Array:
+        r"""Mean of :math:`l'(z_i, y_i) s_i [x_i, 1]`, :math:`z_i = b + s_i <[x_i, 1], w>`.
+
+        Parameters
+        ----------
+        coef : ndarray of shape (dimension,)
+            w, the intercept last.
+        y : ndarray of shape (n,)
+        offset : float
+            b, a constant outside the linear model.
+        loss : Loss
+        clip : float
+            Bound on the absolute derivative.
+
+        Returns
+        -------
+        ndarray of shape (dimension,)
+        """
+        raise NotImplementedError
+
+    def mean_gradient_after_vertex(
+        self,
+        product: Array,
+        decay: float,
+        vertex: int,
+        amount: float,
+        y: Array,
+        offset: float,
+        loss: Loss,
+        clip: float,
+    ) -> Array:
+        """`mean_gradient` at coefficients ``decay * w + amount * e_vertex``.
+
+        `product` holds <[x_i, 1], w> and is updated in place, which costs one column of
+        X instead of a product with all of it.
+        """
+        product *= decay
+        self._add_column(product, vertex, amount)
+        r = self._derivative(product, slice(None), y, offset, loss, clip)
+        total = np.zeros(self.dimension)
+        self._add_transposed_product(r, total)
+        return total / self.n_samples
+
+    def _derivative(
+        self, product: Array, part: slice, y: Array, offset: float, loss: Loss, clip: float
+    ) -> Array:
+        """scale_i times the clipped derivative, for the rows of one part."""
+        scale = None if self.scale is None else self.scale[part]
+        z = product if scale is None else product * scale
+        r = np.clip(loss.derivative(z + offset, y[part]), -clip, clip)
+        return r if scale is None else r * scale
+
+    def _add_column(self, product: Array, vertex: int, amount: float) -> None:
+        if vertex == self.n_columns:
+            product += amount
+        else:
+            self._add_data_column(product, vertex, amount)
+
+    def _squared_norms(self) -> Array:
+        raise NotImplementedError
+
+    def _add_data_column(self, product: Array, vertex: int, amount: float) -> None:
+        raise NotImplementedError
+
+    def _add_transposed_product(self, r: Array, total: Array) -> None:
+        """Add sum_i r_i [x_i, 1] to `total`."""
+        raise NotImplementedError
+
+    def _chunks(self) -> list[slice]:
+        starts = range(0, self.n_samples, self.chunk)
+        return [slice(start, min(start + self.chunk, self.n_samples)) for start in starts]
+
+
+class _DenseRows(Rows):
+    def _part(self, part: slice) -> Array:
+        return np.asarray(self.X[part], dtype=np.float64)
+
+    def _squared_norms(self) -> Array:
+        out = np.empty(self.n_samples)
+        for part in self._chunks():
+            block = self._part(part)
+            np.einsum("ij,ij->i", block, block, out=out[part])
+        return out
+
+    def _add_data_column(self, product: Array, vertex: int, amount: float) -> None:
+        product += amount * np.asarray(self.X[:, vertex], dtype=np.float64)
+
+    def _add_transposed_product(self, r: Array, total: Array) -> None:
+        d = self.n_columns
+        for part in self._chunks():
+            total[:d] += self._part(part).T @ r[part]
+            if self.has_intercept:
+                total[d] += r[part].sum()
+
+    def mean_gradient(self, coef: Array, y: Array, offset: float, loss: Loss, clip: float) -> Array:
+        d = self.n_columns
+        weights, intercept = coef[:d], float(coef[d]) if self.has_intercept else 0.0
+        total = np.zeros(self.dimension)
+        for part in self._chunks():
+            block = self._part(part)
+            r = self._derivative(block @ weights + intercept, part, y, offset, loss, clip)
+            total[:d] += block.T @ r
+            if self.has_intercept:
+                total[d] += r.sum()
+        return total / self.n_samples
+
+
+class _SparseRows(Rows):
+    def mean_gradient(self, coef: Array, y: Array, offset: float, loss: Loss, clip: float) -> Array:
+        r = self._derivative(self.product(coef), slice(None), y, offset, loss, clip)
+        total = np.zeros(self.dimension)
+        self._add_transposed_product(r, total)
+        return total / self.n_samples
+
+    def _add_transposed_product(self, r: Array, total: Array) -> None:
+        # scipy's product would sum a whole column in one go, beyond the stated error
+        X, columns = self.X, total[: self.n_columns]
+        self._kernel_transposed_product()(X.data, X.indices, X.indptr, r, self.chunk, columns)
+        if self.has_intercept:
+            total[self.n_columns] += r.sum()
+
+    def _kernel_transposed_product(self) -> Callable[..., None]:
+        raise NotImplementedError
+
+
+class _CSCRows(_SparseRows):
+    def _squared_norms(self) -> Array:
+        return np.asarray(self.X.multiply(self.X).sum(axis=1), dtype=np.float64).ravel()
+
+    def _add_data_column(self, product: Array, vertex: int, amount: float) -> None:
+        span = slice(self.X.indptr[vertex], self.X.indptr[vertex + 1])
+        product[self.X.indices[span]] += amount * self.X.data[span]
+
+    def _kernel_transposed_product(self) -> Callable[..., None]:
+        from ._kernels.sparse import csc_transposed_product
+
+        return csc_transposed_product
+
+
+class _CSRRows(_SparseRows):
+    def _squared_norms(self) -> Array:
+        from ._kernels.sparse import row_norms
+
+        return row_norms(self.X.data, self.X.indptr)
+
+    def _arrays(self, y: Array) -> tuple[Any, ...]:
+        scale = np.ones(self.n_samples) if self.scale is None else self.scale
+        return self.X.data, self.X.indices, self.X.indptr, scale, y
+
+    def _mean(self, total: Array, intercept_total: float) -> Array:
+        if self.has_intercept:
+            total = np.append(total, intercept_total)
+        return total / self.n_samples
+
+    def mean_gradient(self, coef: Array, y: Array, offset: float, loss: Loss, clip: float) -> Array:
+        if loss.loss_id is None:
+            return super().mean_gradient(coef, y, offset, loss, clip)
+        from ._kernels.sparse import gradient_at
+
+        total = np.zeros(self.n_columns)
+        intercept = float(coef[self.n_columns]) if self.has_intercept else 0.0
+        total_b = gradient_at(
+            *self._arrays(y), coef, intercept, offset,
+            loss.loss_id, loss.kernel_parameter, clip, self.chunk, total,
+        )  # fmt: skip
+        return self._mean(total, total_b)
+
+    def mean_gradient_after_vertex(
+        self,
+        product: Array,
+        decay: float,
+        vertex: int,
+        amount: float,
+        y: Array,
+        offset: float,
+        loss: Loss,
+        clip: float,
+    ) -> Array:
+        if loss.loss_id is None:
+            return super().mean_gradient_after_vertex(
+                product, decay, vertex, amount, y, offset, loss, clip
+            )
+        from ._kernels.sparse import gradient_after_vertex
+
+        total = np.zeros(self.n_columns)
+        total_b = gradient_after_vertex(
+            *self._arrays(y), product, decay, vertex, amount, offset,
+            loss.loss_id, loss.kernel_parameter, clip, self.chunk, total,
+        )  # fmt: skip
+        return self._mean(total, total_b)
+
+    def _add_data_column(self, product: Array, vertex: int, amount: float) -> None:
+        column = self.X[:, [vertex]].tocoo()
+        product[column.row] += amount * column.data
+
+    def _kernel_transposed_product(self) -> Callable[..., None]:
+        from ._kernels.sparse import csr_transposed_product
+
+        return csr_transposed_product
+
+
+def make_rows(X: Any, has_intercept: bool) -> Rows:
+    """`Rows` of a dense array or of a canonical CSR or CSC matrix."""
+    if not sparse.issparse(X):
+        return _DenseRows(X, has_intercept)
+    return (_CSRRows if X.format == "csr" else _CSCRows)(X, has_intercept)

@@ -1,0 +1,232 @@
+"""Public bounds of the data: clip to them, scale by them, and map coefficients back.
+
+Internally every feature lies in [-1, 1]. A feature with bounds (low, high) becomes
+``(x - mid) / half``; one whose bounds have an end at 0 is divided by the other end's
+size and not centred, which keeps zeros at zero: a centred 0/1 column would have norm 1
+in every row. Nothing here looks at the data to choose a constant.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .exceptions import BoundsNotDeclaredWarning
+
+__all__ = ["FeatureScaling", "TargetScaling", "feature_scaling", "target_scaling"]
+
+Array = NDArray[np.float64]
+
+_CHECK_ROWS_BYTES = 2**22
+
+
+@dataclass(frozen=True)
+class FeatureScaling:
+    """The map x -> (clip(x, low, high) - shift) / width, by column.
+
+    Attributes
+    ----------
+    low, high, shift, width : ndarray of shape (n_features,)
+        `width` is infinite for a column whose bounds are equal, so that it maps to 0.
+    """
+
+    low: Array
+    high: Array
+    shift: Array
+    width: Array
+
+    def transform(self, X: Any) -> Any:
+        """Scaled X, at most one copy, and X itself where nothing needs to change.
+
+        Parameters
+        ----------
+        X : ndarray or CSR or CSC matrix of shape (n, d)
+
+        Returns
+        -------
+        The same kind: dense in X's dtype, sparse canonical and in float64.
+        """
+        return self._transform_sparse(X) if sparse.issparse(X) else self._transform_dense(X)
+
+    def _is_identity(self) -> bool:
+        return bool(np.all(self.shift == 0) and np.all(self.width == 1))
+
+    def _transform_dense(self, X: Any) -> Any:
+        step = max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
+        parts = [slice(start, start + step) for start in range(0, X.shape[0], step)]
+        low, high = self.low.min(), self.high.max()
+        if self._is_identity() and np.all(self.low == low) and np.all(self.high == high):
+            if all(X[part].min() >= low and X[part].max() <= high for part in parts):
+                return X
+        order = "F" if X.flags.f_contiguous and not X.flags.c_contiguous else "C"
+        out = np.empty(X.shape, dtype=X.dtype, order=order)
+        for part in parts:
+            block = np.clip(X[part], self.low, self.high)
+            block = (block - self.shift) / self.width
+            # the division may round past 1
+            np.clip(block, -1.0, 1.0, out=out[part], casting="same_kind")
+        return out
+
+    def _transform_sparse(self, X: Any) -> Any:
+        if np.any(self.shift != 0):
+            raise ValueError(
+                "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column, "
+                "since other bounds would shift its zeros"
+            )
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        low, high, width = self._per_value(X, self.low), self._per_value(X, self.high), None
+        clipped = np.clip(X.data.astype(np.float64, copy=False), low, high)
+        if not self._is_identity():
+            width = self._per_value(X, self.width)
+            clipped = np.clip(clipped / width, -1.0, 1.0)
+        return type(X)((clipped, X.indices, X.indptr), shape=X.shape)
+
+    @staticmethod
+    def _per_value(X: Any, by_column: Array) -> Any:
+        """The column's number for each stored value; one scalar if all columns agree."""
+        if np.all(by_column == by_column[0]):
+            return by_column[0]
+        if X.format == "csr":
+            return by_column[X.indices]
+        return np.repeat(by_column, np.diff(X.indptr))
+
+    def unscale(self, coef: Array, intercept: float) -> tuple[Array, float]:
+        """Coefficients and intercept for unscaled features, with the same predictions."""
+        coef = coef / self.width
+        return coef, float(intercept - coef @ self.shift)
+
+
+@dataclass(frozen=True)
+class TargetScaling:
+    """The map y -> (clip(y, low, high) - middle) / half."""
+
+    low: float
+    high: float
+
+    @property
+    def middle(self) -> float:
+        """The target that a raw prediction of 0 stands for."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def half(self) -> float:
+        """One scaled unit, in the user's units."""
+        return self.high / 2 - self.low / 2
+
+    def transform(self, y: Any) -> Array:
+        """Scaled targets in [-1, 1], a new array."""
+        y = np.clip(np.asarray(y, dtype=np.float64), self.low, self.high)
+        return np.clip((y - self.middle) / self.half, -1.0, 1.0)
+
+    def unscale(self, coef: Array, intercept: float) -> tuple[Array, float]:
+        """Coefficients and intercept that predict in the user's units."""
+        return coef * self.half, intercept * self.half + self.middle
+
+
+def _pair(name: str, bounds: Any) -> tuple[Array, Array]:
+    if not isinstance(bounds, Sequence) and not isinstance(bounds, np.ndarray):
+        raise ValueError(f"{name} must be a pair (low, high), got {type(bounds).__name__}")
+    if isinstance(bounds, str) or len(bounds) != 2:
+        raise ValueError(f"{name} must be a pair (low, high), got {bounds!r}")
+    try:
+        low, high = (np.asarray(end, dtype=np.float64) for end in bounds)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers, got {bounds!r}") from None
+    if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
+        raise ValueError(f"{name} must be finite, got {bounds!r}")
+    return low, high
+
+
+def _by_name(bounds: Mapping[Any, Any], names: Sequence[str] | None) -> tuple[Array, Array]:
+    if names is None:
+        raise ValueError("bounds_X is a dict, which needs X to be a data frame with column names")
+    missing = [name for name in names if name not in bounds]
+    unknown = [name for name in bounds if name not in set(names)]
+    if missing or unknown:
+        raise ValueError(
+            f"bounds_X must name every column of X and no other: {len(missing)} columns have no "
+            f"bounds, {len(unknown)} names are no columns ({unknown[:5]!r})"
+        )
+    pairs = [_pair(f"bounds_X[{name!r}]", bounds[name]) for name in names]
+    if any(end.ndim for pair in pairs for end in pair):
+        raise ValueError("bounds_X as a dict must hold a pair of numbers for each column")
+    return np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
+
+
+def feature_scaling(
+    bounds: Any, n_features: int, feature_names: Sequence[str] | None = None
+) -> FeatureScaling:
+    """The scaling that `bounds_X` declares.
+
+    Parameters
+    ----------
+    bounds : None, pair of scalars or arrays of shape (n_features,), or dict
+        None stands for (-1, 1) and warns. A dict maps each column's name to its pair.
+    n_features : int
+    feature_names : sequence of str or None
+
+    Raises
+    ------
+    ValueError
+        If the bounds are not finite, of the wrong length, or low > high somewhere, or
+        low = high for a scalar pair. A single column with low = high is allowed and
+        carries nothing.
+    """
+    if bounds is None:
+        warnings.warn(
+            "bounds_X was not given: features are clipped to (-1, 1). Declare the bounds from "
+            "domain knowledge, not from the data.",
+            BoundsNotDeclaredWarning,
+            stacklevel=4,
+        )
+        bounds = (-1.0, 1.0)
+    if isinstance(bounds, Mapping):
+        low, high = _by_name(bounds, feature_names)
+    else:
+        low, high = _pair("bounds_X", bounds)
+    for end in (low, high):
+        if end.ndim > 1 or (end.ndim == 1 and end.size != n_features):
+            raise ValueError(
+                f"bounds_X must hold scalars or arrays of shape ({n_features},), got shapes "
+                f"{low.shape} and {high.shape}"
+            )
+    if np.any(low > high) or (low.ndim == high.ndim == 0 and low == high):
+        raise ValueError("bounds_X must have low < high in every column")
+    low, high = (np.broadcast_to(end, (n_features,)).copy() for end in (low, high))
+    one_sided = (low == 0) | (high == 0)
+    shift = np.where(one_sided, 0.0, low / 2 + high / 2)
+    width = np.where(one_sided, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
+    constant = low == high
+    return FeatureScaling(
+        low, high, np.where(constant, 0.0, shift), np.where(constant | (width == 0), np.inf, width)
+    )
+
+
+def target_scaling(bounds: Any) -> TargetScaling:
+    """The scaling that `bounds_y` declares; None stands for (-1, 1) and warns.
+
+    Raises
+    ------
+    ValueError
+        If the bounds are not two finite numbers with low < high.
+    """
+    if bounds is None:
+        warnings.warn(
+            "bounds_y was not given: targets are clipped to (-1, 1). Declare the bounds from "
+            "domain knowledge, not from the data.",
+            BoundsNotDeclaredWarning,
+            stacklevel=4,
+        )
+        bounds = (-1.0, 1.0)
+    low, high = _pair("bounds_y", bounds)
+    if low.ndim or high.ndim or low >= high:
+        raise ValueError(f"bounds_y must be two numbers with low < high, got {bounds!r}")
+    return TargetScaling(float(low), float(high))

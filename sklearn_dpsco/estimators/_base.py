@@ -1,0 +1,356 @@
+"""What all estimators share: validate, plan, clip, solve, set attributes, predict.
+
+A concrete estimator holds parameters and a docstring, and names its solver.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._checks import check_bool, check_int
+from .._linear import make_rows
+from .._random import check_random_state, stream_from_random_state
+from ..accounting import PrivacyBudget
+from ..bounds import feature_scaling, target_scaling
+from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
+from ..geometry import Geometry, get_geometry
+from ..losses import get_loss
+from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
+
+__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "auto_or"]
+
+Array = NDArray[np.float64]
+
+
+def auto_or(check: Callable[..., Any], name: str, value: Any, **limits: Any) -> Any:
+    """`None` for "auto", else the value checked by `check(name, value, **limits)`."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    try:
+        return check(name, value, **limits)
+    except ValueError as error:
+        raise ValueError(str(error).replace(" must be ", " must be 'auto' or ", 1)) from None
+
+
+class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
+    """Base of the linear models trained under differential privacy."""
+
+    _task: str
+
+    # parameters that every concrete estimator has
+    epsilon: Any
+    delta: Any
+    relation: Any
+    bounds_X: Any
+    fit_intercept: Any
+    loss: Any
+    feasible_set: Any
+    radius: Any
+    random_state: Any
+
+    @abstractmethod
+    def _solver(self) -> Solver:
+        """The solver with this estimator's settings, checked."""
+
+    @abstractmethod
+    def _radius(self) -> float | None:
+        """The checked radius, `None` for "auto"."""
+
+    def _budget(self) -> PrivacyBudget:
+        return PrivacyBudget(self.epsilon, self.delta, self.relation)
+
+    def _plan(self, n_samples: int, n_features: int, n_models: int) -> Plan:
+        budget = self._budget()
+        feasible_set = get_geometry(self.feasible_set, self._radius())
+        fit_intercept = check_bool("fit_intercept", self.fit_intercept)
+        kind = type(feasible_set) if isinstance(feasible_set, Geometry) else feasible_set
+        if fit_intercept and not kind.allows_intercept:
+            raise ValueError(
+                f"feasible_set={self.feasible_set!r} needs fit_intercept=False: its points have "
+                "no room for an intercept"
+            )
+        problem = Problem(
+            n_samples, n_features, get_loss(self.loss, self._task), feasible_set,
+            fit_intercept, n_models,
+        )  # fmt: skip
+        return self._solver().plan(problem, budget)
+
+    def _check_parameters(self) -> None:
+        """Raise on any parameter that is wrong whatever the data are."""
+        self._plan(n_samples=2, n_features=1, n_models=1)
+        check_random_state(self.random_state)
+
+    def _warn_if_delta_is_large(self, n_samples: int) -> None:
+        if self.delta >= 1 / n_samples:
+            warnings.warn(
+                f"delta={self.delta!r} is not below 1 / n_samples: such a guarantee lets a "
+                "mechanism publish a whole record",
+                PrivacyParameterWarning,
+                stacklevel=3,
+            )
+
+    def _validate(self, X: Any, y: Any) -> tuple[Any, Any]:
+        return validate_data(
+            self,
+            X,
+            y,
+            accept_sparse=("csr", "csc"),
+            dtype=(np.float64, np.float32),
+            y_numeric=self._task == "regression",
+            ensure_min_samples=2,
+        )
+
+    def _fit_models(self, X: Any, targets: list[Array]) -> list[SolverResult]:
+        """Plan and run one model per target; sets `plan_`, `guarantee_`, `n_iter_`."""
+        n_samples, n_features = X.shape
+        self._warn_if_delta_is_large(n_samples)
+        plan = self._plan(n_samples, n_features, len(targets))
+        scaling = feature_scaling(self.bounds_X, n_features, self._feature_names())
+        rows = make_rows(scaling.transform(X), plan.problem.fit_intercept)
+        stream = stream_from_random_state(self.random_state)
+        solver = self._solver()
+        results = []
+        for k, target in enumerate(targets):
+            data = SolverData(rows, target)
+            result = solver.solve(data, plan, stream.substream("model", k))
+            coef, intercept = scaling.unscale(result.coef, result.intercept)
+            results.append(SolverResult(coef, intercept, result.n_iter))
+        self.plan_ = plan
+        self.guarantee_ = plan.guarantee
+        self.n_iter_ = max(result.n_iter for result in results)
+        return results
+
+    def _feature_names(self) -> list[str] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else list(names)
+
+    def _check_plan_sizes(self, n_samples: Any, n_features: Any) -> tuple[int, int]:
+        n_samples = check_int("n_samples", n_samples, low=2)
+        n_features = check_int("n_features", n_features, low=1)
+        if self.bounds_X is not None and not isinstance(self.bounds_X, dict):
+            feature_scaling(self.bounds_X, n_features)
+        self._warn_if_delta_is_large(n_samples)
+        return n_samples, n_features
+
+    def _raw_prediction(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False
+        )
+        return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class DPRegressor(RegressorMixin, DPLinearModel):
+    """Base of the regressors: targets are clipped to `bounds_y` and scaled to [-1, 1]."""
+
+    _task = "regression"
+
+    bounds_y: Any
+
+    def fit(self, X: Any, y: Any) -> DPRegressor:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
+            Values outside `bounds_X` are clipped.
+        y : array-like of shape (n_samples,)
+            Values outside `bounds_y` are clipped.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the shape of the data is wrong, or X or y has a missing or
+            infinite value. Nothing is spent then. The errors tell one bit of the data
+            that lies outside the guarantee: that it is invalid.
+        """
+        self._check_parameters()
+        X, y = self._validate(X, y)
+        scaling = target_scaling(self.bounds_y)
+        (result,) = self._fit_models(X, [scaling.transform(y)])
+        self.coef_, self.intercept_ = scaling.unscale(result.coef, result.intercept)
+        return self
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.bounds_y is not None:
+            target_scaling(self.bounds_y)
+
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """The plan that `fit` would follow on data of this size; spends nothing.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+
+        Returns
+        -------
+        Plan
+        """
+        self._check_parameters()
+        return self._plan(*self._check_plan_sizes(n_samples, n_features), 1)
+
+    def predict(self, X: Any) -> Array:
+        """``X @ coef_ + intercept_``, in the units of y, shape (n_samples,)."""
+        return self._raw_prediction(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+
+def _loss_has_probabilities(estimator: Any) -> bool:
+    return hasattr(get_loss(estimator.loss, "classification"), "probability")
+
+
+class DPClassifier(ClassifierMixin, DPLinearModel):
+    """Base of the classifiers: binary, or one-vs-rest with the budget split over classes."""
+
+    _task = "classification"
+
+    classes: Any
+
+    def fit(self, X: Any, y: Any) -> DPClassifier:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
+            Values outside `bounds_X` are clipped.
+        y : array-like of shape (n_samples,)
+            Labels, all of them among `classes` if those were declared.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the shape of the data is wrong, X has a missing or infinite
+            value, or y a label that was not declared. Nothing is spent then. The errors
+            tell one bit of the data that lies outside the guarantee: that it is invalid.
+        """
+        self._check_parameters()
+        declared = self._declared_classes()
+        X, y = self._validate(X, y)
+        check_classification_targets(y)
+        if declared is None:
+            declared = np.unique(y)
+            if declared.size < 2:
+                raise ValueError("y has one class only; at least two classes are needed")
+            warnings.warn(
+                "classes was not given: the list of labels is taken from y, which is outside "
+                "the privacy guarantee. Declare the classes.",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
+        elif not np.all(np.isin(y, declared)):
+            raise ValueError("y has labels that are not among the declared classes")
+        self.classes_ = declared
+        positives = declared[1:] if declared.size == 2 else declared
+        targets = [np.where(y == label, 1.0, -1.0) for label in positives]
+        results = self._fit_models(X, targets)
+        self.coef_ = np.array([result.coef for result in results])
+        self.intercept_ = np.array([result.intercept for result in results])
+        return self
+
+    def _declared_classes(self) -> NDArray[Any] | None:
+        if self.classes is None:
+            return None
+        declared = np.unique(np.asarray(self.classes))
+        if np.ndim(self.classes) != 1 or declared.size != len(self.classes) or declared.size < 2:
+            raise ValueError(
+                "classes must be None or a list of at least two different labels, "
+                f"got {self.classes!r}"
+            )
+        return declared
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._declared_classes()
+
+    def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
+        """The plan that `fit` would follow on data of this size; spends nothing.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+        n_classes : int or None
+            None stands for the number of declared classes, or 2.
+
+        Returns
+        -------
+        Plan
+            That of one class if there are more than two; its guarantee covers all.
+        """
+        self._check_parameters()
+        declared = self._declared_classes()
+        if n_classes is None:
+            n_classes = 2 if declared is None else declared.size
+        n_classes = check_int("n_classes", n_classes, low=2)
+        if declared is not None and n_classes != declared.size:
+            raise ValueError(f"n_classes={n_classes} but classes has {declared.size} labels")
+        n_models = 1 if n_classes == 2 else n_classes
+        return self._plan(*self._check_plan_sizes(n_samples, n_features), n_models)
+
+    def decision_function(self, X: Any) -> Array:
+        """``X @ coef_.T + intercept_``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
+        """
+        scores = self._raw_prediction(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class with the largest score, shape (n_samples,)."""
+        scores = self.decision_function(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[index]
+
+    @available_if(_loss_has_probabilities)
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of each class, shape (n_samples, n_classes).
+
+        The loss's link of the scores; with more than two classes, normalized to sum to 1.
+        """
+        loss: Any = get_loss(self.loss, "classification")
+        positive = loss.probability(self.decision_function(X))
+        if positive.ndim == 1:
+            return np.column_stack((1 - positive, positive))
+        total = positive.sum(axis=1, keepdims=True)
+        uniform = np.full_like(positive, 1 / positive.shape[1])
+        return np.divide(positive, total, out=uniform, where=total > 0)
+
+    @available_if(_loss_has_probabilities)
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
+        return np.log(self.predict_proba(X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags

@@ -1,0 +1,1 @@
+"""Solvers: each makes a plan from public facts and runs it on data."""

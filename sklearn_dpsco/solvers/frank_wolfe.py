@@ -1,0 +1,411 @@
+r"""Full-batch noisy Frank-Wolfe methods over a polyhedral feasible set.
+
+Two forms share one loop and differ in what is released at each step.
+
+``"selection"``
+    The vertex that minimizes the linearized loss, chosen by report-noisy-max
+    (Talwar, Thakurta and Zhang 2015; BGM21 Algorithm 5). Its noise grows with log d.
+``"gradient"``
+    The mean gradient with Gaussian noise. Everything after it is free post-processing:
+    momentum, which averages the noise of all past steps, and a linear minimization
+    smoothed to the level of the noise that is left. Its noise grows with the row norm,
+    about sqrt(d) / 2.
+
+Both step from w to (1 - eta_t) w + eta_t u_t, where u_t is the vertex or the minimizer,
+and return the mean of the second half of the iterates. Below a public threshold in
+(n, d, epsilon) a third plan, ``"constant"``, spends all of the budget on a private
+intercept and leaves the coefficients at 0.
+
+The sensitivities are derived in doc/privacy.rst, sections 2.1, 2.3, 2.7, 3.1 and 3.1b.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._linear import Rows, summation_error
+from .._random import RandomStream
+from ..accounting import Allowance, Guarantee, PrivacyBudget
+from ..geometry import Geometry
+from ..mechanisms import Gaussian, Laplace, Release, SelectVertex
+from .base import Plan, Problem, SolverData, SolverResult
+
+__all__ = ["FrankWolfe", "FrankWolfePlan"]
+
+Array = NDArray[np.float64]
+
+# Shares of the budget. A private intercept first makes the model right on average before
+# the descent starts; the mean row factor undoes the shrinking of long rows.
+_INTERCEPT_SHARE = 0.1
+_ROW_SCALE_SHARE = 0.02
+
+# Width of the smoothing of the linear minimization, in units of the noise left in the
+# momentum; chosen on synthetic data, see benchmarks/defaults_study.py.
+_SMOOTHING = 0.3
+
+
+@dataclass(frozen=True)
+class FrankWolfePlan(Plan):
+    """Plan of `FrankWolfe`; see `Plan` for the common fields.
+
+    Attributes
+    ----------
+    geometry : Geometry
+        The feasible set with its radius.
+    gradient_clip : float
+        c: bound on abs(dl/dz).
+    learning_rate : float or None
+        A constant step eta in (0, 1], or None for eta_t = 2 / (t + 12).
+    smoothing : float
+        "gradient": the minimizer of step t is that of
+        <v_t, u> + q_t / 2 |u - w_t|^2 with q_t = smoothing / sqrt(t + 1).
+    data_norm : float or None
+        "gradient": B, the bound on the l2 norm of a scaled row.
+    intercept, row_scale, step : mechanism or None
+        What releases the mean target, the mean row factor, and each step.
+    """
+
+    geometry: Geometry
+    gradient_clip: float
+    learning_rate: float | None
+    smoothing: float
+    data_norm: float | None
+    intercept: Gaussian | Laplace | None
+    row_scale: Gaussian | None
+    step: Gaussian | SelectVertex | None
+
+
+@dataclass(frozen=True)
+class FrankWolfe:
+    """Settings of the solver; `None` leaves a value to the plan.
+
+    Parameters
+    ----------
+    form : {"auto", "selection", "gradient"}
+    max_iter : int or None
+    learning_rate : float or None
+    gradient_clip : float or None
+    data_norm : float or None
+    """
+
+    form: str = "auto"
+    max_iter: int | None = None
+    learning_rate: float | None = None
+    gradient_clip: float | None = None
+    data_norm: float | None = None
+
+    # ---------------------------------------------------------------- planning
+
+    def plan(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
+        """Everything that a run does, from public facts alone.
+
+        Parameters
+        ----------
+        problem : Problem
+        budget : PrivacyBudget
+
+        Raises
+        ------
+        ValueError
+            If the loss is not smooth, or ``form="gradient"`` is asked for with delta = 0.
+        """
+        if not math.isfinite(problem.loss.smoothness):
+            raise ValueError(f"the Frank-Wolfe solvers need a smooth loss, got {problem.loss!r}")
+        if self.form == "gradient" and budget.is_pure:
+            raise ValueError(
+                "solver='gradient' has no pure-DP form (delta=0); solver='selection' has one"
+            )
+        form = self._choose_form(problem, budget)
+        if form == "constant":
+            return self._plan_constant(problem, budget)
+        if form == "selection":
+            return self._plan_selection(problem, budget)
+        return self._plan_gradient(problem, budget)
+
+    def _choose_form(self, problem: Problem, budget: PrivacyBudget) -> str:
+        if self.form != "auto":
+            return self.form
+        if self.max_iter is None and _is_hopeless(problem, budget):
+            return "constant"
+        if budget.is_pure:
+            return "selection"
+        return "gradient" if _gradient_wins(problem, budget, self.data_norm) else "selection"
+
+    def _plan_constant(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
+        allowance = budget.allowance.share(1 / problem.n_models)
+        intercept = _plan_intercept(problem, budget, allowance)
+        return self._finish(problem, budget, "constant", max_iter=0, intercept=intercept)
+
+    def _plan_selection(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
+        geometry = _resolve_radius(problem, budget)
+        clip = self._clip(problem, budget, geometry)
+        max_iter = self.max_iter or _selection_iterations(problem, budget, geometry)
+        # range of the change of the scores: diameter times the change of the mean
+        # gradient in l-infinity, where every scaled feature is at most 1
+        n, d = problem.n_samples, problem.n_features
+        per_record = budget.record_factor * geometry.diameter * clip / n
+        numerical = 4 * geometry.radius * clip * summation_error(n, d)
+        allowance = budget.allowance
+        if not budget.is_pure and (budget.epsilon / max_iter) ** 2 > 8 * budget.rho / max_iter:
+            # few large steps: basic composition of pure DP is the better analysis
+            allowance = Allowance("pure", budget.epsilon)
+        allowance = allowance.share(1 / problem.n_models)
+        intercept = None
+        if problem.fit_intercept:
+            intercept = _plan_intercept(problem, budget, allowance.share(_INTERCEPT_SHARE))
+            allowance = allowance.share(1 - _INTERCEPT_SHARE)
+        step = SelectVertex.calibrate(per_record + numerical, allowance, max_iter)
+        return self._finish(
+            problem, budget, "selection", max_iter=max_iter, geometry=geometry,
+            gradient_clip=clip, intercept=intercept, step=step,
+        )  # fmt: skip
+
+    def _plan_gradient(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
+        geometry = _resolve_radius(problem, budget)
+        clip = self._clip(problem, budget, geometry)
+        max_iter = self.max_iter or _gradient_iterations(problem)
+        n, d = problem.n_samples, problem.n_features
+        norm = self.data_norm or _data_norm(problem)
+        allowance = budget.allowance.share(1 / problem.n_models)
+        steps = 1.0
+        intercept = row_scale = None
+        if problem.fit_intercept:
+            intercept = _plan_intercept(problem, budget, allowance.share(_INTERCEPT_SHARE))
+            steps -= _INTERCEPT_SHARE
+        half_range = _row_factor_half_range(problem, norm)
+        if half_range > 0:
+            row_scale = Gaussian.calibrate(
+                budget.record_factor * half_range / n + 2 * summation_error(n, d),
+                allowance.share(_ROW_SCALE_SHARE),
+            )
+            steps -= _ROW_SCALE_SHARE
+        # l2 change of the mean of clipped derivative times row of norm at most B, and the
+        # float error of the two sums
+        sensitivity = clip * norm * (budget.record_factor / n + 2 * summation_error(n, d))
+        step = Gaussian.calibrate(sensitivity, allowance.share(steps), max_iter)
+        # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
+        # per coordinate; its l2 norm against the radius sets the smoothing
+        left = step.scale * math.sqrt(4 * problem.dimension / 3)
+        return self._finish(
+            problem, budget, "gradient", max_iter=max_iter, geometry=geometry,
+            gradient_clip=clip, smoothing=left / (_SMOOTHING * geometry.radius),
+            data_norm=norm, intercept=intercept, row_scale=row_scale, step=step,
+        )  # fmt: skip
+
+    def _clip(self, problem: Problem, budget: PrivacyBudget, geometry: Geometry) -> float:
+        """The declared or default clip, or the loss's own bound where that is smaller."""
+        clip = self.gradient_clip or _gradient_clip(problem, budget)
+        largest = geometry.radius + abs(problem.loss.best_constant(1.0))
+        return min(clip, problem.loss.derivative_bound(largest))
+
+    def _finish(
+        self,
+        problem: Problem,
+        budget: PrivacyBudget,
+        solver: str,
+        *,
+        max_iter: int,
+        geometry: Geometry | None = None,
+        gradient_clip: float = 0.0,
+        smoothing: float = 0.0,
+        data_norm: float | None = None,
+        intercept: Gaussian | Laplace | None = None,
+        row_scale: Gaussian | None = None,
+        step: Gaussian | SelectVertex | None = None,
+    ) -> FrankWolfePlan:
+        named = (("mean target", intercept, 1), ("mean row factor", row_scale, 1))
+        named += (("vertex" if solver == "selection" else "mean gradient", step, max_iter),)
+        releases = tuple(Release(name, m, count) for name, m, count in named if m is not None)
+        pure = budget.is_pure or any(
+            isinstance(m, SelectVertex) and m.noise == "exponential" for _, m, _ in named
+        )
+        guarantee = Guarantee(
+            budget.epsilon,
+            budget.delta,
+            budget.relation,
+            "pure" if pure else "zcdp",
+            releases,
+            problem.n_models,
+        )
+        return FrankWolfePlan(
+            problem=problem, budget=budget, solver=solver, max_iter=max_iter,
+            guarantee=guarantee, geometry=geometry or _resolve_radius(problem, budget),
+            gradient_clip=gradient_clip, learning_rate=self.learning_rate, smoothing=smoothing,
+            data_norm=data_norm, intercept=intercept, row_scale=row_scale, step=step,
+        )  # fmt: skip
+
+    # ----------------------------------------------------------------- running
+
+    def solve(self, data: SolverData, plan: FrankWolfePlan, stream: RandomStream) -> SolverResult:
+        """Run the plan.
+
+        Parameters
+        ----------
+        data : SolverData
+            Rows clipped to [-1, 1] and targets in [-1, 1].
+        plan : FrankWolfePlan
+        stream : RandomStream
+
+        Returns
+        -------
+        SolverResult
+        """
+        problem = plan.problem
+        offset = 0.0
+        if plan.intercept is not None:
+            mean = plan.intercept.release(np.array([data.mean_target]), stream)[0]
+            offset = problem.loss.best_constant(float(np.clip(mean, -1.0, 1.0)))
+        factor = 1.0
+        rows = data.rows
+        if plan.data_norm is not None:
+            rows = rows.with_norm_bound(plan.data_norm)
+        if plan.row_scale is not None:
+            factor = _release_row_factor(rows, plan, stream)
+        coef = np.zeros(problem.dimension)
+        if plan.step is not None:
+            walk = (_VertexWalk if plan.solver == "selection" else _GradientWalk)(
+                rows, data.y, offset, plan, stream
+            )
+            first, total = plan.max_iter // 2, coef
+            for t in range(plan.max_iter):
+                walk.step(t)
+                if t >= first:
+                    total += walk.coef
+            coef = total * (factor / (plan.max_iter - first))
+        intercept = offset + (coef[-1] if problem.fit_intercept else 0.0)
+        return SolverResult(coef[: problem.n_features], float(intercept), max(1, plan.max_iter))
+
+
+class _Walk:
+    """The state of one run: the coefficients, and how to take a step."""
+
+    def __init__(
+        self, rows: Rows, y: Array, offset: float, plan: FrankWolfePlan, stream: RandomStream
+    ) -> None:
+        self.rows, self.plan, self.stream = rows, plan, stream
+        self.at = (y, offset, plan.problem.loss, plan.gradient_clip)
+        self.coef = plan.geometry.center(plan.problem.dimension)
+
+    def step_size(self, t: int) -> float:
+        rate = self.plan.learning_rate
+        # 2 / (t + 2), the textbook step, would put the first iterate onto a vertex
+        return 2 / (t + 12) if rate is None else rate
+
+
+class _VertexWalk(_Walk):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        # products <[x_i, 1], coef>, kept up to date by one column per step
+        self.product = self.rows.product(self.coef)
+        self.move = (1.0, 0, 0.0)
+
+    def step(self, t: int) -> None:
+        plan = self.plan
+        gradient = self.rows.mean_gradient_after_vertex(self.product, *self.move, *self.at)
+        number = plan.step.release(plan.geometry.vertex_scores(gradient), self.stream)
+        vertex = plan.geometry.vertex(number, self.coef.size)
+        eta = self.step_size(t)
+        self.move = (1 - eta, vertex.index, eta * vertex.value)
+        self.coef *= 1 - eta
+        self.coef[vertex.index] += eta * vertex.value
+
+
+class _GradientWalk(_Walk):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.momentum = np.zeros_like(self.coef)
+
+    def step(self, t: int) -> None:
+        plan = self.plan
+        gradient = self.rows.mean_gradient(self.coef, *self.at)
+        noisy = plan.step.release(gradient, self.stream)
+        # weights proportional to t: the momentum is a mean of all gradients so far
+        self.momentum += 2 / (t + 2) * (noisy - self.momentum)
+        q = plan.smoothing / math.sqrt(t + 1)
+        target = plan.geometry.project(self.coef - self.momentum / q)
+        self.coef = self.coef + self.step_size(t) * (target - self.coef)
+
+
+# ------------------------------------------------------------- releases beside the steps
+
+
+def _plan_intercept(
+    problem: Problem, budget: PrivacyBudget, allowance: Allowance
+) -> Gaussian | Laplace | None:
+    """Mechanism for the mean of the targets, each in [-1, 1]."""
+    if not problem.fit_intercept:
+        return None
+    # numpy sums in blocks, well within the error of our own chunks
+    numerical = 2 * summation_error(problem.n_samples, problem.n_features)
+    sensitivity = budget.record_factor / problem.n_samples + numerical
+    kind = Laplace if allowance.kind == "pure" else Gaussian
+    return kind.calibrate(sensitivity, allowance)
+
+
+def _row_factor_half_range(problem: Problem, norm: float) -> float:
+    """Half the range of the factor min(1, B / |row|) over rows in the box."""
+    return max(0.0, (1 - norm / math.sqrt(problem.dimension)) / 2)
+
+
+def _release_row_factor(rows: Rows, plan: FrankWolfePlan, stream: RandomStream) -> float:
+    """Noisy mean of the row factors, as an offset from the middle of their range.
+
+    The model is fitted on rows that were scaled down and predicts on rows that were not,
+    so its coefficients are too large by about the inverse of the mean factor.
+    """
+    half_range = _row_factor_half_range(plan.problem, plan.data_norm)
+    middle = 1 - half_range
+    scale = rows.scale
+    offsets = np.where(scale > 0, np.clip(scale - middle, -half_range, half_range), 0.0)
+    released = plan.row_scale.release(np.array([offsets.mean()]), stream)[0]
+    return float(np.clip(middle + released, middle - half_range, 1.0))
+
+
+# ------------------------------------------------- defaults: functions of public facts only
+
+
+def _noise_level(problem: Problem, budget: PrivacyBudget, data_norm: float | None) -> float:
+    """l2 norm of the noise in the mean of all released gradients, for a clip of 1."""
+    rho = budget.rho / problem.n_models
+    norm = data_norm or _data_norm(problem)
+    per_coordinate = budget.record_factor * norm / (problem.n_samples * math.sqrt(2 * rho))
+    return per_coordinate * math.sqrt(problem.dimension)
+
+
+def _data_norm(problem: Problem) -> float:
+    """Half of the largest possible norm of a row in the box, and at least 1."""
+    return max(1.0, math.sqrt(problem.dimension) / 2)
+
+
+def _radius(problem: Problem, budget: PrivacyBudget) -> float:
+    return 3.0 if problem.loss.task == "regression" else 20.0
+
+
+def _resolve_radius(problem: Problem, budget: PrivacyBudget) -> Geometry:
+    kind = problem.feasible_set
+    return kind if isinstance(kind, Geometry) else kind(_radius(problem, budget))
+
+
+def _gradient_clip(problem: Problem, budget: PrivacyBudget) -> float:
+    return 0.5
+
+
+def _gradient_iterations(problem: Problem) -> int:
+    return 200
+
+
+def _selection_iterations(problem: Problem, budget: PrivacyBudget, geometry: Geometry) -> int:
+    return 30
+
+
+def _gradient_wins(problem: Problem, budget: PrivacyBudget, data_norm: float | None) -> bool:
+    return problem.n_features <= 1000
+
+
+def _is_hopeless(problem: Problem, budget: PrivacyBudget) -> bool:
+    return False
