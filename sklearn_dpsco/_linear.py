@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from scipy import sparse
 
 from .losses import Loss
 
-__all__ = ["Rows", "chunk_rows", "make_rows", "summation_error"]
+__all__ = ["Move", "Objective", "Rows", "chunk_rows", "make_rows", "summation_error"]
 
 Array = NDArray[np.float64]
 
@@ -47,24 +47,63 @@ def summation_error(n_samples: int, n_features: int) -> float:
     return k * _UNIT_ROUNDOFF / (1 - k * _UNIT_ROUNDOFF)
 
 
+class Objective(NamedTuple):
+    """What is minimized: the mean of l(offset + prediction, y), with a clipped derivative.
+
+    Attributes
+    ----------
+    y : ndarray of shape (n_samples,)
+    offset : float
+        A constant outside the linear model.
+    loss : Loss
+    clip : float
+        Bound on the absolute derivative.
+    """
+
+    y: Array
+    offset: float
+    loss: Loss
+    clip: float
+
+
+class Move(NamedTuple):
+    """The new coefficients ``decay * coef + amount * e_coordinate``."""
+
+    decay: float
+    coordinate: int
+    amount: float
+
+
 class Rows:
-    """Rows ``scale_i * [x_i, 1]`` of a dense matrix, and sums over them.
+    """Rows ``scale_i * [x_i - center, 1]`` of a matrix, and sums over them.
+
+    The centre is never subtracted from the stored values: a model on centred rows is one
+    on plain rows with another intercept.
 
     Parameters
     ----------
-    X : ndarray of shape (n, d), float32 or float64
+    X : ndarray, CSR or CSC matrix of shape (n, d)
         Scaled to [-1, 1] in every coordinate.
     has_intercept : bool
         Whether the rows have a last coordinate of ones.
     scale : ndarray of shape (n,) or None
         Factor in [0, 1] on each row, 0 for a record that contributes nothing; None for
         ones.
+    center : ndarray of shape (d,) or None
+        None for zeros. Needs an intercept.
     """
 
-    def __init__(self, X: Any, has_intercept: bool, scale: Array | None = None) -> None:
+    def __init__(
+        self,
+        X: Any,
+        has_intercept: bool,
+        scale: Array | None = None,
+        center: Array | None = None,
+    ) -> None:
         self.X = X
         self.has_intercept = has_intercept
         self.scale = scale
+        self.center = center
         self.n_samples, self.n_columns = X.shape
         self.chunk = chunk_rows(self.n_samples, self.n_columns)
 
@@ -74,73 +113,83 @@ class Rows:
         return self.n_columns + self.has_intercept
 
     def norms(self) -> Array:
-        """l2 norms of the unscaled rows [x, 1], shape (n,)."""
-        return np.sqrt(self._squared_norms() + self.has_intercept)
+        """l2 norms of the unscaled rows [x - center, 1], shape (n,), rounded up."""
+        squares = self._squared_norms()
+        largest = squares
+        if self.center is not None:
+            size = float(self.center @ self.center)
+            squares = squares - 2 * self._product(self.center) + size
+            largest = (np.sqrt(largest) + math.sqrt(size)) ** 2
+        # each of the sums errs by at most (d + 4) u times the sum of absolute values
+        error = 4 * (self.n_columns + 8) * _UNIT_ROUNDOFF
+        return np.sqrt(np.maximum(squares, 0.0) + error * largest + self.has_intercept)
 
     def product(self, coef: Array) -> Array:
-        """<[x_i, 1], coef> for every row, shape (n,), without the rows' scale."""
-        intercept = coef[self.n_columns] if self.has_intercept else 0.0
+        """<[x_i, 1], coef> for every row, shape (n,), without scale and centre."""
         if not np.any(coef):
             return np.zeros(self.n_samples)
-        return np.asarray(self.X @ coef[: self.n_columns], dtype=np.float64) + intercept
+        intercept = coef[self.n_columns] if self.has_intercept else 0.0
+        return self._product(coef[: self.n_columns]) + intercept
+
+    def centered(self, center: Array) -> Rows:
+        """The same rows about another centre."""
+        return type(self)(self.X, self.has_intercept, self.scale, center)
 
     def with_norm_bound(self, bound: float) -> Rows:
         """The same rows, those longer than `bound` in l2 norm scaled down to it."""
-        # the float error of a norm is below (d + 4) u, so the true norm stays in the bound
-        bound *= 1 - (self.n_columns + 8) * _UNIT_ROUNDOFF
-        shrink = np.minimum(1.0, bound / np.maximum(self.norms(), bound))
+        bound *= 1 - 8 * _UNIT_ROUNDOFF  # the divisions and products to come
+        shrink = bound / np.maximum(self.norms(), bound)
         scale = shrink if self.scale is None else self.scale * shrink
-        return type(self)(self.X, self.has_intercept, scale)
+        return type(self)(self.X, self.has_intercept, scale, self.center)
 
-    def mean_gradient(self, coef: Array, y: Array, offset: float, loss: Loss, clip: float) -> Array:
-        r"""Mean of :math:`l'(z_i, y_i) s_i [x_i, 1]`, :math:`z_i = b + s_i <[x_i, 1], w>`.
+    def mean(self) -> Array:
+        """Mean of scale_i * x_i over the records, without the centre, shape (d,)."""
+        weights = np.ones(self.n_samples) if self.scale is None else self.scale
+        total = np.zeros(self.dimension)
+        self._add_transposed_product(weights, total)
+        return total[: self.n_columns] / self.n_samples
+
+    def mean_gradient(self, coef: Array, objective: Objective) -> Array:
+        r"""Mean of :math:`l'(z_i, y_i) s_i [x_i - m, 1]`, :math:`z_i = b + s_i <[x_i - m, 1], w>`.
 
         Parameters
         ----------
         coef : ndarray of shape (dimension,)
             w, the intercept last.
-        y : ndarray of shape (n,)
-        offset : float
-            b, a constant outside the linear model.
-        loss : Loss
-        clip : float
-            Bound on the absolute derivative.
+        objective : Objective
+            l, its clip, y and the offset b.
 
         Returns
         -------
         ndarray of shape (dimension,)
         """
-        raise NotImplementedError
+        if self.center is None:
+            return self._mean_gradient(coef, objective)
+        d = self.n_columns
+        plain = coef.copy()
+        plain[d] -= self.center @ coef[:d]
+        gradient = self._mean_gradient(plain, objective)
+        gradient[:d] -= self.center * gradient[d]
+        return gradient
 
-    def mean_gradient_after_vertex(
-        self,
-        product: Array,
-        decay: float,
-        vertex: int,
-        amount: float,
-        y: Array,
-        offset: float,
-        loss: Loss,
-        clip: float,
-    ) -> Array:
-        """`mean_gradient` at coefficients ``decay * w + amount * e_vertex``.
+    def mean_gradient_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
+        """`mean_gradient` at the coefficients after a move towards a vertex.
 
         `product` holds <[x_i, 1], w> and is updated in place, which costs one column of
         X instead of a product with all of it.
         """
-        product *= decay
-        self._add_column(product, vertex, amount)
-        r = self._derivative(product, slice(None), y, offset, loss, clip)
+        product *= move.decay
+        self._add_column(product, move.coordinate, move.amount)
+        r = self._derivative(product, slice(None), objective)
         total = np.zeros(self.dimension)
         self._add_transposed_product(r, total)
         return total / self.n_samples
 
-    def _derivative(
-        self, product: Array, part: slice, y: Array, offset: float, loss: Loss, clip: float
-    ) -> Array:
+    def _derivative(self, product: Array, part: slice, objective: Objective) -> Array:
         """scale_i times the clipped derivative, for the rows of one part."""
         scale = None if self.scale is None else self.scale[part]
         z = product if scale is None else product * scale
+        y, offset, loss, clip = objective
         r = np.clip(loss.derivative(z + offset, y[part]), -clip, clip)
         return r if scale is None else r * scale
 
@@ -150,7 +199,16 @@ class Rows:
         else:
             self._add_data_column(product, vertex, amount)
 
+    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+        """`mean_gradient` without a centre."""
+        raise NotImplementedError
+
+    def _product(self, weights: Array) -> Array:
+        """X @ weights in float64."""
+        raise NotImplementedError
+
     def _squared_norms(self) -> Array:
+        """Squared l2 norms of the rows of X."""
         raise NotImplementedError
 
     def _add_data_column(self, product: Array, vertex: int, amount: float) -> None:
@@ -169,6 +227,12 @@ class _DenseRows(Rows):
     def _part(self, part: slice) -> Array:
         return np.asarray(self.X[part], dtype=np.float64)
 
+    def _product(self, weights: Array) -> Array:
+        out = np.empty(self.n_samples)
+        for part in self._chunks():
+            np.dot(self._part(part), weights, out=out[part])
+        return out
+
     def _squared_norms(self) -> Array:
         out = np.empty(self.n_samples)
         for part in self._chunks():
@@ -186,13 +250,13 @@ class _DenseRows(Rows):
             if self.has_intercept:
                 total[d] += r[part].sum()
 
-    def mean_gradient(self, coef: Array, y: Array, offset: float, loss: Loss, clip: float) -> Array:
+    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
         d = self.n_columns
         weights, intercept = coef[:d], float(coef[d]) if self.has_intercept else 0.0
         total = np.zeros(self.dimension)
         for part in self._chunks():
             block = self._part(part)
-            r = self._derivative(block @ weights + intercept, part, y, offset, loss, clip)
+            r = self._derivative(block @ weights + intercept, part, objective)
             total[:d] += block.T @ r
             if self.has_intercept:
                 total[d] += r.sum()
@@ -200,8 +264,11 @@ class _DenseRows(Rows):
 
 
 class _SparseRows(Rows):
-    def mean_gradient(self, coef: Array, y: Array, offset: float, loss: Loss, clip: float) -> Array:
-        r = self._derivative(self.product(coef), slice(None), y, offset, loss, clip)
+    def _product(self, weights: Array) -> Array:
+        return self.X @ weights
+
+    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+        r = self._derivative(self.product(coef), slice(None), objective)
         total = np.zeros(self.dimension)
         self._add_transposed_product(r, total)
         return total / self.n_samples
@@ -237,51 +304,33 @@ class _CSRRows(_SparseRows):
 
         return row_norms(self.X.data, self.X.indptr)
 
-    def _arrays(self, y: Array) -> tuple[Any, ...]:
-        scale = np.ones(self.n_samples) if self.scale is None else self.scale
-        return self.X.data, self.X.indices, self.X.indptr, scale, y
-
-    def _mean(self, total: Array, intercept_total: float) -> Array:
-        if self.has_intercept:
-            total = np.append(total, intercept_total)
-        return total / self.n_samples
-
-    def mean_gradient(self, coef: Array, y: Array, offset: float, loss: Loss, clip: float) -> Array:
-        if loss.loss_id is None:
-            return super().mean_gradient(coef, y, offset, loss, clip)
+    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+        if objective.loss.loss_id is None:
+            return super()._mean_gradient(coef, objective)
         from ._kernels.sparse import gradient_at
 
-        total = np.zeros(self.n_columns)
         intercept = float(coef[self.n_columns]) if self.has_intercept else 0.0
-        total_b = gradient_at(
-            *self._arrays(y), coef, intercept, offset,
+        return self._sweep(gradient_at, objective, coef, intercept)
+
+    def mean_gradient_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
+        if objective.loss.loss_id is None:
+            return super().mean_gradient_after_move(product, move, objective)
+        from ._kernels.sparse import gradient_after_move
+
+        return self._sweep(gradient_after_move, objective, product, *move)
+
+    def _sweep(self, kernel: Callable[..., float], objective: Objective, *point: Any) -> Array:
+        """One pass over the rows that predicts, differentiates and adds up."""
+        y, offset, loss, clip = objective
+        X, total = self.X, np.zeros(self.n_columns)
+        scale = np.ones(self.n_samples) if self.scale is None else self.scale
+        total_b = kernel(
+            X.data, X.indices, X.indptr, scale, y, *point, offset,
             loss.loss_id, loss.kernel_parameter, clip, self.chunk, total,
         )  # fmt: skip
-        return self._mean(total, total_b)
-
-    def mean_gradient_after_vertex(
-        self,
-        product: Array,
-        decay: float,
-        vertex: int,
-        amount: float,
-        y: Array,
-        offset: float,
-        loss: Loss,
-        clip: float,
-    ) -> Array:
-        if loss.loss_id is None:
-            return super().mean_gradient_after_vertex(
-                product, decay, vertex, amount, y, offset, loss, clip
-            )
-        from ._kernels.sparse import gradient_after_vertex
-
-        total = np.zeros(self.n_columns)
-        total_b = gradient_after_vertex(
-            *self._arrays(y), product, decay, vertex, amount, offset,
-            loss.loss_id, loss.kernel_parameter, clip, self.chunk, total,
-        )  # fmt: skip
-        return self._mean(total, total_b)
+        if self.has_intercept:
+            total = np.append(total, total_b)
+        return total / self.n_samples
 
     def _add_data_column(self, product: Array, vertex: int, amount: float) -> None:
         column = self.X[:, [vertex]].tocoo()

@@ -16,9 +16,9 @@ Array = NDArray[np.float64]
 
 
 class Vertex(NamedTuple):
-    """The point ``value * e_index``, a vertex of a polyhedral set."""
+    """The point ``value * e_coordinate``, a vertex of a polyhedral set."""
 
-    index: int
+    coordinate: int
     value: float
 
 

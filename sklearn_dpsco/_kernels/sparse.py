@@ -12,7 +12,7 @@ from .pointwise import clipped_derivative
 __all__ = [
     "csc_transposed_product",
     "csr_transposed_product",
-    "gradient_after_vertex",
+    "gradient_after_move",
     "gradient_at",
     "row_norms",
 ]
@@ -50,14 +50,14 @@ def gradient_at(
 
 
 @njit(cache=True)
-def gradient_after_vertex(
+def gradient_after_move(
     data: Any, indices: Any, indptr: Any, weight: Any, y: Any,
-    product: Any, decay: float, vertex: int, amount: float, offset: float,
+    product: Any, decay: float, coordinate: int, amount: float, offset: float,
     loss_id: int, parameter: float, clip: float, chunk_rows: int, total: Any,
 ) -> float:  # fmt: skip
-    """Move the products <x_i, coef> to decay * product + amount * x_i[vertex], then as above.
+    """Move the products <x_i, coef> to decay * product + amount * x_i[coordinate], then as above.
 
-    `vertex` equal to the number of columns means the intercept's column of ones. Column
+    `coordinate` equal to the number of columns means the intercept's column of ones. Column
     indices are sorted within each row.
     """
     n = indptr.size - 1
@@ -69,17 +69,17 @@ def gradient_after_vertex(
         part_b = 0.0
         for i in range(start, min(n, start + chunk_rows)):
             moved = decay * product[i]
-            if vertex == n_columns:
+            if coordinate == n_columns:
                 moved += amount
             else:
                 left, right = indptr[i], indptr[i + 1]
                 while left < right:
                     middle = (left + right) // 2
-                    if indices[middle] < vertex:
+                    if indices[middle] < coordinate:
                         left = middle + 1
                     else:
                         right = middle
-                if left < indptr[i + 1] and indices[left] == vertex:
+                if left < indptr[i + 1] and indices[left] == coordinate:
                     moved += amount * data[left]
             product[i] = moved
             z = offset + weight[i] * moved

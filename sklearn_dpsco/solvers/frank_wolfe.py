@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._linear import Rows, summation_error
+from .._linear import Move, Objective, Rows, summation_error
 from .._random import RandomStream
 from ..accounting import Allowance, Guarantee, PrivacyBudget
 from ..geometry import Geometry
@@ -40,13 +40,26 @@ __all__ = ["FrankWolfe", "FrankWolfePlan"]
 Array = NDArray[np.float64]
 
 # Shares of the budget. A private intercept first makes the model right on average before
-# the descent starts; the mean row factor undoes the shrinking of long rows.
-_INTERCEPT_SHARE = 0.1
+# the descent starts; private feature means centre the rows, which makes the descent well
+# conditioned; the mean row factor undoes the shrinking of long rows.
+_INTERCEPT_SHARE = (0.1, 0.5)  # at least, at most
+_INTERCEPT_NOISE = 0.08  # standard deviation that the intercept's share aims at
+_INTERCEPT_PRIOR = 0.5  # standard deviation of the mean of targets in [-1, 1] over tasks
 _ROW_SCALE_SHARE = 0.02
+_CENTER_SHARE = 0.05
+
+# "auto" radius: scale / sqrt(noise level), at most the second number; beyond the noise
+# level _NOISY it falls much faster, so that the model fades into the trivial predictor
+_RADIUS = {"regression": (0.6, 10.0), "classification": (4.0, 70.0)}
+_NOISY = 0.3
+_HOPELESS = 1.5
 
 # Width of the smoothing of the linear minimization, in units of the noise left in the
 # momentum; chosen on synthetic data, see benchmarks/defaults_study.py.
 _SMOOTHING = 0.3
+# Curvature of the loss along one feature, in units of its smoothness: keeps the first
+# steps of a run with little noise from overshooting.
+_CURVATURE = 0.2
 
 
 @dataclass(frozen=True)
@@ -62,20 +75,24 @@ class FrankWolfePlan(Plan):
     learning_rate : float or None
         A constant step eta in (0, 1], or None for eta_t = 2 / (t + 12).
     smoothing : float
-        "gradient": the minimizer of step t is that of
-        <v_t, u> + q_t / 2 |u - w_t|^2 with q_t = smoothing / sqrt(t + 1).
+        "gradient": u_t minimizes <v_t, u> + q_t / 2 |u - w_t|^2 over the feasible set,
+        q_t = smoothing / sqrt(t + 1) + curvature / (t + 2).
+    curvature : float
     data_norm : float or None
         "gradient": B, the bound on the l2 norm of a scaled row.
-    intercept, row_scale, step : mechanism or None
-        What releases the mean target, the mean row factor, and each step.
+    intercept, center, row_scale, step : mechanism or None
+        What releases the mean target, the feature means, the mean row factor, and each
+        step.
     """
 
     geometry: Geometry
     gradient_clip: float
     learning_rate: float | None
     smoothing: float
+    curvature: float
     data_norm: float | None
     intercept: Gaussian | Laplace | None
+    center: Gaussian | None
     row_scale: Gaussian | None
     step: Gaussian | SelectVertex | None
 
@@ -157,8 +174,9 @@ class FrankWolfe:
         allowance = allowance.share(1 / problem.n_models)
         intercept = None
         if problem.fit_intercept:
-            intercept = _plan_intercept(problem, budget, allowance.share(_INTERCEPT_SHARE))
-            allowance = allowance.share(1 - _INTERCEPT_SHARE)
+            share = _intercept_share(problem, budget)
+            intercept = _plan_intercept(problem, budget, allowance.share(share))
+            allowance = allowance.share(1 - share)
         step = SelectVertex.calibrate(per_record + numerical, allowance, max_iter)
         return self._finish(
             problem, budget, "selection", max_iter=max_iter, geometry=geometry,
@@ -173,10 +191,16 @@ class FrankWolfe:
         norm = self.data_norm or _data_norm(problem)
         allowance = budget.allowance.share(1 / problem.n_models)
         steps = 1.0
-        intercept = row_scale = None
+        intercept = center = row_scale = None
+        # l2 change of a mean of vectors of norm at most B, and the float error of the two
+        # sums, in which a centred row may be as long as twice the box
+        per_unit = norm * budget.record_factor / n
+        per_unit += 2 * summation_error(n, d) * (norm + 2 * math.sqrt(problem.dimension))
         if problem.fit_intercept:
-            intercept = _plan_intercept(problem, budget, allowance.share(_INTERCEPT_SHARE))
-            steps -= _INTERCEPT_SHARE
+            share = _intercept_share(problem, budget)
+            intercept = _plan_intercept(problem, budget, allowance.share(share))
+            center = Gaussian.calibrate(per_unit, allowance.share(_CENTER_SHARE))
+            steps -= share + _CENTER_SHARE
         half_range = _row_factor_half_range(problem, norm)
         if half_range > 0:
             row_scale = Gaussian.calibrate(
@@ -184,17 +208,15 @@ class FrankWolfe:
                 allowance.share(_ROW_SCALE_SHARE),
             )
             steps -= _ROW_SCALE_SHARE
-        # l2 change of the mean of clipped derivative times row of norm at most B, and the
-        # float error of the two sums
-        sensitivity = clip * norm * (budget.record_factor / n + 2 * summation_error(n, d))
-        step = Gaussian.calibrate(sensitivity, allowance.share(steps), max_iter)
+        step = Gaussian.calibrate(clip * per_unit, allowance.share(steps), max_iter)
         # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
         # per coordinate; its l2 norm against the radius sets the smoothing
         left = step.scale * math.sqrt(4 * problem.dimension / 3)
         return self._finish(
             problem, budget, "gradient", max_iter=max_iter, geometry=geometry,
             gradient_clip=clip, smoothing=left / (_SMOOTHING * geometry.radius),
-            data_norm=norm, intercept=intercept, row_scale=row_scale, step=step,
+            curvature=_CURVATURE * problem.loss.smoothness,
+            data_norm=norm, intercept=intercept, center=center, row_scale=row_scale, step=step,
         )  # fmt: skip
 
     def _clip(self, problem: Problem, budget: PrivacyBudget, geometry: Geometry) -> float:
@@ -213,12 +235,15 @@ class FrankWolfe:
         geometry: Geometry | None = None,
         gradient_clip: float = 0.0,
         smoothing: float = 0.0,
+        curvature: float = 0.0,
         data_norm: float | None = None,
         intercept: Gaussian | Laplace | None = None,
+        center: Gaussian | None = None,
         row_scale: Gaussian | None = None,
         step: Gaussian | SelectVertex | None = None,
     ) -> FrankWolfePlan:
-        named = (("mean target", intercept, 1), ("mean row factor", row_scale, 1))
+        named = (("mean target", intercept, 1), ("feature means", center, 1))
+        named += (("mean row factor", row_scale, 1),)
         named += (("vertex" if solver == "selection" else "mean gradient", step, max_iter),)
         releases = tuple(Release(name, m, count) for name, m, count in named if m is not None)
         pure = budget.is_pure or any(
@@ -236,7 +261,8 @@ class FrankWolfe:
             problem=problem, budget=budget, solver=solver, max_iter=max_iter,
             guarantee=guarantee, geometry=geometry or _resolve_radius(problem, budget),
             gradient_clip=gradient_clip, learning_rate=self.learning_rate, smoothing=smoothing,
-            data_norm=data_norm, intercept=intercept, row_scale=row_scale, step=step,
+            curvature=curvature,
+            data_norm=data_norm, intercept=intercept, center=center, row_scale=row_scale, step=step,
         )  # fmt: skip
 
     # ----------------------------------------------------------------- running
@@ -256,39 +282,49 @@ class FrankWolfe:
         SolverResult
         """
         problem = plan.problem
-        offset = 0.0
+        offset, center, factor, rows = 0.0, None, 1.0, data.rows
         if plan.intercept is not None:
-            mean = plan.intercept.release(np.array([data.mean_target]), stream)[0]
-            offset = problem.loss.best_constant(float(np.clip(mean, -1.0, 1.0)))
-        factor = 1.0
-        rows = data.rows
+            offset = problem.loss.best_constant(_release_mean_target(data, plan, stream))
+        if plan.center is not None:
+            center = _release_center(rows, plan, stream)
+            rows = rows.centered(center)
         if plan.data_norm is not None:
             rows = rows.with_norm_bound(plan.data_norm)
         if plan.row_scale is not None:
             factor = _release_row_factor(rows, plan, stream)
-        coef = np.zeros(problem.dimension)
-        if plan.step is not None:
-            walk = (_VertexWalk if plan.solver == "selection" else _GradientWalk)(
-                rows, data.y, offset, plan, stream
-            )
-            first, total = plan.max_iter // 2, coef
-            for t in range(plan.max_iter):
-                walk.step(t)
-                if t >= first:
-                    total += walk.coef
-            coef = total * (factor / (plan.max_iter - first))
-        intercept = offset + (coef[-1] if problem.fit_intercept else 0.0)
-        return SolverResult(coef[: problem.n_features], float(intercept), max(1, plan.max_iter))
+        solution = factor * _descend(rows, data.y, offset, plan, stream)
+        coef, intercept = solution[: problem.n_features], offset
+        if problem.fit_intercept:
+            intercept += float(solution[-1])
+        if center is not None:
+            intercept -= float(center @ coef)
+        return SolverResult(coef, intercept, max(1, plan.max_iter))
+
+
+def _descend(
+    rows: Rows, y: Array, offset: float, plan: FrankWolfePlan, stream: RandomStream
+) -> Array:
+    """Mean of the second half of the iterates, shape (dimension,)."""
+    if plan.step is None:
+        return plan.geometry.center(plan.problem.dimension)
+    kind = _VertexWalk if plan.solver == "selection" else _GradientWalk
+    walk = kind(rows, Objective(y, offset, plan.problem.loss, plan.gradient_clip), plan, stream)
+    first = plan.max_iter // 2
+    total = np.zeros(plan.problem.dimension)
+    for t in range(plan.max_iter):
+        walk.step(t)
+        if t >= first:
+            total += walk.coef
+    return total / (plan.max_iter - first)
 
 
 class _Walk:
     """The state of one run: the coefficients, and how to take a step."""
 
     def __init__(
-        self, rows: Rows, y: Array, offset: float, plan: FrankWolfePlan, stream: RandomStream
+        self, rows: Rows, objective: Objective, plan: FrankWolfePlan, stream: RandomStream
     ) -> None:
-        self.rows, self.plan, self.stream = rows, plan, stream
-        self.at = (y, offset, plan.problem.loss, plan.gradient_clip)
+        self.rows, self.objective, self.plan, self.stream = rows, objective, plan, stream
         self.coef = plan.geometry.center(plan.problem.dimension)
 
     def step_size(self, t: int) -> float:
@@ -302,17 +338,17 @@ class _VertexWalk(_Walk):
         super().__init__(*args)
         # products <[x_i, 1], coef>, kept up to date by one column per step
         self.product = self.rows.product(self.coef)
-        self.move = (1.0, 0, 0.0)
+        self.move = Move(1.0, 0, 0.0)
 
     def step(self, t: int) -> None:
         plan = self.plan
-        gradient = self.rows.mean_gradient_after_vertex(self.product, *self.move, *self.at)
+        gradient = self.rows.mean_gradient_after_move(self.product, self.move, self.objective)
         number = plan.step.release(plan.geometry.vertex_scores(gradient), self.stream)
         vertex = plan.geometry.vertex(number, self.coef.size)
         eta = self.step_size(t)
-        self.move = (1 - eta, vertex.index, eta * vertex.value)
+        self.move = Move(1 - eta, vertex.coordinate, eta * vertex.value)
         self.coef *= 1 - eta
-        self.coef[vertex.index] += eta * vertex.value
+        self.coef[vertex.coordinate] += eta * vertex.value
 
 
 class _GradientWalk(_Walk):
@@ -322,11 +358,11 @@ class _GradientWalk(_Walk):
 
     def step(self, t: int) -> None:
         plan = self.plan
-        gradient = self.rows.mean_gradient(self.coef, *self.at)
+        gradient = self.rows.mean_gradient(self.coef, self.objective)
         noisy = plan.step.release(gradient, self.stream)
         # weights proportional to t: the momentum is a mean of all gradients so far
         self.momentum += 2 / (t + 2) * (noisy - self.momentum)
-        q = plan.smoothing / math.sqrt(t + 1)
+        q = plan.smoothing / math.sqrt(t + 1) + plan.curvature / (t + 2)
         target = plan.geometry.project(self.coef - self.momentum / q)
         self.coef = self.coef + self.step_size(t) * (target - self.coef)
 
@@ -345,6 +381,30 @@ def _plan_intercept(
     sensitivity = budget.record_factor / problem.n_samples + numerical
     kind = Laplace if allowance.kind == "pure" else Gaussian
     return kind.calibrate(sensitivity, allowance)
+
+
+def _release_mean_target(data: SolverData, plan: FrankWolfePlan, stream: RandomStream) -> float:
+    """Noisy mean of the targets, shrunk towards the middle of their bounds.
+
+    The shrinking is the posterior mean under a normal prior: where the noise is small it
+    does nothing, where it is large it keeps the intercept from being noise.
+    """
+    mechanism = plan.intercept
+    noisy = mechanism.release(np.array([data.mean_target]), stream)[0]
+    variance = mechanism.scale**2 * (2 if isinstance(mechanism, Laplace) else 1)
+    return float(np.clip(noisy, -1.0, 1.0)) / (1 + variance / _INTERCEPT_PRIOR**2)
+
+
+def _release_center(rows: Rows, plan: FrankWolfePlan, stream: RandomStream) -> Array:
+    """Noisy means of the features over rows of bounded norm, shrunk where noise dominates.
+
+    The shrinking is that of James and Stein. A centre that is off costs only some speed of
+    the descent, never the model's freedom: the intercept makes up for it.
+    """
+    noisy = plan.center.release(rows.with_norm_bound(plan.data_norm).mean(), stream)
+    noise = noisy.size * plan.center.scale**2
+    size = float(noisy @ noisy)
+    return np.clip(noisy * max(0.0, 1 - noise / size), -1.0, 1.0)
 
 
 def _row_factor_half_range(problem: Problem, norm: float) -> float:
@@ -377,13 +437,28 @@ def _noise_level(problem: Problem, budget: PrivacyBudget, data_norm: float | Non
     return per_coordinate * math.sqrt(problem.dimension)
 
 
+def _intercept_share(problem: Problem, budget: PrivacyBudget) -> float:
+    """Share of the budget that brings the intercept's noise down to _INTERCEPT_NOISE."""
+    least, most = _INTERCEPT_SHARE
+    full = budget.record_factor / problem.n_samples
+    if budget.is_pure:
+        share = math.sqrt(2) * full * problem.n_models / budget.epsilon / _INTERCEPT_NOISE
+    else:
+        share = (full / _INTERCEPT_NOISE) ** 2 * problem.n_models / (2 * budget.rho)
+    return min(most, max(least, share))
+
+
 def _data_norm(problem: Problem) -> float:
     """Half of the largest possible norm of a row in the box, and at least 1."""
     return max(1.0, math.sqrt(problem.dimension) / 2)
 
 
 def _radius(problem: Problem, budget: PrivacyBudget) -> float:
-    return 3.0 if problem.loss.task == "regression" else 20.0
+    scale, largest = _RADIUS[problem.loss.task]
+    if budget.is_pure:
+        return largest / 4
+    noise = _noise_level(problem, budget, None)
+    return min(largest, scale / math.sqrt(noise)) * min(1.0, (_NOISY / noise) ** 1.5)
 
 
 def _resolve_radius(problem: Problem, budget: PrivacyBudget) -> Geometry:
@@ -392,11 +467,13 @@ def _resolve_radius(problem: Problem, budget: PrivacyBudget) -> Geometry:
 
 
 def _gradient_clip(problem: Problem, budget: PrivacyBudget) -> float:
-    return 0.5
+    return 0.25 if problem.loss.task == "regression" else 0.5
 
 
 def _gradient_iterations(problem: Problem) -> int:
-    return 200
+    """More steps never hurt, as their noise averages out, but cost time."""
+    affordable = int(1e8 / (problem.n_samples * problem.n_features))
+    return min(200, max(affordable, 50 if problem.loss.task == "regression" else 25))
 
 
 def _selection_iterations(problem: Problem, budget: PrivacyBudget, geometry: Geometry) -> int:
@@ -408,4 +485,6 @@ def _gradient_wins(problem: Problem, budget: PrivacyBudget, data_norm: float | N
 
 
 def _is_hopeless(problem: Problem, budget: PrivacyBudget) -> bool:
-    return False
+    if budget.is_pure:
+        return False
+    return _noise_level(problem, budget, None) > _HOPELESS
