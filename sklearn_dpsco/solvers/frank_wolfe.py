@@ -48,18 +48,27 @@ _INTERCEPT_PRIOR = 0.5  # standard deviation of the mean of targets in [-1, 1] o
 _ROW_SCALE_SHARE = 0.02
 _CENTER_SHARE = 0.05
 
-# "auto" radius: scale / sqrt(noise level), at most the second number; beyond the noise
-# level _NOISY it falls much faster, so that the model fades into the trivial predictor
-_RADIUS = {"regression": (0.6, 10.0), "classification": (4.0, 70.0)}
-_NOISY = 0.3
-_HOPELESS = 1.5
-
 # Width of the smoothing of the linear minimization, in units of the noise left in the
-# momentum; chosen on synthetic data, see benchmarks/defaults_study.py.
+# momentum, and curvature of the loss along one feature, in units of its smoothness, which
+# keeps the first steps of a run with little noise from overshooting.
 _SMOOTHING = 0.3
-# Curvature of the loss along one feature, in units of its smoothness: keeps the first
-# steps of a run with little noise from overshooting.
 _CURVATURE = 0.2
+
+# The numbers below were chosen on synthetic data, see benchmarks/defaults_study.py.
+#
+# Levels of `_gradient_noise`. Above _NOISY the radius falls fast, so that the model fades
+# into the trivial predictor, and a selection is preferred where its noise is below
+# _SELECTABLE; above _HOPELESS only the intercept is learned; below _ACCURATE the clip grows
+# to 1, so that its bias vanishes with the noise.
+_NOISY, _HOPELESS, _ACCURATE = 0.3, 1.5, 0.02
+_SELECTABLE = 0.15
+# The two noises differ by a factor of about d / (2 log 2d). Where it is small (d < 80), a
+# selection could win only by betting on a sparse truth, and loses if the truth is dense.
+_SPARSITY_BET = 8.0
+
+_GRADIENT_RADIUS = {"regression": (0.6, 12.0), "classification": (4.0, 70.0)}  # scale, largest
+_SELECTION_RADIUS = {"regression": 1.5, "classification": 7.0}
+_SMALLEST_CLIP = {"regression": 0.2, "classification": 0.5}
 
 
 @dataclass(frozen=True)
@@ -138,20 +147,24 @@ class FrankWolfe:
                 "solver='gradient' has no pure-DP form (delta=0); solver='selection' has one"
             )
         form = self._choose_form(problem, budget)
-        if form == "constant":
-            return self._plan_constant(problem, budget)
-        if form == "selection":
-            return self._plan_selection(problem, budget)
-        return self._plan_gradient(problem, budget)
+        plans = {
+            "constant": self._plan_constant,
+            "selection": self._plan_selection,
+            "gradient": self._plan_gradient,
+        }
+        return plans[form](problem, budget)
 
     def _choose_form(self, problem: Problem, budget: PrivacyBudget) -> str:
         if self.form != "auto":
             return self.form
-        if self.max_iter is None and _is_hopeless(problem, budget):
-            return "constant"
-        if budget.is_pure:
+        selection = _selection_noise(problem, budget)
+        gradient = math.inf
+        if not budget.is_pure:
+            gradient = _gradient_noise(problem, budget, self.data_norm)
+        if gradient > max(_NOISY, _SPARSITY_BET * selection) and selection < _SELECTABLE:
             return "selection"
-        return "gradient" if _gradient_wins(problem, budget, self.data_norm) else "selection"
+        is_hopeless = gradient > _HOPELESS and self.max_iter is None
+        return "constant" if is_hopeless else "gradient"
 
     def _plan_constant(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
         allowance = budget.allowance.share(1 / problem.n_models)
@@ -159,9 +172,9 @@ class FrankWolfe:
         return self._finish(problem, budget, "constant", max_iter=0, intercept=intercept)
 
     def _plan_selection(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
-        geometry = _resolve_radius(problem, budget)
-        clip = self._clip(problem, budget, geometry)
-        max_iter = self.max_iter or _selection_iterations(problem, budget, geometry)
+        geometry = _selection_geometry(problem, budget)
+        clip = self._clip(problem, geometry, _selection_noise(problem, budget))
+        max_iter = self.max_iter or _selection_iterations(problem, budget)
         # range of the change of the scores: diameter times the change of the mean
         # gradient in l-infinity, where every scaled feature is at most 1
         n, d = problem.n_samples, problem.n_features
@@ -184,8 +197,8 @@ class FrankWolfe:
         )  # fmt: skip
 
     def _plan_gradient(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
-        geometry = _resolve_radius(problem, budget)
-        clip = self._clip(problem, budget, geometry)
+        geometry = _gradient_geometry(problem, budget, self.data_norm)
+        clip = self._clip(problem, geometry, _gradient_noise(problem, budget, self.data_norm))
         max_iter = self.max_iter or _gradient_iterations(problem)
         n, d = problem.n_samples, problem.n_features
         norm = self.data_norm or _data_norm(problem)
@@ -219,9 +232,9 @@ class FrankWolfe:
             data_norm=norm, intercept=intercept, center=center, row_scale=row_scale, step=step,
         )  # fmt: skip
 
-    def _clip(self, problem: Problem, budget: PrivacyBudget, geometry: Geometry) -> float:
+    def _clip(self, problem: Problem, geometry: Geometry, noise: float) -> float:
         """The declared or default clip, or the loss's own bound where that is smaller."""
-        clip = self.gradient_clip or _gradient_clip(problem, budget)
+        clip = self.gradient_clip or _gradient_clip(problem, noise)
         largest = geometry.radius + abs(problem.loss.best_constant(1.0))
         return min(clip, problem.loss.derivative_bound(largest))
 
@@ -259,7 +272,7 @@ class FrankWolfe:
         )
         return FrankWolfePlan(
             problem=problem, budget=budget, solver=solver, max_iter=max_iter,
-            guarantee=guarantee, geometry=geometry or _resolve_radius(problem, budget),
+            guarantee=guarantee, geometry=geometry or _selection_geometry(problem, budget),
             gradient_clip=gradient_clip, learning_rate=self.learning_rate, smoothing=smoothing,
             curvature=curvature,
             data_norm=data_norm, intercept=intercept, center=center, row_scale=row_scale, step=step,
@@ -429,12 +442,22 @@ def _release_row_factor(rows: Rows, plan: FrankWolfePlan, stream: RandomStream) 
 # ------------------------------------------------- defaults: functions of public facts only
 
 
-def _noise_level(problem: Problem, budget: PrivacyBudget, data_norm: float | None) -> float:
+def _gradient_noise(problem: Problem, budget: PrivacyBudget, data_norm: float | None) -> float:
     """l2 norm of the noise in the mean of all released gradients, for a clip of 1."""
     rho = budget.rho / problem.n_models
     norm = data_norm or _data_norm(problem)
     per_coordinate = budget.record_factor * norm / (problem.n_samples * math.sqrt(2 * rho))
     return per_coordinate * math.sqrt(problem.dimension)
+
+
+def _selection_noise(problem: Problem, budget: PrivacyBudget) -> float:
+    """Largest noise of a single selection in units of the gradient, for a clip of 1."""
+    change = 2 * budget.record_factor / problem.n_samples
+    if budget.is_pure:
+        scale = change * problem.n_models / budget.epsilon
+    else:
+        scale = change * math.sqrt(problem.n_models / (8 * budget.rho))
+    return scale * math.log(2 * problem.dimension)
 
 
 def _intercept_share(problem: Problem, budget: PrivacyBudget) -> float:
@@ -453,21 +476,30 @@ def _data_norm(problem: Problem) -> float:
     return max(1.0, math.sqrt(problem.dimension) / 2)
 
 
-def _radius(problem: Problem, budget: PrivacyBudget) -> float:
-    scale, largest = _RADIUS[problem.loss.task]
-    if budget.is_pure:
-        return largest / 4
-    noise = _noise_level(problem, budget, None)
-    return min(largest, scale / math.sqrt(noise)) * min(1.0, (_NOISY / noise) ** 1.5)
-
-
-def _resolve_radius(problem: Problem, budget: PrivacyBudget) -> Geometry:
+def _gradient_geometry(
+    problem: Problem, budget: PrivacyBudget, data_norm: float | None
+) -> Geometry:
+    """The declared set, or one whose radius falls as the noise grows."""
     kind = problem.feasible_set
-    return kind if isinstance(kind, Geometry) else kind(_radius(problem, budget))
+    if isinstance(kind, Geometry):
+        return kind
+    scale, largest = _GRADIENT_RADIUS[problem.loss.task]
+    noise = _gradient_noise(problem, budget, data_norm)
+    return kind(min(largest, scale / math.sqrt(noise)) * min(1.0, (_NOISY / noise) ** 1.5))
 
 
-def _gradient_clip(problem: Problem, budget: PrivacyBudget) -> float:
-    return 0.25 if problem.loss.task == "regression" else 0.5
+def _selection_geometry(problem: Problem, budget: PrivacyBudget) -> Geometry:
+    kind = problem.feasible_set
+    if isinstance(kind, Geometry):
+        return kind
+    fading = min(1.0, _SELECTABLE / _selection_noise(problem, budget))
+    return kind(_SELECTION_RADIUS[problem.loss.task] * fading)
+
+
+def _gradient_clip(problem: Problem, noise: float) -> float:
+    """The smallest useful clip where noise dominates, 1 where it vanishes."""
+    smallest = _SMALLEST_CLIP[problem.loss.task]
+    return min(1.0, smallest * max(1.0, math.sqrt(_ACCURATE / noise)))
 
 
 def _gradient_iterations(problem: Problem) -> int:
@@ -476,15 +508,7 @@ def _gradient_iterations(problem: Problem) -> int:
     return min(200, max(affordable, 50 if problem.loss.task == "regression" else 25))
 
 
-def _selection_iterations(problem: Problem, budget: PrivacyBudget, geometry: Geometry) -> int:
-    return 30
-
-
-def _gradient_wins(problem: Problem, budget: PrivacyBudget, data_norm: float | None) -> bool:
-    return problem.n_features <= 1000
-
-
-def _is_hopeless(problem: Problem, budget: PrivacyBudget) -> bool:
-    if budget.is_pure:
-        return False
-    return _noise_level(problem, budget, None) > _HOPELESS
+def _selection_iterations(problem: Problem, budget: PrivacyBudget) -> int:
+    """More steps come closer to the optimum and add noise to each."""
+    noise = _selection_noise(problem, budget)
+    return min(200, max(4, round(noise ** (-0.5 if budget.is_pure else -0.75))))
