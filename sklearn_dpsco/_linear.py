@@ -3,9 +3,9 @@
 One place owns the intercept (an implicit column of ones, the last coordinate) and the
 scale of the rows. Solvers see `Rows`; whether X is dense or sparse is settled here.
 
-Every sum over records is accumulated in float64, in chunks of `chunk_rows(n, d)` rows
-whose partial sums are added up; `summation_error` bounds what that can be off by, and
-plans add it to their sensitivities.
+Every sum over records is accumulated in float64, in chunks of `chunk_rows(n, d)` rows or
+blocks of 65536, whose partial sums are added up; `summation_error` bounds what that can
+be off by, and plans add it to their sensitivities.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ Array = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-53
 _CHUNK_BYTES = 2**20  # a chunk stays in the cache between its two products
+_BLOCK_ROWS = 65536  # a block is summed by one product
 
 
 def chunk_rows(n_samples: int, n_features: int) -> int:
     """Rows per chunk: a public fact, since the bound on the summation error uses it."""
     fitting = _CHUNK_BYTES // (8 * max(1, n_features))
-    return int(min(n_samples, max(256, min(fitting, 65536))))
+    return int(min(n_samples, max(256, min(fitting, _BLOCK_ROWS))))
 
 
 def summation_error(n_samples: int, n_features: int) -> float:
@@ -42,8 +43,8 @@ def summation_error(n_samples: int, n_features: int) -> float:
     chunks' totals add their number to m, and forming each term and dividing adds 5
     (doc/privacy.rst, section 2.5).
     """
-    rows = chunk_rows(n_samples, n_features)
-    k = rows + math.ceil(n_samples / rows) + 5
+    sizes = chunk_rows(n_samples, n_features), min(n_samples, _BLOCK_ROWS)
+    k = max(rows + math.ceil(n_samples / rows) for rows in sizes) + 5
     return k * _UNIT_ROUNDOFF / (1 - k * _UNIT_ROUNDOFF)
 
 
@@ -83,7 +84,7 @@ class Rows:
     Parameters
     ----------
     X : ndarray, CSR or CSC matrix of shape (n, d)
-        Scaled to [-1, 1] in every coordinate.
+        Scaled to [-1, 1] in every coordinate; float64, or float32 if dense.
     has_intercept : bool
         Whether the rows have a last coordinate of ones.
     scale : ndarray of shape (n,) or None
@@ -218,9 +219,10 @@ class Rows:
         """Add sum_i r_i [x_i, 1] to `total`."""
         raise NotImplementedError
 
-    def _chunks(self) -> list[slice]:
-        starts = range(0, self.n_samples, self.chunk)
-        return [slice(start, min(start + self.chunk, self.n_samples)) for start in starts]
+    def _chunks(self, size: int | None = None) -> list[slice]:
+        size = size or self.chunk
+        starts = range(0, self.n_samples, size)
+        return [slice(start, min(start + size, self.n_samples)) for start in starts]
 
 
 class _DenseRows(Rows):
@@ -245,7 +247,8 @@ class _DenseRows(Rows):
 
     def _add_transposed_product(self, r: Array, total: Array) -> None:
         d = self.n_columns
-        for part in self._chunks():
+        # nothing is gained from the cache here, while a float32 block is a float64 copy
+        for part in self._chunks(_BLOCK_ROWS if self.X.dtype == np.float64 else self.chunk):
             total[:d] += self._part(part).T @ r[part]
             if self.has_intercept:
                 total[d] += r[part].sum()

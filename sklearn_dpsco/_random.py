@@ -75,12 +75,13 @@ class RandomStream:
         return out
 
     def uniform(self, size: int) -> NDArray[np.float64]:
-        """Multiples of 2^-53 plus 2^-54, hence strictly inside (0, 1)."""
-        return ((self.words(size) >> np.uint64(11)) + 0.5) * 2.0**-53
+        """Multiples of 2^-52 plus 2^-53, exact and hence strictly inside (0, 1)."""
+        high_bits = (self.words(size) >> np.uint64(12)).astype(np.float64)
+        return (high_bits + 0.5) * 2.0**-52
 
     def normal(self, size: int) -> NDArray[np.float64]:
         """Standard normal draws by inversion."""
-        return ndtri(self.uniform(size))
+        return np.asarray(ndtri(self.uniform(size)))
 
     def exponential(self, size: int) -> NDArray[np.float64]:
         """Standard exponential draws."""

@@ -44,6 +44,8 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
         return (1 + 2 * gap) * rho - epsilon + log_gap - math.log1p(gap)
 
     low, high = -700.0, 40.0
+    if slope(low) >= 0:
+        return 1.0  # rho so large that no alpha proves anything
     while slope(high) < 0:
         high *= 2
     gap = math.exp(brentq(slope, low, high, xtol=1e-12))
@@ -196,8 +198,10 @@ class Guarantee:
     def dp_event(self) -> Any:
         """The releases as a `dp_accounting` event, for a second opinion on epsilon.
 
-        Use the RDP accountant with orders up to 1e5 (its default orders are too coarse)
-        for "zcdp"; for "pure" either accountant at delta = 0.
+        For "zcdp" use the RDP accountant with orders up to 1e5, as its default orders are
+        too coarse. For "pure" use the PLD accountant with the REPLACE_ONE relation and a
+        tiny delta: each event is the binary response that has exactly this epsilon, which
+        a claim under either relation of ours means by it.
         """
         from dp_accounting import dp_event
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,13 @@ from scipy import sparse
 
 from .exceptions import BoundsNotDeclaredWarning
 
-__all__ = ["FeatureScaling", "TargetScaling", "feature_scaling", "target_scaling"]
+__all__ = [
+    "FeatureScaling",
+    "TargetScaling",
+    "check_feature_bounds",
+    "feature_scaling",
+    "target_scaling",
+]
 
 Array = NDArray[np.float64]
 
@@ -57,14 +63,19 @@ class FeatureScaling:
     def _is_identity(self) -> bool:
         return bool(np.all(self.shift == 0) and np.all(self.width == 1))
 
+    def _contains(self, block: Any) -> bool:
+        inside = np.all(block.min(axis=0) >= self.low) and np.all(block.max(axis=0) <= self.high)
+        return bool(inside)
+
     def _transform_dense(self, X: Any) -> Any:
         step = max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
         parts = [slice(start, start + step) for start in range(0, X.shape[0], step)]
-        low, high = self.low.min(), self.high.max()
-        if self._is_identity() and np.all(self.low == low) and np.all(self.high == high):
-            if all(X[part].min() >= low and X[part].max() <= high for part in parts):
-                return X
-        order = "F" if X.flags.f_contiguous and not X.flags.c_contiguous else "C"
+        # a copy is contiguous, and other memory may round other rows' products otherwise:
+        # whether one value is out of bounds must not show in them
+        contiguous = X.flags.c_contiguous or X.flags.f_contiguous
+        if contiguous and self._is_identity() and all(self._contains(X[part]) for part in parts):
+            return X
+        order: Literal["C", "F"] = "F" if X.flags.f_contiguous and not X.flags.c_contiguous else "C"
         out = np.empty(X.shape, dtype=X.dtype, order=order)
         for part in parts:
             block = np.clip(X[part], self.low, self.high)
@@ -79,6 +90,8 @@ class FeatureScaling:
                 "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column, "
                 "since other bounds would shift its zeros"
             )
+        # a fresh object: the flag that scipy caches may be stale
+        X = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
@@ -155,10 +168,27 @@ def _by_name(bounds: Mapping[Any, Any], names: Sequence[str] | None) -> tuple[Ar
             f"bounds_X must name every column of X and no other: {len(missing)} columns have no "
             f"bounds, {len(unknown)} names are no columns ({unknown[:5]!r})"
         )
-    pairs = [_pair(f"bounds_X[{name!r}]", bounds[name]) for name in names]
-    if any(end.ndim for pair in pairs for end in pair):
-        raise ValueError("bounds_X as a dict must hold a pair of numbers for each column")
-    return np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
+    low, high = np.array([bounds[name] for name in names], dtype=np.float64).T
+    return low, high
+
+
+def check_feature_bounds(bounds: Any) -> None:
+    """Raise `ValueError` for `bounds_X` that are wrong whatever the features are."""
+    if isinstance(bounds, Mapping):
+        for name in bounds:
+            low, high = _pair(f"bounds_X[{name!r}]", bounds[name])
+            if low.ndim or high.ndim or low > high:
+                raise ValueError(
+                    f"bounds_X[{name!r}] must be two numbers with low <= high, got {bounds[name]!r}"
+                )
+    elif bounds is not None:
+        low, high = _pair("bounds_X", bounds)
+        if low.ndim > 1 or high.ndim > 1:
+            raise ValueError("bounds_X must hold scalars or arrays of shape (n_features,)")
+        if low.ndim and high.ndim and low.shape != high.shape:
+            raise ValueError(f"bounds_X has ends of shapes {low.shape} and {high.shape}")
+        if np.any(low > high) or (low.ndim == high.ndim == 0 and low == high):
+            raise ValueError("bounds_X must have low < high in every column")
 
 
 def feature_scaling(
@@ -188,18 +218,17 @@ def feature_scaling(
             stacklevel=4,
         )
         bounds = (-1.0, 1.0)
+    check_feature_bounds(bounds)
     if isinstance(bounds, Mapping):
         low, high = _by_name(bounds, feature_names)
     else:
         low, high = _pair("bounds_X", bounds)
     for end in (low, high):
-        if end.ndim > 1 or (end.ndim == 1 and end.size != n_features):
+        if end.ndim == 1 and end.size != n_features:
             raise ValueError(
                 f"bounds_X must hold scalars or arrays of shape ({n_features},), got shapes "
                 f"{low.shape} and {high.shape}"
             )
-    if np.any(low > high) or (low.ndim == high.ndim == 0 and low == high):
-        raise ValueError("bounds_X must have low < high in every column")
     low, high = (np.broadcast_to(end, (n_features,)).copy() for end in (low, high))
     one_sided = (low == 0) | (high == 0)
     shift = np.where(one_sided, 0.0, low / 2 + high / 2)
@@ -227,6 +256,6 @@ def target_scaling(bounds: Any) -> TargetScaling:
         )
         bounds = (-1.0, 1.0)
     low, high = _pair("bounds_y", bounds)
-    if low.ndim or high.ndim or low >= high:
+    if low.ndim or high.ndim or high / 2 - low / 2 <= 0:
         raise ValueError(f"bounds_y must be two numbers with low < high, got {bounds!r}")
     return TargetScaling(float(low), float(high))

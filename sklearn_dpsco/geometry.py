@@ -34,11 +34,14 @@ class Geometry:
     ----------
     allows_intercept : bool
         Whether the intercept may be one more coordinate of the set.
+    contains_origin : bool
+        Whether the zero model, and with a point every shrunk one, is in the set.
     """
 
     radius: float
 
     allows_intercept: ClassVar[bool] = True
+    contains_origin: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_real("radius", self.radius, low=0, low_open=True)
@@ -47,6 +50,17 @@ class Geometry:
     def diameter(self) -> float:
         """Largest distance of two points of the set, in its norm."""
         raise NotImplementedError
+
+    @property
+    def l1_diameter(self) -> float:
+        """Largest l1 distance of two vertices: what bounds the range of a selection.
+
+        Raises
+        ------
+        ValueError
+            If the set has no finite list of vertices.
+        """
+        raise ValueError(f"{type(self).__name__} has no vertices to select from")
 
     def norm(self, x: Array) -> float:
         """The norm of the set."""
@@ -79,6 +93,7 @@ class Geometry:
 
 def _project_simplex(x: Array, radius: float) -> Array:
     """Nearest point of {w >= 0, sum w = radius}: shift and cut, O(d log d)."""
+    x = x - x.max()  # changes nothing, and keeps the radius from being lost in rounding
     ordered = np.sort(x)[::-1]
     shifts = (np.cumsum(ordered) - radius) / np.arange(1, x.size + 1)
     last = np.nonzero(ordered > shifts)[0][-1]
@@ -100,6 +115,10 @@ class L1Ball(Geometry):
     @property
     def diameter(self) -> float:
         return 2.0 * self.radius
+
+    @property
+    def l1_diameter(self) -> float:
+        return self.diameter
 
     def norm(self, x: Array) -> float:
         return float(np.abs(x).sum())
@@ -145,10 +164,15 @@ class Simplex(Geometry):
     """
 
     allows_intercept: ClassVar[bool] = False
+    contains_origin: ClassVar[bool] = False
 
     @property
     def diameter(self) -> float:
         return 2.0 * self.radius
+
+    @property
+    def l1_diameter(self) -> float:
+        return self.diameter
 
     def norm(self, x: Array) -> float:
         return float(np.abs(x).sum())

@@ -58,7 +58,9 @@ def _pure_event(epsilon: float) -> Any:
     """An event with exactly the trade-off curve of pure epsilon-DP (binary response)."""
     from dp_accounting import dp_event
 
-    return dp_event.RandomizedResponseDpEvent(2 / (1 + math.exp(epsilon)), 2)
+    # 2 / (1 + e^epsilon), written so that a large epsilon does not overflow
+    noise = 2 * math.exp(-epsilon) / (1 + math.exp(-epsilon))
+    return dp_event.RandomizedResponseDpEvent(noise, 2)
 
 
 def _unsupported(mechanism: object, composition: str) -> ValueError:

@@ -15,13 +15,8 @@ def _pointwise_derivative(loss_id: int, z: float, y: float, parameter: float) ->
         return z - y
     if loss_id == 1:  # huber
         return min(max(z - y, -parameter), parameter)
-    if loss_id == 2:  # logistic
-        if z >= 0:
-            p = 1.0 / (1.0 + math.exp(-z))
-        else:
-            e = math.exp(z)
-            p = e / (1.0 + e)
-        return p - 1.0 if y > 0 else p
+    if loss_id == 2:  # logistic; an overflow of exp gives the right limit, 0
+        return -y / (1.0 + math.exp(y * z))
     # smoothed hinge
     return -y * min(max((1.0 - y * z) / parameter, 0.0), 1.0)
 

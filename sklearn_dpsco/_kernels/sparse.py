@@ -37,12 +37,12 @@ def gradient_at(
         for i in range(start, min(n, start + chunk_rows)):
             product = intercept
             for k in range(indptr[i], indptr[i + 1]):
-                product += data[k] * coef[indices[k]]
+                product += data[k] * coef[np.uint64(indices[k])]
             z = offset + weight[i] * product
             r = weight[i] * clipped_derivative(loss_id, z, y[i], parameter, clip)
             part_b += r
             for k in range(indptr[i], indptr[i + 1]):
-                part[indices[k]] += r * data[k]
+                part[np.uint64(indices[k])] += r * data[k]
         for j in range(total.size):
             total[j] += part[j]
         total_b += part_b
@@ -86,7 +86,7 @@ def gradient_after_move(
             r = weight[i] * clipped_derivative(loss_id, z, y[i], parameter, clip)
             part_b += r
             for k in range(indptr[i], indptr[i + 1]):
-                part[indices[k]] += r * data[k]
+                part[np.uint64(indices[k])] += r * data[k]
         for j in range(n_columns):
             total[j] += part[j]
         total_b += part_b
@@ -114,7 +114,7 @@ def csr_transposed_product(
         part[:] = 0.0
         for i in range(start, min(n, start + chunk_rows)):
             for k in range(indptr[i], indptr[i + 1]):
-                part[indices[k]] += r[i] * data[k]
+                part[np.uint64(indices[k])] += r[i] * data[k]
         for j in range(total.size):
             total[j] += part[j]
 

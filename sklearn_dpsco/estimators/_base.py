@@ -22,7 +22,7 @@ from .._checks import check_bool, check_int
 from .._linear import make_rows
 from .._random import check_random_state, stream_from_random_state
 from ..accounting import PrivacyBudget
-from ..bounds import feature_scaling, target_scaling
+from ..bounds import check_feature_bounds, feature_scaling, target_scaling
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import get_loss
@@ -41,6 +41,17 @@ def auto_or(check: Callable[..., Any], name: str, value: Any, **limits: Any) -> 
         return check(name, value, **limits)
     except ValueError as error:
         raise ValueError(str(error).replace(" must be ", " must be 'auto' or ", 1)) from None
+
+
+def _without_data(message: str) -> str:
+    """scikit-learn's message without the values of the data that some of them quote."""
+    if "could not convert" in message:
+        return "X and y must hold numbers: could not convert a string to a number"
+    for quote_follows in ("\narray=", "Complex data not supported"):
+        head, found, _ = message.partition(quote_follows)
+        if found:
+            return head + found.replace("\narray=", "")
+    return message
 
 
 class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
@@ -90,6 +101,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         """Raise on any parameter that is wrong whatever the data are."""
         self._plan(n_samples=2, n_features=1, n_models=1)
         check_random_state(self.random_state)
+        check_feature_bounds(self.bounds_X)
 
     def _warn_if_delta_is_large(self, n_samples: int) -> None:
         if self.delta >= 1 / n_samples:
@@ -101,15 +113,18 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             )
 
     def _validate(self, X: Any, y: Any) -> tuple[Any, Any]:
-        return validate_data(
-            self,
-            X,
-            y,
-            accept_sparse=("csr", "csc"),
-            dtype=(np.float64, np.float32),
-            y_numeric=self._task == "regression",
-            ensure_min_samples=2,
-        )
+        try:
+            return validate_data(
+                self,
+                X,
+                y,
+                accept_sparse=("csr", "csc"),
+                dtype=(np.float64, np.float32),
+                y_numeric=self._task == "regression",
+                ensure_min_samples=2,
+            )
+        except ValueError as error:
+            raise ValueError(_without_data(str(error))) from None
 
     def _fit_models(self, X: Any, targets: list[Array]) -> list[SolverResult]:
         """Plan and run one model per target; sets `plan_`, `guarantee_`, `n_iter_`."""
@@ -255,8 +270,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         self._check_parameters()
         declared = self._declared_classes()
         X, y = self._validate(X, y)
-        check_classification_targets(y)
         if declared is None:
+            check_classification_targets(y)
             declared = np.unique(y)
             if declared.size < 2:
                 raise ValueError("y has one class only; at least two classes are needed")

@@ -12,86 +12,6 @@ __all__ = ["DPLassoFW", "DPLassoFWClassifier"]
 
 _SOLVERS = ("auto", "selection", "gradient")
 
-_COMMON = """epsilon : float > 0, default=1.0
-        Privacy loss. Smaller is more private and less accurate.
-    delta : float in [0, 1), default=1e-6
-        Probability with which the privacy loss may exceed epsilon; should be well below
-        1 / n_samples. 0 asks for pure epsilon-DP.
-    relation : {{"replace-one", "zero-out"}}, default="replace-one"
-        Which tables the guarantee cannot tell apart: two that differ in the values of one
-        row, or one where a row is replaced by a record that contributes nothing. The
-        number of rows is public in both. Zero-out needs half the noise, and its
-        (epsilon, delta) implies replace-one (2 epsilon, (1 + e^epsilon) delta).
-    bounds_X : pair (low, high), dict or None, default=None
-        Bounds of the features from domain knowledge, never from the data: scalars,
-        arrays of shape (n_features,), or for a data frame ``{{column: (low, high)}}``.
-        Values outside are clipped. A feature becomes (x - middle) / half width in
-        [-1, 1]; one with an end at 0 is divided by the other end and not centred. Sparse
-        X needs bounds with an end at 0 or symmetric about 0. None stands for (-1, 1) and
-        warns `BoundsNotDeclaredWarning`.
-    {target}
-    fit_intercept : bool, default=True
-        Whether to fit an intercept. A tenth of the budget then buys a private mean of the
-        targets, and the intercept is one more coordinate of the feasible set.
-    loss : {losses}
-        In scaled units. Must be smooth.
-    feasible_set : {{"l1", "simplex"}} or Geometry, default="l1"
-        Where the scaled coefficients live. "simplex" (non-negative, summing to the
-        radius) needs ``fit_intercept=False``.
-    radius : "auto" or float > 0, default="auto"
-        Size of the feasible set, for targets and features scaled to [-1, 1]. It bounds
-        coefficients and intercept together. Must be "auto" with a Geometry object.
-    gradient_clip : "auto" or float > 0, default="auto"
-        Bound c on the absolute derivative of the loss in the raw prediction, in scaled
-        units; derivatives beyond it are clipped. Noise is proportional to c.
-    data_norm : "auto" or float > 0, default="auto"
-        Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are
-        scaled down. For ``solver="gradient"``, whose noise is proportional to B. "auto"
-        is max(1, sqrt(n_features + 1) / 2), half of the largest possible norm. Set it
-        lower where rows are known to be short, such as counts of few words among many.
-    solver : {{"auto", "selection", "gradient"}}, default="auto"
-        What each step releases: a vertex of the feasible set, or a noisy gradient.
-        "auto" takes the one that the sizes and epsilon favour, and below a threshold
-        spends everything on the intercept and leaves ``coef_`` at 0. With delta=0 only
-        "selection" is possible.
-    max_iter : "auto" or int >= 1, default="auto"
-        Number of steps T, each of which costs a part of the budget.
-    learning_rate : "auto" or float in (0, 1], default="auto"
-        Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...
-    random_state : None, int or RandomState, default=None
-        None draws noise from a cipher keyed by the operating system. An int makes the
-        fit reproducible and *not private*: whoever knows it can subtract the noise. Use
-        it for tests only.
-
-    Attributes
-    ----------
-    {attributes}
-    n_iter_ : int
-        Number of steps, at least 1.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
-        If X had column names.
-    plan_ : FrankWolfePlan
-        Every sensitivity, noise scale, step and clip of the run.
-    guarantee_ : Guarantee
-        epsilon, delta, relation, and `dp_event` for `dp_accounting`.
-
-    Notes
-    -----
-    T steps at a record's change r of what a step releases: Gumbel noise of scale
-    r sqrt(T / (8 rho)) on the vertices' scores, r = 4 s c / n on the l1 ball of radius s;
-    or Gaussian noise of standard deviation r sqrt(T / (2 rho)) on each coordinate of the
-    mean gradient, r = 2 c B / n. rho is the largest zCDP budget that implies
-    (epsilon, delta). Under zero-out r is half of that. The noise is drawn in floating
-    point: the guarantee is that of real arithmetic and does not cover attacks on the low
-    bits of the published coefficients.
-
-    References
-    ----------
-    Talwar, Thakurta, Zhang (2015), "Nearly optimal private LASSO"; Bassily, Guzman,
-    Menart (2021), Algorithm 5. Derivations: doc/privacy.rst, sections 3.1 and 3.1b.
-    """
-
 
 class _FrankWolfeMixin:
     """Reads the solver's settings off the parameters."""
@@ -121,6 +41,101 @@ class _FrankWolfeMixin:
 
 
 class DPLassoFW(_FrankWolfeMixin, DPRegressor):
+    """Linear regression in the l1 ball (Lasso), private by noisy Frank-Wolfe.
+
+    Minimizes the mean of l(<w, x> + b, y) over norm(w, b) <= radius, in scaled units.
+
+    Parameters
+    ----------
+    epsilon : float > 0, default=1.0
+        Privacy loss. Smaller is more private and less accurate.
+    delta : float in [0, 1), default=1e-6
+        Slack of the guarantee, in units of probability: for any set of outcomes, its
+        probability is at most e^epsilon times that on a neighbouring table, plus delta.
+        Should be well below 1 / n_samples. 0 asks for pure epsilon-DP.
+    relation : {"replace-one", "zero-out"}, default="replace-one"
+        Which tables the guarantee cannot tell apart: two that differ in the values of one
+        row, or one where a row is replaced by a record that contributes nothing. The
+        number of rows is public in both. Zero-out needs half the noise, and its
+        (epsilon, delta) implies replace-one (2 epsilon, (1 + e^epsilon) delta).
+    bounds_X : pair (low, high), dict or None, default=None
+        Bounds of the features from domain knowledge, never from the data: scalars,
+        arrays of shape (n_features,), or for a data frame ``{column: (low, high)}``.
+        Values outside are clipped. A feature becomes (x - middle) / half width in
+        [-1, 1]; one with an end at 0 is divided by the other end and not centred. Sparse
+        X needs bounds with an end at 0 or symmetric about 0. None stands for (-1, 1) and
+        warns `BoundsNotDeclaredWarning`.
+    bounds_y : pair (low, high) or None, default=None
+        Bounds of the target from domain knowledge. Values outside are clipped; the
+        middle is what a model with zero coefficients predicts. None stands for (-1, 1)
+        and warns.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept. A share of the budget, a tenth or more, then buys a
+        private mean of the targets (and with ``solver="gradient"`` a twentieth private
+        means of the features, about which the rows are centred), and the intercept is one
+        more coordinate of the feasible set.
+    loss : {"squared", "huber"} or Loss, default="squared"
+        In scaled units. Must be smooth.
+    feasible_set : {"l1", "simplex"} or Geometry, default="l1"
+        Where the scaled coefficients live. "simplex" (non-negative, summing to the
+        radius) needs ``fit_intercept=False``.
+    radius : "auto" or float > 0, default="auto"
+        Size of the feasible set, for targets and features scaled to [-1, 1]. It bounds
+        coefficients and intercept together. Must be "auto" with a Geometry object.
+    gradient_clip : "auto" or float > 0, default="auto"
+        Bound c on the absolute derivative of the loss in the raw prediction, in scaled
+        units; derivatives beyond it are clipped. Noise is proportional to c.
+    data_norm : "auto" or float > 0, default="auto"
+        Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are
+        scaled down. For ``solver="gradient"``, whose noise is proportional to B. "auto"
+        is max(1, sqrt(n_features + 1) / 2), half of the largest possible norm. Set it
+        lower where rows are known to be short, such as counts of few words among many.
+    solver : {"auto", "selection", "gradient"}, default="auto"
+        What each step releases: a vertex of the feasible set, or a noisy gradient.
+        "auto" takes the one that the sizes and epsilon favour, and below a threshold
+        spends everything on the intercept and leaves the coefficients at the centre of
+        the feasible set, which is 0 for "l1". With delta=0 only
+        "selection" is possible.
+    max_iter : "auto" or int >= 1, default="auto"
+        Number of steps T, each of which costs a part of the budget.
+    learning_rate : "auto" or float in (0, 1], default="auto"
+        Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...
+    random_state : None, int or RandomState, default=None
+        None draws noise from a cipher keyed by the operating system. An int makes the
+        fit reproducible and *not private*: whoever knows it can subtract the noise. Use
+        it for tests only.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        In the units of X and y, float64.
+    intercept_ : float
+    n_iter_ : int
+        Number of steps, at least 1.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        If X had column names.
+    plan_ : FrankWolfePlan
+        Every sensitivity, noise scale, step and clip of the run.
+    guarantee_ : Guarantee
+        epsilon, delta, relation, and `dp_event` for `dp_accounting`.
+
+    Notes
+    -----
+    T steps at a record's change r of what a step releases: Gumbel noise of scale
+    r sqrt(T / (8 rho)) on the vertices' scores, r = 4 s c / n on the l1 ball of radius s;
+    or Gaussian noise of standard deviation r sqrt(T / (2 rho)) on each coordinate of the
+    mean gradient, r = 2 c B / n. rho is the share of the steps in the largest zCDP budget
+    that implies (epsilon, delta). Under zero-out r is half of that. The noise is drawn in floating
+    point: the guarantee is that of real arithmetic and does not cover attacks on the low
+    bits of the published coefficients.
+
+    References
+    ----------
+    Talwar, Thakurta, Zhang (2015), "Nearly optimal private LASSO"; Bassily, Guzman,
+    Menart (2021), Algorithm 5. Derivations: doc/privacy.rst, sections 3.1 and 3.1b.
+    """
+
     def __init__(
         self,
         *,
@@ -158,6 +173,104 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
 
 
 class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
+    """Linear classification in the l1 ball, private by noisy Frank-Wolfe.
+
+    Minimizes the mean of l(<w, x> + b, y) over norm(w, b) <= radius, in scaled units, y
+    being -1 or +1. With K > 2 classes, one model for each against the rest, each with a
+    K-th of the budget's rho and its own random stream.
+
+    Parameters
+    ----------
+    epsilon : float > 0, default=1.0
+        Privacy loss. Smaller is more private and less accurate.
+    delta : float in [0, 1), default=1e-6
+        Slack of the guarantee, in units of probability: for any set of outcomes, its
+        probability is at most e^epsilon times that on a neighbouring table, plus delta.
+        Should be well below 1 / n_samples. 0 asks for pure epsilon-DP.
+    relation : {"replace-one", "zero-out"}, default="replace-one"
+        Which tables the guarantee cannot tell apart: two that differ in the values of one
+        row, or one where a row is replaced by a record that contributes nothing. The
+        number of rows is public in both. Zero-out needs half the noise, and its
+        (epsilon, delta) implies replace-one (2 epsilon, (1 + e^epsilon) delta).
+    bounds_X : pair (low, high), dict or None, default=None
+        Bounds of the features from domain knowledge, never from the data: scalars,
+        arrays of shape (n_features,), or for a data frame ``{column: (low, high)}``.
+        Values outside are clipped. A feature becomes (x - middle) / half width in
+        [-1, 1]; one with an end at 0 is divided by the other end and not centred. Sparse
+        X needs bounds with an end at 0 or symmetric about 0. None stands for (-1, 1) and
+        warns `BoundsNotDeclaredWarning`.
+    classes : list of labels or None, default=None
+        The labels that may occur. None takes them from y, which is outside the guarantee,
+        and warns `PrivacyLeakWarning`.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept. A share of the budget, a tenth or more, then buys a
+        private mean of the targets (and with ``solver="gradient"`` a twentieth private
+        means of the features, about which the rows are centred), and the intercept is one
+        more coordinate of the feasible set.
+    loss : {"logistic", "smoothed_hinge"} or Loss, default="logistic"
+        In scaled units. Must be smooth.
+    feasible_set : {"l1", "simplex"} or Geometry, default="l1"
+        Where the scaled coefficients live. "simplex" (non-negative, summing to the
+        radius) needs ``fit_intercept=False``.
+    radius : "auto" or float > 0, default="auto"
+        Size of the feasible set, for targets and features scaled to [-1, 1]. It bounds
+        coefficients and intercept together. Must be "auto" with a Geometry object.
+    gradient_clip : "auto" or float > 0, default="auto"
+        Bound c on the absolute derivative of the loss in the raw prediction, in scaled
+        units; derivatives beyond it are clipped. Noise is proportional to c.
+    data_norm : "auto" or float > 0, default="auto"
+        Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are
+        scaled down. For ``solver="gradient"``, whose noise is proportional to B. "auto"
+        is max(1, sqrt(n_features + 1) / 2), half of the largest possible norm. Set it
+        lower where rows are known to be short, such as counts of few words among many.
+    solver : {"auto", "selection", "gradient"}, default="auto"
+        What each step releases: a vertex of the feasible set, or a noisy gradient.
+        "auto" takes the one that the sizes and epsilon favour, and below a threshold
+        spends everything on the intercept and leaves the coefficients at the centre of
+        the feasible set, which is 0 for "l1". With delta=0 only
+        "selection" is possible.
+    max_iter : "auto" or int >= 1, default="auto"
+        Number of steps T, each of which costs a part of the budget.
+    learning_rate : "auto" or float in (0, 1], default="auto"
+        Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...
+    random_state : None, int or RandomState, default=None
+        None draws noise from a cipher keyed by the operating system. An int makes the
+        fit reproducible and *not private*: whoever knows it can subtract the noise. Use
+        it for tests only.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        In the units of X, float64.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+        The sorted labels.
+    n_iter_ : int
+        Number of steps, at least 1.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        If X had column names.
+    plan_ : FrankWolfePlan
+        Every sensitivity, noise scale, step and clip of the run.
+    guarantee_ : Guarantee
+        epsilon, delta, relation, and `dp_event` for `dp_accounting`.
+
+    Notes
+    -----
+    T steps at a record's change r of what a step releases: Gumbel noise of scale
+    r sqrt(T / (8 rho)) on the vertices' scores, r = 4 s c / n on the l1 ball of radius s;
+    or Gaussian noise of standard deviation r sqrt(T / (2 rho)) on each coordinate of the
+    mean gradient, r = 2 c B / n. rho is the share of the steps in the largest zCDP budget
+    that implies (epsilon, delta). Under zero-out r is half of that. The noise is drawn in floating
+    point: the guarantee is that of real arithmetic and does not cover attacks on the low
+    bits of the published coefficients.
+
+    References
+    ----------
+    Talwar, Thakurta, Zhang (2015), "Nearly optimal private LASSO"; Bassily, Guzman,
+    Menart (2021), Algorithm 5. Derivations: doc/privacy.rst, sections 3.1 and 3.1b.
+    """
+
     def __init__(
         self,
         *,
@@ -192,41 +305,3 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.random_state = random_state
-
-
-DPLassoFW.__doc__ = """Linear regression in the l1 ball (Lasso), private by noisy Frank-Wolfe.
-
-    Minimizes the mean of l(<w, x> + b, y) over norm(w, b) <= radius, in scaled units.
-
-    Parameters
-    ----------
-    """ + _COMMON.format(
-    target="""bounds_y : pair (low, high) or None, default=None
-        Bounds of the target from domain knowledge. Values outside are clipped; the
-        middle is what a model with zero coefficients predicts. None stands for (-1, 1)
-        and warns.""",
-    losses='{"squared", "huber"} or Loss, default="squared"',
-    attributes="""coef_ : ndarray of shape (n_features,)
-        In the units of X and y, float64.
-    intercept_ : float""",
-)
-
-DPLassoFWClassifier.__doc__ = """Linear classification in the l1 ball, private by noisy Frank-Wolfe.
-
-    Minimizes the mean of l(<w, x> + b, y) over norm(w, b) <= radius, in scaled units, y
-    being -1 or +1. With K > 2 classes, one model for each against the rest, each with a
-    K-th of the budget's rho and its own random stream.
-
-    Parameters
-    ----------
-    """ + _COMMON.format(
-    target="""classes : list of labels or None, default=None
-        The labels that may occur. None takes them from y, which is outside the guarantee,
-        and warns `PrivacyLeakWarning`.""",
-    losses='{"logistic", "smoothed_hinge"} or Loss, default="logistic"',
-    attributes="""coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        In the units of X, float64.
-    intercept_ : ndarray of shape (1,) or (n_classes,)
-    classes_ : ndarray of shape (n_classes,)
-        The sorted labels.""",
-)

@@ -32,7 +32,7 @@ from .._linear import Move, Objective, Rows, summation_error
 from .._random import RandomStream
 from ..accounting import Allowance, Guarantee, PrivacyBudget
 from ..geometry import Geometry
-from ..mechanisms import Gaussian, Laplace, Release, SelectVertex
+from ..mechanisms import Gaussian, Laplace, Mechanism, Release, SelectVertex
 from .base import Plan, Problem, SolverData, SolverResult
 
 __all__ = ["FrankWolfe", "FrankWolfePlan"]
@@ -66,7 +66,7 @@ _SELECTABLE = 0.15
 # selection could win only by betting on a sparse truth, and loses if the truth is dense.
 _SPARSITY_BET = 8.0
 
-_GRADIENT_RADIUS = {"regression": (0.6, 12.0), "classification": (4.0, 70.0)}  # scale, largest
+_GRADIENT_RADIUS = {"regression": (0.8, 12.0), "classification": (4.0, 70.0)}  # scale, largest
 _SELECTION_RADIUS = {"regression": 1.5, "classification": 7.0}
 _SMALLEST_CLIP = {"regression": 0.2, "classification": 0.5}
 
@@ -84,8 +84,8 @@ class FrankWolfePlan(Plan):
     learning_rate : float or None
         A constant step eta in (0, 1], or None for eta_t = 2 / (t + 12).
     smoothing : float
-        "gradient": u_t minimizes <v_t, u> + q_t / 2 |u - w_t|^2 over the feasible set,
-        q_t = smoothing / sqrt(t + 1) + curvature / (t + 2).
+        "gradient": u_t minimizes ``<v_t, u> + q_t / 2 norm(u - w_t)^2`` over the feasible
+        set, ``q_t = smoothing / sqrt(t + 1) + curvature / (t + 2)``.
     curvature : float
     data_norm : float or None
         "gradient": B, the bound on the l2 norm of a scaled row.
@@ -158,9 +158,10 @@ class FrankWolfe:
         if self.form != "auto":
             return self.form
         selection = _selection_noise(problem, budget)
-        gradient = math.inf
-        if not budget.is_pure:
-            gradient = _gradient_noise(problem, budget, self.data_norm)
+        if budget.is_pure:
+            is_hopeless = selection > _SELECTABLE and self.max_iter is None
+            return "constant" if is_hopeless else "selection"
+        gradient = _gradient_noise(problem, budget, self.data_norm)
         if gradient > max(_NOISY, _SPARSITY_BET * selection) and selection < _SELECTABLE:
             return "selection"
         is_hopeless = gradient > _HOPELESS and self.max_iter is None
@@ -178,10 +179,11 @@ class FrankWolfe:
         # range of the change of the scores: diameter times the change of the mean
         # gradient in l-infinity, where every scaled feature is at most 1
         n, d = problem.n_samples, problem.n_features
-        per_record = budget.record_factor * geometry.diameter * clip / n
-        numerical = 4 * geometry.radius * clip * summation_error(n, d)
+        per_record = budget.record_factor * geometry.l1_diameter * clip / n
+        numerical = 2 * geometry.l1_diameter * clip * summation_error(n, d)
         allowance = budget.allowance
-        if not budget.is_pure and (budget.epsilon / max_iter) ** 2 > 8 * budget.rho / max_iter:
+        runs = problem.n_models * max_iter
+        if not budget.is_pure and budget.epsilon**2 / runs > 8 * budget.rho:
             # few large steps: basic composition of pure DP is the better analysis
             allowance = Allowance("pure", budget.epsilon)
         allowance = allowance.share(1 / problem.n_models)
@@ -215,7 +217,8 @@ class FrankWolfe:
             center = Gaussian.calibrate(per_unit, allowance.share(_CENTER_SHARE))
             steps -= share + _CENTER_SHARE
         half_range = _row_factor_half_range(problem, norm)
-        if half_range > 0:
+        # the factor shrinks the solution, which must not leave the set
+        if half_range > 0 and geometry.contains_origin:
             row_scale = Gaussian.calibrate(
                 budget.record_factor * half_range / n + 2 * summation_error(n, d),
                 allowance.share(_ROW_SCALE_SHARE),
@@ -255,13 +258,14 @@ class FrankWolfe:
         row_scale: Gaussian | None = None,
         step: Gaussian | SelectVertex | None = None,
     ) -> FrankWolfePlan:
-        named = (("mean target", intercept, 1), ("feature means", center, 1))
-        named += (("mean row factor", row_scale, 1),)
-        named += (("vertex" if solver == "selection" else "mean gradient", step, max_iter),)
+        named: list[tuple[str, Mechanism | None, int]] = [
+            ("mean target", intercept, 1),
+            ("feature means", center, 1),
+            ("mean row factor", row_scale, 1),
+            ("vertex" if solver == "selection" else "mean gradient", step, max_iter),
+        ]
         releases = tuple(Release(name, m, count) for name, m, count in named if m is not None)
-        pure = budget.is_pure or any(
-            isinstance(m, SelectVertex) and m.noise == "exponential" for _, m, _ in named
-        )
+        pure = budget.is_pure or (isinstance(step, SelectVertex) and step.noise == "exponential")
         guarantee = Guarantee(
             budget.epsilon,
             budget.delta,
@@ -297,14 +301,17 @@ class FrankWolfe:
         problem = plan.problem
         offset, center, factor, rows = 0.0, None, 1.0, data.rows
         if plan.intercept is not None:
-            offset = problem.loss.best_constant(_release_mean_target(data, plan, stream))
-        if plan.center is not None:
-            center = _release_center(rows, plan, stream)
-            rows = rows.centered(center)
+            mean = _release_mean_target(data, plan.intercept, stream)
+            offset = problem.loss.best_constant(mean)
         if plan.data_norm is not None:
+            if plan.center is not None:
+                bounded = rows.with_norm_bound(plan.data_norm)
+                center = _release_center(bounded, plan.center, stream)
+                rows = rows.centered(center)
             rows = rows.with_norm_bound(plan.data_norm)
-        if plan.row_scale is not None:
-            factor = _release_row_factor(rows, plan, stream)
+            if plan.row_scale is not None:
+                half_range = _row_factor_half_range(problem, plan.data_norm)
+                factor = _release_row_factor(rows, half_range, plan.row_scale, stream)
         solution = factor * _descend(rows, data.y, offset, plan, stream)
         coef, intercept = solution[: problem.n_features], offset
         if problem.fit_intercept:
@@ -318,10 +325,14 @@ def _descend(
     rows: Rows, y: Array, offset: float, plan: FrankWolfePlan, stream: RandomStream
 ) -> Array:
     """Mean of the second half of the iterates, shape (dimension,)."""
+    objective = Objective(y, offset, plan.problem.loss, plan.gradient_clip)
+    walk: _VertexWalk | _GradientWalk
     if plan.step is None:
         return plan.geometry.center(plan.problem.dimension)
-    kind = _VertexWalk if plan.solver == "selection" else _GradientWalk
-    walk = kind(rows, Objective(y, offset, plan.problem.loss, plan.gradient_clip), plan, stream)
+    if isinstance(plan.step, SelectVertex):
+        walk = _VertexWalk(rows, objective, plan, stream)
+    else:
+        walk = _GradientWalk(rows, objective, plan, stream)
     first = plan.max_iter // 2
     total = np.zeros(plan.problem.dimension)
     for t in range(plan.max_iter):
@@ -338,6 +349,7 @@ class _Walk:
         self, rows: Rows, objective: Objective, plan: FrankWolfePlan, stream: RandomStream
     ) -> None:
         self.rows, self.objective, self.plan, self.stream = rows, objective, plan, stream
+        self.mechanism: Any = plan.step
         self.coef = plan.geometry.center(plan.problem.dimension)
 
     def step_size(self, t: int) -> float:
@@ -356,7 +368,7 @@ class _VertexWalk(_Walk):
     def step(self, t: int) -> None:
         plan = self.plan
         gradient = self.rows.mean_gradient_after_move(self.product, self.move, self.objective)
-        number = plan.step.release(plan.geometry.vertex_scores(gradient), self.stream)
+        number = self.mechanism.release(plan.geometry.vertex_scores(gradient), self.stream)
         vertex = plan.geometry.vertex(number, self.coef.size)
         eta = self.step_size(t)
         self.move = Move(1 - eta, vertex.coordinate, eta * vertex.value)
@@ -372,7 +384,7 @@ class _GradientWalk(_Walk):
     def step(self, t: int) -> None:
         plan = self.plan
         gradient = self.rows.mean_gradient(self.coef, self.objective)
-        noisy = plan.step.release(gradient, self.stream)
+        noisy = self.mechanism.release(gradient, self.stream)
         # weights proportional to t: the momentum is a mean of all gradients so far
         self.momentum += 2 / (t + 2) * (noisy - self.momentum)
         q = plan.smoothing / math.sqrt(t + 1) + plan.curvature / (t + 2)
@@ -396,26 +408,27 @@ def _plan_intercept(
     return kind.calibrate(sensitivity, allowance)
 
 
-def _release_mean_target(data: SolverData, plan: FrankWolfePlan, stream: RandomStream) -> float:
+def _release_mean_target(
+    data: SolverData, mechanism: Gaussian | Laplace, stream: RandomStream
+) -> float:
     """Noisy mean of the targets, shrunk towards the middle of their bounds.
 
     The shrinking is the posterior mean under a normal prior: where the noise is small it
     does nothing, where it is large it keeps the intercept from being noise.
     """
-    mechanism = plan.intercept
     noisy = mechanism.release(np.array([data.mean_target]), stream)[0]
     variance = mechanism.scale**2 * (2 if isinstance(mechanism, Laplace) else 1)
     return float(np.clip(noisy, -1.0, 1.0)) / (1 + variance / _INTERCEPT_PRIOR**2)
 
 
-def _release_center(rows: Rows, plan: FrankWolfePlan, stream: RandomStream) -> Array:
+def _release_center(rows: Rows, mechanism: Gaussian, stream: RandomStream) -> Array:
     """Noisy means of the features over rows of bounded norm, shrunk where noise dominates.
 
     The shrinking is that of James and Stein. A centre that is off costs only some speed of
     the descent, never the model's freedom: the intercept makes up for it.
     """
-    noisy = plan.center.release(rows.with_norm_bound(plan.data_norm).mean(), stream)
-    noise = noisy.size * plan.center.scale**2
+    noisy = mechanism.release(rows.mean(), stream)
+    noise = noisy.size * mechanism.scale**2
     size = float(noisy @ noisy)
     return np.clip(noisy * max(0.0, 1 - noise / size), -1.0, 1.0)
 
@@ -425,17 +438,18 @@ def _row_factor_half_range(problem: Problem, norm: float) -> float:
     return max(0.0, (1 - norm / math.sqrt(problem.dimension)) / 2)
 
 
-def _release_row_factor(rows: Rows, plan: FrankWolfePlan, stream: RandomStream) -> float:
+def _release_row_factor(
+    rows: Rows, half_range: float, mechanism: Gaussian, stream: RandomStream
+) -> float:
     """Noisy mean of the row factors, as an offset from the middle of their range.
 
     The model is fitted on rows that were scaled down and predicts on rows that were not,
     so its coefficients are too large by about the inverse of the mean factor.
     """
-    half_range = _row_factor_half_range(plan.problem, plan.data_norm)
     middle = 1 - half_range
-    scale = rows.scale
+    scale = np.asarray(rows.scale)
     offsets = np.where(scale > 0, np.clip(scale - middle, -half_range, half_range), 0.0)
-    released = plan.row_scale.release(np.array([offsets.mean()]), stream)[0]
+    released = mechanism.release(np.array([offsets.mean()]), stream)[0]
     return float(np.clip(middle + released, middle - half_range, 1.0))
 
 

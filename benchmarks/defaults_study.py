@@ -1,0 +1,164 @@
+"""How the defaults of the Frank-Wolfe solver were chosen: a reproducible study.
+
+    python benchmarks/defaults_study.py              every table, about 15 minutes
+    python benchmarks/defaults_study.py clip radius  some of them
+    python benchmarks/defaults_study.py --quick      smaller cases, about 2 minutes
+
+Each table moves one default and leaves the others alone. A number is the mean over the
+cases of a model's skill: the R2 or 2 AUC - 1 on test data, divided by that of the truth
+(1 is the truth, 0 the trivial predictor, at least -1), one column for each epsilon
+(delta = 1e-6, replace-one). The row marked * is the default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import r2_score, roc_auc_score
+from synthetic import Case, make
+
+from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
+from sklearn_dpsco.solvers import frank_wolfe as fw
+
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 8.0)
+
+
+def cases(task: str, quick: bool) -> list[Case]:
+    """Sizes from 200 x 5 to 60,000 x 20,000 (a million rows: `large`)."""
+    small = [
+        Case(200, 5, 5, "skewed", task),
+        Case(1000, 10, 10, "skewed", task),
+        Case(3000, 30, 10, "signs", task),
+        Case(3000, 50, 20, "skewed", task),
+        Case(5000, 50, 50, "uniform", task),
+        Case(5000, 200, 5, "uniform", task),
+    ]
+    if quick:
+        return small
+    return [
+        *small,
+        Case(2000, 300, 5, "signs", task),
+        Case(10000, 10, 5, "skewed", task),
+        Case(20000, 100, 10, "binary", task),
+        Case(5000, 1000, 5, "uniform", task),
+        Case(20000, 5000, 10, "bag", task),
+        Case(60000, 20000, 10, "bag", task),
+    ]
+
+
+def large(task: str) -> list[Case]:
+    """Up to a million rows and 100,000 columns; run by name only."""
+    return [
+        Case(200_000, 20, 20, "skewed", task),
+        Case(1_000_000, 5, 5, "skewed", task),
+        Case(200_000, 100_000, 20, "bag", task),
+        Case(1_000_000, 100_000, 20, "bag", task),
+    ]
+
+
+def skill(case: Case, epsilon: float, seed: int, **settings: Any) -> float:
+    """Skill of one private fit; the data and the noise follow from the seed."""
+    X, y, X_test, y_test, truth = make(case, seed)
+    common = {"epsilon": epsilon, "bounds_X": (-1, 1), "random_state": seed, **settings}
+    if case.features in ("binary", "bag"):
+        common["bounds_X"] = (0, 1)
+    if case.task == "reg":
+        model = DPLassoFW(bounds_y=(-1, 1), **common).fit(X, y)
+        best = r2_score(y_test, truth)
+        return max(-1.0, r2_score(y_test, model.predict(X_test)) / best)
+    model = DPLassoFWClassifier(classes=[0, 1], **common).fit(X, y)
+    best = 2 * roc_auc_score(y_test, truth) - 1
+    return (2 * roc_auc_score(y_test, model.decision_function(X_test)) - 1) / best
+
+
+@contextmanager
+def constants(**values: Any) -> Iterator[None]:
+    """The solver with other constants."""
+    old = {name: getattr(fw, name) for name in values}
+    for name, value in values.items():
+        setattr(fw, name, value)
+    try:
+        yield
+    finally:
+        for name, value in old.items():
+            setattr(fw, name, value)
+
+
+def table(title: str, rows: dict[str, Any], on: Callable[[str], list[Case]], seeds: int) -> None:
+    """Print the mean skill of each row: a pair (estimator settings, solver constants)."""
+    for task in ("reg", "clf"):
+        print(f"\n{title}, {task}: mean skill at epsilon = {EPSILONS}")
+        for name, choose in rows.items():
+            settings, changed = choose(task)
+            with constants(**changed):
+                means = [
+                    np.mean([skill(c, e, s, **settings) for c in on(task) for s in range(seeds)])
+                    for e in EPSILONS
+                ]
+            print(f"  {name:28s} {np.mean(means):.3f} |", " ".join(f"{m:6.3f}" for m in means))
+
+
+def scaled(name: str, factor: float) -> Callable[[str], tuple[dict, dict]]:
+    """The default constant times a factor, in every entry."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: change(entry) for key, entry in value.items()}
+        if isinstance(value, tuple):
+            return tuple(change(entry) for entry in value)
+        return value * factor
+
+    return lambda task: ({}, {name: change(getattr(fw, name))})
+
+
+def settings(**values: Any) -> Callable[[str], tuple[dict, dict]]:
+    """Constructor parameters for every case."""
+    return lambda task: (values, {})
+
+
+DEFAULT = {"* default": settings()}
+
+TABLES: dict[str, dict[str, Any]] = {
+    "form": DEFAULT | {form: settings(solver=form) for form in ("gradient", "selection")},
+    "clip": DEFAULT
+    | {f"clip x {f}": scaled("_SMALLEST_CLIP", f) for f in (0.5, 1.5, 2.0)}
+    | {"clip 1": settings(gradient_clip=1.0)},
+    "radius": DEFAULT
+    | {f"gradient radius x {f}": scaled("_GRADIENT_RADIUS", f) for f in (0.5, 0.75, 1.5, 2.0)}
+    | {f"selection radius x {f}": scaled("_SELECTION_RADIUS", f) for f in (0.5, 2.0)},
+    "steps": DEFAULT | {f"{n} steps": settings(max_iter=n) for n in (10, 25, 50, 100, 200, 400)},
+    "smoothing": DEFAULT
+    | {f"smoothing x {f}": scaled("_SMOOTHING", f) for f in (0.3, 0.5, 2.0, 10.0)}
+    | {f"curvature x {f}": scaled("_CURVATURE", f) for f in (0.0, 2.0, 5.0)},
+    "shares": DEFAULT
+    | {f"intercept noise x {f}": scaled("_INTERCEPT_NOISE", f) for f in (0.5, 2.0)}
+    | {f"intercept prior x {f}": scaled("_INTERCEPT_PRIOR", f) for f in (0.5, 1e6)}
+    | {f"centre share x {f}": scaled("_CENTER_SHARE", f) for f in (0.2, 2.0)},
+    "thresholds": DEFAULT
+    | {f"noisy x {f}": scaled("_NOISY", f) for f in (0.5, 2.0)}
+    | {f"hopeless x {f}": scaled("_HOPELESS", f) for f in (0.3, 3.0)}
+    | {f"selectable x {f}": scaled("_SELECTABLE", f) for f in (0.3, 3.0)}
+    | {f"sparsity bet x {f}": scaled("_SPARSITY_BET", f) for f in (0.25, 4.0)},
+    "large": DEFAULT | {form: settings(solver=form) for form in ("gradient", "selection")},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seeds", type=int, default=2)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for name in arguments.tables or [n for n in TABLES if n != "large"]:
+        on = large if name == "large" else lambda task: cases(task, arguments.quick)
+        table(name, TABLES[name], on, arguments.seeds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Speed as ratios, each pair side by side in one run.
+
+    python benchmarks/speed.py                       one iteration, import, whole fits
+    python benchmarks/speed.py --peer-python PYTHON  also against diffprivlib, run by the
+                                                     given interpreter of an environment
+                                                     with diffprivlib and scikit-learn 1.6
+
+Medians of repeated, interleaved timings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.datasets import make_classification
+
+from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
+from sklearn_dpsco._linear import Move, Objective, make_rows
+from sklearn_dpsco.losses import Logistic
+
+
+def medians(functions: dict[str, Callable[[], Any]], repeats: int = 15) -> dict[str, float]:
+    """Median seconds of each, measured in turn so that drift hits all alike."""
+    for function in functions.values():
+        function()
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            times[name].append(time.perf_counter() - start)
+    return {name: float(np.median(values)) for name, values in times.items()}
+
+
+def report(label: str, ratio: float, limit: str) -> None:
+    print(f"{label:66s} {ratio:7.2f}   (aim: {limit})")
+
+
+def iteration(X: Any, label: str, limit: float) -> None:
+    """One selection step and one gradient step against one X.T @ r."""
+    n, d = X.shape
+    rng = np.random.default_rng(0)
+    y, r = rng.choice([-1.0, 1.0], n), rng.normal(size=n)
+    rows = make_rows(X, True)
+    objective = Objective(y, 0.1, Logistic(), 0.5)
+    product, coef = np.zeros(n), rng.normal(size=d + 1) / d
+    model = DPLassoFWClassifier(classes=[0, 1], bounds_X=(-1, 1), solver="selection")
+    plan = model.plan(n, d)
+    from sklearn_dpsco._random import stream_from_random_state
+
+    stream = stream_from_random_state(None)
+
+    def select() -> None:
+        move = Move(0.9, 3, 0.1)
+        gradient = rows.mean_gradient_after_move(product, move, objective)
+        plan.step.release(plan.geometry.vertex_scores(gradient), stream)
+
+    times = medians(
+        {
+            "one product": lambda: X.T @ r,
+            "two products": lambda: (X @ coef[:d], X.T @ r),
+            "selection": select,
+            "gradient": lambda: rows.mean_gradient(coef, objective),
+        }
+    )
+    report(f"{label}: selection step / X.T @ r", times["selection"] / times["one product"], limit)
+    ratio = times["gradient"] / times["two products"]
+    report(f"{label}: gradient step / (X @ w and X.T @ r)", ratio, "1.25")
+
+
+def imports() -> None:
+    """Seconds of import beyond scikit-learn's linear models, in fresh processes."""
+
+    def seconds(code: str) -> float:
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], check=True)
+            times.append(time.perf_counter() - start)
+        return float(np.median(times))
+
+    ours = seconds("import sklearn.linear_model, sklearn_dpsco")
+    extra = ours - seconds("import sklearn.linear_model")
+    report("import beyond sklearn.linear_model, seconds", extra, "< 0.1")
+    for kind, convert in (("dense", ""), ("CSR", "X = sparse.csr_matrix(X);")):
+        code = (
+            "import time, numpy as np; from scipy import sparse; import sklearn_dpsco as s;"
+            "X = np.eye(200, 5);" + convert + "y = np.arange(200) / 200;"
+            "m = s.DPLassoFW(bounds_X=(0, 1), bounds_y=(0, 1));"
+            "a = time.perf_counter(); m.fit(X, y); print(time.perf_counter() - a)"
+        )
+        for _ in range(2):  # the second process finds the compiled kernels
+            out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+        report(f"first {kind} fit in a second process, seconds", float(out.stdout), "< 1")
+
+
+def memory() -> None:
+    """Peak of new memory during a fit, in copies of X."""
+    X = np.random.default_rng(0).uniform(-1, 1, (100_000, 100))
+    y = X[:, 0]
+    for label, bounds, limit in (("X within (-1, 1)", (-1, 1), "0"), ("scaled X", (-2, 2), "1")):
+        model = DPLassoFW(bounds_X=bounds, bounds_y=(-1, 1))
+        model.fit(X[:1000], y[:1000])
+        tracemalloc.start()
+        model.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        report(f"memory of a fit, copies of X ({label})", peak / X.nbytes, f"about {limit}")
+
+
+PEER = """
+import json, sys, time, warnings
+import numpy as np
+from diffprivlib.models import LogisticRegression
+warnings.simplefilter("ignore")
+with np.load(sys.argv[1]) as file:
+    X, y = file["X"], file["y"]
+norm = float(np.sqrt(X.shape[1]))
+times, scores = [], []
+for _ in range(7):
+    start = time.perf_counter()
+    model = LogisticRegression(epsilon=1.0, data_norm=norm).fit(X, y)
+    times.append(time.perf_counter() - start)
+    scores.append(model.score(X, y))
+print(json.dumps([float(np.median(times)), float(np.median(scores))]))
+"""
+
+
+def peer_tasks() -> dict[str, tuple[Any, Any]]:
+    """100,000 x 50 tables with every feature in [-1, 1]."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (100_000, 50))
+    tasks = {"uniform": (X, (X @ rng.normal(size=50) + rng.logistic(size=100_000) > 0) * 1)}
+    for informative in (2, 10, 25):
+        X, y = make_classification(100_000, 50, n_informative=informative, random_state=0)
+        tasks[f"make_classification, {informative} informative"] = (np.clip(X / 8, -1, 1), y)
+    return tasks
+
+
+def against_peer(python: str) -> None:
+    """Whole fits of the default classifier and of diffprivlib's logistic regression."""
+    for name, (X, y) in peer_tasks().items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "task.npz"
+            np.savez(path, X=X, y=y)
+            command = [python, "-c", PEER, str(path)]
+            out = subprocess.run(command, check=True, capture_output=True)
+        peer, peer_score = json.loads(out.stdout)
+        model = DPLassoFWClassifier(epsilon=1.0, bounds_X=(-1, 1), classes=[0, 1])
+        ours = medians({"fit": lambda m=model, X=X, y=y: m.fit(X, y)}, 7)["fit"]
+        report(f"diffprivlib / ours, {name}", peer / ours, "> 5")
+        print(f"    accuracy: diffprivlib {peer_score:.4f}, ours {model.score(X, y):.4f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peer-python")
+    parser.add_argument("--rows", type=int, default=200_000)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(0)
+    n = arguments.rows
+    iteration(rng.uniform(-1, 1, (n, 500)), f"dense {n} x 500", 1.25)
+    for kind in (sparse.csr_matrix, sparse.csc_matrix):
+        X = sparse.random(n, 5000, density=0.005, random_state=0, format="csr")
+        iteration(kind(X), f"{kind.__name__[:3]} {n} x 5000, 0.5 %", 1.5)
+    imports()
+    memory()
+    if arguments.peer_python:
+        against_peer(arguments.peer_python)
+
+
+if __name__ == "__main__":
+    main()

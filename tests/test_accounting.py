@@ -1,0 +1,181 @@
+"""Budgets, their conversion, and the guarantee checked by a second accountant."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
+from support import problem, recomputed_epsilon
+
+from sklearn_dpsco.accounting import Allowance, Guarantee, PrivacyBudget, zcdp_delta
+from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release, SelectVertex
+from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+
+CHECK_VALUES = {0.1: 0.000321, 0.5: 0.006642, 1.0: 0.024356, 3.0: 0.18507, 8.0: 1.05236}
+GRID = list(itertools.product((0.01, 0.3, 1.0, 8.0, 50.0), (1e-12, 1e-6, 1e-3, 0.1)))
+
+
+@pytest.mark.parametrize(("epsilon", "rho"), CHECK_VALUES.items())
+def test_rho_has_the_check_values(epsilon, rho):
+    # the last digit that privacy.md prints
+    assert PrivacyBudget(epsilon, 1e-6).rho == pytest.approx(rho, abs=6e-7, rel=3e-5)
+
+
+def test_mu_has_the_check_value():
+    assert PrivacyBudget(1.0, 1e-6).mu == pytest.approx(0.23670, abs=5e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), GRID)
+def test_conversions_land_on_the_private_side_and_close_to_the_limit(epsilon, delta):
+    budget = PrivacyBudget(epsilon, delta)
+    assert zcdp_delta(budget.rho, epsilon) <= delta
+    assert zcdp_delta(budget.rho * (1 + 1e-6), epsilon) > delta
+
+    def gaussian_delta(mu):
+        left, right = norm.cdf(mu / 2 - epsilon / mu), norm.logcdf(-mu / 2 - epsilon / mu)
+        return left - math.exp(epsilon + right)
+
+    # the right side is a difference of nearly equal numbers, hence the factor
+    assert gaussian_delta(budget.mu) <= delta * (1 + 1e-8)
+    assert gaussian_delta(budget.mu * (1 + 1e-6)) > delta
+    # Gaussian noise costs no more when its exact law is used
+    assert budget.mu >= math.sqrt(2 * budget.rho)
+
+
+@pytest.mark.parametrize(("rho", "epsilon"), [(1e-4, 0.1), (0.02, 1.0), (1.0, 8.0), (0.5, 0.1)])
+def test_zcdp_delta_is_the_minimum_over_orders(rho, epsilon):
+    def log_delta(log_gap):
+        alpha = 1 + math.exp(log_gap)
+        return (
+            (alpha - 1) * (alpha * rho - epsilon)
+            - math.log(alpha - 1)
+            + alpha * math.log1p(-1 / alpha)
+        )
+
+    found = minimize_scalar(log_delta, bounds=(-8, 14), method="bounded", options={"xatol": 1e-10})
+    assert zcdp_delta(rho, epsilon) == pytest.approx(min(1.0, math.exp(found.fun)), rel=1e-6)
+
+
+def test_rho_and_mu_grow_with_epsilon_and_delta():
+    for name in ("rho", "mu"):
+        by_epsilon = [getattr(PrivacyBudget(e, 1e-6), name) for e in (0.01, 0.1, 1, 2, 10, 100)]
+        by_delta = [getattr(PrivacyBudget(1.0, d), name) for d in (1e-15, 1e-9, 1e-3, 0.5, 0.99)]
+        assert np.all(np.diff(by_epsilon) > 0)
+        assert np.all(np.diff(by_delta) > 0)
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 200.0, 2000.0, 1e5])
+def test_extreme_epsilon_has_a_conversion(epsilon):
+    budget = PrivacyBudget(epsilon, 1e-6)
+    assert 0 < budget.rho < max(epsilon, 1e-4)
+    assert zcdp_delta(budget.rho, epsilon) <= 1e-6
+
+
+def test_pure_budget():
+    budget = PrivacyBudget(0.7, 0.0)
+    assert budget.is_pure
+    assert budget.rho == budget.mu == 0
+    assert budget.allowance == Allowance("pure", 0.7)
+    assert budget.allowance.share(0.25) == Allowance("pure", 0.25 * 0.7)
+
+
+def test_record_factor():
+    assert PrivacyBudget(1.0, relation="replace-one").record_factor == 2
+    assert PrivacyBudget(1.0, relation="zero-out").record_factor == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epsilon", v) for v in (0, -1, math.nan, math.inf, "1", None, True)]
+    + [("delta", v) for v in (-1e-9, 1, 2.0, math.nan, "0", None)]
+    + [("relation", v) for v in ("replace_one", None, 1)],
+)
+@pytest.mark.parametrize("kind", [PrivacyBudget, Guarantee])
+def test_bad_values_are_refused_by_name(kind, name, value):
+    given = {"epsilon": 1.0, "delta": 1e-6, "relation": "zero-out"} | {name: value}
+    if kind is Guarantee:
+        given |= {"composition": "zcdp", "releases": ()}
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        kind(**given)
+
+
+def test_budget_is_frozen():
+    with pytest.raises(AttributeError):
+        PrivacyBudget(1.0).epsilon = 2.0
+
+
+@pytest.mark.parametrize("repetitions", [1, 3])
+def test_a_plan_that_overspends_has_no_guarantee(repetitions):
+    budget = PrivacyBudget(1.0, 1e-6)
+    share = budget.allowance.share(1 / (5 * repetitions))
+    whole = Release("step", Gaussian.calibrate(1.0, share), 5)
+    guarantee = Guarantee(1.0, 1e-6, "zero-out", "zcdp", (whole,), repetitions)
+    assert guarantee.spent == pytest.approx(budget.rho, rel=1e-9)
+    beyond = (whole, Release("one more", Gaussian.calibrate(1.0, share.share(1e-3))))
+    with pytest.raises(AssertionError, match="spends more"):
+        Guarantee(1.0, 1e-6, "zero-out", "zcdp", beyond, repetitions)
+    with pytest.raises(AssertionError, match="spends more"):
+        Guarantee(1.0, 1e-6, "zero-out", "zcdp", (whole,), repetitions + 1)
+    pure = Release("step", Laplace(1.0, 1 / 0.26), 4)
+    with pytest.raises(AssertionError, match="spends more"):
+        Guarantee(1.0, 0.0, "zero-out", "pure", (pure,))
+
+
+def test_a_guarantee_without_releases_is_free():
+    assert Guarantee(1.0, 1e-6, "zero-out", "zcdp", ()).spent == 0
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+@pytest.mark.parametrize(
+    ("form", "delta"),
+    [
+        ("selection", 1e-6),
+        ("selection", 0.0),
+        ("gradient", 1e-6),
+        ("gradient", 1e-3),
+        ("constant", 1e-6),
+        ("constant", 0.0),
+    ],
+)
+def test_second_accountant_confirms_the_plan(form, delta, relation):
+    grid = itertools.product((0.1, 1.0, 8.0), ((30, 1), (20_000, 40)), (1, 3), (True, False))
+    for epsilon, (n, d), n_models, fit_intercept in grid:
+        for max_iter in (1, 2, 8) if form == "selection" else (5,):
+            if form == "constant" and not fit_intercept:
+                continue
+            facts = problem(n, d, fit_intercept=fit_intercept, n_models=n_models)
+            budget = PrivacyBudget(epsilon, delta, relation)
+            plan = FrankWolfe(form=form, max_iter=max_iter).plan(facts, budget)
+            guarantee = plan.guarantee
+            claim = (guarantee.epsilon, guarantee.delta, guarantee.relation)
+            assert claim == (epsilon, delta, relation)
+            ratio = recomputed_epsilon(guarantee) / epsilon
+            # the lower end: a plan that adds needless noise is a defect too
+            assert 0.99 <= ratio <= 1 + 1e-4, (guarantee, ratio)
+
+
+def test_second_accountant_sees_an_event_that_is_too_cheap():
+    # what the tests above rest on: events that claim 1 % more than the budget stand out
+    rho, delta = PrivacyBudget(1.0, 1e-6).rho, 1e-6
+
+    class Fake(Gaussian):
+        def cost(self, composition):
+            return 0.0
+
+    releases = (Release("x", Fake(1.01, 1 / math.sqrt(2 * rho))),)
+    assert recomputed_epsilon(Guarantee(1.0, delta, "zero-out", "zcdp", releases)) > 1.005
+
+
+def test_few_selections_use_whichever_analysis_allows_less_noise():
+    facts = problem(1000, 10, fit_intercept=False)
+    budget = PrivacyBudget(1.0, 1e-6)
+    for max_iter in (1, 2, 3, 5, 8, 50):
+        plan = FrankWolfe(form="selection", max_iter=max_iter).plan(facts, budget)
+        sensitivity = plan.step.sensitivity
+        scales = [
+            SelectVertex.calibrate(sensitivity, allowance, max_iter).scale
+            for allowance in (Allowance("pure", 1.0), Allowance("zcdp", budget.rho))
+        ]
+        assert plan.step.scale == pytest.approx(min(scales), rel=1e-9)

@@ -1,0 +1,207 @@
+"""Public bounds: clipping, scaling, and the way back."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from support import storage
+
+from sklearn_dpsco.bounds import feature_scaling, target_scaling
+from sklearn_dpsco.exceptions import BoundsNotDeclaredWarning
+
+SHIFTED = ([-1, 0, 2, -3, -2, 5], [1, 4, 6, 0, 1, 5])  # every branch, one column each
+
+
+def table(n=40, d=6, seed=0):
+    return np.random.default_rng(seed).uniform(-9, 9, (n, d))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "shift", "width"),
+    [
+        ((-1, 1), 0, 1),
+        ((-5.0, 5.0), 0, 5),
+        ((0, 4), 0, 4),  # one end at 0: zeros stay zeros
+        ((-3, 0), 0, 3),
+        ((2, 6), 4, 2),
+        ((-2, 1), -0.5, 1.5),
+        ((np.float32(0), np.int64(2)), 0, 2),
+        (np.array([0.0, 2.0]), 0, 2),
+        ([[0, 0], [2, 2]], 0, 2),
+    ],
+)
+def test_shift_and_width(bounds, shift, width):
+    scaling = feature_scaling(bounds, 2)
+    np.testing.assert_array_equal(scaling.shift, [shift, shift])
+    np.testing.assert_array_equal(scaling.width, [width, width])
+
+
+def test_transform_clips_then_scales_into_the_box():
+    scaling, X = feature_scaling(SHIFTED, 6), table()
+    low, high = np.array(SHIFTED, dtype=float)
+    out = scaling.transform(X)
+    with np.errstate(divide="ignore"):
+        expected = (np.clip(X, low, high) - [0, 0, 4, 0, -0.5, 0]) / [1, 4, 2, 3, 1.5, np.inf]
+    np.testing.assert_allclose(out, expected, rtol=1e-15)
+    assert np.abs(out).max() == 1
+    # ends map to the ends of the interval
+    ends = scaling.transform(np.array([low, high]))
+    np.testing.assert_array_equal(ends, [[-1, 0, -1, -1, -1, 0], [1, 1, 1, 0, 1, 0]])
+
+
+def test_no_rounding_leads_out_of_the_box():
+    rng = np.random.default_rng(0)
+    for dtype in (np.float64, np.float32):
+        low = rng.normal(size=500)
+        high = low + rng.exponential(size=500)
+        X = np.array([low, high, low - 1e9, high + 1e9]).astype(dtype)
+        assert np.abs(feature_scaling((low, high), 500).transform(X)).max() <= 1
+
+
+def test_a_constant_column_carries_nothing():
+    scaling = feature_scaling(([0, 3, 0], [1, 3, 0]), 3)
+    out = scaling.transform(np.array([[0.5, 3.0, 7.0], [0.5, 8.0, -7.0]]))
+    np.testing.assert_array_equal(out, [[0.5, 0, 0], [0.5, 0, 0]])
+    coef, intercept = scaling.unscale(np.ones(3), 0.25)
+    np.testing.assert_array_equal(coef, [1, 0, 0])
+    assert intercept == 0.25
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["dense", "fortran"])
+def test_dense_keeps_type_and_order_and_leaves_the_input_alone(dtype, kind):
+    X = storage(table().astype(dtype), kind)
+    before = X.copy()
+    out = feature_scaling(SHIFTED, 6).transform(X)
+    np.testing.assert_array_equal(X, before)
+    assert out.dtype == dtype
+    assert out.flags.f_contiguous == X.flags.f_contiguous
+
+
+@pytest.mark.parametrize("bounds", [(-1, 1), (0, 1), (-1, 0)])
+def test_what_needs_no_change_is_not_copied(bounds):
+    X = np.random.default_rng(0).uniform(*bounds, (1000, 3))
+    scaling = feature_scaling(bounds, 3)
+    assert scaling.transform(X) is X
+    X[-1, 2] = 1.5
+    out = scaling.transform(X)
+    assert out is not X
+    assert out[-1, 2] == scaling.high[0]
+    assert X[-1, 2] == 1.5
+
+
+def test_more_rows_than_one_block():
+    X = np.random.default_rng(0).uniform(-2, 2, (300_000, 3))
+    np.testing.assert_array_equal(feature_scaling((-1, 1), 3).transform(X), np.clip(X, -1, 1))
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+@pytest.mark.parametrize("bounds", [(-1, 1), (0, 2), (-3, 0), ([-1, 0, -3], [1, 2, 0])])
+def test_sparse_equals_dense(kind, bounds):
+    dense = table(d=3) * (np.random.default_rng(1).uniform(size=(40, 3)) < 0.3)
+    X = storage(dense, kind)
+    before = X.copy()
+    scaling = feature_scaling(bounds, 3)
+    out = scaling.transform(X)
+    assert out.format == kind
+    assert out.dtype == np.float64
+    np.testing.assert_allclose(out.toarray(), scaling.transform(dense), rtol=1e-15)
+    np.testing.assert_array_equal(X.toarray(), before.toarray())
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+def test_duplicates_are_summed_before_clipping_on_a_copy(kind):
+    # two entries of 0.8 in one place are 1.6, clipped to 1; clipped one by one they pass
+    coordinates = ([0.8, 0.8, 0.3], ([0, 0, 1], [1, 1, 0]))
+    X = storage(sparse.coo_array(coordinates, shape=(2, 2)), kind)
+    if X.has_canonical_format:  # scipy sums on conversion to CSC and CSR: undo that
+        X = type(X)(([0.8, 0.8, 0.3], [1, 1, 0], [0, 2, 3]), shape=(2, 2))
+    stored = X.nnz
+    out = feature_scaling((-1, 1), 2).transform(X)
+    assert stored == X.nnz == 3
+    assert out.nnz == 2
+    assert sorted(out.data) == [0.3, 1.0]
+
+
+@pytest.mark.parametrize("bounds", [(-1, 2), (1, 2), ([0, -1], [1, 3]), (-2, -1)])
+def test_sparse_refuses_bounds_that_shift(bounds):
+    with pytest.raises(ValueError, match="sparse X needs bounds_X with one end at 0 or symmetric"):
+        feature_scaling(bounds, 2).transform(sparse.csr_array(np.eye(2)))
+
+
+def test_unscale_keeps_the_predictions():
+    scaling, X = feature_scaling(SHIFTED, 6), table()
+    X = np.clip(X, scaling.low, scaling.high)
+    target = target_scaling((10.0, 50.0))
+    scaled_coef, scaled_intercept = np.linspace(-1, 2, 6), 0.3
+    scaled = scaling.transform(X) @ scaled_coef + scaled_intercept
+    coef, intercept = target.unscale(*scaling.unscale(scaled_coef, scaled_intercept))
+    np.testing.assert_allclose(X @ coef + intercept, 30 + 20 * scaled, rtol=1e-13)
+
+
+def test_targets():
+    scaling = target_scaling((10, 50))
+    y = np.array([10, 50, 30, 0, 99])
+    np.testing.assert_array_equal(scaling.transform(y), [-1, 1, 0, -1, 1])
+    assert (scaling.middle, scaling.half) == (30, 20)
+    np.testing.assert_array_equal(y, [10, 50, 30, 0, 99])
+    # never centred at an end, unlike a feature
+    assert target_scaling((0, 4)).middle == 2
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        low = rng.normal()
+        high = low + rng.exponential()
+        assert np.abs(target_scaling((low, high)).transform([low, high])).max() <= 1
+
+
+def test_bounds_as_dict_follow_the_names_not_the_order():
+    scaling = feature_scaling({"b": (0, 4), "a": (2, 6)}, 2, ["a", "b"])
+    np.testing.assert_array_equal(scaling.width, [2, 4])
+    np.testing.assert_array_equal(scaling.shift, [4, 0])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "names"),
+    [
+        ({"a": (0, 1)}, None),
+        ({"a": (0, 1)}, ["a", "b"]),
+        ({"a": (0, 1), "b": (0, 1), "c": (0, 1)}, ["a", "b"]),
+        ({"a": (0, 1), "b": (1, 0)}, ["a", "b"]),
+        ({"a": (0, 1), "b": ([0], [1])}, ["a", "b"]),
+        ({"a": (0, 1), "b": 3}, ["a", "b"]),
+    ],
+)
+def test_bad_dict(bounds, names):
+    with pytest.raises(ValueError, match="bounds_X"):
+        feature_scaling(bounds, 2, names)
+
+
+BAD_PAIRS = [(1, 0), (1, 1), (0, np.nan), (0, np.inf), (-np.inf, 0), (0,), (0, 1, 2), 3, "ab", {1}]
+BAD_PAIRS += [("low", "high"), (None, 1), (0, 1j)]
+
+
+@pytest.mark.parametrize("bounds", BAD_PAIRS, ids=str)
+def test_bad_pairs(bounds):
+    with pytest.raises(ValueError, match="bounds_X must"):
+        feature_scaling(bounds, 2)
+    with pytest.raises(ValueError, match="bounds_y must"):
+        target_scaling(bounds)
+
+
+@pytest.mark.parametrize("bounds", [([0, 0], [1, 1]), ([0] * 4, [1] * 4), (0, [1, 1]), ([[0]], 1)])
+def test_bounds_of_wrong_shape(bounds):
+    with pytest.raises(ValueError, match="scalars or arrays of shape"):
+        feature_scaling(bounds, 3)
+    with pytest.raises(ValueError, match="bounds_y must be two numbers"):
+        target_scaling(([0, 0], [1, 1]))
+
+
+def test_undeclared_bounds_warn_with_a_fixed_text():
+    with pytest.warns(BoundsNotDeclaredWarning, match=r"bounds_X .* clipped to \(-1, 1\)") as seen:
+        first = feature_scaling(None, 3)
+    with pytest.warns(BoundsNotDeclaredWarning) as again:
+        feature_scaling(None, 50)
+    assert str(seen[0].message) == str(again[0].message)
+    assert (first.low == -1).all()
+    assert (first.high == 1).all()
+    with pytest.warns(BoundsNotDeclaredWarning, match=r"bounds_y .* clipped to \(-1, 1\)"):
+        assert target_scaling(None) == target_scaling((-1, 1))

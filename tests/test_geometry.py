@@ -1,0 +1,170 @@
+"""Feasible sets against enumeration of their vertices and a generic solver."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from sklearn_dpsco.geometry import Geometry, L1Ball, Simplex, get_geometry
+
+SETS = [L1Ball(1.0), L1Ball(2.5), L1Ball(1e-3), Simplex(1.0), Simplex(3.0)]
+DIMENSIONS = [1, 2, 7]
+every_set = pytest.mark.parametrize("geometry", SETS, ids=repr)
+every_dimension = pytest.mark.parametrize("d", DIMENSIONS)
+
+
+def vertices(geometry, d):
+    """Every vertex as a row of an array, in the order of `vertex`."""
+    n_vertices = geometry.vertex_scores(np.zeros(d)).size
+    out = np.zeros((n_vertices, d))
+    for number in range(n_vertices):
+        coordinate, value = geometry.vertex(number, d)
+        out[number, coordinate] = value
+    return out
+
+
+def directions(d, size=50):
+    rng = np.random.default_rng(d)
+    return [*rng.standard_normal((size, d)), np.zeros(d), np.ones(d), -np.ones(d)]
+
+
+def contains(geometry, x, tolerance=1e-12):
+    size = geometry.radius * (1 + tolerance)
+    if isinstance(geometry, Simplex):
+        return np.all(x >= 0) and abs(x.sum() - geometry.radius) <= tolerance * geometry.radius
+    return np.abs(x).sum() <= size
+
+
+@every_set
+@every_dimension
+def test_vertices_are_those_of_the_set(geometry, d):
+    expected = [geometry.radius * row for row in np.eye(d)]
+    if isinstance(geometry, L1Ball):
+        expected += [-row for row in expected]
+    assert {tuple(v + 0.0) for v in vertices(geometry, d)} == {tuple(v + 0.0) for v in expected}
+
+
+@every_set
+@every_dimension
+def test_scores_and_lmo_against_enumeration(geometry, d):
+    points = vertices(geometry, d)
+    for direction in directions(d):
+        np.testing.assert_allclose(geometry.vertex_scores(direction), -points @ direction)
+        coordinate, value = geometry.lmo(direction)
+        assert value * direction[coordinate] == pytest.approx((points @ direction).min())
+        assert any(value == v[coordinate] for v in points)
+
+
+@every_set
+@every_dimension
+def test_diameter(geometry, d):
+    points = vertices(geometry, d)
+    pairs = itertools.combinations(points, 2)
+    widest = max((geometry.norm(v - w) for v, w in pairs), default=0.0)
+    assert widest <= geometry.diameter
+    if len(points) > 1:
+        assert widest == pytest.approx(geometry.diameter)
+
+
+@every_set
+@every_dimension
+def test_the_l1_diameter_bounds_the_range_of_the_scores(geometry, d):
+    # what the sensitivity of a selection rests on
+    for change in directions(d):
+        scores = geometry.vertex_scores(change)
+        largest = geometry.l1_diameter * np.abs(change).max()
+        assert np.ptp(scores) <= largest * (1 + 1e-15)
+
+
+@every_set
+@every_dimension
+def test_dual_norm(geometry, d):
+    rng = np.random.default_rng(0)
+    unit_ball = np.concatenate((np.eye(d), -np.eye(d)))  # its vertices: both norms are l1
+    for g in directions(d):
+        assert geometry.dual_norm(g) == pytest.approx((unit_ball @ g).max())
+        for x in rng.standard_normal((5, d)):
+            assert x @ g <= geometry.norm(x) * geometry.dual_norm(g) * (1 + 1e-12)
+
+
+@every_set
+@every_dimension
+def test_center_lies_in_the_set(geometry, d):
+    assert contains(geometry, geometry.center(d))
+    # and in its middle: no coordinate is preferred
+    assert np.unique(geometry.center(d)).size == 1
+
+
+def points_to_project(geometry, d):
+    rng = np.random.default_rng(1)
+    points = list(geometry.radius * rng.standard_normal((20, d)) * rng.choice([0.1, 1, 9], (20, 1)))
+    points += [np.zeros(d), np.full(d, 5.0), np.full(d, -5.0), geometry.center(d)]
+    return points + list(vertices(geometry, d)) + list(2 * vertices(geometry, d))
+
+
+@every_set
+@every_dimension
+def test_project_is_the_nearest_point(geometry, d):
+    corners = vertices(geometry, d)
+    for x in points_to_project(geometry, d):
+        nearest = geometry.project(x.copy())
+        assert contains(geometry, nearest)
+        # over a polytope this inequality at every vertex is necessary and sufficient
+        slack = (corners - nearest) @ (x - nearest)
+        assert slack.max() <= 1e-10 * geometry.radius * (1 + np.abs(x).max())
+
+
+@pytest.mark.parametrize("geometry", [L1Ball(1.3), Simplex(1.3)], ids=repr)
+def test_project_against_a_generic_solver(geometry):
+    corners = vertices(geometry, 4)
+    for x in points_to_project(geometry, 4)[:20:4]:
+        # the point as a convex combination of the vertices
+        found = minimize(
+            lambda w, x=x: ((w @ corners - x) ** 2).sum(),
+            np.full(len(corners), 1 / len(corners)),
+            jac=lambda w, x=x: 2 * corners @ (w @ corners - x),
+            bounds=[(0, 1)] * len(corners),
+            constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
+            method="SLSQP",
+            options={"ftol": 1e-15, "maxiter": 500},
+        )
+        np.testing.assert_allclose(geometry.project(x), found.x @ corners, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [L1Ball, Simplex])
+@pytest.mark.parametrize("far", [1e8, 1e17, 1e300])
+def test_projection_of_far_points(kind, far):
+    # beside them the radius vanishes in rounding
+    np.testing.assert_allclose(kind(1.0).project(np.array([far, 0.0])), [1, 0], atol=1e-7)
+    np.testing.assert_allclose(kind(1.0).project(np.array([far, far])), [0.5, 0.5], atol=1e-7)
+
+
+def test_projection_moves_no_point_of_the_set():
+    inside = np.array([0.2, -0.3, 0.0])
+    np.testing.assert_array_equal(L1Ball(1.0).project(inside), inside)
+
+
+@pytest.mark.parametrize("kind", [L1Ball, Simplex])
+@pytest.mark.parametrize("bad", [0, -1.0, np.nan, np.inf, "1", None, True])
+def test_bad_radius(kind, bad):
+    with pytest.raises(ValueError, match="radius must be"):
+        kind(bad)
+
+
+def test_get_geometry():
+    assert get_geometry("l1", 2.0) == L1Ball(2.0)
+    assert get_geometry("simplex", None) is Simplex
+    mine = Simplex(4.0)
+    assert get_geometry(mine, None) is mine
+    with pytest.raises(ValueError, match="radius must be 'auto'"):
+        get_geometry(mine, 4.0)
+    for unknown in ("l2", None, L1Ball, 3):
+        with pytest.raises(ValueError, match="feasible_set must be"):
+            get_geometry(unknown, 1.0)
+
+
+def test_only_the_ball_has_room_for_an_intercept():
+    assert L1Ball.allows_intercept
+    assert not Simplex.allows_intercept
+    assert issubclass(Simplex, Geometry)
