@@ -279,7 +279,7 @@ class _SparseRows(Rows):
     def _add_transposed_product(self, r: Array, total: Array) -> None:
         # scipy's product would sum a whole column in one go, beyond the stated error
         X, columns = self.X, total[: self.n_columns]
-        self._kernel_transposed_product()(X.data, X.indices, X.indptr, r, self.chunk, columns)
+        self._kernel_transposed_product()(X.data, X.indices, X.indptr, r, _BLOCK_ROWS, columns)
         if self.has_intercept:
             total[self.n_columns] += r.sum()
 
@@ -329,7 +329,7 @@ class _CSRRows(_SparseRows):
         scale = np.ones(self.n_samples) if self.scale is None else self.scale
         total_b = kernel(
             X.data, X.indices, X.indptr, scale, y, *point, offset,
-            loss.loss_id, loss.kernel_parameter, clip, self.chunk, total,
+            loss.loss_id, loss.kernel_parameter, clip, _BLOCK_ROWS, total,
         )  # fmt: skip
         if self.has_intercept:
             total = np.append(total, total_b)

@@ -18,6 +18,29 @@ __all__ = [
 ]
 
 
+# Positions are unsigned throughout: numba then drops its test for negative indices, which
+# makes a scatter as fast as scipy's.
+
+
+@njit(cache=True, inline="always")
+def _scatter(data: Any, indices: Any, start: Any, end: Any, r: float, out: Any) -> None:
+    """Add r times one row to `out`."""
+    for k in range(start, end):
+        out[np.uint64(indices[k])] += r * data[k]
+
+
+@njit(cache=True, inline="always")
+def _value_at(data: Any, indices: Any, start: Any, end: Any, column: int) -> float:
+    """The row's value in a column. Counting is vectorized and beats a binary search."""
+    smaller = np.int32(0)
+    for k in range(start, end):
+        smaller = np.int32(smaller + np.int32(indices[k] < np.int32(column)))
+    position = start + np.uint64(smaller)
+    if position < end and indices[position] == column:
+        return float(data[position])
+    return 0.0
+
+
 @njit(cache=True)
 def gradient_at(
     data: Any, indices: Any, indptr: Any, weight: Any, y: Any,
@@ -31,20 +54,19 @@ def gradient_at(
     n = indptr.size - 1
     part = np.zeros(total.size)
     total_b = 0.0
-    for start in range(0, n, chunk_rows):
+    for first in range(0, n, chunk_rows):
         part[:] = 0.0
         part_b = 0.0
-        for i in range(start, min(n, start + chunk_rows)):
+        for i in range(first, min(n, first + chunk_rows)):
+            start, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
             product = intercept
-            for k in range(indptr[i], indptr[i + 1]):
+            for k in range(start, end):
                 product += data[k] * coef[np.uint64(indices[k])]
             z = offset + weight[i] * product
             r = weight[i] * clipped_derivative(loss_id, z, y[i], parameter, clip)
             part_b += r
-            for k in range(indptr[i], indptr[i + 1]):
-                part[np.uint64(indices[k])] += r * data[k]
-        for j in range(total.size):
-            total[j] += part[j]
+            _scatter(data, indices, start, end, r, part)
+        total += part
         total_b += part_b
     return total_b
 
@@ -55,40 +77,30 @@ def gradient_after_move(
     product: Any, decay: float, coordinate: int, amount: float, offset: float,
     loss_id: int, parameter: float, clip: float, chunk_rows: int, total: Any,
 ) -> float:  # fmt: skip
-    """Move the products <x_i, coef> to decay * product + amount * x_i[coordinate], then as above.
+    """Move the products to decay * product + amount * x_i[coordinate], then as above.
 
-    `coordinate` equal to the number of columns means the intercept's column of ones. Column
-    indices are sorted within each row.
+    `coordinate` equal to the number of columns means the intercept's column of ones.
+    Column indices are sorted and unique within each row.
     """
     n = indptr.size - 1
-    n_columns = total.size
-    part = np.zeros(n_columns)
+    part = np.zeros(total.size)
     total_b = 0.0
-    for start in range(0, n, chunk_rows):
+    for first in range(0, n, chunk_rows):
         part[:] = 0.0
         part_b = 0.0
-        for i in range(start, min(n, start + chunk_rows)):
+        for i in range(first, min(n, first + chunk_rows)):
+            start, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
             moved = decay * product[i]
-            if coordinate == n_columns:
+            if coordinate == total.size:
                 moved += amount
             else:
-                left, right = indptr[i], indptr[i + 1]
-                while left < right:
-                    middle = (left + right) // 2
-                    if indices[middle] < coordinate:
-                        left = middle + 1
-                    else:
-                        right = middle
-                if left < indptr[i + 1] and indices[left] == coordinate:
-                    moved += amount * data[left]
+                moved += amount * _value_at(data, indices, start, end, coordinate)
             product[i] = moved
             z = offset + weight[i] * moved
             r = weight[i] * clipped_derivative(loss_id, z, y[i], parameter, clip)
             part_b += r
-            for k in range(indptr[i], indptr[i + 1]):
-                part[np.uint64(indices[k])] += r * data[k]
-        for j in range(n_columns):
-            total[j] += part[j]
+            _scatter(data, indices, start, end, r, part)
+        total += part
         total_b += part_b
     return total_b
 
@@ -110,13 +122,11 @@ def csr_transposed_product(
     """Add X^T r to `total`, summed over chunks of rows."""
     n = indptr.size - 1
     part = np.zeros(total.size)
-    for start in range(0, n, chunk_rows):
+    for first in range(0, n, chunk_rows):
         part[:] = 0.0
-        for i in range(start, min(n, start + chunk_rows)):
-            for k in range(indptr[i], indptr[i + 1]):
-                part[np.uint64(indices[k])] += r[i] * data[k]
-        for j in range(total.size):
-            total[j] += part[j]
+        for i in range(first, min(n, first + chunk_rows)):
+            _scatter(data, indices, np.uint64(indptr[i]), np.uint64(indptr[i + 1]), r[i], part)
+        total += part
 
 
 @njit(cache=True)
@@ -128,5 +138,5 @@ def csc_transposed_product(
         for start in range(indptr[j], indptr[j + 1], chunk):
             part = 0.0
             for k in range(start, min(indptr[j + 1], start + chunk)):
-                part += data[k] * r[indices[k]]
+                part += data[k] * r[np.uint64(indices[k])]
             total[j] += part

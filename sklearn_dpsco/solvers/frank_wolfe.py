@@ -518,8 +518,8 @@ def _gradient_clip(problem: Problem, noise: float) -> float:
 
 def _gradient_iterations(problem: Problem) -> int:
     """More steps never hurt, as their noise averages out, but cost time."""
-    affordable = int(1e8 / (problem.n_samples * problem.n_features))
-    return min(200, max(affordable, 50 if problem.loss.task == "regression" else 25))
+    affordable = int(8e7 / (problem.n_samples * problem.n_features))
+    return min(200, max(affordable, 50 if problem.loss.task == "regression" else 16))
 
 
 def _selection_iterations(problem: Problem, budget: PrivacyBudget) -> int:
