@@ -30,15 +30,12 @@ def _scatter(data: Any, indices: Any, start: Any, end: Any, r: float, out: Any) 
 
 
 @njit(cache=True, inline="always")
-def _value_at(data: Any, indices: Any, start: Any, end: Any, column: int) -> float:
-    """The row's value in a column. Counting is vectorized and beats a binary search."""
+def _position(indices: Any, start: Any, end: Any, column: Any) -> Any:
+    """Where the row stores `column`, if it does. Counting is vectorized, a search is not."""
     smaller = np.int32(0)
     for k in range(start, end):
-        smaller = np.int32(smaller + np.int32(indices[k] < np.int32(column)))
-    position = start + np.uint64(smaller)
-    if position < end and indices[position] == column:
-        return float(data[position])
-    return 0.0
+        smaller = np.int32(smaller + np.int32(indices[k] < column))
+    return start + np.uint64(smaller)
 
 
 @njit(cache=True)
@@ -83,6 +80,7 @@ def gradient_after_move(
     Column indices are sorted and unique within each row.
     """
     n = indptr.size - 1
+    column = np.int32(coordinate)
     part = np.zeros(total.size)
     total_b = 0.0
     for first in range(0, n, chunk_rows):
@@ -94,7 +92,9 @@ def gradient_after_move(
             if coordinate == total.size:
                 moved += amount
             else:
-                moved += amount * _value_at(data, indices, start, end, coordinate)
+                at = _position(indices, start, end, column)
+                if at < end and indices[at] == column:
+                    moved += amount * data[at]
             product[i] = moved
             z = offset + weight[i] * moved
             r = weight[i] * clipped_derivative(loss_id, z, y[i], parameter, clip)
