@@ -32,6 +32,8 @@ def cases(task: str, quick: bool) -> list[Case]:
     """Sizes from 200 x 5 to 60,000 x 20,000 (a million rows: `large`)."""
     small = [
         Case(200, 5, 5, "skewed", task),
+        Case(200, 5, 5, "uniform", task, "narrow"),
+        Case(1000, 5, 5, "uniform", task, "narrow"),
         Case(1000, 10, 10, "skewed", task),
         Case(3000, 30, 10, "signs", task),
         Case(3000, 50, 20, "skewed", task),

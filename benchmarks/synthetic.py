@@ -28,6 +28,8 @@ class Case:
         tables whose bounds come from domain knowledge. "binary": 0/1 with 10 % ones.
         "bag": sparse rows with about 20 ones.
     task : {"reg", "clf"}
+    target : {"wide", "narrow"}
+        "narrow": regression targets far from the middle of their bounds and close together.
     """
 
     n: int
@@ -35,9 +37,10 @@ class Case:
     support: int
     features: str
     task: str
+    target: str = "wide"
 
     def __str__(self) -> str:
-        return f"{self.task} n={self.n} d={self.d} k={self.support} {self.features}"
+        return f"{self.task} n={self.n} d={self.d} k={self.support} {self.features} {self.target}"
 
 
 def _features(case: Case, n: int, rng: np.random.Generator) -> Any:
@@ -81,6 +84,8 @@ def make(case: Case, seed: int, n_test: int = 4000) -> tuple[Any, ...]:
     if case.task == "reg":
         z *= 0.3
         y = np.clip(z + 0.15 * rng.normal(size=z.size), -1, 1)
+        if case.target == "narrow":
+            y, z = 0.6 + 0.4 * y, 0.6 + 0.4 * z
     else:
         z = 2 * z - 1
         y = (rng.random(z.size) < expit(z)).astype(int)

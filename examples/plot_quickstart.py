@@ -52,13 +52,7 @@ bounds_y = (0, 400)
 
 public = {"relation": "zero-out", "bounds_X": bounds_X, "bounds_y": bounds_y}
 plan = DPLassoFW(epsilon=1.0, **public).plan(n_samples=331, n_features=10)
-print(f"solver {plan.solver}, {plan.max_iter} steps, radius {plan.geometry.radius:.2f}")
-for release in plan.guarantee.releases:
-    mechanism = release.mechanism
-    print(
-        f"  {release.name:16s} x {release.count:<4d} {type(mechanism).__name__:9s}"
-        f" sensitivity {mechanism.sensitivity:.4f}, noise scale {mechanism.scale:.4f}"
-    )
+print(plan)
 
 # %%
 # Fit and compare

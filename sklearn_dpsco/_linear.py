@@ -289,7 +289,11 @@ class _SparseRows(Rows):
 
 class _CSCRows(_SparseRows):
     def _squared_norms(self) -> Array:
-        return np.asarray(self.X.multiply(self.X).sum(axis=1), dtype=np.float64).ravel()
+        out = np.zeros(self.n_samples)
+        for first in range(0, self.X.nnz, _BLOCK_ROWS):
+            part = slice(first, first + _BLOCK_ROWS)
+            np.add.at(out, self.X.indices[part], self.X.data[part] ** 2)
+        return out
 
     def _add_data_column(self, product: Array, vertex: int, amount: float) -> None:
         span = slice(self.X.indptr[vertex], self.X.indptr[vertex + 1])
@@ -308,7 +312,7 @@ class _CSRRows(_SparseRows):
         return row_norms(self.X.data, self.X.indptr)
 
     def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
-        if objective.loss.loss_id is None:
+        if objective.loss.kernel_id is None:
             return super()._mean_gradient(coef, objective)
         from ._kernels.sparse import gradient_at
 
@@ -316,7 +320,7 @@ class _CSRRows(_SparseRows):
         return self._sweep(gradient_at, objective, coef, intercept)
 
     def mean_gradient_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
-        if objective.loss.loss_id is None:
+        if objective.loss.kernel_id is None:
             return super().mean_gradient_after_move(product, move, objective)
         from ._kernels.sparse import gradient_after_move
 
@@ -329,7 +333,7 @@ class _CSRRows(_SparseRows):
         scale = np.ones(self.n_samples) if self.scale is None else self.scale
         total_b = kernel(
             X.data, X.indices, X.indptr, scale, y, *point, offset,
-            loss.loss_id, loss.kernel_parameter, clip, _BLOCK_ROWS, total,
+            loss.kernel_id, loss.kernel_parameter, clip, _BLOCK_ROWS, total,
         )  # fmt: skip
         if self.has_intercept:
             total = np.append(total, total_b)

@@ -30,6 +30,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _CHECK_ROWS_BYTES = 2**22
+_CHECK_VALUES = 2**18
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,6 @@ class FeatureScaling:
     Attributes
     ----------
     low, high, shift, width : ndarray of shape (n_features,)
-        `width` is infinite for a column whose bounds are equal, so that it maps to 0.
     """
 
     low: Array
@@ -97,21 +97,30 @@ class FeatureScaling:
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        low, high, width = self._per_value(X, self.low), self._per_value(X, self.high), None
-        clipped = np.clip(X.data.astype(np.float64, copy=False), low, high)
-        if not self._is_identity():
-            width = self._per_value(X, self.width)
-            clipped = np.clip(clipped / width, -1.0, 1.0)
-        return type(X)((clipped, X.indices, X.indptr), shape=X.shape)
+        parts = [slice(first, first + _CHECK_VALUES) for first in range(0, X.nnz, _CHECK_VALUES)]
+        if self._is_identity() and X.dtype == np.float64 and self._contains_all(X, parts):
+            return X
+        values = np.empty(X.nnz)
+        for part in parts:
+            columns = self._columns(X, part)
+            clipped = np.clip(X.data[part], self.low[columns], self.high[columns])
+            np.clip(clipped / self.width[columns], -1.0, 1.0, out=values[part])
+        return type(X)((values, X.indices, X.indptr), shape=X.shape)
+
+    def _contains_all(self, X: Any, parts: list[slice]) -> bool:
+        for part in parts:
+            columns, values = self._columns(X, part), X.data[part]
+            if np.any(values < self.low[columns]) or np.any(values > self.high[columns]):
+                return False
+        return True
 
     @staticmethod
-    def _per_value(X: Any, by_column: Array) -> Any:
-        """The column's number for each stored value; one scalar if all columns agree."""
-        if np.all(by_column == by_column[0]):
-            return by_column[0]
+    def _columns(X: Any, part: slice) -> Any:
+        """The column of each stored value in the part."""
         if X.format == "csr":
-            return by_column[X.indices]
-        return np.repeat(by_column, np.diff(X.indptr))
+            return X.indices[part]
+        stop = min(part.stop, X.nnz)
+        return np.searchsorted(X.indptr, np.arange(part.start, stop), side="right") - 1
 
     def unscale(self, coef: Array, intercept: float) -> tuple[Array, float]:
         """Coefficients and intercept for unscaled features, with the same predictions."""
@@ -179,9 +188,9 @@ def check_feature_bounds(bounds: Any) -> None:
     if isinstance(bounds, Mapping):
         for name in bounds:
             low, high = _pair(f"bounds_X[{name!r}]", bounds[name])
-            if low.ndim or high.ndim or low > high:
+            if low.ndim or high.ndim or low >= high:
                 raise ValueError(
-                    f"bounds_X[{name!r}] must be two numbers with low <= high, got {bounds[name]!r}"
+                    f"bounds_X[{name!r}] must be two numbers with low < high, got {bounds[name]!r}"
                 )
     elif bounds is not None:
         low, high = _pair("bounds_X", bounds)
@@ -189,8 +198,11 @@ def check_feature_bounds(bounds: Any) -> None:
             raise ValueError("bounds_X must hold scalars or arrays of shape (n_features,)")
         if low.ndim and high.ndim and low.shape != high.shape:
             raise ValueError(f"bounds_X has ends of shapes {low.shape} and {high.shape}")
-        if np.any(low > high) or (low.ndim == high.ndim == 0 and low == high):
-            raise ValueError("bounds_X must have low < high in every column")
+        if np.any(low >= high):
+            raise ValueError(
+                "bounds_X must have low < high in every column; it is one pair (low, high) of "
+                "scalars or of arrays over the columns, or a dict of pairs by column name"
+            )
 
 
 def feature_scaling(
@@ -208,9 +220,7 @@ def feature_scaling(
     Raises
     ------
     ValueError
-        If the bounds are not finite, of the wrong length, or low > high somewhere, or
-        low = high for a scalar pair. A single column with low = high is allowed and
-        carries nothing.
+        If the bounds are not finite, of the wrong length, or low >= high somewhere.
     """
     if bounds is None:
         warnings.warn(
@@ -235,10 +245,9 @@ def feature_scaling(
     one_sided = (low == 0) | (high == 0)
     shift = np.where(one_sided, 0.0, low / 2 + high / 2)
     width = np.where(one_sided, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
-    constant = low == high
-    return FeatureScaling(
-        low, high, np.where(constant, 0.0, shift), np.where(constant | (width == 0), np.inf, width)
-    )
+    if np.any(width == 0):  # the ends are so small that their halves are 0
+        raise ValueError("bounds_X is too narrow for floating point in some column")
+    return FeatureScaling(low, high, shift, width)
 
 
 def target_scaling(bounds: Any) -> TargetScaling:

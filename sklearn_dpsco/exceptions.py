@@ -1,6 +1,11 @@
-"""Warnings of the package. None of their messages depends on private values."""
+"""Warnings and errors of the package. None of their messages depends on private values."""
 
-__all__ = ["BoundsNotDeclaredWarning", "PrivacyLeakWarning", "PrivacyParameterWarning"]
+__all__ = [
+    "BoundsNotDeclaredWarning",
+    "PrivacyBudgetError",
+    "PrivacyLeakWarning",
+    "PrivacyParameterWarning",
+]
 
 
 class BoundsNotDeclaredWarning(UserWarning):
@@ -13,3 +18,11 @@ class PrivacyLeakWarning(UserWarning):
 
 class PrivacyParameterWarning(UserWarning):
     """The requested guarantee is valid but weak, for example delta >= 1 / n_samples."""
+
+
+class PrivacyBudgetError(RuntimeError):
+    """A `BudgetAccountant` refuses a charge. The charge is not made.
+
+    A `RuntimeError`, since no argument is wrong by itself: the same fit may be accepted by
+    an accountant on which less was spent.
+    """

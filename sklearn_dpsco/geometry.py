@@ -36,12 +36,16 @@ class Geometry:
         Whether the intercept may be one more coordinate of the set.
     contains_origin : bool
         Whether the zero model, and with a point every shrunk one, is in the set.
+    has_vertices : bool
+        Whether it gives `vertex_scores`, `vertex` and `l1_diameter`, which selections
+        need.
     """
 
     radius: float
 
     allows_intercept: ClassVar[bool] = True
     contains_origin: ClassVar[bool] = True
+    has_vertices: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_real("radius", self.radius, low=0, low_open=True)
@@ -53,14 +57,8 @@ class Geometry:
 
     @property
     def l1_diameter(self) -> float:
-        """Largest l1 distance of two vertices: what bounds the range of a selection.
-
-        Raises
-        ------
-        ValueError
-            If the set has no finite list of vertices.
-        """
-        raise ValueError(f"{type(self).__name__} has no vertices to select from")
+        """Largest l1 distance of two vertices: what bounds the range of a selection."""
+        raise NotImplementedError
 
     def norm(self, x: Array) -> float:
         """The norm of the set."""
@@ -111,6 +109,8 @@ class L1Ball(Geometry):
     radius : float > 0
         s.
     """
+
+    has_vertices: ClassVar[bool] = True
 
     @property
     def diameter(self) -> float:
@@ -165,6 +165,7 @@ class Simplex(Geometry):
 
     allows_intercept: ClassVar[bool] = False
     contains_origin: ClassVar[bool] = False
+    has_vertices: ClassVar[bool] = True
 
     @property
     def diameter(self) -> float:

@@ -31,7 +31,7 @@ class Loss:
     ----------
     task : {"regression", "classification"}
     loss_id : int or None
-        Number by which the compiled kernels know the derivative.
+        Number by which the compiled kernels know the derivative. Not inherited.
     smoothness : float
         Bound on the second derivative in z; infinite for a non-smooth loss.
     """
@@ -42,6 +42,11 @@ class Loss:
     @property
     def smoothness(self) -> float:
         raise NotImplementedError
+
+    @property
+    def kernel_id(self) -> int | None:
+        """`loss_id` if this very class states it: a subclass may differ from its parent."""
+        return type(self).__dict__.get("loss_id")
 
     @property
     def kernel_parameter(self) -> float:

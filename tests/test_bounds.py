@@ -8,7 +8,7 @@ from support import storage
 from sklearn_dpsco.bounds import feature_scaling, target_scaling
 from sklearn_dpsco.exceptions import BoundsNotDeclaredWarning
 
-SHIFTED = ([-1, 0, 2, -3, -2, 5], [1, 4, 6, 0, 1, 5])  # every branch, one column each
+SHIFTED = ([-1, 0, 2, -3, -2, 5], [1, 4, 6, 0, 1, 7])  # every branch, one column each
 
 
 def table(n=40, d=6, seed=0):
@@ -39,13 +39,12 @@ def test_transform_clips_then_scales_into_the_box():
     scaling, X = feature_scaling(SHIFTED, 6), table()
     low, high = np.array(SHIFTED, dtype=float)
     out = scaling.transform(X)
-    with np.errstate(divide="ignore"):
-        expected = (np.clip(X, low, high) - [0, 0, 4, 0, -0.5, 0]) / [1, 4, 2, 3, 1.5, np.inf]
+    expected = (np.clip(X, low, high) - [0, 0, 4, 0, -0.5, 6]) / [1, 4, 2, 3, 1.5, 1]
     np.testing.assert_allclose(out, expected, rtol=1e-15)
     assert np.abs(out).max() == 1
     # ends map to the ends of the interval
     ends = scaling.transform(np.array([low, high]))
-    np.testing.assert_array_equal(ends, [[-1, 0, -1, -1, -1, 0], [1, 1, 1, 0, 1, 0]])
+    np.testing.assert_array_equal(ends, [[-1, 0, -1, -1, -1, -1], [1, 1, 1, 0, 1, 1]])
 
 
 def test_no_rounding_leads_out_of_the_box():
@@ -57,13 +56,12 @@ def test_no_rounding_leads_out_of_the_box():
         assert np.abs(feature_scaling((low, high), 500).transform(X)).max() <= 1
 
 
-def test_a_constant_column_carries_nothing():
-    scaling = feature_scaling(([0, 3, 0], [1, 3, 0]), 3)
-    out = scaling.transform(np.array([[0.5, 3.0, 7.0], [0.5, 8.0, -7.0]]))
-    np.testing.assert_array_equal(out, [[0.5, 0, 0], [0.5, 0, 0]])
-    coef, intercept = scaling.unscale(np.ones(3), 0.25)
-    np.testing.assert_array_equal(coef, [1, 0, 0])
-    assert intercept == 0.25
+@pytest.mark.parametrize("bounds", [([0, 5], [1, 5]), ([0, 2], [1, 1]), (3, [4, 3])])
+def test_a_column_without_width_is_refused(bounds):
+    with pytest.raises(ValueError, match="low < high in every column"):
+        feature_scaling(bounds, 2)
+    with pytest.raises(ValueError, match="low < high"):
+        feature_scaling({"a": (0, 1), "b": (5, 5)}, 2, ["a", "b"])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

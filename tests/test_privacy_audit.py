@@ -1,202 +1,142 @@
-"""Black-box audits: can the outputs of a plan tell two neighbours apart too well?
+"""Every solver under the two tools of `sklearn_dpsco.audit`, right and with planted bugs.
 
-Thousands of runs on each of a worst-case pair of neighbours are projected to one number,
-and thresholds on it give lower bounds on epsilon that hold at confidence 99.99 %. The
-right plan must stay below its claim, and a plan with noise / sqrt 2 must be caught. All
-streams are seeded, so each verdict is the same in every run.
+The solvers and the bugs are in `audit_cases`. All streams are seeded, so each verdict is
+the same in every run.
 
-The bounds see only what some thousand runs can show: an (epsilon, delta) claim with a tiny delta
-is tested through the Gaussian curve that its noise has (privacy.md, section 9, item 4),
-a pure claim by itself.
+The bounds see only what some thousand runs can show: an (epsilon, delta) claim with a tiny
+delta is tested through the Gaussian curve that its noise has (privacy.md, section 9,
+item 4), a pure claim by itself.
 """
-
-import dataclasses
-import math
 
 import numpy as np
 import pytest
-from replay import mechanisms
-from scipy.optimize import brentq
-from scipy.stats import beta, norm
-from support import problem, solver_data, stream
+from audit_cases import BUGS, CASES, DELTA, EPSILON, RELATIONS, weaker
+from support import problem
 
 from sklearn_dpsco.accounting import PrivacyBudget
-from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+from sklearn_dpsco.audit import audit_solver, check_sensitivity, mechanisms, neighbours
+from sklearn_dpsco.mechanisms import Gaussian
 
-CONFIDENCE = 0.9999
-N_RUNS = 10_000  # half of them choose the threshold
-EPSILON, DELTA = 4.0, 1e-6
-
-
-# ------------------------------------------------------------------------- lower bounds
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_relation = pytest.mark.parametrize("relation", RELATIONS)
 
 
-def error_rates(first, second):
-    """Upper bounds on both error rates of a threshold test, the threshold chosen on one half.
-
-    The test says "second" above the threshold. Clopper-Pearson, both at once.
-    """
-    first_half, second_half = first[::2], second[::2]
-    candidates = np.quantile(np.concatenate((first_half, second_half)), np.linspace(0, 1, 201))
-
-    def bounds(sample_1, sample_2, threshold):
-        level = 1 - (1 - CONFIDENCE) / 2
-        counts = (sample_1 > threshold).sum(), (sample_2 <= threshold).sum()
-        sizes = sample_1.size, sample_2.size
-        return [
-            1.0 if k == m else beta.ppf(level, k + 1, m - k)
-            for k, m in zip(counts, sizes, strict=True)
-        ]
-
-    return candidates, bounds, (first_half, second_half), (first[1::2], second[1::2])
+# ------------------------------------------------------------------------------- replay
 
 
-def best_bound(first, second, value):
-    """`value(false_positive, false_negative)` at the best threshold, in either direction."""
-    best = -math.inf
-    for sign in (1, -1):
-        candidates, bounds, tuning, fresh = error_rates(sign * first, sign * second)
-        threshold = max(candidates, key=lambda t: value(*bounds(*tuning, t)))
-        best = max(best, value(*bounds(*fresh, threshold)))
-    return best
+def replay(case, relation, *, task="regression", fit_intercept=True, n_plans=12, plant=None):
+    """Worst ratios and all violations, over plans of several sizes."""
+    rng = np.random.default_rng(0)
+    ratios, violations = {}, {}
+    for k in range(n_plans):
+        facts = problem(
+            int(rng.choice([2, 3, 9, 16])), int(rng.choice([1, 3, 8])),
+            task=task, fit_intercept=fit_intercept,
+        )  # fmt: skip
+        solver = case.solver
+        plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
+        if plant is not None:
+            solver, plan = plant(solver, plan)
+        pairs = neighbours(facts, relation, 6, random_state=k)
+        found = check_sensitivity(solver, plan, pairs, random_state=k)
+        violations |= found.violations
+        for name, ratio in found.ratios.items():
+            ratios[name] = max(ratios.get(name, 0.0), ratio)
+    return ratios, violations
 
 
-def mu_lower_bound(first, second):
-    """Lower bound on mu if the mechanism is mu-Gaussian-DP."""
-    return best_bound(first, second, lambda a, b: norm.isf(a) - norm.ppf(b))
+@every_case
+@every_relation
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_every_release_stays_within_its_sensitivity(case, relation, fit_intercept):
+    if not fit_intercept and case.releases == {"intercept"}:
+        pytest.skip("nothing is released")
+    worst = {}
+    for task in ("regression", "classification"):
+        ratios, violations = replay(case, relation, task=task, fit_intercept=fit_intercept)
+        assert not violations
+        worst = {name: max(ratio, worst.get(name, 0.0)) for name, ratio in ratios.items()}
+    expected = case.releases if fit_intercept else case.releases - {"intercept", "center"}
+    assert set(worst) == expected
+    # the lower end shows that the pairs are harmful enough for the upper to mean much
+    assert all(0.5 <= ratio <= 1 + 1e-12 for ratio in worst.values()), worst
+    assert worst.get("step", 1.0) >= 0.95
 
 
-def epsilon_lower_bound(first, second, delta):
-    """Lower bound on epsilon of (epsilon, delta)-DP, whatever the mechanism."""
-
-    def value(a, b):
-        pairs = ((1 - delta - b, a), (1 - delta - a, b))
-        return max(math.log(p / q) if p > 0 else -math.inf for p, q in pairs)
-
-    return best_bound(first, second, value)
+# -------------------------------------------------------------------------------- audit
 
 
-def epsilon_of_mu(mu, delta):
-    """Epsilon of mu-Gaussian-DP at delta; 0 for a mu that is not positive."""
-    if mu <= 0:
-        return 0.0
-
-    def excess(epsilon):
-        a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
-        return norm.cdf(a) - math.exp(epsilon + norm.logcdf(b)) - delta
-
-    return brentq(excess, 0, 100) if excess(0) > 0 else 0.0
+def single_run(case, relation, n_trials=10_000, plant=None):
+    """The audit of one release on the worst pair."""
+    solver = case.single
+    plan = solver.plan(case.facts, PrivacyBudget(EPSILON, case.delta, relation))
+    if plant is not None:
+        solver, plan = plant(solver, plan)
+    pair = case.pair(case.facts, relation)
+    return audit_solver(solver, plan, *pair, n_trials, statistic=case.statistic, random_state=0)
 
 
-# -------------------------------------------------------------------------------- runs
+def sharp_bound(case, result):
+    return result.gaussian_epsilon_lower_bound if case.delta else result.epsilon_lower_bound
 
 
-def worst_case_pair(n, d, relation, task="regression"):
-    """All weight on one feature; the record flips the sign of the whole mean gradient's tail.
-
-    The other rows balance what the first table's record adds, so that a selection stands
-    at a tie on one side and at the full range on the other.
-    """
-    X, y = np.zeros((n, d)), np.where(np.arange(n) % 2, 1.0, -1.0)
-    X[:2, 0], y[:2] = 1.0, (1.0, -1.0)
-    other_y, scale = y.copy(), None
-    if relation == "zero-out":
-        scale = np.ones(n)
-        scale[0] = 0.0
-    else:
-        other_y[0] = -1.0
-    return (X, y, None), (X, other_y, scale)
+@every_case
+@every_relation
+def test_one_release_is_close_to_its_claim_and_not_beyond(case, relation):
+    result = single_run(case, relation)
+    assert not result.flagged
+    assert 0.5 * EPSILON < sharp_bound(case, result) <= EPSILON
 
 
-def planted(plan, factor):
-    """The plan with all its noise divided by `factor`."""
-    weaker = {
-        name: dataclasses.replace(m, scale=m.scale / factor) for name, m in mechanisms(plan).items()
-    }
-    return dataclasses.replace(plan, **weaker)
+def whole_run(case, relation, n_trials, *, solver=None, factor=1.0):
+    """The audit of several steps, the intercept and whatever else the plan releases."""
+    solver = solver or case.solver
+    facts = problem(20, 2)
+    plan = weaker(solver.plan(facts, PrivacyBudget(EPSILON, DELTA, relation)), factor)
+    result = audit_solver(solver, plan, *case.pair(facts, relation), n_trials, random_state=0)
+    return plan, result
 
 
-def outcomes(form, *, relation, delta, max_iter, fit_intercept, factor, n=20, d=2, n_runs=N_RUNS):
-    """The first coefficient of `n_runs` runs on each of the two neighbours."""
-    solver = FrankWolfe(form, max_iter=max_iter, gradient_clip=0.3, data_norm=1.0)
-    facts = problem(n, d, fit_intercept=fit_intercept)
-    plan = solver.plan(facts, PrivacyBudget(EPSILON, delta, relation))
-    plan = planted(plan, factor)
-    out = []
-    for side, (X, y, scale) in enumerate(worst_case_pair(n, d, relation)):
-        data = solver_data(X, y, scale=scale, fit_intercept=fit_intercept)
-        root = stream(side)
-        runs = (solver.solve(data, plan, root.substream(k)) for k in range(n_runs))
-        out.append(np.array([run.coef[0] for run in runs]))
-    return out
+def assert_not_flagged(plan, result):
+    assert not result.flagged
+    if all(isinstance(m, Gaussian) for m in mechanisms(plan).values()):
+        assert result.gaussian_epsilon_lower_bound <= EPSILON
 
 
-RELATIONS = ["replace-one", "zero-out"]
+@every_case
+@every_relation
+def test_whole_plans_are_not_flagged(case, relation):
+    assert_not_flagged(*whole_run(case, relation, 3000))
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_gradient_form(relation):
-    # one release, whose outcome is a monotone function of the coefficient: no power is lost
-    case = {"relation": relation, "delta": DELTA, "max_iter": 1, "fit_intercept": False}
-    right, wrong = (
-        epsilon_of_mu(mu_lower_bound(*outcomes("gradient", factor=f, **case)), DELTA)
-        for f in (1.0, math.sqrt(2))
-    )
-    assert 0.5 * EPSILON < right <= EPSILON < wrong
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_selection_form_with_pure_noise(relation):
-    case = {"relation": relation, "delta": 0.0, "max_iter": 1, "fit_intercept": False, "d": 1}
-    right, wrong = (
-        epsilon_lower_bound(*outcomes("selection", factor=f, **case), 0.0)
-        for f in (1.0, math.sqrt(2))
-    )
-    assert 0.5 * EPSILON < right <= EPSILON < wrong
-
-
-@pytest.mark.parametrize("form", ["gradient", "selection"])
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_whole_plans_are_not_flagged(form, relation):
-    # several steps, the intercept and whatever else the plan releases
-    case = {"relation": relation, "delta": DELTA, "max_iter": 4, "fit_intercept": True}
-    first, second = outcomes(form, factor=1.0, n_runs=4000, **case)
-    assert epsilon_lower_bound(first, second, DELTA) <= EPSILON
-    if form == "gradient":
-        assert epsilon_of_mu(mu_lower_bound(first, second), DELTA) <= EPSILON
-
-
-@pytest.mark.parametrize("form", ["gradient", "selection"])
-def test_noise_that_is_far_too_small_is_flagged_in_whole_plans(form):
-    case = {"relation": "replace-one", "delta": DELTA, "max_iter": 4, "fit_intercept": True}
-    first, second = outcomes(form, factor=20.0, **case)
-    assert epsilon_lower_bound(first, second, DELTA) > EPSILON
+@every_case
+def test_noise_that_is_far_too_small_is_flagged_in_whole_plans(case):
+    assert whole_run(case, "replace-one", 4000, factor=20.0)[1].flagged
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["gradient", "selection"])
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("max_iter", [2, 16])
-def test_whole_plans_with_many_runs(form, relation, max_iter):
-    case = {"relation": relation, "delta": DELTA, "max_iter": max_iter, "fit_intercept": True}
-    first, second = outcomes(form, factor=1.0, n_runs=30_000, **case)
-    assert epsilon_lower_bound(first, second, DELTA) <= EPSILON
-    if form == "gradient":
-        assert epsilon_of_mu(mu_lower_bound(first, second), DELTA) <= EPSILON
+@every_case
+@every_relation
+def test_whole_plans_with_many_runs(case, relation):
+    assert_not_flagged(*whole_run(case, relation, 30_000))
 
 
-# ------------------------------------------------------- the bounds themselves
+# -------------------------------------------------------------------------- planted bugs
+
+PLANTED = [
+    pytest.param(case, bug, relation, id=f"{case}-{bug}-{relation}")
+    for case in CASES
+    for bug, (_, relations) in BUGS.items()
+    for relation in relations
+    if bug not in case.immune
+]
 
 
-def test_bounds_hold_and_are_close_where_the_truth_is_known():
-    rng = np.random.default_rng(0)
-    noise = rng.standard_normal((2, N_RUNS))
-    found = mu_lower_bound(noise[0], noise[1] + 1.0)
-    assert 0.75 <= found <= 1.0
-    # randomized response at epsilon = 1
-    p = 1 / (1 + math.exp(-1))
-    answers = rng.uniform(size=(2, N_RUNS)) < [[p], [1 - p]]
-    assert 0.7 <= epsilon_lower_bound(*answers.astype(float), 0.0) <= 1.0
-    # and nothing is found between equals
-    assert mu_lower_bound(*noise) < 0.05
-    assert epsilon_of_mu(PrivacyBudget(EPSILON, DELTA).mu, DELTA) == pytest.approx(EPSILON)
+@pytest.mark.parametrize(("case", "bug", "relation"), PLANTED)
+def test_planted_bugs_are_flagged(monkeypatch, case, bug, relation):
+    plant = BUGS[bug][0](monkeypatch)
+    if bug == "noise":
+        # the replay takes the noise for granted
+        assert sharp_bound(case, single_run(case, relation, plant=plant)) > EPSILON
+    else:
+        assert replay(case, relation, plant=plant)[1]

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -23,7 +24,8 @@ from sklearn_dpsco import (
     bounds,
 )
 from sklearn_dpsco.estimators import _base
-from sklearn_dpsco.losses import SmoothedHinge
+from sklearn_dpsco.geometry import Geometry
+from sklearn_dpsco.losses import SmoothedHinge, Squared
 
 # what a careful user passes: no warning of ours is raised
 REGRESSOR = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0}
@@ -322,3 +324,69 @@ def test_plan_of_several_classes():
     assert classifier(None).plan(100, 3).guarantee.repetitions == 1
     with pytest.raises(ValueError, match="n_classes=2"):
         model.plan(100, 3, n_classes=2)
+
+
+def test_labels_of_another_kind_are_refused_however_many_classes():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 60, 400)
+    model = classifier(classes=list(range(60)))
+    with pytest.raises(ValueError, match="not among the declared classes"):
+        model.fit(rng.uniform(-1, 1, (400, 2)), y.astype(str))
+
+
+class Tilted(Squared):
+    """A subclass whose derivative is not its parent's."""
+
+    def derivative(self, z, y):
+        return 0.5 * (z - y) - 0.1
+
+
+def test_a_subclassed_loss_gives_the_same_model_on_every_storage():
+    X, y = scaled_table(200, 3)[:2]
+    fits = [regressor(loss=Tilted(), max_iter=5).fit(kind(X), y) for kind in (np.array, csr_matrix)]
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=1e-10)
+
+
+def test_probabilities_are_those_of_the_fitted_loss():
+    X, y = labelled([-1.0, 1.0])
+    model = classifier().fit(X, y)
+    before = model.predict_proba(X)
+    np.testing.assert_array_equal(model.set_params(loss="smoothed_hinge").predict_proba(X), before)
+    hinge = classifier(loss="smoothed_hinge").fit(X, y).set_params(loss="logistic")
+    assert not hasattr(hinge, "predict_proba")
+
+
+def test_a_seed_is_flagged_as_not_secret():
+    X, y = scaled_table(50, 2)[:2]
+    assert not regressor(random_state=0).fit(X, y).noise_is_secret_
+    assert not regressor(random_state=np.random.RandomState(0)).fit(X, y).noise_is_secret_
+    assert regressor(random_state=None).fit(X, y).noise_is_secret_
+
+
+def test_a_plan_reads_as_a_table():
+    plan = regressor(epsilon=2.0, solver="gradient", max_iter=7).plan(100, 3)
+    for text in (str(plan), str(plan.guarantee)):
+        lines = text.splitlines()
+        assert "epsilon = 2" in text
+        assert sum("mean gradient" in line and "7" in line for line in lines) == 1
+        assert max(map(len, lines)) < 100
+
+
+def test_the_simplex_default_is_convex_combinations():
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 4))
+    model = regressor(feasible_set="simplex", fit_intercept=False)
+    model.fit(X, X @ [0.7, 0.3, 0, 0])
+    assert model.score(X, X @ [0.7, 0.3, 0, 0]) > 0.8
+
+
+class Box(Geometry):
+    """Neither vertices nor projection."""
+
+    def center(self, n_features):
+        return np.zeros(n_features)
+
+
+@pytest.mark.parametrize("solver", ["selection", "gradient"])
+def test_a_set_that_lacks_what_the_solver_needs_is_refused_in_the_plan(solver):
+    with pytest.raises(ValueError, match="Box has none"):
+        regressor(feasible_set=Box(1.0), solver=solver).plan(100, 3)

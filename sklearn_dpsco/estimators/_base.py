@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._checks import check_bool, check_int
 from .._linear import make_rows
 from .._random import check_random_state, stream_from_random_state
-from ..accounting import PrivacyBudget
-from ..bounds import check_feature_bounds, feature_scaling, target_scaling
+from ..accounting import BudgetAccountant, PrivacyBudget, active_accountant
+from ..bounds import FeatureScaling, check_feature_bounds, feature_scaling, target_scaling
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import get_loss
@@ -68,6 +68,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     loss: Any
     feasible_set: Any
     radius: Any
+    accountant: Any
     random_state: Any
 
     @abstractmethod
@@ -102,6 +103,10 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         self._plan(n_samples=2, n_features=1, n_models=1)
         check_random_state(self.random_state)
         check_feature_bounds(self.bounds_X)
+        if self.accountant is not None and not isinstance(self.accountant, BudgetAccountant):
+            raise ValueError(
+                f"accountant must be None or a BudgetAccountant, got {self.accountant!r}"
+            )
 
     def _warn_if_delta_is_large(self, n_samples: int) -> None:
         if self.delta >= 1 / n_samples:
@@ -126,12 +131,22 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         except ValueError as error:
             raise ValueError(_without_data(str(error))) from None
 
-    def _fit_models(self, X: Any, targets: list[Array]) -> list[SolverResult]:
-        """Plan and run one model per target; sets `plan_`, `guarantee_`, `n_iter_`."""
+    def _charge(self, X: Any, n_models: int) -> tuple[Plan, FeatureScaling]:
+        """The plan, charged to the accountant, and the scaling; reads no value of X."""
         n_samples, n_features = X.shape
         self._warn_if_delta_is_large(n_samples)
-        plan = self._plan(n_samples, n_features, len(targets))
+        plan = self._plan(n_samples, n_features, n_models)
         scaling = feature_scaling(self.bounds_X, n_features, self._feature_names())
+        scaling.transform(X[:0])  # bounds that do not suit sparse X: an error before the charge
+        accountant = active_accountant() if self.accountant is None else self.accountant
+        if accountant is not None:
+            accountant.spend(plan.guarantee)
+        return plan, scaling
+
+    def _fit_models(
+        self, X: Any, targets: list[Array], plan: Plan, scaling: FeatureScaling
+    ) -> list[SolverResult]:
+        """Run one model per target; sets `plan_`, `guarantee_`, `n_iter_`."""
         rows = make_rows(scaling.transform(X), plan.problem.fit_intercept)
         stream = stream_from_random_state(self.random_state)
         solver = self._solver()
@@ -143,6 +158,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             results.append(SolverResult(coef, intercept, result.n_iter))
         self.plan_ = plan
         self.guarantee_ = plan.guarantee
+        self.noise_is_secret_ = stream.is_secure
         self.n_iter_ = max(result.n_iter for result in results)
         return results
 
@@ -153,7 +169,12 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     def _check_plan_sizes(self, n_samples: Any, n_features: Any) -> tuple[int, int]:
         n_samples = check_int("n_samples", n_samples, low=2)
         n_features = check_int("n_features", n_features, low=1)
-        if self.bounds_X is not None and not isinstance(self.bounds_X, dict):
+        if isinstance(self.bounds_X, Mapping):
+            if len(self.bounds_X) != n_features:
+                raise ValueError(
+                    f"bounds_X names {len(self.bounds_X)} columns, but n_features={n_features}"
+                )
+        elif self.bounds_X is not None:
             feature_scaling(self.bounds_X, n_features)
         self._warn_if_delta_is_large(n_samples)
         return n_samples, n_features
@@ -164,6 +185,14 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False
         )
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a block does not reach other processes: what is sent there takes its accountant
+        # along, so that a fit in a worker fails instead of spending nothing
+        state: dict[str, Any] = super().__getstate__()
+        if state.get("accountant") is None and active_accountant() is not None:
+            state = {**state, "accountant": active_accountant()}
+        return state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -198,11 +227,14 @@ class DPRegressor(RegressorMixin, DPLinearModel):
             If a parameter or the shape of the data is wrong, or X or y has a missing or
             infinite value. Nothing is spent then. The errors tell one bit of the data
             that lies outside the guarantee: that it is invalid.
+        PrivacyBudgetError
+            If the accountant refuses the charge. Nothing is spent then, either.
         """
         self._check_parameters()
         X, y = self._validate(X, y)
         scaling = target_scaling(self.bounds_y)
-        (result,) = self._fit_models(X, [scaling.transform(y)])
+        charged = self._charge(X, n_models=1)
+        (result,) = self._fit_models(X, [scaling.transform(y)], *charged)
         self.coef_, self.intercept_ = scaling.unscale(result.coef, result.intercept)
         return self
 
@@ -235,8 +267,15 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         return tags
 
 
+def _classification_loss(estimator: Any) -> Any:
+    """The loss of the fitted model, or before a fit that of the parameters."""
+    if hasattr(estimator, "plan_"):
+        return estimator.plan_.problem.loss
+    return get_loss(estimator.loss, "classification")
+
+
 def _loss_has_probabilities(estimator: Any) -> bool:
-    return hasattr(get_loss(estimator.loss, "classification"), "probability")
+    return hasattr(_classification_loss(estimator), "probability")
 
 
 class DPClassifier(ClassifierMixin, DPLinearModel):
@@ -266,6 +305,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
             If a parameter or the shape of the data is wrong, X has a missing or infinite
             value, or y a label that was not declared. Nothing is spent then. The errors
             tell one bit of the data that lies outside the guarantee: that it is invalid.
+        PrivacyBudgetError
+            If the accountant refuses the charge. Nothing is spent then, either.
         """
         self._check_parameters()
         declared = self._declared_classes()
@@ -281,12 +322,14 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
                 PrivacyLeakWarning,
                 stacklevel=2,
             )
-        elif not np.all(np.isin(y, declared)):
+        # not np.isin: it may compare numbers as strings, and then no label would match below
+        elif not np.all(sum(np.equal(y, label, dtype=object) for label in declared)):
             raise ValueError("y has labels that are not among the declared classes")
-        self.classes_ = declared
         positives = declared[1:] if declared.size == 2 else declared
+        charged = self._charge(X, n_models=positives.size)
+        self.classes_ = declared
         targets = [np.where(y == label, 1.0, -1.0) for label in positives]
-        results = self._fit_models(X, targets)
+        results = self._fit_models(X, targets, *charged)
         self.coef_ = np.array([result.coef for result in results])
         self.intercept_ = np.array([result.intercept for result in results])
         return self
@@ -294,7 +337,10 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     def _declared_classes(self) -> NDArray[Any] | None:
         if self.classes is None:
             return None
-        declared = np.unique(np.asarray(self.classes))
+        try:
+            declared = np.unique(np.asarray(self.classes))
+        except TypeError:
+            raise ValueError(f"classes must be of one kind, got {self.classes!r}") from None
         if np.ndim(self.classes) != 1 or declared.size != len(self.classes) or declared.size < 2:
             raise ValueError(
                 "classes must be None or a list of at least two different labels, "
@@ -352,8 +398,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
         The loss's link of the scores; with more than two classes, normalized to sum to 1.
         """
-        loss: Any = get_loss(self.loss, "classification")
-        positive = loss.probability(self.decision_function(X))
+        positive = _classification_loss(self).probability(self.decision_function(X))
         if positive.ndim == 1:
             return np.column_stack((1 - positive, positive))
         total = positive.sum(axis=1, keepdims=True)

@@ -43,7 +43,8 @@ class _FrankWolfeMixin:
 class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     """Linear regression in the l1 ball (Lasso), private by noisy Frank-Wolfe.
 
-    Minimizes the mean of l(<w, x> + b, y) over norm(w, b) <= radius, in scaled units.
+    Minimizes the mean of l(m + <w, x - c> + b, y) over norm(w, b) <= radius, in scaled
+    units, m and c being private means of the targets and the features.
 
     Parameters
     ----------
@@ -80,8 +81,9 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         Where the scaled coefficients live. "simplex" (non-negative, summing to the
         radius) needs ``fit_intercept=False``.
     radius : "auto" or float > 0, default="auto"
-        Size of the feasible set, for targets and features scaled to [-1, 1]. It bounds
-        coefficients and intercept together. Must be "auto" with a Geometry object.
+        Size of the feasible set, for targets and features scaled to [-1, 1]. It bounds the
+        coefficients and the intercept's correction to the private mean of the targets
+        together. Must be "auto" with a Geometry object.
     gradient_clip : "auto" or float > 0, default="auto"
         Bound c on the absolute derivative of the loss in the raw prediction, in scaled
         units; derivatives beyond it are clipped. Noise is proportional to c.
@@ -100,6 +102,9 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         Number of steps T, each of which costs a part of the budget.
     learning_rate : "auto" or float in (0, 1], default="auto"
         Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...
+    accountant : None or BudgetAccountant, default=None
+        Where `fit` charges its guarantee, in full and before it computes anything from
+        the values. None stands for the accountant whose ``with`` block is open, if any.
     random_state : None, int or RandomState, default=None
         None draws noise from a cipher keyed by the operating system. An int makes the
         fit reproducible and *not private*: whoever knows it can subtract the noise. Use
@@ -119,6 +124,9 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         Every sensitivity, noise scale, step and clip of the run.
     guarantee_ : Guarantee
         epsilon, delta, relation, and `dp_event` for `dp_accounting`.
+    noise_is_secret_ : bool
+        False if `random_state` was given: then whoever knows it can subtract the noise,
+        and `guarantee_` does not hold against them.
 
     Notes
     -----
@@ -153,6 +161,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         solver: str = "auto",
         max_iter: Any = "auto",
         learning_rate: Any = "auto",
+        accountant: Any = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -169,14 +178,16 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         self.solver = solver
         self.max_iter = max_iter
         self.learning_rate = learning_rate
+        self.accountant = accountant
         self.random_state = random_state
 
 
 class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     """Linear classification in the l1 ball, private by noisy Frank-Wolfe.
 
-    Minimizes the mean of l(<w, x> + b, y) over norm(w, b) <= radius, in scaled units, y
-    being -1 or +1. With K > 2 classes, one model for each against the rest, each with a
+    Minimizes the mean of l(m + <w, x - c> + b, y) over norm(w, b) <= radius, in scaled
+    units, y being -1 or +1, m the log-odds of the private mean of y and c private means
+    of the features. With K > 2 classes, one model for each against the rest, each with a
     K-th of the budget's rho and its own random stream.
 
     Parameters
@@ -213,8 +224,9 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         Where the scaled coefficients live. "simplex" (non-negative, summing to the
         radius) needs ``fit_intercept=False``.
     radius : "auto" or float > 0, default="auto"
-        Size of the feasible set, for targets and features scaled to [-1, 1]. It bounds
-        coefficients and intercept together. Must be "auto" with a Geometry object.
+        Size of the feasible set, for targets and features scaled to [-1, 1]. It bounds the
+        coefficients and the intercept's correction to the private mean of the targets
+        together. Must be "auto" with a Geometry object.
     gradient_clip : "auto" or float > 0, default="auto"
         Bound c on the absolute derivative of the loss in the raw prediction, in scaled
         units; derivatives beyond it are clipped. Noise is proportional to c.
@@ -233,6 +245,9 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         Number of steps T, each of which costs a part of the budget.
     learning_rate : "auto" or float in (0, 1], default="auto"
         Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...
+    accountant : None or BudgetAccountant, default=None
+        Where `fit` charges its guarantee, in full and before it computes anything from
+        the values. None stands for the accountant whose ``with`` block is open, if any.
     random_state : None, int or RandomState, default=None
         None draws noise from a cipher keyed by the operating system. An int makes the
         fit reproducible and *not private*: whoever knows it can subtract the noise. Use
@@ -254,6 +269,9 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         Every sensitivity, noise scale, step and clip of the run.
     guarantee_ : Guarantee
         epsilon, delta, relation, and `dp_event` for `dp_accounting`.
+    noise_is_secret_ : bool
+        False if `random_state` was given: then whoever knows it can subtract the noise,
+        and `guarantee_` does not hold against them.
 
     Notes
     -----
@@ -288,6 +306,7 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         solver: str = "auto",
         max_iter: Any = "auto",
         learning_rate: Any = "auto",
+        accountant: Any = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -304,4 +323,5 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         self.solver = solver
         self.max_iter = max_iter
         self.learning_rate = learning_rate
+        self.accountant = accountant
         self.random_state = random_state

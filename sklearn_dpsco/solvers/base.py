@@ -69,6 +69,13 @@ class Plan:
     max_iter: int
     guarantee: Guarantee
 
+    def __str__(self) -> str:
+        problem = self.problem
+        return (
+            f"solver {self.solver!r}, {self.max_iter} steps, "
+            f"{problem.n_samples} x {problem.n_features}\n{self.guarantee}"
+        )
+
 
 @dataclass(frozen=True)
 class SolverData:

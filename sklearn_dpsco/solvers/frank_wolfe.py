@@ -60,7 +60,9 @@ _CURVATURE = 0.2
 # into the trivial predictor, and a selection is preferred where its noise is below
 # _SELECTABLE; above _HOPELESS only the intercept is learned; below _ACCURATE the clip grows
 # to 1, so that its bias vanishes with the noise.
-_NOISY, _HOPELESS, _ACCURATE = 0.3, 1.5, 0.02
+_NOISY = {"regression": 0.12, "classification": 0.3}
+_HOPELESS = {"regression": 0.6, "classification": 1.5}
+_ACCURATE = 0.02
 _SELECTABLE = 0.15
 # The two noises differ by a factor of about d / (2 log 2d). Where it is small (d < 80), a
 # selection could win only by betting on a sparse truth, and loses if the truth is dense.
@@ -112,7 +114,7 @@ class FrankWolfe:
 
     Parameters
     ----------
-    form : {"auto", "selection", "gradient"}
+    form : {"auto", "selection", "gradient", "constant"}
     max_iter : int or None
     learning_rate : float or None
     gradient_clip : float or None
@@ -147,6 +149,7 @@ class FrankWolfe:
                 "solver='gradient' has no pure-DP form (delta=0); solver='selection' has one"
             )
         form = self._choose_form(problem, budget)
+        _check_support(problem.feasible_set, form)
         plans = {
             "constant": self._plan_constant,
             "selection": self._plan_selection,
@@ -162,9 +165,11 @@ class FrankWolfe:
             is_hopeless = selection > _SELECTABLE and self.max_iter is None
             return "constant" if is_hopeless else "selection"
         gradient = _gradient_noise(problem, budget, self.data_norm)
-        if gradient > max(_NOISY, _SPARSITY_BET * selection) and selection < _SELECTABLE:
+        task = problem.loss.task
+        drowning = gradient > max(_NOISY[task], _SPARSITY_BET * selection)
+        if drowning and selection < _SELECTABLE and problem.feasible_set.has_vertices:
             return "selection"
-        is_hopeless = gradient > _HOPELESS and self.max_iter is None
+        is_hopeless = gradient > _HOPELESS[task] and self.max_iter is None
         return "constant" if is_hopeless else "gradient"
 
     def _plan_constant(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
@@ -392,6 +397,15 @@ class _GradientWalk(_Walk):
         self.coef = self.coef + self.step_size(t) * (target - self.coef)
 
 
+def _check_support(feasible_set: Geometry | type[Geometry], form: str) -> None:
+    """Raise unless the set has what the form of the solver asks of it."""
+    kind = feasible_set if isinstance(feasible_set, type) else type(feasible_set)
+    if form == "selection" and not kind.has_vertices:
+        raise ValueError(f"solver='selection' needs a set with vertices, {kind.__name__} has none")
+    if form == "gradient" and kind.project is Geometry.project:
+        raise ValueError(f"solver='gradient' needs a set with `project`, {kind.__name__} has none")
+
+
 # ------------------------------------------------------------- releases beside the steps
 
 
@@ -497,15 +511,26 @@ def _gradient_geometry(
     kind = problem.feasible_set
     if isinstance(kind, Geometry):
         return kind
-    scale, largest = _GRADIENT_RADIUS[problem.loss.task]
+    task = problem.loss.task
+    if _needs_unit_radius(problem):
+        return kind(1.0)
+    scale, largest = _GRADIENT_RADIUS[task]
     noise = _gradient_noise(problem, budget, data_norm)
-    return kind(min(largest, scale / math.sqrt(noise)) * min(1.0, (_NOISY / noise) ** 1.5))
+    fading = min(1.0, (_NOISY[task] / noise) ** 1.5)
+    return kind(min(largest, scale / math.sqrt(noise)) * fading)
+
+
+def _needs_unit_radius(problem: Problem) -> bool:
+    """A set away from the origin fixes the size of the model: convex combinations then."""
+    return problem.loss.task == "regression" and not problem.feasible_set.contains_origin
 
 
 def _selection_geometry(problem: Problem, budget: PrivacyBudget) -> Geometry:
     kind = problem.feasible_set
     if isinstance(kind, Geometry):
         return kind
+    if _needs_unit_radius(problem):
+        return kind(1.0)
     fading = min(1.0, _SELECTABLE / _selection_noise(problem, budget))
     return kind(_SELECTION_RADIUS[problem.loss.task] * fading)
 

@@ -1,4 +1,4 @@
-"""Frank-Wolfe: plans from public facts, sensitivities by replay, and the method itself."""
+"""Frank-Wolfe: plans from public facts, and the method itself."""
 
 import dataclasses
 import inspect
@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 import pytest
-from replay import mechanisms, worst_distances
 from scipy.optimize import minimize
 from support import LOSSES, problem, scaled_table, solver_data, storage, stream
 
-from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier, _linear
+from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
 from sklearn_dpsco.accounting import PrivacyBudget
+from sklearn_dpsco.audit import map_mechanisms, mechanisms
 from sklearn_dpsco.geometry import L1Ball, Simplex
 from sklearn_dpsco.losses import Loss
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
@@ -30,8 +30,7 @@ BUDGET = PrivacyBudget(1.0, 1e-6)
 
 def without_noise(plan, **changes):
     """The same plan with next to no noise: the method itself."""
-    for name, mechanism in mechanisms(plan).items():
-        changes[name] = dataclasses.replace(mechanism, scale=1e-13)
+    plan = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=1e-13))
     return dataclasses.replace(plan, **changes)
 
 
@@ -154,64 +153,6 @@ def test_a_loss_that_is_not_smooth_is_refused():
 
     with pytest.raises(ValueError, match="smooth"):
         FrankWolfe().plan(problem(100, 3, loss=Hinge()), BUDGET)
-
-
-# ------------------------------------------------------------- sensitivities, by replay
-
-
-@every_form
-@every_relation
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_replay_stays_within_the_sensitivity(form, relation, fit_intercept):
-    worst = worst_distances(form, relation=relation, fit_intercept=fit_intercept)
-    assert ("intercept" in worst) == fit_intercept
-    # the lower end shows that the pairs are harmful enough for the upper to mean much
-    assert all(0.5 <= ratio <= 1 + 1e-12 for ratio in worst.values()), worst
-    assert worst["step"] >= 0.95
-
-
-def test_replay_of_the_constant_plan():
-    for relation in RELATIONS:
-        assert 0.99 <= worst_distances("constant", relation=relation)["intercept"] <= 1 + 1e-12
-
-
-def _no_derivative_clip(monkeypatch):
-    return {"change_plan": lambda plan: dataclasses.replace(plan, gradient_clip=math.inf)}
-
-
-def _no_row_clip(monkeypatch):
-    clip = _linear.Rows.with_norm_bound
-    monkeypatch.setattr(_linear.Rows, "with_norm_bound", lambda self, bound: clip(self, 1e9))
-    return {}
-
-
-def _sum_for_a_mean(monkeypatch):
-    # what the methods divide by; the plan has its own n
-    for kind in (_linear._DenseRows, _linear._CSRRows, _linear._CSCRows):
-        for name in ("mean_gradient", "mean_gradient_after_move"):
-            method = getattr(kind, name)
-            monkeypatch.setattr(
-                kind, name, lambda self, *a, method=method: self.n_samples * method(self, *a)
-            )
-    return {}
-
-
-def _zero_out_factor_for_replace_one(monkeypatch):
-    return {"planned_relation": "zero-out"}
-
-
-@every_form
-@pytest.mark.parametrize(
-    "plant",
-    [_no_derivative_clip, _no_row_clip, _sum_for_a_mean, _zero_out_factor_for_replace_one],
-)
-def test_replay_catches_planted_bugs(monkeypatch, form, plant):
-    if plant is _no_row_clip and form == "selection":
-        pytest.skip("a selection needs no bound on rows beyond the box")
-    bug = plant(monkeypatch)
-    # regression: the derivative of a classification loss is bounded without a clip
-    worst = worst_distances(form, relation="replace-one", tasks=("regression",), **bug)
-    assert worst["step"] > 1.2
 
 
 # --------------------------------------------------------------------------- the method

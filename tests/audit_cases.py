@@ -1,0 +1,207 @@
+"""The solvers that the audit and the sensitivity replay run on, and the bugs they must find.
+
+A new solver joins both suites by an entry of `CASES`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from support import problem, solver_data
+
+from sklearn_dpsco import _linear
+from sklearn_dpsco.audit import map_mechanisms
+from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+
+RELATIONS = ["replace-one", "zero-out"]
+EPSILON, DELTA = 4.0, 1e-6
+
+
+def flipped_label(facts, relation):
+    """All weight on one feature; the record turns the whole mean gradient's tail around.
+
+    The other rows balance what the first table's record adds, so that a selection stands
+    at a tie on one side and at the full range on the other.
+    """
+    n, d = facts.n_samples, facts.n_features
+    X, y = np.zeros((n, d)), np.where(np.arange(n) % 2, 1.0, -1.0)
+    X[:2, 0], y[:2] = 1.0, (1.0, -1.0)
+    other_y, scale = y.copy(), None
+    if relation == "zero-out":
+        scale = np.ones(n)
+        scale[0] = 0.0
+    else:
+        other_y[0] = -1.0
+    fit_intercept = facts.fit_intercept
+    return (
+        solver_data(X, y, fit_intercept=fit_intercept),
+        solver_data(X, other_y, scale=scale, fit_intercept=fit_intercept),
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """One solver and the runs that the suites make of it.
+
+    Attributes
+    ----------
+    name : str
+    solver : Solver
+        With a few steps, for the replay and the audit of whole plans.
+    single : Solver
+        So that one release decides the outcome and the audit loses no power.
+    facts : Problem
+        For `single`.
+    delta : float
+        For `single`; 0 asks for pure DP, audited without assumptions, otherwise the
+        Gaussian bound is the sharp one.
+    pair : callable (facts, relation) -> two SolverData
+        The worst neighbours for `single`.
+    statistic : callable or None
+        For `single`, see `audit_solver`.
+    releases : set of str
+        Mechanisms that the replay must have driven close to their sensitivities.
+    immune : set of str
+        Names of `BUGS` that cannot be planted in this solver.
+    """
+
+    name: str
+    solver: Any
+    single: Any
+    facts: Problem
+    delta: float = DELTA
+    pair: Callable[..., Any] = flipped_label
+    statistic: Callable[[Any], float] | None = None
+    releases: frozenset[str] = frozenset({"step", "intercept"})
+    immune: frozenset[str] = frozenset()
+
+    def __str__(self):
+        return self.name
+
+
+def _first_coefficient(result):
+    return result.coef[0]
+
+
+CASES = [
+    Case(
+        "frank_wolfe-gradient",
+        FrankWolfe("gradient", max_iter=4, gradient_clip=0.4),
+        FrankWolfe("gradient", max_iter=1, gradient_clip=0.3, data_norm=1.0),
+        problem(20, 2, fit_intercept=False),
+        statistic=_first_coefficient,
+        releases=frozenset({"step", "intercept", "center", "row_scale"}),
+    ),
+    Case(
+        "frank_wolfe-selection",
+        FrankWolfe("selection", max_iter=4, gradient_clip=0.4),
+        FrankWolfe("selection", max_iter=1, gradient_clip=0.3),
+        problem(20, 1, fit_intercept=False),
+        delta=0.0,
+        statistic=_first_coefficient,
+        # a selection needs no bound on rows beyond the box
+        immune=frozenset({"row clip"}),
+    ),
+    Case(
+        "frank_wolfe-constant",
+        FrankWolfe("constant"),
+        FrankWolfe("constant"),
+        problem(20, 1),
+        releases=frozenset({"intercept"}),
+        # no gradients, and one release
+        immune=frozenset(
+            {"derivative clip", "row clip", "sum for a mean", "private n", "early stopping"}
+        ),
+    ),
+]
+
+
+# ------------------------------------------------------------------------- planted bugs
+
+
+def weaker(plan, factor):
+    """The plan with all its noise divided by `factor`."""
+    return map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / factor))
+
+
+def _as_planned(solver, plan):
+    return solver, plan
+
+
+def _noise(_):
+    return lambda solver, plan: (solver, weaker(plan, math.sqrt(2)))
+
+
+def _derivative_clip(_):
+    return lambda solver, plan: (solver, dataclasses.replace(plan, gradient_clip=math.inf))
+
+
+def _row_clip(monkeypatch):
+    clip = _linear.Rows.with_norm_bound
+    monkeypatch.setattr(_linear.Rows, "with_norm_bound", lambda self, bound: clip(self, 1e9))
+    return _as_planned
+
+
+def _times(monkeypatch, factor):
+    """Multiply every mean gradient by `factor(rows)`."""
+    for kind in (_linear._DenseRows, _linear._CSRRows, _linear._CSCRows):
+        for name in ("mean_gradient", "mean_gradient_after_move"):
+            method = getattr(kind, name)
+            monkeypatch.setattr(
+                kind, name, lambda self, *a, method=method: factor(self) * method(self, *a)
+            )
+    return _as_planned
+
+
+def _sum_for_a_mean(monkeypatch):
+    return _times(monkeypatch, lambda rows: rows.n_samples)
+
+
+def _private_n(monkeypatch):
+    # the mean over the records that are there, not over the public number of them
+    def factor(rows):
+        n_present = rows.n_samples if rows.scale is None else np.count_nonzero(rows.scale)
+        return rows.n_samples / max(1, n_present)
+
+    return _times(monkeypatch, factor)
+
+
+def _relation(_):
+    # calibrated to zero-out, and run on neighbours that need twice as much
+    def plant(solver, plan):
+        budget = dataclasses.replace(plan.budget, relation="zero-out")
+        return solver, solver.plan(plan.problem, budget)
+
+    return plant
+
+
+@dataclass(frozen=True)
+class _StopsEarly:
+    """Runs fewer steps on data that look easy."""
+
+    solver: Any
+
+    def solve(self, data, plan, stream):
+        steps = plan.max_iter if data.mean_target > 0 else plan.max_iter // 2
+        return self.solver.solve(data, dataclasses.replace(plan, max_iter=steps), stream)
+
+
+def _early_stopping(_):
+    return lambda solver, plan: (_StopsEarly(solver), plan)
+
+
+# name: (plant, the relations that it matters under); `plant(monkeypatch)` is called once
+# and returns what changes (solver, plan)
+BUGS = {
+    "noise": (_noise, RELATIONS),
+    "derivative clip": (_derivative_clip, RELATIONS),
+    "row clip": (_row_clip, RELATIONS),
+    "sum for a mean": (_sum_for_a_mean, RELATIONS),
+    "private n": (_private_n, ["zero-out"]),
+    "early stopping": (_early_stopping, RELATIONS),
+    "relation": (_relation, ["replace-one"]),
+}
