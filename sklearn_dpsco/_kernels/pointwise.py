@@ -15,8 +15,8 @@ def _pointwise_derivative(loss_id: int, z: float, y: float, parameter: float) ->
         return z - y
     if loss_id == 1:  # huber
         return min(max(z - y, -parameter), parameter)
-    if loss_id == 2:  # logistic; an overflow of exp gives the right limit, 0
-        return -y / (1.0 + math.exp(y * z))
+    if loss_id == 2:  # logistic; beyond 700 exp would overflow
+        return -y / (1.0 + math.exp(min(y * z, 700.0)))
     # smoothed hinge
     return -y * min(max((1.0 - y * z) / parameter, 0.0), 1.0)
 
