@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 # the descent starts; private feature means centre the rows, which makes the descent well
 # conditioned; the mean row factor undoes the shrinking of long rows.
 _INTERCEPT_SHARE = (0.1, 0.5)  # at least, at most
-_INTERCEPT_NOISE = 0.08  # standard deviation that the intercept's share aims at
+_INTERCEPT_NOISE = 0.12  # standard deviation that the intercept's share aims at
 _INTERCEPT_PRIOR = 0.5  # standard deviation of the mean of targets in [-1, 1] over tasks
 _ROW_SCALE_SHARE = 0.02
 _CENTER_SHARE = 0.05
@@ -51,7 +51,7 @@ _CENTER_SHARE = 0.05
 # Width of the smoothing of the linear minimization, in units of the noise left in the
 # momentum, and curvature of the loss along one feature, in units of its smoothness, which
 # keeps the first steps of a run with little noise from overshooting.
-_SMOOTHING = 0.3
+_SMOOTHING = 0.2
 _CURVATURE = 0.2
 
 # The numbers below were chosen on synthetic data, see benchmarks/defaults_study.py.
@@ -60,7 +60,7 @@ _CURVATURE = 0.2
 # into the trivial predictor, and a selection is preferred where its noise is below
 # _SELECTABLE; above _HOPELESS only the intercept is learned; below _ACCURATE the clip grows
 # to 1, so that its bias vanishes with the noise.
-_NOISY = {"regression": 0.12, "classification": 0.3}
+_NOISY = {"regression": 0.15, "classification": 0.2}
 _HOPELESS = {"regression": 0.6, "classification": 1.5}
 _ACCURATE = 0.02
 _SELECTABLE = 0.15
@@ -68,9 +68,9 @@ _SELECTABLE = 0.15
 # selection could win only by betting on a sparse truth, and loses if the truth is dense.
 _SPARSITY_BET = 8.0
 
-_GRADIENT_RADIUS = {"regression": (0.8, 12.0), "classification": (4.0, 70.0)}  # scale, largest
+_GRADIENT_RADIUS = {"regression": (0.65, 12.0), "classification": (4.0, 70.0)}  # scale, largest
 _SELECTION_RADIUS = {"regression": 1.5, "classification": 7.0}
-_SMALLEST_CLIP = {"regression": 0.2, "classification": 0.5}
+_SMALLEST_CLIP = {"regression": 0.15, "classification": 0.5}
 
 
 @dataclass(frozen=True)
