@@ -267,6 +267,12 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         return tags
 
 
+def _holds_text(labels: Any) -> bool:
+    if labels.dtype.kind == "O":
+        return any(isinstance(label, str) for label in labels)
+    return labels.dtype.kind in "US"
+
+
 def _classification_loss(estimator: Any) -> Any:
     """The loss of the fitted model, or before a fit that of the parameters."""
     if hasattr(estimator, "plan_"):
@@ -322,8 +328,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
                 PrivacyLeakWarning,
                 stacklevel=2,
             )
-        # not np.isin: it may compare numbers as strings, and then no label would match below
-        elif not np.all(sum(np.equal(y, label, dtype=object) for label in declared)):
+        # numpy may compare numbers with text as text, and then no label would match below
+        elif _holds_text(y) != _holds_text(declared) or not np.all(np.isin(y, declared)):
             raise ValueError("y has labels that are not among the declared classes")
         positives = declared[1:] if declared.size == 2 else declared
         charged = self._charge(X, n_models=positives.size)
