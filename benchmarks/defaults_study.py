@@ -1,6 +1,6 @@
 """How the defaults of the Frank-Wolfe solver were chosen: a reproducible study.
 
-    python benchmarks/defaults_study.py              every table, about 15 minutes
+    python benchmarks/defaults_study.py              every table, about 20 minutes
     python benchmarks/defaults_study.py clip radius  some of them
     python benchmarks/defaults_study.py --quick      smaller cases, about 2 minutes
 

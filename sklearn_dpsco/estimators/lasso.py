@@ -90,7 +90,8 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     data_norm : "auto" or float > 0, default="auto"
         Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are
         scaled down. For ``solver="gradient"``, whose noise is proportional to B. "auto"
-        is max(1, sqrt(n_features + 1) / 2), half of the largest possible norm. Set it
+        is max(1, sqrt(n_features + 1) / 2), half of the largest possible norm (without
+        an intercept, the 1 under the root is left out). Set it
         lower where rows are known to be short, such as counts of few words among many.
     solver : {"auto", "selection", "gradient"}, default="auto"
         What each step releases: a vertex of the feasible set, or a noisy gradient.
@@ -233,7 +234,8 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     data_norm : "auto" or float > 0, default="auto"
         Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are
         scaled down. For ``solver="gradient"``, whose noise is proportional to B. "auto"
-        is max(1, sqrt(n_features + 1) / 2), half of the largest possible norm. Set it
+        is max(1, sqrt(n_features + 1) / 2), half of the largest possible norm (without
+        an intercept, the 1 under the root is left out). Set it
         lower where rows are known to be short, such as counts of few words among many.
     solver : {"auto", "selection", "gradient"}, default="auto"
         What each step releases: a vertex of the feasible set, or a noisy gradient.
