@@ -49,6 +49,7 @@ class RandomStream:
         self._pid = os.getpid()
         self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self._buffer: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._next = 0  # position in the buffer
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a RandomStream holds a secret key and cannot be copied or pickled")
@@ -67,12 +68,37 @@ class RandomStream:
     def words(self, size: int) -> NDArray[np.uint64]:
         """Uniform 64-bit words, shape (size,)."""
         self._check_process()
-        if size > self._buffer.size:
-            n_new = max(size - self._buffer.size, _MIN_WORDS)
+        if size > self._buffer.size - self._next:
+            n_new = max(size - (self._buffer.size - self._next), _MIN_WORDS)
             fresh = np.frombuffer(self._encryptor.update(bytes(8 * n_new)), dtype=np.uint64)
-            self._buffer = np.concatenate((self._buffer, fresh))
-        out, self._buffer = self._buffer[:size], self._buffer[size:]
-        return out
+            self._buffer = np.concatenate((self._buffer[self._next :], fresh))
+            self._next = 0
+        self._next += size
+        return self._buffer[self._next - size : self._next]
+
+    def unread(self, size: int) -> None:
+        """Put back the last `size` words of the last call of `words`, to be read again."""
+        self._next -= size
+
+    def integer(self, high: int) -> int:
+        """An integer below `high`, exactly uniform."""
+        while True:
+            product = int(self.words(1)[0]) * high
+            if product & (2**64 - 1) >= 2**64 % high:
+                return product >> 64
+
+    def permutation(self, size: int) -> NDArray[np.intp]:
+        """A uniform permutation of range(size).
+
+        Sorts words of the cipher. Only words that occur once tell an order that is
+        uniform, so the draw is repeated if two are equal.
+        """
+        while True:
+            words = self.words(size)
+            order = np.argsort(words)
+            ordered = words[order]
+            if not np.any(ordered[1:] == ordered[:-1]):
+                return order
 
     def uniform(self, size: int) -> NDArray[np.float64]:
         """Multiples of 2^-52 plus 2^-53, exact and hence strictly inside (0, 1)."""

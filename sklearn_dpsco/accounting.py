@@ -41,6 +41,11 @@ __all__ = [
 ]
 
 RELATIONS = ("replace-one", "zero-out")
+PRECISIONS = ("exact", "float")
+CURRENCIES = ("auto", "zcdp")
+
+Composition = Literal["zcdp", "gdp", "pure"]
+Precision = Literal["exact", "float"]
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
@@ -126,17 +131,21 @@ class Allowance:
 
     Parameters
     ----------
-    kind : {"zcdp", "pure"}
+    kind : {"zcdp", "gdp", "pure"}
     amount : float
-        rho for "zcdp", epsilon for "pure".
+        rho for "zcdp", mu^2 / 2 for "gdp" (Gaussian DP), epsilon for "pure". A Gaussian
+        release of sensitivity Delta costs Delta^2 / (2 sigma^2) of either of the first two.
+    precision : {"exact", "float"}
+        Arithmetic of the noise that is bought with it.
     """
 
-    kind: Literal["zcdp", "pure"]
+    kind: Composition
     amount: float
+    precision: Precision = "exact"
 
     def share(self, fraction: float) -> Allowance:
         """The given fraction of this allowance."""
-        return Allowance(self.kind, self.amount * fraction)
+        return Allowance(self.kind, self.amount * fraction, self.precision)
 
 
 @dataclass(frozen=True)
@@ -153,16 +162,25 @@ class PrivacyBudget:
         ("replace-one"), or one row is replaced by one that contributes nothing
         ("zero-out"). Zero-out (epsilon, delta) implies replace-one
         (2 epsilon, (1 + e^epsilon) delta).
+    precision : {"exact", "float"}
+        Arithmetic of the noise; "float" is not safe against attacks on low bits.
+    currency : {"auto", "zcdp"}
+        "zcdp" for plans that an accountant adds up with others of any kind; "auto" lets a
+        plan take the analysis that is best for it alone.
     """
 
     epsilon: float
     delta: float = 1e-6
     relation: str = "replace-one"
+    precision: Precision = "exact"
+    currency: Literal["auto", "zcdp"] = "auto"
 
     def __post_init__(self) -> None:
         check_real("epsilon", self.epsilon, low=0, low_open=True)
         check_real("delta", self.delta, low=0, high=1, high_open=True)
         check_choice("relation", self.relation, RELATIONS)
+        check_choice("precision", self.precision, PRECISIONS)
+        check_choice("currency", self.currency, CURRENCIES)
 
     @property
     def is_pure(self) -> bool:
@@ -182,7 +200,16 @@ class PrivacyBudget:
     @property
     def allowance(self) -> Allowance:
         """The whole budget: epsilon if delta is 0, else rho."""
-        return Allowance("pure", self.epsilon) if self.is_pure else Allowance("zcdp", self.rho)
+        if self.is_pure:
+            return Allowance("pure", self.epsilon, self.precision)
+        return Allowance("zcdp", self.rho, self.precision)
+
+    @property
+    def gaussian_allowance(self) -> Allowance:
+        """The whole budget for a plan whose releases are all Gaussian: mu^2 / 2 if allowed."""
+        if self.is_pure or self.currency == "zcdp":
+            return self.allowance
+        return Allowance("gdp", self.mu**2 / 2, self.precision)
 
     @property
     def record_factor(self) -> float:
@@ -198,10 +225,11 @@ class Guarantee:
     ----------
     epsilon, delta, relation
         As in `PrivacyBudget`: the claim.
-    composition : {"zcdp", "pure"}
+    composition : {"zcdp", "gdp", "pure"}
         The analysis under which the releases compose.
     releases : tuple of Release
-        Every mechanism that touches the data, with the number of its uses.
+        Every mechanism that touches the data, with the number of its uses. Releases of
+        different groups are on disjoint records.
     repetitions : int
         How many times the whole list runs (the classes of one-vs-rest).
     """
@@ -209,13 +237,15 @@ class Guarantee:
     epsilon: float
     delta: float
     relation: str
-    composition: Literal["zcdp", "pure"]
+    composition: Composition
     releases: tuple[Release, ...]
     repetitions: int = 1
 
     def __post_init__(self) -> None:
         budget = PrivacyBudget(self.epsilon, self.delta, self.relation)
-        limit = budget.epsilon if self.composition == "pure" else budget.rho
+        limit = {"pure": budget.epsilon, "zcdp": budget.rho, "gdp": budget.mu**2 / 2}[
+            self.composition
+        ]
         # Guards against a plan that overspends: a defect here, never a user's error.
         if self.spent > limit * (1 + 1e-12):
             raise AssertionError("a plan spends more than its budget")
@@ -237,23 +267,42 @@ class Guarantee:
 
     @property
     def spent(self) -> float:
-        """Total cost in the currency of `composition`: rho, or epsilon if pure."""
-        per_run = sum(r.count * r.mechanism.cost(self.composition) for r in self.releases)
-        return self.repetitions * per_run
+        """Total cost in the currency of `composition`: rho, mu^2 / 2, or epsilon if pure."""
+        return self.cost(self.composition)
+
+    def cost(self, composition: Composition) -> float:
+        """Total cost for the worst record under another composition."""
+        return self.repetitions * sum(
+            r.count * r.mechanism.cost(composition) for r in self._worst(composition)
+        )
+
+    def _worst(self, composition: Composition) -> tuple[Release, ...]:
+        """The releases on all records and those of the group that costs most."""
+        groups: dict[Any, list[Release]] = {}
+        for release in self.releases:
+            groups.setdefault(release.group, []).append(release)
+        common = groups.pop(None, [])
+        largest: list[Release] = max(
+            groups.values(),
+            key=lambda group: sum(r.count * r.mechanism.cost(composition) for r in group),
+            default=[],
+        )
+        return (*common, *largest)
 
     @property
     def dp_event(self) -> Any:
         """The releases as a `dp_accounting` event, for a second opinion on epsilon.
 
         For "zcdp" use the RDP accountant with orders up to 1e5, as its default orders are
-        too coarse. For "pure" use the PLD accountant with the REPLACE_ONE relation and a
-        tiny delta: each event is the binary response that has exactly this epsilon, which
-        a claim under either relation of ours means by it.
+        too coarse; for "gdp" the PLD accountant. For "pure" use the PLD accountant with
+        the REPLACE_ONE relation and a tiny delta: each event is the binary response that
+        has exactly this epsilon, which a claim under either relation of ours means by it.
+        Of groups on disjoint records, the event holds the one that costs most.
         """
         from dp_accounting import dp_event
 
         events: list[Any] = []
-        for release in self.releases:
+        for release in self._worst(self.composition):
             count = release.count * self.repetitions
             event = release.mechanism.dp_event(self.composition)
             if self.composition == "pure":
@@ -480,9 +529,7 @@ class BudgetAccountant:
 
     def _cost(self, guarantee: Guarantee) -> NDArray[np.float64]:
         """Pure epsilon, rho, and what counts as rho at the budget's order."""
-        releases = guarantee.releases
-        per_run = sum(r.count * r.mechanism.cost("zcdp") for r in releases)
-        rho = guarantee.repetitions * per_run
+        rho = guarantee.cost("zcdp")
         if guarantee.composition == "pure":
             epsilon = guarantee.spent
         else:

@@ -6,15 +6,17 @@ that they cannot drift apart. A mechanism never chooses its own sensitivity: pla
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ._exact import floor_laplace, floor_normal, permute_and_flip, sample_softmax
 from ._random import RandomStream
-from .accounting import Allowance
+from .accounting import Allowance, Precision
 
 __all__ = ["Gaussian", "Laplace", "Mechanism", "Release", "SelectVertex"]
 
@@ -47,11 +49,14 @@ class Release:
         What is released, for a reader of the plan.
     mechanism : Mechanism
     count : int
+    group : str or None
+        Releases of different groups are on disjoint records; None is for all records.
     """
 
     name: str
     mechanism: Mechanism
     count: int = 1
+    group: str | None = None
 
 
 def _pure_event(epsilon: float) -> Any:
@@ -67,81 +72,190 @@ def _unsupported(mechanism: object, composition: str) -> ValueError:
     return ValueError(f"{type(mechanism).__name__} has no {composition} guarantee")
 
 
+# The rounding of a value onto the grid adds at most this share to its sensitivity, and the
+# grid is at least this much finer than the noise.
+_ROUNDING_SHARE = 2.0**-12
+_STEPS_PER_SCALE = 2.0**10
+_MOST_STEPS_PER_SCALE = 2.0**55
+_LARGEST_STEP = 2.0**61
+
+
 @dataclass(frozen=True)
-class Gaussian:
-    r"""Add :math:`N(0, \sigma^2)` to every coordinate.
+class _AdditiveNoise:
+    """Noise on every coordinate of a vector, drawn exactly on a grid or in floating point.
 
-    With l2 sensitivity :math:`\Delta` one release is
-    :math:`\Delta^2 / (2 \sigma^2)`-zCDP (doc/privacy.rst, section 2.1).
-
-    Parameters
-    ----------
-    sensitivity : float > 0
-        l2 sensitivity of the value.
-    scale : float > 0
-        Standard deviation of each coordinate's noise.
+    Exact: the value is rounded to the nearest multiple of the width g of the grid, a power
+    of two; the noise is the floor, in units of g, of a real variable of the stated law; and
+    half a unit is added back. That is a function of the rounded value plus real noise.
     """
 
     sensitivity: float
     scale: float
+    dimension: int = 1
+    precision: Precision = "exact"
+
+    @property
+    def grid(self) -> float:
+        """Width g of the grid, 0 for noise in floating point."""
+        if self.precision == "float":
+            return 0.0
+        wanted = min(
+            _ROUNDING_SHARE * self.sensitivity / self._rounding_factor,
+            self.scale / _STEPS_PER_SCALE,
+        )
+        least = self.scale / _MOST_STEPS_PER_SCALE
+        exponent = max(math.frexp(wanted)[1] - 1, math.frexp(least)[1])
+        return math.ldexp(1.0, exponent)
+
+    @property
+    def rounded_sensitivity(self) -> float:
+        """Sensitivity of the value on the grid."""
+        return self.sensitivity + self.grid * self._rounding_factor
+
+    @property
+    def _rounding_factor(self) -> float:
+        """Largest change by rounding both of two vectors, in grid units and the norm."""
+        raise NotImplementedError
+
+    def _floor_draws(self, steps: int, stream: RandomStream) -> NDArray[np.int64]:
+        raise NotImplementedError
+
+    def _float_draws(self, stream: RandomStream) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
+        """`value` plus noise, shape (dimension,)."""
+        if value.size != self.dimension:
+            raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")
+        grid = self.grid
+        if grid == 0:
+            return value + self.scale * self._float_draws(stream)
+        # both exact: the grid's width is a power of two, and the limit is a multiple of it
+        steps = np.clip(np.rint(value / grid), -_LARGEST_STEP, _LARGEST_STEP).astype(np.int64)
+        noise = self._floor_draws(math.ceil(self.scale / grid), stream)
+        return (steps + noise).astype(np.float64) * grid + grid / 2
+
+
+def _with_grid(mechanism: _Noise, noise_multiplier: float) -> _Noise:
+    """The mechanism with its scale raised for the rounding onto its grid."""
+    for _ in range(64):
+        grid = mechanism.grid
+        scale = (mechanism.sensitivity + grid * mechanism._rounding_factor) * noise_multiplier
+        mechanism = dataclasses.replace(mechanism, scale=scale * _UP)
+        if mechanism.grid <= grid:
+            return mechanism
+    raise ValueError("noise this large cannot be drawn exactly: epsilon is too small")
+
+
+_Noise = TypeVar("_Noise", bound=_AdditiveNoise)
+
+
+@dataclass(frozen=True)
+class Gaussian(_AdditiveNoise):
+    r"""Add :math:`N(0, \sigma^2)` to every coordinate.
+
+    With l2 sensitivity :math:`\Delta` one release is
+    :math:`\Delta^2 / (2 \sigma^2)`-zCDP and :math:`(\Delta / \sigma)`-Gaussian-DP
+    (doc/privacy.rst, section 2.1); rounding onto a grid of width g adds
+    :math:`g \sqrt d` to :math:`\Delta` (section 2.5).
+
+    Parameters
+    ----------
+    sensitivity : float > 0
+        l2 sensitivity of the value, before it is rounded.
+    scale : float > 0
+        Standard deviation of each coordinate's noise.
+    dimension : int >= 1, default=1
+        d, number of coordinates of the value.
+    precision : {"exact", "float"}, default="exact"
+        "float" is faster and not safe against attacks on the low bits of what is released.
+    """
 
     @classmethod
-    def calibrate(cls, sensitivity: float, allowance: Allowance, count: int = 1) -> Gaussian:
+    def calibrate(
+        cls, sensitivity: float, allowance: Allowance, count: int = 1, dimension: int = 1
+    ) -> Gaussian:
         """Least noise with which `count` releases stay within `allowance`."""
-        if allowance.kind != "zcdp":
+        if allowance.kind == "pure":
             raise ValueError("Gaussian noise has no pure-DP guarantee (delta=0)")
-        scale = sensitivity * math.sqrt(count / (2 * allowance.amount)) * _UP
-        return cls(sensitivity, scale)
+        multiplier = math.sqrt(count / (2 * allowance.amount))
+        noise = cls(sensitivity, sensitivity * multiplier, dimension, allowance.precision)
+        return _with_grid(noise, multiplier)
+
+    @property
+    def _rounding_factor(self) -> float:
+        return math.sqrt(self.dimension)
+
+    def _floor_draws(self, steps: int, stream: RandomStream) -> NDArray[np.int64]:
+        return floor_normal(steps, self.dimension, stream)
+
+    def _float_draws(self, stream: RandomStream) -> NDArray[np.float64]:
+        return stream.normal(self.dimension)
 
     def cost(self, composition: str) -> float:
-        """Rho of one release."""
-        if composition != "zcdp":
+        """Rho ("zcdp") or mu^2 / 2 ("gdp") of one release, which are the same number."""
+        if composition not in ("zcdp", "gdp"):
             raise _unsupported(self, composition)
-        return (self.sensitivity / self.scale) ** 2 / 2
+        return (self.rounded_sensitivity / self.scale) ** 2 / 2
 
     def dp_event(self, composition: str) -> Any:
         """`GaussianDpEvent` whose multiplier is relative to the full sensitivity."""
         from dp_accounting import dp_event
 
-        if composition != "zcdp":
+        if composition not in ("zcdp", "gdp"):
             raise _unsupported(self, composition)
-        return dp_event.GaussianDpEvent(self.scale / self.sensitivity)
-
-    def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
-        """`value` plus noise, shape (k,)."""
-        return value + self.scale * stream.normal(value.size)
+        return dp_event.GaussianDpEvent(self.scale / self.rounded_sensitivity)
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(_AdditiveNoise):
     r"""Add Laplace noise of scale b to every coordinate.
 
     With l1 sensitivity :math:`\Delta` one release is pure
-    :math:`\Delta / b`-DP and :math:`(\Delta / b)^2 / 2`-zCDP.
+    :math:`\Delta / b`-DP and :math:`(\Delta / b)^2 / 2`-zCDP; rounding onto a grid of width
+    g adds :math:`g d` to :math:`\Delta` (doc/privacy.rst, section 2.5).
 
     Parameters
     ----------
     sensitivity : float > 0
-        l1 sensitivity of the value.
+        l1 sensitivity of the value, before it is rounded.
     scale : float > 0
         b; the standard deviation is sqrt(2) b.
+    dimension : int >= 1, default=1
+        d, number of coordinates of the value.
+    precision : {"exact", "float"}, default="exact"
+        "float" is faster and not safe against attacks on the low bits of what is released.
     """
 
-    sensitivity: float
-    scale: float
-
     @classmethod
-    def calibrate(cls, sensitivity: float, allowance: Allowance, count: int = 1) -> Laplace:
+    def calibrate(
+        cls, sensitivity: float, allowance: Allowance, count: int = 1, dimension: int = 1
+    ) -> Laplace:
         """Least noise with which `count` releases stay within `allowance`."""
+        if allowance.kind == "gdp":
+            raise ValueError("Laplace noise has no Gaussian-DP guarantee")
         if allowance.kind == "pure":
-            scale = sensitivity * count / allowance.amount
+            multiplier = count / allowance.amount
         else:
-            scale = sensitivity * math.sqrt(count / (2 * allowance.amount))
-        return cls(sensitivity, scale * _UP)
+            multiplier = math.sqrt(count / (2 * allowance.amount))
+        noise = cls(sensitivity, sensitivity * multiplier, dimension, allowance.precision)
+        return _with_grid(noise, multiplier)
+
+    @property
+    def _rounding_factor(self) -> float:
+        return float(self.dimension)
+
+    def _floor_draws(self, steps: int, stream: RandomStream) -> NDArray[np.int64]:
+        return floor_laplace(steps, self.dimension, stream)
+
+    def _float_draws(self, stream: RandomStream) -> NDArray[np.float64]:
+        return stream.laplace(self.dimension)
 
     def cost(self, composition: str) -> float:
         """Epsilon ("pure") or rho ("zcdp") of one release."""
-        epsilon = self.sensitivity / self.scale
+        if composition not in ("zcdp", "pure"):
+            raise _unsupported(self, composition)
+        epsilon = self.rounded_sensitivity / self.scale
         return epsilon if composition == "pure" else epsilon**2 / 2
 
     def dp_event(self, composition: str) -> Any:
@@ -150,10 +264,6 @@ class Laplace:
 
         cost = self.cost(composition)
         return _pure_event(cost) if composition == "pure" else dp_event.ZCDpEvent(cost)
-
-    def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
-        """`value` plus noise, shape (k,)."""
-        return value + self.scale * stream.laplace(value.size)
 
 
 @dataclass(frozen=True)
@@ -175,11 +285,14 @@ class SelectVertex:
     scale : float > 0
         b, in the units of the scores.
     noise : {"gumbel", "exponential"}
+    precision : {"exact", "float"}, default="exact"
+        "exact" draws from the law itself, for the scores as the real numbers that they are.
     """
 
     sensitivity: float
     scale: float
     noise: str = "gumbel"
+    precision: Precision = "exact"
 
     _LAWS: ClassVar[tuple[str, str]] = ("gumbel", "exponential")
 
@@ -190,14 +303,18 @@ class SelectVertex:
     @classmethod
     def calibrate(cls, sensitivity: float, allowance: Allowance, count: int = 1) -> SelectVertex:
         """Least noise with which `count` selections stay within `allowance`."""
+        if allowance.kind == "gdp":
+            raise ValueError("a selection has no Gaussian-DP guarantee")
         if allowance.kind == "pure":
             scale, noise = sensitivity * count / allowance.amount, "exponential"
         else:
             scale, noise = sensitivity * math.sqrt(count / (8 * allowance.amount)), "gumbel"
-        return cls(sensitivity, scale * _UP, noise)
+        return cls(sensitivity, scale * _UP, noise, allowance.precision)
 
     def cost(self, composition: str) -> float:
         """Epsilon ("pure") or rho ("zcdp") of one selection."""
+        if composition not in ("zcdp", "pure"):
+            raise _unsupported(self, composition)
         epsilon = self.sensitivity / self.scale
         if composition == "pure":
             return epsilon
@@ -211,6 +328,10 @@ class SelectVertex:
         return _pure_event(cost) if composition == "pure" else dp_event.ZCDpEvent(cost)
 
     def release(self, scores: NDArray[np.float64], stream: RandomStream) -> int:
-        """Index of the selected score."""
-        draw = stream.gumbel if self.noise == "gumbel" else stream.exponential
+        """Index of the selected score; the scores must be finite."""
+        is_gumbel = self.noise == "gumbel"
+        if self.precision == "exact":
+            sample = sample_softmax if is_gumbel else permute_and_flip
+            return sample(scores, self.scale, stream)
+        draw = stream.gumbel if is_gumbel else stream.exponential
         return int(np.argmax(scores + self.scale * draw(scores.size)))

@@ -22,21 +22,26 @@ N_SELECTIONS = 100_000
 FACTORS = [(1.0, True), (1.05, False), (1 / 1.05, False)]
 
 
+PRECISIONS = ["exact", "float"]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("factor", "accepted"), FACTORS)
 @pytest.mark.parametrize(("kind", "law"), [(Gaussian, stats.norm), (Laplace, stats.laplace)])
-def test_additive_noise_has_its_law(kind, law, factor, accepted):
-    mechanism = kind(sensitivity=0.3, scale=1.7)
+def test_additive_noise_has_its_law(kind, law, factor, accepted, precision):
+    mechanism = kind(sensitivity=0.3, scale=1.7, dimension=N_DRAWS, precision=precision)
     used = dataclasses.replace(mechanism, scale=mechanism.scale * factor)
     noise = used.release(np.full(N_DRAWS, 5.0), stream(1)) - 5.0
     assert (stats.kstest(noise / mechanism.scale, law.cdf).pvalue > LEVEL) == accepted
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("kind", [Gaussian, Laplace])
-def test_additive_noise_does_not_depend_on_the_value_and_is_fresh(kind):
-    mechanism = kind(1.0, 2.0)
+def test_additive_noise_does_not_depend_on_the_value_and_is_fresh(kind, precision):
+    mechanism = kind(1.0, 2.0, 3, precision)
     value = np.array([0.0, 10.0, -3.0])
     noisy, other = mechanism.release(value, stream(0)), mechanism.release(0 * value, stream(0))
-    np.testing.assert_allclose(noisy - other, value, rtol=1e-12)
+    np.testing.assert_allclose(noisy - other, value, rtol=1e-12, atol=mechanism.grid)
     one_stream = stream(0)
     assert not np.any(mechanism.release(value, one_stream) == mechanism.release(value, one_stream))
 
@@ -87,11 +92,12 @@ def test_exponential_noise_is_permute_and_flip():
     assert law.sum() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("factor", "accepted"), FACTORS)
 @pytest.mark.parametrize("noise", LAWS)
-def test_selection_has_its_law(noise, factor, accepted):
+def test_selection_has_its_law(noise, factor, accepted, precision):
     scale = 1.3
-    mechanism, one_stream = SelectVertex(1.0, scale * factor, noise), stream(2)
+    mechanism, one_stream = SelectVertex(1.0, scale * factor, noise, precision), stream(2)
     chosen = [mechanism.release(SCORES, one_stream) for _ in range(N_SELECTIONS)]
     counts = np.bincount(chosen, minlength=SCORES.size)
     expected = LAWS[noise](SCORES, scale) * N_SELECTIONS
@@ -114,6 +120,7 @@ def test_selection_privacy_loss_is_at_most_its_cost(noise):
 
 CALIBRATED = [
     (Gaussian, "zcdp"),
+    (Gaussian, "gdp"),
     (Laplace, "zcdp"),
     (Laplace, "pure"),
     (SelectVertex, "zcdp"),
@@ -123,9 +130,14 @@ CALIBRATED = [
 
 @pytest.mark.parametrize(("kind", "composition"), CALIBRATED)
 @pytest.mark.parametrize("count", [1, 7])
-@pytest.mark.parametrize("amount", [1e-5, 0.3, 20.0])
-def test_calibration_spends_the_allowance_and_no_more(kind, composition, count, amount):
-    mechanism = kind.calibrate(0.37, Allowance(composition, amount), count)
+@pytest.mark.parametrize("amount", [1e-9, 1e-5, 0.3, 20.0, 1e9])
+@pytest.mark.parametrize("dimension", [1, 10**6])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_calibration_spends_the_allowance_and_no_more(
+    kind, composition, count, amount, dimension, precision
+):
+    size = {"dimension": dimension} if kind is not SelectVertex else {}
+    mechanism = kind.calibrate(0.37, Allowance(composition, amount, precision), count, **size)
     assert mechanism.sensitivity == 0.37
     spent = count * mechanism.cost(composition)
     assert amount * (1 - 1e-9) <= spent <= amount
@@ -134,9 +146,10 @@ def test_calibration_spends_the_allowance_and_no_more(kind, composition, count, 
 @pytest.mark.parametrize(
     ("mechanism", "composition", "cost"),
     [
-        (Gaussian(2.0, 4.0), "zcdp", 1 / 8),
-        (Laplace(2.0, 4.0), "zcdp", 1 / 8),
-        (Laplace(2.0, 4.0), "pure", 1 / 2),
+        (Gaussian(2.0, 4.0, precision="float"), "zcdp", 1 / 8),
+        (Gaussian(2.0, 4.0, precision="float"), "gdp", 1 / 8),
+        (Laplace(2.0, 4.0, precision="float"), "zcdp", 1 / 8),
+        (Laplace(2.0, 4.0, precision="float"), "pure", 1 / 2),
         (SelectVertex(2.0, 4.0, "gumbel"), "zcdp", 1 / 32),
         (SelectVertex(2.0, 4.0, "gumbel"), "pure", 1 / 2),
         # permute-and-flip has no bounded range: no factor 4 for it
@@ -164,4 +177,16 @@ def test_gaussian_noise_has_no_pure_guarantee():
 
 
 def test_gaussian_event_is_relative_to_the_full_sensitivity():
-    assert Gaussian(0.5, 2.0).dp_event("zcdp").noise_multiplier == 4.0
+    for composition in ("zcdp", "gdp"):
+        assert Gaussian(0.5, 2.0, 1, "float").dp_event(composition).noise_multiplier == 4.0
+        exact = Gaussian(0.5, 2.0, 100)
+        with_rounding = 2.0 / (0.5 + 10 * exact.grid)
+        assert exact.dp_event(composition).noise_multiplier == with_rounding
+
+
+def test_analyses_that_a_law_does_not_have_are_refused():
+    for kind in (Laplace, SelectVertex):
+        with pytest.raises(ValueError, match="Gaussian-DP"):
+            kind.calibrate(1.0, Allowance("gdp", 1.0))
+        with pytest.raises(ValueError, match="gdp"):
+            kind(1.0, 1.0).cost("gdp")

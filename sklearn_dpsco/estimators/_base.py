@@ -22,7 +22,13 @@ from .._checks import check_bool, check_int
 from .._linear import make_rows
 from .._random import check_random_state, stream_from_random_state
 from ..accounting import BudgetAccountant, PrivacyBudget, active_accountant
-from ..bounds import FeatureScaling, check_feature_bounds, feature_scaling, target_scaling
+from ..bounds import (
+    FeatureScaling,
+    TargetScaling,
+    check_feature_bounds,
+    feature_scaling,
+    target_scaling,
+)
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import get_loss
@@ -68,6 +74,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     loss: Any
     feasible_set: Any
     radius: Any
+    precision: Any
     accountant: Any
     random_state: Any
 
@@ -80,7 +87,18 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         """The checked radius, `None` for "auto"."""
 
     def _budget(self) -> PrivacyBudget:
-        return PrivacyBudget(self.epsilon, self.delta, self.relation)
+        return PrivacyBudget(
+            self.epsilon, self.delta, self.relation, self.precision,
+            # an accountant adds up plans of any kind, in the one currency that they share
+            "auto" if self._accountant() is None else "zcdp",
+        )  # fmt: skip
+
+    def _accountant(self) -> BudgetAccountant | None:
+        return active_accountant() if self.accountant is None else self.accountant
+
+    def _feature_scaling(self, n_features: int) -> FeatureScaling:
+        """The public map of the features to scaled units."""
+        return feature_scaling(self.bounds_X, n_features, self._feature_names())
 
     def _plan(self, n_samples: int, n_features: int, n_models: int) -> Plan:
         budget = self._budget()
@@ -136,9 +154,9 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         n_samples, n_features = X.shape
         self._warn_if_delta_is_large(n_samples)
         plan = self._plan(n_samples, n_features, n_models)
-        scaling = feature_scaling(self.bounds_X, n_features, self._feature_names())
+        scaling = self._feature_scaling(n_features)
         scaling.transform(X[:0])  # bounds that do not suit sparse X: an error before the charge
-        accountant = active_accountant() if self.accountant is None else self.accountant
+        accountant = self._accountant()
         if accountant is not None:
             accountant.spend(plan.guarantee)
         return plan, scaling
@@ -232,11 +250,15 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         """
         self._check_parameters()
         X, y = self._validate(X, y)
-        scaling = target_scaling(self.bounds_y)
+        scaling = self._target_scaling()
         charged = self._charge(X, n_models=1)
         (result,) = self._fit_models(X, [scaling.transform(y)], *charged)
         self.coef_, self.intercept_ = scaling.unscale(result.coef, result.intercept)
         return self
+
+    def _target_scaling(self) -> TargetScaling:
+        """The public map of the targets to [-1, 1]."""
+        return target_scaling(self.bounds_y)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -103,6 +103,9 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         Number of steps T, each of which costs a part of the budget.
     learning_rate : "auto" or float in (0, 1], default="auto"
         Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...
+    precision : {"exact", "float"}, default="exact"
+        Arithmetic of the noise. "exact" samples the stated laws to the last bit. "float" is
+        a little faster, and the low bits of what it publishes may betray a record.
     accountant : None or BudgetAccountant, default=None
         Where `fit` charges its guarantee, in full and before it computes anything from
         the values. None stands for the accountant whose ``with`` block is open, if any.
@@ -135,9 +138,8 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     r sqrt(T / (8 rho)) on the vertices' scores, r = 4 s c / n on the l1 ball of radius s;
     or Gaussian noise of standard deviation r sqrt(T / (2 rho)) on each coordinate of the
     mean gradient, r = 2 c B / n. rho is the share of the steps in the largest zCDP budget
-    that implies (epsilon, delta). Under zero-out r is half of that. The noise is drawn in floating
-    point: the guarantee is that of real arithmetic and does not cover attacks on the low
-    bits of the published coefficients.
+    that implies (epsilon, delta); for Gaussian noise in mu^2 / 2 of Gaussian DP, which is
+    larger, unless an accountant adds this fit to others. Under zero-out r is half of that.
 
     References
     ----------
@@ -162,6 +164,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         solver: str = "auto",
         max_iter: Any = "auto",
         learning_rate: Any = "auto",
+        precision: str = "exact",
         accountant: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -179,6 +182,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         self.solver = solver
         self.max_iter = max_iter
         self.learning_rate = learning_rate
+        self.precision = precision
         self.accountant = accountant
         self.random_state = random_state
 
@@ -247,6 +251,9 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         Number of steps T, each of which costs a part of the budget.
     learning_rate : "auto" or float in (0, 1], default="auto"
         Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...
+    precision : {"exact", "float"}, default="exact"
+        Arithmetic of the noise. "exact" samples the stated laws to the last bit. "float" is
+        a little faster, and the low bits of what it publishes may betray a record.
     accountant : None or BudgetAccountant, default=None
         Where `fit` charges its guarantee, in full and before it computes anything from
         the values. None stands for the accountant whose ``with`` block is open, if any.
@@ -281,9 +288,8 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     r sqrt(T / (8 rho)) on the vertices' scores, r = 4 s c / n on the l1 ball of radius s;
     or Gaussian noise of standard deviation r sqrt(T / (2 rho)) on each coordinate of the
     mean gradient, r = 2 c B / n. rho is the share of the steps in the largest zCDP budget
-    that implies (epsilon, delta). Under zero-out r is half of that. The noise is drawn in floating
-    point: the guarantee is that of real arithmetic and does not cover attacks on the low
-    bits of the published coefficients.
+    that implies (epsilon, delta); for Gaussian noise in mu^2 / 2 of Gaussian DP, which is
+    larger, unless an accountant adds this fit to others. Under zero-out r is half of that.
 
     References
     ----------
@@ -308,6 +314,7 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         solver: str = "auto",
         max_iter: Any = "auto",
         learning_rate: Any = "auto",
+        precision: str = "exact",
         accountant: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -325,5 +332,6 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         self.solver = solver
         self.max_iter = max_iter
         self.learning_rate = learning_rate
+        self.precision = precision
         self.accountant = accountant
         self.random_state = random_state

@@ -30,23 +30,27 @@ from numpy.typing import NDArray
 
 from .._linear import Move, Objective, Rows, summation_error
 from .._random import RandomStream
-from ..accounting import Allowance, Guarantee, PrivacyBudget
+from ..accounting import Allowance, Composition, Guarantee, PrivacyBudget
 from ..geometry import Geometry
 from ..mechanisms import Gaussian, Laplace, Mechanism, Release, SelectVertex
 from .base import Plan, Problem, SolverData, SolverResult
+from .preliminaries import (
+    CENTER_SHARE,
+    ROW_SCALE_SHARE,
+    default_data_norm,
+    intercept_share,
+    mean_sensitivity,
+    plan_center,
+    plan_intercept,
+    plan_row_factor,
+    release_center,
+    release_mean_target,
+    release_row_factor,
+)
 
 __all__ = ["FrankWolfe", "FrankWolfePlan"]
 
 Array = NDArray[np.float64]
-
-# Shares of the budget. A private intercept first makes the model right on average before
-# the descent starts; private feature means centre the rows, which makes the descent well
-# conditioned; the mean row factor undoes the shrinking of long rows.
-_INTERCEPT_SHARE = (0.1, 0.5)  # at least, at most
-_INTERCEPT_NOISE = 0.12  # standard deviation that the intercept's share aims at
-_INTERCEPT_PRIOR = 0.5  # standard deviation of the mean of targets in [-1, 1] over tasks
-_ROW_SCALE_SHARE = 0.02
-_CENTER_SHARE = 0.05
 
 # Width of the smoothing of the linear minimization, in units of the noise left in the
 # momentum, and curvature of the loss along one feature, in units of its smoothness, which
@@ -176,9 +180,11 @@ class FrankWolfe:
         return "constant" if is_hopeless else "gradient"
 
     def _plan_constant(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
-        allowance = budget.allowance.share(1 / problem.n_models)
-        intercept = _plan_intercept(problem, budget, allowance)
-        return self._finish(problem, budget, "constant", max_iter=0, intercept=intercept)
+        allowance = budget.gaussian_allowance.share(1 / problem.n_models)
+        intercept = plan_intercept(problem, budget, allowance)
+        return self._finish(
+            problem, budget, "constant", allowance.kind, max_iter=0, intercept=intercept
+        )
 
     def _plan_selection(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
         geometry = _selection_geometry(problem, budget)
@@ -193,16 +199,16 @@ class FrankWolfe:
         runs = problem.n_models * max_iter
         if not budget.is_pure and budget.epsilon**2 / runs > 8 * budget.rho:
             # few large steps: basic composition of pure DP is the better analysis
-            allowance = Allowance("pure", budget.epsilon)
+            allowance = Allowance("pure", budget.epsilon, budget.precision)
         allowance = allowance.share(1 / problem.n_models)
         intercept = None
         if problem.fit_intercept:
-            share = _intercept_share(problem, budget)
-            intercept = _plan_intercept(problem, budget, allowance.share(share))
+            share = intercept_share(problem, budget)
+            intercept = plan_intercept(problem, budget, allowance.share(share))
             allowance = allowance.share(1 - share)
         step = SelectVertex.calibrate(per_record + numerical, allowance, max_iter)
         return self._finish(
-            problem, budget, "selection", max_iter=max_iter, geometry=geometry,
+            problem, budget, "selection", allowance.kind, max_iter=max_iter, geometry=geometry,
             gradient_clip=clip, intercept=intercept, step=step,
         )  # fmt: skip
 
@@ -210,34 +216,28 @@ class FrankWolfe:
         geometry = _gradient_geometry(problem, budget, self.data_norm)
         clip = self._clip(problem, geometry, _gradient_noise(problem, budget, self.data_norm))
         max_iter = self.max_iter or _gradient_iterations(problem)
-        n, d = problem.n_samples, problem.n_features
-        norm = self.data_norm or _data_norm(problem)
-        allowance = budget.allowance.share(1 / problem.n_models)
+        norm = self.data_norm or default_data_norm(problem)
+        allowance = budget.gaussian_allowance.share(1 / problem.n_models)
         steps = 1.0
         intercept = center = row_scale = None
-        # l2 change of a mean of vectors of norm at most B, and the float error of the two
-        # sums, in which a centred row may be as long as twice the box
-        per_unit = norm * budget.record_factor / n
-        per_unit += 2 * summation_error(n, d) * (norm + 2 * math.sqrt(problem.dimension))
         if problem.fit_intercept:
-            share = _intercept_share(problem, budget)
-            intercept = _plan_intercept(problem, budget, allowance.share(share))
-            center = Gaussian.calibrate(per_unit, allowance.share(_CENTER_SHARE))
-            steps -= share + _CENTER_SHARE
-        half_range = _row_factor_half_range(problem, norm)
+            share = intercept_share(problem, budget)
+            intercept = plan_intercept(problem, budget, allowance.share(share))
+            center = plan_center(problem, budget, norm, allowance.share(CENTER_SHARE))
+            steps -= share + CENTER_SHARE
         # the factor shrinks the solution, which must not leave the set
-        if half_range > 0 and geometry.contains_origin:
-            row_scale = Gaussian.calibrate(
-                budget.record_factor * half_range / n + 2 * summation_error(n, d),
-                allowance.share(_ROW_SCALE_SHARE),
-            )
-            steps -= _ROW_SCALE_SHARE
-        step = Gaussian.calibrate(clip * per_unit, allowance.share(steps), max_iter)
+        if geometry.contains_origin:
+            row_scale = plan_row_factor(problem, budget, norm, allowance.share(ROW_SCALE_SHARE))
+            steps -= 0 if row_scale is None else ROW_SCALE_SHARE
+        step = Gaussian.calibrate(
+            clip * mean_sensitivity(problem, budget, norm),
+            allowance.share(steps), max_iter, problem.dimension,
+        )  # fmt: skip
         # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
         # per coordinate; its l2 norm against the radius sets the smoothing
         left = step.scale * math.sqrt(4 * problem.dimension / 3)
         return self._finish(
-            problem, budget, "gradient", max_iter=max_iter, geometry=geometry,
+            problem, budget, "gradient", allowance.kind, max_iter=max_iter, geometry=geometry,
             gradient_clip=clip, smoothing=left / (_SMOOTHING * geometry.radius),
             curvature=_CURVATURE * problem.loss.smoothness,
             data_norm=norm, intercept=intercept, center=center, row_scale=row_scale, step=step,
@@ -254,6 +254,7 @@ class FrankWolfe:
         problem: Problem,
         budget: PrivacyBudget,
         solver: str,
+        composition: Composition,
         *,
         max_iter: int,
         geometry: Geometry | None = None,
@@ -273,12 +274,11 @@ class FrankWolfe:
             ("vertex" if solver == "selection" else "mean gradient", step, max_iter),
         ]
         releases = tuple(Release(name, m, count) for name, m, count in named if m is not None)
-        pure = budget.is_pure or (isinstance(step, SelectVertex) and step.noise == "exponential")
         guarantee = Guarantee(
             budget.epsilon,
             budget.delta,
             budget.relation,
-            "pure" if pure else "zcdp",
+            composition,
             releases,
             problem.n_models,
         )
@@ -309,17 +309,16 @@ class FrankWolfe:
         problem = plan.problem
         offset, center, factor, rows = 0.0, None, 1.0, data.rows
         if plan.intercept is not None:
-            mean = _release_mean_target(data, plan.intercept, stream)
+            mean = release_mean_target(data, plan.intercept, stream)
             offset = problem.loss.best_constant(mean)
         if plan.data_norm is not None:
             if plan.center is not None:
                 bounded = rows.with_norm_bound(plan.data_norm)
-                center = _release_center(bounded, plan.center, stream)
+                center = release_center(bounded, plan.center, stream)
                 rows = rows.centered(center)
             rows = rows.with_norm_bound(plan.data_norm)
             if plan.row_scale is not None:
-                half_range = _row_factor_half_range(problem, plan.data_norm)
-                factor = _release_row_factor(rows, half_range, plan.row_scale, stream)
+                factor = release_row_factor(rows, problem, plan.data_norm, plan.row_scale, stream)
         solution = factor * _descend(rows, data.y, offset, plan, stream)
         coef, intercept = solution[: problem.n_features], offset
         if problem.fit_intercept:
@@ -409,74 +408,13 @@ def _check_support(feasible_set: Geometry | type[Geometry], form: str) -> None:
         raise ValueError(f"solver='gradient' needs a set with `project`, {kind.__name__} has none")
 
 
-# ------------------------------------------------------------- releases beside the steps
-
-
-def _plan_intercept(
-    problem: Problem, budget: PrivacyBudget, allowance: Allowance
-) -> Gaussian | Laplace | None:
-    """Mechanism for the mean of the targets, each in [-1, 1]."""
-    if not problem.fit_intercept:
-        return None
-    # numpy sums in blocks, well within the error of our own chunks
-    numerical = 2 * summation_error(problem.n_samples, problem.n_features)
-    sensitivity = budget.record_factor / problem.n_samples + numerical
-    kind = Laplace if allowance.kind == "pure" else Gaussian
-    return kind.calibrate(sensitivity, allowance)
-
-
-def _release_mean_target(
-    data: SolverData, mechanism: Gaussian | Laplace, stream: RandomStream
-) -> float:
-    """Noisy mean of the targets, shrunk towards the middle of their bounds.
-
-    The shrinking is the posterior mean under a normal prior: where the noise is small it
-    does nothing, where it is large it keeps the intercept from being noise.
-    """
-    noisy = mechanism.release(np.array([data.mean_target]), stream)[0]
-    variance = mechanism.scale**2 * (2 if isinstance(mechanism, Laplace) else 1)
-    return float(np.clip(noisy, -1.0, 1.0)) / (1 + variance / _INTERCEPT_PRIOR**2)
-
-
-def _release_center(rows: Rows, mechanism: Gaussian, stream: RandomStream) -> Array:
-    """Noisy means of the features over rows of bounded norm, shrunk where noise dominates.
-
-    The shrinking is that of James and Stein. A centre that is off costs only some speed of
-    the descent, never the model's freedom: the intercept makes up for it.
-    """
-    noisy = mechanism.release(rows.mean(), stream)
-    noise = noisy.size * mechanism.scale**2
-    size = float(noisy @ noisy)
-    return np.clip(noisy * max(0.0, 1 - noise / size), -1.0, 1.0)
-
-
-def _row_factor_half_range(problem: Problem, norm: float) -> float:
-    """Half the range of the factor min(1, B / |row|) over rows in the box."""
-    return max(0.0, (1 - norm / math.sqrt(problem.dimension)) / 2)
-
-
-def _release_row_factor(
-    rows: Rows, half_range: float, mechanism: Gaussian, stream: RandomStream
-) -> float:
-    """Noisy mean of the row factors, as an offset from the middle of their range.
-
-    The model is fitted on rows that were scaled down and predicts on rows that were not,
-    so its coefficients are too large by about the inverse of the mean factor.
-    """
-    middle = 1 - half_range
-    scale = np.asarray(rows.scale)
-    offsets = np.where(scale > 0, np.clip(scale - middle, -half_range, half_range), 0.0)
-    released = mechanism.release(np.array([offsets.mean()]), stream)[0]
-    return float(np.clip(middle + released, middle - half_range, 1.0))
-
-
 # ------------------------------------------------- defaults: functions of public facts only
 
 
 def _gradient_noise(problem: Problem, budget: PrivacyBudget, data_norm: float | None) -> float:
     """l2 norm of the noise in the mean of all released gradients, for a clip of 1."""
     rho = budget.rho / problem.n_models
-    norm = data_norm or _data_norm(problem)
+    norm = data_norm or default_data_norm(problem)
     per_coordinate = budget.record_factor * norm / (problem.n_samples * math.sqrt(2 * rho))
     return per_coordinate * math.sqrt(problem.dimension)
 
@@ -489,22 +427,6 @@ def _selection_noise(problem: Problem, budget: PrivacyBudget) -> float:
     else:
         scale = change * math.sqrt(problem.n_models / (8 * budget.rho))
     return scale * math.log(2 * problem.dimension)
-
-
-def _intercept_share(problem: Problem, budget: PrivacyBudget) -> float:
-    """Share of the budget that brings the intercept's noise down to _INTERCEPT_NOISE."""
-    least, most = _INTERCEPT_SHARE
-    full = budget.record_factor / problem.n_samples
-    if budget.is_pure:
-        share = math.sqrt(2) * full * problem.n_models / budget.epsilon / _INTERCEPT_NOISE
-    else:
-        share = (full / _INTERCEPT_NOISE) ** 2 * problem.n_models / (2 * budget.rho)
-    return min(most, max(least, share))
-
-
-def _data_norm(problem: Problem) -> float:
-    """Half of the largest possible norm of a row in the box, and at least 1."""
-    return max(1.0, math.sqrt(problem.dimension) / 2)
 
 
 def _gradient_geometry(
