@@ -26,6 +26,7 @@ Bounds = tuple[Fraction, Fraction]
 
 _TABLE_BITS = 63  # one bit of the first word is the sign
 _UNIFORM_ATTEMPTS = 512  # with uniform proposals, before the scores are sorted into groups
+_ATTEMPTS = 64  # of either kind, whose words are drawn together
 _FLIPS = 64
 _GROUP_BITS = 10
 _NEAR = 7.0  # above 10 ln 2: weights of what is further below the top are below 2^-10
@@ -236,7 +237,7 @@ def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
     while left > 0:
         words = stream.words(2 * size)
         index, used = propose_uniformly(words, scores, top, scale)
-        left, size = left - used // 2, _UNIFORM_ATTEMPTS
+        left, size = left - used // 2, _ATTEMPTS
         if index == UNCERTAIN:
             stream.unread(words.size - used - 2)
             index = _proposed(words[used], scores.size)
@@ -250,7 +251,7 @@ def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
     near = near_top(scores, top, _NEAR * scale, is_near)
     near_mass = near.size << _GROUP_BITS
     while True:
-        words = stream.words(3 * _UNIFORM_ATTEMPTS)
+        words = stream.words(3 * _ATTEMPTS)
         index, used = propose_by_group(
             words, scores, top, scale, near, is_near, np.uint64(_GROUP_BITS)
         )
@@ -293,7 +294,7 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
     rejected = np.empty(_FLIPS, dtype=np.int64)
     n_rejected = 0
     while n_rejected < _FLIPS:
-        words = stream.words(2 * _FLIPS)
+        words = stream.words(2 * _ATTEMPTS)
         index, used, n_rejected = flips(words, scores, top, scale, rejected, n_rejected)
         if index == UNCERTAIN:
             stream.unread(words.size - used - 2)
