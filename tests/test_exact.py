@@ -321,7 +321,7 @@ def test_no_output_betrays_the_value_by_its_low_bits(kind):
         zero, one = (
             fine_bits(unsafe.release(np.full(N_ATTACK, v), stream(0))) for v in (0.0, 1.0)
         )
-        assert zero.mean() > 0.05
+        assert zero.mean() > 0.02
         assert not np.any(one)
         # and the histograms of the lattice's residues agree
         residues = [
