@@ -6,6 +6,7 @@ Everything is timed side by side in one run, on one core if OPENBLAS_NUM_THREADS
 """
 
 import time
+from functools import partial
 
 import numpy as np
 
@@ -47,15 +48,19 @@ def samplers():
         print(f"  {name:15s} {N_DRAWS / seconds(draw, 3) / 1e6:6.1f}")
 
 
+def _argmax_abs(scores):
+    return np.argmax(np.abs(scores))
+
+
 def selections():
     stream = stream_from_random_state(None)
     scores = np.random.default_rng(0).standard_normal(N_VERTICES)
     print(f"selection over {N_VERTICES} vertices / np.argmax(np.abs(scores))")
     for spread in (0.1, 1.0, 10.0, 100.0):
         values = spread * scores
-        baseline = seconds(lambda values=values: np.argmax(np.abs(values)))
+        baseline = seconds(partial(_argmax_abs, values))
         ratios = [
-            seconds(lambda sample=sample, values=values: sample(values, 1.0, stream)) / baseline
+            seconds(partial(sample, values, 1.0, stream)) / baseline
             for sample in (sample_softmax, permute_and_flip)
         ]
         print(
@@ -75,7 +80,7 @@ def fits():
             model = DPLassoFWClassifier(
                 bounds_X=(-1, 1), classes=[-1, 1], solver=solver, precision=precision
             )
-            times[precision] = seconds(lambda model=model: model.fit(X, y), 5)
+            times[precision] = seconds(partial(model.fit, X, y), 5)
         ratio = times["exact"] / times["float"]
         print(f"  {n:7d} x {d:6d} {solver:9s} {1e3 * times['exact']:8.1f} ms, ratio {ratio:.2f}")
 
