@@ -20,19 +20,25 @@ from scipy import sparse
 
 from .losses import Loss
 
-__all__ = ["Move", "Objective", "Rows", "chunk_rows", "make_rows", "summation_error"]
+__all__ = ["Move", "Objective", "Rows", "chunk_rows", "make_rows", "piece_rows", "summation_error"]
 
 Array = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-53
 _CHUNK_BYTES = 2**20  # a chunk stays in the cache between its two products
 _BLOCK_ROWS = 65536  # a block is summed by one product
+_SPARSE_PIECE = 8192  # how much they hold is private, so it must not decide
 
 
 def chunk_rows(n_samples: int, n_features: int) -> int:
     """Rows per chunk: a public fact, since the bound on the summation error uses it."""
     fitting = _CHUNK_BYTES // (8 * max(1, n_features))
     return int(min(n_samples, max(256, min(fitting, _BLOCK_ROWS))))
+
+
+def piece_rows(X: Any) -> int:
+    """Rows that a single pass takes at a time: few enough for the cache if dense."""
+    return _SPARSE_PIECE if sparse.issparse(X) else chunk_rows(*X.shape)
 
 
 def summation_error(n_samples: int, n_features: int) -> float:
@@ -132,7 +138,7 @@ class Rows:
         intercept = coef[self.n_columns] if self.has_intercept else 0.0
         return self._product(coef[: self.n_columns]) + intercept
 
-    def centered(self, center: Array) -> Rows:
+    def centered(self, center: Array | None) -> Rows:
         """The same rows about another centre."""
         return type(self)(self.X, self.has_intercept, self.scale, center)
 
@@ -142,6 +148,61 @@ class Rows:
         shrink = bound / np.maximum(self.norms(), bound)
         scale = shrink if self.scale is None else self.scale * shrink
         return type(self)(self.X, self.has_intercept, scale, self.center)
+
+    def row_major(self) -> Rows:
+        """The same rows in a storage of which parts are cheap."""
+        return self
+
+    def part(self, which: slice | NDArray[np.intp]) -> Rows:
+        """The rows of a range or of a list of numbers."""
+        scale = None if self.scale is None else self.scale[which]
+        return type(self)(self.X[which], self.has_intercept, scale, self.center)
+
+    def clipped_gradient_sum(self, coef: Array, objective: Objective, bound: float) -> Array:
+        r"""Sum of :math:`s_i l'(z_i, y_i) [x_i - m, 1]`, :math:`z_i = b + <[x_i - m, 1], w>`.
+
+        :math:`s_i` is the row's scale times min(1, bound / norm of the row). Unlike in
+        `mean_gradient`, the prediction is that of the row before it is scaled down: this is
+        the gradient of a weighted mean of losses.
+
+        Parameters
+        ----------
+        coef : ndarray of shape (dimension,)
+            w, the intercept last.
+        objective : Objective
+            l, its clip, y and the offset b.
+        bound : float
+            On the l2 norm of a scaled row.
+
+        Returns
+        -------
+        ndarray of shape (dimension,)
+        """
+        y, offset, loss, clip = objective
+        if loss.kernel_id is None or self._kernel_gradient_sum() is None:
+            z = self.product(coef) + offset
+            if self.center is not None:
+                z -= self.center @ coef[: self.n_columns]
+            r = np.clip(loss.derivative(z, y), -clip, clip)
+            return self.weighted_sum(r * np.asarray(self.with_norm_bound(bound).scale))
+        kernel, *arrays = self._kernel_gradient_sum()
+        d = self.n_columns
+        total, point = np.zeros(d + 1), np.append(coef, np.zeros(d + 1 - coef.size))
+        kernel(
+            *arrays, np.ones(self.n_samples) if self.scale is None else self.scale, y,
+            np.zeros(d) if self.center is None else self.center, float(self.has_intercept),
+            offset, 4 * (d + 8) * _UNIT_ROUNDOFF, bound * (1 - 8 * _UNIT_ROUNDOFF),
+            loss.kernel_id, loss.kernel_parameter, clip, point, total,
+        )  # fmt: skip
+        return total[: self.dimension]
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """Sum of weights_i [x_i - m, 1] over the records, without the scale."""
+        total = np.zeros(self.dimension)
+        self._add_transposed_product(weights, total)
+        if self.center is not None:
+            total[: self.n_columns] -= self.center * total[self.n_columns]
+        return total
 
     def mean(self) -> Array:
         """Mean of scale_i * x_i over the records, without the centre, shape (d,)."""
@@ -199,6 +260,10 @@ class Rows:
             product += amount
         else:
             self._add_data_column(product, vertex, amount)
+
+    def _kernel_gradient_sum(self) -> Any:
+        """The compiled `clipped_gradient_sum` and its first arguments, if there is one."""
+        return None
 
     def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
         """`mean_gradient` without a centre."""
@@ -265,6 +330,11 @@ class _DenseRows(Rows):
                 total[d] += r.sum()
         return total / self.n_samples
 
+    def _kernel_gradient_sum(self) -> Any:
+        from ._kernels.stream import dense_gradient_sum
+
+        return dense_gradient_sum, np.ascontiguousarray(self.X)
+
 
 class _SparseRows(Rows):
     def _product(self, weights: Array) -> Array:
@@ -288,6 +358,9 @@ class _SparseRows(Rows):
 
 
 class _CSCRows(_SparseRows):
+    def row_major(self) -> Rows:
+        return _CSRRows(self.X.tocsr(), self.has_intercept, self.scale, self.center)
+
     def _squared_norms(self) -> Array:
         out = np.zeros(self.n_samples)
         for first in range(0, self.X.nnz, _BLOCK_ROWS):
@@ -306,6 +379,23 @@ class _CSCRows(_SparseRows):
 
 
 class _CSRRows(_SparseRows):
+    def part(self, which: slice | NDArray[np.intp]) -> Rows:
+        if not isinstance(which, slice):
+            return super().part(which)
+        # without the copies that scipy would make
+        X, (start, stop, _) = self.X, which.indices(self.n_samples)
+        stored = slice(X.indptr[start], X.indptr[stop])
+        indptr = X.indptr[start : stop + 1] - X.indptr[start]
+        shape = (stop - start, self.n_columns)
+        X = type(X)((X.data[stored], X.indices[stored], indptr), shape=shape)
+        scale = None if self.scale is None else self.scale[which]
+        return _CSRRows(X, self.has_intercept, scale, self.center)
+
+    def _kernel_gradient_sum(self) -> Any:
+        from ._kernels.stream import csr_gradient_sum
+
+        return csr_gradient_sum, self.X.data, self.X.indices, self.X.indptr
+
     def _squared_norms(self) -> Array:
         from ._kernels.sparse import row_norms
 
@@ -349,8 +439,8 @@ class _CSRRows(_SparseRows):
         return csr_transposed_product
 
 
-def make_rows(X: Any, has_intercept: bool) -> Rows:
+def make_rows(X: Any, has_intercept: bool, scale: Array | None = None) -> Rows:
     """`Rows` of a dense array or of a canonical CSR or CSC matrix."""
     if not sparse.issparse(X):
-        return _DenseRows(X, has_intercept)
-    return (_CSRRows if X.format == "csr" else _CSCRows)(X, has_intercept)
+        return _DenseRows(X, has_intercept, scale)
+    return (_CSRRows if X.format == "csr" else _CSCRows)(X, has_intercept, scale)

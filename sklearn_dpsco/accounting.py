@@ -25,6 +25,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from ._checks import check_choice, check_real
+from ._selection_accounting import selection_delta, selection_epsilon
 from .exceptions import PrivacyBudgetError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ RELATIONS = ("replace-one", "zero-out")
 PRECISIONS = ("exact", "float")
 CURRENCIES = ("auto", "zcdp")
 
-Composition = Literal["zcdp", "gdp", "pure"]
+Composition = Literal["zcdp", "gdp", "pure", "adaptive-range", "rdp", "pld"]
 Precision = Literal["exact", "float"]
 
 
@@ -225,8 +226,11 @@ class Guarantee:
     ----------
     epsilon, delta, relation
         As in `PrivacyBudget`: the claim.
-    composition : {"zcdp", "gdp", "pure"}
-        The analysis under which the releases compose.
+    composition : {"zcdp", "gdp", "pure", "adaptive-range", "rdp", "pld"}
+        The analysis under which the releases compose. "adaptive-range" is the optimum for
+        adaptively chosen selections of one range after Gaussian releases that do not
+        depend on them; it proves this epsilon at this delta and no other pair. "rdp" and
+        "pld" are the accountants of `dp_accounting`, for Gaussian noise on random batches.
     releases : tuple of Release
         Every mechanism that touches the data, with the number of its uses. Releases of
         different groups are on disjoint records.
@@ -243,11 +247,14 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         budget = PrivacyBudget(self.epsilon, self.delta, self.relation)
-        limit = {"pure": budget.epsilon, "zcdp": budget.rho, "gdp": budget.mu**2 / 2}[
-            self.composition
-        ]
+        if self.composition == "adaptive-range":
+            spent, count, mu = self._selections()
+            limit = selection_epsilon(float(self.epsilon), float(self.delta), count, mu)
+        else:
+            limits = {"zcdp": budget.rho, "gdp": budget.mu**2 / 2}
+            spent, limit = self.spent, limits.get(self.composition, budget.epsilon)
         # Guards against a plan that overspends: a defect here, never a user's error.
-        if self.spent > limit * (1 + 1e-12):
+        if spent > limit * (1 + 1e-12):
             raise AssertionError("a plan spends more than its budget")
 
     def __str__(self) -> str:
@@ -267,14 +274,42 @@ class Guarantee:
 
     @property
     def spent(self) -> float:
-        """Total cost in the currency of `composition`: rho, mu^2 / 2, or epsilon if pure."""
+        """Total cost in the currency of `composition`: rho, mu^2 / 2, or epsilon if pure.
+
+        For "adaptive-range" it is the delta that is proved at `epsilon`, for "rdp" and
+        "pld" the epsilon that is proved at `delta`.
+        """
         return self.cost(self.composition)
 
     def cost(self, composition: Composition) -> float:
         """Total cost for the worst record under another composition."""
+        if composition == "adaptive-range":
+            eta, count, mu = self._selections()
+            return selection_delta(self.epsilon, eta, count, mu, self.delta)
+        if composition in ("rdp", "pld"):
+            from ._subsampling import event_epsilon
+
+            return event_epsilon(self.dp_event, composition, self.epsilon, self.delta)
         return self.repetitions * sum(
             r.count * r.mechanism.cost(composition) for r in self._worst(composition)
         )
+
+    def _selections(self) -> tuple[float, int, float]:
+        """Range and number of the selections, and mu of the Gaussian releases."""
+        from .mechanisms import Gaussian, SelectVertex
+
+        ranges, count, gaussian = [0.0], 0, 0.0
+        for release in self.releases:
+            mechanism = release.mechanism
+            if release.group is None and isinstance(mechanism, Gaussian):
+                gaussian += release.count * mechanism.cost("gdp")
+            elif release.group is None and isinstance(mechanism, SelectVertex):
+                ranges.append(mechanism.log_range)
+                count += release.count
+            else:
+                raise ValueError(f"{release.name} has no adaptive-range guarantee")
+        mu = math.sqrt(2 * (self.repetitions * gaussian))
+        return max(ranges), self.repetitions * count, mu
 
     def _worst(self, composition: Composition) -> tuple[Release, ...]:
         """The releases on all records and those of the group that costs most."""
@@ -294,13 +329,20 @@ class Guarantee:
         """The releases as a `dp_accounting` event, for a second opinion on epsilon.
 
         For "zcdp" use the RDP accountant with orders up to 1e5, as its default orders are
-        too coarse; for "gdp" the PLD accountant. For "pure" use the PLD accountant with
+        too coarse; for "gdp" the PLD accountant; for "rdp" the RDP accountant with the
+        REPLACE_ONE relation; for "pld" the PLD accountant. For "pure" use the PLD accountant with
         the REPLACE_ONE relation and a tiny delta: each event is the binary response that
         has exactly this epsilon, which a claim under either relation of ours means by it.
         Of groups on disjoint records, the event holds the one that costs most.
+
+        No accountant of that library knows the composition of "adaptive-range". Its event,
+        an `AdaptiveSelectionsDpEvent` next to the Gaussian ones, says what was composed,
+        and accountants refuse it (`UnsupportedEventError`) instead of guessing.
         """
         from dp_accounting import dp_event
 
+        if self.composition == "adaptive-range":
+            return self._selections_event()
         events: list[Any] = []
         for release in self._worst(self.composition):
             count = release.count * self.repetitions
@@ -311,6 +353,56 @@ class Guarantee:
             else:
                 events.append(dp_event.SelfComposedDpEvent(event, count))
         return dp_event.ComposedDpEvent(events) if events else dp_event.NoOpDpEvent()
+
+    def second_opinion(self) -> float:
+        """Epsilon at `delta` that `dp_accounting` computes for `dp_event`.
+
+        At most `epsilon`, up to the resolution of its accountants (a few parts in 1e4):
+        Renyi DP with dense orders for "zcdp", privacy loss distributions for "gdp" and
+        "pure", and the accountant of that name for "rdp" and "pld".
+
+        Raises
+        ------
+        dp_accounting.privacy_accountant.UnsupportedEventError
+            For "adaptive-range", which that library does not know.
+        """
+        from dp_accounting.pld import PLDAccountant
+        from dp_accounting.privacy_accountant import NeighboringRelation
+        from dp_accounting.rdp import RdpAccountant
+
+        if self.composition in ("rdp", "pld"):
+            return self.spent
+        event, grid = self.dp_event, self.epsilon * 1e-4
+        accountant: Any = PLDAccountant(value_discretization_interval=grid)
+        if self.composition in ("zcdp", "adaptive-range"):
+            # the default orders stop at 512, too coarse for small epsilon
+            orders = [*(1 + np.geomspace(1e-3, 1, 150)), *np.geomspace(2.01, 1e5, 1500)]
+            accountant = RdpAccountant(orders)
+        elif self.composition == "pure":
+            grid /= 10 * (len(getattr(event, "events", ())) + 2)
+            # binary response is not defined under add-or-remove
+            accountant = PLDAccountant(
+                NeighboringRelation.REPLACE_ONE, value_discretization_interval=grid
+            )
+        delta = 0.0 if self.composition == "pure" else self.delta
+        return float(accountant.compose(event).get_epsilon(delta))
+
+    def _selections_event(self) -> Any:
+        """The Gaussian releases, then all selections as one event."""
+        from dp_accounting import dp_event
+
+        from ._dp_events import AdaptiveSelectionsDpEvent
+        from .mechanisms import Gaussian
+
+        eta, count, _ = self._selections()
+        events: list[Any] = [
+            dp_event.SelfComposedDpEvent(
+                release.mechanism.dp_event("gdp"), release.count * self.repetitions
+            )
+            for release in self.releases
+            if isinstance(release.mechanism, Gaussian)
+        ]
+        return dp_event.ComposedDpEvent([*events, AdaptiveSelectionsDpEvent(eta, count)])
 
 
 # ----------------------------------------------------------------- several fits together
@@ -403,6 +495,10 @@ class BudgetAccountant:
     so that the sum is a Renyi filter (Feldman and Zrnic 2021): the budget holds also if fits
     are chosen after looking at the results of earlier ones. Outcomes that pass the pure test
     need no delta, so either test may be used.
+
+    Plans of fits under an accountant are made in zCDP, so that they add up whatever their
+    mechanisms are. A plan of Gaussian noise alone has up to 9 % more noise then than it would
+    have by itself.
 
     Copies (`copy.copy`, `copy.deepcopy`, `sklearn.clone`) are the same object, so every fit
     of a search is charged. A pickle holds an identifier only. Loaded in the process of the

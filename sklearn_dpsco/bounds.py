@@ -22,6 +22,7 @@ from .exceptions import BoundsNotDeclaredWarning
 __all__ = [
     "FeatureScaling",
     "TargetScaling",
+    "canonical",
     "check_feature_bounds",
     "feature_scaling",
     "target_scaling",
@@ -92,11 +93,7 @@ class FeatureScaling:
                 "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column, "
                 "since other bounds would shift its zeros"
             )
-        # a fresh object: the flag that scipy caches may be stale
-        X = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
-        if not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
+        X = canonical(X)
         parts = [slice(first, first + _CHECK_VALUES) for first in range(0, X.nnz, _CHECK_VALUES)]
         if self._is_identity() and X.dtype == np.float64 and self._contains_all(X, parts):
             return X
@@ -153,6 +150,20 @@ class TargetScaling:
     def unscale(self, coef: Array, intercept: float) -> tuple[Array, float]:
         """Coefficients and intercept that predict in the user's units."""
         return coef * self.half, intercept * self.half + self.middle
+
+
+def canonical(X: Any) -> Any:
+    """CSR or CSC X with sorted entries and one for each place; a copy only if it must change.
+
+    Two entries of one place may both lie within the bounds, or both be finite, and their sum
+    may not, so this comes before any look at the values.
+    """
+    # a fresh object: the flag that scipy caches may be stale
+    X = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
 
 
 def _pair(name: str, bounds: Any) -> tuple[Array, Array]:

@@ -15,10 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._exact import floor_laplace, floor_normal, permute_and_flip, sample_softmax
+from ._generalized_gaussian import GeneralizedGaussian, best_exponent
 from ._random import RandomStream
 from .accounting import Allowance, Precision
 
-__all__ = ["Gaussian", "Laplace", "Mechanism", "Release", "SelectVertex"]
+__all__ = [
+    "Gaussian",
+    "GeneralizedGaussian",
+    "Laplace",
+    "Mechanism",
+    "PrefixSum",
+    "Release",
+    "SelectVertex",
+    "vector_mechanism",
+]
 
 # One part in 1e12 more noise than the formula asks for: float error of the calibration
 # lands on the private side.
@@ -117,22 +127,28 @@ class _AdditiveNoise:
         """Largest change by rounding both of two vectors, in grid units and the norm."""
         raise NotImplementedError
 
-    def _floor_draws(self, steps: int, stream: RandomStream) -> NDArray[np.int64]:
+    def _floor_draws(self, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
         raise NotImplementedError
 
-    def _float_draws(self, stream: RandomStream) -> NDArray[np.float64]:
+    def _float_draws(self, size: int, stream: RandomStream) -> NDArray[np.float64]:
         raise NotImplementedError
 
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
         """`value` plus noise, shape (dimension,)."""
         if value.size != self.dimension:
             raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")
+        return self._with_noise(value, stream)
+
+    def _with_noise(
+        self, value: NDArray[np.float64], stream: RandomStream
+    ) -> NDArray[np.float64]:
+        """`release` for any part of the value."""
         grid = self.grid
         if grid == 0:
-            return value + self.scale * self._float_draws(stream)
+            return value + self.scale * self._float_draws(value.size, stream)
         # both exact: the grid's width is a power of two, and the limit is a multiple of it
         steps = np.clip(np.rint(value / grid), -_LARGEST_STEP, _LARGEST_STEP).astype(np.int64)
-        noise = self._floor_draws(math.ceil(self.scale / grid), stream)
+        noise = self._floor_draws(math.ceil(self.scale / grid), value.size, stream)
         return (steps + noise).astype(np.float64) * grid + grid / 2
 
 
@@ -186,11 +202,11 @@ class Gaussian(_AdditiveNoise):
     def _rounding_factor(self) -> float:
         return math.sqrt(self.dimension)
 
-    def _floor_draws(self, steps: int, stream: RandomStream) -> NDArray[np.int64]:
-        return floor_normal(steps, self.dimension, stream)
+    def _floor_draws(self, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
+        return floor_normal(steps, size, stream)
 
-    def _float_draws(self, stream: RandomStream) -> NDArray[np.float64]:
-        return stream.normal(self.dimension)
+    def _float_draws(self, size: int, stream: RandomStream) -> NDArray[np.float64]:
+        return stream.normal(size)
 
     def cost(self, composition: str) -> float:
         """Rho ("zcdp") or mu^2 / 2 ("gdp") of one release, which are the same number."""
@@ -202,7 +218,7 @@ class Gaussian(_AdditiveNoise):
         """`GaussianDpEvent` whose multiplier is relative to the full sensitivity."""
         from dp_accounting import dp_event
 
-        if composition not in ("zcdp", "gdp"):
+        if composition not in ("zcdp", "gdp", "rdp", "pld"):
             raise _unsupported(self, composition)
         return dp_event.GaussianDpEvent(self.scale / self.rounded_sensitivity)
 
@@ -245,11 +261,11 @@ class Laplace(_AdditiveNoise):
     def _rounding_factor(self) -> float:
         return float(self.dimension)
 
-    def _floor_draws(self, steps: int, stream: RandomStream) -> NDArray[np.int64]:
-        return floor_laplace(steps, self.dimension, stream)
+    def _floor_draws(self, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
+        return floor_laplace(steps, size, stream)
 
-    def _float_draws(self, stream: RandomStream) -> NDArray[np.float64]:
-        return stream.laplace(self.dimension)
+    def _float_draws(self, size: int, stream: RandomStream) -> NDArray[np.float64]:
+        return stream.laplace(size)
 
     def cost(self, composition: str) -> float:
         """Epsilon ("pure") or rho ("zcdp") of one release."""
@@ -311,6 +327,18 @@ class SelectVertex:
             scale, noise = sensitivity * math.sqrt(count / (8 * allowance.amount)), "gumbel"
         return cls(sensitivity, scale * _UP, noise, allowance.precision)
 
+    @classmethod
+    def of_range(cls, sensitivity: float, log_range: float, precision: Precision) -> SelectVertex:
+        """Gumbel noise with which `log_range` is not exceeded."""
+        return cls(sensitivity, sensitivity / log_range * _UP, "gumbel", precision)
+
+    @property
+    def log_range(self) -> float:
+        """Length of the interval of the log of the probability ratio, over all outcomes."""
+        if self.noise != "gumbel":
+            raise _unsupported(self, "adaptive-range")
+        return self.sensitivity / self.scale
+
     def cost(self, composition: str) -> float:
         """Epsilon ("pure") or rho ("zcdp") of one selection."""
         if composition not in ("zcdp", "pure"):
@@ -335,3 +363,34 @@ class SelectVertex:
             return sample(scores, self.scale, stream)
         draw = stream.gumbel if is_gumbel else stream.exponential
         return int(np.argmax(scores + self.scale * draw(scores.size)))
+
+
+def vector_mechanism(
+    q: float, sensitivity: float, allowance: Allowance, count: int = 1, dimension: int = 1
+) -> Gaussian | GeneralizedGaussian:
+    r"""The vector noise with the least expected l_q norm, for an l_q sensitivity, q >= 2.
+
+    Gaussian noise, with the l2 sensitivity :math:`d^{1/2 - 1/q} \Delta_q`, or, where it is
+    smaller and noise in floating point is asked for, generalized Gaussian noise
+    (doc/privacy.rst, section 2.2).
+
+    Parameters
+    ----------
+    q : float in [2, inf]
+    sensitivity : float > 0
+        l_q sensitivity of the value.
+    allowance : Allowance
+        "zcdp" or "gdp".
+    count : int
+        Number of releases within `allowance`.
+    dimension : int >= 1
+        d, number of coordinates of the value.
+    """
+    if allowance.precision == "float" and best_exponent(q, dimension) > 2:
+        return GeneralizedGaussian.calibrate(q, sensitivity, allowance, count, dimension)
+    sensitivity_2 = dimension ** (1 / 2 - 1 / q) * sensitivity * _UP
+    return Gaussian.calibrate(sensitivity_2, allowance, count, dimension)
+
+
+# at the end: it is built on what stands above
+from ._prefix_sum import PrefixSum  # noqa: E402

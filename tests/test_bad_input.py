@@ -62,7 +62,7 @@ BAD_FOR_BOTH = [
     *[("max_iter", v) for v in (0, -3, 1.5, "many", True, np.nan)],
     *[("learning_rate", v) for v in (0, -0.1, 1.1, np.nan, "constant")],
     *[("loss", v) for v in ("hinge", None, 3, Squared)],
-    *[("feasible_set", v) for v in ("l2", None, L1Ball, "simplex", Simplex(1.0))],
+    *[("feasible_set", v) for v in ("l3", None, L1Ball, "simplex", Simplex(1.0))],
     *[("fit_intercept", v) for v in ("yes", 1, None)],
     *[("random_state", v) for v in (-1, "0", 1.5, np.random.default_rng(0))],
     *[("bounds_X", v) for v in ((1, -1), (0, 0), (0,), (0, np.nan), (-np.inf, 1), "ab", 3)],

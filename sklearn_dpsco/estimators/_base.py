@@ -7,24 +7,34 @@ from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from .._checks import check_bool, check_int
-from .._linear import make_rows
-from .._random import check_random_state, stream_from_random_state
+from .._checks import check_bool, check_choice, check_int
+from .._linear import Rows, make_rows
+from .._random import RandomStream, check_random_state, stream_from_random_state
+from .._records import as_labels, clear_rows, is_missing, label_codes, nonfinite_rows
 from ..accounting import BudgetAccountant, PrivacyBudget, active_accountant
 from ..bounds import (
     FeatureScaling,
     TargetScaling,
+    canonical,
     check_feature_bounds,
     feature_scaling,
     target_scaling,
@@ -34,9 +44,15 @@ from ..geometry import Geometry, get_geometry
 from ..losses import get_loss
 from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
 
-__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "auto_or"]
+__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "auto_or", "check_classes"]
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_ACCEPTED: dict[str, Any] = {
+    "accept_sparse": ("csr", "csc"),
+    "dtype": (np.float64, np.float32),
+}
 
 
 def auto_or(check: Callable[..., Any], name: str, value: Any, **limits: Any) -> Any:
@@ -75,6 +91,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     feasible_set: Any
     radius: Any
     precision: Any
+    nonfinite: Any
     accountant: Any
     random_state: Any
 
@@ -100,9 +117,23 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         """The public map of the features to scaled units."""
         return feature_scaling(self.bounds_X, n_features, self._feature_names())
 
-    def _plan(self, n_samples: int, n_features: int, n_models: int) -> Plan:
-        budget = self._budget()
-        feasible_set = get_geometry(self.feasible_set, self._radius())
+    def _feasible_set(
+        self, n_samples: int, n_features: int, n_models: int
+    ) -> Geometry | type[Geometry]:
+        """The declared set, or its class if the plan is to choose the radius."""
+        return get_geometry(self.feasible_set, self._radius())
+
+    def _least_samples(self) -> int:
+        """A number of samples that suits all parameters which are right by themselves."""
+        return 2
+
+    def _least_features(self) -> int:
+        """A number of features that suits all parameters which are right by themselves."""
+        return 1
+
+    def _problem(self, n_samples: int, n_features: int, n_models: int) -> Problem:
+        """The public facts of a fit."""
+        feasible_set = self._feasible_set(n_samples, n_features, n_models)
         fit_intercept = check_bool("fit_intercept", self.fit_intercept)
         kind = type(feasible_set) if isinstance(feasible_set, Geometry) else feasible_set
         if fit_intercept and not kind.allows_intercept:
@@ -110,15 +141,19 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
                 f"feasible_set={self.feasible_set!r} needs fit_intercept=False: its points have "
                 "no room for an intercept"
             )
-        problem = Problem(
+        return Problem(
             n_samples, n_features, get_loss(self.loss, self._task), feasible_set,
             fit_intercept, n_models,
         )  # fmt: skip
-        return self._solver().plan(problem, budget)
+
+    def _plan(self, n_samples: int, n_features: int, n_models: int) -> Plan:
+        budget = self._budget()
+        return self._solver().plan(self._problem(n_samples, n_features, n_models), budget)
 
     def _check_parameters(self) -> None:
         """Raise on any parameter that is wrong whatever the data are."""
-        self._plan(n_samples=2, n_features=1, n_models=1)
+        self._plan(self._least_samples(), self._least_features(), n_models=1)
+        check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
         check_random_state(self.random_state)
         check_feature_bounds(self.bounds_X)
         if self.accountant is not None and not isinstance(self.accountant, BudgetAccountant):
@@ -135,19 +170,74 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
                 stacklevel=3,
             )
 
-    def _validate(self, X: Any, y: Any) -> tuple[Any, Any]:
+    def _validate(
+        self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2
+    ) -> tuple[Any, Any]:
+        """X and y as arrays; with nonfinite="zero" they may hold invalid records."""
+        checks = _ACCEPTED | {"reset": reset, "ensure_min_samples": min_samples}
         try:
-            return validate_data(
-                self,
-                X,
-                y,
-                accept_sparse=("csr", "csc"),
-                dtype=(np.float64, np.float32),
-                y_numeric=self._task == "regression",
-                ensure_min_samples=2,
-            )
+            if self.nonfinite == "zero":
+                return self._validate_with_gaps(X, y, checks)
+            is_regression = self._task == "regression"
+            X, y = validate_data(self, X, y, y_numeric=is_regression, **checks)
+            return X, y.astype(np.float64) if is_regression else y
         except ValueError as error:
             raise ValueError(_without_data(str(error))) from None
+
+    def _validate_with_gaps(self, X: Any, y: Any, checks: dict[str, Any]) -> tuple[Any, Any]:
+        # by hand, since scikit-learn's validators never let NaN pass in y
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        X = validate_data(self, X, ensure_all_finite=False, **checks)
+        if self._task == "classification":
+            y = as_labels(y)
+        else:
+            y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False)
+            y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        return X, y
+
+    @contextmanager
+    def _until_spent(self) -> Iterator[None]:
+        """The part of a fit that ends with the charge.
+
+        An error inside leaves an earlier fit as it was. Afterwards the earlier fit is gone,
+        so that a fit that is interrupted leaves no model.
+        """
+        state = self.__dict__
+        before = dict(state)
+        try:
+            yield
+        except BaseException:
+            state.clear()
+            state.update(before)
+            raise
+        for name in before:
+            if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
+                state.pop(name, None)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")
+
+    def _rows(
+        self, X: Any, scaling: FeatureScaling, fit_intercept: bool, is_empty: Flags | None
+    ) -> Rows:
+        """Scaled rows. With nonfinite="zero", invalid ones are zeros of weight 0.
+
+        `is_empty` flags records whose target is invalid; those with invalid features are
+        found here.
+        """
+        self._origin = scaling.shift
+        if self.nonfinite != "zero":
+            return make_rows(scaling.transform(X), fit_intercept)
+        X = canonical(X) if sparse.issparse(X) else X
+        empty = nonfinite_rows(X)
+        if is_empty is not None:
+            empty |= is_empty
+        cleared = clear_rows(scaling.transform(X), empty, X)
+        return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0))
 
     def _charge(self, X: Any, n_models: int) -> tuple[Plan, FeatureScaling]:
         """The plan, charged to the accountant, and the scaling; reads no value of X."""
@@ -162,12 +252,21 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         return plan, scaling
 
     def _fit_models(
-        self, X: Any, targets: list[Array], plan: Plan, scaling: FeatureScaling
+        self,
+        X: Any,
+        targets: list[Array],
+        plan: Plan,
+        scaling: FeatureScaling,
+        is_empty: Flags | None = None,
     ) -> list[SolverResult]:
-        """Run one model per target; sets `plan_`, `guarantee_`, `n_iter_`."""
-        rows = make_rows(scaling.transform(X), plan.problem.fit_intercept)
+        """Run one model per target; sets `plan_`, `guarantee_`, `n_iter_`.
+
+        `is_empty` flags the records whose target is invalid.
+        """
+        rows = self._rows(X, scaling, plan.problem.fit_intercept, is_empty)
         stream = stream_from_random_state(self.random_state)
         solver = self._solver()
+        rows = self._prepare(rows, solver, plan, stream)
         results = []
         for k, target in enumerate(targets):
             data = SolverData(rows, target)
@@ -179,6 +278,10 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         self.noise_is_secret_ = stream.is_secure
         self.n_iter_ = max(result.n_iter for result in results)
         return results
+
+    def _prepare(self, rows: Rows, solver: Any, plan: Any, stream: RandomStream) -> Rows:
+        """What is done to the rows once, before the models of one-vs-rest are trained."""
+        return rows
 
     def _feature_names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)
@@ -199,9 +302,17 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
 
     def _raw_prediction(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), reset=False
-        )
+        if self.nonfinite != "zero":
+            X = validate_data(self, X, reset=False, **_ACCEPTED)
+            return self._linear(X)
+        X = validate_data(self, X, reset=False, ensure_all_finite=False, **_ACCEPTED)
+        X = canonical(X) if sparse.issparse(X) else X
+        invalid = nonfinite_rows(X)
+        raw = self._linear(clear_rows(X, invalid, X))
+        raw[invalid] = self._linear(self._origin)
+        return raw
+
+    def _linear(self, X: Any) -> Any:
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
 
     def __getstate__(self) -> dict[str, Any]:
@@ -215,6 +326,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.nonfinite == "zero"
         return tags
 
 
@@ -249,10 +361,13 @@ class DPRegressor(RegressorMixin, DPLinearModel):
             If the accountant refuses the charge. Nothing is spent then, either.
         """
         self._check_parameters()
-        X, y = self._validate(X, y)
-        scaling = self._target_scaling()
-        charged = self._charge(X, n_models=1)
-        (result,) = self._fit_models(X, [scaling.transform(y)], *charged)
+        with self._until_spent():
+            X, y = self._validate(X, y)
+            scaling = self._target_scaling()
+            charged = self._charge(X, n_models=1)
+        is_empty = is_missing(y)
+        target = np.where(is_empty, 0.0, scaling.transform(y))
+        (result,) = self._fit_models(X, [target], *charged, is_empty)
         self.coef_, self.intercept_ = scaling.unscale(result.coef, result.intercept)
         return self
 
@@ -280,7 +395,11 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         return self._plan(*self._check_plan_sizes(n_samples, n_features), 1)
 
     def predict(self, X: Any) -> Array:
-        """``X @ coef_ + intercept_``, in the units of y, shape (n_samples,)."""
+        """``X @ coef_ + intercept_``, in the units of y, shape (n_samples,).
+
+        With ``nonfinite="zero"``, a row with NaN or an infinity is taken for one whose
+        scaled features are all 0.
+        """
         return self._raw_prediction(X)
 
     def __sklearn_tags__(self) -> Any:
@@ -289,10 +408,17 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         return tags
 
 
-def _holds_text(labels: Any) -> bool:
-    if labels.dtype.kind == "O":
-        return any(isinstance(label, str) for label in labels)
-    return labels.dtype.kind in "US"
+def check_classes(classes: Any) -> NDArray[Any]:
+    """The declared labels, sorted."""
+    try:
+        declared = np.unique(np.asarray(classes))
+    except TypeError:
+        raise ValueError(f"classes must be of one kind, got {classes!r}") from None
+    if np.ndim(classes) != 1 or declared.size != len(classes) or declared.size < 2:
+        raise ValueError(
+            f"classes must be None or a list of at least two different labels, got {classes!r}"
+        )
+    return declared
 
 
 def _classification_loss(estimator: Any) -> Any:
@@ -338,43 +464,49 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         """
         self._check_parameters()
         declared = self._declared_classes()
-        X, y = self._validate(X, y)
-        if declared is None:
-            check_classification_targets(y)
-            declared = np.unique(y)
-            if declared.size < 2:
-                raise ValueError("y has one class only; at least two classes are needed")
-            warnings.warn(
-                "classes was not given: the list of labels is taken from y, which is outside "
-                "the privacy guarantee. Declare the classes.",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
-        # numpy may compare numbers with text as text, and then no label would match below
-        elif _holds_text(y) != _holds_text(declared) or not np.all(np.isin(y, declared)):
-            raise ValueError("y has labels that are not among the declared classes")
-        positives = declared[1:] if declared.size == 2 else declared
-        charged = self._charge(X, n_models=positives.size)
+        with self._until_spent():
+            X, y = self._validate(X, y)
+            if declared is None:
+                declared = self._classes_of(y)
+            codes = self._codes(y, declared)
+            positives = range(declared.size) if declared.size > 2 else [1]
+            charged = self._charge(X, n_models=len(positives))
         self.classes_ = declared
-        targets = [np.where(y == label, 1.0, -1.0) for label in positives]
-        results = self._fit_models(X, targets, *charged)
+        targets = [np.where(codes == code, 1.0, -1.0) for code in positives]
+        results = self._fit_models(X, targets, *charged, codes < 0)
         self.coef_ = np.array([result.coef for result in results])
         self.intercept_ = np.array([result.intercept for result in results])
         return self
 
+    def _classes_of(self, y: NDArray[Any]) -> NDArray[Any]:
+        """The labels that occur, with a warning."""
+        if self.nonfinite == "zero":
+            y = y[~is_missing(y)]
+            y = np.asarray(y.tolist()) if y.dtype.kind == "O" else y
+        check_classification_targets(y)
+        found = np.unique(y)
+        if found.size < 2:
+            raise ValueError("y has one class only; at least two classes are needed")
+        warnings.warn(
+            "classes was not given: the list of labels is taken from y, which is outside "
+            "the privacy guarantee. Declare the classes.",
+            PrivacyLeakWarning,
+            stacklevel=3,
+        )
+        return found
+
+    def _codes(self, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
+        """Position of each label among the classes, -1 for one that is not among them."""
+        codes = label_codes(y, classes)
+        # an array of text against numbers is a mistake in the types, not in some records
+        of_other_type = (y.dtype.kind in "US") != (classes.dtype.kind in "US")
+        of_other_type = of_other_type and "O" not in (y.dtype.kind, classes.dtype.kind)
+        if of_other_type or (self.nonfinite == "raise" and np.any(codes < 0)):
+            raise ValueError("y has labels that are not among the declared classes")
+        return codes
+
     def _declared_classes(self) -> NDArray[Any] | None:
-        if self.classes is None:
-            return None
-        try:
-            declared = np.unique(np.asarray(self.classes))
-        except TypeError:
-            raise ValueError(f"classes must be of one kind, got {self.classes!r}") from None
-        if np.ndim(self.classes) != 1 or declared.size != len(self.classes) or declared.size < 2:
-            raise ValueError(
-                "classes must be None or a list of at least two different labels, "
-                f"got {self.classes!r}"
-            )
-        return declared
+        return None if self.classes is None else check_classes(self.classes)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

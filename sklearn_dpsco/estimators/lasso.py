@@ -106,6 +106,12 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     precision : {"exact", "float"}, default="exact"
         Arithmetic of the noise. "exact" samples the stated laws to the last bit. "float" is
         a little faster, and the low bits of what it publishes may betray a record.
+    nonfinite : {"raise", "zero"}, default="raise"
+        What `fit` does with a record that holds NaN or an infinity. "raise" raises a
+        `ValueError`, which tells one bit of the data that lies outside the guarantee. "zero"
+        makes it an empty record, which contributes nothing and is still counted; nothing
+        shows, and the guarantee covers such records, too. `predict` then takes such a row
+        for one whose scaled features are all 0.
     accountant : None or BudgetAccountant, default=None
         Where `fit` charges its guarantee, in full and before it computes anything from
         the values. None stands for the accountant whose ``with`` block is open, if any.
@@ -135,7 +141,8 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     Notes
     -----
     T steps at a record's change r of what a step releases: Gumbel noise of scale
-    r sqrt(T / (8 rho)) on the vertices' scores, r = 4 s c / n on the l1 ball of radius s;
+    r sqrt(T / (8 rho)) on the vertices' scores, or less where another analysis allows it
+    (`guarantee_.composition`), r = 4 s c / n on the l1 ball of radius s;
     or Gaussian noise of standard deviation r sqrt(T / (2 rho)) on each coordinate of the
     mean gradient, r = 2 c B / n. rho is the share of the steps in the largest zCDP budget
     that implies (epsilon, delta); for Gaussian noise in mu^2 / 2 of Gaussian DP, which is
@@ -165,6 +172,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         max_iter: Any = "auto",
         learning_rate: Any = "auto",
         precision: str = "exact",
+        nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -183,6 +191,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.precision = precision
+        self.nonfinite = nonfinite
         self.accountant = accountant
         self.random_state = random_state
 
@@ -254,6 +263,12 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     precision : {"exact", "float"}, default="exact"
         Arithmetic of the noise. "exact" samples the stated laws to the last bit. "float" is
         a little faster, and the low bits of what it publishes may betray a record.
+    nonfinite : {"raise", "zero"}, default="raise"
+        What `fit` does with a record that holds NaN, an infinity, a missing label or one
+        that was not declared. "raise" raises a `ValueError`, which tells one bit of the data
+        that lies outside the guarantee. "zero" makes it an empty record, which contributes
+        nothing and is still counted; nothing shows, and the guarantee covers such records,
+        too. `predict` then takes such a row for one whose scaled features are all 0.
     accountant : None or BudgetAccountant, default=None
         Where `fit` charges its guarantee, in full and before it computes anything from
         the values. None stands for the accountant whose ``with`` block is open, if any.
@@ -285,7 +300,8 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     Notes
     -----
     T steps at a record's change r of what a step releases: Gumbel noise of scale
-    r sqrt(T / (8 rho)) on the vertices' scores, r = 4 s c / n on the l1 ball of radius s;
+    r sqrt(T / (8 rho)) on the vertices' scores, or less where another analysis allows it
+    (`guarantee_.composition`), r = 4 s c / n on the l1 ball of radius s;
     or Gaussian noise of standard deviation r sqrt(T / (2 rho)) on each coordinate of the
     mean gradient, r = 2 c B / n. rho is the share of the steps in the largest zCDP budget
     that implies (epsilon, delta); for Gaussian noise in mu^2 / 2 of Gaussian DP, which is
@@ -315,6 +331,7 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         max_iter: Any = "auto",
         learning_rate: Any = "auto",
         precision: str = "exact",
+        nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -333,5 +350,6 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.precision = precision
+        self.nonfinite = nonfinite
         self.accountant = accountant
         self.random_state = random_state

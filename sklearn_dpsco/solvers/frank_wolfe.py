@@ -22,30 +22,28 @@ The sensitivities are derived in doc/privacy.rst, sections 2.1, 2.3, 2.7, 3.1 an
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._linear import Move, Objective, Rows, summation_error
 from .._random import RandomStream
-from ..accounting import Allowance, Composition, Guarantee, PrivacyBudget
+from .._selection_accounting import MOST_SELECTIONS, selection_epsilon
+from ..accounting import Composition, Guarantee, PrivacyBudget
 from ..geometry import Geometry
-from ..mechanisms import Gaussian, Laplace, Mechanism, Release, SelectVertex
+from ..mechanisms import Gaussian, Laplace, Release, SelectVertex
 from .base import Plan, Problem, SolverData, SolverResult
 from .preliminaries import (
-    CENTER_SHARE,
-    ROW_SCALE_SHARE,
+    Preliminaries,
     default_data_norm,
     intercept_share,
     mean_sensitivity,
-    plan_center,
+    plan_constant,
     plan_intercept,
-    plan_row_factor,
-    release_center,
-    release_mean_target,
-    release_row_factor,
+    plan_preliminaries,
+    prepare,
 )
 
 __all__ = ["FrankWolfe", "FrankWolfePlan"]
@@ -75,6 +73,10 @@ _SELECTABLE = 0.15
 # selection could win only by betting on a sparse truth, and loses if the truth is dense.
 _SPARSITY_BET = 8.0
 
+# Permute-and-flip errs as Gumbel noise of about 0.75 (few close scores) to 1 (noise
+# dominates) times its scale does.
+_PERMUTE_AND_FLIP = 0.9
+
 _GRADIENT_RADIUS = {"regression": (0.65, 12.0), "classification": (4.0, 70.0)}  # scale, largest
 _SELECTION_RADIUS = {"regression": 1.5, "classification": 7.0}
 _SMALLEST_CLIP = {"regression": 0.15, "classification": 0.5}
@@ -98,9 +100,11 @@ class FrankWolfePlan(Plan):
     curvature : float
     data_norm : float or None
         "gradient": B, the bound on the l2 norm of a scaled row.
+    location_steps : int
+        Noisy steps to the centre of the targets; 0 for their noisy mean.
     intercept, center, row_scale, step : mechanism or None
-        What releases the mean target, the feature means, the mean row factor, and each
-        step.
+        What releases the mean target or these steps, the feature means, the mean row
+        factor, and each step.
     """
 
     geometry: Geometry
@@ -109,6 +113,7 @@ class FrankWolfePlan(Plan):
     smoothing: float
     curvature: float
     data_norm: float | None
+    location_steps: int
     intercept: Gaussian | Laplace | None
     center: Gaussian | None
     row_scale: Gaussian | None
@@ -181,10 +186,11 @@ class FrankWolfe:
 
     def _plan_constant(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
         allowance = budget.gaussian_allowance.share(1 / problem.n_models)
-        intercept = plan_intercept(problem, budget, allowance)
-        return self._finish(
-            problem, budget, "constant", allowance.kind, max_iter=0, intercept=intercept
-        )
+        intercept, location_steps = None, 0
+        if problem.fit_intercept:
+            intercept, location_steps = plan_constant(problem, budget, allowance)
+        before = Preliminaries(intercept, location_steps=location_steps)
+        return self._finish(problem, budget, "constant", allowance.kind, before, max_iter=0)
 
     def _plan_selection(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
         geometry = _selection_geometry(problem, budget)
@@ -195,21 +201,11 @@ class FrankWolfe:
         n, d = problem.n_samples, problem.n_features
         per_record = budget.record_factor * geometry.l1_diameter * clip / n
         numerical = 2 * geometry.l1_diameter * clip * summation_error(n, d)
-        allowance = budget.allowance
-        runs = problem.n_models * max_iter
-        if not budget.is_pure and budget.epsilon**2 / runs > 8 * budget.rho:
-            # few large steps: basic composition of pure DP is the better analysis
-            allowance = Allowance("pure", budget.epsilon, budget.precision)
-        allowance = allowance.share(1 / problem.n_models)
-        intercept = None
-        if problem.fit_intercept:
-            share = intercept_share(problem, budget)
-            intercept = plan_intercept(problem, budget, allowance.share(share))
-            allowance = allowance.share(1 - share)
-        step = SelectVertex.calibrate(per_record + numerical, allowance, max_iter)
+        sensitivity = per_record + numerical
+        composition, intercept, step = _best_selections(problem, budget, sensitivity, max_iter)
         return self._finish(
-            problem, budget, "selection", allowance.kind, max_iter=max_iter, geometry=geometry,
-            gradient_clip=clip, intercept=intercept, step=step,
+            problem, budget, "selection", composition, Preliminaries(intercept),
+            max_iter=max_iter, geometry=geometry, gradient_clip=clip, step=step,
         )  # fmt: skip
 
     def _plan_gradient(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
@@ -218,29 +214,21 @@ class FrankWolfe:
         max_iter = self.max_iter or _gradient_iterations(problem)
         norm = self.data_norm or default_data_norm(problem)
         allowance = budget.gaussian_allowance.share(1 / problem.n_models)
-        steps = 1.0
-        intercept = center = row_scale = None
-        if problem.fit_intercept:
-            share = intercept_share(problem, budget)
-            intercept = plan_intercept(problem, budget, allowance.share(share))
-            center = plan_center(problem, budget, norm, allowance.share(CENTER_SHARE))
-            steps -= share + CENTER_SHARE
-        # the factor shrinks the solution, which must not leave the set
-        if geometry.contains_origin:
-            row_scale = plan_row_factor(problem, budget, norm, allowance.share(ROW_SCALE_SHARE))
-            steps -= 0 if row_scale is None else ROW_SCALE_SHARE
+        before = plan_preliminaries(
+            problem, budget, norm, allowance, may_shrink=geometry.contains_origin
+        )
         step = Gaussian.calibrate(
             clip * mean_sensitivity(problem, budget, norm),
-            allowance.share(steps), max_iter, problem.dimension,
+            allowance.share(before.left), max_iter, problem.dimension,
         )  # fmt: skip
         # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
         # per coordinate; its l2 norm against the radius sets the smoothing
         left = step.scale * math.sqrt(4 * problem.dimension / 3)
         return self._finish(
-            problem, budget, "gradient", allowance.kind, max_iter=max_iter, geometry=geometry,
-            gradient_clip=clip, smoothing=left / (_SMOOTHING * geometry.radius),
+            problem, budget, "gradient", allowance.kind, before, max_iter=max_iter,
+            geometry=geometry, gradient_clip=clip, data_norm=norm, step=step,
+            smoothing=left / (_SMOOTHING * geometry.radius),
             curvature=_CURVATURE * problem.loss.smoothness,
-            data_norm=norm, intercept=intercept, center=center, row_scale=row_scale, step=step,
         )  # fmt: skip
 
     def _clip(self, problem: Problem, geometry: Geometry, noise: float) -> float:
@@ -255,6 +243,7 @@ class FrankWolfe:
         budget: PrivacyBudget,
         solver: str,
         composition: Composition,
+        before: Preliminaries,
         *,
         max_iter: int,
         geometry: Geometry | None = None,
@@ -262,18 +251,12 @@ class FrankWolfe:
         smoothing: float = 0.0,
         curvature: float = 0.0,
         data_norm: float | None = None,
-        intercept: Gaussian | Laplace | None = None,
-        center: Gaussian | None = None,
-        row_scale: Gaussian | None = None,
         step: Gaussian | SelectVertex | None = None,
     ) -> FrankWolfePlan:
-        named: list[tuple[str, Mechanism | None, int]] = [
-            ("mean target", intercept, 1),
-            ("feature means", center, 1),
-            ("mean row factor", row_scale, 1),
-            ("vertex" if solver == "selection" else "mean gradient", step, max_iter),
-        ]
-        releases = tuple(Release(name, m, count) for name, m, count in named if m is not None)
+        releases = before.releases
+        if step is not None:
+            name = "vertex" if solver == "selection" else "mean gradient"
+            releases = (*releases, Release(name, step, max_iter))
         guarantee = Guarantee(
             budget.epsilon,
             budget.delta,
@@ -286,8 +269,9 @@ class FrankWolfe:
             problem=problem, budget=budget, solver=solver, max_iter=max_iter,
             guarantee=guarantee, geometry=geometry or _selection_geometry(problem, budget),
             gradient_clip=gradient_clip, learning_rate=self.learning_rate, smoothing=smoothing,
-            curvature=curvature,
-            data_norm=data_norm, intercept=intercept, center=center, row_scale=row_scale, step=step,
+            curvature=curvature, data_norm=data_norm, location_steps=before.location_steps,
+            intercept=before.intercept, center=before.center, row_scale=before.row_scale,
+            step=step,
         )  # fmt: skip
 
     # ----------------------------------------------------------------- running
@@ -306,26 +290,52 @@ class FrankWolfe:
         -------
         SolverResult
         """
-        problem = plan.problem
-        offset, center, factor, rows = 0.0, None, 1.0, data.rows
-        if plan.intercept is not None:
-            mean = release_mean_target(data, plan.intercept, stream)
-            offset = problem.loss.best_constant(mean)
-        if plan.data_norm is not None:
-            if plan.center is not None:
-                bounded = rows.with_norm_bound(plan.data_norm)
-                center = release_center(bounded, plan.center, stream)
-                rows = rows.centered(center)
-            rows = rows.with_norm_bound(plan.data_norm)
-            if plan.row_scale is not None:
-                factor = release_row_factor(rows, problem, plan.data_norm, plan.row_scale, stream)
-        solution = factor * _descend(rows, data.y, offset, plan, stream)
-        coef, intercept = solution[: problem.n_features], offset
-        if problem.fit_intercept:
-            intercept += float(solution[-1])
-        if center is not None:
-            intercept -= float(center @ coef)
-        return SolverResult(coef, intercept, max(1, plan.max_iter))
+        mechanisms = plan.intercept, plan.center, plan.row_scale
+        prepared = prepare(
+            data, plan.problem, plan.data_norm, mechanisms, plan.location_steps, stream
+        )
+        solution = _descend(prepared.rows, data.y, prepared.offset, plan, stream)
+        return prepared.result(solution, max(1, plan.max_iter))
+
+
+class _Selections(NamedTuple):
+    """The two mechanisms of a plan by selection, and how their uses compose."""
+
+    composition: Composition
+    intercept: Gaussian | Laplace | None
+    step: SelectVertex
+
+
+def _best_selections(
+    problem: Problem, budget: PrivacyBudget, sensitivity: float, max_iter: int
+) -> _Selections:
+    """The analysis that asks for the least noise, of those that the budget may use."""
+
+    def composed(budget: PrivacyBudget) -> _Selections:
+        allowance = budget.allowance.share(1 / problem.n_models)
+        share = intercept_share(problem, budget) if problem.fit_intercept else 0.0
+        intercept = plan_intercept(problem, budget, allowance.share(share))
+        step = SelectVertex.calibrate(sensitivity, allowance.share(1 - share), max_iter)
+        return _Selections(allowance.kind, intercept, step)
+
+    basic = composed(budget)
+    if budget.is_pure or budget.currency == "zcdp":
+        return basic
+    found = [basic, composed(replace(budget, delta=0.0))]
+    runs = problem.n_models * max_iter
+    if runs <= MOST_SELECTIONS:
+        gaussian = 0.0 if basic.intercept is None else basic.intercept.cost("gdp")
+        mu = math.sqrt(2 * (problem.n_models * gaussian))
+        eta = selection_epsilon(float(budget.epsilon), float(budget.delta), runs, mu)
+        if eta > 0:
+            step = SelectVertex.of_range(sensitivity, eta, budget.precision)
+            found.append(_Selections("adaptive-range", basic.intercept, step))
+
+    def noise(selections: _Selections) -> float:
+        is_gumbel = selections.step.noise == "gumbel"
+        return selections.step.scale * (1.0 if is_gumbel else _PERMUTE_AND_FLIP)
+
+    return min(found, key=noise)
 
 
 def _descend(
