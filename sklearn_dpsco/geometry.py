@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import check_real
+from ._checks import check_choice, check_real
 
-__all__ = ["Geometry", "L1Ball", "Simplex", "Vertex", "get_geometry"]
+if TYPE_CHECKING:
+    from .mirror_maps import MirrorMap
+
+__all__ = [
+    "Geometry",
+    "L1Ball",
+    "L2Ball",
+    "LInfBall",
+    "LpBall",
+    "Simplex",
+    "Unconstrained",
+    "Vertex",
+    "get_geometry",
+    "lp_norm",
+]
 
 Array = NDArray[np.float64]
+
+
+def lp_norm(x: Array, p: float) -> float:
+    """The l_p norm for p in [1, inf], without overflow."""
+    size = np.abs(x)
+    largest = float(size.max(initial=0.0))
+    if largest == 0 or p == math.inf:
+        return largest
+    if p == 1:
+        return float(size.sum())
+    if p == 2:
+        return float(largest * np.linalg.norm(size / largest))
+    return largest * float(((size / largest) ** p).sum()) ** (1 / p)
 
 
 class Vertex(NamedTuple):
@@ -39,6 +67,8 @@ class Geometry:
     has_vertices : bool
         Whether it gives `vertex_scores`, `vertex` and `l1_diameter`, which selections
         need.
+    mirror_maps : tuple of str
+        The kinds of mirror map that `mirror_map` offers, the default first.
     """
 
     radius: float
@@ -46,6 +76,7 @@ class Geometry:
     allows_intercept: ClassVar[bool] = True
     contains_origin: ClassVar[bool] = True
     has_vertices: ClassVar[bool] = False
+    mirror_maps: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         check_real("radius", self.radius, low=0, low_open=True)
@@ -84,9 +115,45 @@ class Geometry:
         """A vertex that minimizes <v, direction> (linear minimization oracle)."""
         return self.vertex(int(np.argmax(self.vertex_scores(direction))), direction.size)
 
+    def extreme_point(self, direction: Array) -> Array:
+        """A point that minimizes <v, direction>, as an array."""
+        point = np.zeros(direction.size)
+        coordinate, value = self.lmo(direction)
+        point[coordinate] = value
+        return point
+
     def project(self, x: Array) -> Array:
         """The nearest point of the set in Euclidean distance."""
         raise NotImplementedError
+
+    def mirror_map(self, kind: str | None = None) -> MirrorMap:
+        """The mirror map of that kind on this set; None means the first it offers.
+
+        Parameters
+        ----------
+        kind : {"euclidean", "power", "entropy"} or None
+            Half the squared l2 norm; half the squared l_p norm, with the p of the set
+            or, on the l1 ball and the simplex, p = 1 + 1 / ln d; negative entropy.
+
+        Raises
+        ------
+        ValueError
+            If the set has no map of that kind.
+        """
+        from .mirror_maps import Entropy, PowerMap
+
+        if not self.mirror_maps:
+            raise ValueError(f"{type(self).__name__} has no mirror map")
+        kind = self.mirror_maps[0] if kind is None else kind
+        check_choice("mirror_map", kind, self.mirror_maps)
+        if kind == "entropy":
+            return Entropy(self)  # type: ignore[arg-type]
+        power = 2.0 if kind == "euclidean" else self._map_power()
+        return PowerMap(self, power)  # type: ignore[arg-type]
+
+    def _map_power(self) -> float | None:
+        """The p of the map "power"; None means 1 + 1 / ln d."""
+        return None
 
 
 def _project_simplex(x: Array, radius: float) -> Array:
@@ -111,6 +178,9 @@ class L1Ball(Geometry):
     """
 
     has_vertices: ClassVar[bool] = True
+    p: ClassVar[float] = 1.0
+    set_id: ClassVar[int] = 0
+    mirror_maps: ClassVar[tuple[str, ...]] = ("entropy", "power", "euclidean")
 
     @property
     def diameter(self) -> float:
@@ -166,6 +236,9 @@ class Simplex(Geometry):
     allows_intercept: ClassVar[bool] = False
     contains_origin: ClassVar[bool] = False
     has_vertices: ClassVar[bool] = True
+    p: ClassVar[float] = 1.0
+    set_id: ClassVar[int] = 1
+    mirror_maps: ClassVar[tuple[str, ...]] = ("entropy", "power", "euclidean")
 
     @property
     def diameter(self) -> float:
@@ -194,7 +267,138 @@ class Simplex(Geometry):
         return _project_simplex(x, self.radius)
 
 
-_GEOMETRIES: dict[str, type[Geometry]] = {"l1": L1Ball, "simplex": Simplex}
+@dataclass(frozen=True)
+class LpBall(Geometry):
+    r"""The l_p ball :math:`\{w : \|w\|_p \le s\}`, 1 < p <= infinity.
+
+    Diameter 2 s, dual norm :math:`\ell_q`, q = p / (p - 1).
+
+    Parameters
+    ----------
+    radius : float > 0
+        s.
+    p : float > 1
+        `math.inf` is allowed.
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.p != math.inf:
+            check_real("p", self.p, low=1, low_open=True)
+
+    mirror_maps: ClassVar[tuple[str, ...]] = ("power", "euclidean")
+
+    def _map_power(self) -> float | None:
+        # beyond 2, half the squared norm is not strongly convex by any useful constant
+        return min(self.p, 2.0)
+
+    @property
+    def set_id(self) -> int:
+        return 3 if self.p == math.inf else 2
+
+    @property
+    def q(self) -> float:
+        """The exponent of the dual norm."""
+        return 1.0 if self.p == math.inf else self.p / (self.p - 1)
+
+    @property
+    def diameter(self) -> float:
+        return 2.0 * self.radius
+
+    def norm(self, x: Array) -> float:
+        return lp_norm(x, self.p)
+
+    def dual_norm(self, g: Array) -> float:
+        return lp_norm(g, self.q)
+
+    def center(self, n_features: int) -> Array:
+        return np.zeros(n_features)
+
+    def extreme_point(self, direction: Array) -> Array:
+        size = lp_norm(direction, self.q)
+        if size == 0:
+            return np.zeros(direction.size)  # no point is better than another
+        if self.p == math.inf:
+            return np.copysign(self.radius, -direction)
+        return np.copysign(self.radius * np.abs(direction / size) ** (self.q - 1), -direction)
+
+    def project(self, x: Array) -> Array:
+        if lp_norm(x, self.p) <= self.radius:
+            return x
+        if self.p == math.inf:
+            return np.clip(x, -self.radius, self.radius)
+        if self.p == 2:
+            return x * (self.radius / lp_norm(x, 2))
+        from ._kernels.mirror import project_lp
+
+        return self.radius * project_lp(x / self.radius, self.p)
+
+
+@dataclass(frozen=True)
+class L2Ball(LpBall):
+    r"""The Euclidean ball :math:`\{w : \|w\|_2 \le s\}`.
+
+    Parameters
+    ----------
+    radius : float > 0
+        s.
+    """
+
+    p: float = field(default=2.0, init=False, repr=False)
+
+
+@dataclass(frozen=True)
+class LInfBall(LpBall):
+    r"""The cube :math:`\{w : \max_j |w_j| \le s\}`.
+
+    Parameters
+    ----------
+    radius : float > 0
+        s.
+    """
+
+    p: float = field(default=math.inf, init=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Unconstrained(Geometry):
+    """All coefficients, without a bound; the norm is the Euclidean one.
+
+    Has no radius: `radius` is infinite.
+    """
+
+    radius: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.radius != math.inf:
+            raise ValueError(
+                "feasible_set='unconstrained' has no radius: it needs radius='auto' and a solver "
+                "that works without one, which is phased SGD"
+            )
+
+    @property
+    def diameter(self) -> float:
+        return math.inf
+
+    def norm(self, x: Array) -> float:
+        return lp_norm(x, 2.0)
+
+    def dual_norm(self, g: Array) -> float:
+        return lp_norm(g, 2.0)
+
+    def center(self, n_features: int) -> Array:
+        return np.zeros(n_features)
+
+
+_GEOMETRIES: dict[str, type[Geometry]] = {
+    "l1": L1Ball,
+    "l2": L2Ball,
+    "linf": LInfBall,
+    "simplex": Simplex,
+    "unconstrained": Unconstrained,
+}
 
 
 def get_geometry(feasible_set: Any, radius: float | None) -> Geometry | type[Geometry]:

@@ -4,6 +4,10 @@ Regression targets lie in [-1, 1]; classification targets are -1 or +1. A loss n
 X, and its constants (`smoothness`, `derivative_bound`) are public facts. Each loss has
 an integer `loss_id` by which the compiled kernels know it (`_kernels/pointwise.py`); a
 loss of the user's own leaves it at `None` and runs through numpy.
+
+All losses are convex in z. A non-smooth one (`smoothness` infinite) gives a subgradient as
+its derivative, and can be smoothed: its Moreau envelope of parameter beta has a derivative
+in the same range whose slope is at most beta, by the closed form of the proximal point.
 """
 
 from __future__ import annotations
@@ -18,7 +22,19 @@ from scipy.special import expit
 
 from ._checks import check_real
 
-__all__ = ["Huber", "Logistic", "Loss", "SmoothedHinge", "Squared", "get_loss"]
+__all__ = [
+    "Absolute",
+    "EpsilonInsensitive",
+    "Hinge",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Quantile",
+    "SmoothedHinge",
+    "Squared",
+    "SquaredHinge",
+    "get_loss",
+]
 
 Array = NDArray[np.float64]
 
@@ -58,8 +74,33 @@ class Loss:
         raise NotImplementedError
 
     def derivative(self, z: Array, y: Array) -> Array:
-        """dl/dz, elementwise."""
+        """dl/dz, elementwise; at a kink some subgradient."""
         raise NotImplementedError
+
+    def prox(self, z: Array, y: Array, beta: float) -> Array:
+        r"""Proximal point, :math:`\arg\min_u l(u, y) + \frac{\beta}{2} (u - z)^2`, elementwise."""
+        return z - self.envelope_derivative(z, y, beta) / beta
+
+    def envelope(self, z: Array, y: Array, beta: float) -> Array:
+        r"""Moreau envelope, :math:`l_\beta(z, y) = \min_u l(u, y) + \frac{\beta}{2} (u - z)^2`.
+
+        At most l, and at least :math:`l - c^2 / (2 \beta)`, c bounding the derivative of l.
+        """
+        slope = self.envelope_derivative(z, y, beta)
+        return self.value(z - slope / beta, y) + slope**2 / (2 * beta)
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        r"""Derivative of the envelope in z, :math:`\beta (z - \mathrm{prox}(z))`, elementwise.
+
+        A subgradient of l at the proximal point, hence in the range of `derivative`, and
+        Lipschitz in z with constant beta (and with that of l').
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss has no closed form for it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no closed-form proximal point")
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         """Bound on abs(dl/dz) over abs(z) <= prediction_bound and abs(y) <= y_bound."""
@@ -90,6 +131,9 @@ class Squared(Loss):
 
     def derivative(self, z: Array, y: Array) -> Array:
         return z - y
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        return (z - y) * (beta / (1 + beta))
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return prediction_bound + y_bound
@@ -134,6 +178,9 @@ class Huber(Loss):
 
     def derivative(self, z: Array, y: Array) -> Array:
         return np.clip(z - y, -self.threshold, self.threshold)
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        return np.clip((z - y) * (beta / (1 + beta)), -self.threshold, self.threshold)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return min(float(self.threshold), prediction_bound + y_bound)
@@ -216,6 +263,9 @@ class SmoothedHinge(Loss):
     def derivative(self, z: Array, y: Array) -> Array:
         return -y * np.clip((1 - y * z) / self.width, 0.0, 1.0)
 
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        return -y * np.clip((1 - y * z) / (self.width + 1 / beta), 0.0, 1.0)
+
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return min(1.0, (1 + prediction_bound * y_bound) / self.width)
 
@@ -228,11 +278,201 @@ class SmoothedHinge(Loss):
         return math.copysign(1 - self.width * (1 - majority) / majority, mean)
 
 
+@dataclass(frozen=True)
+class Absolute(Loss):
+    r"""Absolute error, :math:`l(z, y) = |z - y|`: regression towards the median.
+
+    Not smooth; derivative bound 1. Its envelope is Huber's loss of threshold
+    :math:`1 / \beta`, times :math:`\beta`.
+    """
+
+    task: ClassVar[str] = "regression"
+    loss_id: ClassVar[int | None] = 4
+
+    @property
+    def smoothness(self) -> float:
+        return math.inf
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.abs(z - y)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return np.sign(z - y)
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        return np.clip(beta * (z - y), -1.0, 1.0)
+
+    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
+        return 1.0
+
+    def best_constant(self, mean: float) -> float:
+        return mean
+
+
+@dataclass(frozen=True)
+class Quantile(Loss):
+    r"""Pinball loss, whose minimizer is the quantile of the given level.
+
+    .. math:: l(z, y) = \max(\tau (y - z), (1 - \tau) (z - y)).
+
+    Not smooth; derivative in :math:`[-\tau, 1 - \tau]`.
+
+    Parameters
+    ----------
+    level : float in (0, 1), default=0.5
+        :math:`\tau`; 0.5 is half the absolute error.
+    """
+
+    level: float = 0.5
+
+    task: ClassVar[str] = "regression"
+    loss_id: ClassVar[int | None] = 5
+
+    def __post_init__(self) -> None:
+        check_real("level", self.level, low=0, high=1, low_open=True, high_open=True)
+
+    @property
+    def smoothness(self) -> float:
+        return math.inf
+
+    @property
+    def kernel_parameter(self) -> float:
+        return float(self.level)
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.maximum(self.level * (y - z), (1 - self.level) * (z - y))
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return np.clip(np.sign(z - y), -self.level, 1 - self.level)
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        return np.clip(beta * (z - y), -self.level, 1 - self.level)
+
+    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
+        return max(float(self.level), 1 - float(self.level))
+
+    def best_constant(self, mean: float) -> float:
+        return mean
+
+
+@dataclass(frozen=True)
+class EpsilonInsensitive(Loss):
+    r"""Absolute error beyond a tolerance, :math:`l(z, y) = \max(|z - y| - w, 0)`.
+
+    The loss of support vector regression. Not smooth; derivative bound 1.
+
+    Parameters
+    ----------
+    width : float >= 0, default=0.1
+        w, in units of half the width of `bounds_y`.
+    """
+
+    width: float = 0.1
+
+    task: ClassVar[str] = "regression"
+    loss_id: ClassVar[int | None] = 6
+
+    def __post_init__(self) -> None:
+        check_real("width", self.width, low=0)
+
+    @property
+    def smoothness(self) -> float:
+        return math.inf
+
+    @property
+    def kernel_parameter(self) -> float:
+        return float(self.width)
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.maximum(np.abs(z - y) - self.width, 0.0)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        r = z - y
+        return np.where(np.abs(r) > self.width, np.sign(r), 0.0)
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        r = z - y
+        return np.copysign(np.clip(beta * (np.abs(r) - self.width), 0.0, 1.0), r)
+
+    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
+        return 1.0
+
+    def best_constant(self, mean: float) -> float:
+        return mean
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    r"""Hinge loss, :math:`l(z, y) = \max(1 - y z, 0)`, y in {-1, +1}.
+
+    The loss of support vector machines. Not smooth; derivative bound 1. Its envelope is
+    `SmoothedHinge` of width :math:`1 / \beta`.
+    """
+
+    task: ClassVar[str] = "classification"
+    loss_id: ClassVar[int | None] = 7
+
+    @property
+    def smoothness(self) -> float:
+        return math.inf
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.maximum(1 - y * z, 0.0)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return np.where(y * z < 1, -y, 0.0)
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        return -y * np.clip(beta * (1 - y * z), 0.0, 1.0)
+
+    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
+        return 1.0
+
+    def best_constant(self, mean: float) -> float:
+        return math.copysign(1.0, mean) if mean else 0.0
+
+
+@dataclass(frozen=True)
+class SquaredHinge(Loss):
+    r"""Squared hinge loss, :math:`l(z, y) = \max(1 - y z, 0)^2 / 2`, y in {-1, +1}.
+
+    Smoothness 1. The derivative is unbounded in z, so `gradient_clip` turns the loss into
+    a multiple of `SmoothedHinge`, with the clip for its width.
+    """
+
+    task: ClassVar[str] = "classification"
+    loss_id: ClassVar[int | None] = 8
+
+    @property
+    def smoothness(self) -> float:
+        return 1.0
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.maximum(1 - y * z, 0.0) ** 2 / 2
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return -y * np.maximum(1 - y * z, 0.0)
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        return -y * np.maximum(1 - y * z, 0.0) * (beta / (1 + beta))
+
+    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
+        return 1 + prediction_bound * y_bound
+
+    def best_constant(self, mean: float) -> float:
+        return mean
+
+
 _LOSSES: dict[str, type[Loss]] = {
     "squared": Squared,
     "huber": Huber,
+    "absolute": Absolute,
+    "quantile": Quantile,
+    "epsilon_insensitive": EpsilonInsensitive,
     "logistic": Logistic,
     "smoothed_hinge": SmoothedHinge,
+    "hinge": Hinge,
+    "squared_hinge": SquaredHinge,
 }
 
 

@@ -1,12 +1,22 @@
 """Feasible sets against enumeration of their vertices and a generic solver."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from sklearn_dpsco.geometry import Geometry, L1Ball, Simplex, get_geometry
+from sklearn_dpsco.geometry import (
+    Geometry,
+    L1Ball,
+    L2Ball,
+    LInfBall,
+    LpBall,
+    Simplex,
+    get_geometry,
+    lp_norm,
+)
 
 SETS = [L1Ball(1.0), L1Ball(2.5), L1Ball(1e-3), Simplex(1.0), Simplex(3.0)]
 DIMENSIONS = [1, 2, 7]
@@ -155,11 +165,13 @@ def test_bad_radius(kind, bad):
 def test_get_geometry():
     assert get_geometry("l1", 2.0) == L1Ball(2.0)
     assert get_geometry("simplex", None) is Simplex
+    assert get_geometry("l2", 2.0) == L2Ball(2.0)
+    assert get_geometry("linf", 2.0) == LInfBall(2.0)
     mine = Simplex(4.0)
     assert get_geometry(mine, None) is mine
     with pytest.raises(ValueError, match="radius must be 'auto'"):
         get_geometry(mine, 4.0)
-    for unknown in ("l2", None, L1Ball, 3):
+    for unknown in ("l3", None, L1Ball, 3):
         with pytest.raises(ValueError, match="feasible_set must be"):
             get_geometry(unknown, 1.0)
 
@@ -168,3 +180,85 @@ def test_only_the_ball_has_room_for_an_intercept():
     assert L1Ball.allows_intercept
     assert not Simplex.allows_intercept
     assert issubclass(Simplex, Geometry)
+
+
+# ------------------------------------------------------------------------ l_p balls
+
+BALLS = [LpBall(1.5, 1.1), LpBall(0.5, 1.5), L2Ball(2.0), LpBall(1.0, 3.5), LpBall(3.0, 20.0)]
+BALLS += [LInfBall(1.5), LpBall(1.5, math.inf)]
+every_ball = pytest.mark.parametrize("ball", BALLS, ids=repr)
+
+
+@every_ball
+@every_dimension
+def test_norms_of_a_ball_are_dual_and_attained(ball, d):
+    rng = np.random.default_rng(d)
+    for g in [*rng.standard_normal((20, d)), np.zeros(d), np.eye(d)[0]]:
+        point = ball.extreme_point(g)
+        assert ball.norm(point) <= ball.radius * (1 + 1e-12)
+        # the least value of <v, g> over the ball
+        assert point @ g == pytest.approx(-ball.radius * ball.dual_norm(g), abs=1e-13)
+        for x in rng.standard_normal((5, d)):
+            assert x @ g <= ball.norm(x) * ball.dual_norm(g) * (1 + 1e-12)
+
+
+@every_ball
+@every_dimension
+def test_projection_onto_a_ball(ball, d):
+    rng = np.random.default_rng(d)
+    for size in (0.01, 1.0, 3.0, 1e6):
+        x = size * ball.radius * rng.standard_normal(d)
+        x[rng.uniform(size=d) < 0.2] = 0.0
+        nearest = ball.project(x.copy())
+        assert ball.norm(nearest) <= ball.radius * (1 + 1e-12)
+        if ball.norm(x) <= ball.radius:
+            np.testing.assert_array_equal(nearest, x)
+            continue
+        # necessary and sufficient: no point of the set lies further along x - nearest
+        gap = x - nearest
+        furthest = ball.radius * ball.dual_norm(gap)
+        assert furthest - nearest @ gap <= 1e-12 * (1 + furthest)
+
+
+@every_ball
+def test_facts_of_a_ball(ball):
+    assert ball.diameter == 2 * ball.radius
+    np.testing.assert_array_equal(ball.center(3), np.zeros(3))
+    assert ball.contains_origin
+    assert ball.allows_intercept
+    assert not ball.has_vertices
+
+
+def test_named_balls():
+    assert L2Ball(2.0).p == 2
+    assert LInfBall(2.0).p == math.inf
+    assert repr(L2Ball(2.0)) == "L2Ball(radius=2.0)"
+    assert LpBall(1.0, 2.0).project(np.array([3.0, 4.0])) == pytest.approx([0.6, 0.8])
+
+
+@pytest.mark.parametrize("p", [1, 1.0, 0.5, -1, math.nan, "2", None, True, -math.inf])
+def test_bad_exponent(p):
+    with pytest.raises(ValueError, match="p must be"):
+        LpBall(1.0, p)
+
+
+@pytest.mark.parametrize("kind", [L2Ball, LInfBall])
+@pytest.mark.parametrize("bad", [0, -1.0, np.nan, np.inf])
+def test_bad_radius_of_a_ball(kind, bad):
+    with pytest.raises(ValueError, match="radius must be"):
+        kind(bad)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 5.0, math.inf])
+def test_lp_norm_does_not_overflow(p):
+    x = np.array([3e300, -4e300])
+    assert lp_norm(x, p) == pytest.approx(1e300 * np.linalg.norm([3, 4], p))
+    assert lp_norm(1e-320 * x, p) == pytest.approx(1e-20 * np.linalg.norm([3, 4], p))
+    assert lp_norm(np.zeros(2), p) == 0
+
+
+def test_extreme_point_of_a_polyhedral_set():
+    for geometry in SETS:
+        g = np.random.default_rng(0).standard_normal(5)
+        best = (vertices(geometry, 5) @ g).min()
+        assert geometry.extreme_point(g) @ g == pytest.approx(best)
