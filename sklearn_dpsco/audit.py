@@ -501,7 +501,8 @@ class SensitivityResult:
         what it was given on two neighbours, over its sensitivity. Infinite if the number
         of releases or their shape depends on the data.
     violations : dict of str to str
-        What is wrong, by the name of the mechanism, or "result". Empty if nothing is.
+        What is wrong, by the name of the mechanism, or "result", or "groups". Empty if
+        nothing is.
     """
 
     ratios: dict[str, float]
@@ -579,6 +580,9 @@ class _Recorder:
         """Of every release, over the sensitivity and in the metric that it is stated in."""
         if [v.shape for v in first] != [v.shape for v in second]:
             return [math.inf]
+        if getattr(self.mechanism, "is_joint", False) and first:
+            # one sensitivity for the whole run
+            first, second = ([np.concatenate(values)] for values in (first, second))
         distance = getattr(self.mechanism, "distance", None) or _metric(self.mechanism)
         return [
             float(distance(a - b)) / self.mechanism.sensitivity
@@ -601,9 +605,11 @@ def check_sensitivity(
     recorders whose answers are the same for both: once near the values, once with every
     second vector 100 times too large. For each release, the distance of the two values (the
     range of the difference for `SelectVertex`, l1 for `Laplace`, else l2, or the method
-    ``distance(difference)`` of the mechanism if it has one) must not exceed the
+    ``distance(difference)`` of the mechanism if it has one; a mechanism with a true
+    `is_joint` counts all its releases of a run as one) must not exceed the
     sensitivity. The number of releases must not depend on the data, no more of them may
-    depend on the record than the plan's guarantee counts, and the two results must be
+    depend on the record than the plan's guarantee counts, no two groups of releases that
+    claim disjoint records may depend on the same one, and the two results must be
     equal, since whatever the recorders did not see was not released.
 
     Parameters
@@ -638,6 +644,12 @@ def check_sensitivity(
         name: sum(r.count for r in plan.guarantee.releases if r.mechanism is mechanism)
         for name, mechanism in found.items()
     }
+    groups = {
+        name: r.group
+        for name, mechanism in found.items()
+        for r in plan.guarantee.releases
+        if r.mechanism is mechanism and r.group is not None
+    }
     ratios, violations = dict.fromkeys(found, 0.0), {}
     rng = np.random.default_rng(random_state)
     for pair in pairs:
@@ -645,6 +657,9 @@ def check_sensitivity(
             distances, results_agree = _replay(solver, plan, pair, rng, adversarial, random_state)
             if not results_agree:
                 violations["result"] = "depends on the record beyond what was released"
+            touched = {group for name, group in groups.items() if np.any(distances[name])}
+            if len(touched) > 1:
+                violations["groups"] = "releases on disjoint records depend on one record"
             for name, found_distances in distances.items():
                 ratios[name] = float(np.max([ratios[name], *found_distances]))
                 count = np.count_nonzero(found_distances)
