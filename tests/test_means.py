@@ -1,0 +1,286 @@
+"""Private means of heavy-tailed samples: influence, sensitivity, noise, accuracy."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import kstest, laplace, norm
+from support import recomputed_epsilon, storage, stream
+
+from sklearn_dpsco import BudgetAccountant, PrivacyBudgetError, means
+from sklearn_dpsco._kernels import means as kernels
+from sklearn_dpsco._linear import make_rows
+from sklearn_dpsco.audit import audit_outcomes
+from sklearn_dpsco.means import plan_mean
+
+ORACLES = list(means.ORACLES)
+FUNCTIONS = {
+    "median-of-means": means.clipped_median_of_means,
+    "smoothed": means.smoothed_truncated_mean,
+    "coordinate-clipped": means.clipped_mean,
+    "clipped": means.norm_clipped_mean,
+}
+every_oracle = pytest.mark.parametrize("oracle", ORACLES)
+
+
+def expected_influence(a):
+    """E phi(a (1 + N)) by quadrature, N of variance 1/3."""
+
+    def phi(u):
+        u = min(max(u, -math.sqrt(2)), math.sqrt(2))
+        return u - u**3 / 6
+
+    scale = math.sqrt(1 / 3)
+    # the kinks and the peak, so that the quadrature sees them
+    kinks = [sign * math.sqrt(2) / a - 1 for sign in (-1, 1)] if a else []
+    points = [p for p in [*kinks, 0.0] if abs(p) < 12 * scale]
+    value, _ = quad(
+        lambda z: phi(a * (1 + z)) * norm.pdf(z, scale=scale),
+        -12 * scale, 12 * scale, points=points, limit=400, epsabs=1e-13,
+    )  # fmt: skip
+    return value
+
+
+def test_smoothed_truncation_is_the_expectation_that_it_claims():
+    a = np.array([1e-12, 1e-6, 0.01, 0.3, 1.0, 1.5, 3.0, 20.0, 500.0])
+    expected = [expected_influence(value) for value in a]
+    np.testing.assert_allclose(means.smoothed_truncation(a), expected, rtol=1e-7, atol=1e-15)
+
+
+def test_smoothed_truncation_is_odd_bounded_and_finite():
+    a = np.concatenate(([0.0, np.inf, 1e300, 1e-300], np.geomspace(1e-20, 1e20, 20001)))
+    values = means.smoothed_truncation(a)
+    assert values[0] == 0
+    assert np.all(np.abs(values) <= means._SMOOTHED_BOUND)
+    np.testing.assert_array_equal(means.smoothed_truncation(-a), -values)
+
+
+def test_compiled_smoothed_truncation_is_close_to_the_closed_form():
+    a = np.concatenate(([0.0, 1e-300, 1e-9, 1e100], np.geomspace(1e-6, 1e6, 3000)))
+    a = np.concatenate((a, -a))
+    total = np.zeros(a.size)
+    kernels.smoothed_sums(a[None, :], np.ones(1), False, 1.0, means._SMOOTHED_BOUND, 10, total)
+    np.testing.assert_allclose(total, means.smoothed_truncation(a), rtol=0, atol=9e-5)
+    assert total[0] == 0  # an empty record adds nothing
+    assert np.all(np.abs(total) <= means._SMOOTHED_BOUND)
+
+
+def reference(plan, X):
+    """The statistic, written out."""
+    V = (X - plan.center) / plan.scale
+    oracle = plan.oracle
+    if oracle.name == "clipped":
+        order = 1 if plan.budget.is_pure else 2
+        length = np.linalg.norm(V, order, axis=1, keepdims=True)
+        return (V * np.minimum(1, oracle.tau / length)).mean(axis=0)
+    if oracle.name == "smoothed":
+        return oracle.tau * means.smoothed_truncation(V / oracle.tau).mean(axis=0)
+    V = np.clip(V, -3 * oracle.tau, 3 * oracle.tau)
+    if oracle.name == "coordinate-clipped":
+        return V.mean(axis=0)
+    m = oracle.n_buckets
+    return np.median([V[k::m].mean(axis=0) for k in range(m)], axis=0)
+
+
+def off(oracle):
+    """How far a statistic may be from its formula, tau being about 1."""
+    return 1.3e-4 if oracle == "smoothed" else 1e-13
+
+
+@every_oracle
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 3), (300, 2)])
+def test_statistics_are_what_they_claim(oracle, delta, n, d):
+    X = np.random.default_rng(0).standard_t(2, (n, d)) * 10 + 3
+    buckets = {"n_buckets": min(n, 3)} if oracle == "median-of-means" else {}
+    plan = plan_mean(n, d, oracle=oracle, delta=delta, center=3.0, scale=5.0, tau=1.3, **buckets)
+    np.testing.assert_allclose(plan.statistic(X), reference(plan, X), rtol=1e-9, atol=off(oracle))
+
+
+@every_oracle
+def test_sums_of_rows_times_scalars_are_those_of_the_gradient_matrix(oracle):
+    rng = np.random.default_rng(1)
+    X, r = rng.standard_t(2, (50, 4)) * (rng.uniform(size=(50, 4)) < 0.5), rng.standard_normal(50)
+    gradients = r[:, None] * np.column_stack((X, np.ones(50)))
+    buckets = {"n_buckets": 4} if oracle == "median-of-means" else {}
+    plan = plan_mean(50, 5, oracle=oracle, tau=0.8, **buckets)
+    results = []
+    for kind in ("dense", "csr"):
+        rows = make_rows(storage(X, kind), True)
+        results.append(plan.oracle.mean(rows, r, plan.oracle.limits(rows, 2)))
+    np.testing.assert_allclose(results[0], reference(plan, gradients), rtol=1e-9, atol=off(oracle))
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-12, atol=1e-15)
+
+
+# --------------------------------------------------------------------------- sensitivity
+
+EXTREMES = [1e300, -1e300, np.inf, -np.inf, 1e-300, 0.0, 1.0, np.nan]
+
+
+@every_oracle
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_one_record_moves_the_statistic_by_its_sensitivity_at_most(oracle, delta):
+    rng = np.random.default_rng(2)
+    largest = 0.0
+    buckets = [1, 2, 3] if oracle == "median-of-means" else ["auto"]
+    for n, d, n_buckets in itertools.product([3, 8], [1, 4], buckets):
+        plan = plan_mean(n, d, oracle=oracle, delta=delta, tau=0.7, n_buckets=n_buckets)
+        order = 1 if delta == 0 else 2
+        for _ in range(60):
+            # bunched, so that a median has neighbours to move to
+            X = rng.choice([-1e3, 1e3, 0.0], (n, d)) + rng.standard_normal((n, d))
+            other = X.copy()
+            i = rng.integers(n)
+            X[i], other[i] = rng.choice(EXTREMES, d), rng.choice(EXTREMES, d)
+            if rng.uniform() < 0.3:
+                X[i], other[i] = 1e300, -1e300
+            change = plan.statistic(X) - plan.statistic(other)
+            assert np.all(np.isfinite(change))
+            largest = max(largest, np.linalg.norm(change, order) / plan.noise.sensitivity)
+    assert 0.95 < largest <= 1 + 1e-12
+
+
+@every_oracle
+def test_sensitivities_are_those_of_the_derivation(oracle):
+    n, d, tau = 100, 9, 0.5
+    facts = {"oracle": oracle, "tau": tau}
+    got = plan_mean(n, d, **facts, n_buckets=7).noise.sensitivity
+    even = plan_mean(n, d, **facts, n_buckets=8).noise.sensitivity
+    bound = 2 * math.sqrt(2) / 3 * math.erf(1 / math.sqrt(2 / 3))
+    expected = {
+        "clipped": (2 * tau / n,) * 2,
+        "coordinate-clipped": (3 * 6 * tau / n,) * 2,
+        "smoothed": (3 * 2 * tau * bound / n,) * 2,
+        "median-of-means": (3 * 6 * tau / (n // 7), 3 * 3 * tau / (n // 8)),
+    }[oracle]
+    np.testing.assert_allclose((got, even), expected, rtol=1e-10)
+    zero_out = plan_mean(n, d, **facts, n_buckets=7, relation="zero-out").noise.sensitivity
+    np.testing.assert_allclose(zero_out, expected[0] / 2, rtol=1e-10)
+
+
+# --------------------------------------------------------------------- plans and releases
+
+
+@every_oracle
+@pytest.mark.parametrize("budget", [{"epsilon": 0.3}, {"delta": 0.0}, {"rho": 0.01}])
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+def test_plans_agree_with_the_second_accountant(oracle, budget, relation):
+    for n, d in ((30, 1), (1000, 20)):
+        guarantee = plan_mean(n, d, oracle=oracle, relation=relation, **budget).guarantee
+        assert recomputed_epsilon(guarantee) <= guarantee.epsilon * (1 + 1e-4)
+
+
+def test_rho_states_the_epsilon_that_it_implies():
+    guarantee = plan_mean(100, 2, rho=0.024356).guarantee
+    assert guarantee.epsilon == pytest.approx(1.0, rel=1e-4)
+    assert guarantee.spent == pytest.approx(0.024356, rel=1e-9)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_noise_has_the_planned_law(delta):
+    X = np.zeros((50, 2000))
+    plan = plan_mean(50, 2000, delta=delta)
+    draws = np.concatenate([plan.release(X, random_state=k) for k in range(40)])
+    law = laplace if delta == 0 else norm
+    assert kstest(draws, law(scale=plan.noise.scale).cdf).pvalue > 1e-7
+    assert kstest(draws, law(scale=plan.noise.scale / 1.1).cdf).pvalue < 1e-7
+
+
+@every_oracle
+def test_means_of_heavy_tails_are_found(oracle):
+    X = 1000 + 50 * np.random.default_rng(3).standard_t(3, (50_000, 3))
+    found = FUNCTIONS[oracle](X, center=900.0, scale=100.0, random_state=0)
+    assert np.abs(found - 1000).max() < 10
+
+
+def test_more_records_and_higher_moments_help():
+    def error(n, k):
+        X = np.random.default_rng(4).standard_t(6, (n, 5))
+        plan = plan_mean(n, 5, oracle="coordinate-clipped", moment_order=k, moment_bound=4.0)
+        return np.mean([np.linalg.norm(plan.release(X, random_state=s)) for s in range(40)])
+
+    assert error(20_000, 2) < 0.5 * error(2000, 2)
+    assert error(2000, 4) < error(2000, 2)
+
+
+def test_infinities_are_clipped_and_nan_counts_as_the_center():
+    X = np.zeros((100, 2)) + 5.0
+    X[0], X[1] = (np.inf, -np.inf), (np.nan, 5.0)
+    for oracle in ORACLES:
+        plan = plan_mean(100, 2, oracle=oracle, center=5.0)
+        statistic = plan.statistic(X)
+        assert np.all(np.isfinite(statistic))
+        assert np.linalg.norm(statistic) <= 2 * plan.noise.sensitivity
+
+
+def test_a_function_charges_its_accountant():
+    X = np.zeros((100, 2))
+    with BudgetAccountant(1.0) as accountant:
+        means.clipped_mean(X, epsilon=0.9)
+        assert len(accountant.ledger) == 1
+        with pytest.raises(PrivacyBudgetError):
+            means.clipped_mean(X, epsilon=0.9)
+    means.norm_clipped_mean(X, accountant=BudgetAccountant(1.0))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"moment_order": 1.9}, "moment_order"),
+        ({"moment_order": np.nan}, "moment_order"),
+        ({"moment_bound": 0.0}, "moment_bound"),
+        ({"tau": 0.0}, "tau"),
+        ({"tau": -1}, "tau"),
+        ({"n_buckets": 11, "oracle": "median-of-means"}, "n_buckets=11"),
+        ({"n_buckets": 0}, "n_buckets"),
+        ({"oracle": "mean"}, "oracle"),
+        ({"scale": 0.0}, "scale"),
+        ({"scale": [1.0, 2.0, 3.0]}, "scale"),
+        ({"scale": "private"}, "scale"),
+        ({"center": np.inf}, "center"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"rho": -1.0}, "rho"),
+        ({"rho": 0.1, "delta": 0.0}, "rho"),
+        ({"n_samples": 0}, "n_samples"),
+    ],
+)
+def test_bad_settings_are_named(change, message):
+    settings = {"n_samples": 10, "n_features": 2} | change
+    with pytest.raises(ValueError, match=message):
+        plan_mean(settings.pop("n_samples"), settings.pop("n_features"), **settings)
+
+
+def test_bad_samples_are_refused_without_their_values():
+    plan = plan_mean(4, 2)
+    for bad in ([["a", "b"]] * 4, np.zeros(4), np.zeros((3, 2))):
+        with pytest.raises(ValueError, match="X must") as error:
+            plan.statistic(bad)
+        assert "'a'" not in str(error.value)
+    with pytest.raises(ValueError, match="accountant"):
+        means.clipped_mean(np.zeros((4, 2)), accountant=3)
+
+
+@every_oracle
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_audit_finds_no_more_than_is_claimed_and_nearly_all_of_it(oracle, delta):
+    # a record of any size against its mirror image
+    X = np.zeros((12, 1))
+    X[6:] = 0.01  # buckets that a median can move between
+    tables = [np.vstack((X, [[value]])) for value in (1e300, -1e300)]
+    plan = plan_mean(13, 1, oracle=oracle, epsilon=4.0, delta=delta, tau=1.0, n_buckets=1)
+    statistics = [plan.statistic(table) for table in tables]
+
+    def bound(noise):
+        outcomes = [
+            statistic + noise.release(np.zeros(1), stream(side * 10_000 + k))
+            for side, statistic in enumerate(statistics)
+            for k in range(4000)
+        ]
+        result = audit_outcomes(outcomes[:4000], outcomes[4000:], epsilon=4.0, delta=delta)
+        return result.gaussian_epsilon_lower_bound if delta else result.epsilon_lower_bound
+
+    assert 0.75 * 4 < bound(plan.noise) <= 4
+    assert bound(dataclasses.replace(plan.noise, scale=plan.noise.scale / 2)) > 4
