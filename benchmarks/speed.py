@@ -19,6 +19,7 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,16 @@ import numpy as np
 from scipy import sparse
 from sklearn.datasets import make_classification
 
-from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
+from sklearn_dpsco import (
+    DPLassoFW,
+    DPLassoFWClassifier,
+    DPMirrorClassifier,
+    DPMirrorRegressor,
+)
 from sklearn_dpsco._linear import Move, Objective, make_rows
+from sklearn_dpsco._random import stream_from_random_state
 from sklearn_dpsco.losses import Logistic
+from sklearn_dpsco.solvers.base import SolverData
 
 
 def medians(functions: dict[str, Callable[[], Any]], repeats: int = 15) -> dict[str, float]:
@@ -58,8 +66,6 @@ def iteration(X: Any, label: str, limit: float) -> None:
     product, coef = np.zeros(n), rng.normal(size=d + 1) / d
     model = DPLassoFWClassifier(classes=[0, 1], bounds_X=(-1, 1), solver="selection")
     plan = model.plan(n, d)
-    from sklearn_dpsco._random import stream_from_random_state
-
     stream = stream_from_random_state(None)
 
     def select() -> None:
@@ -67,17 +73,55 @@ def iteration(X: Any, label: str, limit: float) -> None:
         gradient = rows.mean_gradient_after_move(product, move, objective)
         plan.step.release(plan.geometry.vertex_scores(gradient), stream)
 
+    mirror = DPMirrorClassifier(classes=[0, 1], bounds_X=(-1, 1), feasible_set="l2").plan(n, d)
+    noise, mirror_map = mirror.steps[0][0], mirror.mirror_map
+
+    def descend() -> None:
+        gradient = noise.release(rows.mean_gradient(coef, objective), stream)
+        mirror_map.step(coef, gradient, 0.01 / mirror_map.dual_norm(gradient))
+
     times = medians(
         {
             "one product": lambda: X.T @ r,
             "two products": lambda: (X @ coef[:d], X.T @ r),
             "selection": select,
             "gradient": lambda: rows.mean_gradient(coef, objective),
+            "mirror descent": descend,
         }
     )
     report(f"{label}: selection step / X.T @ r", times["selection"] / times["one product"], limit)
     ratio = times["gradient"] / times["two products"]
     report(f"{label}: gradient step / (X @ w and X.T @ r)", ratio, "1.25")
+    ratio = times["mirror descent"] / times["two products"]
+    report(f"{label}: mirror descent step / (X @ w and X.T @ r)", ratio, "1.25")
+
+
+def batches() -> None:
+    """A minibatch step of mirror descent against the gradient of its records in numpy."""
+    n, d = 100_000, 50
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (n, d)), rng.choice([-1.0, 1.0], n)
+    for relation, size in product(("replace-one", "zero-out"), (1, 100, 10_000)):
+        steps = {1: 5000, 100: 2000}.get(size, 50)
+        model = DPMirrorRegressor(
+            bounds_X=(-1, 1), bounds_y=(-1, 1), batch_size=size, max_iter=steps,
+            relation=relation, fit_intercept=False,
+        )  # fmt: skip
+        plan, data = model.plan(n, d), SolverData(make_rows(X, False), y)
+        solver, coef = model._solver(), rng.normal(size=d) / d
+
+        def plain(size: int = size, steps: int = steps, coef: Any = coef) -> None:
+            for _ in range(steps):
+                rows = rng.integers(n, size=size)
+                part = X[rows]
+                part.T @ np.clip(part @ coef - y[rows], -1, 1) / size
+
+        def ours(plan: Any = plan, data: Any = data, solver: Any = solver) -> None:
+            solver.solve(data, plan, stream_from_random_state(None))
+
+        times = medians({"plain": plain, "ours": ours}, 5)
+        label = f"{relation}, batch {size}: mirror descent / the gradients in numpy"
+        report(label, times["ours"] / times["plain"], "< 3 at 1")
 
 
 def imports() -> None:
@@ -176,6 +220,7 @@ def main() -> None:
     for kind in (sparse.csr_matrix, sparse.csc_matrix):
         X = sparse.random(n, 5000, density=0.005, random_state=0, format="csr")
         iteration(kind(X), f"{kind.__name__[:3]} {n} x 5000, 0.5 %", 1.5)
+    batches()
     imports()
     memory()
     if arguments.peer_python:

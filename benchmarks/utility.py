@@ -1,7 +1,10 @@
 """Scores of the defaults on real tables, one fixed configuration, no tuning.
 
-    python benchmarks/utility.py                  tables that ship with packages
-    python benchmarks/utility.py --folder DIR     every DIR/*.npz with X, y, task
+    python benchmarks/utility.py                      tables that ship with packages
+    python benchmarks/utility.py --folder DIR         every DIR/*.npz with X, y, task
+    python benchmarks/utility.py --estimators DPMirror DPLassoFW
+                                                      some of the families
+    python benchmarks/utility.py --set max_iter=50    with other settings than the defaults
 
 Median test R2 (regression), or AUC and accuracy (classification), over splits of 75/25,
 delta = 1e-6, zero-out, X and y scaled to [-1, 1] by bounds from domain knowledge. The
@@ -11,6 +14,8 @@ trivial predictor stands beside: the training mean, or the most frequent class.
 from __future__ import annotations
 
 import argparse
+import ast
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +25,15 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import roc_auc_score
 
-from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
+import sklearn_dpsco
 
+FAMILIES = {  # name: regressor and classifier
+    "DPMirror": ("DPMirrorRegressor", "DPMirrorClassifier"),
+    "DPLassoFW": ("DPLassoFW", "DPLassoFWClassifier"),
+    "DPPhasedSGD": ("DPPhasedSGDRegressor", "DPPhasedSGDClassifier"),
+    "DPFTRL": ("DPFTRLRegressor", "DPFTRLClassifier"),
+    "HeavyTailDP": ("HeavyTailDPRegressor", "HeavyTailDPClassifier"),
+}
 EPSILONS = (0.1, 0.5, 1.0, 3.0, 8.0)
 
 # domain bounds of the diabetes table, in its own units (age, sex, bmi, pressure, six sera)
@@ -55,35 +67,63 @@ def scores(model: Any, X: Any, y: Any, task: str) -> tuple[float, ...]:
     """R2, or AUC and accuracy."""
     if task == "reg":
         return (model.score(X, y),)
-    ranking = model.predict_proba(X)[:, 1]
+    ranking = (
+        model.decision_function(X)
+        if hasattr(model, "decision_function")
+        else model.predict_proba(X)[:, 1]
+    )
     return roc_auc_score(y, ranking), model.score(X, y)
+
+
+def accepted(kind: type, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that the estimator has; a family may need no bounds."""
+    names = kind().get_params()
+    return {name: value for name, value in settings.items() if name in names}
+
+
+def row(family: str, table: tuple[Any, ...], seeds: int, changed: dict[str, Any]) -> list[Any]:
+    """Median scores at every epsilon, or of the trivial predictor."""
+    _, X, y, task, bounds = table
+    results: list[list[tuple[float, ...]]] = []
+    for seed in range(seeds):
+        order = np.random.default_rng(seed).permutation(len(y))
+        train, test = np.split(order, [int(0.75 * len(y))])
+        models: list[Any]
+        if family == "trivial":
+            models = [DummyRegressor() if task == "reg" else DummyClassifier(strategy="prior")]
+        else:
+            kind = getattr(sklearn_dpsco, FAMILIES[family][task == "clf"])
+            common = {"relation": "zero-out", "random_state": seed, "classes": [0, 1]}
+            settings = accepted(kind, common | bounds | changed)
+            models = [kind(epsilon=epsilon, **settings) for epsilon in EPSILONS]
+        fitted = [model.fit(X[train], y[train]) for model in models]
+        results.append([scores(model, X[test], y[test], task) for model in fitted])
+    return list(np.median(results, axis=0))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--estimators", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()
+    changed = {}
+    for setting in arguments.set:
+        name, _, value = setting.partition("=")
+        try:
+            changed[name] = ast.literal_eval(value)
+        except ValueError:
+            changed[name] = value
+    warnings.simplefilter("ignore")
+    families = [f for f in arguments.estimators if hasattr(sklearn_dpsco, FAMILIES[f][0])]
     source = from_folder(arguments.folder) if arguments.folder else packaged()
-    print(f"{'':14s}", "  ".join(f"eps={e:<9g}" for e in EPSILONS), " trivial")
-    for name, X, y, task, bounds in source:
-        results: dict[Any, list[tuple[float, ...]]] = {}
-        for seed in range(arguments.seeds):
-            order = np.random.default_rng(seed).permutation(len(y))
-            train, test = np.split(order, [int(0.75 * len(y))])
-            models: dict[Any, Any] = {}
-            for epsilon in EPSILONS:
-                common = {"epsilon": epsilon, "relation": "zero-out", "random_state": seed}
-                if task == "reg":
-                    models[epsilon] = DPLassoFW(**common, **bounds)
-                else:
-                    models[epsilon] = DPLassoFWClassifier(**common, **bounds, classes=[0, 1])
-            trivial = DummyRegressor() if task == "reg" else DummyClassifier(strategy="prior")
-            for key, model in (models | {"trivial": trivial}).items():
-                fitted = model.fit(X[train], y[train])
-                results.setdefault(key, []).append(scores(fitted, X[test], y[test], task))
-        medians = [np.median(results[key], axis=0) for key in (*EPSILONS, "trivial")]
-        print(f"{name:14s}", "  ".join(f"{'/'.join(f'{v:.3f}' for v in m):13s}" for m in medians))
+    print(f"{'':28s}", "  ".join(f"eps={e:<9g}" for e in EPSILONS))
+    for table in source:
+        for family in ("trivial", *families):
+            values = row(family, table, arguments.seeds, changed)
+            cells = (f"{'/'.join(f'{v:.3f}' for v in value):13s}" for value in values)
+            print(f"{table[0]:14s}{family:14s}", "  ".join(cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 """scikit-learn compatible linear models trained under differential privacy."""
 
 from .accounting import BudgetAccountant, Guarantee, PrivacyBudget
+from .estimators.heavy_tail import HeavyTailDPClassifier, HeavyTailDPRegressor
 from .estimators.lasso import DPLassoFW, DPLassoFWClassifier
+from .estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
+from .estimators.phased import DPPhasedSGDClassifier, DPPhasedSGDRegressor
+from .estimators.streaming import DPFTRLClassifier, DPFTRLRegressor
 from .exceptions import (
     BoundsNotDeclaredWarning,
     PrivacyBudgetError,
@@ -14,9 +18,17 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "BoundsNotDeclaredWarning",
     "BudgetAccountant",
+    "DPFTRLClassifier",
+    "DPFTRLRegressor",
     "DPLassoFW",
     "DPLassoFWClassifier",
+    "DPMirrorClassifier",
+    "DPMirrorRegressor",
+    "DPPhasedSGDClassifier",
+    "DPPhasedSGDRegressor",
     "Guarantee",
+    "HeavyTailDPClassifier",
+    "HeavyTailDPRegressor",
     "PrivacyBudget",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",

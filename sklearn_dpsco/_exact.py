@@ -31,6 +31,17 @@ _FLIPS = 64
 _GROUP_BITS = 10
 _NEAR = 7.0  # above 10 ln 2: weights of what is further below the top are below 2^-10
 _FIRST_DIGITS = 40
+_LARGEST_EXPONENT = 10_000  # no uniform is below exp(-10000)
+_HUGE = 2.0**960  # differences of scores may overflow where the top is beyond
+
+
+def _in_range(scores: Array, scale: float) -> tuple[Array, float, float]:
+    """Scores, their maximum and the scale, such that no difference of scores overflows."""
+    top = float(scores.max())
+    if top < _HUGE:
+        return scores, top, scale
+    # exact but for scores next to 0, whose rounding is nothing to a top or a scale this large
+    return scores / 4, top / 4, max(scale / 4, 2.0**-1074)
 
 
 class _LazyUniform:
@@ -51,6 +62,9 @@ class _LazyUniform:
 
 def _exp_bounds(low: Fraction, high: Fraction, digits: int) -> Bounds:
     """Bounds on exp(-t) over 0 <= low <= t <= high."""
+    if high > _LARGEST_EXPONENT:  # 0 is below it, and a fraction that small takes for ever
+        low = min(low, Fraction(_LARGEST_EXPONENT))
+        return Fraction(0), _exp_bounds(low, low, digits)[1]
     # the division and the exponential are correctly rounded in `digits` digits; the
     # relative error of the result is below (t + 2) 10^(1 - digits)
     context = Context(prec=digits, Emin=-(10**9), Emax=10**9)
@@ -232,7 +246,7 @@ def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
     """
     from ._kernels.noise import UNCERTAIN, near_top, propose_by_group, propose_uniformly
 
-    top = float(scores.max())
+    scores, top, scale = _in_range(scores, scale)
     left, size = _UNIFORM_ATTEMPTS, 16
     while left > 0:
         words = stream.words(2 * size)
@@ -290,7 +304,7 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
     from ._kernels.noise import UNCERTAIN
     from ._kernels.noise import permute_and_flip as flips
 
-    top = float(scores.max())
+    scores, top, scale = _in_range(scores, scale)
     rejected = np.empty(_FLIPS, dtype=np.int64)
     n_rejected = 0
     while n_rejected < _FLIPS:

@@ -110,8 +110,9 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
     if labels.dtype.kind == "O" or classes.dtype.kind == "O":
         codes = {label: code for code, label in enumerate(classes.tolist())}
         return np.fromiter((_code(label, codes) for label in labels.tolist()), int, labels.size)
-    # numpy would compare numbers with text as text
-    if (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
+    # numpy would compare numbers with text as text, and stop at bytes that are no text
+    kinds = {labels.dtype.kind, classes.dtype.kind}
+    if len(kinds) > 1 and kinds & {"U", "S"}:
         return np.full(labels.shape, -1)
     found = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
     return np.where(classes[found] == labels, found, -1)

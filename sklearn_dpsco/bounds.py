@@ -59,7 +59,8 @@ class FeatureScaling:
         -------
         The same kind: dense in X's dtype, sparse canonical and in float64.
         """
-        return self._transform_sparse(X) if sparse.issparse(X) else self._transform_dense(X)
+        with np.errstate(invalid="ignore"):  # some NaNs warn, and a warning tells of a record
+            return self._transform_sparse(X) if sparse.issparse(X) else self._transform_dense(X)
 
     def _is_identity(self) -> bool:
         return bool(np.all(self.shift == 0) and np.all(self.width == 1))
@@ -73,10 +74,10 @@ class FeatureScaling:
     def _transform_dense(self, X: Any) -> Any:
         step = max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
         parts = [slice(start, start + step) for start in range(0, X.shape[0], step)]
-        # a copy is contiguous, and other memory may round other rows' products otherwise:
-        # whether one value is out of bounds must not show in them
-        contiguous = X.flags.c_contiguous or X.flags.f_contiguous
-        if contiguous and self._is_identity() and all(self._contains(X[part]) for part in parts):
+        # a copy is contiguous and aligned, and other memory may round other rows' products
+        # otherwise: whether one value is out of bounds must not show in them
+        like_a_copy = (X.flags.c_contiguous or X.flags.f_contiguous) and X.flags.aligned
+        if like_a_copy and self._is_identity() and all(self._contains(X[part]) for part in parts):
             return X
         order: Literal["C", "F"] = "F" if X.flags.f_contiguous and not X.flags.c_contiguous else "C"
         out = np.empty(X.shape, dtype=X.dtype, order=order)
@@ -144,8 +145,9 @@ class TargetScaling:
 
     def transform(self, y: Any) -> Array:
         """Scaled targets in [-1, 1], a new array."""
-        y = np.clip(np.asarray(y, dtype=np.float64), self.low, self.high)
-        return np.clip((y - self.middle) / self.half, -1.0, 1.0)
+        with np.errstate(invalid="ignore"):  # as for the features
+            y = np.clip(np.asarray(y, dtype=np.float64), self.low, self.high)
+            return np.clip((y - self.middle) / self.half, -1.0, 1.0)
 
     def unscale(self, coef: Array, intercept: float) -> tuple[Array, float]:
         """Coefficients and intercept that predict in the user's units."""

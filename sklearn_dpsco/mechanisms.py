@@ -139,9 +139,7 @@ class _AdditiveNoise:
             raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")
         return self._with_noise(value, stream)
 
-    def _with_noise(
-        self, value: NDArray[np.float64], stream: RandomStream
-    ) -> NDArray[np.float64]:
+    def _with_noise(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
         """`release` for any part of the value."""
         grid = self.grid
         if grid == 0:

@@ -3,10 +3,10 @@
 import itertools
 import math
 import pickle
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from dp_accounting.privacy_accountant import UnsupportedEventError
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.privacy_accountant import UnsupportedEventError
 from dp_accounting.rdp import RdpAccountant
@@ -16,7 +16,13 @@ from support import problem, recomputed_epsilon
 
 from sklearn_dpsco import BudgetAccountant, DPLassoFW
 from sklearn_dpsco._selection_accounting import selection_epsilon
-from sklearn_dpsco.accounting import Allowance, Guarantee, PrivacyBudget, zcdp_delta
+from sklearn_dpsco.accounting import (
+    Allowance,
+    Guarantee,
+    PrivacyBudget,
+    _best_log_gap,
+    zcdp_delta,
+)
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release, SelectVertex
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
@@ -80,6 +86,30 @@ def test_extreme_epsilon_has_a_conversion(epsilon):
     assert zcdp_delta(budget.rho, epsilon) <= 1e-6
 
 
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-8, 1e-5, 1e-3, 0.1])
+@pytest.mark.parametrize("delta", [1e-100, 1e-20, 1e-12, 1e-6])
+def test_conversions_of_tiny_budgets_do_not_rest_on_small_differences(epsilon, delta):
+    budget = PrivacyBudget(epsilon, delta)
+    # the mean of (1 - exp(epsilon - loss))_+, an integral of positive numbers
+    mu = budget.mu
+    start = epsilon / mu - mu / 2
+    x, weight = np.polynomial.legendre.leggauss(400)
+    reach = 40 / (1 + max(0.0, start))
+    x, weight = reach * (x + 1) / 2, reach / 2 * weight
+    gaussian = weight @ (norm.pdf(start + x) * -np.expm1(-mu * x))
+    assert delta * (1 - 1e-3) < gaussian <= delta * (1 + 1e-10)
+
+    # the bound at one order, in fifty digits
+    rho = budget.rho
+    with localcontext() as context:
+        context.prec = 50
+        r, e = Decimal(rho), Decimal(epsilon)
+        alpha = 1 + Decimal(math.exp(_best_log_gap(rho, epsilon)))
+        ratio = alpha * (1 - 1 / alpha).ln()
+        log_delta = (alpha - 1) * (alpha * r - e) - (alpha - 1).ln() + ratio
+        assert -1e-3 < log_delta - Decimal(delta).ln() <= Decimal("1e-12")
+
+
 def test_pure_budget():
     budget = PrivacyBudget(0.7, 0.0)
     assert budget.is_pure
@@ -128,6 +158,9 @@ def test_a_plan_that_overspends_has_no_guarantee(repetitions):
     pure = Release("step", Laplace(1.0, 1 / 0.26), 4)
     with pytest.raises(AssertionError, match="spends more"):
         Guarantee(1.0, 0.0, "zero-out", "pure", (pure,))
+    undefined = Release("step", SelectVertex(math.inf, math.inf))
+    with pytest.raises(AssertionError, match="spends more"):
+        Guarantee(1.0, 1e-6, "zero-out", "zcdp", (undefined,))
 
 
 def test_a_guarantee_without_releases_is_free():

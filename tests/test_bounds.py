@@ -75,6 +75,23 @@ def test_dense_keeps_type_and_order_and_leaves_the_input_alone(dtype, kind):
     assert out.flags.f_contiguous == X.flags.f_contiguous
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_value_out_of_bounds_does_not_show_in_the_products_of_other_rows(order):
+    # where numbers do not lie at multiples of their size, as in a file behind a header
+    values = np.random.default_rng(0).uniform(-1, 1, (300, 5))
+    weights = np.random.default_rng(1).normal(size=5)
+    products = []
+    for first in (0.5, 5.0):
+        X = np.zeros(values.nbytes + 4, dtype=np.uint8)[4:].view(np.float64)
+        X = X.reshape(values.shape, order=order)
+        X[...] = values
+        X[0, 0] = first
+        out = feature_scaling((-1, 1), 5).transform(X)
+        assert out.flags.aligned
+        products.append((out @ weights)[1:])
+    np.testing.assert_array_equal(*products)
+
+
 @pytest.mark.parametrize("bounds", [(-1, 1), (0, 1), (-1, 0)])
 def test_what_needs_no_change_is_not_copied(bounds):
     X = np.random.default_rng(0).uniform(*bounds, (1000, 3))

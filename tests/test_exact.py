@@ -263,6 +263,22 @@ def test_selections_at_extreme_scores(sample):
 
 
 @pytest.mark.parametrize("sample", [sample_softmax, permute_and_flip])
+def test_differences_of_scores_beyond_the_largest_float(sample):
+    scores, scale = np.array([1.7e308, -1.7e308]), 1e308
+    weight = math.exp(-3.4)
+    share = weight / (1 + weight) if sample is sample_softmax else weight / 2
+    one, n = stream(3), 4000
+    counts = np.bincount([sample(scores, scale, one) for _ in range(n)], minlength=2)
+    assert stats.binomtest(int(counts[1]), n, share).pvalue > LEVEL
+    assert sample(scores, 2.0**-1074, one) == 0
+
+
+@pytest.mark.parametrize("score", [-1e4, -1e5, -1e9, -1e300])
+def test_coins_of_tiny_probability_take_no_time(score):
+    assert not _exact._exact_coin(0, 0.0, score, 1.0, 1, stream(1))
+
+
+@pytest.mark.parametrize("sample", [sample_softmax, permute_and_flip])
 def test_a_coin_on_the_edge_is_settled_exactly(sample):
     # first word: index 1 of 2; second: the leading bits of exp(-1), so that more decide
     edge = int(exact_exp_minus(1.0) * Decimal(2) ** 64)
@@ -318,9 +334,7 @@ def test_no_output_betrays_the_value_by_its_low_bits(kind):
     if JIT:
         # the attack itself works on noise in floating point
         unsafe = kind(1.0, 1.0, N_ATTACK, "float")
-        zero, one = (
-            fine_bits(unsafe.release(np.full(N_ATTACK, v), stream(0))) for v in (0.0, 1.0)
-        )
+        zero, one = (fine_bits(unsafe.release(np.full(N_ATTACK, v), stream(0))) for v in (0.0, 1.0))
         assert zero.mean() > 0.02
         assert not np.any(one)
         # and the histograms of the lattice's residues agree

@@ -305,6 +305,27 @@ def test_finite_values_whose_sum_overflows_are_valid():
     assert not nonfinite_rows(X).any()
 
 
+@pytest.mark.parametrize("kind", STORAGES)
+@pytest.mark.parametrize("bounds", [(-1, 1), (-3, 3)])
+def test_no_warning_tells_of_a_value(kind, bounds):
+    X, y = table()
+    signaling = np.array([0x7FF0000000000001], dtype=np.uint64).view(np.float64)[0]
+    fits = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for value in (np.nan, signaling):
+            features, target = X.copy(), y.copy()
+            features[5, 1] = target[7] = value
+            model = regressor(bounds_X=bounds, nonfinite="zero")
+            fits.append(model.fit(storage(features, kind), target))
+        if np.finfo(np.longdouble).max > np.finfo(np.float64).max and kind == "dense":
+            features, target = X.astype(np.longdouble), y.astype(np.longdouble)
+            features[5, 1] = target[7] = np.finfo(np.longdouble).max
+            fits.append(regressor(bounds_X=bounds).fit(features, target))
+    for fit in fits[1:]:
+        same(fit, fits[0])
+
+
 # --------------------------------------------------------------------------------- the labels
 
 
@@ -317,6 +338,9 @@ def test_codes_of_labels():
     codes = label_codes(mixed, np.array([0, 1]))
     np.testing.assert_array_equal(codes, [1, -1, -1, -1, 1, 1, -1, -1])
     np.testing.assert_array_equal(label_codes(np.array([0, 1]), np.array(["0", "1"])), [-1, -1])
+    for first in (b"a", b"\xff"):  # bytes are no text, whatever they hold
+        labels = np.array([first, b"b"])
+        np.testing.assert_array_equal(label_codes(labels, np.array(["a", "b"])), [-1, -1])
 
 
 def test_missing_labels():

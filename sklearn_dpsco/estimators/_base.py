@@ -177,7 +177,8 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         checks = _ACCEPTED | {"reset": reset, "ensure_min_samples": min_samples}
         try:
             if self.nonfinite == "zero":
-                return self._validate_with_gaps(X, y, checks)
+                with np.errstate(all="ignore"):  # a cast may warn of a single value
+                    return self._validate_with_gaps(X, y, checks)
             is_regression = self._task == "regression"
             X, y = validate_data(self, X, y, y_numeric=is_regression, **checks)
             return X, y.astype(np.float64) if is_regression else y

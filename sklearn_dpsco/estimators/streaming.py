@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,14 @@ from .._records import is_missing
 from ..accounting import Guarantee
 from ..bounds import FeatureScaling, TargetScaling
 from ..solvers.base import SolverResult
-from ..solvers.ftrl import FTRL, FTRLPlan, FTRLRun
+from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
 from ._base import DPClassifier, DPLinearModel, DPRegressor, auto_or, check_classes
 
 __all__ = ["DPFTRLClassifier", "DPFTRLRegressor"]
 
 Array = NDArray[np.float64]
 
-_NO_HORIZON = 2**40  # records; epochs are planned up to here
+_NO_HORIZON = LONGEST_STREAM  # epochs are planned up to here
 _MIRROR_MAPS = ("auto", "euclidean", "power", "entropy")
 
 
@@ -43,9 +44,13 @@ class _Progress:
     targets: TargetScaling | None
     runs: list[FTRLRun]
     noise: list[RandomStream] | None
+    lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"noise": None}
+        return self.__dict__ | {"noise": None, "lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, lock=threading.Lock())
 
     def streams(self, random_state: Any) -> list[RandomStream]:
         """One stream of noise per model; fresh ones after a pickle or a copy."""
@@ -125,9 +130,13 @@ class _StreamingModel(DPLinearModel):
             If the accountant refuses the charge. Nothing is spent then, either.
         """
         super().fit(X, y)
-        self._stream = None
         self.n_seen_ = self.plan_.problem.n_samples
         return self
+
+    def _charge(self, X: Any, n_models: int) -> tuple[Any, FeatureScaling]:
+        charged = super()._charge(X, n_models)
+        self._stream = None  # also if the fit is interrupted later on
+        return charged
 
     def finish(self) -> Any:
         """End the stream, and forget its un-noised sums.
@@ -203,35 +212,45 @@ class _StreamingModel(DPLinearModel):
         root = stream_from_random_state(self.random_state)
         self.noise_is_secret_ = root.is_secure
         self.plan_ = plan
+        self.n_seen_ = 0
         self._stream = _Progress(plan, features, targets, runs, _noise_streams(root, runs))
         return self._stream
 
     def _take(
         self, progress: _Progress, X: Any, targets: list[Array], is_empty: Any
     ) -> list[SolverResult]:
-        """Feed one chunk to all models; sets what has changed but the coefficients."""
-        streams = progress.streams(self.random_state)
+        """Feed one chunk to all models; sets what has changed but the coefficients.
+
+        An error or an interrupt leaves the stream before the chunk, and nothing has been
+        published then: no record enters twice if the call is repeated.
+        """
         if sparse.issparse(X) and X.format == "csc":
             X = X.tocsr()
         size = piece_rows(X)
-        for start in range(0, X.shape[0], size):
-            part = slice(start, min(start + size, X.shape[0]))
-            rows = self._rows(
-                X[part], progress.features, progress.plan.problem.fit_intercept, is_empty[part]
+        with progress.lock:
+            streams = progress.streams(None if self.noise_is_secret_ else self.random_state)
+            runs = [run.copy() for run in progress.runs]
+            for start in range(0, X.shape[0], size):
+                part = slice(start, min(start + size, X.shape[0]))
+                rows = self._rows(
+                    X[part], progress.features, progress.plan.problem.fit_intercept, is_empty[part]
+                )
+                for run, target, stream in zip(runs, targets, streams, strict=True):
+                    run.add(rows, target[part], stream)
+            n_seen = runs[0].n_seen
+            results = []
+            for run in runs:
+                result = run.result()
+                coef, intercept = progress.features.unscale(result.coef, result.intercept)
+                results.append(SolverResult(coef, intercept, result.n_iter))
+            guarantee = progress.plan.guarantee_after(n_seen)
+            # nothing un-noised outlives the last release
+            stream_left = None if n_seen == progress.plan.problem.n_samples else progress
+            # no interrupt comes between these two
+            progress.runs = runs
+            self.__dict__.update(
+                _stream=stream_left, n_seen_=n_seen, guarantee_=guarantee, n_iter_=results[0].n_iter
             )
-            for run, target, stream in zip(progress.runs, targets, streams, strict=True):
-                run.add(rows, target[part], stream)
-        n_seen = progress.runs[0].n_seen
-        if n_seen == progress.plan.problem.n_samples:
-            self._stream = None  # nothing un-noised outlives the last release
-        self.n_seen_ = n_seen
-        self.guarantee_ = progress.plan.guarantee_after(n_seen)
-        results = []
-        for run in progress.runs:
-            result = run.result()
-            coef, intercept = progress.features.unscale(result.coef, result.intercept)
-            results.append(SolverResult(coef, intercept, result.n_iter))
-        self.n_iter_ = results[0].n_iter
         return results
 
 
@@ -271,7 +290,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         horizon, else as many as the noise demands) then buy private means of the targets
         and the features, about which the others are centred, and serve for nothing else.
     horizon : int >= 1 or None, default=None
-        Number of records that `partial_fit` will see in all; more are refused. None: not
+        Number of records that `partial_fit` will see in all, at most 2^40; more are refused. None: not
         known; the stream is cut into epochs that double, each with the full budget on
         records of its own, which costs some accuracy. `fit` knows its number of records.
     batch_size : "auto" or int >= 1, default="auto"
@@ -358,7 +377,9 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
 
     A stream in progress holds un-noised sums over its records. So does a pickle or a copy of
     the estimator: keep it as you keep the data, or call `finish` first. A restored copy draws
-    fresh noise; go on with one copy only, since two that go on release the past twice.
+    fresh noise; go on with one copy only, since two that go on release the past twice: they
+    compose. Going back to an older pickle counts as a second copy, unless nothing that the
+    later one gave was seen.
 
     References
     ----------
@@ -420,7 +441,8 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         """Take in the next records of the stream, each of them once.
 
         However the same records are cut into chunks, the model after the last has the same
-        law. Parameters are read at the first call.
+        law. Parameters are read at the first call. A call that is interrupted takes in the
+        whole chunk or nothing of it; `n_seen_` tells which.
 
         Parameters
         ----------
@@ -493,7 +515,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         horizon, else as many as the noise demands) then buy private means of the targets
         and the features, about which the others are centred, and serve for nothing else.
     horizon : int >= 1 or None, default=None
-        Number of records that `partial_fit` will see in all; more are refused. None: not
+        Number of records that `partial_fit` will see in all, at most 2^40; more are refused. None: not
         known; the stream is cut into epochs that double, each with the full budget on
         records of its own, which costs some accuracy. `fit` knows its number of records.
     batch_size : "auto" or int >= 1, default="auto"
@@ -582,7 +604,9 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
 
     A stream in progress holds un-noised sums over its records. So does a pickle or a copy of
     the estimator: keep it as you keep the data, or call `finish` first. A restored copy draws
-    fresh noise; go on with one copy only, since two that go on release the past twice.
+    fresh noise; go on with one copy only, since two that go on release the past twice: they
+    compose. Going back to an older pickle counts as a second copy, unless nothing that the
+    later one gave was seen.
 
     References
     ----------
@@ -644,7 +668,8 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         """Take in the next records of the stream, each of them once.
 
         However the same records are cut into chunks, the model after the last has the same
-        law. Parameters are read at the first call.
+        law. Parameters are read at the first call. A call that is interrupted takes in the
+        whole chunk or nothing of it; `n_seen_` tells which.
 
         Parameters
         ----------
@@ -676,9 +701,9 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         with self._unchanged_on_error():
             X, y = self._validate_chunk(X, y, progress)
             codes = self._codes(y, declared)
+            self.classes_ = declared
             if progress is None:
                 progress = self._begin(X, n_models=len(positives))
-        self.classes_ = declared
         targets = [np.where(codes == code, 1.0, -1.0) for code in positives]
         results = self._take(progress, X, targets, codes < 0)
         self.coef_ = np.array([result.coef for result in results])

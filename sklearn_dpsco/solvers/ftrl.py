@@ -21,6 +21,7 @@ Sensitivities: doc/privacy.rst, sections 2.4 and 6.
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, field, replace
 
@@ -37,11 +38,13 @@ from ..mirror_maps import MirrorMap
 from .base import Plan, Problem, SolverData, SolverResult
 from .preliminaries import default_data_norm
 
-__all__ = ["FTRL", "Epoch", "FTRLPlan", "FTRLRun"]
+__all__ = ["FTRL", "LONGEST_STREAM", "Epoch", "FTRLPlan", "FTRLRun"]
 
 Array = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-53
+
+LONGEST_STREAM = 2**40  # records; float sums over many more have no bound on their error
 
 # All numbers below are one value for every table; where the synthetic data of
 # benchmarks/streaming.py left a choice open, the five tables of benchmarks/utility.py
@@ -180,8 +183,13 @@ class FTRL:
         Raises
         ------
         ValueError
-            If the budget is pure, or the feasible set lacks the mirror map.
+            If the budget is pure, the feasible set lacks the mirror map, or the stream is
+            longer than `LONGEST_STREAM`.
         """
+        if problem.n_samples > LONGEST_STREAM:
+            raise ValueError(
+                f"a stream has at most {LONGEST_STREAM} records, got horizon={problem.n_samples}"
+            )
         if budget.is_pure:
             raise ValueError(
                 "the streaming solver has no pure-DP form (delta=0); DPLassoFW and "
@@ -369,6 +377,14 @@ class FTRLRun:
             start = stop
             if self._left == 0:
                 self._release(stream)
+
+    def copy(self) -> FTRLRun:
+        """A run in the same state. If both go on, a record of the past is released in both."""
+        other = copy.copy(self)
+        other._sum = self._sum.copy()
+        if self._epoch >= 0:
+            other._prefix_run = copy.deepcopy(self._prefix_run)
+        return other
 
     def result(self) -> SolverResult:
         """The model after the last release, in scaled units."""

@@ -234,8 +234,8 @@ class PhasedSGD:
             problem=problem, budget=budget, solver="phased_sgd", max_iter=passes,
             guarantee=_guarantee(problem, budget, beside, step, passes),
             geometry=geometry, start_radius=start_radius, gradient_clip=clip, data_norm=norm,
-            shuffle=self.shuffle, n_first=beside.n_first, phases=phases, step=step, intercept=beside.intercept,
-            center=beside.center, row_scale=beside.row_scale,
+            shuffle=self.shuffle, n_first=beside.n_first, phases=phases, step=step,
+            intercept=beside.intercept, center=beside.center, row_scale=beside.row_scale,
         )  # fmt: skip
 
     def _check(self, problem: Problem, budget: PrivacyBudget) -> None:
@@ -393,9 +393,7 @@ class _Descent:
             )  # fmt: skip
         return total / count
 
-    def _steps(
-        self, part: slice | NDArray[np.intp], norm_error: float, *arguments: Any
-    ) -> int:
+    def _steps(self, part: slice | NDArray[np.intp], norm_error: float, *arguments: Any) -> int:
         from .._kernels.phased_sgd import csr_steps, dense_steps, gather_rows
 
         X = self.X

@@ -145,9 +145,7 @@ def test_constant_plan_spends_everything_on_the_intercept():
         assert list(mechanisms(plan)) == ["intercept"]
         (release,) = plan.guarantee.releases
         assert release.mechanism is plan.intercept
-        assert plan.guarantee.spent == pytest.approx(
-            budget.gaussian_allowance.amount, rel=1e-9
-        )
+        assert plan.guarantee.spent == pytest.approx(budget.gaussian_allowance.amount, rel=1e-9)
         result = FrankWolfe("constant").solve(solver_data(*scaled_table(50, 3)), plan, stream())
         assert not np.any(result.coef)
         assert result.n_iter == 1
