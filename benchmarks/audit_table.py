@@ -16,11 +16,21 @@ import time
 
 import numpy as np
 
-from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
+import sklearn_dpsco
 from sklearn_dpsco.audit import audit
 
 EPSILON = 4.0
-SETTINGS = [("gradient", 1e-6), ("selection", 1e-6), ("selection", 0.0)]
+ESTIMATORS = [
+    name for name in sklearn_dpsco.__all__ if hasattr(getattr(sklearn_dpsco, name), "fit")
+]
+COMMON = {"epsilon": EPSILON, "bounds_X": (-1, 1), "bounds_y": (-1, 1), "classes": [-1, 1]}
+# one step on tight clips without an intercept, known scales; whatever a class has of these
+SHARP = {
+    "max_iter": 1, "gradient_clip": 0.3, "data_norm": 1.0, "fit_intercept": False,
+    "n_phases": 1, "batch_size": 20, "tau": 0.3, "scale_X": 1.0, "scale_y": 1.0,
+    "center_X": 0.0, "center_y": 0.0,
+}  # fmt: skip
+VARIANTS = {"DPLassoFW": [{"solver": "selection"}, {"solver": "selection", "delta": 0.0}]}
 
 
 def tables(n: int = 20, d: int = 2) -> tuple[tuple, tuple]:
@@ -34,20 +44,18 @@ def tables(n: int = 20, d: int = 2) -> tuple[tuple, tuple]:
 
 def estimators(run: str) -> dict[str, object]:
     """The estimators by name."""
-    common = {"epsilon": EPSILON, "bounds_X": (-1, 1)}
-    if run == "sharp":
-        common |= {"max_iter": 1, "gradient_clip": 0.3, "data_norm": 1.0, "fit_intercept": False}
-    kinds = {
-        DPLassoFW: {"bounds_y": (-1, 1)},
-        DPLassoFWClassifier: {"classes": [-1, 1]},
-    }
-    return {
-        f"{kind.__name__} {solver} delta={delta:g}": kind(
-            solver=solver, delta=delta, **common, **extra
-        )
-        for kind, extra in kinds.items()
-        for solver, delta in SETTINGS
-    }
+    models = {}
+    for name in ESTIMATORS:
+        kind = getattr(sklearn_dpsco, name)
+        known = kind().get_params()
+        wanted = COMMON | (SHARP if run == "sharp" else {})
+        if name.startswith("DPMirror"):
+            wanted.pop("batch_size", None)  # there, 20 of 20 records are the full batch anyway
+        for variant in [{}, *VARIANTS.get(name.removesuffix("Classifier"), [])]:
+            settings = {key: value for key, value in wanted.items() if key in known} | variant
+            label = " ".join([name, *(f"{key}={value}" for key, value in variant.items())])
+            models[label] = kind(**settings)
+    return models
 
 
 def main() -> None:

@@ -20,12 +20,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
 from sklearn.dummy import DummyRegressor
-from sklearn.linear_model import LassoCV
+from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_dpsco import DPLassoFW
+from sklearn_dpsco import DPMirrorRegressor
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 bounds_X = {
@@ -51,8 +51,9 @@ bounds_y = (0, 400)
 # nothing. The default, "replace-one", is the stronger promise and costs twice the noise.
 
 public = {"relation": "zero-out", "bounds_X": bounds_X, "bounds_y": bounds_y}
-plan = DPLassoFW(epsilon=1.0, **public).plan(n_samples=331, n_features=10)
+plan = DPMirrorRegressor(epsilon=1.0, **public).plan(n_samples=331, n_features=10)
 print(plan)
+print(f"dp_accounting finds epsilon = {plan.guarantee.second_opinion():.4f}")
 
 # %%
 # Fit and compare
@@ -62,22 +63,22 @@ print(plan)
 
 epsilons = [0.5, 1.0, 3.0, 8.0]
 private = {epsilon: [] for epsilon in epsilons}
-trivial, lasso = [], []
+trivial, ridge = [], []
 for seed in range(20):
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=seed)
     for epsilon in epsilons:
-        model = DPLassoFW(epsilon=epsilon, **public)
+        model = DPMirrorRegressor(epsilon=epsilon, **public)
         private[epsilon].append(model.fit(X_train, y_train).score(X_test, y_test))
     trivial.append(DummyRegressor().fit(X_train, y_train).score(X_test, y_test))
-    reference = make_pipeline(StandardScaler(), LassoCV(random_state=0))
-    lasso.append(reference.fit(X_train, y_train).score(X_test, y_test))
+    reference = make_pipeline(StandardScaler(), RidgeCV())
+    ridge.append(reference.fit(X_train, y_train).score(X_test, y_test))
 
 scores = {f"{epsilon:g}": np.median(values) for epsilon, values in private.items()}
 print("\nepsilon           test R2")
 print(f"trivial (mean)    {np.median(trivial):7.3f}")
 for epsilon, score in scores.items():
     print(f"{epsilon:18s}{score:7.3f}")
-print(f"infinity (Lasso)  {np.median(lasso):7.3f}")
+print(f"infinity (ridge)  {np.median(ridge):7.3f}")
 
 # %%
 # The picture
@@ -88,8 +89,8 @@ low, middle, high = (
     [np.quantile(private[epsilon], q) for epsilon in epsilons] for q in (0.25, 0.5, 0.75)
 )
 axes.fill_between(epsilons, low, high, alpha=0.25, label="half of the fits")
-axes.plot(epsilons, middle, "o-", label="DPLassoFW, median")
-axes.axhline(np.median(lasso), color="black", linestyle="--", label="Lasso, not private")
+axes.plot(epsilons, middle, "o-", label="DPMirrorRegressor, median")
+axes.axhline(np.median(ridge), color="black", linestyle="--", label="ridge, not private")
 axes.axhline(np.median(trivial), color="gray", linestyle=":", label="mean of the training part")
 axes.set(
     xscale="log",

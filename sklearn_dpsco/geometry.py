@@ -32,6 +32,10 @@ Array = NDArray[np.float64]
 
 def lp_norm(x: Array, p: float) -> float:
     """The l_p norm for p in [1, inf], without overflow."""
+    if p == 2:
+        square = float(np.dot(x, x))
+        if 1e-200 < square < 1e200:  # neither overflow nor loss of digits
+            return math.sqrt(square)
     size = np.abs(x)
     largest = float(size.max(initial=0.0))
     if largest == 0 or p == math.inf:

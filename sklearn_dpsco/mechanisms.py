@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -104,7 +105,7 @@ class _AdditiveNoise:
     dimension: int = 1
     precision: Precision = "exact"
 
-    @property
+    @cached_property
     def grid(self) -> float:
         """Width g of the grid, 0 for noise in floating point."""
         if self.precision == "float":
@@ -145,7 +146,8 @@ class _AdditiveNoise:
         if grid == 0:
             return value + self.scale * self._float_draws(value.size, stream)
         # both exact: the grid's width is a power of two, and the limit is a multiple of it
-        steps = np.clip(np.rint(value / grid), -_LARGEST_STEP, _LARGEST_STEP).astype(np.int64)
+        rounded = np.rint(value / grid)
+        steps = np.minimum(np.maximum(rounded, -_LARGEST_STEP), _LARGEST_STEP).astype(np.int64)
         noise = self._floor_draws(math.ceil(self.scale / grid), value.size, stream)
         return (steps + noise).astype(np.float64) * grid + grid / 2
 
