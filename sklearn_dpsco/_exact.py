@@ -203,7 +203,7 @@ def floor_normal(steps: int, size: int, stream: RandomStream) -> NDArray[np.int6
 
     Parameters
     ----------
-    steps : int in [1, 2^54]
+    steps : int in [1, 2^55]
     size : int
     stream : RandomStream
     """

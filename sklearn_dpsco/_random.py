@@ -20,6 +20,22 @@ from scipy.special import ndtri
 __all__ = ["RandomStream", "check_random_state", "stream_from_random_state"]
 
 _KEY_BYTES = 32
+_forks = 0  # that lie between the first process and this one
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+def _process() -> tuple[int, int]:
+    """Tells a process from those that it was forked from; an id alone may recur."""
+    return os.getpid(), _forks
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
 _MIN_WORDS = 1024  # a cipher call costs about 5 us; below this it would dominate
 
 
@@ -46,7 +62,7 @@ class RandomStream:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         self._key = key
-        self._pid = os.getpid()
+        self._process = _process()
         self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self._buffer: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
         self._next = 0  # position in the buffer
@@ -62,7 +78,7 @@ class RandomStream:
         return RandomStream(key, is_secure=self.is_secure)
 
     def _check_process(self) -> None:
-        if self.is_secure and os.getpid() != self._pid:
+        if self.is_secure and _process() != self._process:
             self._start(os.urandom(_KEY_BYTES))
 
     def words(self, size: int) -> NDArray[np.uint64]:
