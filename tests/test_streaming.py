@@ -1,7 +1,10 @@
 """Streams: any chunking, any storage, any moment; what is carried, refused and claimed."""
 
 import copy
+import dataclasses
 import pickle
+import sys
+import threading
 import warnings
 from itertools import pairwise
 
@@ -28,7 +31,7 @@ from sklearn_dpsco.audit import audit_outcomes, check_sensitivity, neighbours
 from sklearn_dpsco.geometry import L1Ball, L2Ball, LInfBall, Simplex
 from sklearn_dpsco.losses import Absolute, Hinge, Logistic, Quantile, Squared
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.ftrl import FTRL, FTRLRun
+from sklearn_dpsco.solvers.ftrl import FTRL, LONGEST_STREAM, FTRLRun
 
 REGRESSOR = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0}
 CLASSIFIER = {"bounds_X": (-1, 1), "classes": [-1.0, 1.0], "random_state": 0}
@@ -182,6 +185,16 @@ def test_a_restored_stream_draws_fresh_noise(kind, duplicate, seed):
     assert np.abs(first - second).max() > 1e-9
 
 
+def test_a_seed_that_is_set_later_does_not_make_the_noise_known():
+    X, y = table(DPFTRLRegressor)
+    model = model_of(DPFTRLRegressor, random_state=None).partial_fit(X, y)
+    restored = pickle.loads(pickle.dumps(model)).set_params(random_state=0).partial_fit(X, y)
+    assert restored.noise_is_secret_
+    assert all(s.is_secure for s in restored._stream.noise)
+    seeded = pickle.loads(pickle.dumps(model_of(DPFTRLRegressor).partial_fit(X, y)))
+    assert not seeded.set_params(random_state=None).partial_fit(X, y).noise_is_secret_
+
+
 def test_no_key_and_no_noise_in_a_pickle():
     X, y = table(DPFTRLRegressor)
     model = model_of(DPFTRLRegressor, random_state=None).partial_fit(X, y)
@@ -207,6 +220,103 @@ def test_nothing_unnoised_outlives_the_stream(kind):
             model.partial_fit(X, y)
         np.testing.assert_array_equal(model.coef_, before)
         assert hasattr(clone(model).partial_fit(X[:5], y[:5]), "coef_")
+
+
+# ------------------------------------------------------------------------------ interrupts
+
+
+def interrupt(monkeypatch, method, call):
+    """Let the call with that number (from 1) end after it has done its work."""
+    original, calls = getattr(FTRLRun, method), []
+
+    def interrupted(self, *args):
+        calls.append(None)
+        result = original(self, *args)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(FTRLRun, method, interrupted)
+
+
+def three_classes(n):
+    X, _ = table(DPFTRLClassifier, n=n)
+    return X, np.array(["a", "b", "c"])[X.argmax(axis=1)]
+
+
+@pytest.mark.parametrize("method", ["add", "result", "_release", "_add_gradients"])
+@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize("horizon", [300, None])
+def test_an_interrupted_chunk_can_be_fed_again(monkeypatch, method, call, horizon):
+    X, y = three_classes(300)
+    parameters = {"classes": ["a", "b", "c"], "horizon": horizon, "batch_size": 7, "epsilon": 1e9}
+    model = model_of(DPFTRLClassifier, **parameters).partial_fit(X[:151], y[:151])
+    before = {name: value for name, value in vars(model).items() if name != "_stream"}
+    sums = [run._sum.copy() for run in model._stream.runs]
+    with monkeypatch.context() as patch:
+        interrupt(patch, method, call)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X[151:], y[151:])
+    assert {name: value for name, value in vars(model).items() if name != "_stream"} == before
+    assert [run.n_seen for run in model._stream.runs] == [151] * 3
+    for run, old in zip(model._stream.runs, sums, strict=True):
+        np.testing.assert_array_equal(run._sum, old)
+    model.partial_fit(X[151:], y[151:])
+    assert model.n_seen_ == 300
+    whole = model_of(DPFTRLClassifier, **parameters).partial_fit(X, y)
+    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-3)
+
+
+def test_an_interrupted_first_chunk_is_charged_once(monkeypatch):
+    X, y = three_classes(100)
+    accountant = BudgetAccountant(1.0, 1e-6)
+    model = model_of(DPFTRLClassifier, classes=["a", "b", "c"], accountant=accountant)
+    with monkeypatch.context() as patch:
+        interrupt(patch, "add", 2)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X, y)
+    assert model.n_seen_ == 0
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert model.partial_fit(X, y).n_seen_ == 100
+    assert len(accountant.ledger) == 1
+
+
+@both
+def test_an_interrupted_fit_forgets_the_stream(monkeypatch, kind):
+    X, y = table(kind)
+    model = model_of(kind).partial_fit(X, y)
+    with monkeypatch.context() as patch:
+        interrupt(patch, "add", 1)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+    assert model._stream is None
+    with pytest.raises(ValueError, match="has ended"):
+        model.partial_fit(X, y)
+    # one that was refused does not
+    model = model_of(kind).partial_fit(X, y)
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.fit(X, y[:-1])
+    assert model.partial_fit(X, y).n_seen_ == 600
+
+
+def test_threads_take_turns():
+    X, y = table(DPFTRLRegressor, n=400)
+    model = model_of(DPFTRLRegressor, horizon=401, batch_size=3, epsilon=1e9)
+    model.partial_fit(X[:1], y[:1])
+    parts = [slice(k, k + 10) for k in range(0, 400, 10)]
+    threads = [threading.Thread(target=model.partial_fit, args=(X[p], y[p])) for p in parts]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert model.n_seen_ == 401
+    assert model._stream is None
 
 
 # -------------------------------------------------------------------------------- bad input
@@ -311,6 +421,17 @@ def test_bad_parameters(kind, name, value):
             call(X, y)
     assert not hasattr(model, "coef_")
     model.set_params(**{name: getattr(model_of(kind), name)}).partial_fit(X, y)
+
+
+@both
+def test_a_horizon_beyond_what_float_sums_bear(kind):
+    X, y = table(kind, n=10)
+    model = model_of(kind, horizon=LONGEST_STREAM + 1, delta=1e-20)
+    with pytest.raises(ValueError, match="horizon"):
+        model.partial_fit(X, y)
+    assert not hasattr(model, "_stream")
+    model.set_params(horizon=LONGEST_STREAM).partial_fit(X, y)
+    assert all(r.mechanism.sensitivity > 0 for r in model.plan_.guarantee.releases)
 
 
 def test_maps_that_the_set_does_not_have():
@@ -639,8 +760,8 @@ def iterates(position, value, n_trials, factor, seed):
     solver = FTRL(batch_size=1, gradient_clip=0.3, data_norm=1.0, learning_rate=0.1, average=False)
     plan = solver.plan(facts, PrivacyBudget(EPSILON, 1e-6))
     (one,) = plan.prefix_sums
-    weaker = type(one)(**vars(one) | {"scale": one.scale / factor})
-    plan = type(plan)(**vars(plan) | {"prefix_sums": (weaker,)})
+    weaker = dataclasses.replace(one, scale=one.scale / factor)
+    plan = dataclasses.replace(plan, prefix_sums=(weaker,))
     root, out = stream(seed), np.empty((n_trials, N_AUDIT))
     rows = make_rows(X, False)
     for k in range(n_trials):

@@ -110,6 +110,8 @@ class _StreamingModel(DPLinearModel):
     def fit(self, X: Any, y: Any) -> Any:
         """Fit the model to a whole table in one pass; a stream in progress is forgotten.
 
+        `partial_fit` refuses more records afterwards, which would cost more.
+
         Parameters
         ----------
         X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
@@ -290,9 +292,10 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         horizon, else as many as the noise demands) then buy private means of the targets
         and the features, about which the others are centred, and serve for nothing else.
     horizon : int >= 1 or None, default=None
-        Number of records that `partial_fit` will see in all, at most 2^40; more are refused. None: not
-        known; the stream is cut into epochs that double, each with the full budget on
-        records of its own, which costs some accuracy. `fit` knows its number of records.
+        Number of records that `partial_fit` will see in all, at most 2^40; more are
+        refused. None: not known; the stream is cut into epochs that double, each with the
+        full budget on records of its own, which costs some accuracy. `fit` knows its
+        number of records.
     batch_size : "auto" or int >= 1, default="auto"
         Records per step. The model changes after every step. "auto" makes 256 steps of the
         stream, or of each epoch, but none of fewer than 4 records.
@@ -515,9 +518,10 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         horizon, else as many as the noise demands) then buy private means of the targets
         and the features, about which the others are centred, and serve for nothing else.
     horizon : int >= 1 or None, default=None
-        Number of records that `partial_fit` will see in all, at most 2^40; more are refused. None: not
-        known; the stream is cut into epochs that double, each with the full budget on
-        records of its own, which costs some accuracy. `fit` knows its number of records.
+        Number of records that `partial_fit` will see in all, at most 2^40; more are
+        refused. None: not known; the stream is cut into epochs that double, each with the
+        full budget on records of its own, which costs some accuracy. `fit` knows its
+        number of records.
     batch_size : "auto" or int >= 1, default="auto"
         Records per step. The model changes after every step. "auto" makes 256 steps of the
         stream, or of each epoch, but none of fewer than 4 records.
