@@ -20,7 +20,16 @@ from scipy import sparse
 
 from .losses import Loss
 
-__all__ = ["Move", "Objective", "Rows", "chunk_rows", "make_rows", "piece_rows", "summation_error"]
+__all__ = [
+    "Move",
+    "Objective",
+    "Rows",
+    "chunk_rows",
+    "clipped",
+    "make_rows",
+    "piece_rows",
+    "summation_error",
+]
 
 Array = NDArray[np.float64]
 
@@ -52,6 +61,11 @@ def summation_error(n_samples: int, n_features: int) -> float:
     sizes = chunk_rows(n_samples, n_features), min(n_samples, _BLOCK_ROWS)
     k = max(rows + math.ceil(n_samples / rows) for rows in sizes) + 5
     return k * _UNIT_ROUNDOFF / (1 - k * _UNIT_ROUNDOFF)
+
+
+def clipped(derivative: Array, clip: float) -> Array:
+    """Derivatives within [-clip, clip]; NaN, which only infinite predictions give, at an end."""
+    return np.fmin(np.fmax(derivative, -clip), clip)
 
 
 class Objective(NamedTuple):
@@ -183,7 +197,7 @@ class Rows:
             z = self.product(coef) + offset
             if self.center is not None:
                 z -= self.center @ coef[: self.n_columns]
-            r = np.clip(loss.derivative(z, y), -clip, clip)
+            r = clipped(loss.derivative(z, y), clip)
             return self.weighted_sum(r * np.asarray(self.with_norm_bound(bound).scale))
         kernel, *arrays = self._kernel_gradient_sum()
         d = self.n_columns
@@ -252,8 +266,7 @@ class Rows:
         scale = None if self.scale is None else self.scale[part]
         z = product if scale is None else product * scale
         y, offset, loss, clip = objective
-        # np.clip takes twice as long on short arrays
-        r = np.minimum(np.maximum(loss.derivative(z + offset, y[part]), -clip), clip)
+        r = clipped(loss.derivative(z + offset, y[part]), clip)
         return r if scale is None else r * scale
 
     def _add_column(self, product: Array, vertex: int, amount: float) -> None:

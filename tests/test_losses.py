@@ -1,11 +1,14 @@
 """Losses: derivatives, their bounds, proximal points and envelopes, and the compiled twins."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from support import problem
 
 from sklearn_dpsco._kernels import pointwise
+from sklearn_dpsco._linear import clipped
 from sklearn_dpsco.accounting import PrivacyBudget
 from sklearn_dpsco.losses import (
     Absolute,
@@ -345,3 +348,15 @@ def test_bad_parameters(bad):
             EpsilonInsensitive(bad)
     with pytest.raises(ValueError, match="level must be"):
         Quantile(1.0)
+
+
+def test_derivatives_that_are_not_a_number_are_clipped_too():
+    infinite = np.array([np.nan, np.inf, -np.inf, 0.2])
+    np.testing.assert_array_equal(clipped(infinite, 0.5), [-0.5, 0.5, -0.5, 0.2])
+    for loss_id in range(9):
+        for z in (math.nan, math.inf, -math.inf):
+            for y in (-1.0, 1.0):
+                slope = pointwise.clipped_derivative(loss_id, z, y, 0.5, 0.25)
+                smooth = pointwise.smoothed_derivative(loss_id, z, y, 0.5, 2.0, 0.25)
+                assert abs(slope) <= 0.25
+                assert abs(smooth) <= 0.25

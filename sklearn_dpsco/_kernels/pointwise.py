@@ -52,9 +52,19 @@ def _envelope_derivative(loss_id: int, z: float, y: float, parameter: float, bet
 
 
 @njit(cache=True, inline="always")
+def _clipped(value: float, clip: float) -> float:
+    """The value within [-clip, clip]; NaN, which only infinite predictions give, at its end."""
+    if value >= clip:
+        return clip
+    if value >= -clip:
+        return value
+    return -clip
+
+
+@njit(cache=True, inline="always")
 def clipped_derivative(loss_id: int, z: float, y: float, parameter: float, clip: float) -> float:
     """dl/dz clipped to [-clip, clip]."""
-    return min(max(_pointwise_derivative(loss_id, z, y, parameter), -clip), clip)
+    return _clipped(_pointwise_derivative(loss_id, z, y, parameter), clip)
 
 
 @njit(cache=True, inline="always")
@@ -68,4 +78,4 @@ def smoothed_derivative(
     """
     if beta == math.inf:
         return clipped_derivative(loss_id, z, y, parameter, clip)
-    return min(max(_envelope_derivative(loss_id, z, y, parameter, beta), -clip), clip)
+    return _clipped(_envelope_derivative(loss_id, z, y, parameter, beta), clip)

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._generalized_gaussian import mean_noise_norm
-from .._linear import Objective, Rows, summation_error
+from .._linear import Objective, Rows, clipped, summation_error
 from .._random import RandomStream
 from .._subsampling import BatchGaussian, calibrate_batches, draw_batch
 from ..accounting import Allowance, Composition, Guarantee, PrivacyBudget
@@ -655,14 +655,14 @@ class _Records:
             z = z - rows.center @ coef[: rows.n_columns]
         if rows.scale is not None:
             z = z * rows.scale
-        return np.clip(loss.derivative(z + offset, y), -clip, clip)
+        return clipped(loss.derivative(z + offset, y), clip)
 
     def mean_change(self, coef: Array, before: Array, largest: float) -> Array:
         """Mean of the change of the gradients, each record's derivative's within `largest`.
 
         The clip makes the sensitivity hold whatever the loss and the floats do.
         """
-        change = np.clip(self.derivative(coef) - self.derivative(before), -largest, largest)
+        change = clipped(self.derivative(coef) - self.derivative(before), largest)
         if self.rows.scale is not None:
             change = change * self.rows.scale
         return self.rows.weighted_sum(change) / self.rows.n_samples
