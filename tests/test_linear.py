@@ -2,8 +2,13 @@
 
 import itertools
 import math
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -230,6 +235,45 @@ def test_kernels_without_the_compiler():
         python[name](M.data, M.indices, M.indptr, r, 2, total)
         np.testing.assert_allclose(total, X.T @ r, atol=1e-13)
     np.testing.assert_allclose(python["row_norms"](A.data, A.indptr), (X**2).sum(axis=1))
+
+
+SLOPE_AT_1 = """
+import numpy as np
+from copied.sparse import gradient_at
+
+total, one = np.zeros(1), np.ones(1)
+indices, indptr = np.zeros(1, dtype=np.int32), np.array([0, 1], dtype=np.int32)
+gradient_at(one, indices, indptr, one, 0 * one, one, 0.0, 0.0, 0, 0.0, 0.25, 1, total)
+print(total[0])
+"""
+
+
+ANOTHER_CLIP = """
+
+@njit(cache=True, inline="always")
+def clipped_derivative(loss_id, z, y, parameter, clip):
+    return 2 * clip
+"""
+
+
+def test_compiled_kernels_follow_changes_in_the_files_that_they_call(tmp_path):
+    folder = tmp_path / "copied"
+    source = Path(kernels.__file__).parent
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run():
+        return float(
+            subprocess.run(
+                [sys.executable, "-c", SLOPE_AT_1],
+                cwd=tmp_path, env=environment, check=True, capture_output=True, text=True,
+            ).stdout
+        )  # fmt: skip
+
+    assert run() == 0.25  # the derivative of the squared loss, clipped
+    with (folder / "pointwise.py").open("a") as file:
+        file.write(ANOTHER_CLIP)
+    assert run() == 0.5
 
 
 def test_module_lists_what_it_offers():

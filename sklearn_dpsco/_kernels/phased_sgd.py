@@ -15,8 +15,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from .jit import njit
 from .pointwise import smoothed_derivative
 
 __all__ = ["csr_steps", "dense_steps", "gather_rows"]

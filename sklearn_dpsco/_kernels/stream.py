@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit
-
+from .jit import njit
 from .phased_sgd import _dense_products, _inner_product
 from .pointwise import clipped_derivative
 

@@ -1,0 +1,45 @@
+"""`njit` for kernels that call kernels of other files.
+
+numba keeps compiled code as long as the file of a function stays as it is. What the function
+calls is compiled into it, so a change in another file, of a clip for example, would have no
+effect: not after an update of the package either. Here the code is kept as long as all files
+of this folder stay as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import numba
+
+__all__ = ["njit"]
+
+
+def _digest() -> str:
+    sources = (file for file in files(__package__).iterdir() if file.name.endswith(".py"))
+    total = hashlib.sha256()
+    for source in sorted(sources, key=lambda file: file.name):
+        total.update(source.read_bytes())
+    return total.hexdigest()
+
+
+_SOURCES = _digest()
+
+
+def njit(*, cache: bool, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """`numba.njit`, whose cache depends on every file of this folder."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        dispatcher = numba.njit(cache=cache, **options)(function)
+        index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+        if index is None:  # no cache, or plain Python
+            return dispatcher
+        if not hasattr(index, "_source_stamp"):  # a cache that cannot be told
+            return numba.njit(**options)(function)
+        index._source_stamp = (index._source_stamp, _SOURCES)
+        return dispatcher
+
+    return compiled
