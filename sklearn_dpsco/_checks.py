@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_bool", "check_choice", "check_int", "check_real"]
+__all__ = ["check_bool", "check_choice", "check_int", "check_real", "check_size"]
 
 
 def check_real(
@@ -32,6 +32,11 @@ def check_real(
     if not math.isfinite(number) or below or above:
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
     return number
+
+
+def check_size(name: str, value: Any, *, high: float = 1e50) -> float:
+    """Return `value` as a float if it is positive and no product of a few such overflows."""
+    return check_real(name, value, low=1e-50, high=high)
 
 
 def check_int(name: str, value: Any, *, low: int) -> int:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dnrm2
 
-from ._checks import check_choice, check_real
+from ._checks import check_choice, check_real, check_size
 
 if TYPE_CHECKING:
     from .mirror_maps import MirrorMap
@@ -33,17 +34,13 @@ Array = NDArray[np.float64]
 def lp_norm(x: Array, p: float) -> float:
     """The l_p norm for p in [1, inf], without overflow."""
     if p == 2:
-        square = float(np.dot(x, x))
-        if 1e-200 < square < 1e200:  # neither overflow nor loss of digits
-            return math.sqrt(square)
+        return float(dnrm2(x)) if x.size else 0.0
     size = np.abs(x)
     largest = float(size.max(initial=0.0))
     if largest == 0 or p == math.inf:
         return largest
     if p == 1:
         return float(size.sum())
-    if p == 2:
-        return float(largest * np.linalg.norm(size / largest))
     return largest * float(((size / largest) ** p).sum()) ** (1 / p)
 
 
@@ -83,7 +80,7 @@ class Geometry:
     mirror_maps: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        check_real("radius", self.radius, low=0, low_open=True)
+        check_size("radius", self.radius)
 
     @property
     def diameter(self) -> float:

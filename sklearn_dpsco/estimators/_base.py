@@ -26,7 +26,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._checks import check_bool, check_choice, check_int
+from .._checks import check_bool, check_choice, check_int, check_size
 from .._linear import Rows, make_rows
 from .._random import RandomStream, check_random_state, stream_from_random_state
 from .._records import as_labels, clear_rows, is_missing, label_codes, nonfinite_rows
@@ -99,9 +99,10 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     def _solver(self) -> Solver:
         """The solver with this estimator's settings, checked."""
 
-    @abstractmethod
     def _radius(self) -> float | None:
         """The checked radius, `None` for "auto"."""
+        radius: float | None = auto_or(check_size, "radius", self.radius)
+        return radius
 
     def _budget(self) -> PrivacyBudget:
         return PrivacyBudget(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._checks import check_choice, check_int, check_real
+from .._checks import check_choice, check_int, check_size
 from ..solvers.frank_wolfe import FrankWolfe
 from ._base import DPClassifier, DPRegressor, auto_or
 
@@ -24,20 +24,13 @@ class _FrankWolfeMixin:
     radius: Any
 
     def _solver(self) -> FrankWolfe:
-        positive = {"low": 0, "low_open": True}
         return FrankWolfe(
             form=check_choice("solver", self.solver, _SOLVERS),
             max_iter=auto_or(check_int, "max_iter", self.max_iter, low=1),
-            learning_rate=auto_or(
-                check_real, "learning_rate", self.learning_rate, high=1, **positive
-            ),
-            gradient_clip=auto_or(check_real, "gradient_clip", self.gradient_clip, **positive),
-            data_norm=auto_or(check_real, "data_norm", self.data_norm, **positive),
+            learning_rate=auto_or(check_size, "learning_rate", self.learning_rate, high=1),
+            gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
+            data_norm=auto_or(check_size, "data_norm", self.data_norm),
         )
-
-    def _radius(self) -> float | None:
-        radius: float | None = auto_or(check_real, "radius", self.radius, low=0, low_open=True)
-        return radius
 
 
 class DPLassoFW(_FrankWolfeMixin, DPRegressor):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._checks import check_choice, check_int, check_real
+from .._checks import check_choice, check_int, check_real, check_size
 from ..accounting import PrivacyBudget
 from ..geometry import Geometry, get_geometry
 from ..losses import get_loss
@@ -23,6 +23,7 @@ class _MirrorMixin:
 
     _task: str
     _budget: Callable[[], PrivacyBudget]
+    _radius: Callable[[], float | None]
 
     loss: Any
     fit_intercept: Any
@@ -39,7 +40,6 @@ class _MirrorMixin:
     learning_rate: Any
 
     def _solver(self) -> MirrorDescent:
-        positive = {"low": 0, "low_open": True}
         form = check_choice("solver", self.solver, ("auto", *FORMS))
         # a Frank-Wolfe step is a weight
         most = {"high": 1} if form == "noisy-sfw" else {}
@@ -50,20 +50,14 @@ class _MirrorMixin:
         return MirrorDescent(
             form=form,
             max_iter=auto_or(check_int, "max_iter", self.max_iter, low=1),
-            learning_rate=auto_or(
-                check_real, "learning_rate", self.learning_rate, **positive, **most
-            ),
-            gradient_clip=auto_or(check_real, "gradient_clip", self.gradient_clip, **positive),
-            data_norm=auto_or(check_real, "data_norm", self.data_norm, **positive),
-            l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0),
+            learning_rate=auto_or(check_size, "learning_rate", self.learning_rate, **most),
+            gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
+            data_norm=auto_or(check_size, "data_norm", self.data_norm),
+            l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0, high=1e50),
             batch_size=batch_size,
             mirror_map=None if mirror_map == "auto" else mirror_map,
             n_phases=auto_or(check_int, "n_phases", self.n_phases, low=1),
         )
-
-    def _radius(self) -> float | None:
-        radius: float | None = auto_or(check_real, "radius", self.radius, low=0, low_open=True)
-        return radius
 
     def _feasible_set(
         self, n_samples: int, n_features: int, n_models: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._checks import check_bool, check_int, check_real
+from .._checks import check_bool, check_int, check_size
 from ..solvers.phased_sgd import PhasedSGD
 from ._base import DPClassifier, DPRegressor, auto_or
 
@@ -24,23 +24,18 @@ class _PhasedMixin:
     shuffle: Any
 
     def _solver(self) -> PhasedSGD:
-        positive = {"low": 0, "low_open": True}
         rank_bound = self.rank_bound
         if rank_bound is not None:
             rank_bound = check_int("rank_bound", rank_bound, low=1)
         return PhasedSGD(
             max_iter=auto_or(check_int, "max_iter", self.max_iter, low=1),
             n_phases=auto_or(check_int, "n_phases", self.n_phases, low=1),
-            learning_rate=auto_or(check_real, "learning_rate", self.learning_rate, **positive),
-            gradient_clip=auto_or(check_real, "gradient_clip", self.gradient_clip, **positive),
-            data_norm=auto_or(check_real, "data_norm", self.data_norm, **positive),
+            learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
+            gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
+            data_norm=auto_or(check_size, "data_norm", self.data_norm),
             rank_bound=rank_bound,
             shuffle=check_bool("shuffle", self.shuffle),
         )
-
-    def _radius(self) -> float | None:
-        radius: float | None = auto_or(check_real, "radius", self.radius, low=0, low_open=True)
-        return radius
 
     def _least_samples(self) -> int:
         return max(2, self._solver().n_phases or 1)

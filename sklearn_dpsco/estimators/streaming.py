@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_bool, check_choice, check_int, check_real
+from .._checks import check_bool, check_choice, check_int, check_size
 from .._linear import piece_rows
 from .._prefix_sum import FACTORIZATIONS
 from .._random import RandomStream, stream_from_random_state
@@ -85,22 +85,17 @@ class _StreamingModel(DPLinearModel):
     n_iter_: int
 
     def _solver(self) -> FTRL:
-        positive = {"low": 0, "low_open": True}
         mirror_map = check_choice("mirror_map", self.mirror_map, _MIRROR_MAPS)
         return FTRL(
             batch_size=auto_or(check_int, "batch_size", self.batch_size, low=1),
-            learning_rate=auto_or(check_real, "learning_rate", self.learning_rate, **positive),
-            gradient_clip=auto_or(check_real, "gradient_clip", self.gradient_clip, **positive),
-            data_norm=auto_or(check_real, "data_norm", self.data_norm, **positive),
+            learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
+            gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
+            data_norm=auto_or(check_size, "data_norm", self.data_norm),
             mirror_map=None if mirror_map == "auto" else mirror_map,
             factorization=check_choice("factorization", self.factorization, FACTORIZATIONS),
             average=check_bool("average", self.average),
             shuffle=check_bool("shuffle", self.shuffle),
         )
-
-    def _radius(self) -> float | None:
-        radius: float | None = auto_or(check_real, "radius", self.radius, low=0, low_open=True)
-        return radius
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

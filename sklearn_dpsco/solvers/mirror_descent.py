@@ -623,7 +623,8 @@ class _Facts:
     def localized_step(self, n: int, left: Allowance) -> float:
         """Eta of AFKT21, Theorem 13: D / L min(1 / sqrt(n), L / (n |noise|))."""
         single = self.noise_size(self.noise(n, left, 1))
-        return self.reach / self.lipschitz * min(1 / math.sqrt(n), self.lipschitz / (n * single))
+        reach = max(self.reach, 1e-50)  # 0 for a set of one point
+        return reach / self.lipschitz * min(1 / math.sqrt(n), self.lipschitz / (n * single))
 
 
 # ------------------------------------------------------------------------------- running
