@@ -152,6 +152,11 @@ class Allowance:
     amount: float
     precision: Precision = "exact"
 
+    def __post_init__(self) -> None:
+        # Guards against shares that add up to more than 1: a defect here, never a user's error.
+        if not 0 < self.amount < math.inf:
+            raise AssertionError("an allowance must be positive and finite")
+
     def share(self, fraction: float) -> Allowance:
         """The given fraction of this allowance."""
         return Allowance(self.kind, self.amount * fraction, self.precision)

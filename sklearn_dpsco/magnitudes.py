@@ -9,6 +9,7 @@ values clipped in units of the scales. Sensitivities: doc/privacy.rst, section 7
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ __all__ = [
     "MagnitudeSearch",
     "Magnitudes",
     "TargetMagnitude",
+    "by_column",
     "check_magnitude",
     "plan_search",
     "release_magnitudes",
@@ -67,9 +69,15 @@ _USELESS_CENTER = 0.25  # a centre with more noise than this, in units of the sc
 
 
 def check_magnitude(name: str, value: Any, *, positive: bool) -> None:
-    """Raise unless `value` is "private", a finite number or an array of such."""
+    """Raise unless `value` is "private", or finite: a number, an array, or a dict of numbers."""
     kind = "positive numbers" if positive else "finite numbers"
     message = f"{name} must be 'private' or {kind}"
+    if isinstance(value, Mapping):
+        for column, number in value.items():
+            if isinstance(number, str) or np.ndim(number) != 0:
+                raise ValueError(f"{name}[{column!r}] must be a number, got {number!r}")
+            check_magnitude(f"{name}[{column!r}]", number, positive=positive)
+        return
     if isinstance(value, str):
         if value != PRIVATE:
             raise ValueError(f"{message}, got {value!r}")
@@ -80,6 +88,22 @@ def check_magnitude(name: str, value: Any, *, positive: bool) -> None:
         raise ValueError(f"{message}, got {type(value).__name__}") from None
     if array.ndim > 1 or not np.all(np.isfinite(array)) or (positive and np.any(array <= 0)):
         raise ValueError(f"{message}, a scalar or one for each column, got {value!r}")
+
+
+def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:
+    """`value` in the order of the columns, if it is a dict by their names."""
+    if not isinstance(value, Mapping):
+        return value
+    if columns is None:
+        raise ValueError(f"{name} is a dict, which needs X to be a data frame with column names")
+    missing = [column for column in columns if column not in value]
+    unknown = [column for column in value if column not in set(columns)]
+    if missing or unknown:
+        raise ValueError(
+            f"{name} must name every column of X and no other: {len(missing)} columns are not "
+            f"named, {len(unknown)} names are no columns ({unknown[:5]!r})"
+        )
+    return np.array([value[column] for column in columns], dtype=np.float64)
 
 
 def _is_private(value: Any) -> bool:
@@ -118,26 +142,41 @@ class FeatureMagnitudes(FeatureScaling):
             if np.any(self.shift != 0):
                 raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")
             X = canonical(X)
-            data = X.data / self.width[_columns(X)]
+            with np.errstate(over="ignore", invalid="ignore"):
+                data = X.data / self.width[_columns(X)]
             return type(X)((data, X.indices, X.indptr), shape=X.shape)
         if self._is_identity():
             return X
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return ((X - self.shift) / self.width).astype(X.dtype, copy=False)
 
 
+@dataclass(frozen=True)
 class TargetMagnitude(TargetScaling):
     """The map y -> (y - center) / scale, without bounds."""
+
+    center: float
+    scale: float
 
     @classmethod
     def of(cls, center: Any, scale: Any) -> TargetMagnitude:
         """From guesses, of which "private" ones are left to the plan."""
         middle = 0.0 if _is_private(center) else float(center)
         half = 1.0 if _is_private(scale) else float(scale)
-        return cls(middle - half, middle + half)
+        return cls(-math.inf, math.inf, middle, half)
+
+    # not from the ends, between which floats would lose a scale that is small beside the centre
+
+    @property
+    def middle(self) -> float:
+        return self.center
+
+    @property
+    def half(self) -> float:
+        return self.scale
 
     def transform(self, y: Any) -> Array:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return (np.asarray(y, dtype=np.float64) - self.middle) / self.half
 
 
@@ -379,8 +418,9 @@ def _mean_deviation(
     for first in range(0, rows.n_samples, rows_per_chunk):
         part = slice(first, first + rows_per_chunk)
         V = _scaled(_dense(rows.X[part]), found, _CENTER_CLIP)
-        # the norm and the products round, by far less than a part in 2^40
-        norms = np.linalg.norm(V, order, axis=1) * (1 + 2.0**-40)
+        # the sum in a norm rounds, and so do the products to come
+        norms = np.linalg.norm(V, order, axis=1)
+        norms *= 1 + 2 * (rows.n_columns + 8) * _UNIT_ROUNDOFF
         weights = np.minimum(1.0, search.bound / np.maximum(norms, 1e-300)) * present[part]
         total += weights @ V
     return total / rows.n_samples
@@ -404,7 +444,8 @@ def scale_rows(rows: Rows, found: Magnitudes) -> Rows:
     """
     if sparse.issparse(rows.X) and not np.any(found.center):
         X = rows.X.tocsr()
-        data = np.clip(X.data / found.scale[X.indices], -_BOX, _BOX)
+        with np.errstate(over="ignore"):
+            data = np.clip(X.data / found.scale[X.indices], -_BOX, _BOX)
         X = type(X)((data, X.indices, X.indptr), shape=X.shape)
         return make_rows(X, rows.has_intercept, rows.scale)
     X = rows.row_major().X

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf, ndtr
 
-from ._checks import check_choice, check_int, check_real
+from ._checks import check_choice, check_int, check_real, check_size
 from ._linear import Rows, make_rows, summation_error
 from ._random import stream_from_random_state
 from .accounting import (
@@ -63,6 +63,7 @@ _SMOOTHING = 1 / 3  # c, the variance of the multiplicative noise that is averag
 _SMOOTHED_BOUND = 2 * math.sqrt(2) / 3 * float(erf(1 / math.sqrt(2 * _SMOOTHING)))
 _FAILURE = 0.1  # beta: KLZ22's bucket count is for an error that holds with 1 - beta
 _LARGEST = 2.0**300  # whatever is larger, infinities included, counts as this
+_SHORTEST = 1e-150  # norms below count as this, since squares of what is smaller underflow
 
 
 # ------------------------------------------------------------------------------- oracles
@@ -74,13 +75,16 @@ class MeanOracle:
 
     Parameters
     ----------
-    tau : float > 0
+    tau : float in [1e-50, 1e50]
         Size of the values that pass nearly unchanged.
     """
 
     tau: float
 
     name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_size("tau", self.tau)
 
     def sensitivity(
         self, n_samples: int, n_features: int, dimension: int, record_factor: float, order: int
@@ -143,7 +147,7 @@ class NormClipped(MeanOracle):
         """Bound on abs(r_i), shape (n,): tau over the norm of [x_i, 1]."""
         norms = rows.norms() if order == 2 else _l1_norms(rows)
         # the division and the products to come round
-        return self.tau * (1 - 8 * _UNIT_ROUNDOFF) / np.maximum(norms, 1e-300)
+        return self.tau * (1 - 8 * _UNIT_ROUNDOFF) / np.maximum(norms, _SHORTEST)
 
     def mean(self, rows: Rows, r: Array, limits: Array | None) -> Array:
         assert limits is not None
@@ -338,9 +342,8 @@ def make_oracle(
         If there are more buckets than records.
     """
     if name == "clipped":
-        moment = size**moment_order * moment_bound
         whole = noise * math.sqrt(dimension)
-        return NormClipped(tau or default_threshold(whole, moment_order, moment))
+        return NormClipped(tau or size * default_threshold(whole, moment_order, moment_bound))
     moments = moment_order, moment_bound
     noise *= dimension ** (1 / order)  # a vector of ones is so long
     if name == "smoothed":
@@ -479,12 +482,12 @@ def plan_mean(
         epsilon that it implies at delta.
     moment_order : float >= 2
         k.
-    moment_bound : float > 0
+    moment_bound : float in [1e-50, 1e50]
         Bound on E abs((X_j - center_j) / scale_j)^k, for every column j.
     center, scale : float or array-like of shape (n_features,)
         Public guesses of where the mean is and of the spread about it. The error grows with
         both what they miss and what they overstate.
-    tau : "auto" or float > 0
+    tau : "auto" or float in [1e-50, 1e50]
         In units of scale. "clipped": bound on the norm of a record. "smoothed": the scale of
         the function. Else coordinates are clipped to [-3 tau, 3 tau].
     n_buckets : "auto" or int >= 1
@@ -504,8 +507,8 @@ def plan_mean(
     d = check_int("n_features", n_features, low=1)
     check_choice("oracle", oracle, tuple(ORACLES))
     order = check_real("moment_order", moment_order, low=2)
-    moment = check_real("moment_bound", moment_bound, low=0, low_open=True)
-    tau = None if _is_auto(tau) else check_real("tau", tau, low=0, low_open=True)
+    moment = check_size("moment_bound", moment_bound)
+    tau = None if _is_auto(tau) else check_size("tau", tau)
     n_buckets = None if _is_auto(n_buckets) else check_int("n_buckets", n_buckets, low=1)
     budget, allowance = _budget(epsilon, delta, rho, relation, precision, accountant)
     norm = 1 if budget.is_pure else 2
@@ -533,8 +536,10 @@ def _is_auto(value: Any) -> bool:
 
 def _estimate(X: Any, oracle: str, settings: dict[str, Any], random_state: Any) -> Array:
     X = _check_sample(X)
-    accountant = settings.pop("accountant", None) or active_accountant()
-    if accountant is not None and not isinstance(accountant, BudgetAccountant):
+    accountant = settings.pop("accountant", None)
+    if accountant is None:
+        accountant = active_accountant()
+    elif not isinstance(accountant, BudgetAccountant):
         raise ValueError(f"accountant must be None or a BudgetAccountant, got {accountant!r}")
     plan = plan_mean(*X.shape, oracle=oracle, accountant=accountant, **settings)
     if accountant is not None:

@@ -24,7 +24,7 @@ from sklearn_dpsco import (
 from sklearn_dpsco.accounting import PrivacyBudget
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms
 from sklearn_dpsco.geometry import L2Ball
-from sklearn_dpsco.losses import Huber
+from sklearn_dpsco.losses import Huber, Squared
 from sklearn_dpsco.solvers.heavy_tail import FORMS, HeavyTail
 
 ORACLES = list(means.ORACLES)
@@ -114,6 +114,23 @@ def test_the_share_for_scales_is_kept():
         assert spent <= share * plan.budget.rho
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("public", [True, False])
+def test_the_largest_share_leaves_something_for_the_gradients(delta, task, public):
+    given = {"tau": 1.0, "max_iter": 5}  # nothing is left to rules that need a positive rest
+    for form in FORMS:
+        solver = HeavyTail(form, scale_share=0.7, private_scale_X=not public, **given)
+        plan = solver.plan(facts(1000, 3, task), PrivacyBudget(1.0, delta, precision="float"))
+        assert all(r.mechanism.scale > 0 for r in plan.guarantee.releases)
+        assert all(m.cost(plan.guarantee.composition) > 0 for m in plan.step)
+    for share in (0.71, 0.8, 1.0, -0.1):
+        with pytest.raises(ValueError, match="scale_share"):
+            HeavyTail(scale_share=share, **given).plan(
+                facts(1000, 3, task), PrivacyBudget(1.0, delta)
+            )
+
+
 def test_small_tables_learn_an_intercept_only():
     plan = HeavyTailDPRegressor().plan(100, 20)
     assert plan.oracle is None
@@ -121,6 +138,28 @@ def test_small_tables_learn_an_intercept_only():
     # unless the user gives the scales, or insists
     assert HeavyTailDPRegressor(scale_X=1.0, center_X=0.0).plan(1000, 2).oracle is not None
     assert HeavyTailDPRegressor(max_iter=3).plan(100, 20).oracle is not None
+
+
+def test_more_columns_need_clearer_scales():
+    # one scale of many that is far off spoils the predictions
+    chances = []
+    for d in (1, 10, 100, 1000):
+        plan = HeavyTailDPRegressor().plan(int(600 + 290 * math.sqrt(d)), d)
+        noise = plan.select_X.scale
+        chances.append(64 * d * math.exp(-1 / (2 * noise)))
+    assert max(chances) <= 1e-3 * (1 + 1e-9)
+
+
+def test_features_need_the_centre_of_the_target():
+    small = HeavyTailDPRegressor().plan(400, 2)
+    assert small.oracle is None
+    assert small.search_y.n_rounds > 0
+    for settings in ({"center_y": 0.0}, {"fit_intercept": False}, {"max_iter": 5}):
+        assert HeavyTailDPRegressor(**settings).plan(400, 2).oracle is not None
+    # far from 0 in units of its spread, where the noise would be that of its size
+    X, y = table(n=400, d=2)
+    fits = [HeavyTailDPRegressor(random_state=k).fit(X, y).score(X, y) for k in range(9)]
+    assert np.median(fits) > -3
 
 
 def test_classes_share_the_scales():
@@ -207,6 +246,27 @@ def test_records_of_any_size_stay_within_the_sensitivities(form, oracle, relatio
         for name, ratio in found.ratios.items():
             worst[name] = max(worst.get(name, 0.0), ratio)
     assert all(0.75 < ratio <= 1 + 1e-12 for ratio in worst.values()), worst
+
+
+@dataclasses.dataclass(frozen=True)
+class Overflowing(Squared):
+    """A loss of the user's own whose derivative may be infinite or NaN."""
+
+    def derivative(self, z, y):
+        with np.errstate(all="ignore"):
+            return np.exp(np.abs(y)) - np.exp(np.abs(z))
+
+
+@pytest.mark.parametrize("oracle", ORACLES)
+def test_a_derivative_that_is_not_finite_moves_no_more_than_another(oracle):
+    rng = np.random.default_rng(0)
+    base = facts(6, 2)
+    for tau in (1.0, 1e-50, 1e50):
+        solver = HeavyTail(oracle=oracle, tau=tau, max_iter=2, n_buckets=2)
+        plan = solver.plan(dataclasses.replace(base, loss=Overflowing()), PrivacyBudget(1.0))
+        assert not check_sensitivity(
+            solver, plan, extreme_pairs(base, "replace-one", rng, 6)
+        ).violations
 
 
 def test_an_oracle_without_its_clip_is_found():
@@ -395,7 +455,7 @@ def test_a_huber_loss_of_the_users_size():
 BAD = [
     *[("scale_X", v) for v in (0, -1.0, np.nan, "auto", [1.0, 0.0], np.ones((2, 2)), None)],
     *[("center_X", v) for v in (np.inf, "mean", np.ones((2, 2)))],
-    *[("scale_share", v) for v in (0, 0.9, np.nan, "half")],
+    *[("scale_share", v) for v in (0, 0.71, 0.8, np.nan, "half")],
     *[("oracle", v) for v in ("mean", None)],
     *[("moment_order", v) for v in (1.5, np.nan, "2")],
     *[("moment_bound", v) for v in (0.0, -1.0)],
@@ -418,6 +478,30 @@ def test_bad_parameters_are_named_before_any_data(name, value):
         return
     with pytest.raises(ValueError, match=name):
         HeavyTailDPClassifier(classes=[0, 1], **{name: value}).fit(None, None)
+
+
+def test_guesses_by_column_name():
+    pandas = pytest.importorskip("pandas")
+    X, y = table(2000)
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    scale, center = {"c": 3.0, "a": 1.0, "b": 2.0}, {"c": 0.0, "a": 5.0, "b": 7.0}
+    model = HeavyTailDPRegressor(scale_X=scale, center_X=center, random_state=0)
+    expected = clone(model).set_params(scale_X=[1.0, 2.0, 3.0], center_X=[5.0, 7.0, 0.0])
+    np.testing.assert_array_equal(model.fit(frame, y).coef_, expected.fit(frame, y).coef_)
+    np.testing.assert_array_equal(model.center_X_, [5.0, 7.0, 0.0])
+    with pytest.raises(ValueError, match="data frame"):
+        model.fit(X, y)
+    for wrong in ({"a": 1.0, "b": 1.0}, scale | {"d": 1.0}):
+        with pytest.raises(ValueError, match="scale_X must name every column"):
+            clone(model).set_params(scale_X=wrong).fit(frame, y)
+    for value in ("private", 0.0, [1.0], None):
+        with pytest.raises(ValueError, match=r"scale_X\['a'\]"):
+            clone(model).set_params(scale_X=scale | {"a": value}).fit(frame, y)
+    with pytest.raises(ValueError, match="center_X needs"):
+        clone(model).set_params(fit_intercept=False).fit(frame, y)
+    for name, value in (("scale_X", scale), ("center_X", [0.0, 1.0, 2.0])):
+        with pytest.raises(ValueError, match=f"{name} has 3 columns"):
+            HeavyTailDPRegressor(**{name: value}).plan(2000, 4)
 
 
 def test_what_does_not_fit_together():

@@ -106,11 +106,39 @@ def test_sparse_tables_give_the_same_scales_and_stay_sparse(kind):
     np.testing.assert_allclose(scaled.X.toarray(), expected, rtol=1e-15)
 
 
+@pytest.mark.parametrize("kind", ["dense", "csr", "csc"])
+def test_no_warning_tells_of_a_signaling_nan(kind):
+    values = np.array([[0x7FF0000000000001], [0x3FF0000000000000]], dtype=np.uint64)
+    X = storage(values.view(np.float64), kind)
+    with np.errstate(all="raise"):
+        magnitudes.FeatureMagnitudes.of(0.0, 3.0, 1).transform(X)
+        magnitudes.TargetMagnitude.of(0.0, 3.0).transform(values.view(np.float64)[:, 0])
+
+
 def test_float32_tables_stay_float32():
     X = np.random.default_rng(0).standard_normal((200, 2)).astype(np.float32)
     scaled = scale_rows(make_rows(X, True), magnitudes.Magnitudes(np.ones(2), np.full(2, 2.0)))
     assert scaled.X.dtype == np.float32
     np.testing.assert_allclose(scaled.X, (X - 1) / 2, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(("center", "scale"), [(1e17, 1.0), (1e9, 1e-8), (1e308, 1e308)])
+def test_a_scale_that_is_small_beside_the_centre_is_kept(center, scale):
+    scaling = magnitudes.TargetMagnitude.of(center, scale)
+    np.testing.assert_array_equal(scaling.transform([center]), 0.0)
+    assert np.all(np.isfinite(scaling.transform([center / 2, 0.0, -center / 2])))
+    assert scaling.unscale(np.ones(1), 0.0) == (scale, center)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+def test_sparse_values_that_overflow_do_so_in_silence(kind):
+    X = storage(np.array([[1e300, 0.0], [-1e300, 1.0]]), kind)
+    with np.errstate(all="raise"):
+        scaled = magnitudes.FeatureMagnitudes.of(0.0, 1e-10, 2).transform(X)
+        found = magnitudes.Magnitudes(np.zeros(2), np.full(2, 2.0**-64))
+        boxed = scale_rows(make_rows(X, True), found).X.toarray()
+    np.testing.assert_array_equal(scaled.toarray()[:, 0], [np.inf, -np.inf])
+    np.testing.assert_array_equal(np.abs(boxed), [[64.0, 0.0], [64.0, 64.0]])
 
 
 # ------------------------------------------------------------------------ what it costs

@@ -161,6 +161,16 @@ def test_sensitivities_are_those_of_the_derivation(oracle):
     np.testing.assert_allclose(zero_out, expected[0] / 2, rtol=1e-10)
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_rows_whose_squares_underflow_are_shrunk_too(order):
+    oracle = means.NormClipped(1e-50)
+    for size in (1e-160, 1e-162, 1e-170, 5e-324):
+        rows = make_rows(np.array([[size, -size]]), False)
+        mean = oracle.mean(rows, np.array([1e200]), oracle.limits(rows, order))
+        # a norm whose squares do not underflow
+        assert np.linalg.norm(mean * 1e50, order) <= 1
+
+
 # --------------------------------------------------------------------- plans and releases
 
 
@@ -251,6 +261,25 @@ def test_bad_settings_are_named(change, message):
     settings = {"n_samples": 10, "n_features": 2} | change
     with pytest.raises(ValueError, match=message):
         plan_mean(settings.pop("n_samples"), settings.pop("n_features"), **settings)
+
+
+def test_sizes_at_which_products_overflow_are_refused():
+    for oracle, tau in itertools.product(ORACLES, (1e-51, 1e-308, 1e51, 1e308)):
+        with pytest.raises(ValueError, match="tau"):
+            plan_mean(10, 2, oracle=oracle, tau=tau)
+        with pytest.raises(ValueError, match="moment_bound"):
+            plan_mean(10, 2, oracle=oracle, moment_bound=tau)
+    with pytest.raises(ValueError, match="tau"):
+        means.SmoothedTruncation(1e-320)
+
+
+@every_oracle
+def test_moments_of_any_order_and_sizes_at_the_ends(oracle):
+    X = np.full((10, 300), np.inf)
+    for settings in ({"moment_order": 1e4}, {"tau": 1e-50}, {"tau": 1e50}):
+        plan = plan_mean(10, 300, oracle=oracle, **settings)
+        assert np.all(np.isfinite(plan.statistic(X)))
+        assert np.all(np.isfinite(plan.release(X)))
 
 
 def test_bad_samples_are_refused_without_their_values():

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from .._checks import check_choice, check_int, check_real
+from .._checks import check_choice, check_int, check_real, check_size
 from .._linear import Rows
 from .._random import RandomStream
 from ..bounds import FeatureScaling, TargetScaling
-from ..magnitudes import PRIVATE, FeatureMagnitudes, TargetMagnitude, check_magnitude
+from ..magnitudes import (
+    PRIVATE,
+    FeatureMagnitudes,
+    TargetMagnitude,
+    by_column,
+    check_magnitude,
+)
 from ..means import ORACLES
-from ..solvers.heavy_tail import FORMS, HeavyTail, ScaledRows
+from ..solvers.heavy_tail import FORMS, LARGEST_SCALE_SHARE, HeavyTail, ScaledRows
 from ._base import DPClassifier, DPRegressor, auto_or
 
 __all__ = ["HeavyTailDPClassifier", "HeavyTailDPRegressor"]
@@ -48,13 +55,15 @@ class _HeavyTailMixin:
             form=check_choice("solver", self.solver, FORMS),
             oracle=check_choice("oracle", self.oracle, tuple(ORACLES)),
             moment_order=check_real("moment_order", self.moment_order, low=2),
-            moment_bound=check_real("moment_bound", self.moment_bound, **positive),
-            tau=auto_or(check_real, "tau", self.tau, **positive),
+            moment_bound=check_size("moment_bound", self.moment_bound),
+            tau=auto_or(check_size, "tau", self.tau),
             n_buckets=auto_or(check_int, "n_buckets", self.n_buckets, low=1),
             max_iter=auto_or(check_int, "max_iter", self.max_iter, low=1),
-            learning_rate=auto_or(check_real, "learning_rate", self.learning_rate, **positive),
+            learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
             l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0),
-            scale_share=auto_or(check_real, "scale_share", self.scale_share, high=0.8, **positive),
+            scale_share=auto_or(
+                check_real, "scale_share", self.scale_share, high=LARGEST_SCALE_SHARE, **positive
+            ),
             **{f"private_{name}": value for name, value in self._private().items()},
         )
 
@@ -66,20 +75,29 @@ class _HeavyTailMixin:
     def _check_magnitudes(self) -> None:
         check_magnitude("scale_X", self.scale_X, positive=True)
         check_magnitude("center_X", self.center_X, positive=False)
-        is_public = not isinstance(self.center_X, str)
-        if not self.fit_intercept and is_public and np.any(np.asarray(self.center_X) != 0):
+        center = self.center_X
+        center = list(center.values()) if isinstance(center, Mapping) else center
+        is_public = not isinstance(center, str)
+        if not self.fit_intercept and is_public and np.any(np.asarray(center) != 0):
             raise ValueError("center_X needs fit_intercept=True: a centre is part of the intercept")
 
     def _least_samples(self) -> int:
         # a bucket needs a record
         return self.n_buckets if isinstance(self.n_buckets, int) and self.n_buckets > 2 else 2
 
-    def _radius(self) -> float | None:
-        radius: float | None = auto_or(check_real, "radius", self.radius, low=0, low_open=True)
-        return radius
-
     def _feature_scaling(self, n_features: int) -> FeatureScaling:
-        return FeatureMagnitudes.of(self.center_X, self.scale_X, n_features)
+        names = self._feature_names()  # type: ignore[attr-defined]
+        center = by_column("center_X", self.center_X, names)
+        return FeatureMagnitudes.of(center, by_column("scale_X", self.scale_X, names), n_features)
+
+    def _check_plan_sizes(self, n_samples: Any, n_features: Any) -> tuple[int, int]:
+        sizes: tuple[int, int] = super()._check_plan_sizes(n_samples, n_features)  # type: ignore[misc]
+        for name in ("scale_X", "center_X"):
+            value = getattr(self, name)
+            is_single = isinstance(value, str) or not (isinstance(value, Mapping) or np.ndim(value))
+            if not is_single and len(value) != sizes[1]:
+                raise ValueError(f"{name} has {len(value)} columns, but n_features={sizes[1]}")
+        return sizes
 
     def _charge(self, X: Any, n_models: int) -> Any:
         if not isinstance(X, np.ndarray) and isinstance(self.center_X, str) and self.fit_intercept:
@@ -128,19 +146,19 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         row, or one where a row is replaced by a record that contributes nothing. The
         number of rows is public in both. Zero-out needs half the noise, and its
         (epsilon, delta) implies replace-one (2 epsilon, (1 + e^epsilon) delta).
-    scale_X : "private", float > 0 or array-like of shape (n_features,), default="private"
+    scale_X : "private", float > 0, array-like of shape (n_features,) or dict, default="private"
         How far values typically lie from the centre of their column. "private" estimates it
         for each column as a power of two between 2^-64 and 2^64. Numbers are public guesses
         from domain knowledge, which cost nothing; one that is off by a factor of ten or more
-        costs accuracy.
+        costs accuracy. A dict names every column of a data frame.
     scale_y : "private" or float > 0, default="private"
         The same for the target.
-    center_X : "private", float or array-like of shape (n_features,), default="private"
-        Where the values of each column lie. "private" estimates means of clipped values.
-        Not estimated without an intercept. Sparse X needs 0.
+    center_X : "private", float, array-like of shape (n_features,) or dict, default="private"
+        Where the values of each column lie, a dict by its name. "private" estimates means of
+        clipped values. Not estimated without an intercept. Sparse X needs 0.
     center_y : "private" or float, default="private"
         The same for the target.
-    scale_share : "auto" or float in (0, 0.8], default="auto"
+    scale_share : "auto" or float in (0, 0.7], default="auto"
         Largest share of the budget for the scales and centres of the features; "auto" is
         0.3. The target's take at most another 0.12. Less is spent where that is enough; what
         was spent is in `guarantee_`. If the share would buy guesswork only, the plan learns
@@ -165,9 +183,9 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
     moment_order : float >= 2, default=2.0
         k, the order of the moments of the gradients' coordinates that are bounded. Only
         sets tau and the clip of the target's mean: the larger k, the smaller they are.
-    moment_bound : float > 0, default=1.0
+    moment_bound : float in [1e-50, 1e50], default=1.0
         Bound on the k-th moment of a coordinate, in scaled units.
-    tau : "auto" or float > 0, default="auto"
+    tau : "auto" or float in [1e-50, 1e50], default="auto"
         Size of the gradients, or of their coordinates, that pass unchanged, in scaled
         units. "auto" balances the bias of the clipping with the noise.
     n_buckets : "auto" or int >= 1, default="auto"
@@ -219,9 +237,14 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
 
     Notes
     -----
-    It takes some n epsilon to find scales: about 200 sqrt(n_features) records at epsilon = 1
-    and delta = 1e-6 (half under zero-out). With fewer, only an intercept is learned, unless
-    `scale_X` and `center_X` are given or `max_iter` insists.
+    It takes some n epsilon to find scales: 250 sqrt(n_features) records or a few more at
+    epsilon = 1 and delta = 1e-6, and 500 to find the target's centre (half under zero-out).
+    With fewer, only an intercept is learned, unless `scale_X` and `center_X`, and `center_y`,
+    are given or `max_iter` insists.
+
+    A row that is far out counts little, and predictions are linear all the same: where the
+    relation bends far out, they can be worse than a constant. Take logarithms of columns
+    that spread over orders of magnitude.
 
     References
     ----------
@@ -333,15 +356,15 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
         row, or one where a row is replaced by a record that contributes nothing. The
         number of rows is public in both. Zero-out needs half the noise, and its
         (epsilon, delta) implies replace-one (2 epsilon, (1 + e^epsilon) delta).
-    scale_X : "private", float > 0 or array-like of shape (n_features,), default="private"
+    scale_X : "private", float > 0, array-like of shape (n_features,) or dict, default="private"
         How far values typically lie from the centre of their column. "private" estimates it
         for each column as a power of two between 2^-64 and 2^64. Numbers are public guesses
         from domain knowledge, which cost nothing; one that is off by a factor of ten or more
-        costs accuracy.
-    center_X : "private", float or array-like of shape (n_features,), default="private"
-        Where the values of each column lie. "private" estimates means of clipped values.
-        Not estimated without an intercept. Sparse X needs 0.
-    scale_share : "auto" or float in (0, 0.8], default="auto"
+        costs accuracy. A dict names every column of a data frame.
+    center_X : "private", float, array-like of shape (n_features,) or dict, default="private"
+        Where the values of each column lie, a dict by its name. "private" estimates means of
+        clipped values. Not estimated without an intercept. Sparse X needs 0.
+    scale_share : "auto" or float in (0, 0.7], default="auto"
         Largest share of the budget for the scales and centres of the features; "auto" is
         0.3. Less is spent where that is enough; what was spent is in `guarantee_`. If the
         share would buy guesswork only, the plan learns nothing but an intercept.
@@ -368,9 +391,9 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
     moment_order : float >= 2, default=2.0
         k, the order of the moments of the gradients' coordinates that are bounded. It
         matters for losses whose derivative is unbounded, and sets tau.
-    moment_bound : float > 0, default=1.0
+    moment_bound : float in [1e-50, 1e50], default=1.0
         Bound on the k-th moment of a coordinate, in scaled units.
-    tau : "auto" or float > 0, default="auto"
+    tau : "auto" or float in [1e-50, 1e50], default="auto"
         Size of the gradients, or of their coordinates, that pass unchanged, in scaled
         units. "auto" balances the bias of the clipping with the noise.
     n_buckets : "auto" or int >= 1, default="auto"
@@ -425,9 +448,13 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
 
     Notes
     -----
-    It takes some n epsilon to find scales: about 200 sqrt(n_features) records at epsilon = 1
-    and delta = 1e-6 (half under zero-out). With fewer, only an intercept is learned, unless
-    `scale_X` and `center_X` are given or `max_iter` insists.
+    It takes some n epsilon to find scales: 250 sqrt(n_features) records or a few more at
+    epsilon = 1 and delta = 1e-6 (half under zero-out). With fewer, only an intercept is
+    learned, unless `scale_X` and `center_X` are given or `max_iter` insists.
+
+    A row that is far out counts little, and predictions are linear all the same: where the
+    relation bends far out, they can be worse than a constant. Take logarithms of columns
+    that spread over orders of magnitude.
 
     References
     ----------

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import check_real
 from .._linear import Rows, make_rows, summation_error
 from .._random import RandomStream
 from ..accounting import Guarantee, PrivacyBudget
@@ -36,14 +37,16 @@ from ..means import MeanOracle, default_threshold, make_oracle
 from ..mechanisms import Gaussian, Laplace, Mechanism, Release, SelectVertex
 from .base import Plan, Problem, SolverData, SolverResult
 
-__all__ = ["FORMS", "HeavyTail", "HeavyTailPlan", "ScaledRows"]
+__all__ = ["FORMS", "LARGEST_SCALE_SHARE", "HeavyTail", "HeavyTailPlan", "ScaledRows"]
 
 Array = NDArray[np.float64]
 Noise = Gaussian | Laplace
 
 FORMS = ("scof", "scof-slices")
 
-# Shares of the budget, at most. "Alone" is where only an intercept is learned.
+# Shares of the budget, at most. "Alone" is where only an intercept is learned. What is left
+# beside the largest of the features', 0.07, is for the gradients.
+LARGEST_SCALE_SHARE = 0.7
 _FEATURE_SHARE = 0.3
 _TARGET_SHARE = 0.12
 _TARGET_SHARE_ALONE = 0.6
@@ -52,9 +55,13 @@ _ROW_NORM_SHARE = 0.01
 _ROW_NORM_OCTAVES = 8.0  # guesses that are off by more than 2^8 count as off by that
 _LARGEST_SPEEDUP = 4.0
 
-# Noise of a scale's score above which it is guesswork. A column that is far off in scale
-# spoils the predictions; without the target's scale there are none.
-_GUESSWORK = {"X": 0.04, "y": 0.1}
+# Noise of a scale's score above which it is guesswork. A single feature that is far off in
+# scale spoils the predictions, and the more there are, the more likely one is: a scale whose
+# score is 1/2 below the best has e^(-1 / (2 noise)) times its weight. Without the target's
+# scale there is no prediction at all, so that it is looked for under more noise.
+_SPOILED = 1e-3
+_WRONG_SCALES = 64
+_TARGET_GUESSWORK = 0.1
 
 # Above this noise in the mean of all gradients, per unit of tau, nothing but the intercept
 # is learned.
@@ -67,6 +74,7 @@ _SECOND_MOMENT = 0.35
 _SMOOTHNESS = 0.75  # top eigenvalue of the rows' second moments, per feature
 _LEAST_TARGET_CLIP = 2.0
 _TARGET_BOX = 2.0**100  # finite, and beyond any clip
+_LARGEST_DERIVATIVE = 2.0**300  # likewise
 _TRUST_RADIUS = {"regression": 20.0, "classification": 70.0}
 _REACH = {"regression": 3.0, "classification": 20.0}  # of the noisy part of the step rule
 _NOISE_ENERGY = 1.0  # norm of the noise in the model, in units of the target's scale
@@ -154,7 +162,7 @@ class HeavyTail:
     oracle : str
         One of `means.ORACLES`.
     moment_order : float >= 2
-    moment_bound : float > 0
+    moment_bound : float in [1e-50, 1e50]
     tau : float or None
     n_buckets : int or None
     max_iter : int or None
@@ -162,7 +170,7 @@ class HeavyTail:
     l2_penalty : float >= 0
     private_scale_X, private_center_X, private_scale_y, private_center_y : bool
         What the plan releases; what it does not is 1 or 0 in the units that it is given.
-    scale_share : float or None
+    scale_share : float in (0, 0.7] or None
         Largest share of the budget for the features' scales and centres.
     """
 
@@ -199,10 +207,16 @@ class HeavyTail:
         """
         if not math.isfinite(problem.loss.smoothness):
             raise ValueError(f"the heavy-tail solvers need a smooth loss, got {problem.loss!r}")
+        if self.scale_share is not None:
+            limits: dict[str, Any] = {"low": 0, "low_open": True, "high": LARGEST_SCALE_SHARE}
+            check_real("scale_share", self.scale_share, **limits)
         draft = _Draft(problem, budget, self)
         if not draft.plan_features() or draft.is_too_noisy():
             draft.forget_features()
         draft.plan_target()
+        if draft.learns_features and draft.lacks_target_center():
+            draft.forget_features()
+            draft.plan_target()
         draft.plan_intercept()
         if draft.learns_features:
             draft.plan_row_norm()
@@ -276,6 +290,11 @@ class _Draft:
         self.learns_features = False
 
     @property
+    def insists(self) -> bool:
+        """Who sets the number of steps insists on them."""
+        return self.solver.max_iter is not None
+
+    @property
     def order(self) -> int:
         return 1 if self.budget.is_pure else 2
 
@@ -290,8 +309,7 @@ class _Draft:
             private_center=getattr(solver, f"private_center_{which}") and problem.fit_intercept,
             private_scale=getattr(solver, f"private_scale_{which}"),
             largest_share=largest_share,
-            # who sets the number of steps insists on them
-            largest_noise=_GUESSWORK[which] if solver.max_iter is None else math.inf,
+            largest_noise=math.inf if self.insists else _guesswork(which, n_columns),
         )  # fmt: skip
         if planned is None:
             return False
@@ -315,7 +333,8 @@ class _Draft:
         return self.learns_features
 
     def forget_features(self) -> None:
-        self.fields |= dict.fromkeys(("search_X", "select_X", "center_X"))
+        names = ("search", "select", "center")
+        self.fields |= dict.fromkeys(f"{name}_{which}" for name in names for which in "Xy")
         self.releases, self.left, self.learns_features = [], 1.0, False
 
     def plan_target(self) -> None:
@@ -323,6 +342,16 @@ class _Draft:
         if self.is_regression:
             share = _TARGET_SHARE if self.learns_features else _TARGET_SHARE_ALONE
             self._search("y", 1, share)
+
+    def lacks_target_center(self) -> bool:
+        """Whether the target's centre is wanted and too noisy beside the features.
+
+        In units of a target that is not centred, the noise may be far larger than the spread.
+        """
+        search, is_wanted = self.fields["search_y"], self.solver.private_center_y
+        is_wanted = is_wanted and self.is_regression and self.problem.fit_intercept
+        is_found = search is not None and search.n_rounds > 0
+        return is_wanted and not is_found and not self.insists
 
     def plan_row_norm(self) -> None:
         """The mean logarithm of the norms, which tells how far off guessed scales are."""
@@ -369,7 +398,7 @@ class _Draft:
     def is_too_noisy(self) -> bool:
         """Whether the gradients would be noise, and the user does not insist on steps."""
         noise = self._noise(self.left, self._iterations()) * math.sqrt(self.problem.dimension)
-        return noise > _TOO_NOISY and self.solver.max_iter is None
+        return noise > _TOO_NOISY and not self.insists
 
     def _iterations(self) -> int:
         if self.solver.form == "scof-slices":
@@ -439,6 +468,9 @@ class _Draft:
 
     def finish(self) -> HeavyTailPlan:
         """The plan, with the guarantee of what was released on the way."""
+        # Guards against a plan that overspends: what is negative would lower its cost.
+        if self.left < -1e-12 or any(r.mechanism.scale <= 0 for r in self.releases):
+            raise AssertionError("a plan spends more than its budget")
         budget, problem = self.budget, self.problem
         kind = problem.feasible_set
         if not isinstance(kind, Geometry):
@@ -452,6 +484,13 @@ class _Draft:
             problem=problem, budget=budget, solver=self.solver.form, guarantee=guarantee,
             geometry=kind, l2_penalty=self.solver.l2_penalty, **self.fields,
         )  # fmt: skip
+
+
+def _guesswork(which: str, n_columns: int) -> float:
+    """Noise of a score above which the scale of one of the columns is likely far off."""
+    if which == "y":
+        return _TARGET_GUESSWORK
+    return 1 / (2 * math.log(_WRONG_SCALES * n_columns / _SPOILED))
 
 
 def _check_projection(geometry: Geometry) -> None:
@@ -570,6 +609,8 @@ class _Part:
     def mean_gradient(self, coef: Array, offset: float) -> Array:
         """The oracle's mean of l'(z_i, y_i) [x_i, 1], without noise."""
         r = self.loss.derivative(self.rows.product(coef) + offset, self.target)
+        # a loss or a radius of the user's own may overflow: nothing then comes of a NaN
+        r = np.clip(np.where(np.isnan(r), 0.0, r), -_LARGEST_DERIVATIVE, _LARGEST_DERIVATIVE)
         if self.rows.scale is not None:
             r = r * (self.rows.scale > 0)
         return self.oracle.mean(self.rows, r, self.limits)
