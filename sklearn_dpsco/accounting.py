@@ -154,8 +154,8 @@ class Allowance:
 
     def __post_init__(self) -> None:
         # Guards against shares that add up to more than 1: a defect here, never a user's error.
-        if not 0 < self.amount < math.inf:
-            raise AssertionError("an allowance must be positive and finite")
+        if not 0 <= self.amount < math.inf:
+            raise AssertionError("an allowance must not be negative")
 
     def share(self, fraction: float) -> Allowance:
         """The given fraction of this allowance."""
