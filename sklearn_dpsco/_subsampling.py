@@ -178,12 +178,31 @@ def draw_batch(mechanism: BatchGaussian, stream: RandomStream) -> Indices:
     return _coins(mechanism.n_samples, mechanism.batch_size, stream)
 
 
+# A map of n bytes finds repeated numbers fastest, unless it is mostly empty; and reading it
+# off sorts the numbers fastest, unless they are few.
+_LARGEST_MAP = 10_000
+_DENSE_MAP = 50
+
+
 def _subset(n: int, size: int, stream: RandomStream) -> Indices:
     """A uniform subset of range(n): the first `size` values that a uniform sequence takes."""
     if 2 * size > n:
         return np.sort(stream.permutation(n)[:size])
     if size == 1:
         return np.array([stream.integer(n)], dtype=np.intp)
+    if n > _LARGEST_MAP * size:
+        return _distinct(n, size, stream)
+    from ._kernels.noise import distinct_indices
+
+    is_in = np.zeros(n, dtype=bool)
+    found, out = 0, np.empty(size, dtype=np.int64)
+    while found < size:
+        found = distinct_indices(stream.words(size - found + 4), is_in, out, found)
+    return np.flatnonzero(is_in) if n < _DENSE_MAP * size else np.sort(out)
+
+
+def _distinct(n: int, size: int, stream: RandomStream) -> Indices:
+    """As `_subset`, without a map of all numbers."""
     seen: Indices = np.empty(0, dtype=np.intp)
     while seen.size < size:
         seen = np.concatenate((seen, _integers(n, size - seen.size, stream)))

@@ -13,9 +13,10 @@ import pytest
 from audit_cases import BUGS, CASES, DELTA, EPSILON, RELATIONS, weaker
 from support import problem
 
+from sklearn_dpsco._random import stream_from_random_state
 from sklearn_dpsco.accounting import PrivacyBudget
 from sklearn_dpsco.audit import audit_solver, check_sensitivity, mechanisms, neighbours
-from sklearn_dpsco.mechanisms import Gaussian
+from sklearn_dpsco.mechanisms import Gaussian, _AdditiveNoise
 
 # The default run has a fixed total of solves, however many solvers there are.
 RUNS = min(5000, 100_000 // len(CASES))
@@ -68,6 +69,30 @@ def test_every_release_stays_within_its_sensitivity(case, relation, fit_intercep
     # the lower end shows that the pairs are harmful enough for the upper to mean much
     assert all(0.49 <= ratio <= 1 + 1e-12 for ratio in worst.values()), worst
     assert worst.get("step", 1.0) >= 0.95
+
+
+@every_case
+def test_every_vector_that_is_released_lies_on_its_grid(case, monkeypatch):
+    # whatever the data: so no output can occur under one table only
+    found = []
+    release = _AdditiveNoise._with_noise
+
+    def recording(mechanism, value, stream):
+        released = release(mechanism, value, stream)
+        found.append((mechanism.grid, released))
+        return released
+
+    monkeypatch.setattr(_AdditiveNoise, "_with_noise", recording)
+    facts = problem(16, 3, feasible_set=case.feasible_set)
+    plan = case.solver.plan(facts, PrivacyBudget(1.0))
+    for pair in neighbours(facts, "replace-one", 2, random_state=0):
+        for data in pair:
+            case.solver.solve(data, plan, stream_from_random_state(None))
+    assert found
+    for grid, released in found:
+        steps = released / grid - 0.5
+        assert grid > 0
+        assert np.all(steps == np.rint(steps))
 
 
 # -------------------------------------------------------------------------------- audit

@@ -575,7 +575,10 @@ def test_a_batch_of_all_records_is_a_full_batch():
     assert plan.guarantee.composition == "gdp"
 
 
-def test_fixed_batches_are_uniform_subsets():
+@pytest.mark.parametrize("settings", [(10_000, 50), (10_000, 0), (0, 0)])
+def test_fixed_batches_are_uniform_subsets(monkeypatch, settings):
+    for name, value in zip(("_LARGEST_MAP", "_DENSE_MAP"), settings, strict=True):
+        monkeypatch.setattr(_subsampling, name, value)
     n, size, draws = 12, 5, 4000
     _, plan = batch_plan(1000, 500, "zero-out")
     noise = dataclasses.replace(plan.steps[0][0], n_samples=n, batch_size=size, sampling="fixed")
@@ -586,6 +589,7 @@ def test_fixed_batches_are_uniform_subsets():
         for _ in range(draws):
             batch = _subsampling.draw_batch(noise, source)
             assert batch.size == size == np.unique(batch).size
+            assert np.all(np.diff(batch) > 0)
             counts[batch] += 1
             pairs += {0, 1} <= set(batch.tolist())
         expected = draws * size / n
