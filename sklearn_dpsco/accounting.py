@@ -275,13 +275,15 @@ class Guarantee:
         lines = [
             f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours, "
             f"{self.composition} composition{times}",
-            "  release           uses  mechanism    sensitivity  noise scale",
+            "  release           uses  mechanism    sensitivity  noise scale"
+            + ("  records" if any(r.group for r in self.releases) else ""),
         ]
         for release in self.releases:
             mechanism = release.mechanism
             lines.append(
                 f"  {release.name:16s} {release.count:5d}  {type(mechanism).__name__:12s} "
                 f"{mechanism.sensitivity:11.4g} {mechanism.scale:12.4g}"
+                + (f"  {release.group}" if release.group else "")
             )
         return "\n".join(lines)
 
