@@ -42,9 +42,7 @@ from .preliminaries import (
     plan_center,
     plan_intercept,
     plan_row_factor,
-    release_center,
-    release_mean_target,
-    release_row_factor,
+    prepare,
 )
 
 __all__ = ["PhasedSGD", "PhasedSGDPlan"]
@@ -456,18 +454,12 @@ def _release_beside(
         problem = dataclasses.replace(problem, n_samples=plan.n_first)
         first = _taken(order, 0, plan.n_first)
         data = SolverData(data.rows.part(first), data.y[first])
-    offset, factor, rows = 0.0, 1.0, data.rows
-    center = np.zeros(problem.n_features)
-    if plan.intercept is not None:
-        mean = release_mean_target(data, plan.intercept, stream)
-        offset = problem.loss.best_constant(mean)
-    if plan.center is not None:
-        center = release_center(rows.with_norm_bound(plan.data_norm), plan.center, stream)
-        rows = rows.centered(center)
-    if plan.row_scale is not None:
-        rows = rows.with_norm_bound(plan.data_norm)
-        factor = release_row_factor(rows, problem, plan.data_norm, plan.row_scale, stream)
-    return offset, center, factor
+    mechanisms = plan.intercept, plan.center, plan.row_scale
+    prepared = prepare(data, problem, plan.data_norm, mechanisms, 0, stream)
+    center = prepared.rows.center
+    if center is None:
+        center = np.zeros(problem.n_features)
+    return prepared.offset, center, prepared.factor
 
 
 def _guarantee(
