@@ -54,11 +54,8 @@ def _envelope_derivative(loss_id: int, z: float, y: float, parameter: float, bet
 @njit(cache=True, inline="always")
 def _clipped(value: float, clip: float) -> float:
     """The value within [-clip, clip]; NaN, which only infinite predictions give, at its end."""
-    if value >= clip:
-        return clip
-    if value >= -clip:
-        return value
-    return -clip
+    below = value if value < clip else clip  # without branches, unlike early returns
+    return below if below > -clip else -clip
 
 
 @njit(cache=True, inline="always")
