@@ -36,6 +36,7 @@ def _process() -> tuple[int, int]:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
 
+_SHUFFLED_WORDS = 2**16
 _MIN_WORDS = 1024  # a cipher call costs about 5 us; below this it would dominate
 
 
@@ -104,17 +105,13 @@ class RandomStream:
                 return product >> 64
 
     def permutation(self, size: int) -> NDArray[np.intp]:
-        """A uniform permutation of range(size).
+        """A uniform permutation of range(size)."""
+        from ._kernels.noise import shuffle
 
-        Sorts words of the cipher. Only words that occur once tell an order that is
-        uniform, so the draw is repeated if two are equal.
-        """
-        while True:
-            words = self.words(size)
-            order = np.argsort(words)
-            ordered = words[order]
-            if not np.any(ordered[1:] == ordered[:-1]):
-                return order
+        order, left = np.arange(size), size
+        while left > 1:
+            left = shuffle(self.words(min(left, _SHUFFLED_WORDS)), order, left)
+        return order
 
     def uniform(self, size: int) -> NDArray[np.float64]:
         """Multiples of 2^-52 plus 2^-53, exact and hence strictly inside (0, 1)."""

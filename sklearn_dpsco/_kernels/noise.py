@@ -25,6 +25,7 @@ __all__ = [
     "permute_and_flip",
     "propose_by_group",
     "propose_uniformly",
+    "shuffle",
 ]
 
 # What a kernel returns in place of a result.
@@ -126,6 +127,19 @@ def _index(word: Any, size: Any) -> Any:
     if word * size < (~size + np.uint64(1)) % size:
         return np.int64(-1)
     return np.int64(_high_product(word, size))
+
+
+@njit(cache=True)
+def shuffle(words: Any, order: Any, left: int) -> int:
+    """Go on with the shuffle of Fisher and Yates; returns how many places are left."""
+    used = 0
+    while left > 1 and used < words.size:
+        index = _index(words[used], np.uint64(left))
+        used += 1
+        if index >= 0:
+            left -= 1
+            order[left], order[index] = order[index], order[left]
+    return left
 
 
 @njit(cache=True)
