@@ -727,7 +727,7 @@ def test_more_records_and_more_epsilon_help():
             model = model_of(DPFTRLRegressor, epsilon=epsilon).fit(X, y)
             scores[n, epsilon] = model.score(X, y)
     assert scores[20_000, 5.0] > 0.9
-    assert scores[20_000, 5.0] > scores[500, 5.0] > scores[500, 0.1]
+    assert scores[20_000, 5.0] + 0.03 > scores[500, 5.0] > scores[500, 0.1] + 0.1
     assert scores[20_000, 0.1] > scores[500, 0.1]
 
 
