@@ -305,6 +305,12 @@ class Rows:
 
 
 class _DenseRows(Rows):
+    def part(self, which: slice | NDArray[np.intp]) -> Rows:
+        # for few rows, `take` is twice as fast as an index
+        X = self.X[which] if isinstance(which, slice) else self.X.take(which, axis=0)
+        scale = None if self.scale is None else self.scale[which]
+        return _DenseRows(X, self.has_intercept, scale, self.center)
+
     def _part(self, part: slice) -> Array:
         return np.asarray(self.X[part], dtype=np.float64)
 

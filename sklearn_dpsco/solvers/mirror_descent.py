@@ -639,8 +639,8 @@ class _Records:
 
     def take(self, which: slice | NDArray[np.intp]) -> _Records:
         """Those of a range or of a list of numbers."""
-        objective = self.objective._replace(y=self.objective.y[which])
-        return _Records(self.rows.part(which), objective)
+        y, offset, loss, clip = self.objective
+        return _Records(self.rows.part(which), Objective(y[which], offset, loss, clip))
 
     def mean_gradient(self, coef: Array) -> Array:
         if self.rows.n_samples == 0:
