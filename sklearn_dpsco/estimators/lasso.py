@@ -65,9 +65,10 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         and warns.
     fit_intercept : bool, default=True
         Whether to fit an intercept. A share of the budget, a tenth or more, then buys a
-        private mean of the targets (and with ``solver="gradient"`` a twentieth private
-        means of the features, about which the rows are centred), and the intercept is one
-        more coordinate of the feasible set.
+        private mean of the targets, or where that would be too noisy their centre in the
+        sense of Huber's loss (and with ``solver="gradient"`` a twentieth private means of
+        the features, about which the rows are centred), and the intercept is one more
+        coordinate of the feasible set.
     loss : {"squared", "huber"} or Loss, default="squared"
         In scaled units. Must be smooth.
     feasible_set : {"l1", "simplex"} or Geometry, default="l1"

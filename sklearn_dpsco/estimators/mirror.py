@@ -108,9 +108,10 @@ class DPMirrorRegressor(_MirrorMixin, DPRegressor):
         and warns.
     fit_intercept : bool, default=True
         Whether to fit an intercept. A share of the budget, a tenth or more, then buys a
-        private mean of the targets and a twentieth private means of the features, about
-        which the rows are centred; the intercept's correction is one more coordinate of
-        the feasible set.
+        private mean of the targets, or where that would be too noisy their centre in the
+        sense of Huber's loss, and a twentieth private means of the features, about which
+        the rows are centred; the intercept's correction is one more coordinate of the
+        feasible set.
     loss : {"squared", "huber"} or Loss, default="squared"
         In scaled units. A loss that is not smooth works, with smaller steps.
     feasible_set : {"auto", "l2", "l1", "linf", "simplex"} or Geometry, default="auto"
