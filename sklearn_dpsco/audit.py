@@ -209,8 +209,12 @@ def _scores(first: Array, second: Array) -> tuple[Array, Array]:
     pilot_mean, size = pilot.mean(axis=0), pilot.std(axis=0)
     size[size == 0] = 1.0
     separate = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-    separate.fit((pilot - pilot_mean) / size, np.repeat([0, 1], n_pilot))
-    direction = separate.coef_[0] / size
+    pilot = (pilot - pilot_mean) / size
+    separate.fit(pilot, np.repeat([0, 1], n_pilot))
+    direction = separate.coef_[0]
+    if not np.any(direction):  # outcomes without any noise have no covariance
+        direction = pilot[n_pilot:].mean(axis=0) - pilot[:n_pilot].mean(axis=0)
+    direction = direction / size
     return first[n_pilot:] @ direction, second[n_pilot:] @ direction
 
 

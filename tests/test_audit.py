@@ -422,3 +422,9 @@ def test_neighbours_differ_in_one_row():
             else:
                 assert first.rows.scale is None
             assert second.rows.scale is None
+
+
+def test_outcomes_without_any_noise_are_told_apart():
+    first, second = np.tile([1.0, 2.0, 3.0], (200, 1)), np.tile([1.0, 2.0, 3.5], (200, 1))
+    assert audit_outcomes(first, second, epsilon=1.0).flagged
+    assert not audit_outcomes(first, first.copy(), epsilon=1.0).flagged
