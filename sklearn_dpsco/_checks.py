@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-__all__ = ["check_bool", "check_choice", "check_int", "check_real", "check_size"]
+__all__ = ["auto_or", "check_bool", "check_choice", "check_int", "check_real", "check_size"]
 
 
 def check_real(
@@ -59,3 +59,13 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")
     return value
+
+
+def auto_or(check: Callable[..., Any], name: str, value: Any, **limits: Any) -> Any:
+    """`None` for "auto", else the value checked by `check(name, value, **limits)`."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    try:
+        return check(name, value, **limits)
+    except ValueError as error:
+        raise ValueError(str(error).replace(" must be ", " must be 'auto' or ", 1)) from None

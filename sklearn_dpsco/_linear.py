@@ -21,11 +21,13 @@ from scipy import sparse
 from .losses import Loss
 
 __all__ = [
+    "UNIT_ROUNDOFF",
     "Move",
     "Objective",
     "Rows",
     "chunk_rows",
     "clipped",
+    "gamma",
     "make_rows",
     "piece_rows",
     "summation_error",
@@ -33,7 +35,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-_UNIT_ROUNDOFF = 2.0**-53
+UNIT_ROUNDOFF = 2.0**-53
 _CHUNK_BYTES = 2**20  # a chunk stays in the cache between its two products
 _BLOCK_ROWS = 65536  # a block is summed by one product
 _SPARSE_PIECE = 8192  # how much they hold is private, so it must not decide
@@ -50,6 +52,11 @@ def piece_rows(X: Any) -> int:
     return _SPARSE_PIECE if sparse.issparse(X) else chunk_rows(*X.shape)
 
 
+def gamma(k: float) -> float:
+    r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings together."""
+    return k * UNIT_ROUNDOFF / (1 - k * UNIT_ROUNDOFF)
+
+
 def summation_error(n_samples: int, n_features: int) -> float:
     r"""Relative error of a chunked float64 mean over the records.
 
@@ -60,7 +67,7 @@ def summation_error(n_samples: int, n_features: int) -> float:
     """
     sizes = chunk_rows(n_samples, n_features), min(n_samples, _BLOCK_ROWS)
     k = max(rows + math.ceil(n_samples / rows) for rows in sizes) + 5
-    return k * _UNIT_ROUNDOFF / (1 - k * _UNIT_ROUNDOFF)
+    return gamma(k)
 
 
 def clipped(derivative: Array, clip: float) -> Array:
@@ -142,7 +149,7 @@ class Rows:
             squares = squares - 2 * self._product(self.center) + size
             largest = (np.sqrt(largest) + math.sqrt(size)) ** 2
         # each of the sums errs by at most (d + 4) u times the sum of absolute values
-        error = 4 * (self.n_columns + 8) * _UNIT_ROUNDOFF
+        error = 4 * (self.n_columns + 8) * UNIT_ROUNDOFF
         return np.sqrt(np.maximum(squares, 0.0) + error * largest + self.has_intercept)
 
     def product(self, coef: Array) -> Array:
@@ -158,7 +165,7 @@ class Rows:
 
     def with_norm_bound(self, bound: float) -> Rows:
         """The same rows, those longer than `bound` in l2 norm scaled down to it."""
-        bound *= 1 - 8 * _UNIT_ROUNDOFF  # the divisions and products to come
+        bound *= 1 - 8 * UNIT_ROUNDOFF  # the divisions and products to come
         shrink = bound / np.maximum(self.norms(), bound)
         scale = shrink if self.scale is None else self.scale * shrink
         return type(self)(self.X, self.has_intercept, scale, self.center)
@@ -205,7 +212,7 @@ class Rows:
         kernel(
             *arrays, np.ones(self.n_samples) if self.scale is None else self.scale, y,
             np.zeros(d) if self.center is None else self.center, float(self.has_intercept),
-            offset, 4 * (d + 8) * _UNIT_ROUNDOFF, bound * (1 - 8 * _UNIT_ROUNDOFF),
+            offset, 4 * (d + 8) * UNIT_ROUNDOFF, bound * (1 - 8 * UNIT_ROUNDOFF),
             loss.kernel_id, loss.kernel_parameter, clip, point, total,
         )  # fmt: skip
         return total[: self.dimension]

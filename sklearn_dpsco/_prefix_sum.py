@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import check_choice, check_int
+from ._linear import UNIT_ROUNDOFF
 from ._random import RandomStream
 from .accounting import Allowance
 from .mechanisms import _UP, Gaussian, _with_grid
@@ -29,7 +30,7 @@ Array = NDArray[np.float64]
 
 FACTORIZATIONS = ("toeplitz", "tree", "honaker")
 
-_UNIT_ROUNDOFF = 2.0**-53
+
 _MOST_STEPS = 2**40  # the largest rate must be told apart from 1
 # Quadrature of the arcsine law in the logit of 1 - theta: width of a panel, and how far it
 # reaches beyond 1 / n_steps and beyond 1 / 2. Finer ones lower the error by less than 1e-4.
@@ -87,8 +88,8 @@ def _toeplitz_float_error(rates: Array, weights: Array, n_steps: int) -> float:
     sums = np.minimum(n_steps, 1 / (1 - rates))
     # two roundings at each update of a sum, which decay like the sum itself, and those of
     # the weighted total; half as much again for terms of second order
-    update = 3 * _UNIT_ROUNDOFF * sums**2
-    total = (rates.size + 4) * _UNIT_ROUNDOFF * sums
+    update = 3 * UNIT_ROUNDOFF * sums**2
+    total = (rates.size + 4) * UNIT_ROUNDOFF * sums
     return math.sqrt(n_steps) * float(weights @ (update + total))
 
 
@@ -152,7 +153,7 @@ class _TreeRun:
         self._width = width
         self._sums = np.zeros((levels, width))  # of complete left siblings
         self._estimates = np.zeros((levels, width))
-        self._encoded = self._decoded = 0
+        self._encoded = 0
 
     def encode(self, vector: Array) -> Array:
         nodes = [vector]
@@ -175,7 +176,6 @@ class _TreeRun:
                 weight = 1 / (2 * self._variances[level])
                 estimate = (node + weight * children) / (1 + weight)
         self._estimates[len(nodes) - 1] = estimate
-        self._decoded += 1
         return self._estimates.sum(axis=0)
 
 
@@ -262,7 +262,7 @@ class PrefixSum(Gaussian):
             norm = math.sqrt(_levels(n_steps))
             # a node of 2^l steps is a sum of pairs, l roundings deep; the root dominates
             depth = _levels(n_steps)
-            float_error = 1.2 * depth * _UNIT_ROUNDOFF * 2.0**depth
+            float_error = 1.2 * depth * UNIT_ROUNDOFF * 2.0**depth
             n_rows = _n_nodes(n_steps)
         total = (sensitivity * norm + 2 * largest_norm * float_error) * _UP
         multiplier = math.sqrt(1 / (2 * allowance.amount))

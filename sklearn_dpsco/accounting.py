@@ -37,6 +37,7 @@ __all__ = [
     "Guarantee",
     "ParallelGroup",
     "PrivacyBudget",
+    "accountant_in_force",
     "active_accountant",
     "zcdp_delta",
 ]
@@ -729,6 +730,15 @@ _open_branches: ContextVar[tuple[tuple[BudgetAccountant, _Branch], ...]] = Conte
 def active_accountant() -> BudgetAccountant | None:
     """The accountant whose block is open in this process, if any."""
     return next(iter(_active), None)
+
+
+def accountant_in_force(accountant: Any) -> BudgetAccountant | None:
+    """The accountant that a parameter of that name asks for: None is for the open block's."""
+    if accountant is None:
+        return active_accountant()
+    if not isinstance(accountant, BudgetAccountant):
+        raise ValueError(f"accountant must be None or a BudgetAccountant, got {accountant!r}")
+    return accountant
 
 
 def _find_accountant(identifier: str) -> BudgetAccountant:

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ._linear import Rows, chunk_rows, make_rows, summation_error
+from ._linear import UNIT_ROUNDOFF, Rows, chunk_rows, make_rows, summation_error
 from ._random import RandomStream
 from .accounting import Allowance
 from .bounds import FeatureScaling, TargetScaling, canonical
-from .mechanisms import Gaussian, Laplace, SelectVertex
+from .mechanisms import Gaussian, Laplace, SelectVertex, additive_noise
 
 __all__ = [
     "PRIVATE",
@@ -45,7 +45,6 @@ _EXPONENTS = np.arange(_LOWEST, _HIGHEST + 1)
 _FINEST = 16  # a spread below 2^-16 of the column's magnitude is not looked for
 _BOX = 64.0  # scaled values are clipped to [-64, 64], far beyond where they have influence
 _CENTER_CLIP = 2.0  # scaled values count in a centre up to this
-_UNIT_ROUNDOFF = 2.0**-53
 _FLOAT_TERMS = 160  # roundings of a score: at most one for each octave and a few
 
 # The mean of m^2 over m uniform in [1/2, 1): what x^2 is on average in its octave.
@@ -314,15 +313,14 @@ def plan_search(
     if private_scale:
         part = allowance.share(n_scales * selection_share)
         # each of the float scores of two neighbours errs by so much, the prior left out
-        change = record_factor / n_samples + 4 * _FLOAT_TERMS * _UNIT_ROUNDOFF
+        change = record_factor / n_samples + 4 * _FLOAT_TERMS * UNIT_ROUNDOFF
         select = SelectVertex.calibrate(change, part, n_scales * n_columns)
         # and by this much more for the prior, which is stated in units of the noise
-        change += 4 * _LARGEST_PRIOR * _UNIT_ROUNDOFF * select.scale
+        change += 4 * _LARGEST_PRIOR * UNIT_ROUNDOFF * select.scale
         select = SelectVertex.calibrate(change, part, n_scales * n_columns)
     if private_center:
-        kind = Laplace if allowance.kind == "pure" else Gaussian
         change = record_factor / n_samples + 2 * summation_error(n_samples, n_columns)
-        center = kind.calibrate(
+        center = additive_noise(allowance).calibrate(
             bound * change, allowance.share(n_rounds * center_share), n_rounds, n_columns
         )
     return _Planned(search, select, center)
@@ -350,9 +348,8 @@ def release_magnitudes(
 
 def _shrunk(step: Array, mechanism: Gaussian | Laplace) -> Array:
     """The estimate of James and Stein, which is 0 where the step is noise."""
-    variance = mechanism.scale**2 * (2 if isinstance(mechanism, Laplace) else 1)
     size = float(step @ step)
-    kept = max(0.0, 1 - step.size * variance / size) if size > 0 else 0.0
+    kept = max(0.0, 1 - step.size * mechanism.variance / size) if size > 0 else 0.0
     return np.clip(step * kept, -_CENTER_CLIP, _CENTER_CLIP)
 
 
@@ -420,7 +417,7 @@ def _mean_deviation(
         V = _scaled(_dense(rows.X[part]), found, _CENTER_CLIP)
         # the sum in a norm rounds, and so do the products to come
         norms = np.linalg.norm(V, order, axis=1)
-        norms *= 1 + 2 * (rows.n_columns + 8) * _UNIT_ROUNDOFF
+        norms *= 1 + 2 * (rows.n_columns + 8) * UNIT_ROUNDOFF
         weights = np.minimum(1.0, search.bound / np.maximum(norms, 1e-300)) * present[part]
         total += weights @ V
     return total / rows.n_samples

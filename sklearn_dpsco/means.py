@@ -28,17 +28,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf, ndtr
 
-from ._checks import check_choice, check_int, check_real, check_size
-from ._linear import Rows, make_rows, summation_error
+from ._checks import auto_or, check_choice, check_int, check_real, check_size
+from ._linear import UNIT_ROUNDOFF, Rows, make_rows, summation_error
 from ._random import stream_from_random_state
 from .accounting import (
     Allowance,
-    BudgetAccountant,
     Guarantee,
     PrivacyBudget,
-    active_accountant,
+    accountant_in_force,
 )
-from .mechanisms import Gaussian, Laplace, Release
+from .mechanisms import Gaussian, Laplace, Release, additive_noise
 
 __all__ = [
     "ORACLES",
@@ -57,7 +56,6 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _BLOCK_ROWS = 65536  # rows summed in one go, see `summation_error`
-_UNIT_ROUNDOFF = 2.0**-53
 _INTERVAL = 3.0  # KLZ22 clip to 3 tau
 _SMOOTHING = 1 / 3  # c, the variance of the multiplicative noise that is averaged over
 _SMOOTHED_BOUND = 2 * math.sqrt(2) / 3 * float(erf(1 / math.sqrt(2 * _SMOOTHING)))
@@ -147,7 +145,7 @@ class NormClipped(MeanOracle):
         """Bound on abs(r_i), shape (n,): tau over the norm of [x_i, 1]."""
         norms = rows.norms() if order == 2 else _l1_norms(rows)
         # the division and the products to come round
-        return self.tau * (1 - 8 * _UNIT_ROUNDOFF) / np.maximum(norms, _SHORTEST)
+        return self.tau * (1 - 8 * UNIT_ROUNDOFF) / np.maximum(norms, _SHORTEST)
 
     def mean(self, rows: Rows, r: Array, limits: Array | None) -> Array:
         assert limits is not None
@@ -244,7 +242,7 @@ def _l1_norms(rows: Rows) -> Array:
     """l1 norms of the rows [x, 1], rounded up."""
     X = rows.X
     sums = np.asarray(abs(X).sum(axis=1, dtype=np.float64)).ravel() + rows.has_intercept
-    return sums * (1 + 2 * (rows.dimension + 4) * _UNIT_ROUNDOFF)
+    return sums * (1 + 2 * (rows.dimension + 4) * UNIT_ROUNDOFF)
 
 
 def smoothed_truncation(a: Any) -> Array:
@@ -508,8 +506,8 @@ def plan_mean(
     check_choice("oracle", oracle, tuple(ORACLES))
     order = check_real("moment_order", moment_order, low=2)
     moment = check_size("moment_bound", moment_bound)
-    tau = None if _is_auto(tau) else check_size("tau", tau)
-    n_buckets = None if _is_auto(n_buckets) else check_int("n_buckets", n_buckets, low=1)
+    tau = auto_or(check_size, "tau", tau)
+    n_buckets = auto_or(check_int, "n_buckets", n_buckets, low=1)
     budget, allowance = _budget(epsilon, delta, rho, relation, precision, accountant)
     norm = 1 if budget.is_pure else 2
     per_unit = math.sqrt(2) / allowance.amount if norm == 1 else 1 / math.sqrt(2 * allowance.amount)
@@ -517,9 +515,8 @@ def plan_mean(
         oracle, tau, n_buckets, n_samples=n, dimension=d, order=norm, size=d ** (1 / norm),
         noise=budget.record_factor / n * per_unit, moment_order=order, moment_bound=moment,
     )  # fmt: skip
-    kind = Laplace if budget.is_pure else Gaussian
     sensitivity = mean.sensitivity(n, d, d, budget.record_factor, norm)
-    mechanism = kind.calibrate(sensitivity, allowance, dimension=d)
+    mechanism = additive_noise(allowance).calibrate(sensitivity, allowance, dimension=d)
     guarantee = Guarantee(
         budget.epsilon, budget.delta, budget.relation, allowance.kind,
         (Release(f"{oracle} mean", mechanism),),
@@ -530,17 +527,9 @@ def plan_mean(
     )  # fmt: skip
 
 
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
-
-
 def _estimate(X: Any, oracle: str, settings: dict[str, Any], random_state: Any) -> Array:
     X = _check_sample(X)
-    accountant = settings.pop("accountant", None)
-    if accountant is None:
-        accountant = active_accountant()
-    elif not isinstance(accountant, BudgetAccountant):
-        raise ValueError(f"accountant must be None or a BudgetAccountant, got {accountant!r}")
+    accountant = accountant_in_force(settings.pop("accountant", None))
     plan = plan_mean(*X.shape, oracle=oracle, accountant=accountant, **settings)
     if accountant is not None:
         accountant.spend(plan.guarantee)

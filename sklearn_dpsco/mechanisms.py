@@ -119,6 +119,11 @@ class _AdditiveNoise:
         return math.ldexp(1.0, exponent)
 
     @property
+    def variance(self) -> float:
+        """Of each coordinate's noise."""
+        raise NotImplementedError
+
+    @property
     def rounded_sensitivity(self) -> float:
         """Sensitivity of the value on the grid."""
         return self.sensitivity + self.grid * self._rounding_factor
@@ -199,6 +204,10 @@ class Gaussian(_AdditiveNoise):
         return _with_grid(noise, multiplier)
 
     @property
+    def variance(self) -> float:
+        return self.scale**2
+
+    @property
     def _rounding_factor(self) -> float:
         return math.sqrt(self.dimension)
 
@@ -258,6 +267,10 @@ class Laplace(_AdditiveNoise):
         return _with_grid(noise, multiplier)
 
     @property
+    def variance(self) -> float:
+        return 2 * self.scale**2
+
+    @property
     def _rounding_factor(self) -> float:
         return float(self.dimension)
 
@@ -280,6 +293,11 @@ class Laplace(_AdditiveNoise):
 
         cost = self.cost(composition)
         return _pure_event(cost) if composition == "pure" else dp_event.ZCDpEvent(cost)
+
+
+def additive_noise(allowance: Allowance) -> type[Gaussian | Laplace]:
+    """The law that suits an allowance: Laplace for pure DP, else Gaussian."""
+    return Laplace if allowance.kind == "pure" else Gaussian
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,11 +26,16 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._checks import check_bool, check_choice, check_int, check_size
+from .._checks import auto_or, check_bool, check_choice, check_int, check_size
 from .._linear import Rows, make_rows
 from .._random import RandomStream, check_random_state, stream_from_random_state
 from .._records import as_labels, clear_rows, is_missing, label_codes, nonfinite_rows
-from ..accounting import BudgetAccountant, PrivacyBudget, active_accountant
+from ..accounting import (
+    BudgetAccountant,
+    PrivacyBudget,
+    accountant_in_force,
+    active_accountant,
+)
 from ..bounds import (
     FeatureScaling,
     TargetScaling,
@@ -44,7 +49,7 @@ from ..geometry import Geometry, get_geometry
 from ..losses import get_loss
 from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
 
-__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "auto_or", "check_classes"]
+__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "check_classes"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -53,16 +58,6 @@ _ACCEPTED: dict[str, Any] = {
     "accept_sparse": ("csr", "csc"),
     "dtype": (np.float64, np.float32),
 }
-
-
-def auto_or(check: Callable[..., Any], name: str, value: Any, **limits: Any) -> Any:
-    """`None` for "auto", else the value checked by `check(name, value, **limits)`."""
-    if isinstance(value, str) and value == "auto":
-        return None
-    try:
-        return check(name, value, **limits)
-    except ValueError as error:
-        raise ValueError(str(error).replace(" must be ", " must be 'auto' or ", 1)) from None
 
 
 def _without_data(message: str) -> str:
@@ -112,7 +107,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         )  # fmt: skip
 
     def _accountant(self) -> BudgetAccountant | None:
-        return active_accountant() if self.accountant is None else self.accountant
+        return accountant_in_force(self.accountant)
 
     def _feature_scaling(self, n_features: int) -> FeatureScaling:
         """The public map of the features to scaled units."""
@@ -157,10 +152,6 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
         check_random_state(self.random_state)
         check_feature_bounds(self.bounds_X)
-        if self.accountant is not None and not isinstance(self.accountant, BudgetAccountant):
-            raise ValueError(
-                f"accountant must be None or a BudgetAccountant, got {self.accountant!r}"
-            )
 
     def _warn_if_delta_is_large(self, n_samples: int) -> None:
         if self.delta >= 1 / n_samples:
@@ -202,12 +193,8 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         return X, y
 
     @contextmanager
-    def _until_spent(self) -> Iterator[None]:
-        """The part of a fit that ends with the charge.
-
-        An error inside leaves an earlier fit as it was. Afterwards the earlier fit is gone,
-        so that a fit that is interrupted leaves no model.
-        """
+    def _unchanged_on_error(self) -> Iterator[None]:
+        """A part of a call after which an error leaves the estimator as it was."""
         state = self.__dict__
         before = dict(state)
         try:
@@ -216,9 +203,20 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             state.clear()
             state.update(before)
             raise
-        for name in before:
-            if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
-                state.pop(name, None)
+
+    @contextmanager
+    def _until_spent(self) -> Iterator[None]:
+        """The part of a fit that ends with the charge.
+
+        An error inside leaves an earlier fit as it was. Afterwards the earlier fit is gone,
+        so that a fit that is interrupted leaves no model.
+        """
+        earlier = [name for name in self.__dict__ if name.endswith("_")]
+        with self._unchanged_on_error():
+            yield
+        for name in earlier:
+            if name not in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
@@ -246,12 +244,16 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         n_samples, n_features = X.shape
         self._warn_if_delta_is_large(n_samples)
         plan = self._plan(n_samples, n_features, n_models)
-        scaling = self._feature_scaling(n_features)
+        return plan, self._spend(plan, X)
+
+    def _spend(self, plan: Plan, X: Any) -> FeatureScaling:
+        """Charge the plan to the accountant; the scaling of X, none of whose values is read."""
+        scaling = self._feature_scaling(X.shape[1])
         scaling.transform(X[:0])  # bounds that do not suit sparse X: an error before the charge
         accountant = self._accountant()
         if accountant is not None:
             accountant.spend(plan.guarantee)
-        return plan, scaling
+        return scaling
 
     def _fit_models(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import check_choice, check_int, check_real, check_size
+from .._checks import auto_or, check_choice, check_int, check_real, check_size
 from .._linear import Rows
 from .._random import RandomStream
 from ..bounds import FeatureScaling, TargetScaling
@@ -20,7 +20,7 @@ from ..magnitudes import (
 )
 from ..means import ORACLES
 from ..solvers.heavy_tail import FORMS, LARGEST_SCALE_SHARE, HeavyTail, ScaledRows
-from ._base import DPClassifier, DPRegressor, auto_or
+from ._base import DPClassifier, DPRegressor
 
 __all__ = ["HeavyTailDPClassifier", "HeavyTailDPRegressor"]
 
@@ -60,7 +60,7 @@ class _HeavyTailMixin:
             n_buckets=auto_or(check_int, "n_buckets", self.n_buckets, low=1),
             max_iter=auto_or(check_int, "max_iter", self.max_iter, low=1),
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
-            l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0),
+            l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0, high=1e50),
             scale_share=auto_or(
                 check_real, "scale_share", self.scale_share, high=LARGEST_SCALE_SHARE, **positive
             ),

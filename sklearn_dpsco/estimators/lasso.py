@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._checks import check_choice, check_int, check_size
+from .._checks import auto_or, check_choice, check_int, check_size
 from ..solvers.frank_wolfe import FrankWolfe
-from ._base import DPClassifier, DPRegressor, auto_or
+from ._base import DPClassifier, DPRegressor
 
 __all__ = ["DPLassoFW", "DPLassoFWClassifier"]
 

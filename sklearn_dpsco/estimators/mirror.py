@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._checks import check_choice, check_int, check_real, check_size
+from .._checks import auto_or, check_choice, check_int, check_real, check_size
 from ..accounting import PrivacyBudget
 from ..geometry import Geometry, get_geometry
 from ..losses import get_loss
 from ..solvers.base import Problem
 from ..solvers.mirror_descent import FORMS, MirrorDescent, default_feasible_set
-from ._base import DPClassifier, DPRegressor, auto_or
+from ._base import DPClassifier, DPRegressor
 
 __all__ = ["DPMirrorClassifier", "DPMirrorRegressor"]
 

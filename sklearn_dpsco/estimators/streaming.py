@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_bool, check_choice, check_int, check_size
+from .._checks import auto_or, check_bool, check_choice, check_int, check_size
 from .._linear import piece_rows
 from .._prefix_sum import FACTORIZATIONS
 from .._random import RandomStream, stream_from_random_state
@@ -22,7 +20,7 @@ from ..accounting import Guarantee
 from ..bounds import FeatureScaling, TargetScaling
 from ..solvers.base import SolverResult
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
-from ._base import DPClassifier, DPLinearModel, DPRegressor, auto_or, check_classes
+from ._base import DPClassifier, DPLinearModel, DPRegressor, check_classes
 
 __all__ = ["DPFTRLClassifier", "DPFTRLRegressor"]
 
@@ -168,17 +166,6 @@ class _StreamingModel(DPLinearModel):
             )
         return self._stream
 
-    @contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        """The part of a call in which nothing of the stream has moved yet."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
     def _validate_chunk(self, X: Any, y: Any, progress: _Progress | None) -> tuple[Any, Any]:
         X, y = self._validate(X, y, reset=progress is None, min_samples=1)
         if progress is None:
@@ -200,11 +187,7 @@ class _StreamingModel(DPLinearModel):
         solver = replace(self._solver(), doubling=self.horizon is None)
         problem = self._problem(self.horizon or _NO_HORIZON, n_features, n_models)
         plan = solver.plan(problem, self._budget())
-        features = self._feature_scaling(n_features)
-        features.transform(X[:0])  # bounds that do not suit sparse X: an error before the charge
-        accountant = self._accountant()
-        if accountant is not None:
-            accountant.spend(plan.guarantee)
+        features = self._spend(plan, X)
         runs = [FTRLRun(plan) for _ in range(n_models)]
         root = stream_from_random_state(self.random_state)
         self.noise_is_secret_ = root.is_secure

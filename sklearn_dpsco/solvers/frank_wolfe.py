@@ -38,6 +38,8 @@ from .base import Plan, Problem, SolverData, SolverResult
 from .preliminaries import (
     Preliminaries,
     default_data_norm,
+    gradient_noise,
+    growing_clip,
     intercept_share,
     mean_sensitivity,
     plan_constant,
@@ -233,7 +235,8 @@ class FrankWolfe:
 
     def _clip(self, problem: Problem, geometry: Geometry, noise: float) -> float:
         """The declared or default clip, or the loss's own bound where that is smaller."""
-        clip = self.gradient_clip or _gradient_clip(problem, noise)
+        smallest = _SMALLEST_CLIP[problem.loss.task]
+        clip = self.gradient_clip or growing_clip(smallest, noise, _ACCURATE)
         largest = geometry.radius + abs(problem.loss.best_constant(1.0))
         return min(clip, problem.loss.derivative_bound(largest))
 
@@ -422,11 +425,8 @@ def _check_support(feasible_set: Geometry | type[Geometry], form: str) -> None:
 
 
 def _gradient_noise(problem: Problem, budget: PrivacyBudget, data_norm: float | None) -> float:
-    """l2 norm of the noise in the mean of all released gradients, for a clip of 1."""
-    rho = budget.rho / problem.n_models
-    norm = data_norm or default_data_norm(problem)
-    per_coordinate = budget.record_factor * norm / (problem.n_samples * math.sqrt(2 * rho))
-    return per_coordinate * math.sqrt(problem.dimension)
+    """`gradient_noise` under zCDP."""
+    return gradient_noise(problem, budget, data_norm or default_data_norm(problem), budget.rho)
 
 
 def _selection_noise(problem: Problem, budget: PrivacyBudget) -> float:
@@ -468,12 +468,6 @@ def _selection_geometry(problem: Problem, budget: PrivacyBudget) -> Geometry:
         return kind(1.0)
     fading = min(1.0, _SELECTABLE / _selection_noise(problem, budget))
     return kind(_SELECTION_RADIUS[problem.loss.task] * fading)
-
-
-def _gradient_clip(problem: Problem, noise: float) -> float:
-    """The smallest useful clip where noise dominates, 1 where it vanishes."""
-    smallest = _SMALLEST_CLIP[problem.loss.task]
-    return min(1.0, smallest * max(1.0, math.sqrt(_ACCURATE / noise)))
 
 
 def _gradient_iterations(problem: Problem) -> int:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .._linear import Objective, Rows, piece_rows
+from .._linear import UNIT_ROUNDOFF, Objective, Rows, gamma, piece_rows
 from .._random import RandomStream
 from ..accounting import Allowance, Guarantee, PrivacyBudget
 from ..geometry import Geometry
@@ -41,8 +41,6 @@ from .preliminaries import default_data_norm
 __all__ = ["FTRL", "LONGEST_STREAM", "Epoch", "FTRLPlan", "FTRLRun"]
 
 Array = NDArray[np.float64]
-
-_UNIT_ROUNDOFF = 2.0**-53
 
 LONGEST_STREAM = 2**40  # records; float sums over many more have no bound on their error
 
@@ -472,13 +470,12 @@ def _sum_error(n_records: int) -> float:
     """Relative float error of a sum of that many terms in any order and grouping."""
     # a term meets at most n_records additions of parts that hold records, and up to ten
     # roundings on its way from the derivative into the centred sum
-    k = 2 * n_records + 16
-    return k * _UNIT_ROUNDOFF / (1 - k * _UNIT_ROUNDOFF)
+    return gamma(2 * n_records + 16)
 
 
 def _first_weights() -> tuple[float, float]:
     """Weights of target and row in the first release; their squares sum to less than 1."""
-    down = 1 - 8 * _UNIT_ROUNDOFF
+    down = 1 - 8 * UNIT_ROUNDOFF
     return down * math.sqrt(_TARGET_SHARE), down * math.sqrt(1 - _TARGET_SHARE)
 
 

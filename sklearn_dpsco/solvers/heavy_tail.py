@@ -34,7 +34,7 @@ from ..accounting import Guarantee, PrivacyBudget
 from ..geometry import Geometry
 from ..magnitudes import Magnitudes, MagnitudeSearch, plan_search, release_magnitudes, scale_rows
 from ..means import MeanOracle, default_threshold, make_oracle
-from ..mechanisms import Gaussian, Laplace, Mechanism, Release, SelectVertex
+from ..mechanisms import Gaussian, Laplace, Mechanism, Release, SelectVertex, additive_noise
 from .base import Plan, Problem, SolverData, SolverResult
 
 __all__ = ["FORMS", "LARGEST_SCALE_SHARE", "HeavyTail", "HeavyTailPlan", "ScaledRows"]
@@ -300,7 +300,7 @@ class _Draft:
 
     @property
     def noise_kind(self) -> type[Noise]:
-        return Laplace if self.budget.is_pure else Gaussian
+        return additive_noise(self.allowance)
 
     def _search(self, which: str, n_columns: int, largest_share: float) -> bool:
         solver, problem = self.solver, self.problem
@@ -458,8 +458,7 @@ class _Draft:
         problem, task = self.problem, self.problem.loss.task
         smoothness = problem.loss.smoothness * _row_smoothness(problem.n_features, 0.0)
         smoothness += self.solver.l2_penalty
-        noise = step.scale * math.sqrt(2 if isinstance(step, Laplace) else 1)
-        whole = noise * math.sqrt(problem.dimension)
+        whole = math.sqrt(step.variance * problem.dimension)
         return min(
             1.9 / smoothness,
             _REACH[task] / (2 * whole * math.sqrt(n_iter)),
@@ -556,9 +555,8 @@ def _release_intercept(
     if rows.scale is not None:
         clipped = clipped * (rows.scale > 0)
     noisy = mechanism.release(np.array([clipped.mean()]), stream.substream("intercept"))[0]
-    variance = mechanism.scale**2 * (2 if isinstance(mechanism, Laplace) else 1)
     mean = float(np.clip(noisy, -plan.target_clip, plan.target_clip))
-    mean /= 1 + variance / _INTERCEPT_PRIOR[plan.problem.loss.task] ** 2
+    mean /= 1 + mechanism.variance / _INTERCEPT_PRIOR[plan.problem.loss.task] ** 2
     return plan.problem.loss.best_constant(mean)
 
 

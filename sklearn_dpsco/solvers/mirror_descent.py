@@ -42,6 +42,8 @@ from .base import Plan, Problem, SolverData, SolverResult
 from .preliminaries import (
     Preliminaries,
     default_data_norm,
+    gradient_noise,
+    growing_clip,
     mean_sensitivity,
     plan_preliminaries,
     prepare,
@@ -314,7 +316,8 @@ class MirrorDescent:
         if form == "localized" and not mirror_map.has_center:
             raise ValueError(f"solver='localized' cannot use mirror_map={self.mirror_map!r}")
         noise = _gradient_noise(problem, budget, norm)
-        clip = self.gradient_clip or _gradient_clip(problem, noise)
+        smallest = _SMALLEST_CLIP[problem.loss.task]
+        clip = self.gradient_clip or growing_clip(smallest, noise, _ACCURATE)
         largest = norm * _l2_radius(geometry, problem.dimension)
         largest += abs(problem.loss.best_constant(1.0))
         clip = min(clip, problem.loss.derivative_bound(largest))
@@ -764,16 +767,8 @@ def _smallest(fits: Callable[[int], bool]) -> int:
 
 
 def _gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float) -> float:
-    """l2 norm of the noise in one release of the mean gradient, for a clip of 1."""
-    amount = budget.gaussian_allowance.amount / problem.n_models
-    per_coordinate = budget.record_factor * norm / (problem.n_samples * math.sqrt(2 * amount))
-    return per_coordinate * math.sqrt(problem.dimension)
-
-
-def _gradient_clip(problem: Problem, noise: float) -> float:
-    """The smallest useful clip where noise dominates, 1 where it vanishes."""
-    smallest = _SMALLEST_CLIP[problem.loss.task]
-    return min(1.0, smallest * max(1.0, math.sqrt(_ACCURATE / noise)))
+    """`gradient_noise` with the analysis that the plan uses."""
+    return gradient_noise(problem, budget, norm, budget.gaussian_allowance.amount)
 
 
 def _l2_radius(geometry: Geometry, dimension: int) -> float:

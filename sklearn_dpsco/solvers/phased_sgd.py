@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .._linear import UNIT_ROUNDOFF, gamma
 from .._random import RandomStream
 from ..accounting import Allowance, Guarantee, PrivacyBudget
 from ..geometry import Geometry, L2Ball, Unconstrained
@@ -38,6 +39,7 @@ from .preliminaries import (
     CENTER_SHARE,
     ROW_SCALE_SHARE,
     default_data_norm,
+    growing_clip,
     intercept_share,
     plan_center,
     plan_intercept,
@@ -49,7 +51,6 @@ __all__ = ["PhasedSGD", "PhasedSGDPlan"]
 
 Array = NDArray[np.float64]
 
-_UNIT_ROUNDOFF = 2.0**-53
 # Rows are gathered in chunks, whose copies overlap, and are then read in their order: twice
 # as fast as steps that jump through the table.
 _CHUNK_BYTES = 2**21  # dense
@@ -287,7 +288,7 @@ class PhasedSGD:
         if not math.isfinite(loss.smoothness):
             return bound, bound  # to cut the slopes of a kinked loss would move its minimizer
         slope = min(_SMALLEST_CLIP[loss.task], bound)
-        return slope, min(1.0, slope * max(1.0, math.sqrt(_ACCURATE / noise)), bound)
+        return slope, min(growing_clip(slope, noise, _ACCURATE), bound)
 
     def _phases(
         self, problem: Problem, n_phases: int, n_first: int, last: float, norm: float
@@ -373,7 +374,7 @@ class _Descent:
     def run(self, phase: Phase, start: Array) -> Array:
         """Mean of the last iterates of one pass over the phase's records from `start`."""
         plan, loss = self.plan, self.plan.problem.loss
-        error = 4 * (plan.problem.n_features + 8) * _UNIT_ROUNDOFF
+        error = 4 * (plan.problem.n_features + 8) * UNIT_ROUNDOFF
         bias = float(plan.problem.fit_intercept)
         settings = (
             plan.data_norm * (1 - error), phase.learning_rate, plan.geometry.radius,
@@ -488,10 +489,6 @@ def _guarantee(
 # -------------------------------------------------------------------------- sensitivities
 
 
-def _gamma(k: float) -> float:
-    return k * _UNIT_ROUNDOFF / (1 - k * _UNIT_ROUNDOFF)
-
-
 def _block(n_features: int) -> int:
     """Steps between two projections, often enough and yet cheap beside the steps."""
     return 16 + n_features // 16
@@ -513,12 +510,12 @@ def _sensitivity(
     loss = problem.loss
     beta = min(loss.smoothness, phase.beta)
     offset = max(abs(loss.best_constant(1.0)), abs(loss.best_constant(-1.0)))
-    prediction = _gamma(2 * d + 6 * block + 40) * ((norm + 2 * math.sqrt(d)) * size + offset)
-    slope = 8 * _UNIT_ROUNDOFF * (1 + clip + beta * loss.kernel_parameter)
+    prediction = gamma(2 * d + 6 * block + 40) * ((norm + 2 * math.sqrt(d)) * size + offset)
+    slope = 8 * UNIT_ROUNDOFF * (1 + clip + beta * loss.kernel_parameter)
     per_step = eta * norm * (beta * prediction + slope)
-    per_step += 8 * _UNIT_ROUNDOFF * (size + eta * clip * norm)
+    per_step += 8 * UNIT_ROUNDOFF * (size + eta * clip * norm)
     blocks = math.ceil(steps / block)
-    numerical = steps * per_step + blocks * _gamma(d + 8) * size + _gamma(blocks + 4) * size
+    numerical = steps * per_step + blocks * gamma(d + 8) * size + gamma(blocks + 4) * size
     return budget.record_factor * eta * clip * norm + 2 * numerical
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .._linear import Rows, summation_error
 from .._random import RandomStream
 from ..accounting import Allowance, PrivacyBudget
-from ..mechanisms import Gaussian, Laplace, Release
+from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from .base import Problem, SolverData, SolverResult
 
 __all__ = [
@@ -26,6 +26,8 @@ __all__ = [
     "Preliminaries",
     "Prepared",
     "default_data_norm",
+    "gradient_noise",
+    "growing_clip",
     "intercept_share",
     "mean_sensitivity",
     "plan_center",
@@ -72,6 +74,21 @@ def mean_sensitivity(problem: Problem, budget: PrivacyBudget, norm: float) -> fl
     return norm * budget.record_factor / n + 2 * numerical
 
 
+def gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float, amount: float) -> float:
+    """l2 norm of the noise in the mean of all released gradients, for a clip of 1.
+
+    `amount` is rho, or mu^2 / 2, of all of the problem's models.
+    """
+    spread = math.sqrt(2 * amount / problem.n_models)
+    per_coordinate = budget.record_factor * norm / (problem.n_samples * spread)
+    return per_coordinate * math.sqrt(problem.dimension)
+
+
+def growing_clip(smallest: float, noise: float, accurate: float) -> float:
+    """The smallest useful clip where noise dominates, 1 where it is far below `accurate`."""
+    return min(1.0, smallest * max(1.0, math.sqrt(accurate / noise)))
+
+
 def intercept_share(problem: Problem, budget: PrivacyBudget) -> float:
     """Share of the budget that brings the intercept's noise down to _INTERCEPT_NOISE."""
     least, most = _INTERCEPT_SHARE
@@ -92,8 +109,7 @@ def plan_intercept(
     # numpy sums in blocks, well within the error of our own chunks
     numerical = 2 * summation_error(problem.n_samples, problem.n_features)
     sensitivity = budget.record_factor / problem.n_samples + numerical
-    kind = Laplace if allowance.kind == "pure" else Gaussian
-    return kind.calibrate(sensitivity, allowance)
+    return additive_noise(allowance).calibrate(sensitivity, allowance)
 
 
 def plan_center(
@@ -125,8 +141,7 @@ def release_mean_target(
     does nothing, where it is large it keeps the intercept from being noise.
     """
     noisy = mechanism.release(np.array([data.mean_target]), stream)[0]
-    variance = mechanism.scale**2 * (2 if isinstance(mechanism, Laplace) else 1)
-    return float(np.clip(noisy, -1.0, 1.0)) / (1 + variance / _INTERCEPT_PRIOR**2)
+    return float(np.clip(noisy, -1.0, 1.0)) / (1 + mechanism.variance / _INTERCEPT_PRIOR**2)
 
 
 def release_center(rows: Rows, mechanism: Gaussian, stream: RandomStream) -> Array:
