@@ -22,6 +22,7 @@ from numba import njit
 from scipy import sparse
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 from sklearn.metrics import roc_auc_score
+from speed import medians
 from utility import from_folder, packaged
 
 from sklearn_dpsco import (
@@ -187,17 +188,9 @@ def one_sparse_pass(
             w[columns[k]] += step * X[k]
 
 
-def timed(functions: dict[str, Callable[[], Any]], n: int, repeats: int = 5) -> dict[str, float]:
+def timed(functions: dict[str, Callable[[], Any]], n: int) -> dict[str, float]:
     """Nanoseconds per record, the median of interleaved runs."""
-    for function in functions.values():
-        function()
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(repeats):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - start)
-    return {name: float(np.median(values)) / n * 1e9 for name, values in times.items()}
+    return {name: seconds / n * 1e9 for name, seconds in medians(functions, 5).items()}
 
 
 def report(label: str, found: dict[str, float]) -> None:
