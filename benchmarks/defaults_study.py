@@ -14,17 +14,18 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from constants import scaled_defaults
 from sklearn.metrics import r2_score, roc_auc_score
 from synthetic import Case, make
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
-from sklearn_dpsco.solvers import frank_wolfe as fw
+from sklearn_dpsco.solvers.defaults import FIRST_RELEASES, FRANK_WOLFE
 
+SETS = (FIRST_RELEASES, *FRANK_WOLFE.values())
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 8.0)
 
 
@@ -78,26 +79,13 @@ def skill(case: Case, epsilon: float, seed: int, **settings: Any) -> float:
     return (2 * roc_auc_score(y_test, model.decision_function(X_test)) - 1) / best
 
 
-@contextmanager
-def constants(**values: Any) -> Iterator[None]:
-    """The solver with other constants."""
-    old = {name: getattr(fw, name) for name in values}
-    for name, value in values.items():
-        setattr(fw, name, value)
-    try:
-        yield
-    finally:
-        for name, value in old.items():
-            setattr(fw, name, value)
-
-
 def table(title: str, rows: dict[str, Any], on: Callable[[str], list[Case]], seeds: int) -> None:
-    """Print the mean skill of each row: a pair (estimator settings, solver constants)."""
+    """Print the mean skill of each row: a pair (estimator settings, factors of defaults)."""
     for task in ("reg", "clf"):
         print(f"\n{title}, {task}: mean skill at epsilon = {EPSILONS}")
         for name, choose in rows.items():
-            settings, changed = choose(task)
-            with constants(**changed):
+            settings, factors = choose(task)
+            with scaled_defaults(SETS, factors):
                 means = [
                     np.mean([skill(c, e, s, **settings) for c in on(task) for s in range(seeds)])
                     for e in EPSILONS
@@ -106,16 +94,8 @@ def table(title: str, rows: dict[str, Any], on: Callable[[str], list[Case]], see
 
 
 def scaled(name: str, factor: float) -> Callable[[str], tuple[dict, dict]]:
-    """The default constant times a factor, in every entry."""
-
-    def change(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: change(entry) for key, entry in value.items()}
-        if isinstance(value, tuple):
-            return tuple(change(entry) for entry in value)
-        return value * factor
-
-    return lambda task: ({}, {name: change(getattr(fw, name))})
+    """The default of that name times a factor, for both tasks."""
+    return lambda task: ({}, {name: factor})
 
 
 def settings(**values: Any) -> Callable[[str], tuple[dict, dict]]:
@@ -128,24 +108,24 @@ DEFAULT = {"* default": settings()}
 TABLES: dict[str, dict[str, Any]] = {
     "form": DEFAULT | {form: settings(solver=form) for form in ("gradient", "selection")},
     "clip": DEFAULT
-    | {f"clip x {f}": scaled("_SMALLEST_CLIP", f) for f in (0.5, 1.5, 2.0)}
+    | {f"clip x {f}": scaled("smallest_clip", f) for f in (0.5, 1.5, 2.0)}
     | {"clip 1": settings(gradient_clip=1.0)},
     "radius": DEFAULT
-    | {f"gradient radius x {f}": scaled("_GRADIENT_RADIUS", f) for f in (0.5, 0.75, 1.5, 2.0)}
-    | {f"selection radius x {f}": scaled("_SELECTION_RADIUS", f) for f in (0.5, 2.0)},
+    | {f"gradient radius x {f}": scaled("gradient_radius", f) for f in (0.5, 0.75, 1.5, 2.0)}
+    | {f"selection radius x {f}": scaled("selection_radius", f) for f in (0.5, 2.0)},
     "steps": DEFAULT | {f"{n} steps": settings(max_iter=n) for n in (10, 25, 50, 100, 200, 400)},
     "smoothing": DEFAULT
-    | {f"smoothing x {f}": scaled("_SMOOTHING", f) for f in (0.3, 0.5, 2.0, 10.0)}
-    | {f"curvature x {f}": scaled("_CURVATURE", f) for f in (0.0, 2.0, 5.0)},
+    | {f"smoothing x {f}": scaled("smoothing", f) for f in (0.3, 0.5, 2.0, 10.0)}
+    | {f"curvature x {f}": scaled("curvature", f) for f in (0.0, 2.0, 5.0)},
     "shares": DEFAULT
-    | {f"intercept noise x {f}": scaled("_INTERCEPT_NOISE", f) for f in (0.5, 2.0)}
-    | {f"intercept prior x {f}": scaled("_INTERCEPT_PRIOR", f) for f in (0.5, 1e6)}
-    | {f"centre share x {f}": scaled("_CENTER_SHARE", f) for f in (0.2, 2.0)},
+    | {f"intercept noise x {f}": scaled("target_noise", f) for f in (0.5, 2.0)}
+    | {f"intercept prior x {f}": scaled("target_prior", f) for f in (0.5, 1e6)}
+    | {f"centre share x {f}": scaled("means_share", f) for f in (0.2, 2.0)},
     "thresholds": DEFAULT
-    | {f"noisy x {f}": scaled("_NOISY", f) for f in (0.5, 2.0)}
-    | {f"hopeless x {f}": scaled("_HOPELESS", f) for f in (0.3, 3.0)}
-    | {f"selectable x {f}": scaled("_SELECTABLE", f) for f in (0.3, 3.0)}
-    | {f"sparsity bet x {f}": scaled("_SPARSITY_BET", f) for f in (0.25, 4.0)},
+    | {f"noisy x {f}": scaled("noisy", f) for f in (0.5, 2.0)}
+    | {f"hopeless x {f}": scaled("hopeless", f) for f in (0.3, 3.0)}
+    | {f"selectable x {f}": scaled("selectable", f) for f in (0.3, 3.0)}
+    | {f"sparsity bet x {f}": scaled("sparsity_bet", f) for f in (0.25, 4.0)},
     "large": DEFAULT | {form: settings(solver=form) for form in ("gradient", "selection")},
 }
 

@@ -26,10 +26,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_dpsco import HeavyTailDPClassifier, HeavyTailDPRegressor
-from sklearn_dpsco._linear import make_rows
+from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.estimators.lasso import DPLassoFW
 from sklearn_dpsco.estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
-from sklearn_dpsco.means import ORACLES, MedianOfMeans, NormClipped, make_oracle, plan_mean
+from sklearn_dpsco.means import plan_mean
+from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES, OracleFacts, make_oracle
 
 ORACLE_NAMES = tuple(ORACLES)
 
@@ -241,10 +242,8 @@ def speed(repetitions: int) -> None:
     rows = make_rows(X, True)
     print(f"one call of an oracle on {n} x {d}, over X.T @ r")
     for name in ORACLE_NAMES:
-        oracle = make_oracle(
-            name, 1.0, None, n_samples=n, dimension=d + 1, noise=1e-4, order=2, size=10.0,
-            moment_order=2.0, moment_bound=1.0,
-        )  # fmt: skip
+        facts = OracleFacts(n, d + 1, 1e-4, order=2, size=10.0, moment_order=2.0, moment_bound=1.0)
+        oracle = make_oracle(name, 1.0, None, facts)
         limits = oracle.limits(rows, 2)
         # taken in turns, since the machine's speed drifts
         ratios = [
@@ -252,9 +251,9 @@ def speed(repetitions: int) -> None:
             / fastest(lambda: X.T @ r, 1)
             for _ in range(repetitions)
         ]
-        buckets = f", {oracle.n_buckets} buckets" if isinstance(oracle, MedianOfMeans) else ""
+        buckets = f", {oracle.n_buckets} buckets" if name == "median-of-means" else ""
         once = ""
-        if isinstance(oracle, NormClipped):
+        if name == "clipped":
             norms = fastest(lambda: oracle.limits(rows, 2), 2)  # noqa: B023
             once = f", row norms once per fit {norms / fastest(lambda: X.T @ r, 2):.2f}"
         print(f"  {name:20s} {np.median(ratios):5.2f}{buckets}{once}", flush=True)

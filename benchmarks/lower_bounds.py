@@ -28,10 +28,10 @@ from typing import ClassVar
 import numpy as np
 
 from sklearn_dpsco import PrivacyBudget
-from sklearn_dpsco._linear import make_rows
-from sklearn_dpsco._random import stream_from_random_state
+from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import Geometry, L1Ball, LInfBall, LpBall
 from sklearn_dpsco.losses import Loss
+from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers.base import Problem, SolverData
 from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
 

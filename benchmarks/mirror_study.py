@@ -13,29 +13,29 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from constants import scaled_defaults
 from defaults_study import EPSILONS, cases
 from sklearn.metrics import r2_score, roc_auc_score
 from synthetic import Case, make
 
 from sklearn_dpsco import DPMirrorClassifier, DPMirrorRegressor
-from sklearn_dpsco.solvers import mirror_descent, preliminaries
+from sklearn_dpsco.solvers.defaults import FIRST_RELEASES, MIRROR_DESCENT
 
 DEFAULT: dict[str, Any] = {"* default": {}}
+SETS = (FIRST_RELEASES, *MIRROR_DESCENT.values())
 
-# what a row changes: constructor parameters, or constants by their names times a factor
+# what a row changes: constructor parameters, or after "=" a default's name, and its factor
 TABLES: dict[str, dict[str, dict[str, Any]]] = {
-    "reach": DEFAULT | {f"reach x {f}": {"_REACH": f} for f in (0.5, 0.7, 1.5, 2.0)},
-    "gradient": DEFAULT | {f"gradient x {f}": {"_GRADIENT": f} for f in (0.5, 0.75, 1.5, 2.0)},
-    "radius": DEFAULT | {f"radius x {f}": {"_RADIUS": f} for f in (0.25, 0.5, 2.0)},
-    "clip": DEFAULT | {f"clip x {f}": {"_SMALLEST_CLIP": f} for f in (0.5, 1.5, 3.0)},
+    "reach": DEFAULT | {f"reach x {f}": {"=reach": f} for f in (0.5, 0.7, 1.5, 2.0)},
+    "gradient": DEFAULT | {f"gradient x {f}": {"=gradient": f} for f in (0.5, 0.75, 1.5, 2.0)},
+    "radius": DEFAULT | {f"radius x {f}": {"=radius": f} for f in (0.25, 0.5, 2.0)},
+    "clip": DEFAULT | {f"clip x {f}": {"=smallest_clip": f} for f in (0.5, 1.5, 3.0)},
     "steps": DEFAULT | {f"{t} steps": {"max_iter": t} for t in (25, 50, 100, 400)},
     "set": DEFAULT | {name: {"feasible_set": name} for name in ("l2", "l1", "linf")},
-    "centre": DEFAULT | {f"centre's reach x {f}": {"_LOCATION_REACH": f} for f in (0.5, 2.0, 5.0)},
+    "centre": DEFAULT | {f"centre's reach x {f}": {"=location_reach": f} for f in (0.5, 2.0, 5.0)},
 }
 
 
@@ -53,32 +53,6 @@ def skill(case: Case, epsilon: float, seed: int, **settings: Any) -> float:
     return (2 * roc_auc_score(y_test, model.decision_function(X_test)) - 1) / best
 
 
-def scaled(value: Any, factor: float) -> Any:
-    """The constant times the factor, in every entry."""
-    if isinstance(value, dict):
-        return {key: scaled(entry, factor) for key, entry in value.items()}
-    return type(value)(value * factor)
-
-
-@contextmanager
-def constants(changes: dict[str, float]) -> Iterator[None]:
-    """The solver with some constants multiplied."""
-    owners = {
-        name: module
-        for name in changes
-        for module in (mirror_descent, preliminaries)
-        if hasattr(module, name)
-    }
-    old = {name: getattr(module, name) for name, module in owners.items()}
-    for name, module in owners.items():
-        setattr(module, name, scaled(old[name], changes[name]))
-    try:
-        yield
-    finally:
-        for name, module in owners.items():
-            setattr(module, name, old[name])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}")
@@ -90,8 +64,9 @@ def main() -> None:
         for task in ("reg", "clf"):
             print(f"\n{title}, {task}: mean skill at epsilon = {EPSILONS}")
             for name, changes in TABLES[title].items():
-                settings = {k: v for k, v in changes.items() if not k.startswith("_")}
-                with constants({k: v for k, v in changes.items() if k.startswith("_")}):
+                settings = {k: v for k, v in changes.items() if not k.startswith("=")}
+                factors = {k[1:]: v for k, v in changes.items() if k.startswith("=")}
+                with scaled_defaults(SETS, factors):
                     means = [
                         np.mean(
                             [

@@ -11,8 +11,13 @@ from functools import partial
 import numpy as np
 
 from sklearn_dpsco import DPLassoFWClassifier
-from sklearn_dpsco._exact import floor_laplace, floor_normal, permute_and_flip, sample_softmax
-from sklearn_dpsco._random import stream_from_random_state
+from sklearn_dpsco.randomness.exact import (
+    floor_laplace,
+    floor_normal,
+    permute_and_flip,
+    sample_softmax,
+)
+from sklearn_dpsco.randomness.stream import stream_from_random_state
 
 N_DRAWS = 5_000_000
 N_VERTICES = 2_000_000

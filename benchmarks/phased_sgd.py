@@ -24,9 +24,9 @@ from speed import medians, report
 from utility import EPSILONS, from_folder, packaged
 
 from sklearn_dpsco import DPPhasedSGDClassifier, DPPhasedSGDRegressor
-from sklearn_dpsco._linear import make_rows
-from sklearn_dpsco._random import stream_from_random_state
+from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
+from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers.base import SolverData
 
 # ----------------------------------------------------------------------------------- time

@@ -33,9 +33,9 @@ from sklearn_dpsco import (
     DPMirrorClassifier,
     DPMirrorRegressor,
 )
-from sklearn_dpsco._linear import Move, Objective, make_rows
-from sklearn_dpsco._random import stream_from_random_state
+from sklearn_dpsco.data.rows import Move, Objective, make_rows
 from sklearn_dpsco.losses import Logistic
+from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers.base import SolverData
 
 
@@ -74,7 +74,7 @@ def iteration(X: Any, label: str, limit: float) -> None:
         plan.step.release(plan.geometry.vertex_scores(gradient), stream)
 
     mirror = DPMirrorClassifier(classes=[0, 1], bounds_X=(-1, 1), feasible_set="l2").plan(n, d)
-    noise, mirror_map = mirror.steps[0][0], mirror.mirror_map
+    noise, mirror_map = mirror.stages[0].noises[0], mirror.mirror_map
 
     def descend() -> None:
         gradient = noise.release(rows.mean_gradient(coef, objective), stream)

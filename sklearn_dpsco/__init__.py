@@ -1,6 +1,5 @@
 """scikit-learn compatible linear models trained under differential privacy."""
 
-from .accounting import BudgetAccountant, Guarantee, PrivacyBudget
 from .estimators.heavy_tail import HeavyTailDPClassifier, HeavyTailDPRegressor
 from .estimators.lasso import DPLassoFW, DPLassoFWClassifier
 from .estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
@@ -12,6 +11,9 @@ from .exceptions import (
     PrivacyLeakWarning,
     PrivacyParameterWarning,
 )
+from .privacy.accountant import BudgetAccountant
+from .privacy.budget import PrivacyBudget
+from .privacy.guarantee import Guarantee
 
 __version__ = "0.1.0.dev0"
 

@@ -1,15 +1,25 @@
-"""Checks of constructor parameters. Errors name the parameter, the value and the range."""
+"""Checks of parameters, whose errors name the parameter, the value and the range; warnings."""
 
 from __future__ import annotations
 
+import inspect
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-__all__ = ["auto_or", "check_bool", "check_choice", "check_int", "check_real", "check_size"]
+__all__ = [
+    "auto_or",
+    "check_bool",
+    "check_choice",
+    "check_int",
+    "check_real",
+    "check_size",
+    "warn_user",
+]
 
 
 def check_real(
@@ -35,7 +45,7 @@ def check_real(
 
 
 def check_size(name: str, value: Any, *, high: float = 1e50) -> float:
-    """Return `value` as a float if it is positive and no product of a few such overflows."""
+    """Return `value` as a float if it is in [1e-50, high], so that products do not overflow."""
     return check_real(name, value, low=1e-50, high=high)
 
 
@@ -69,3 +79,11 @@ def auto_or(check: Callable[..., Any], name: str, value: Any, **limits: Any) -> 
         return check(name, value, **limits)
     except ValueError as error:
         raise ValueError(str(error).replace(" must be ", " must be 'auto' or ", 1)) from None
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line outside of this package from which it was called."""
+    package, frame, level = __name__.partition(".")[0], inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level + 1)

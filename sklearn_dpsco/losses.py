@@ -2,10 +2,10 @@
 
 Regression targets lie in [-1, 1]; classification targets are -1 or +1. A loss never sees
 X, and its constants (`smoothness`, `derivative_bound`) are public facts. Each loss has
-an integer `loss_id` by which the compiled kernels know it (`_kernels/pointwise.py`); a
-loss of the user's own leaves it at `None` and runs through numpy.
+an integer `loss_id` by which the compiled kernels know it (`_kernels/derivatives.py`); a
+user's own loss leaves it at `None` and runs through numpy.
 
-All losses are convex in z. A non-smooth one (`smoothness` infinite) gives a subgradient as
+All losses here are convex in z. A non-smooth one (`smoothness` infinite) gives a subgradient as
 its derivative, and can be smoothed: its Moreau envelope of parameter beta has a derivative
 in the same range whose slope is at most beta, by the closed form of the proximal point.
 """
@@ -41,7 +41,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Loss:
-    """Base class: what a solver may ask of a loss.
+    """Base class: the methods and constants that solvers use.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Loss:
 
     @property
     def kernel_id(self) -> int | None:
-        """`loss_id` if this very class states it: a subclass may differ from its parent."""
+        """`loss_id` if this class itself sets it: a subclass may differ from its parent."""
         return type(self).__dict__.get("loss_id")
 
     @property
@@ -112,14 +112,41 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Squared(Loss):
+class _Regression(Loss):
+    """A regression loss; its `best_constant` is the mean of the targets."""
+
+    task: ClassVar[str] = "regression"
+
+    def best_constant(self, mean: float) -> float:
+        return mean
+
+
+@dataclass(frozen=True)
+class _Classification(Loss):
+    """A loss of the margin y z."""
+
+    task: ClassVar[str] = "classification"
+
+
+class _Kinked:
+    """A loss that is not smooth, with derivatives within [-1, 1]."""
+
+    @property
+    def smoothness(self) -> float:
+        return math.inf
+
+    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Squared(_Regression):
     r"""Squared error, :math:`l(z, y) = (z - y)^2 / 2`.
 
     Smoothness 1. The derivative z - y is unbounded in z, so `gradient_clip` turns the
     loss into Huber's with that threshold.
     """
 
-    task: ClassVar[str] = "regression"
     loss_id: ClassVar[int | None] = 0
 
     @property
@@ -138,12 +165,9 @@ class Squared(Loss):
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return prediction_bound + y_bound
 
-    def best_constant(self, mean: float) -> float:
-        return mean
-
 
 @dataclass(frozen=True)
-class Huber(Loss):
+class Huber(_Regression):
     r"""Huber's loss: squared within `threshold`, linear beyond it.
 
     .. math:: l(z, y) = \begin{cases} r^2 / 2 & |r| \le \tau \\
@@ -158,7 +182,6 @@ class Huber(Loss):
 
     threshold: float = 0.1
 
-    task: ClassVar[str] = "regression"
     loss_id: ClassVar[int | None] = 1
 
     def __post_init__(self) -> None:
@@ -185,18 +208,14 @@ class Huber(Loss):
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return min(float(self.threshold), prediction_bound + y_bound)
 
-    def best_constant(self, mean: float) -> float:
-        return mean
-
 
 @dataclass(frozen=True)
-class Logistic(Loss):
+class Logistic(_Classification):
     r"""Logistic loss, :math:`l(z, y) = \log(1 + e^{-y z})`, y in {-1, +1}.
 
     Smoothness 1/4, derivative bound 1; `predict_proba` is the sigmoid of z.
     """
 
-    task: ClassVar[str] = "classification"
     loss_id: ClassVar[int | None] = 2
 
     @property
@@ -225,7 +244,7 @@ class Logistic(Loss):
 
 
 @dataclass(frozen=True)
-class SmoothedHinge(Loss):
+class SmoothedHinge(_Classification):
     r"""Hinge loss, smoothed by a parabola of width h below the margin 1.
 
     .. math:: l(z, y) = \begin{cases} 0 & m \ge 1 \\
@@ -242,7 +261,6 @@ class SmoothedHinge(Loss):
 
     width: float = 1.0
 
-    task: ClassVar[str] = "classification"
     loss_id: ClassVar[int | None] = 3
 
     def __post_init__(self) -> None:
@@ -279,19 +297,14 @@ class SmoothedHinge(Loss):
 
 
 @dataclass(frozen=True)
-class Absolute(Loss):
+class Absolute(_Kinked, _Regression):
     r"""Absolute error, :math:`l(z, y) = |z - y|`: regression towards the median.
 
     Not smooth; derivative bound 1. Its envelope is Huber's loss of threshold
     :math:`1 / \beta`, times :math:`\beta`.
     """
 
-    task: ClassVar[str] = "regression"
     loss_id: ClassVar[int | None] = 4
-
-    @property
-    def smoothness(self) -> float:
-        return math.inf
 
     def value(self, z: Array, y: Array) -> Array:
         return np.abs(z - y)
@@ -302,15 +315,9 @@ class Absolute(Loss):
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip(beta * (z - y), -1.0, 1.0)
 
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return 1.0
-
-    def best_constant(self, mean: float) -> float:
-        return mean
-
 
 @dataclass(frozen=True)
-class Quantile(Loss):
+class Quantile(_Kinked, _Regression):
     r"""Pinball loss, whose minimizer is the quantile of the given level.
 
     .. math:: l(z, y) = \max(\tau (y - z), (1 - \tau) (z - y)).
@@ -325,15 +332,10 @@ class Quantile(Loss):
 
     level: float = 0.5
 
-    task: ClassVar[str] = "regression"
     loss_id: ClassVar[int | None] = 5
 
     def __post_init__(self) -> None:
         check_real("level", self.level, low=0, high=1, low_open=True, high_open=True)
-
-    @property
-    def smoothness(self) -> float:
-        return math.inf
 
     @property
     def kernel_parameter(self) -> float:
@@ -351,12 +353,9 @@ class Quantile(Loss):
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return max(float(self.level), 1 - float(self.level))
 
-    def best_constant(self, mean: float) -> float:
-        return mean
-
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(Loss):
+class EpsilonInsensitive(_Kinked, _Regression):
     r"""Absolute error beyond a tolerance, :math:`l(z, y) = \max(|z - y| - w, 0)`.
 
     The loss of support vector regression. Not smooth; derivative bound 1.
@@ -369,15 +368,10 @@ class EpsilonInsensitive(Loss):
 
     width: float = 0.1
 
-    task: ClassVar[str] = "regression"
     loss_id: ClassVar[int | None] = 6
 
     def __post_init__(self) -> None:
         check_real("width", self.width, low=0)
-
-    @property
-    def smoothness(self) -> float:
-        return math.inf
 
     @property
     def kernel_parameter(self) -> float:
@@ -394,27 +388,16 @@ class EpsilonInsensitive(Loss):
         r = z - y
         return np.copysign(np.clip(beta * (np.abs(r) - self.width), 0.0, 1.0), r)
 
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return 1.0
-
-    def best_constant(self, mean: float) -> float:
-        return mean
-
 
 @dataclass(frozen=True)
-class Hinge(Loss):
+class Hinge(_Kinked, _Classification):
     r"""Hinge loss, :math:`l(z, y) = \max(1 - y z, 0)`, y in {-1, +1}.
 
     The loss of support vector machines. Not smooth; derivative bound 1. Its envelope is
     `SmoothedHinge` of width :math:`1 / \beta`.
     """
 
-    task: ClassVar[str] = "classification"
     loss_id: ClassVar[int | None] = 7
-
-    @property
-    def smoothness(self) -> float:
-        return math.inf
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1 - y * z, 0.0)
@@ -425,22 +408,18 @@ class Hinge(Loss):
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return -y * np.clip(beta * (1 - y * z), 0.0, 1.0)
 
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return 1.0
-
     def best_constant(self, mean: float) -> float:
         return math.copysign(1.0, mean) if mean else 0.0
 
 
 @dataclass(frozen=True)
-class SquaredHinge(Loss):
+class SquaredHinge(_Classification):
     r"""Squared hinge loss, :math:`l(z, y) = \max(1 - y z, 0)^2 / 2`, y in {-1, +1}.
 
     Smoothness 1. The derivative is unbounded in z, so `gradient_clip` turns the loss into
-    a multiple of `SmoothedHinge`, with the clip for its width.
+    the clip times `SmoothedHinge`, with the clip as its width.
     """
 
-    task: ClassVar[str] = "classification"
     loss_id: ClassVar[int | None] = 8
 
     @property

@@ -1,16 +1,19 @@
 """What several test modules share: a second accountant, streams, small problems."""
 
+import re
+
 import numpy as np
+import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 from scipy import sparse
 from scipy.optimize import brentq
 
-from sklearn_dpsco._linear import make_rows
-from sklearn_dpsco._random import stream_from_random_state
+from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.losses import Logistic, Squared
+from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers.base import Problem, SolverData
 
 # the default orders of the RDP accountant stop at 512, too coarse for small epsilon
@@ -44,6 +47,19 @@ def recomputed_epsilon(guarantee):
     # binary response is not defined under add-or-remove
     accountant = PLDAccountant(NeighboringRelation.REPLACE_ONE, value_discretization_interval=grid)
     return accountant.compose(guarantee.dp_event).get_epsilon(0.0)
+
+
+def assert_refuses(call, match, *arguments, **settings):
+    """The call is a `ValueError` that says `match`; for loops over bad values."""
+    said = None
+    try:
+        call(*arguments, **settings)
+    except ValueError as error:
+        said = str(error)
+    case = f"{call.__qualname__} {arguments!r} {settings!r}"
+    if said is None:
+        pytest.fail(f"accepted: {case}")
+    assert re.search(match, said), f"{case}: {said}"
 
 
 def stream(seed=0):

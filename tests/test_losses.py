@@ -1,15 +1,16 @@
 """Losses: derivatives, their bounds, proximal points and envelopes, and the compiled twins."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
-from support import problem
+from support import assert_refuses, problem
 
-from sklearn_dpsco._kernels import pointwise
-from sklearn_dpsco._linear import clipped
-from sklearn_dpsco.accounting import PrivacyBudget
+from sklearn_dpsco._kernels import derivatives
+from sklearn_dpsco._kernels.arguments import Slope
+from sklearn_dpsco.data.rows import clipped
 from sklearn_dpsco.losses import (
     Absolute,
     EpsilonInsensitive,
@@ -22,6 +23,7 @@ from sklearn_dpsco.losses import (
     SquaredHinge,
     get_loss,
 )
+from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
 LOSSES = [
@@ -47,9 +49,8 @@ EVERY = LOSSES + NON_SMOOTH
 CLASSIFIERS = [loss for loss in EVERY if loss.task == "classification"]
 every_loss = pytest.mark.parametrize("loss", EVERY, ids=repr)
 every_smooth = pytest.mark.parametrize("loss", LOSSES, ids=repr)
-every_envelope = pytest.mark.parametrize(
-    "loss", [loss for loss in EVERY if not isinstance(loss, Logistic)], ids=repr
-)
+WITH_ENVELOPE = [loss for loss in EVERY if not isinstance(loss, Logistic)]
+every_envelope = pytest.mark.parametrize("loss", WITH_ENVELOPE, ids=repr)
 BETAS = [0.3, 4.0, 1000.0]
 
 
@@ -94,33 +95,32 @@ def test_loss_is_convex_and_non_negative(loss):
 
 
 @every_loss
-@pytest.mark.parametrize("reach", [0.0, 0.3, 2.0, 4.0])
-def test_derivative_bound_holds_and_is_reached(loss, reach):
-    z, y = sample(loss, reach=reach)
-    z = np.clip(z, -reach, reach)
-    y = np.concatenate((y, [1.0, -1.0, 1.0, -1.0]))
-    z = np.concatenate((z, [reach, reach, -reach, -reach]))
-    largest = np.abs(loss.derivative(z, y)).max()
-    bound = loss.derivative_bound(reach)
-    assert largest <= bound * (1 + 1e-15)
-    assert largest >= 0.99 * bound
+def test_derivative_bound_holds_and_is_reached(loss):
+    for reach in (0.0, 0.3, 2.0, 4.0):
+        z, y = sample(loss, reach=reach)
+        z = np.clip(z, -reach, reach)
+        y = np.concatenate((y, [1.0, -1.0, 1.0, -1.0]))
+        z = np.concatenate((z, [reach, reach, -reach, -reach]))
+        largest = np.abs(loss.derivative(z, y)).max()
+        bound = loss.derivative_bound(reach)
+        assert 0.99 * bound <= largest <= bound * (1 + 1e-15), reach
 
 
 @every_smooth
-@pytest.mark.parametrize("h", [1e-4, 0.3])
-def test_smoothness_bounds_the_change_of_the_derivative(loss, h):
-    z, y = sample(loss)
-    ratio = np.abs(loss.derivative(z + h, y) - loss.derivative(z, y)).max() / h
-    assert ratio <= loss.smoothness * (1 + 1e-9)
-    if h < 1e-3:
-        assert ratio >= 0.99 * loss.smoothness
+def test_smoothness_bounds_the_change_of_the_derivative(loss):
+    for h in (1e-4, 0.3):
+        z, y = sample(loss)
+        ratio = np.abs(loss.derivative(z + h, y) - loss.derivative(z, y)).max() / h
+        assert ratio <= loss.smoothness * (1 + 1e-9), h
+        if h < 1e-3:
+            assert ratio >= 0.99 * loss.smoothness, h
 
 
-@pytest.mark.parametrize("loss", NON_SMOOTH, ids=repr)
-def test_losses_with_a_kink_say_so(loss):
-    assert loss.smoothness == np.inf
-    with pytest.raises(ValueError, match="need a smooth loss"):
-        FrankWolfe().plan(problem(10, 2, loss=loss), PrivacyBudget(1.0))
+def test_losses_with_a_kink_say_so():
+    for loss in NON_SMOOTH:
+        assert loss.smoothness == np.inf
+        facts = problem(10, 2, loss=loss)
+        assert_refuses(FrankWolfe().plan, "need a smooth loss", facts, PrivacyBudget(1.0))
 
 
 # ------------------------------------------------------- proximal points and envelopes
@@ -138,41 +138,38 @@ def exact_prox(loss, z, y, beta):
 
 
 @every_envelope
-@pytest.mark.parametrize("beta", BETAS)
-def test_prox_minimizes(loss, beta):
+def test_prox_and_envelope_are_the_minimizer_and_the_minimum_and_the_derivative_the_slope(loss):
     z, y = sample(loss, size=500)
-    np.testing.assert_allclose(loss.prox(z, y, beta), exact_prox(loss, z, y, beta), atol=1e-10)
+    for beta in BETAS:
+        case = f"beta = {beta}"
+        u = exact_prox(loss, z, y, beta)
+        np.testing.assert_allclose(loss.prox(z, y, beta), u, atol=1e-10, err_msg=case)
+        smallest = loss.value(u, y) + beta / 2 * (u - z) ** 2
+        envelope = loss.envelope(z, y, beta)
+        np.testing.assert_allclose(envelope, smallest, rtol=1e-10, atol=1e-10, err_msg=case)
+        h = 1e-6
+        slope = (loss.envelope(z + h, y, beta) - loss.envelope(z - h, y, beta)) / (2 * h)
+        error = h * min(beta, loss.smoothness) + 1e-8
+        derivative = loss.envelope_derivative(z, y, beta)
+        np.testing.assert_allclose(derivative, slope, atol=error, err_msg=case)
 
 
 @every_envelope
-@pytest.mark.parametrize("beta", BETAS)
-def test_envelope_is_the_minimum_and_its_derivative_the_slope(loss, beta):
-    z, y = sample(loss, size=500)
-    u = exact_prox(loss, z, y, beta)
-    smallest = loss.value(u, y) + beta / 2 * (u - z) ** 2
-    np.testing.assert_allclose(loss.envelope(z, y, beta), smallest, rtol=1e-10, atol=1e-10)
-    h = 1e-6
-    slope = (loss.envelope(z + h, y, beta) - loss.envelope(z - h, y, beta)) / (2 * h)
-    error = h * min(beta, loss.smoothness) + 1e-8
-    np.testing.assert_allclose(loss.envelope_derivative(z, y, beta), slope, atol=error)
-
-
-@every_envelope
-@pytest.mark.parametrize("beta", BETAS)
-def test_envelope_is_smooth_and_close(loss, beta):
+def test_envelope_is_smooth_and_close(loss):
     z, y = sample(loss)
-    for h in (1e-6, 1e-3, 0.3):
-        change = loss.envelope_derivative(z + h, y, beta) - loss.envelope_derivative(z, y, beta)
-        assert np.all(change >= -1e-12)
-        assert change.max() <= min(beta, loss.smoothness) * h * (1 + 1e-6)
-    bound = loss.derivative_bound(4.0)
-    slope = loss.envelope_derivative(z, y, beta)
-    # in the range of the derivative exactly, with no allowance for rounding
-    assert np.all(slope <= max(loss.derivative(z, y).max(), 0))
-    assert np.all(slope >= min(loss.derivative(z, y).min(), 0))
-    gap = loss.value(z, y) - loss.envelope(z, y, beta)
-    assert gap.min() >= -1e-12
-    assert gap.max() <= bound**2 / (2 * beta) * (1 + 1e-9)
+    for beta in BETAS:
+        slope = loss.envelope_derivative(z, y, beta)
+        for h in (1e-6, 1e-3, 0.3):
+            change = loss.envelope_derivative(z + h, y, beta) - slope
+            assert np.all(change >= -1e-12), (beta, h)
+            assert change.max() <= min(beta, loss.smoothness) * h * (1 + 1e-6), (beta, h)
+        bound = loss.derivative_bound(4.0)
+        # in the range of the derivative exactly, with no allowance for rounding
+        assert np.all(slope <= max(loss.derivative(z, y).max(), 0)), beta
+        assert np.all(slope >= min(loss.derivative(z, y).min(), 0)), beta
+        gap = loss.value(z, y) - loss.envelope(z, y, beta)
+        assert gap.min() >= -1e-12, beta
+        assert gap.max() <= bound**2 / (2 * beta) * (1 + 1e-9), beta
 
 
 @every_envelope
@@ -217,37 +214,36 @@ def test_logistic_loss_has_no_closed_form():
 # ------------------------------------------------------------------- the compiled twins
 
 
+def compiled_and_plain(kernel):
+    return kernel, getattr(kernel, "py_func", kernel)
+
+
 @every_loss
 def test_compiled_derivative_is_the_same(loss):
     z, y = sample(loss, size=300)
     z = np.concatenate((z, [1e3, -1e3, 1e3, -1e3]))
     y = np.concatenate((y, [1.0, 1.0, -1.0, -1.0]))
-    kernel = pointwise.clipped_derivative
-    for function in (kernel, getattr(kernel, "py_func", kernel)):
-        for clip in (np.inf, 0.2):
-            compiled = [
-                function(loss.loss_id, zi, yi, loss.kernel_parameter, clip)
-                for zi, yi in zip(z, y, strict=True)
-            ]
-            expected = np.clip(loss.derivative(z, y), -clip, clip)
-            np.testing.assert_allclose(compiled, expected, rtol=1e-14, atol=1e-15)
+    functions = compiled_and_plain(derivatives.clipped_derivative)
+    for function, clip, offset in itertools.product(functions, (np.inf, 0.2), (0.0, -0.3)):
+        slope = Slope(loss.kernel_id, loss.kernel_parameter, clip, offset)
+        found = [function(slope, zi, yi) for zi, yi in zip(z, y, strict=True)]
+        expected = np.clip(loss.derivative(z + offset, y), -clip, clip)
+        np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
 
 
 @every_envelope
-@pytest.mark.parametrize("beta", [*BETAS, np.inf])
-def test_compiled_envelope_derivative_is_the_same(loss, beta):
+def test_compiled_envelope_derivative_is_the_same(loss):
     z, y = sample(loss, size=60)
     z[:10] = y[:10]
-    kernel = pointwise.smoothed_derivative
-    slope = loss.derivative(z, y) if beta == np.inf else loss.envelope_derivative(z, y, beta)
-    for function in (kernel, getattr(kernel, "py_func", kernel)):
-        for clip in (np.inf, 0.2):
-            compiled = [
-                function(loss.loss_id, zi, yi, loss.kernel_parameter, beta, clip)
-                for zi, yi in zip(z, y, strict=True)
-            ]
+    functions = compiled_and_plain(derivatives.smoothed_derivative)
+    for beta in (*BETAS, np.inf):
+        plain = loss.derivative(z, y) if beta == np.inf else loss.envelope_derivative(z, y, beta)
+        for function, clip in itertools.product(functions, (np.inf, 0.2)):
+            slope = Slope(loss.kernel_id, loss.kernel_parameter, clip, 0.0)
+            found = [function(slope, beta, zi, yi) for zi, yi in zip(z, y, strict=True)]
+            expected = np.clip(plain, -clip, clip)
             np.testing.assert_allclose(
-                compiled, np.clip(slope, -clip, clip), rtol=1e-13, atol=1e-15
+                found, expected, rtol=1e-13, atol=1e-15, err_msg=f"beta = {beta}"
             )
 
 
@@ -255,32 +251,29 @@ def test_loss_ids_differ():
     assert len({type(loss).loss_id for loss in EVERY}) == len({type(loss) for loss in EVERY})
 
 
-REGRESSIONS = [loss for loss in EVERY if loss.task == "regression"]
+def test_best_constant_of_a_regression_is_the_mean():
+    regressions = [loss for loss in EVERY if loss.task == "regression"]
+    for loss, mean in itertools.product(regressions, (-1.0, -0.3, 0.0, 1.0)):
+        assert loss.best_constant(mean) == mean, loss
 
 
-@pytest.mark.parametrize("loss", REGRESSIONS, ids=repr)
-@pytest.mark.parametrize("mean", [-1.0, -0.3, 0.0, 1.0])
-def test_best_constant_of_a_regression_is_the_mean(loss, mean):
-    assert loss.best_constant(mean) == mean
+def test_best_constant_of_a_classification_minimizes_the_expected_loss():
+    means = (-0.97, -0.5, -0.1, 0.0, 0.01, 0.3, 0.9)
+    for loss, mean in itertools.product(CLASSIFIERS, means):
+
+        def expected_loss(z, loss=loss, mean=mean):
+            positive, negative = loss.value(np.array([z, z]), np.array([1.0, -1.0]))
+            return (1 + mean) / 2 * positive + (1 - mean) / 2 * negative
+
+        best = minimize_scalar(expected_loss, bounds=(-8, 8), method="bounded").fun
+        assert expected_loss(loss.best_constant(mean)) <= best + 1e-9, (loss, mean)
 
 
-@pytest.mark.parametrize("loss", CLASSIFIERS, ids=repr)
-@pytest.mark.parametrize("mean", [-0.97, -0.5, -0.1, 0.0, 0.01, 0.3, 0.9])
-def test_best_constant_minimizes_the_expected_loss(loss, mean):
-    def expected_loss(z):
-        positive, negative = loss.value(np.array([z, z]), np.array([1.0, -1.0]))
-        return (1 + mean) / 2 * positive + (1 - mean) / 2 * negative
-
-    best = minimize_scalar(expected_loss, bounds=(-8, 8), method="bounded").fun
-    assert expected_loss(loss.best_constant(mean)) <= best + 1e-9
-
-
-@pytest.mark.parametrize("loss", CLASSIFIERS, ids=repr)
-def test_best_constant_is_odd_and_finite_at_the_ends(loss):
-    for mean in (0.2, 0.999, 1.0):
+def test_best_constant_of_a_classification_is_odd_and_finite_at_the_ends():
+    for loss, mean in itertools.product(CLASSIFIERS, (0.2, 0.999, 1.0)):
         constant = loss.best_constant(mean)
-        assert np.isfinite(constant)
-        assert loss.best_constant(-mean) == pytest.approx(-constant)
+        assert np.isfinite(constant), (loss, mean)
+        assert loss.best_constant(-mean) == pytest.approx(-constant), (loss, mean)
 
 
 @every_loss
@@ -318,9 +311,8 @@ def test_get_loss():
     assert get_loss(mine, "regression") is mine
 
 
-@pytest.mark.parametrize(
-    ("loss", "task"),
-    [
+def test_get_loss_refuses():
+    for loss, task in (
         ("perceptron", "classification"),
         ("hinge", "regression"),
         ("logistic", "regression"),
@@ -328,35 +320,25 @@ def test_get_loss():
         (Squared(), "classification"),
         (Squared, "regression"),
         (None, "regression"),
-    ],
-)
-def test_get_loss_refuses(loss, task):
-    with pytest.raises(ValueError, match=f"loss must be a Loss for {task}"):
-        get_loss(loss, task)
+    ):
+        assert_refuses(get_loss, f"loss must be a Loss for {task}", loss, task)
 
 
-@pytest.mark.parametrize("bad", [0, -1.0, np.nan, np.inf, "1", None])
-def test_bad_parameters(bad):
-    with pytest.raises(ValueError, match="threshold must be"):
-        Huber(bad)
-    with pytest.raises(ValueError, match="width must be"):
-        SmoothedHinge(bad)
-    with pytest.raises(ValueError, match="level must be"):
-        Quantile(bad)
-    if bad != 0:
-        with pytest.raises(ValueError, match="width must be"):
-            EpsilonInsensitive(bad)
-    with pytest.raises(ValueError, match="level must be"):
-        Quantile(1.0)
+def test_bad_parameters():
+    for bad in (0, -1.0, np.nan, np.inf, "1", None):
+        assert_refuses(Huber, "threshold must be", bad)
+        assert_refuses(SmoothedHinge, "width must be", bad)
+        assert_refuses(Quantile, "level must be", bad)
+        if bad != 0:
+            assert_refuses(EpsilonInsensitive, "width must be", bad)
+    assert_refuses(Quantile, "level must be", 1.0)
 
 
 def test_derivatives_that_are_not_a_number_are_clipped_too():
     infinite = np.array([np.nan, np.inf, -np.inf, 0.2])
     np.testing.assert_array_equal(clipped(infinite, 0.5), [-0.5, 0.5, -0.5, 0.2])
-    for loss_id in range(9):
-        for z in (math.nan, math.inf, -math.inf):
-            for y in (-1.0, 1.0):
-                slope = pointwise.clipped_derivative(loss_id, z, y, 0.5, 0.25)
-                smooth = pointwise.smoothed_derivative(loss_id, z, y, 0.5, 2.0, 0.25)
-                assert abs(slope) <= 0.25
-                assert abs(smooth) <= 0.25
+    values = math.nan, math.inf, -math.inf
+    for loss_id, z, y in itertools.product(range(9), values, (-1.0, 1.0)):
+        slope = Slope(loss_id, 0.5, 0.25, 0.0)
+        assert abs(derivatives.clipped_derivative(slope, z, y)) <= 0.25, (loss_id, z, y)
+        assert abs(derivatives.smoothed_derivative(slope, 2.0, z, y)) <= 0.25, (loss_id, z, y)

@@ -1,1 +1,1 @@
-"""Compiled loops: arrays and scalars in, arrays out; no classes, no policy, no noise."""
+"""Compiled loops: arrays, scalars and tuples of them in, arrays out; no policy, no noise."""

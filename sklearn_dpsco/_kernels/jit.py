@@ -1,9 +1,9 @@
-"""`njit` for kernels that call kernels of other files.
+"""`njit` for kernels that call kernels of other files, or take tuples with named fields.
 
 numba keeps compiled code as long as the file of a function stays as it is. What the function
-calls is compiled into it, so a change in another file, of a clip for example, would have no
-effect: not after an update of the package either. Here the code is kept as long as all files
-of this folder stay as they are.
+calls is compiled into it, and so are the places of the fields: a change in another file, of a
+clip for example, would have no effect, not even after an update of the package. Here the code
+is kept as long as all files of this folder stay as they are.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Callable[..., Any]], Any]:
         index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
         if index is None:  # no cache, or plain Python
             return dispatcher
-        if not hasattr(index, "_source_stamp"):  # a cache that cannot be told
+        if not hasattr(index, "_version"):  # a cache of another form: do without
             return numba.njit(**options)(function)
-        index._source_stamp = (index._source_stamp, _SOURCES)
+        # compared before the rest is read, which may name classes that no longer exist
+        index._version = (index._version, _SOURCES)
         return dispatcher
 
     return compiled

@@ -5,11 +5,10 @@ A concrete estimator holds parameters and a docstring, and names its solver.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,17 +25,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._checks import auto_or, check_bool, check_choice, check_int, check_size
-from .._linear import Rows, make_rows
-from .._random import RandomStream, check_random_state, stream_from_random_state
-from .._records import as_labels, clear_rows, is_missing, label_codes, nonfinite_rows
-from ..accounting import (
-    BudgetAccountant,
-    PrivacyBudget,
-    accountant_in_force,
-    active_accountant,
-)
-from ..bounds import (
+from .._checks import auto_or, check_bool, check_choice, check_int, check_size, warn_user
+from ..data.bounds import (
     FeatureScaling,
     TargetScaling,
     canonical,
@@ -44,12 +34,19 @@ from ..bounds import (
     feature_scaling,
     target_scaling,
 )
+from ..data.records import as_labels, clear_rows, is_missing, label_codes, nonfinite_rows
+from ..data.rows import Rows, make_rows
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
-from ..losses import get_loss
+from ..losses import Loss, get_loss
+from ..privacy.accountant import BudgetAccountant, accountant_in_force, active_accountant
+from ..privacy.budget import PrivacyBudget
+from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
+from ._docstrings import merged
+from ._targets import Labels, Numbers, check_classes, n_models_of
 
-__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "check_classes"]
+__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "Run", "Settings"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -71,8 +68,109 @@ def _without_data(message: str) -> str:
     return message
 
 
+class Settings(NamedTuple):
+    """The parameters of an estimator that decide a plan, checked and resolved once."""
+
+    solver: Any
+    budget: PrivacyBudget
+    loss: Loss
+    feasible_set: Geometry | type[Geometry]
+    fit_intercept: bool
+    accountant: BudgetAccountant | None
+
+    def plan(self, n_samples: int, n_features: int, n_models: int) -> Plan:
+        """The plan of a fit on data of this size."""
+        problem = Problem(
+            n_samples, n_features, self.loss, self.feasible_set, self.fit_intercept, n_models
+        )
+        plan: Plan = self.solver.plan(problem, self.budget)
+        return plan
+
+
+class Run(NamedTuple):
+    """What a fit was charged for, and the public map of its features to scaled units."""
+
+    solver: Solver
+    plan: Plan
+    scaling: FeatureScaling
+
+
 class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
-    """Base of the linear models trained under differential privacy."""
+    """Base of the linear models trained under differential privacy.
+
+    The docstring of a public estimator is put together from those of its classes, see
+    `_docstrings.merged`: what all estimators share is described here.
+
+    Parameters
+    ----------
+    epsilon : float > 0, default=1.0
+        Privacy loss. Smaller is more private and less accurate.
+    delta : float in [0, 1), default=1e-6
+        Slack of the guarantee, in units of probability: for any set of outcomes, its
+        probability is at most e^epsilon times that on a neighbouring table, plus delta.
+        Should be well below 1 over the number of records.
+    relation : {"replace-one", "zero-out"}, default="replace-one"
+        Which tables are neighbours (for a stream: which sequences of records): two that differ
+        in the values of one record, or two of which one has, in the place of a record of the
+        other, one that contributes nothing. The number of records is public in both. Zero-out
+        needs about half of the noise, and its (epsilon, delta) implies replace-one
+        (2 epsilon, (1 + e^epsilon) delta).
+    bounds_X : pair (low, high), dict or None, default=None
+        Bounds of the features from domain knowledge, never from the data: scalars, arrays of
+        shape (n_features,), or for a data frame ``{column: (low, high)}``. Values outside are
+        clipped. In scaled units a feature is (x - middle) / half width, in [-1, 1]; one whose
+        bounds have an end at 0 is divided by the size of the other end and not centred. Sparse
+        X needs bounds with an end at 0 or symmetric about 0. None stands for (-1, 1) and warns
+        `BoundsNotDeclaredWarning`.
+    radius : "auto" or float > 0, default="auto"
+        Size of the feasible set in scaled units. It bounds the coefficients and the intercept's
+        correction together. Must be "auto" with a Geometry object.
+    gradient_clip : "auto" or float > 0, default="auto"
+        Bound c on the absolute derivative of the loss in the raw prediction, in scaled units;
+        derivatives beyond it are clipped. Noise is proportional to c. A c above the largest
+        derivative that the loss can have for a model of the feasible set is lowered to it.
+    data_norm : "auto" or float > 0, default="auto"
+        Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are scaled
+        down. Noise is proportional to B. "auto" is max(1, sqrt(n_features + 1) / 2), half of the
+        largest norm in the box, but at least 1 (without an intercept, the 1 under the root is
+        left out). Set it lower where rows are known to be short, such as counts of few words
+        among many.
+    precision : {"exact", "float"}, default="exact"
+        Arithmetic of the noise. "exact" samples the stated laws to the last bit. "float" is a
+        little faster, and the low bits of what it publishes may reveal something about a record.
+    nonfinite : {"raise", "zero"}, default="raise"
+        What is done in training with a record that holds NaN or an infinity, or in
+        classification a label that is missing or was not declared. "raise" raises a
+        `ValueError`, which tells one bit of the data that lies outside the guarantee. "zero"
+        makes it an empty record, which contributes nothing and is still counted; no error and
+        no warning shows it, and the guarantee covers such records, too. With "zero", `predict`
+        takes a row that holds NaN or an infinity for one whose scaled features are all 0; with
+        "raise" it raises.
+    accountant : None or BudgetAccountant, default=None
+        Where `fit` charges its guarantee, in full, after the data were checked and before
+        anything else is computed from their values. None stands for the accountant whose
+        ``with`` block is open, if any.
+    random_state : None, int or RandomState, default=None
+        None draws noise from a cipher keyed by the operating system. An int or a RandomState
+        makes the result reproducible and *not private*: whoever knows it can subtract the
+        noise. Use it for tests only.
+
+    Attributes
+    ----------
+    n_iter_ : int
+        Number of steps; 1 if none was taken.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if X had column names.
+    plan_ : Plan
+        Every sensitivity, noise scale, step and clip of the run.
+    guarantee_ : Guarantee
+        epsilon, delta, relation, and `dp_event` for `dp_accounting`.
+    noise_is_secret_ : bool
+        False if `random_state` was given: then whoever knows it can subtract the noise, and
+        `guarantee_` does not hold against them.
+    """
 
     _task: str
 
@@ -90,46 +188,26 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     accountant: Any
     random_state: Any
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        is_ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
+        if is_ours and "__init__" in vars(cls):
+            cls.__doc__ = merged(cls)
+
+    def _store(self, arguments: dict[str, Any]) -> None:
+        """Keep the arguments of `__init__` under their names, untouched as scikit-learn asks."""
+        arguments.pop("self")
+        self.__dict__.update(arguments)
+
     @abstractmethod
     def _solver(self) -> Solver:
         """The solver with this estimator's settings, checked."""
 
-    def _radius(self) -> float | None:
-        """The checked radius, `None` for "auto"."""
-        radius: float | None = auto_or(check_size, "radius", self.radius)
-        return radius
-
-    def _budget(self) -> PrivacyBudget:
-        return PrivacyBudget(
-            self.epsilon, self.delta, self.relation, self.precision,
-            # an accountant adds up plans of any kind, in the one currency that they share
-            "auto" if self._accountant() is None else "zcdp",
-        )  # fmt: skip
-
-    def _accountant(self) -> BudgetAccountant | None:
-        return accountant_in_force(self.accountant)
-
-    def _feature_scaling(self, n_features: int) -> FeatureScaling:
-        """The public map of the features to scaled units."""
-        return feature_scaling(self.bounds_X, n_features, self._feature_names())
-
-    def _feasible_set(
-        self, n_samples: int, n_features: int, n_models: int
-    ) -> Geometry | type[Geometry]:
-        """The declared set, or its class if the plan is to choose the radius."""
-        return get_geometry(self.feasible_set, self._radius())
-
-    def _least_samples(self) -> int:
-        """A number of samples that suits all parameters which are right by themselves."""
-        return 2
-
-    def _least_features(self) -> int:
-        """A number of features that suits all parameters which are right by themselves."""
-        return 1
-
-    def _problem(self, n_samples: int, n_features: int, n_models: int) -> Problem:
-        """The public facts of a fit."""
-        feasible_set = self._feasible_set(n_samples, n_features, n_models)
+    def _settings(self) -> Settings:
+        """All parameters, checked; raises on any that is wrong whatever the data are."""
+        accountant, budget = self._accounting()
+        solver, loss = self._solver(), get_loss(self.loss, self._task)
+        feasible_set = self._feasible_set()
         fit_intercept = check_bool("fit_intercept", self.fit_intercept)
         kind = type(feasible_set) if isinstance(feasible_set, Geometry) else feasible_set
         if fit_intercept and not kind.allows_intercept:
@@ -137,29 +215,44 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
                 f"feasible_set={self.feasible_set!r} needs fit_intercept=False: its points have "
                 "no room for an intercept"
             )
-        return Problem(
-            n_samples, n_features, get_loss(self.loss, self._task), feasible_set,
-            fit_intercept, n_models,
-        )  # fmt: skip
-
-    def _plan(self, n_samples: int, n_features: int, n_models: int) -> Plan:
-        budget = self._budget()
-        return self._solver().plan(self._problem(n_samples, n_features, n_models), budget)
-
-    def _check_parameters(self) -> None:
-        """Raise on any parameter that is wrong whatever the data are."""
-        self._plan(self._least_samples(), self._least_features(), n_models=1)
+        solver.check(loss, feasible_set, budget)
         check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
         check_random_state(self.random_state)
         check_feature_bounds(self.bounds_X)
+        return Settings(solver, budget, loss, feasible_set, fit_intercept, accountant)
+
+    def _accounting(self) -> tuple[BudgetAccountant | None, PrivacyBudget]:
+        """The accountant that is in force at this moment, and the budget of a fit under it."""
+        accountant = accountant_in_force(self.accountant)
+        # an accountant adds up plans of any kind, in the one currency that they share
+        currency: Any = "auto" if accountant is None else "zcdp"
+        budget = PrivacyBudget(self.epsilon, self.delta, self.relation, self.precision, currency)
+        _ = budget.gaussian_allowance  # what cannot be converted raises here
+        return accountant, budget
+
+    def _in_force(self, settings: Settings) -> Settings:
+        """The settings at the time of the charge: a block may be open that was not before."""
+        accountant, budget = self._accounting()
+        return settings._replace(accountant=accountant, budget=budget)
+
+    def _feasible_set(self) -> Geometry | type[Geometry]:
+        """The declared set, or its class if the plan is to choose the radius."""
+        return get_geometry(self.feasible_set, auto_or(check_size, "radius", self.radius))
+
+    def _feature_scaling(self, n_features: int) -> FeatureScaling:
+        """The public map of the features to scaled units."""
+        return feature_scaling(self.bounds_X, n_features, self._feature_names())
+
+    def _feature_names(self) -> list[str] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else list(names)
 
     def _warn_if_delta_is_large(self, n_samples: int) -> None:
         if self.delta >= 1 / n_samples:
-            warnings.warn(
+            warn_user(
                 f"delta={self.delta!r} is not below 1 / n_samples: such a guarantee lets a "
                 "mechanism publish a whole record",
                 PrivacyParameterWarning,
-                stacklevel=3,
             )
 
     def _validate(
@@ -221,75 +314,97 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
-    def _rows(
-        self, X: Any, scaling: FeatureScaling, fit_intercept: bool, is_empty: Flags | None
-    ) -> Rows:
+    def _rows(self, X: Any, scaling: FeatureScaling, fit_intercept: bool, is_empty: Flags) -> Rows:
         """Scaled rows. With nonfinite="zero", invalid ones are zeros of weight 0.
 
         `is_empty` flags records whose target is invalid; those with invalid features are
         found here.
         """
-        self._origin = scaling.shift
         if self.nonfinite != "zero":
             return make_rows(scaling.transform(X), fit_intercept)
         X = canonical(X) if sparse.issparse(X) else X
-        empty = nonfinite_rows(X)
-        if is_empty is not None:
-            empty |= is_empty
+        empty = nonfinite_rows(X) | is_empty
         cleared = clear_rows(scaling.transform(X), empty, X)
         return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0))
 
-    def _charge(self, X: Any, n_models: int) -> tuple[Plan, FeatureScaling]:
-        """The plan, charged to the accountant, and the scaling; reads no value of X."""
+    def _charge(self, settings: Settings, X: Any, n_models: int) -> Run:
+        """The plan of the fit, charged to the accountant; reads no value of X."""
         n_samples, n_features = X.shape
         self._warn_if_delta_is_large(n_samples)
-        plan = self._plan(n_samples, n_features, n_models)
-        return plan, self._spend(plan, X)
+        settings = self._in_force(settings)
+        return self._spend(settings, settings.plan(n_samples, n_features, n_models), X)
 
-    def _spend(self, plan: Plan, X: Any) -> FeatureScaling:
-        """Charge the plan to the accountant; the scaling of X, none of whose values is read."""
+    def _spend(self, settings: Settings, plan: Plan, X: Any) -> Run:
+        """Charge the plan to the accountant; reads no value of X."""
         scaling = self._feature_scaling(X.shape[1])
         scaling.transform(X[:0])  # bounds that do not suit sparse X: an error before the charge
-        accountant = self._accountant()
-        if accountant is not None:
-            accountant.spend(plan.guarantee)
-        return scaling
+        if settings.accountant is not None:
+            settings.accountant.spend(plan.guarantee)
+        return Run(settings.solver, plan, scaling)
 
-    def _fit_models(
-        self,
-        X: Any,
-        targets: list[Array],
-        plan: Plan,
-        scaling: FeatureScaling,
-        is_empty: Flags | None = None,
-    ) -> list[SolverResult]:
-        """Run one model per target; sets `plan_`, `guarantee_`, `n_iter_`.
-
-        `is_empty` flags the records whose target is invalid.
-        """
-        rows = self._rows(X, scaling, plan.problem.fit_intercept, is_empty)
+    def _fit_models(self, run: Run, X: Any, targets: Numbers | Labels) -> list[SolverResult]:
+        """Run all models; sets the attributes that they have in common."""
+        solver, plan, scaling = run
+        rows = self._rows(X, scaling, plan.problem.fit_intercept, targets.is_empty)
         stream = stream_from_random_state(self.random_state)
-        solver = self._solver()
-        rows = self._prepare(rows, solver, plan, stream)
+        units = plan.release_units(rows, stream.substream("magnitudes"))
         results = []
-        for k, target in enumerate(targets):
-            data = SolverData(rows, target)
+        for k, target in enumerate(targets.scaled()):
+            data = SolverData(rows, target, units)
             result = solver.solve(data, plan, stream.substream("model", k))
             coef, intercept = scaling.unscale(result.coef, result.intercept)
             results.append(SolverResult(coef, intercept, result.n_iter))
-        self.plan_ = plan
-        self.guarantee_ = plan.guarantee
-        self.noise_is_secret_ = stream.is_secure
-        self.n_iter_ = max(result.n_iter for result in results)
+        self.__dict__.update(
+            plan_=plan,
+            guarantee_=plan.guarantee,
+            noise_is_secret_=stream.is_secure,
+            n_iter_=max(result.n_iter for result in results),
+            **self._units_used(scaling, units),
+        )
         return results
 
-    def _prepare(self, rows: Rows, solver: Any, plan: Any, stream: RandomStream) -> Rows:
-        """What is done to the rows once, before the models of one-vs-rest are trained."""
-        return rows
+    def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
+        """Attributes that tell of the features' units; `_origin` is where they are all 0."""
+        return {"_origin": scaling.shift}
 
-    def _feature_names(self) -> list[str] | None:
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else list(names)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
+            Values outside `bounds_X` are clipped.
+        y : array-like of shape (n_samples,)
+            Numbers, which are clipped to `bounds_y`, or labels, all of them among `classes` if
+            those were declared.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the shape of the data is wrong, or, unless ``nonfinite="zero"``,
+            if X or y has a missing or infinite value or y a label that was not declared.
+            Nothing is spent then. The errors tell one bit of the data that lies outside the
+            guarantee: that it is invalid.
+        PrivacyBudgetError
+            If the accountant refuses the charge. Nothing is spent then, either.
+        """
+        settings = self._settings()
+        with self._until_spent():
+            X, y = self._validate(X, y)
+            targets = self._read(y)
+            run = self._charge(settings, X, targets.n_models)
+        self.__dict__.update(targets.attributes)
+        results = self._fit_models(run, X, targets)
+        self.__dict__.update(targets.model(results))
+        return self
+
+    @abstractmethod
+    def _read(self, y: Any) -> Numbers | Labels:
+        """Targets of a fit from validated y."""
 
     def _check_plan_sizes(self, n_samples: Any, n_features: Any) -> tuple[int, int]:
         n_samples = check_int("n_samples", n_samples, low=2)
@@ -335,54 +450,38 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
 
 
 class DPRegressor(RegressorMixin, DPLinearModel):
-    """Base of the regressors: targets are clipped to `bounds_y` and scaled to [-1, 1]."""
+    """Base of the regressors: targets are clipped to `bounds_y` and scaled to [-1, 1].
+
+    Parameters
+    ----------
+    bounds_y : pair (low, high) or None, default=None
+        Bounds of the target from domain knowledge. Values outside are clipped. In scaled units
+        a target is (y - middle) / half width, in [-1, 1], so that a raw prediction of 0 stands
+        for the middle. None stands for (-1, 1) and warns `BoundsNotDeclaredWarning`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        In the units of X and y, float64.
+    intercept_ : float
+        In the units of y.
+    """
 
     _task = "regression"
 
     bounds_y: Any
 
-    def fit(self, X: Any, y: Any) -> DPRegressor:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
-            Values outside `bounds_X` are clipped.
-        y : array-like of shape (n_samples,)
-            Values outside `bounds_y` are clipped.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the shape of the data is wrong, or X or y has a missing or
-            infinite value. Nothing is spent then. The errors tell one bit of the data
-            that lies outside the guarantee: that it is invalid.
-        PrivacyBudgetError
-            If the accountant refuses the charge. Nothing is spent then, either.
-        """
-        self._check_parameters()
-        with self._until_spent():
-            X, y = self._validate(X, y)
-            scaling = self._target_scaling()
-            charged = self._charge(X, n_models=1)
-        is_empty = is_missing(y)
-        target = np.where(is_empty, 0.0, scaling.transform(y))
-        (result,) = self._fit_models(X, [target], *charged, is_empty)
-        self.coef_, self.intercept_ = scaling.unscale(result.coef, result.intercept)
-        return self
+    def _read(self, y: Any) -> Numbers:
+        return Numbers(y, self._target_scaling())
 
     def _target_scaling(self) -> TargetScaling:
         """The public map of the targets to [-1, 1]."""
         return target_scaling(self.bounds_y)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _settings(self) -> Settings:
         if self.bounds_y is not None:
             target_scaling(self.bounds_y)
+        return super()._settings()
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
         """The plan that `fit` would follow on data of this size; spends nothing.
@@ -395,8 +494,8 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         -------
         Plan
         """
-        self._check_parameters()
-        return self._plan(*self._check_plan_sizes(n_samples, n_features), 1)
+        settings = self._settings()
+        return settings.plan(*self._check_plan_sizes(n_samples, n_features), n_models=1)
 
     def predict(self, X: Any) -> Array:
         """``X @ coef_ + intercept_``, in the units of y, shape (n_samples,).
@@ -412,19 +511,6 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         return tags
 
 
-def check_classes(classes: Any) -> NDArray[Any]:
-    """The declared labels, sorted."""
-    try:
-        declared = np.unique(np.asarray(classes))
-    except TypeError:
-        raise ValueError(f"classes must be of one kind, got {classes!r}") from None
-    if np.ndim(classes) != 1 or declared.size != len(classes) or declared.size < 2:
-        raise ValueError(
-            f"classes must be None or a list of at least two different labels, got {classes!r}"
-        )
-    return declared
-
-
 def _classification_loss(estimator: Any) -> Any:
     """The loss of the fitted model, or before a fit that of the parameters."""
     if hasattr(estimator, "plan_"):
@@ -437,50 +523,34 @@ def _loss_has_probabilities(estimator: Any) -> bool:
 
 
 class DPClassifier(ClassifierMixin, DPLinearModel):
-    """Base of the classifiers: binary, or one-vs-rest with the budget split over classes."""
+    """Base of the classifiers: binary, or one-vs-rest with the budget split over classes.
+
+    Parameters
+    ----------
+    classes : list of labels or None, default=None
+        The labels that may occur. None takes them from y, which is outside the guarantee, and
+        warns `PrivacyLeakWarning`. With two labels, y is -1 or +1 in scaled units. With K > 2
+        labels, one model is trained for each of them against the rest, each with a K-th of the
+        budget and a random stream of its own.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        In the units of X, float64.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        In the units of the raw prediction, as `decision_function` gives it.
+    classes_ : ndarray of shape (n_classes,)
+        The sorted labels.
+    """
 
     _task = "classification"
 
     classes: Any
 
-    def fit(self, X: Any, y: Any) -> DPClassifier:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
-            Values outside `bounds_X` are clipped.
-        y : array-like of shape (n_samples,)
-            Labels, all of them among `classes` if those were declared.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the shape of the data is wrong, X has a missing or infinite
-            value, or y a label that was not declared. Nothing is spent then. The errors
-            tell one bit of the data that lies outside the guarantee: that it is invalid.
-        PrivacyBudgetError
-            If the accountant refuses the charge. Nothing is spent then, either.
-        """
-        self._check_parameters()
+    def _read(self, y: Any) -> Labels:
         declared = self._declared_classes()
-        with self._until_spent():
-            X, y = self._validate(X, y)
-            if declared is None:
-                declared = self._classes_of(y)
-            codes = self._codes(y, declared)
-            positives = range(declared.size) if declared.size > 2 else [1]
-            charged = self._charge(X, n_models=len(positives))
-        self.classes_ = declared
-        targets = [np.where(codes == code, 1.0, -1.0) for code in positives]
-        results = self._fit_models(X, targets, *charged, codes < 0)
-        self.coef_ = np.array([result.coef for result in results])
-        self.intercept_ = np.array([result.intercept for result in results])
-        return self
+        declared = self._classes_of(y) if declared is None else declared
+        return Labels(self._codes(y, declared), declared)
 
     def _classes_of(self, y: NDArray[Any]) -> NDArray[Any]:
         """The labels that occur, with a warning."""
@@ -491,11 +561,10 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         found = np.unique(y)
         if found.size < 2:
             raise ValueError("y has one class only; at least two classes are needed")
-        warnings.warn(
+        warn_user(
             "classes was not given: the list of labels is taken from y, which is outside "
             "the privacy guarantee. Declare the classes.",
             PrivacyLeakWarning,
-            stacklevel=3,
         )
         return found
 
@@ -512,9 +581,9 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     def _declared_classes(self) -> NDArray[Any] | None:
         return None if self.classes is None else check_classes(self.classes)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _settings(self) -> Settings:
         self._declared_classes()
+        return super()._settings()
 
     def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
         """The plan that `fit` would follow on data of this size; spends nothing.
@@ -530,15 +599,14 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         Plan
             That of one class if there are more than two; its guarantee covers all.
         """
-        self._check_parameters()
-        declared = self._declared_classes()
+        settings, declared = self._settings(), self._declared_classes()
         if n_classes is None:
             n_classes = 2 if declared is None else declared.size
         n_classes = check_int("n_classes", n_classes, low=2)
         if declared is not None and n_classes != declared.size:
             raise ValueError(f"n_classes={n_classes} but classes has {declared.size} labels")
-        n_models = 1 if n_classes == 2 else n_classes
-        return self._plan(*self._check_plan_sizes(n_samples, n_features), n_models)
+        sizes = self._check_plan_sizes(n_samples, n_features)
+        return settings.plan(*sizes, n_models_of(n_classes))
 
     def decision_function(self, X: Any) -> Array:
         """``X @ coef_.T + intercept_``.

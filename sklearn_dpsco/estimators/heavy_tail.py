@@ -8,25 +8,102 @@ from typing import Any
 import numpy as np
 
 from .._checks import auto_or, check_choice, check_int, check_real, check_size
-from .._linear import Rows
-from .._random import RandomStream
-from ..bounds import FeatureScaling, TargetScaling
-from ..magnitudes import (
-    PRIVATE,
-    FeatureMagnitudes,
-    TargetMagnitude,
-    by_column,
-    check_magnitude,
-)
-from ..means import ORACLES
-from ..solvers.heavy_tail import FORMS, LARGEST_SCALE_SHARE, HeavyTail, ScaledRows
-from ._base import DPClassifier, DPRegressor
+from ..data.bounds import FeatureScaling, TargetScaling, by_column
+from ..data.guesses import PRIVATE, FeatureMagnitudes, TargetMagnitude, check_magnitude
+from ..solvers.defaults import HEAVY_TAIL
+from ..solvers.heavy_tail import FORMS, HeavyTail
+from ..solvers.heavy_tail.oracles import ORACLES
+from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings
 
 __all__ = ["HeavyTailDPClassifier", "HeavyTailDPRegressor"]
 
 
-class _HeavyTailMixin:
-    """Reads the solver's settings off the parameters."""
+class _HeavyTailMixin(DPLinearModel):
+    """What both models without bounds on the data share: the solver's settings, and the units.
+
+    Parameters
+    ----------
+    delta : float in [0, 1), default=1e-6
+        ... 0 asks for pure epsilon-DP, which costs much accuracy here.
+    scale_X : "private", float > 0, array-like of shape (n_features,) or dict, default="private"
+        How far values typically lie from the centre of their column. "private" estimates it
+        for each column as a power of two between 2^-64 and 2^64. Numbers are public guesses
+        from domain knowledge, which cost nothing; one that is off by a factor of ten or more
+        costs accuracy. A dict names every column of a data frame. In scaled units a feature is
+        (x - centre) / scale.
+    center_X : "private", float, array-like of shape (n_features,) or dict, default="private"
+        Where the values of each column lie; numbers and dicts as for `scale_X`. "private"
+        estimates means of clipped values. Without an intercept it is 0: nothing is estimated,
+        and other numbers are refused. Sparse X needs 0.
+    scale_share : "auto" or float in (0, 0.7], default="auto"
+        Largest share of the budget for the scales and centres of the features; "auto" is 0.3.
+        Less is spent where that is enough; what was spent is in `guarantee_`. If the share is
+        too small to tell the scales from noise, only an intercept is learned.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept. A tenth of the budget then buys a private mean of the
+        targets; where only an intercept is learned, all that is left of it.
+    loss : str or Loss
+        In scaled units. Must be smooth.
+    l2_penalty : float >= 0, default=0.0
+        Adds l2_penalty / 2 times the squared norm of the scaled coefficients, without the
+        intercept.
+    feasible_set : {"l2", ...} or Geometry, default="l2"
+        The set of the scaled coefficients. Must have a Euclidean projection.
+    oracle : {"clipped", "median-of-means", "smoothed", "coordinate-clipped"}, default="clipped"
+        The mean of the gradients: whole gradients shrunk to the norm tau; or, coordinate by
+        coordinate, medians of means of clipped values (KLZ22 Algorithm 3), smooth truncation
+        (Algorithm 4), or clipping. The first needs the least noise.
+    moment_order : float >= 2, default=2.0
+        k, the order of the moments of the gradients' coordinates that are bounded. It decides on
+        tau, and in regression on the clip of the target's mean: the larger k, the smaller they
+        usually are. For a loss whose derivative is bounded, tau depends on it only through
+        moment_bound^(1 / k).
+    moment_bound : float in [1e-50, 1e50], default=1.0
+        Bound on the k-th moment of a coordinate, in scaled units.
+    tau : "auto" or float in [1e-50, 1e50], default="auto"
+        Size of the gradients that pass unchanged, in scaled units: for "clipped" their norm (l2,
+        or l1 with delta=0); for "median-of-means" and "coordinate-clipped", coordinates pass up
+        to 3 tau; for "smoothed", those far below tau pass nearly unchanged. "auto" balances the
+        bias of the clipping with the noise.
+    n_buckets : "auto" or int >= 1, default="auto"
+        Number of the means of "median-of-means". "auto" grows like the logarithm of the number
+        of features.
+    solver : {"scof", "scof-slices"}, default="scof"
+        Whether each step uses all records, or each a slice of its own with the whole budget of
+        the steps (KLZ22's strongly convex case; nearly always noisier).
+    max_iter : "auto" or int >= 1, default="auto"
+        Number of steps T. A number also has the coefficients learned however noisy they are.
+    learning_rate : "auto" or float > 0, default="auto"
+        Step size in scaled units. "auto" follows from the noise.
+    nonfinite : {"raise", "zero"}, default="raise"
+        ... Such a row lies at `center_X_`. To let infinities count as the largest of values,
+        replace them by large numbers, such as 1e300, before `fit`.
+
+    Attributes
+    ----------
+    scale_X_, center_X_ : ndarray of shape (n_features,) or None
+        The units that were used, private like the coefficients. None if only an intercept was
+        learned.
+    plan_ : HeavyTailPlan
+        ...
+
+    Notes
+    -----
+    At epsilon = 1 and delta = 1e-6, about 250 sqrt(n_features) records are needed to find the
+    scales of the features, and in regression about 500 to find the centre of the target; half of
+    these under zero-out, and roughly in proportion to 1 / epsilon. With fewer, only an intercept is
+    learned, unless `scale_X`, `center_X` and in regression `center_y` are given, or `max_iter`
+    is a number.
+
+    A row that is far from the others has little influence on the model, but predictions are
+    linear all the same: where the relation is not linear so far out, they can be worse than a
+    constant. Take logarithms of columns that spread over orders of magnitude.
+
+    References
+    ----------
+    Kamath, Liu, Zhang (2022), KLZ22 above, Algorithms 1 to 4. Derivations: doc/privacy,
+    section 7.
+    """
 
     # there are no bounds; the base class asks for them
     bounds_X: Any = None
@@ -35,22 +112,19 @@ class _HeavyTailMixin:
     scale_X: Any
     center_X: Any
     scale_share: Any
-    fit_intercept: Any
     oracle: Any
     moment_order: Any
     moment_bound: Any
     tau: Any
     n_buckets: Any
     l2_penalty: Any
-    radius: Any
     solver: Any
     max_iter: Any
     learning_rate: Any
-    accountant: Any
 
     def _solver(self) -> HeavyTail:
-        positive: dict[str, Any] = {"low": 0, "low_open": True}
         self._check_magnitudes()
+        most = HEAVY_TAIL[self._task].largest_share
         return HeavyTail(
             form=check_choice("solver", self.solver, FORMS),
             oracle=check_choice("oracle", self.oracle, tuple(ORACLES)),
@@ -62,7 +136,7 @@ class _HeavyTailMixin:
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
             l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0, high=1e50),
             scale_share=auto_or(
-                check_real, "scale_share", self.scale_share, high=LARGEST_SCALE_SHARE, **positive
+                check_real, "scale_share", self.scale_share, low=0, low_open=True, high=most
             ),
             **{f"private_{name}": value for name, value in self._private().items()},
         )
@@ -81,17 +155,13 @@ class _HeavyTailMixin:
         if not self.fit_intercept and is_public and np.any(np.asarray(center) != 0):
             raise ValueError("center_X needs fit_intercept=True: a centre is part of the intercept")
 
-    def _least_samples(self) -> int:
-        # a bucket needs a record
-        return self.n_buckets if isinstance(self.n_buckets, int) and self.n_buckets > 2 else 2
-
     def _feature_scaling(self, n_features: int) -> FeatureScaling:
-        names = self._feature_names()  # type: ignore[attr-defined]
+        names = self._feature_names()
         center = by_column("center_X", self.center_X, names)
         return FeatureMagnitudes.of(center, by_column("scale_X", self.scale_X, names), n_features)
 
     def _check_plan_sizes(self, n_samples: Any, n_features: Any) -> tuple[int, int]:
-        sizes: tuple[int, int] = super()._check_plan_sizes(n_samples, n_features)  # type: ignore[misc]
+        sizes = super()._check_plan_sizes(n_samples, n_features)
         for name in ("scale_X", "center_X"):
             value = getattr(self, name)
             is_single = isinstance(value, str) or not (isinstance(value, Mapping) or np.ndim(value))
@@ -99,26 +169,21 @@ class _HeavyTailMixin:
                 raise ValueError(f"{name} has {len(value)} columns, but n_features={sizes[1]}")
         return sizes
 
-    def _charge(self, X: Any, n_models: int) -> Any:
+    def _charge(self, settings: Settings, X: Any, n_models: int) -> Run:
         if not isinstance(X, np.ndarray) and isinstance(self.center_X, str) and self.fit_intercept:
             raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")
-        return super()._charge(X, n_models)  # type: ignore[misc]
+        return super()._charge(settings, X, n_models)
 
-    def _prepare(self, rows: Rows, solver: Any, plan: Any, stream: RandomStream) -> Rows:
-        self.scale_X_ = self.center_X_ = None
-        if plan.search_X is None:
-            return rows
-        rows = solver.prepare(rows, plan, stream.substream("magnitudes"))
-        assert isinstance(rows, ScaledRows)
-        guess = self._feature_scaling(rows.n_columns)
-        self.scale_X_ = guess.width * rows.magnitudes.scale
-        self.center_X_ = guess.shift + guess.width * rows.magnitudes.center
-        # what `predict` takes for a missing row
-        self._origin = self.center_X_
-        return rows
+    def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
+        used = super()._units_used(scaling, units) | {"scale_X_": None, "center_X_": None}
+        if units is not None:
+            used["scale_X_"] = scaling.width * units.magnitudes.scale
+            used["center_X_"] = scaling.shift + scaling.width * units.magnitudes.center
+            used["_origin"] = used["center_X_"]
+        return used
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags = super().__sklearn_tags__()
         is_centred = isinstance(self.center_X, str) and bool(self.fit_intercept)
         tags.input_tags.sparse = not is_centred
         return tags
@@ -129,126 +194,26 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
 
     Spends a part of the budget on the scale and the centre of every column and of the
     target, and minimizes, in those units, the mean of l(m + <w, x> + b, y) by gradient
-    descent whose gradients are private means. A record's gradient is shrunk to a norm of at
-    most tau, so that neither a far-off row nor a far-off target can move the model much.
+    descent whose gradients are private means, m being a private mean of the targets. A record's
+    gradient is shrunk to a norm of at most tau, so that neither a far-off row nor a far-off
+    target can move the model much.
+
+    Parameters that are not described here: see `_HeavyTailMixin`, and `DPLinearModel` in
+    `_base.py`.
 
     Parameters
     ----------
-    epsilon : float > 0, default=1.0
-        Privacy loss. Smaller is more private and less accurate.
-    delta : float in [0, 1), default=1e-6
-        Slack of the guarantee, in units of probability: for any set of outcomes, its
-        probability is at most e^epsilon times that on a neighbouring table, plus delta.
-        Should be well below 1 / n_samples. 0 asks for pure epsilon-DP, which costs much
-        accuracy here.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
-        Which tables the guarantee cannot tell apart: two that differ in the values of one
-        row, or one where a row is replaced by a record that contributes nothing. The
-        number of rows is public in both. Zero-out needs half the noise, and its
-        (epsilon, delta) implies replace-one (2 epsilon, (1 + e^epsilon) delta).
-    scale_X : "private", float > 0, array-like of shape (n_features,) or dict, default="private"
-        How far values typically lie from the centre of their column. "private" estimates it
-        for each column as a power of two between 2^-64 and 2^64. Numbers are public guesses
-        from domain knowledge, which cost nothing; one that is off by a factor of ten or more
-        costs accuracy. A dict names every column of a data frame.
     scale_y : "private" or float > 0, default="private"
-        The same for the target.
-    center_X : "private", float, array-like of shape (n_features,) or dict, default="private"
-        Where the values of each column lie, a dict by its name. "private" estimates means of
-        clipped values. Not estimated without an intercept. Sparse X needs 0.
+        How far targets typically lie from their centre; see `scale_X`.
     center_y : "private" or float, default="private"
-        The same for the target.
+        Where the targets lie; see `center_X`. In scaled units a target is (y - centre) / scale.
     scale_share : "auto" or float in (0, 0.7], default="auto"
-        Largest share of the budget for the scales and centres of the features; "auto" is
-        0.3. The target's take at most another 0.12. Less is spent where that is enough; what
-        was spent is in `guarantee_`. If the share would buy guesswork only, the plan learns
-        nothing but an intercept.
-    fit_intercept : bool, default=True
-        Whether to fit an intercept. A tenth of the budget then buys a private mean of the
-        targets.
+        ... The target's scale and centre take at most another 0.12, or 0.6 where only an
+        intercept is learned.
     loss : {"squared", "huber"} or Loss, default="squared"
-        In scaled units. Must be smooth.
-    l2_penalty : float >= 0, default=0.0
-        Adds l2_penalty / 2 times the squared norm of the scaled coefficients, without the
-        intercept.
-    feasible_set : {"l2", ...} or Geometry, default="l2"
-        Where the scaled coefficients live. Must have a Euclidean projection.
+        ...
     radius : "auto" or float > 0, default="auto"
-        Size of the feasible set in scaled units; "auto" is 20, which hardly ever binds.
-        Must be "auto" with a Geometry object.
-    oracle : {"clipped", "median-of-means", "smoothed", "coordinate-clipped"}, default="clipped"
-        The mean of the gradients: whole gradients shrunk to the norm tau; or, coordinate by
-        coordinate, medians of means of clipped values (KLZ22 Algorithm 3), smooth truncation
-        (Algorithm 4), or clipping. The first needs the least noise.
-    moment_order : float >= 2, default=2.0
-        k, the order of the moments of the gradients' coordinates that are bounded. Only
-        sets tau and the clip of the target's mean: the larger k, the smaller they are.
-    moment_bound : float in [1e-50, 1e50], default=1.0
-        Bound on the k-th moment of a coordinate, in scaled units.
-    tau : "auto" or float in [1e-50, 1e50], default="auto"
-        Size of the gradients, or of their coordinates, that pass unchanged, in scaled
-        units. "auto" balances the bias of the clipping with the noise.
-    n_buckets : "auto" or int >= 1, default="auto"
-        For "median-of-means".
-    solver : {"scof", "scof-slices"}, default="scof"
-        Whether each step uses all records, or each a slice of its own with the whole
-        budget (KLZ22's strongly convex case; nearly always noisier).
-    max_iter : "auto" or int >= 1, default="auto"
-        Number of steps T.
-    learning_rate : "auto" or float > 0, default="auto"
-        Step size. "auto" follows from the noise.
-    precision : {"exact", "float"}, default="exact"
-        Arithmetic of the noise. "exact" samples the stated laws to the last bit. "float" is
-        a little faster, and the low bits of what it publishes may betray a record.
-    nonfinite : {"raise", "zero"}, default="raise"
-        What `fit` does with a record that holds NaN or an infinity. "raise" raises a
-        `ValueError`, which tells one bit of the data that lies outside the guarantee. "zero"
-        makes it an empty record, which contributes nothing and is still counted. `predict`
-        then takes such a row for one at `center_X_`. To let infinities count as the largest
-        of values, replace them by large numbers, such as 1e300, before `fit`.
-    accountant : None or BudgetAccountant, default=None
-        Where `fit` charges its guarantee, in full and before it computes anything from
-        the values. None stands for the accountant whose ``with`` block is open, if any.
-    random_state : None, int or RandomState, default=None
-        None draws noise from a cipher keyed by the operating system. An int makes the
-        fit reproducible and *not private*: whoever knows it can subtract the noise. Use
-        it for tests only.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-        In the units of X and y, float64.
-    intercept_ : float
-    scale_X_, center_X_ : ndarray of shape (n_features,) or None
-        The units that were used, private like the coefficients. None if only an intercept
-        was learned.
-    n_iter_ : int
-        Number of steps, at least 1.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
-        If X had column names.
-    plan_ : HeavyTailPlan
-        Every sensitivity, noise scale, step and clip of the run.
-    guarantee_ : Guarantee
-        epsilon, delta, relation, and `dp_event` for `dp_accounting`.
-    noise_is_secret_ : bool
-        False if `random_state` was given: then whoever knows it can subtract the noise,
-        and `guarantee_` does not hold against them.
-
-    Notes
-    -----
-    It takes some n epsilon to find scales: 250 sqrt(n_features) records or a few more at
-    epsilon = 1 and delta = 1e-6, and 500 to find the target's centre (half under zero-out).
-    With fewer, only an intercept is learned, unless `scale_X` and `center_X`, and `center_y`,
-    are given or `max_iter` insists.
-
-    A row that is far out counts little, and predictions are linear all the same: where the
-    relation bends far out, they can be worse than a constant. Take logarithms of columns
-    that spread over orders of magnitude.
-
-    References
-    ----------
-    Kamath, Liu, Zhang (2022), Algorithms 1 to 4. Derivations: doc/privacy.rst, section 7.
+        ... "auto" is 20, which hardly ever binds.
 
     Examples
     --------
@@ -291,31 +256,7 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         accountant: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.relation = relation
-        self.scale_X = scale_X
-        self.scale_y = scale_y
-        self.center_X = center_X
-        self.center_y = center_y
-        self.scale_share = scale_share
-        self.fit_intercept = fit_intercept
-        self.loss = loss
-        self.l2_penalty = l2_penalty
-        self.feasible_set = feasible_set
-        self.radius = radius
-        self.oracle = oracle
-        self.moment_order = moment_order
-        self.moment_bound = moment_bound
-        self.tau = tau
-        self.n_buckets = n_buckets
-        self.solver = solver
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.precision = precision
-        self.nonfinite = nonfinite
-        self.accountant = accountant
-        self.random_state = random_state
+        self._store(locals())
 
     def _check_magnitudes(self) -> None:
         super()._check_magnitudes()
@@ -336,129 +277,24 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
     """Linear classification without bounds on the data, private by clipped mean gradients.
 
     Spends a part of the budget on the scale and the centre of every column, and minimizes,
-    in those units, the mean of l(m + <w, x> + b, y), y being -1 or +1 and m the log-odds of
-    the private mean of y, by gradient descent whose gradients are private means. A record's
-    gradient is shrunk to a norm of at most tau, so that a far-off row cannot move the model
-    much. With K > 2 classes, one model for each against the rest; the scales and centres
-    are paid for once, and each model has a K-th of what is left.
+    in those units, the mean of l(m + <w, x> + b, y), y being -1 or +1 and m the best constant
+    for the private mean of y (its log-odds for the logistic loss), by gradient descent whose
+    gradients are private means. A record's gradient is shrunk to a norm of at most tau, so that
+    a far-off row cannot move the model much. With more than two classes, one model for each
+    against the rest.
+
+    Parameters that are not described here: see `_HeavyTailMixin`, and `DPClassifier` and
+    `DPLinearModel` in `_base.py`.
 
     Parameters
     ----------
-    epsilon : float > 0, default=1.0
-        Privacy loss. Smaller is more private and less accurate.
-    delta : float in [0, 1), default=1e-6
-        Slack of the guarantee, in units of probability: for any set of outcomes, its
-        probability is at most e^epsilon times that on a neighbouring table, plus delta.
-        Should be well below 1 / n_samples. 0 asks for pure epsilon-DP, which costs much
-        accuracy here.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
-        Which tables the guarantee cannot tell apart: two that differ in the values of one
-        row, or one where a row is replaced by a record that contributes nothing. The
-        number of rows is public in both. Zero-out needs half the noise, and its
-        (epsilon, delta) implies replace-one (2 epsilon, (1 + e^epsilon) delta).
-    scale_X : "private", float > 0, array-like of shape (n_features,) or dict, default="private"
-        How far values typically lie from the centre of their column. "private" estimates it
-        for each column as a power of two between 2^-64 and 2^64. Numbers are public guesses
-        from domain knowledge, which cost nothing; one that is off by a factor of ten or more
-        costs accuracy. A dict names every column of a data frame.
-    center_X : "private", float, array-like of shape (n_features,) or dict, default="private"
-        Where the values of each column lie, a dict by its name. "private" estimates means of
-        clipped values. Not estimated without an intercept. Sparse X needs 0.
-    scale_share : "auto" or float in (0, 0.7], default="auto"
-        Largest share of the budget for the scales and centres of the features; "auto" is
-        0.3. Less is spent where that is enough; what was spent is in `guarantee_`. If the
-        share would buy guesswork only, the plan learns nothing but an intercept.
     classes : list of labels or None, default=None
-        The labels that may occur. None takes them from y, which is outside the guarantee,
-        and warns `PrivacyLeakWarning`.
-    fit_intercept : bool, default=True
-        Whether to fit an intercept. A tenth of the budget then buys a private mean of the
-        targets.
+        ... The scales and centres of the features are paid for once, for all models, and what is
+        left is divided among these.
     loss : {"logistic", "smoothed_hinge"} or Loss, default="logistic"
-        In scaled units. Must be smooth.
-    l2_penalty : float >= 0, default=0.0
-        Adds l2_penalty / 2 times the squared norm of the scaled coefficients, without the
-        intercept.
-    feasible_set : {"l2", ...} or Geometry, default="l2"
-        Where the scaled coefficients live. Must have a Euclidean projection.
+        ...
     radius : "auto" or float > 0, default="auto"
-        Size of the feasible set in scaled units; "auto" is 70, which hardly ever binds.
-        Must be "auto" with a Geometry object.
-    oracle : {"clipped", "median-of-means", "smoothed", "coordinate-clipped"}, default="clipped"
-        The mean of the gradients: whole gradients shrunk to the norm tau; or, coordinate by
-        coordinate, medians of means of clipped values (KLZ22 Algorithm 3), smooth truncation
-        (Algorithm 4), or clipping. The first needs the least noise.
-    moment_order : float >= 2, default=2.0
-        k, the order of the moments of the gradients' coordinates that are bounded. It
-        matters for losses whose derivative is unbounded, and sets tau.
-    moment_bound : float in [1e-50, 1e50], default=1.0
-        Bound on the k-th moment of a coordinate, in scaled units.
-    tau : "auto" or float in [1e-50, 1e50], default="auto"
-        Size of the gradients, or of their coordinates, that pass unchanged, in scaled
-        units. "auto" balances the bias of the clipping with the noise.
-    n_buckets : "auto" or int >= 1, default="auto"
-        For "median-of-means".
-    solver : {"scof", "scof-slices"}, default="scof"
-        Whether each step uses all records, or each a slice of its own with the whole
-        budget (KLZ22's strongly convex case; nearly always noisier).
-    max_iter : "auto" or int >= 1, default="auto"
-        Number of steps T.
-    learning_rate : "auto" or float > 0, default="auto"
-        Step size. "auto" follows from the noise.
-    precision : {"exact", "float"}, default="exact"
-        Arithmetic of the noise. "exact" samples the stated laws to the last bit. "float" is
-        a little faster, and the low bits of what it publishes may betray a record.
-    nonfinite : {"raise", "zero"}, default="raise"
-        What `fit` does with a record that holds NaN, an infinity, a missing label or one
-        that was not declared. "raise" raises a `ValueError`, which tells one bit of the data
-        that lies outside the guarantee. "zero" makes it an empty record, which contributes
-        nothing and is still counted. `predict` then takes such a row for one at
-        `center_X_`. To let infinities count as the largest of values, replace them by large
-        numbers, such as 1e300, before `fit`.
-    accountant : None or BudgetAccountant, default=None
-        Where `fit` charges its guarantee, in full and before it computes anything from
-        the values. None stands for the accountant whose ``with`` block is open, if any.
-    random_state : None, int or RandomState, default=None
-        None draws noise from a cipher keyed by the operating system. An int makes the
-        fit reproducible and *not private*: whoever knows it can subtract the noise. Use
-        it for tests only.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        In the units of X, float64.
-    intercept_ : ndarray of shape (1,) or (n_classes,)
-    classes_ : ndarray of shape (n_classes,)
-        The sorted labels.
-    scale_X_, center_X_ : ndarray of shape (n_features,) or None
-        The units that were used, private like the coefficients. None if only an intercept
-        was learned.
-    n_iter_ : int
-        Number of steps, at least 1.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
-        If X had column names.
-    plan_ : HeavyTailPlan
-        Every sensitivity, noise scale, step and clip of the run.
-    guarantee_ : Guarantee
-        epsilon, delta, relation, and `dp_event` for `dp_accounting`.
-    noise_is_secret_ : bool
-        False if `random_state` was given: then whoever knows it can subtract the noise,
-        and `guarantee_` does not hold against them.
-
-    Notes
-    -----
-    It takes some n epsilon to find scales: 250 sqrt(n_features) records or a few more at
-    epsilon = 1 and delta = 1e-6 (half under zero-out). With fewer, only an intercept is
-    learned, unless `scale_X` and `center_X` are given or `max_iter` insists.
-
-    A row that is far out counts little, and predictions are linear all the same: where the
-    relation bends far out, they can be worse than a constant. Take logarithms of columns
-    that spread over orders of magnitude.
-
-    References
-    ----------
-    Kamath, Liu, Zhang (2022), Algorithms 1 to 4. Derivations: doc/privacy.rst, section 7.
+        ... "auto" is 70, which hardly ever binds.
 
     Examples
     --------
@@ -500,27 +336,4 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
         accountant: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.relation = relation
-        self.scale_X = scale_X
-        self.center_X = center_X
-        self.scale_share = scale_share
-        self.classes = classes
-        self.fit_intercept = fit_intercept
-        self.loss = loss
-        self.l2_penalty = l2_penalty
-        self.feasible_set = feasible_set
-        self.radius = radius
-        self.oracle = oracle
-        self.moment_order = moment_order
-        self.moment_bound = moment_bound
-        self.tau = tau
-        self.n_buckets = n_buckets
-        self.solver = solver
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.precision = precision
-        self.nonfinite = nonfinite
-        self.accountant = accountant
-        self.random_state = random_state
+        self._store(locals())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +13,15 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import auto_or, check_bool, check_choice, check_int, check_size
-from .._linear import piece_rows
-from .._prefix_sum import FACTORIZATIONS
-from .._random import RandomStream, stream_from_random_state
-from .._records import is_missing
-from ..accounting import Guarantee
-from ..bounds import FeatureScaling, TargetScaling
+from ..data.bounds import FeatureScaling, TargetScaling
+from ..data.summation import piece_rows
+from ..mechanisms.prefix_sum import FACTORIZATIONS
+from ..privacy.guarantee import Guarantee
+from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import SolverResult
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
-from ._base import DPClassifier, DPLinearModel, DPRegressor, check_classes
+from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings
+from ._targets import Labels, Numbers, check_classes
 
 __all__ = ["DPFTRLClassifier", "DPFTRLRegressor"]
 
@@ -39,7 +40,7 @@ class _Progress:
 
     plan: FTRLPlan
     features: FeatureScaling
-    targets: TargetScaling | None
+    scaling: TargetScaling | None
     runs: list[FTRLRun]
     noise: list[RandomStream] | None
     lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -65,7 +66,82 @@ def _noise_streams(root: RandomStream, runs: list[FTRLRun]) -> list[RandomStream
 
 
 class _StreamingModel(DPLinearModel):
-    """Reads the solver's settings off the parameters, and runs streams."""
+    """What both models of a stream share: the solver's settings, and how a stream is run.
+
+    Parameters
+    ----------
+    delta : float in (0, 1), default=1e-6
+        ... Must be positive: no form is pure.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept. The first records (2 to 30 percent where the length of the
+        stream is known, else as many as the noise demands) then buy private means of the targets
+        and the features, about which the others are centred, and are used for nothing else.
+    horizon : int >= 1 or None, default=None
+        Number of records that `partial_fit` will see in all, at most 2^40; more are refused.
+        None: not known; the stream is cut into epochs that double, each with the full budget on
+        records of its own, which costs some accuracy. `fit` takes the number of rows of its
+        table instead.
+    batch_size : "auto" or int >= 1, default="auto"
+        Records per step. The model changes after every step. "auto" makes 256 steps of the
+        stream, or of each epoch, but none of fewer than 4 records.
+    feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
+        The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) needs
+        ``fit_intercept=False``.
+    mirror_map : {"auto", "euclidean", "power", "entropy"}, default="auto"
+        The regularizer: half the squared l2 norm, half the squared l_p norm with the p of the
+        set, or entropy (on "l1" and "simplex"). "auto" is "euclidean", or "power" where the
+        noise in that many columns is large for so few records.
+    factorization : {"toeplitz", "tree", "honaker"}, default="toeplitz"
+        How the noise of the steps is correlated, see `mechanisms.PrefixSum`. Both trees have
+        several times the noise.
+    gradient_clip : "auto" or float > 0, default="auto"
+        ... "auto" is 0.3 in regression and 0.5 in classification.
+    data_norm : "auto" or float > 0, default="auto"
+        ... Here a longer row stays as it is, and its gradient is scaled down.
+    learning_rate : "auto" or float > 0, default="auto"
+        Factor of a step's mean gradient; "auto" takes the largest that is stable and keeps the
+        noise in the coefficients in bounds, by public facts.
+    average : bool, default=True
+        Whether the model is the average of the iterates, later ones weighing more, or the last
+        iterate.
+    shuffle : bool, default=True
+        Whether `fit` takes the records in random order. `partial_fit` takes them as they come.
+    accountant : None or BudgetAccountant, default=None
+        ... The first call of `partial_fit` charges the guarantee of the whole stream.
+
+    Attributes
+    ----------
+    n_seen_ : int
+        Records taken in so far; those of an unfinished step do not show in `coef_` yet.
+    plan_ : FTRLPlan
+        Every sensitivity, noise scale, epoch and clip of the stream.
+    guarantee_ : Guarantee
+        ... After `partial_fit`: of what was released so far, in the parts of the stream that have
+        begun.
+
+    Notes
+    -----
+    `fit` takes a whole table in one pass and forgets a stream in progress; `partial_fit` refuses
+    more records afterwards, which would cost more.
+
+    Noise: Gaussian, of standard deviation 2 c B sqrt(sum of c_k^2) / mu on what is released
+    of each step's sum of gradients, where c_k, k < number of steps, are the coefficients of
+    (1 - q)^(-1/2); half of that under zero-out. (epsilon, delta) holds for everything that
+    is ever published of the stream, at all times together, provided that **each record is
+    fed once**: one that is fed twice composes.
+
+    A stream in progress holds un-noised sums over its records. So does a pickle or a copy of
+    the estimator: keep it as you keep the data, or call `finish` first. A restored copy draws
+    fresh noise; go on with one copy only, since two that go on release the past twice: they
+    compose. Going back to an older pickle counts as a second copy, unless nothing that the
+    later one gave was seen.
+
+    References
+    ----------
+    Arora, Marinov, Ullah (2020) for the aim, whose own noise is too small; Fichtenberger,
+    Henzinger, Upadhyay (2023) and Denisov et al. (2022) for the noise. Derivations:
+    doc/privacy, sections 2.4 and 6.
+    """
 
     horizon: Any
     batch_size: Any
@@ -95,43 +171,20 @@ class _StreamingModel(DPLinearModel):
             shuffle=check_bool("shuffle", self.shuffle),
         )
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _settings(self) -> Settings:
         if self.horizon is not None:
             check_int("horizon", self.horizon, low=1)
+        return super()._settings()
 
-    def fit(self, X: Any, y: Any) -> Any:
-        """Fit the model to a whole table in one pass; a stream in progress is forgotten.
+    def _fit_models(self, run: Run, X: Any, targets: Numbers | Labels) -> list[SolverResult]:
+        results = super()._fit_models(run, X, targets)
+        self.n_seen_ = run.plan.problem.n_samples
+        return results
 
-        `partial_fit` refuses more records afterwards, which would cost more.
-
-        Parameters
-        ----------
-        X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
-            Values outside `bounds_X` are clipped.
-        y : array-like of shape (n_samples,)
-            Targets, which are clipped to `bounds_y`, or labels among `classes`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the shape of the data is wrong, X or y has a missing or
-            infinite value, or y a label that was not declared. Nothing is spent then.
-        PrivacyBudgetError
-            If the accountant refuses the charge. Nothing is spent then, either.
-        """
-        super().fit(X, y)
-        self.n_seen_ = self.plan_.problem.n_samples
-        return self
-
-    def _charge(self, X: Any, n_models: int) -> tuple[Any, FeatureScaling]:
-        charged = super()._charge(X, n_models)
+    def _charge(self, settings: Settings, X: Any, n_models: int) -> Run:
+        run = super()._charge(settings, X, n_models)
         self._stream = None  # also if the fit is interrupted later on
-        return charged
+        return run
 
     def finish(self) -> Any:
         """End the stream, and forget its un-noised sums.
@@ -154,11 +207,10 @@ class _StreamingModel(DPLinearModel):
 
     # ------------------------------------------------------------ parts of `partial_fit`
 
-    def _progress(self) -> _Progress | None:
-        """The stream in progress, None before the first chunk."""
+    def _progress(self) -> _Progress | Settings:
+        """The stream in progress, or before the first chunk the checked parameters."""
         if not hasattr(self, "_stream"):
-            self._check_parameters()
-            return None
+            return self._settings()
         if self._stream is None:
             raise ValueError(
                 "the stream of this model has ended (by fit, by finish or by its horizon): "
@@ -166,9 +218,9 @@ class _StreamingModel(DPLinearModel):
             )
         return self._stream
 
-    def _validate_chunk(self, X: Any, y: Any, progress: _Progress | None) -> tuple[Any, Any]:
-        X, y = self._validate(X, y, reset=progress is None, min_samples=1)
-        if progress is None:
+    def _validate_chunk(self, X: Any, y: Any, progress: _Progress | Settings) -> tuple[Any, Any]:
+        X, y = self._validate(X, y, reset=isinstance(progress, Settings), min_samples=1)
+        if isinstance(progress, Settings):
             n_seen, horizon = 0, self.horizon or _NO_HORIZON
         else:
             n_seen, horizon = progress.runs[0].n_seen, progress.plan.problem.n_samples
@@ -179,194 +231,97 @@ class _StreamingModel(DPLinearModel):
             )
         return X, y
 
-    def _begin(self, X: Any, n_models: int, targets: TargetScaling | None = None) -> _Progress:
-        """Plan and charge the whole stream; reads no value of X."""
-        n_features = X.shape[1]
+    def _take_in(
+        self,
+        X: Any,
+        y: Any,
+        progress: _Progress | Settings,
+        read: Callable[[Any], Numbers | Labels],
+    ) -> Self:
+        """Take in a chunk, whose targets `read` makes of validated y."""
+        with self._unchanged_on_error():
+            X, y = self._validate_chunk(X, y, progress)
+            targets = read(y)
+            if isinstance(progress, Settings):
+                progress = self._begin(progress, X, targets)
+        self._feed(progress, X, targets)
+        return self
+
+    def _begin(self, settings: Settings, X: Any, targets: Numbers | Labels) -> _Progress:
+        """Plan and charge the whole stream; reads no value of X or y."""
         if self.horizon is not None:
             self._warn_if_delta_is_large(self.horizon)
-        solver = replace(self._solver(), doubling=self.horizon is None)
-        problem = self._problem(self.horizon or _NO_HORIZON, n_features, n_models)
-        plan = solver.plan(problem, self._budget())
-        features = self._spend(plan, X)
-        runs = [FTRLRun(plan) for _ in range(n_models)]
+        solver = replace(settings.solver, doubling=self.horizon is None)
+        settings = self._in_force(settings)._replace(solver=solver)
+        plan: Any = settings.plan(self.horizon or _NO_HORIZON, X.shape[1], targets.n_models)
+        features = self._spend(settings, plan, X).scaling
+        runs = [FTRLRun(plan) for _ in range(targets.n_models)]
         root = stream_from_random_state(self.random_state)
-        self.noise_is_secret_ = root.is_secure
-        self.plan_ = plan
-        self.n_seen_ = 0
-        self._stream = _Progress(plan, features, targets, runs, _noise_streams(root, runs))
+        self.__dict__.update(
+            noise_is_secret_=root.is_secure,
+            plan_=plan,
+            n_seen_=0,
+            **targets.attributes,
+            **self._units_used(features, None),
+        )
+        scaling = targets.scaling if isinstance(targets, Numbers) else None
+        self._stream = _Progress(plan, features, scaling, runs, _noise_streams(root, runs))
         return self._stream
 
-    def _take(
-        self, progress: _Progress, X: Any, targets: list[Array], is_empty: Any
-    ) -> list[SolverResult]:
-        """Feed one chunk to all models; sets what has changed but the coefficients.
+    def _feed(self, progress: _Progress, X: Any, targets: Numbers | Labels) -> None:
+        """Feed one chunk to all models, and publish what they are now.
 
         An error or an interrupt leaves the stream before the chunk, and nothing has been
         published then: no record enters twice if the call is repeated.
         """
         if sparse.issparse(X) and X.format == "csc":
             X = X.tocsr()
-        size = piece_rows(X)
+        size, plan, is_empty = piece_rows(X), progress.plan, targets.is_empty
         with progress.lock:
             streams = progress.streams(None if self.noise_is_secret_ else self.random_state)
-            runs = [run.copy() for run in progress.runs]
+            runs, scaled = [run.copy() for run in progress.runs], targets.scaled()
             for start in range(0, X.shape[0], size):
                 part = slice(start, min(start + size, X.shape[0]))
                 rows = self._rows(
-                    X[part], progress.features, progress.plan.problem.fit_intercept, is_empty[part]
+                    X[part], progress.features, plan.problem.fit_intercept, is_empty[part]
                 )
-                for run, target, stream in zip(runs, targets, streams, strict=True):
+                for run, target, stream in zip(runs, scaled, streams, strict=True):
                     run.add(rows, target[part], stream)
-            n_seen = runs[0].n_seen
-            results = []
+            n_seen, results = runs[0].n_seen, []
             for run in runs:
                 result = run.result()
                 coef, intercept = progress.features.unscale(result.coef, result.intercept)
                 results.append(SolverResult(coef, intercept, result.n_iter))
-            guarantee = progress.plan.guarantee_after(n_seen)
-            # nothing un-noised outlives the last release
-            stream_left = None if n_seen == progress.plan.problem.n_samples else progress
+            published = {
+                "n_seen_": n_seen,
+                "n_iter_": results[0].n_iter,
+                "guarantee_": plan.guarantee_after(n_seen),
+                # nothing un-noised outlives the last release
+                "_stream": None if n_seen == plan.problem.n_samples else progress,
+                **targets.model(results),
+            }
             # no interrupt comes between these two
             progress.runs = runs
-            self.__dict__.update(
-                _stream=stream_left, n_seen_=n_seen, guarantee_=guarantee, n_iter_=results[0].n_iter
-            )
-        return results
+            self.__dict__.update(published)
 
 
 class DPFTRLRegressor(_StreamingModel, DPRegressor):
     """Linear regression on a stream, private at every moment.
 
     Follows the regularized leader on noisy sums of the clipped gradients of
-    l(m + <w, x - c> + b, y), in scaled units, m and c being private means of the first
-    records' targets and features. `partial_fit` takes the stream in chunks of any size.
+    l(m + <w, x - c> + b, y), in scaled units, m and c being private means of the first records'
+    targets and features. `partial_fit` takes the stream in chunks of any size.
+
+    Parameters that are not described here: see `_StreamingModel`, and `DPRegressor` and
+    `DPLinearModel` in `_base.py`.
 
     Parameters
     ----------
-    epsilon : float > 0, default=1.0
-        Privacy loss. Smaller is more private and less accurate.
-    delta : float in (0, 1), default=1e-6
-        Slack of the guarantee, in units of probability: for any set of outcomes, its
-        probability is at most e^epsilon times that on a neighbouring stream, plus delta.
-        Should be well below 1 over the number of records. There is no form with delta=0.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
-        Which streams the guarantee cannot tell apart: two that differ in the values of one
-        record, or one where a record is replaced by one that contributes nothing. The
-        number of records is public in both. Zero-out needs half the noise, and its
-        (epsilon, delta) implies replace-one (2 epsilon, (1 + e^epsilon) delta).
-    bounds_X : pair (low, high), dict or None, default=None
-        Bounds of the features from domain knowledge, never from the data: scalars,
-        arrays of shape (n_features,), or for a data frame ``{column: (low, high)}``.
-        Values outside are clipped. A feature becomes (x - middle) / half width in
-        [-1, 1]; one with an end at 0 is divided by the other end and not centred. Sparse
-        X needs bounds with an end at 0 or symmetric about 0. None stands for (-1, 1) and
-        warns `BoundsNotDeclaredWarning`.
-    bounds_y : pair (low, high) or None, default=None
-        Bounds of the target from domain knowledge. Values outside are clipped; the
-        middle is what a model with zero coefficients predicts. None stands for (-1, 1)
-        and warns.
-    fit_intercept : bool, default=True
-        Whether to fit an intercept. The first records (two to thirty percent of a known
-        horizon, else as many as the noise demands) then buy private means of the targets
-        and the features, about which the others are centred, and serve for nothing else.
-    horizon : int >= 1 or None, default=None
-        Number of records that `partial_fit` will see in all, at most 2^40; more are
-        refused. None: not known; the stream is cut into epochs that double, each with the
-        full budget on records of its own, which costs some accuracy. `fit` knows its
-        number of records.
-    batch_size : "auto" or int >= 1, default="auto"
-        Records per step. The model changes after every step. "auto" makes 256 steps of the
-        stream, or of each epoch, but none of fewer than 4 records.
     loss : str or Loss, default="squared"
-        One of "squared", "huber", "absolute", "quantile", "epsilon_insensitive"
-        or an object. In scaled units; need not be smooth.
-    feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
-        Where the scaled coefficients live. "simplex" (non-negative, summing to the
-        radius) needs ``fit_intercept=False``.
+        One of "squared", "huber", "absolute", "quantile", "epsilon_insensitive" or an object. In
+        scaled units; need not be smooth.
     radius : "auto" or float > 0, default="auto"
-        Size of the feasible set, for targets and features scaled to [-1, 1]. It bounds the
-        coefficients and the intercept's correction together; "auto" is 3, or 1 for the simplex.
-        Must be "auto" with a Geometry object.
-    mirror_map : "auto", "euclidean", "power" or "entropy", default="auto"
-        The regularizer: half the squared l2 norm, half the squared l_p norm, or entropy
-        (on "l1" and "simplex"). "auto" is "euclidean", or "power" where the noise in that
-        many columns is large for so few records.
-    factorization : {"toeplitz", "tree", "honaker"}, default="toeplitz"
-        How the noise of the steps is correlated, see `mechanisms.PrefixSum`. Both trees
-        have several times the noise.
-    gradient_clip : "auto" or float > 0, default="auto"
-        Bound c on the absolute derivative of the loss in the raw prediction, in scaled
-        units; derivatives beyond it are clipped. Noise is proportional to c.
-    data_norm : "auto" or float > 0, default="auto"
-        Bound B on the l2 norm of a scaled row with the intercept's 1; the gradients of
-        longer rows are scaled down. Noise is proportional to B. "auto" is
-        max(1, sqrt(n_features + 1) / 2), half of the largest possible norm (without an
-        intercept, the 1 under the root is left out).
-    learning_rate : "auto" or float > 0, default="auto"
-        Factor of a step's mean gradient; "auto" takes the largest that is stable and keeps
-        the noise in the coefficients in bounds, by public facts.
-    average : bool, default=True
-        Whether the model is the average of the iterates, later ones weighing more, or the
-        last iterate.
-    shuffle : bool, default=True
-        Whether `fit` takes the records in random order. `partial_fit` never changes it.
-    precision : {"exact", "float"}, default="exact"
-        Arithmetic of the noise. "exact" samples the stated law to the last bit. "float" is
-        a little faster, and the low bits of what it publishes may betray a record.
-    nonfinite : {"raise", "zero"}, default="raise"
-        What is done with a record that holds NaN, an infinity or, in classification, a
-        label that was not declared. "raise" raises a `ValueError`, which tells one bit of
-        the data that lies outside the guarantee. "zero" makes it an empty record, which
-        contributes nothing and is still counted; nothing shows, and the guarantee covers
-        such records, too. `predict` always raises.
-    accountant : None or BudgetAccountant, default=None
-        Where `fit`, or the first call of `partial_fit`, charges the guarantee of the whole
-        stream, in full and before it computes anything from the values. None stands for
-        the accountant whose ``with`` block is open, if any.
-    random_state : None, int or RandomState, default=None
-        None draws noise from a cipher keyed by the operating system. An int makes the
-        model reproducible and *not private*: whoever knows it can subtract the noise. Use
-        it for tests only.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-        In the units of X and y, float64; private at every moment.
-    intercept_ : float
-    n_seen_ : int
-        Records taken in so far; those of an unfinished step do not show in `coef_` yet.
-    n_iter_ : int
-        Number of steps, at least 1.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
-        If X had column names.
-    plan_ : FTRLPlan
-        Every sensitivity, noise scale, epoch and clip of the stream.
-    guarantee_ : Guarantee
-        epsilon, delta, relation, and `dp_event`, of what was released so far.
-    noise_is_secret_ : bool
-        False if `random_state` was given: then whoever knows it can subtract the noise,
-        and `guarantee_` does not hold against them.
-
-    Notes
-    -----
-    Noise: Gaussian, of standard deviation 2 c B sqrt(sum of c_k^2) / mu on what is released
-    of each step's sum of gradients, where c_k, k < number of steps, are the coefficients of
-    (1 - q)^(-1/2); half of that under zero-out. (epsilon, delta) holds for everything that
-    is ever published of the stream, at all times together, provided that **each record is
-    fed once**: one that is fed twice composes.
-
-    A stream in progress holds un-noised sums over its records. So does a pickle or a copy of
-    the estimator: keep it as you keep the data, or call `finish` first. A restored copy draws
-    fresh noise; go on with one copy only, since two that go on release the past twice: they
-    compose. Going back to an older pickle counts as a second copy, unless nothing that the
-    later one gave was seen.
-
-    References
-    ----------
-    Arora, Marinov, Ullah (2020) for the aim, whose own noise is too small; Fichtenberger,
-    Henzinger, Upadhyay (2023) and Denisov et al. (2022) for the noise. Derivations:
-    doc/privacy.rst, sections 2.4 and 6.
+        ... "auto" is 3, or 1 for "simplex".
     """
 
     def __init__(
@@ -395,30 +350,9 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         accountant: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.relation = relation
-        self.bounds_X = bounds_X
-        self.bounds_y = bounds_y
-        self.fit_intercept = fit_intercept
-        self.horizon = horizon
-        self.batch_size = batch_size
-        self.loss = loss
-        self.feasible_set = feasible_set
-        self.radius = radius
-        self.mirror_map = mirror_map
-        self.factorization = factorization
-        self.gradient_clip = gradient_clip
-        self.data_norm = data_norm
-        self.learning_rate = learning_rate
-        self.average = average
-        self.shuffle = shuffle
-        self.precision = precision
-        self.nonfinite = nonfinite
-        self.accountant = accountant
-        self.random_state = random_state
+        self._store(locals())
 
-    def partial_fit(self, X: Any, y: Any) -> DPFTRLRegressor:
+    def partial_fit(self, X: Any, y: Any) -> Self:
         """Take in the next records of the stream, each of them once.
 
         However the same records are cut into chunks, the model after the last has the same
@@ -446,155 +380,36 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
             At the first call, if the accountant refuses the charge.
         """
         progress = self._progress()
-        with self._unchanged_on_error():
-            X, y = self._validate_chunk(X, y, progress)
-            if progress is None:
-                progress = self._begin(X, n_models=1, targets=self._target_scaling())
-        scaling, is_empty = progress.targets, is_missing(y)
-        assert scaling is not None
-        target = np.where(is_empty, 0.0, scaling.transform(y))
-        (result,) = self._take(progress, X, [target], is_empty)
-        self.coef_, self.intercept_ = scaling.unscale(result.coef, result.intercept)
-        return self
+
+        def read(y: Any) -> Numbers:
+            scaling = None if isinstance(progress, Settings) else progress.scaling
+            return Numbers(y, scaling or self._target_scaling())
+
+        return self._take_in(X, y, progress, read)
 
 
 class DPFTRLClassifier(_StreamingModel, DPClassifier):
     """Linear classification on a stream, private at every moment.
 
     Follows the regularized leader on noisy sums of the clipped gradients of
-    l(m + <w, x - c> + b, y), in scaled units, y being -1 or +1, m the log-odds of the private
-    mean of the first records' labels and c private means of their features. `partial_fit`
-    takes the stream in chunks of any size. With K > 2 classes, one model for each against
-    the rest, each with a K-th of the budget and its own random stream.
+    l(m + <w, x - c> + b, y), in scaled units, y being -1 or +1, m the best constant for the
+    private mean of the first records' labels (its log-odds for the logistic loss) and c private
+    means of their features. `partial_fit` takes the stream in chunks of any size. With more than
+    two classes, one model for each against the rest.
+
+    Parameters that are not described here: see `_StreamingModel`, and `DPClassifier` and
+    `DPLinearModel` in `_base.py`.
 
     Parameters
     ----------
-    epsilon : float > 0, default=1.0
-        Privacy loss. Smaller is more private and less accurate.
-    delta : float in (0, 1), default=1e-6
-        Slack of the guarantee, in units of probability: for any set of outcomes, its
-        probability is at most e^epsilon times that on a neighbouring stream, plus delta.
-        Should be well below 1 over the number of records. There is no form with delta=0.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
-        Which streams the guarantee cannot tell apart: two that differ in the values of one
-        record, or one where a record is replaced by one that contributes nothing. The
-        number of records is public in both. Zero-out needs half the noise, and its
-        (epsilon, delta) implies replace-one (2 epsilon, (1 + e^epsilon) delta).
-    bounds_X : pair (low, high), dict or None, default=None
-        Bounds of the features from domain knowledge, never from the data: scalars,
-        arrays of shape (n_features,), or for a data frame ``{column: (low, high)}``.
-        Values outside are clipped. A feature becomes (x - middle) / half width in
-        [-1, 1]; one with an end at 0 is divided by the other end and not centred. Sparse
-        X needs bounds with an end at 0 or symmetric about 0. None stands for (-1, 1) and
-        warns `BoundsNotDeclaredWarning`.
     classes : list of labels or None, default=None
-        The labels that may occur. None takes them from the first call of `partial_fit`;
-        in `fit` it takes them from y, which is outside the guarantee, and warns
-        `PrivacyLeakWarning`.
-    fit_intercept : bool, default=True
-        Whether to fit an intercept. The first records (two to thirty percent of a known
-        horizon, else as many as the noise demands) then buy private means of the targets
-        and the features, about which the others are centred, and serve for nothing else.
-    horizon : int >= 1 or None, default=None
-        Number of records that `partial_fit` will see in all, at most 2^40; more are
-        refused. None: not known; the stream is cut into epochs that double, each with the
-        full budget on records of its own, which costs some accuracy. `fit` knows its
-        number of records.
-    batch_size : "auto" or int >= 1, default="auto"
-        Records per step. The model changes after every step. "auto" makes 256 steps of the
-        stream, or of each epoch, but none of fewer than 4 records.
+        ... `partial_fit` never takes them from y: with None, its first call needs them as an
+        argument.
     loss : str or Loss, default="logistic"
-        One of "logistic", "smoothed_hinge", "hinge", "squared_hinge"
-        or an object. In scaled units; need not be smooth.
-    feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
-        Where the scaled coefficients live. "simplex" (non-negative, summing to the
-        radius) needs ``fit_intercept=False``.
+        One of "logistic", "smoothed_hinge", "hinge", "squared_hinge" or an object. In scaled
+        units; need not be smooth.
     radius : "auto" or float > 0, default="auto"
-        Size of the feasible set, for targets and features scaled to [-1, 1]. It bounds the
-        coefficients and the intercept's correction together; "auto" is 30.
-        Must be "auto" with a Geometry object.
-    mirror_map : "auto", "euclidean", "power" or "entropy", default="auto"
-        The regularizer: half the squared l2 norm, half the squared l_p norm, or entropy
-        (on "l1" and "simplex"). "auto" is "euclidean", or "power" where the noise in that
-        many columns is large for so few records.
-    factorization : {"toeplitz", "tree", "honaker"}, default="toeplitz"
-        How the noise of the steps is correlated, see `mechanisms.PrefixSum`. Both trees
-        have several times the noise.
-    gradient_clip : "auto" or float > 0, default="auto"
-        Bound c on the absolute derivative of the loss in the raw prediction, in scaled
-        units; derivatives beyond it are clipped. Noise is proportional to c.
-    data_norm : "auto" or float > 0, default="auto"
-        Bound B on the l2 norm of a scaled row with the intercept's 1; the gradients of
-        longer rows are scaled down. Noise is proportional to B. "auto" is
-        max(1, sqrt(n_features + 1) / 2), half of the largest possible norm (without an
-        intercept, the 1 under the root is left out).
-    learning_rate : "auto" or float > 0, default="auto"
-        Factor of a step's mean gradient; "auto" takes the largest that is stable and keeps
-        the noise in the coefficients in bounds, by public facts.
-    average : bool, default=True
-        Whether the model is the average of the iterates, later ones weighing more, or the
-        last iterate.
-    shuffle : bool, default=True
-        Whether `fit` takes the records in random order. `partial_fit` never changes it.
-    precision : {"exact", "float"}, default="exact"
-        Arithmetic of the noise. "exact" samples the stated law to the last bit. "float" is
-        a little faster, and the low bits of what it publishes may betray a record.
-    nonfinite : {"raise", "zero"}, default="raise"
-        What is done with a record that holds NaN, an infinity or, in classification, a
-        label that was not declared. "raise" raises a `ValueError`, which tells one bit of
-        the data that lies outside the guarantee. "zero" makes it an empty record, which
-        contributes nothing and is still counted; nothing shows, and the guarantee covers
-        such records, too. `predict` always raises.
-    accountant : None or BudgetAccountant, default=None
-        Where `fit`, or the first call of `partial_fit`, charges the guarantee of the whole
-        stream, in full and before it computes anything from the values. None stands for
-        the accountant whose ``with`` block is open, if any.
-    random_state : None, int or RandomState, default=None
-        None draws noise from a cipher keyed by the operating system. An int makes the
-        model reproducible and *not private*: whoever knows it can subtract the noise. Use
-        it for tests only.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        In the units of X, float64; private at every moment.
-    intercept_ : ndarray of shape (1,) or (n_classes,)
-    classes_ : ndarray of shape (n_classes,)
-        The sorted labels.
-    n_seen_ : int
-        Records taken in so far; those of an unfinished step do not show in `coef_` yet.
-    n_iter_ : int
-        Number of steps, at least 1.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
-        If X had column names.
-    plan_ : FTRLPlan
-        Every sensitivity, noise scale, epoch and clip of the stream.
-    guarantee_ : Guarantee
-        epsilon, delta, relation, and `dp_event`, of what was released so far.
-    noise_is_secret_ : bool
-        False if `random_state` was given: then whoever knows it can subtract the noise,
-        and `guarantee_` does not hold against them.
-
-    Notes
-    -----
-    Noise: Gaussian, of standard deviation 2 c B sqrt(sum of c_k^2) / mu on what is released
-    of each step's sum of gradients, where c_k, k < number of steps, are the coefficients of
-    (1 - q)^(-1/2); half of that under zero-out. (epsilon, delta) holds for everything that
-    is ever published of the stream, at all times together, provided that **each record is
-    fed once**: one that is fed twice composes.
-
-    A stream in progress holds un-noised sums over its records. So does a pickle or a copy of
-    the estimator: keep it as you keep the data, or call `finish` first. A restored copy draws
-    fresh noise; go on with one copy only, since two that go on release the past twice: they
-    compose. Going back to an older pickle counts as a second copy, unless nothing that the
-    later one gave was seen.
-
-    References
-    ----------
-    Arora, Marinov, Ullah (2020) for the aim, whose own noise is too small; Fichtenberger,
-    Henzinger, Upadhyay (2023) and Denisov et al. (2022) for the noise. Derivations:
-    doc/privacy.rst, sections 2.4 and 6.
+        ... "auto" is 30.
     """
 
     def __init__(
@@ -623,35 +438,12 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         accountant: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.relation = relation
-        self.bounds_X = bounds_X
-        self.classes = classes
-        self.fit_intercept = fit_intercept
-        self.horizon = horizon
-        self.batch_size = batch_size
-        self.loss = loss
-        self.feasible_set = feasible_set
-        self.radius = radius
-        self.mirror_map = mirror_map
-        self.factorization = factorization
-        self.gradient_clip = gradient_clip
-        self.data_norm = data_norm
-        self.learning_rate = learning_rate
-        self.average = average
-        self.shuffle = shuffle
-        self.precision = precision
-        self.nonfinite = nonfinite
-        self.accountant = accountant
-        self.random_state = random_state
+        self._store(locals())
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> DPFTRLClassifier:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Take in the next records of the stream, each of them once.
 
-        However the same records are cut into chunks, the model after the last has the same
-        law. Parameters are read at the first call. A call that is interrupted takes in the
-        whole chunk or nothing of it; `n_seen_` tells which.
+        As `DPFTRLRegressor.partial_fit`, with labels.
 
         Parameters
         ----------
@@ -670,30 +462,18 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         Raises
         ------
         ValueError
-            If a parameter or the shape of the data is wrong, the classes are missing or do
-            not agree, X has a missing or infinite value or y another label, the columns are
-            not those of the first call, the stream has ended, or this chunk reaches beyond
-            `horizon`. Nothing is taken in then.
+            As `DPFTRLRegressor.partial_fit`, or if the classes are missing or do not agree, or
+            y has another label. Nothing is taken in then.
         PrivacyBudgetError
             At the first call, if the accountant refuses the charge.
         """
         progress = self._progress()
         declared = self._classes_of_stream(classes, progress)
-        positives = range(declared.size) if declared.size > 2 else [1]
-        with self._unchanged_on_error():
-            X, y = self._validate_chunk(X, y, progress)
-            codes = self._codes(y, declared)
-            self.classes_ = declared
-            if progress is None:
-                progress = self._begin(X, n_models=len(positives))
-        targets = [np.where(codes == code, 1.0, -1.0) for code in positives]
-        results = self._take(progress, X, targets, codes < 0)
-        self.coef_ = np.array([result.coef for result in results])
-        self.intercept_ = np.array([result.intercept for result in results])
-        return self
+        return self._take_in(X, y, progress, lambda y: Labels(self._codes(y, declared), declared))
 
-    def _classes_of_stream(self, classes: Any, progress: _Progress | None) -> NDArray[Any]:
-        declared = self.classes_ if progress is not None else self._declared_classes()
+    def _classes_of_stream(self, classes: Any, progress: _Progress | Settings) -> NDArray[Any]:
+        is_first = isinstance(progress, Settings)
+        declared = self._declared_classes() if is_first else self.classes_
         if classes is not None:
             given = check_classes(classes)
             if declared is None:

@@ -8,13 +8,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .._linear import Rows
-from .._random import RandomStream
-from ..accounting import Guarantee, PrivacyBudget
+from ..data.rows import Rows
 from ..geometry import Geometry
 from ..losses import Loss
+from ..mechanisms import Release
+from ..privacy.budget import PrivacyBudget
+from ..privacy.guarantee import Guarantee
+from ..randomness.stream import RandomStream
 
-__all__ = ["Plan", "Problem", "Solver", "SolverData", "SolverResult"]
+__all__ = ["Part", "Plan", "Problem", "Solver", "SolverData", "SolverResult"]
 
 Array = NDArray[np.float64]
 
@@ -29,7 +31,7 @@ class Problem:
     loss : Loss
     feasible_set : Geometry or subclass of Geometry
         The set of (coef, intercept) in scaled units; a class leaves the radius to the
-        plan.
+        plan, and `Geometry` itself the kind of set as well.
     fit_intercept : bool
     n_models : int
         Models trained on the same records: the classes of one-vs-rest, else 1.
@@ -49,8 +51,18 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A part of a plan that holds mechanisms; `audit` searches its fields for them."""
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Its releases, as the plan's guarantee counts them."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
 class Plan:
-    """Everything that decides a run, made before any data is read.
+    """All that a run depends on besides the data; made before any data is read.
 
     Attributes
     ----------
@@ -76,6 +88,10 @@ class Plan:
             f"{problem.n_samples} x {problem.n_features}\n{self.guarantee}"
         )
 
+    def release_units(self, rows: Rows, stream: RandomStream) -> Any:
+        """Releases made once for all models of a fit; None if each model makes its own."""
+        return None
+
 
 @dataclass(frozen=True)
 class SolverData:
@@ -86,10 +102,13 @@ class SolverData:
     rows : Rows
     y : ndarray of shape (n_samples,)
         In [-1, 1] (regression) or -1 and +1 (classification).
+    units : object
+        The result of `Plan.release_units` for these rows; None leaves it to `solve`.
     """
 
     rows: Rows
     y: Array
+    units: Any = None
 
     @property
     def mean_target(self) -> float:
@@ -116,8 +135,23 @@ class SolverResult:
 
 
 class Solver(Protocol):
-    """`plan` sees public facts only; `solve` does what the plan says."""
+    """Settings of a method, `None` for what is left to the plan."""
 
-    def plan(self, problem: Problem, budget: PrivacyBudget) -> Plan: ...
+    def check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget
+    ) -> None:
+        """Raise `ValueError` on what cannot work, however many records and features there are."""
 
-    def solve(self, data: SolverData, plan: Any, stream: RandomStream) -> SolverResult: ...
+    def plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
+        """Everything that a run does, from public facts alone.
+
+        Raises
+        ------
+        ValueError
+            As `check`, and if the sizes of the problem do not go with the settings.
+        """
+        ...
+
+    def solve(self, data: SolverData, plan: Any, stream: RandomStream) -> SolverResult:
+        """Do what the plan says; all noise and all random choices come from `stream`."""
+        ...

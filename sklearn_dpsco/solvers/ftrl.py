@@ -9,14 +9,14 @@ for a noisy sum :math:`\tilde G_t` of all gradients so far, and
 over the feasible set, :math:`D_\Psi` the Bregman divergence of a mirror map. Each record
 enters one step, so that the whole sequence of iterates costs one release.
 
-A stream of unknown length is cut into epochs that double. Each has records of its own, and
-therefore the full budget, and starts from where the one before ended.
+A stream of unknown length is cut into epochs that double. Each has its own records, and
+therefore the full budget, and starts from the last result of the epoch before.
 
-The first records buy private means of the targets and the features, with the full budget
-as well, before the descent starts.
+The first records are used for private means of the targets and the features, also with the
+full budget, before the descent starts.
 
 This replaces the method of Arora, Marinov and Ullah (2020), whose noise is too small.
-Sensitivities: doc/privacy.rst, sections 2.4 and 6.
+Sensitivities: doc/privacy, sections 2.4 and 6.
 """
 
 from __future__ import annotations
@@ -28,68 +28,113 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .._linear import UNIT_ROUNDOFF, Objective, Rows, gamma, piece_rows
-from .._random import RandomStream
-from ..accounting import Allowance, Guarantee, PrivacyBudget
-from ..geometry import Geometry
+from ..data.rows import Objective, Rows
+from ..data.summation import UNIT_ROUNDOFF, piece_rows
+from ..geometry import Geometry, MirrorMap
 from ..losses import Loss
 from ..mechanisms import Gaussian, PrefixSum, Release
-from ..mirror_maps import MirrorMap
-from .base import Plan, Problem, SolverData, SolverResult
-from .preliminaries import default_data_norm
+from ..privacy.budget import Allowance, PrivacyBudget
+from ..privacy.guarantee import Guarantee
+from ..randomness.stream import RandomStream
+from . import defaults, sensitivity
+from .base import Part, Plan, Problem, SolverData, SolverResult
+from .defaults import FIRST_RELEASES, FTRLDefaults
+from .first_releases import Frame
 
-__all__ = ["FTRL", "LONGEST_STREAM", "Epoch", "FTRLPlan", "FTRLRun"]
+__all__ = ["FTRL", "LONGEST_STREAM", "Epoch", "FTRLPlan", "FTRLRun", "FirstMeans"]
 
 Array = NDArray[np.float64]
 
-LONGEST_STREAM = 2**40  # records; float sums over many more have no bound on their error
-
-# All numbers below are one value for every table; where the synthetic data of
-# benchmarks/streaming.py left a choice open, the five tables of benchmarks/utility.py
-# decided.
-
-_STEPS = 256  # of an epoch; more of them cost time and a little noise, and gain nothing
-_PREFIX_NOISE = 2.8  # of the last of so many steps, in units of sensitivity / mu
-_SMALLEST_BATCH = 4  # the gradients of fewer records point anywhere
-
-# Share of the first release that goes to the targets, and the noise that it aims at: the
-# standard deviation of the mean target, and the l2 norm for the means of the features.
-_TARGET_SHARE = 0.5
-_TARGET_NOISE = 0.1
-_CENTER_NOISE = 0.5
-_FIRST_PART = (0.02, 0.3)  # of the stream, at least and at most
-_TARGET_PRIOR = 0.5  # standard deviation of the mean of targets in [-1, 1] over tasks
-
-# Noise in the coefficients: the l2 norm that a prediction on the longest row may have, and
-# the relative noise of the mean gradient above which even less is allowed, so that the
-# model fades into the trivial predictor.
-_REACH = {"regression": 1.0, "classification": 8.0}
-_NOISY = {"regression": 0.15, "classification": 0.6}
-_CLIP = {"regression": 0.3, "classification": 0.5}
-_RADIUS = {"regression": 3.0, "classification": 30.0}
-_AVERAGE_POWER = 2.0  # the average weighs the iterate after n records by about n^2
+LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless
 
 
 @dataclass(frozen=True)
-class Epoch:
+class FirstMeans(Part):
+    """One release of the means of targets and rows over the first records of a stream.
+
+    It is the sum of [a y_i, b s_i x_i / B], a^2 + b^2 < 1, s_i the factor that bounds the
+    norm of the row [x_i, 1] by B.
+
+    Attributes
+    ----------
+    problem : Problem
+    norm : float
+        B.
+    n_records : int
+        0 if nothing is released.
+    noise : Gaussian or None
+    target_share : float
+        a^2, nearly.
+    """
+
+    problem: Problem
+    norm: float
+    n_records: int
+    noise: Gaussian | None
+    target_share: float
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        if self.noise is None:
+            return ()
+        return (Release("first means", self.noise, 1, "first records"),)
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """The factors a and b."""
+        down = 1 - 8 * UNIT_ROUNDOFF
+        return down * math.sqrt(self.target_share), down * math.sqrt(1 - self.target_share)
+
+    def add(self, total: Array, rows: Rows, y: Array) -> None:
+        """Add the vectors of some records to `total`, shape (n_features + 1,)."""
+        scale = np.asarray(rows.with_norm_bound(self.norm).scale)
+        for_targets, for_rows = self.weights
+        total[0] += for_targets * float(y[scale > 0].sum())
+        total[1:] += (for_rows / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
+
+    def run(self, total: Array, stream: RandomStream) -> Frame:
+        """Private means of the targets and features, shrunk by their noise."""
+        assert self.noise is not None
+        released = self.noise.release(total, stream)
+        for_targets, for_rows = (weight * self.n_records for weight in self.weights)
+        noise = self.noise.scale / for_targets
+        mean = float(np.clip(released[0] / for_targets, -1.0, 1.0))
+        mean /= 1 + (noise / FIRST_RELEASES.target_prior) ** 2  # as in `shrunk_mean`
+        noise = self.noise.scale * math.sqrt(released.size - 1)
+        kept = max(0.0, 1 - noise**2 / max(float(released[1:] @ released[1:]), 1e-300))
+        means = released[1:] * (kept * self.norm / for_rows)
+        return Frame(self.problem.loss.best_constant(mean), np.clip(means, -1.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Epoch(Part):
     """A part of the stream that has one factorization.
 
     Attributes
     ----------
+    noise : PrefixSum
     n_records : int
     batch_size : int
         Records per step; the last step takes what is left.
     learning_rate : float
         lambda, the factor of the noisy sum of the gradients.
+    group : str
+        Name of its records.
     """
 
+    noise: PrefixSum
     n_records: int
     batch_size: int
     learning_rate: float
+    group: str
 
     @property
     def n_steps(self) -> int:
         return -(-self.n_records // self.batch_size)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (Release("prefix sums", self.noise, 1, self.group),)
 
 
 @dataclass(frozen=True)
@@ -103,38 +148,34 @@ class FTRLPlan(Plan):
     mirror_map : MirrorMap
     gradient_clip : float
         c: bound on abs(dl/dz).
-    data_norm : float
-        B: bound on the l2 norm of a row, by which its gradient is scaled down.
     average : bool
         Whether the model is the average of the iterates, or the last one.
-    n_first : int
-        Records that only go into the first means.
-    first_means : Gaussian or None
-        Releases the sum of [a y_i, b s_i x_i / B] over those records, a^2 + b^2 = 1.
+    first : FirstMeans
+        Releases on the first records, which are used for nothing else.
     epochs : tuple of Epoch
-    prefix_sums : tuple of PrefixSum
-        One for each epoch.
     """
 
     geometry: Geometry
     mirror_map: MirrorMap
     gradient_clip: float
-    data_norm: float
     average: bool
-    n_first: int
-    first_means: Gaussian | None
+    first: FirstMeans
     epochs: tuple[Epoch, ...]
-    prefix_sums: tuple[PrefixSum, ...]
+
+    @property
+    def data_norm(self) -> float:
+        """B: bound on the l2 norm of a row; gradients of longer rows are scaled down."""
+        return self.first.norm
 
     def guarantee_after(self, n_seen: int) -> Guarantee:
-        """The guarantee with the parts of the stream that have begun after `n_seen` records."""
-        begun, start = [], 0
-        sizes = [self.n_first] * (self.first_means is not None)
-        sizes += [epoch.n_records for epoch in self.epochs]
-        for size, release in zip(sizes, self.guarantee.releases, strict=True):
+        """The guarantee of only those parts of the stream that begin within `n_seen` records."""
+        begun: list[Release] = []
+        start = 0
+        parts: list[FirstMeans | Epoch] = [self.first, *self.epochs]
+        for part in parts:
             if start < n_seen:
-                begun.append(release)
-            start += size
+                begun.extend(part.releases)
+            start += part.n_records
         return replace(self.guarantee, releases=tuple(begun))
 
 
@@ -158,7 +199,7 @@ class FTRL:
         Whether `solve` takes the records in random order.
     doubling : bool
         Epochs that double, instead of one for the whole stream.
-    first_epoch : int
+    first_epoch : int or None
         Records of the first of them.
     """
 
@@ -171,131 +212,135 @@ class FTRL:
     average: bool = True
     shuffle: bool = True
     doubling: bool = False
-    first_epoch: int = 2 * _STEPS
+    first_epoch: int | None = None
 
     # ---------------------------------------------------------------- planning
 
-    def plan(self, problem: Problem, budget: PrivacyBudget) -> FTRLPlan:
-        """Everything that a stream of ``problem.n_samples`` records does.
-
-        Raises
-        ------
-        ValueError
-            If the budget is pure, the feasible set lacks the mirror map, or the stream is
-            longer than `LONGEST_STREAM`.
-        """
-        if problem.n_samples > LONGEST_STREAM:
-            raise ValueError(
-                f"a stream has at most {LONGEST_STREAM} records, got horizon={problem.n_samples}"
-            )
+    def check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget
+    ) -> None:
+        """See `Solver.check`."""
         if budget.is_pure:
             raise ValueError(
                 "the streaming solver has no pure-DP form (delta=0); DPLassoFW and "
                 "DPLassoFWClassifier with solver='selection' have one"
             )
-        allowance = budget.gaussian_allowance.share(1 / problem.n_models)
-        geometry = _geometry(problem)
-        norm = self.data_norm or default_data_norm(problem)
-        mirror_map = self._mirror_map(problem, budget, allowance, geometry, norm)
-        clip = self._clip(problem, geometry)
-        n_first = self._first_part(problem, budget, allowance, norm)
-        releases, first_means = [], None
-        if n_first:
-            first_means = _plan_first_means(problem, budget, allowance, n_first)
-            releases.append(Release("first means", first_means, 1, "first records"))
-        epochs, prefix_sums = [], []
-        for number, size in enumerate(self._epoch_sizes(problem.n_samples - n_first)):
-            batch_size = min(size, self.batch_size or max(_SMALLEST_BATCH, -(-size // _STEPS)))
-            prefix_sum = _plan_prefix_sum(
-                problem, budget, allowance, norm, clip, size, batch_size, self.factorization
+        geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
+        geometry.mirror_map(self.mirror_map)
+
+    def plan(self, problem: Problem, budget: PrivacyBudget) -> FTRLPlan:
+        """Everything that a stream of ``problem.n_samples`` records does; see `Solver.plan`."""
+        if problem.n_samples > LONGEST_STREAM:
+            raise ValueError(
+                f"a stream has at most {LONGEST_STREAM} records, got horizon={problem.n_samples}"
             )
-            rate = self.learning_rate and self.learning_rate / batch_size
-            rate = rate or _learning_rate(
-                problem, mirror_map, norm, clip, size, batch_size, prefix_sum
-            )
-            epochs.append(Epoch(size, batch_size, rate))
-            prefix_sums.append(prefix_sum)
-            releases.append(Release("prefix sums", prefix_sum, 1, f"epoch {number}"))
+        self.check(problem.loss, problem.feasible_set, budget)
+        facts = self._facts(problem, budget)
+        first = self._plan_first(facts)
+        sizes = self._epoch_sizes(problem.n_samples - first.n_records, facts.rules)
+        epochs = tuple(self._epoch(facts, number, size) for number, size in enumerate(sizes))
+        releases = [release for part in (first, *epochs) for release in part.releases]
         return FTRLPlan(
-            problem=problem,
-            budget=budget,
-            solver="ftrl",
-            max_iter=sum(epoch.n_steps for epoch in epochs),
-            guarantee=Guarantee(
-                budget.epsilon, budget.delta, budget.relation, allowance.kind,
-                tuple(releases), problem.n_models,
-            ),
-            geometry=geometry, mirror_map=mirror_map, gradient_clip=clip, data_norm=norm,
-            average=self.average, n_first=n_first, first_means=first_means,
-            epochs=tuple(epochs), prefix_sums=tuple(prefix_sums),
-        )  # fmt: skip
+            problem,
+            budget,
+            "ftrl",
+            sum(epoch.n_steps for epoch in epochs),
+            guarantee=Guarantee.of(budget, releases, facts.allowance.kind, problem.n_models),
+            geometry=facts.geometry,
+            mirror_map=facts.mirror_map,
+            gradient_clip=facts.clip,
+            average=self.average,
+            first=first,
+            epochs=epochs,
+        )
+
+    def _facts(self, problem: Problem, budget: PrivacyBudget) -> _Facts:
+        rules, loss = defaults.FTRL[problem.loss.task], problem.loss
+        allowance = budget.gaussian_allowance.share(1 / problem.n_models)
+        norm = self.data_norm or defaults.data_norm(problem)
+        geometry = _geometry(problem, rules)
+        mirror_map = self._mirror_map(problem, budget, allowance, geometry, norm, rules)
+        # every l_p norm of the coefficients that bounds a prediction is at most this
+        largest = geometry.radius * 2 * problem.dimension + abs(loss.best_constant(1.0))
+        clip = min(self.gradient_clip or rules.clip, loss.derivative_bound(largest))
+        return _Facts(problem, budget, rules, allowance, geometry, mirror_map, norm, clip)
 
     def _mirror_map(
-        self,
-        problem: Problem,
-        budget: PrivacyBudget,
-        allowance: Allowance,
-        geometry: Geometry,
-        norm: float,
-    ) -> MirrorMap:
+        self, problem: Problem, budget: PrivacyBudget, allowance: Allowance, geometry: Geometry,
+        norm: float, rules: FTRLDefaults,
+    ) -> MirrorMap:  # fmt: skip
         """The declared map, or "euclidean", or "power" where it has far less noise.
 
-        Noise in many coordinates is shorter in the dual norm of "power", and gradients are,
-        too, so that only more noise than the descent bears makes it the better choice.
+        In the dual norm of "power", noise in many coordinates is smaller, but gradients are,
+        too, so that "power" is better only if the noise is large.
         """
         if self.mirror_map is not None or "euclidean" not in geometry.mirror_maps:
             return geometry.mirror_map(self.mirror_map)
-        width = problem.dimension
         per_sum = budget.record_factor * norm / math.sqrt(2 * allowance.amount)
-        relative = _PREFIX_NOISE * per_sum * math.sqrt(width) / problem.n_samples
-        if relative > _NOISY["regression"] and "power" in geometry.mirror_maps:
-            return geometry.mirror_map("power")
-        return geometry.mirror_map("euclidean")
+        relative = rules.prefix_noise * per_sum * math.sqrt(problem.dimension) / problem.n_samples
+        is_noisy = relative > rules.relative_noise and "power" in geometry.mirror_maps
+        return geometry.mirror_map("power" if is_noisy else "euclidean")
 
-    def _first_part(
-        self, problem: Problem, budget: PrivacyBudget, allowance: Allowance, norm: float
-    ) -> int:
-        """Records that bring the noise of the first means down to its aim."""
+    def _plan_first(self, facts: _Facts) -> FirstMeans:
+        problem, rules, factor = facts.problem, facts.rules, facts.budget.record_factor
+        first = FirstMeans(problem, facts.norm, 0, None, rules.target_share)
+        n_first = self._first_part(facts, *first.weights)
+        if n_first == 0:
+            return first
+        noise = Gaussian.calibrate(
+            sensitivity.row_and_target_sum(n_first, factor),
+            facts.allowance,
+            dimension=problem.n_features + 1,
+        )
+        return replace(first, n_records=n_first, noise=noise)
+
+    def _first_part(self, facts: _Facts, for_targets: float, for_rows: float) -> int:
+        """Number of records that brings the noise of the first means to the aims in `rules`."""
+        problem, rules = facts.problem, facts.rules
         if not problem.fit_intercept:
             return 0
-        noise = budget.record_factor / math.sqrt(2 * allowance.amount)
-        for_targets, for_rows = _first_weights()
+        noise = facts.budget.record_factor / math.sqrt(2 * facts.allowance.amount)
         wanted = max(
-            noise / for_targets / _TARGET_NOISE,
-            noise / for_rows * norm * math.sqrt(problem.n_features) / _CENTER_NOISE,
+            noise / for_targets / rules.target_noise,
+            noise / for_rows * facts.norm * math.sqrt(problem.n_features) / rules.means_noise,
         )
-        least, most = (part * problem.n_samples for part in _FIRST_PART)
-        # where the end of the stream is not known, what is wanted is all that counts
+        least, most = (part * problem.n_samples for part in (rules.least_first, rules.most_first))
+        # a least share makes no sense where the length of the stream is unknown
         return int(min(most, wanted if self.doubling else max(wanted, least)))
 
-    def _clip(self, problem: Problem, geometry: Geometry) -> float:
-        """The declared or default clip, or the loss's own bound where that is smaller."""
-        clip = self.gradient_clip or _CLIP[problem.loss.task]
-        # every l_p norm of the coefficients that bounds a prediction is at most this
-        largest = geometry.radius * 2 * problem.dimension + abs(problem.loss.best_constant(1.0))
-        return min(clip, problem.loss.derivative_bound(largest))
-
-    def _epoch_sizes(self, n_records: int) -> list[int]:
+    def _epoch_sizes(self, n_records: int, rules: FTRLDefaults) -> list[int]:
         if not self.doubling:
             return [n_records]
-        sizes, size = [], self.first_epoch
+        sizes, size = [], self.first_epoch or 2 * rules.n_steps
         while n_records > 0:
             sizes.append(min(size, n_records))
             n_records -= sizes[-1]
             size *= 2
         return sizes
 
+    def _epoch(self, facts: _Facts, number: int, size: int) -> Epoch:
+        rules = facts.rules
+        batch_size = self.batch_size or max(rules.smallest_batch, -(-size // rules.n_steps))
+        batch_size = min(size, batch_size)
+        change, largest = sensitivity.gradient_sum(
+            facts.problem, facts.budget, batch_size, facts.clip, facts.norm
+        )
+        noise = PrefixSum.calibrate(
+            change,
+            facts.allowance,
+            n_steps=-(-size // batch_size),
+            width=facts.problem.dimension,
+            largest_norm=largest,
+            factorization=self.factorization,
+        )
+        rate = self.learning_rate and self.learning_rate / batch_size
+        rate = rate or facts.learning_rate(size, batch_size, noise)
+        return Epoch(noise, size, batch_size, rate, f"epoch {number}")
+
     # ----------------------------------------------------------------- running
 
     def solve(self, data: SolverData, plan: FTRLPlan, stream: RandomStream) -> SolverResult:
-        """One stream over all records.
-
-        Parameters
-        ----------
-        data : SolverData
-        plan : FTRLPlan
-        stream : RandomStream
-        """
+        """One stream over all records; see `Solver.solve`."""
         rows, n = data.rows.row_major(), plan.problem.n_samples
         order = stream.substream("order").permutation(n) if self.shuffle else None
         noise, run = stream.substream("noise"), FTRLRun(plan)
@@ -307,12 +352,64 @@ class FTRL:
         return run.result()
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """Public facts that a plan uses."""
+
+    problem: Problem
+    budget: PrivacyBudget
+    rules: FTRLDefaults
+    allowance: Allowance
+    geometry: Geometry
+    mirror_map: MirrorMap
+    norm: float
+    clip: float
+
+    def learning_rate(self, n_records: int, batch_size: int, noise: PrefixSum) -> float:
+        """The largest step that is stable and keeps the noise in the coefficients within bounds.
+
+        Norms are the one in which the mirror map is strongly convex, and its dual.
+        """
+        width, norm, scale = self.problem.dimension, self.norm, noise.worst_scale
+        q = self.mirror_map.dual_exponent(width)
+        # a centred row has coordinates of at most 2, so ||x||_q <= ||x||_2^(2/q) 2^(1 - 2/q)
+        row = min(norm, norm ** (2 / q) * 2 ** (1 - 2 / q))
+        per_gradient = self._stable_step(row, -(-n_records // batch_size)) / batch_size
+        if q == math.inf:
+            size = scale * math.sqrt(2 * math.log(2 * width))
+        else:
+            size = scale * width ** (1 / q) * math.sqrt(q - 1)
+        relative = size / (self.clip * n_records)
+        allowed = self.rules.reach / row * min(1.0, self.rules.noisy / relative)
+        return min(per_gradient, allowed / size)
+
+    def _stable_step(self, row: float, n_steps: int) -> float:
+        """Step along a mean gradient that does not overshoot, nor oscillate about a kink."""
+        smoothness = self.problem.loss.smoothness
+        if math.isfinite(smoothness):
+            return 1.9 / (smoothness * row**2)
+        return self.rules.reach / (self.clip * row**2 * math.sqrt(n_steps))
+
+
+def _geometry(problem: Problem, rules: FTRLDefaults) -> Geometry:
+    """The declared set, or one of a default size."""
+    kind = problem.feasible_set
+    if isinstance(kind, Geometry):
+        return kind
+    if problem.loss.task == "regression" and not kind.contains_origin:
+        return kind(1.0)  # convex combinations
+    return kind(rules.radius)
+
+
+# ------------------------------------------------------------------------------ a stream
+
+
 @dataclass
 class FTRLRun:
     """A stream in progress.
 
-    Holds un-noised sums over the records: the gradients of the unfinished step and what
-    `PrefixSum` has to encode. `result` is private at any time, the object itself never.
+    Holds un-noised sums over the records: the gradients of the unfinished step and the state
+    of `PrefixSum`. `result` is private at any time, the object itself never.
 
     Parameters
     ----------
@@ -335,13 +432,12 @@ class FTRLRun:
     def __post_init__(self) -> None:
         problem = self.plan.problem
         width = problem.dimension
-        self._sum: Array = np.zeros(problem.n_features + 1 if self.plan.n_first else width)
-        self._offset = 0.0
-        self._center: Array | None = None
+        self._sum: Array = np.zeros(problem.n_features + 1 if self.plan.first.n_records else width)
+        self._frame = Frame()
         self._coef = self._average = self._start = self.plan.geometry.center(width)
         self._n_averaged = 0
-        if self.plan.n_first:
-            self._left = self.plan.n_first
+        if self.plan.first.n_records:
+            self._left = self.plan.first.n_records
         else:
             self._next_epoch()
 
@@ -367,9 +463,9 @@ class FTRLRun:
             stop = min(start + self._left, rows.n_samples)
             part = slice(start, stop)
             if self._epoch < 0:
-                self._add_means(rows.part(part), y[part])
+                self.plan.first.add(self._sum, rows.part(part), y[part])
             else:
-                self._add_gradients(rows.part(part).centered(self._center), y[part])
+                self._add_gradients(rows.part(part).centered(self._frame.center), y[part])
             self.n_seen += stop - start
             self._left -= stop - start
             start = stop
@@ -377,7 +473,7 @@ class FTRLRun:
                 self._release(stream)
 
     def copy(self) -> FTRLRun:
-        """A run in the same state. If both go on, a record of the past is released in both."""
+        """A run in the same state. If both continue, earlier records are released in both."""
         other = copy.copy(self)
         other._sum = self._sum.copy()
         if self._epoch >= 0:
@@ -386,61 +482,29 @@ class FTRLRun:
 
     def result(self) -> SolverResult:
         """The model after the last release, in scaled units."""
-        weights = self._average if self.plan.average else self._coef
-        d = self.plan.problem.n_features
-        coef, intercept = weights[:d].copy(), self._offset
-        if self.plan.problem.fit_intercept:
-            intercept += float(weights[d])
-        if self._center is not None:
-            intercept -= float(coef @ self._center)
-        return SolverResult(coef, intercept, max(1, self.n_steps))
-
-    # ---------------------------------------------------------- the first records
-
-    def _add_means(self, rows: Rows, y: Array) -> None:
-        bound = self.plan.data_norm
-        scale = np.asarray(rows.with_norm_bound(bound).scale)
-        for_targets, for_rows = _first_weights()
-        d = self.plan.problem.n_features
-        self._sum[0] += for_targets * float(y[scale > 0].sum())
-        self._sum[1:] += (for_rows / bound) * rows.weighted_sum(scale)[:d]
-
-    def _release_means(self, stream: RandomStream) -> None:
-        """Private means of the targets and features, shrunk by their noise."""
-        mechanism, n = self.plan.first_means, self.plan.n_first
-        assert mechanism is not None
-        released = mechanism.release(self._sum, stream)
-        for_targets, for_rows = (weight * n for weight in _first_weights())
-        noise = mechanism.scale / for_targets
-        mean = float(np.clip(released[0] / for_targets, -1.0, 1.0))
-        mean /= 1 + (noise / _TARGET_PRIOR) ** 2
-        self._offset = self.plan.problem.loss.best_constant(mean)
-        noise = mechanism.scale * math.sqrt(released.size - 1)
-        kept = max(0.0, 1 - noise**2 / max(float(released[1:] @ released[1:]), 1e-300))
-        means = released[1:] * (kept * self.plan.data_norm / for_rows)
-        self._center = np.clip(means, -1.0, 1.0)
-
-    # ---------------------------------------------------------------- the descent
+        coef = self._average if self.plan.average else self._coef
+        return self._frame.result(coef, self.plan.problem, self.n_steps)
 
     def _add_gradients(self, rows: Rows, y: Array) -> None:
         """Gradients of scale_i * l(offset + <row_i, w>, y_i), each of norm at most c B."""
         plan = self.plan
-        objective = Objective(y, self._offset, plan.problem.loss, plan.gradient_clip)
+        objective = Objective(y, self._frame.offset, plan.problem.loss, plan.gradient_clip)
         self._sum += rows.clipped_gradient_sum(self._coef, objective, plan.data_norm)
 
     def _release(self, stream: RandomStream) -> None:
         if self._epoch < 0:
-            self._release_means(stream)
+            self._frame = self.plan.first.run(self._sum, stream)
             self._next_epoch()
             return
         plan = self.plan
-        epoch, prefix_sum = plan.epochs[self._epoch], plan.prefix_sums[self._epoch]
-        released = prefix_sum.release(self._prefix_run.encode(self._sum), stream)
+        epoch = plan.epochs[self._epoch]
+        released = epoch.noise.release(self._prefix_run.encode(self._sum), stream)
         prefix = self._prefix_run.decode(released)
         self._coef = plan.mirror_map.step(self._start, prefix, epoch.learning_rate)
         n_records = min(epoch.batch_size, self._left_in_epoch)
         self._n_averaged += n_records
-        weight = (_AVERAGE_POWER + 1) * n_records / (self._n_averaged + _AVERAGE_POWER * n_records)
+        power = defaults.FTRL[plan.problem.loss.task].average_power
+        weight = (power + 1) * n_records / (self._n_averaged + power * n_records)
         self._average = self._average + weight * (self._coef - self._average)
         self.n_steps += 1
         self._left_in_epoch -= n_records
@@ -455,103 +519,9 @@ class FTRLRun:
             return
         self._start = self._coef
         self._left_in_epoch = self.plan.epochs[self._epoch].n_records
-        self._prefix_run = self.plan.prefix_sums[self._epoch].start(self._coef.size)
+        self._prefix_run = self.plan.epochs[self._epoch].noise.start(self._coef.size)
         self._begin_step()
 
     def _begin_step(self) -> None:
         self._sum = np.zeros(self._coef.size)
         self._left = min(self.plan.epochs[self._epoch].batch_size, self._left_in_epoch)
-
-
-# ------------------------------------------------------------------------- sensitivities
-
-
-def _sum_error(n_records: int) -> float:
-    """Relative float error of a sum of that many terms in any order and grouping."""
-    # a term meets at most n_records additions of parts that hold records, and up to ten
-    # roundings on its way from the derivative into the centred sum
-    return gamma(2 * n_records + 16)
-
-
-def _first_weights() -> tuple[float, float]:
-    """Weights of target and row in the first release; their squares sum to less than 1."""
-    down = 1 - 8 * UNIT_ROUNDOFF
-    return down * math.sqrt(_TARGET_SHARE), down * math.sqrt(1 - _TARGET_SHARE)
-
-
-def _plan_first_means(
-    problem: Problem, budget: PrivacyBudget, allowance: Allowance, n_first: int
-) -> Gaussian:
-    """Mechanism for the sum of vectors [a y_i, b s_i x_i / B] of norm at most 1."""
-    sensitivity = budget.record_factor + 2 * n_first * _sum_error(n_first)
-    return Gaussian.calibrate(sensitivity, allowance, dimension=problem.n_features + 1)
-
-
-def _plan_prefix_sum(
-    problem: Problem,
-    budget: PrivacyBudget,
-    allowance: Allowance,
-    norm: float,
-    clip: float,
-    n_records: int,
-    batch_size: int,
-    factorization: str,
-) -> PrefixSum:
-    """Mechanism for the sums of gradients, each of norm at most c B."""
-    # a centred row is formed as a difference of parts up to twice as long as the box
-    error = batch_size * _sum_error(batch_size) * clip * 2 * math.sqrt(problem.dimension)
-    return PrefixSum.calibrate(
-        budget.record_factor * clip * norm + 2 * error,
-        allowance,
-        n_steps=-(-n_records // batch_size),
-        width=problem.dimension,
-        largest_norm=batch_size * clip * norm + error,
-        factorization=factorization,
-    )
-
-
-# ------------------------------------------------- defaults: functions of public facts only
-
-
-def _geometry(problem: Problem) -> Geometry:
-    """The declared set, or one of a default size."""
-    kind = problem.feasible_set
-    if isinstance(kind, Geometry):
-        return kind
-    if problem.loss.task == "regression" and not kind.contains_origin:
-        return kind(1.0)  # a set away from the origin: convex combinations
-    return kind(_RADIUS[problem.loss.task])
-
-
-def _learning_rate(
-    problem: Problem,
-    mirror_map: MirrorMap,
-    norm: float,
-    clip: float,
-    n_records: int,
-    batch_size: int,
-    prefix_sum: PrefixSum,
-) -> float:
-    """The largest step that is stable, or that keeps the noise in the coefficients in bounds.
-
-    All in the norm in which the mirror map is strongly convex, and its dual.
-    """
-    task, width = problem.loss.task, problem.dimension
-    q = mirror_map.dual_exponent(width)
-    # a centred row has coordinates of at most 2, so ||x||_q <= ||x||_2^(2/q) 2^(1 - 2/q)
-    row = min(norm, norm ** (2 / q) * 2 ** (1 - 2 / q))
-    per_gradient = _stable_step(problem.loss, row, clip, -(-n_records // batch_size)) / batch_size
-    if q == math.inf:
-        noise = prefix_sum.worst_scale * math.sqrt(2 * math.log(2 * width))
-    else:
-        noise = prefix_sum.worst_scale * width ** (1 / q) * math.sqrt(q - 1)
-    relative = noise / (clip * n_records)
-    allowed = _REACH[task] / row * min(1.0, _NOISY[task] / relative)
-    return min(per_gradient, allowed / noise)
-
-
-def _stable_step(loss: Loss, row: float, clip: float, n_steps: int) -> float:
-    """Step along a mean gradient that neither overshoots nor, on a kink, swings for ever."""
-    if math.isfinite(loss.smoothness):
-        return 1.9 / (loss.smoothness * row**2)
-    return _REACH[loss.task] / (clip * row**2 * math.sqrt(n_steps))

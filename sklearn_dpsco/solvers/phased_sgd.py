@@ -5,111 +5,86 @@ of plain stochastic gradient descent over its slice,
 
 .. math:: w \leftarrow \Pi (w - \eta \, l'_\beta(\langle r_i, w \rangle, y_i) \, r_i),
 
-and releases the mean of its last iterates with Gaussian noise, from where the next phase
-starts with a smaller step. Each step is non-expansive, so one record moves the mean by no
-more than the length of its own step, however long the phase; and since phases have no
-record in common, each has the whole budget. Non-smooth losses are replaced by their Moreau
-envelopes of parameter beta, whose derivatives have a closed form.
+and releases the mean of its last iterates with Gaussian noise. There the next phase starts,
+with a smaller step. Each step is non-expansive, so one record moves the mean by at most the
+length of its own step (twice that under replace-one), however long the phase is; and since
+phases have no record in common, each has the whole budget. Non-smooth losses are replaced by
+their Moreau envelopes of parameter beta, whose derivatives have a closed form.
 
-Where the table is small, time allows more: then the one phase is all of the table, it is
-repeated, and the budget is divided among the passes.
+For small tables the default is several passes over one phase that holds all records; the
+passes divide the budget.
 
-The sensitivities are derived in doc/privacy.rst, section 5.
+The sensitivities are derived in doc/privacy, section 5.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._linear import UNIT_ROUNDOFF, gamma
-from .._random import RandomStream
-from ..accounting import Allowance, Guarantee, PrivacyBudget
+from .._kernels.arguments import Compressed, RowForm, Slope, Steps
+from ..data.summation import UNIT_ROUNDOFF
 from ..geometry import Geometry, L2Ball, Unconstrained
 from ..losses import Loss
-from ..mechanisms import Gaussian, Laplace, Release
-from .base import Plan, Problem, SolverData, SolverResult
-from .preliminaries import (
-    CENTER_SHARE,
-    ROW_SCALE_SHARE,
-    default_data_norm,
-    growing_clip,
-    intercept_share,
-    plan_center,
-    plan_intercept,
-    plan_row_factor,
-    prepare,
-)
+from ..mechanisms import Gaussian, Release
+from ..privacy.budget import Allowance, PrivacyBudget
+from ..privacy.guarantee import Guarantee
+from ..randomness.stream import RandomStream
+from . import defaults, sensitivity
+from .base import Part, Plan, Problem, SolverData, SolverResult
+from .defaults import PHASED_SGD, PhasedSGDDefaults
+from .first_releases import FirstReleases, plan_first
 
-__all__ = ["PhasedSGD", "PhasedSGDPlan"]
+__all__ = ["Phase", "PhasedSGD", "PhasedSGDPlan"]
 
 Array = NDArray[np.float64]
 
-# Rows are gathered in chunks, whose copies overlap, and are then read in their order: twice
-# as fast as steps that jump through the table.
+# Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
+# that read rows all over the table.
 _CHUNK_BYTES = 2**21  # dense
 _CHUNK_ROWS = 2**14  # CSR
 
-# Default steps are given as lengths: what a step moves the prediction for a row of the largest
-# norm at the slope c_0, learning_rate c_0 B^2, where c_0 is the smallest default clip. So they
-# do not depend on the scales of the loss and the rows. The values come from runs on synthetic
-# streams and five public tables; all are one value for every table.
-_LENGTH = {"regression": 0.45, "classification": 4.5}  # times 1 / sqrt(n)
-_CURVED = 0.2  # at most this over the smoothness of the loss, for learning_rate B^2
-# All steps of a run together, by the l2 norm N of the noise that a run of total length 1
-# ends with: at most _REACH / N, so that the noise cannot carry a model out of the set, and
-# _ENERGY / N^2, so that the model fades into the intercept as the noise grows.
-_REACH = {"regression": 1.5, "classification": 10.0}
-_ENERGY = {"regression": 0.26, "classification": 0.72}
-# One pass: the noise of the last phase in the prediction for a row of the largest norm.
-_PREDICTION_NOISE = {"regression": 0.015, "classification": 0.075}
-_N_PHASES = 3
-_RATIO = 3.0  # of the steps of one phase and the next
 
-_RADIUS = {"regression": 10.0, "classification": 100.0}
-_SMALLEST_CLIP = {"regression": 0.35, "classification": 0.5}
-_ACCURATE = 0.002  # the noise N below which the clip grows
-_AVERAGED = 0.25  # share of a phase whose iterates are averaged
-
-_AFFORDABLE = 1e8  # stored numbers read by all passes
-_MOST_PASSES = 40
-_FEWEST_PASSES = 3  # one pass over disjoint phases is better than two passes
-
-# One pass: a slice of its own for the intercept, the centre and the row factor, if it is
-# large enough for this noise of the mean target, and its budget's shares.
-_FIRST_SLICE = 1 / 16
-_FIRST_NOISE = 0.03
-_FIRST_SHARES = {"intercept": 0.3, "center": 0.6, "row_scale": 0.1}
-
-
-class Phase(NamedTuple):
-    """Public facts of one phase.
+@dataclass(frozen=True)
+class Phase(Part):
+    """Passes over a slice of the records, and the noise of their results.
 
     Attributes
     ----------
+    noise : Gaussian
     start, stop : int
-        Its slice of the permuted records.
+        Slice of the permuted records.
     learning_rate : float
         eta.
     beta : float
         Parameter of the Moreau envelope; infinite for the loss itself.
+    count : int
+        Number of passes.
+    group : str or None
+        Name of the slice; None for all records.
     """
 
+    noise: Gaussian
     start: int
     stop: int
     learning_rate: float
     beta: float
+    count: int
+    group: str | None
 
     @property
     def size(self) -> int:
         """Number of records."""
         return self.stop - self.start
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (Release("phase", self.noise, self.count, self.group),)
 
 
 @dataclass(frozen=True)
@@ -129,13 +104,10 @@ class PhasedSGDPlan(Plan):
     shuffle : bool
         Whether the records are put into a secret random order first.
     n_first : int
-        Records of the slice on which intercept, centre and row factor are released; 0
-        for all records.
+        Records of the slice of the first releases; 0 for all records.
+    first : FirstReleases
+        What is released before the descent.
     phases : tuple of Phase
-    step : tuple of mechanism
-        What releases the result of each phase.
-    intercept, center, row_scale : mechanism or None
-        What releases the mean target, the feature means and the mean row factor.
     """
 
     geometry: Geometry
@@ -144,21 +116,8 @@ class PhasedSGDPlan(Plan):
     data_norm: float
     shuffle: bool
     n_first: int
+    first: FirstReleases
     phases: tuple[Phase, ...]
-    step: tuple[Gaussian, ...]
-    intercept: Gaussian | Laplace | None
-    center: Gaussian | None
-    row_scale: Gaussian | None
-
-
-class _Beside(NamedTuple):
-    """The releases beside the phases, and what is left for those."""
-
-    n_first: int
-    intercept: Gaussian | Laplace | None
-    center: Gaussian | None
-    row_scale: Gaussian | None
-    left: Allowance
 
 
 @dataclass(frozen=True)
@@ -189,128 +148,126 @@ class PhasedSGD:
 
     # ---------------------------------------------------------------- planning
 
-    def plan(self, problem: Problem, budget: PrivacyBudget) -> PhasedSGDPlan:
-        """Everything that a run does, from public facts alone.
-
-        Parameters
-        ----------
-        problem : Problem
-        budget : PrivacyBudget
-
-        Raises
-        ------
-        ValueError
-            If delta is 0, the feasible set is neither an l2 ball nor everything, the loss
-            is not one of the package's, there are fewer records than phases, or a step is
-            too long for its proof.
-        """
-        self._check(problem, budget)
-        norm = self.data_norm or default_data_norm(problem)
-        geometry = _geometry(problem)
-        passes, n_phases = self._passes(problem)
-        beside = _plan_beside(problem, budget, norm, may_slice=passes == 1)
-        if problem.n_samples - beside.n_first < n_phases:
-            raise ValueError(
-                f"n_phases={n_phases} needs n_samples >= {n_phases}, got {problem.n_samples}"
-            )
-        # standard deviation of the noise of a release of sensitivity 1 per record
-        unit = budget.record_factor / math.sqrt(2 * beside.left.amount)
-        noise = unit * math.sqrt(self._rank(problem)) / problem.n_samples
-        slope, clip = self._slope_and_clip(problem, geometry, noise, norm)
-        length = _last_length(problem, passes, n_phases, noise, unit, clip / slope)
-        rate = self.learning_rate or length / (slope * norm**2)
-        phases = self._phases(problem, n_phases, beside.n_first, rate, norm)
-        reach = passes * sum(phase.size * phase.learning_rate for phase in phases) * clip * norm
-        start_radius = min(geometry.radius, reach)
-        step = tuple(
-            Gaussian.calibrate(
-                _sensitivity(problem, budget, phase, start_radius, geometry.radius, clip, norm),
-                beside.left, passes, problem.dimension,
-            )
-            for phase in phases
-        )  # fmt: skip
-        return PhasedSGDPlan(
-            problem=problem, budget=budget, solver="phased_sgd", max_iter=passes,
-            guarantee=_guarantee(problem, budget, beside, step, passes),
-            geometry=geometry, start_radius=start_radius, gradient_clip=clip, data_norm=norm,
-            shuffle=self.shuffle, n_first=beside.n_first, phases=phases, step=step,
-            intercept=beside.intercept, center=beside.center, row_scale=beside.row_scale,
-        )  # fmt: skip
-
-    def _check(self, problem: Problem, budget: PrivacyBudget) -> None:
+    def check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget
+    ) -> None:
+        """See `Solver.check`."""
         if budget.is_pure:
             raise ValueError("phased SGD has no pure-DP form (delta=0); DPLassoFW has one")
-        if problem.loss.kernel_id is None:
+        if loss.kernel_id is None:
             raise ValueError(
                 "phased SGD needs a loss of this package, since its guarantee rests on the "
-                f"loss being convex and smooth as stated; got {problem.loss!r}"
+                f"loss being convex and smooth as stated; got {loss!r}"
             )
-        kind = problem.feasible_set
-        if not isinstance(kind, type):
-            kind = type(kind)
+        kind = feasible_set if isinstance(feasible_set, type) else type(feasible_set)
         if kind not in (L2Ball, Unconstrained):
             raise ValueError(
                 f"phased SGD needs feasible_set='l2' or 'unconstrained', got {kind.__name__}"
             )
-        if self.rank_bound is None:
-            return
-        if kind is not Unconstrained:
+        if self.rank_bound is not None and kind is not Unconstrained:
             raise ValueError("rank_bound must be None unless feasible_set='unconstrained'")
-        if self.rank_bound > problem.n_features:
+        self._longest(loss, self.data_norm or 1.0, PHASED_SGD[loss.task])  # no default B is below 1
+
+    def plan(self, problem: Problem, budget: PrivacyBudget) -> PhasedSGDPlan:
+        """Everything that a run does, from public facts alone; see `Solver.plan`."""
+        self.check(problem.loss, problem.feasible_set, budget)
+        facts = self._facts(problem, budget)
+        first, n_first = facts.plan_first()
+        if problem.n_samples - n_first < facts.n_phases:
+            raise ValueError(
+                f"n_phases={facts.n_phases} needs n_samples >= {facts.n_phases}, "
+                f"got {problem.n_samples}"
+            )
+        whole = budget.gaussian_allowance.share(1 / problem.n_models)
+        left = whole if n_first else whole.share(first.left)
+        # standard deviation of the noise of a release of sensitivity 1 per record
+        unit = budget.record_factor / math.sqrt(2 * left.amount)
+        noise = unit * math.sqrt(facts.rank) / problem.n_samples
+        slope, clip = self._slope_and_clip(facts, noise)
+        length = facts.last_length(noise, unit, clip / slope)
+        rate = self.learning_rate or length / (slope * facts.norm**2)
+        slices = self._slices(facts, n_first, rate)
+        reach = facts.passes * sum((stop - start) * eta for start, stop, eta in slices)
+        start_radius = min(facts.geometry.radius, reach * clip * facts.norm)
+        phases = tuple(
+            facts.phase(k, piece, start_radius, clip, left, is_all=len(slices) == 1 and not n_first)
+            for k, piece in enumerate(slices)
+        )
+        releases = [*first.releases, *(r for phase in phases for r in phase.releases)]
+        return PhasedSGDPlan(
+            problem,
+            budget,
+            "phased_sgd",
+            facts.passes,
+            guarantee=Guarantee.of(budget, releases, left.kind, problem.n_models),
+            geometry=facts.geometry,
+            start_radius=start_radius,
+            gradient_clip=clip,
+            data_norm=facts.norm,
+            shuffle=self.shuffle,
+            n_first=n_first,
+            first=first,
+            phases=phases,
+        )
+
+    def _facts(self, problem: Problem, budget: PrivacyBudget) -> _Facts:
+        rules = PHASED_SGD[problem.loss.task]
+        if self.rank_bound is not None and self.rank_bound > problem.n_features:
             raise ValueError(
                 f"rank_bound must be at most n_features={problem.n_features}, got {self.rank_bound}"
             )
+        kind = problem.feasible_set
+        if isinstance(kind, Geometry):
+            geometry = kind
+        else:
+            geometry = kind() if kind is Unconstrained else kind(rules.radius)
+        rank = problem.n_features if self.rank_bound is None else self.rank_bound
+        norm = self.data_norm or defaults.data_norm(problem)
+        passes, n_phases = self._passes(problem, rules)
+        rank += problem.fit_intercept
+        return _Facts(problem, budget, rules, geometry, norm, rank, passes, n_phases)
 
-    def _passes(self, problem: Problem) -> tuple[int, int]:
+    def _passes(self, problem: Problem, rules: PhasedSGDDefaults) -> tuple[int, int]:
         """Number of passes and of phases."""
         passes = self.max_iter
         if passes is None:
-            affordable = int(_AFFORDABLE / (problem.n_samples * problem.dimension))
-            passes = 1 if affordable < _FEWEST_PASSES else min(affordable, _MOST_PASSES)
+            affordable = int(rules.affordable / (problem.n_samples * problem.dimension))
+            is_one = affordable < rules.fewest_passes
+            passes = 1 if is_one else min(affordable, rules.most_passes)
         if self.n_phases is None:
-            return passes, min(_N_PHASES, problem.n_samples) if passes == 1 else 1
+            return passes, min(rules.n_phases, problem.n_samples) if passes == 1 else 1
         return passes, self.n_phases
 
-    def _rank(self, problem: Problem) -> int:
-        """Bound on the rank of the rows, that of the intercept included."""
-        rank = problem.n_features if self.rank_bound is None else self.rank_bound
-        return rank + problem.fit_intercept
-
-    def _slope_and_clip(
-        self, problem: Problem, geometry: Geometry, noise: float, norm: float
-    ) -> tuple[float, float]:
+    def _slope_and_clip(self, facts: _Facts, noise: float) -> tuple[float, float]:
         """The slope c_0 that steps are measured at, and the clip c."""
-        loss = problem.loss
-        bound = loss.derivative_bound(geometry.radius * norm + abs(loss.best_constant(1.0)))
+        loss, rules = facts.problem.loss, facts.rules
+        largest = facts.geometry.radius * facts.norm + abs(loss.best_constant(1.0))
+        bound = loss.derivative_bound(largest)
         if self.gradient_clip is not None:
             clip = min(self.gradient_clip, bound)
             return clip, clip
         if not math.isfinite(loss.smoothness):
-            return bound, bound  # to cut the slopes of a kinked loss would move its minimizer
-        slope = min(_SMALLEST_CLIP[loss.task], bound)
-        return slope, min(growing_clip(slope, noise, _ACCURATE), bound)
+            return bound, bound  # clipping the slopes of a kinked loss would move its minimizer
+        slope = min(rules.smallest_clip, bound)
+        return slope, min(defaults.growing_clip(slope, noise, rules.accurate), bound)
 
-    def _phases(
-        self, problem: Problem, n_phases: int, n_first: int, last: float, norm: float
-    ) -> tuple[Phase, ...]:
+    def _slices(self, facts: _Facts, n_first: int, last: float) -> list[tuple[int, int, float]]:
         """Slices of equal size, with steps that fall to `last`."""
-        n = problem.n_samples - n_first
+        n_phases, n = facts.n_phases, facts.problem.n_samples - n_first
         ends = [n_first + n * (k + 1) // n_phases for k in range(n_phases)]
-        longest = self._longest(problem, norm)
-        phases = []
-        for k, (start, stop) in enumerate(zip([n_first, *ends[:-1]], ends, strict=True)):
-            rate = min(longest, last * _RATIO ** (n_phases - 1 - k))
-            phases.append(Phase(start, stop, rate, _envelope(problem.loss, rate, norm)))
-        return tuple(phases)
+        longest = self._longest(facts.problem.loss, facts.norm, facts.rules)
+        rates = [
+            min(longest, last * facts.rules.ratio ** (n_phases - 1 - k)) for k in range(n_phases)
+        ]
+        return list(zip([n_first, *ends[:-1]], ends, rates, strict=True))
 
-    def _longest(self, problem: Problem, norm: float) -> float:
-        """The longest step; infinite for losses that are smoothed to suit their step."""
-        smoothness = problem.loss.smoothness
-        if not math.isfinite(smoothness):
+    def _longest(self, loss: Loss, norm: float, rules: PhasedSGDDefaults) -> float:
+        """The longest step; infinite for losses whose smoothing depends on the step."""
+        if not math.isfinite(loss.smoothness):
             return math.inf
         if self.learning_rate is None:
-            return _CURVED / (smoothness * norm**2)
-        longest = 2 * (1 - 1e-9) / (smoothness * norm**2)
+            return rules.curved / (loss.smoothness * norm**2)
+        longest = 2 * (1 - 1e-9) / (loss.smoothness * norm**2)
         if self.learning_rate > longest:
             raise ValueError(
                 f"learning_rate must be at most {longest:.4g}, that is 2 over the smoothness of "
@@ -321,84 +278,161 @@ class PhasedSGD:
     # ----------------------------------------------------------------- running
 
     def solve(self, data: SolverData, plan: PhasedSGDPlan, stream: RandomStream) -> SolverResult:
-        """Run the plan.
-
-        Parameters
-        ----------
-        data : SolverData
-            Rows clipped to [-1, 1] and targets in [-1, 1].
-        plan : PhasedSGDPlan
-        stream : RandomStream
-
-        Returns
-        -------
-        SolverResult
-        """
-        problem, d = plan.problem, plan.problem.n_features
+        """Run the plan; see `Solver.solve`."""
+        problem = plan.problem
         order = stream.permutation(problem.n_samples) if plan.shuffle else None
         data = SolverData(data.rows.row_major(), data.y)
-        offset, center, factor = _release_beside(data, order, plan, stream)
-        descent = _Descent(data, order, plan, offset, center)
+        before = data
+        if plan.n_first:
+            first = _taken(order, 0, plan.n_first)
+            before = SolverData(data.rows.part(first), data.y[first])
+        frame = plan.first.run(before, stream).frame
+        center = np.zeros(problem.n_features) if frame.center is None else frame.center
+        descent = _Descent(data, order, plan, frame.offset, center)
         results = []
-        coef = np.zeros(d + 1)
+        coef = np.zeros(problem.n_features + 1)
         for _ in range(plan.max_iter):
-            for phase, mechanism in zip(plan.phases, plan.step, strict=True):
+            for phase in plan.phases:
                 mean = descent.run(phase, coef)
-                coef[: problem.dimension] = mechanism.release(mean[: problem.dimension], stream)
+                coef[: problem.dimension] = phase.noise.release(mean[: problem.dimension], stream)
                 coef *= min(1.0, plan.start_radius / max(float(np.linalg.norm(coef)), 1e-300))
             results.append(coef.copy())
-        # each pass was released: their mean is free, and averages out noise
-        coef = factor * np.mean(results[plan.max_iter // 2 :], axis=0)
-        intercept = offset + float(coef[d]) - float(center @ coef[:d])
-        return SolverResult(coef[:d], intercept, plan.max_iter)
+        # each pass was released, so their mean costs no privacy, and it has less noise
+        coef = np.mean(results[plan.max_iter // 2 :], axis=0)
+        return frame.result(coef[: problem.dimension], problem, plan.max_iter)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """Public facts that a plan uses.
+
+    `rank` bounds the rank of the rows, the intercept's column included.
+    """
+
+    problem: Problem
+    budget: PrivacyBudget
+    rules: PhasedSGDDefaults
+    geometry: Geometry
+    norm: float
+    rank: int
+    passes: int
+    n_phases: int
+
+    def plan_first(self) -> tuple[FirstReleases, int]:
+        """The first releases, and the number of records of their slice; 0 for all records."""
+        problem, budget, rules = self.problem, self.budget, self.rules
+        allowance = budget.gaussian_allowance.share(1 / problem.n_models)
+        # without an intercept only the row factor is left, which needs little of a budget
+        is_sliced = self.passes == 1 and problem.fit_intercept
+        n_first = int(rules.first_slice * problem.n_samples) if is_sliced else 0
+        if n_first:
+            noise = budget.record_factor / math.sqrt(2 * allowance.amount * rules.first_shares[0])
+            if noise / n_first > rules.first_noise:
+                n_first = 0
+        if not n_first:
+            return plan_first(
+                problem, budget, self.norm, allowance, may_shrink=True, may_step=False
+            ), 0
+        first = plan_first(
+            replace(problem, n_samples=n_first), budget, self.norm, allowance, may_shrink=True,
+            may_step=False, shares=rules.first_shares, group="first slice",
+        )  # fmt: skip
+        return first, n_first
+
+    def phase(
+        self, k: int, piece: tuple[int, int, float], start_radius: float, clip: float,
+        left: Allowance, *, is_all: bool,
+    ) -> Phase:  # fmt: skip
+        """The phase over a slice, with its noise."""
+        start, stop, rate = piece
+        is_smooth = math.isfinite(self.problem.loss.smoothness)
+        # half of the largest beta that the step allows; a larger beta would mean less bias
+        beta = math.inf if is_smooth else 1 / (rate * self.norm**2)
+        block = _block(self.problem.n_features)
+        steps = sensitivity.GradientSteps(stop - start, rate, beta, clip, block)
+        change = sensitivity.phase_mean(
+            self.problem, self.budget, steps, start_radius, self.geometry.radius, self.norm
+        )
+        noise = Gaussian.calibrate(change, left, self.passes, self.problem.dimension)
+        group = None if is_all else f"phase {k + 1}"
+        return Phase(noise, start, stop, rate, beta, self.passes, group)
+
+    def last_length(self, noise: float, unit: float, excess: float) -> float:
+        """Length of a step of the last phase, see `PhasedSGDDefaults`.
+
+        `noise` is the norm of the noise after n steps of length 1 / n, `unit` its standard
+        deviation in one direction after one step of length 1, `excess` the clip over c_0.
+        """
+        rules, n, passes = self.rules, self.problem.n_samples, self.passes
+        noise *= excess
+        length = min(
+            rules.length / math.sqrt(n * math.sqrt(passes)),
+            rules.reach / (noise * passes * n),
+            rules.energy / (noise**2 * passes * n),
+        )
+        if passes > 1:
+            return length
+        # a bound for the noise of the first phase, whose steps are longer
+        reach = rules.reach / (noise * n * rules.ratio ** (self.n_phases - 1))
+        return min(length, reach, rules.prediction_noise / (unit * excess))
+
+
+def _block(n_features: int) -> int:
+    """Steps between two projections: few, but enough to make projections cheap."""
+    return 16 + n_features // 16
+
+
+# -------------------------------------------------------------------------------- running
 
 
 class _Descent:
     """The records in their order, and how to run a phase over a slice of them."""
 
     def __init__(
-        self, data: SolverData, order: NDArray[np.intp] | None, plan: PhasedSGDPlan,
-        offset: float, center: Array,
-    ) -> None:  # fmt: skip
+        self,
+        data: SolverData,
+        order: NDArray[np.intp] | None,
+        plan: PhasedSGDPlan,
+        offset: float,
+        center: Array,
+    ) -> None:
         X: Any = data.rows.X
-        self.X: Any = X if sparse.issparse(X) else np.ascontiguousarray(X)
-        self.y, self.scale, self.order = data.y, data.rows.scale, order
-        self.plan, self.offset, self.center = plan, offset, center
-        self.block = _block(plan.problem.n_features)
+        d, is_sparse = plan.problem.n_features, sparse.issparse(X)
+        self.X: Any = X if is_sparse else np.ascontiguousarray(X)
+        self.y, self.weights, self.order = data.y, data.rows.weights(), order
+        self.plan, self.offset = plan, offset
+        error = 4 * (d + 8) * UNIT_ROUNDOFF
+        bias, bound = float(plan.problem.fit_intercept), plan.data_norm * (1 - error)
+        self.form = RowForm(center, bias, bound, 2 * error if is_sparse else 0.0)
+        self.block = _block(d)
         # rows gathered at a time: whole blocks
-        fitting = _CHUNK_ROWS if sparse.issparse(X) else _CHUNK_BYTES // (8 * X.shape[1])
+        fitting = _CHUNK_ROWS if is_sparse else _CHUNK_BYTES // (8 * d)
         longest = max(phase.size for phase in plan.phases)
         self.chunk = min(longest, max(1, fitting // self.block) * self.block)
         self.gathered: Any = None
 
     def run(self, phase: Phase, start: Array) -> Array:
         """Mean of the last iterates of one pass over the phase's records from `start`."""
-        plan, loss = self.plan, self.plan.problem.loss
-        error = 4 * (plan.problem.n_features + 8) * UNIT_ROUNDOFF
-        bias = float(plan.problem.fit_intercept)
-        settings = (
-            plan.data_norm * (1 - error), phase.learning_rate, plan.geometry.radius,
-            loss.kernel_id, loss.kernel_parameter, phase.beta, plan.gradient_clip, self.block,
-        )  # fmt: skip
+        plan, loss, radius = self.plan, self.plan.problem.loss, self.plan.geometry.radius
+        assert loss.kernel_id is not None
+        slope = Slope(loss.kernel_id, loss.kernel_parameter, plan.gradient_clip, self.offset)
         w, total, count = start.copy(), np.zeros_like(start), 0
-        first = phase.size - math.ceil(_AVERAGED * phase.size)
+        averaged = PHASED_SGD[plan.problem.loss.task].averaged
+        first = phase.size - math.ceil(averaged * phase.size)
         for done in range(0, phase.size, self.chunk):
             stop = min(phase.size, done + self.chunk)
             part = _taken(self.order, phase.start + done, phase.start + stop)
-            weight = np.ones(stop - done) if self.scale is None else self.scale[part]
-            count += self._steps(
-                part, error, weight, self.y[part], self.center, bias, self.offset,
-                *settings, first - done, w, total,
-            )  # fmt: skip
+            steps = Steps(phase.learning_rate, phase.beta, radius, self.block, first - done)
+            count += self._steps(part, slope, steps, w, total)
         return total / count
 
-    def _steps(self, part: slice | NDArray[np.intp], norm_error: float, *arguments: Any) -> int:
-        from .._kernels.phased_sgd import csr_steps, dense_steps, gather_rows
+    def _steps(self, part: slice | NDArray[np.intp], *settings: Any) -> int:
+        """One call of the kernel; `settings` are its last arguments."""
+        from .._kernels.sgd_steps import csr_steps, dense_steps, gather_rows
 
-        X = self.X
+        X, arguments = self.X, (self.weights[part], self.y[part], self.form, *settings)
         if sparse.issparse(X):
-            rows = X[part]
-            return csr_steps(rows.data, rows.indices, rows.indptr, 2 * norm_error, *arguments)
+            return csr_steps(Compressed.of(X[part]), *arguments)
         if isinstance(part, slice):
             return dense_steps(X[part], *arguments)
         if self.gathered is None:
@@ -410,147 +444,3 @@ class _Descent:
 def _taken(order: NDArray[np.intp] | None, start: int, stop: int) -> slice | NDArray[np.intp]:
     """Where the records of a slice are."""
     return slice(start, stop) if order is None else order[start:stop]
-
-
-# ------------------------------------------------------------- releases beside the phases
-
-
-def _plan_beside(
-    problem: Problem, budget: PrivacyBudget, norm: float, *, may_slice: bool
-) -> _Beside:
-    allowance = budget.gaussian_allowance.share(1 / problem.n_models)
-    share = intercept_share(problem, budget) if problem.fit_intercept else 0.0
-    shares = {"intercept": share, "center": CENTER_SHARE, "row_scale": ROW_SCALE_SHARE}
-    # without an intercept only the row factor is left, which needs little of a budget
-    is_sliced = may_slice and problem.fit_intercept
-    n_first = int(_FIRST_SLICE * problem.n_samples) if is_sliced else 0
-    if n_first:
-        least = budget.record_factor / math.sqrt(2 * allowance.amount * _FIRST_SHARES["intercept"])
-        n_first = n_first if least / n_first <= _FIRST_NOISE else 0
-    if n_first:
-        shares = _FIRST_SHARES
-        problem = dataclasses.replace(problem, n_samples=n_first)
-    intercept = center = None
-    left = 1.0
-    if problem.fit_intercept:
-        intercept = plan_intercept(problem, budget, allowance.share(shares["intercept"]))
-        center = plan_center(problem, budget, norm, allowance.share(shares["center"]))
-        left -= shares["intercept"] + shares["center"]
-    row_scale = plan_row_factor(problem, budget, norm, allowance.share(shares["row_scale"]))
-    left -= 0.0 if row_scale is None else shares["row_scale"]
-    return _Beside(
-        n_first, intercept, center, row_scale, allowance if n_first else allowance.share(left)
-    )
-
-
-def _release_beside(
-    data: SolverData,
-    order: NDArray[np.intp] | None,
-    plan: PhasedSGDPlan,
-    stream: RandomStream,
-) -> tuple[float, Array, float]:
-    """The offset, the centre of the rows, and the mean row factor."""
-    problem = plan.problem
-    if plan.n_first:
-        problem = dataclasses.replace(problem, n_samples=plan.n_first)
-        first = _taken(order, 0, plan.n_first)
-        data = SolverData(data.rows.part(first), data.y[first])
-    mechanisms = plan.intercept, plan.center, plan.row_scale
-    prepared = prepare(data, problem, plan.data_norm, mechanisms, 0, stream)
-    center = prepared.rows.center
-    if center is None:
-        center = np.zeros(problem.n_features)
-    return prepared.offset, center, prepared.factor
-
-
-def _guarantee(
-    problem: Problem,
-    budget: PrivacyBudget,
-    beside: _Beside,
-    step: tuple[Gaussian, ...],
-    passes: int,
-) -> Guarantee:
-    named = {
-        "mean target": beside.intercept,
-        "feature means": beside.center,
-        "mean row factor": beside.row_scale,
-    }
-    first = "first slice" if beside.n_first else None
-    releases = [Release(name, m, group=first) for name, m in named.items() if m is not None]
-    for k, mechanism in enumerate(step):
-        is_all = len(step) == 1 and not beside.n_first
-        releases.append(Release("phase", mechanism, passes, None if is_all else f"phase {k + 1}"))
-    return Guarantee(
-        budget.epsilon, budget.delta, budget.relation, beside.left.kind,
-        tuple(releases), problem.n_models,
-    )  # fmt: skip
-
-
-# -------------------------------------------------------------------------- sensitivities
-
-
-def _block(n_features: int) -> int:
-    """Steps between two projections, often enough and yet cheap beside the steps."""
-    return 16 + n_features // 16
-
-
-def _sensitivity(
-    problem: Problem, budget: PrivacyBudget, phase: Phase, start: float, radius: float,
-    clip: float, norm: float,
-) -> float:  # fmt: skip
-    """l2 sensitivity of the mean iterate of a phase: of one step, and the float error.
-
-    doc/privacy.rst, section 5.
-    """
-    eta, steps, d = phase.learning_rate, phase.size, problem.dimension
-    block = _block(problem.n_features)
-    # the largest coefficients, before the projection and in the form that CSR rows use
-    size = min(radius + block * eta * clip * norm, start + steps * eta * clip * norm)
-    size += 2 * block * eta * clip * math.sqrt(d)
-    loss = problem.loss
-    beta = min(loss.smoothness, phase.beta)
-    offset = max(abs(loss.best_constant(1.0)), abs(loss.best_constant(-1.0)))
-    prediction = gamma(2 * d + 6 * block + 40) * ((norm + 2 * math.sqrt(d)) * size + offset)
-    slope = 8 * UNIT_ROUNDOFF * (1 + clip + beta * loss.kernel_parameter)
-    per_step = eta * norm * (beta * prediction + slope)
-    per_step += 8 * UNIT_ROUNDOFF * (size + eta * clip * norm)
-    blocks = math.ceil(steps / block)
-    numerical = steps * per_step + blocks * gamma(d + 8) * size + gamma(blocks + 4) * size
-    return budget.record_factor * eta * clip * norm + 2 * numerical
-
-
-# ------------------------------------------------- defaults: functions of public facts only
-
-
-def _geometry(problem: Problem) -> Geometry:
-    kind = problem.feasible_set
-    if isinstance(kind, Geometry):
-        return kind
-    return kind() if kind is Unconstrained else kind(_RADIUS[problem.loss.task])
-
-
-def _last_length(
-    problem: Problem, passes: int, n_phases: int, noise: float, unit: float, excess: float
-) -> float:
-    """Length of a step of the last phase, see `_LENGTH`.
-
-    `noise` is the norm of the noise after n steps of length 1 / n, `unit` its standard
-    deviation in one direction after one step of length 1, `excess` the clip over c_0.
-    """
-    task, n = problem.loss.task, problem.n_samples
-    noise *= excess
-    length = min(
-        _LENGTH[task] / math.sqrt(n * math.sqrt(passes)),
-        _REACH[task] / (noise * passes * n),
-        _ENERGY[task] / (noise**2 * passes * n),
-    )
-    if passes > 1:
-        return length
-    # the first phase, whose steps are longer, has noise of its own
-    reach = _REACH[task] / (noise * n * _RATIO ** (n_phases - 1))
-    return min(length, reach, _PREDICTION_NOISE[task] / (unit * excess))
-
-
-def _envelope(loss: Loss, learning_rate: float, norm: float) -> float:
-    """Smoothing of a non-smooth loss: the bias falls with beta, and the step allows 2 beta."""
-    return math.inf if math.isfinite(loss.smoothness) else 1 / (learning_rate * norm**2)

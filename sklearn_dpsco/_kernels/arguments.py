@@ -1,0 +1,107 @@
+"""Tuples of arguments that several kernels take, free of numba: callers import them at once.
+
+Kernels that take them are compiled with `jit.njit`, since a compiled kernel knows a field by
+its place in the tuple.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+__all__ = ["Compressed", "Move", "RowForm", "Slope", "Steps"]
+
+
+class Compressed(NamedTuple):
+    """The arrays of a matrix in CSR or CSC storage, of shapes (nnz,), (nnz,) and (n + 1,).
+
+    Row (CSR) or column (CSC) k holds the values ``data[indptr[k]:indptr[k + 1]]``, and `indices`
+    holds the column (CSR) or row (CSC) of each.
+    """
+
+    data: Any
+    indices: Any
+    indptr: Any
+
+    @classmethod
+    def of(cls, X: Any) -> Compressed:
+        """The arrays of a scipy matrix."""
+        return cls(X.data, X.indices, X.indptr)
+
+
+class Slope(NamedTuple):
+    """The derivative dl/dz of a loss at z = offset + prediction, clipped to [-clip, clip].
+
+    Attributes
+    ----------
+    loss_id : int
+        See `losses.Loss.loss_id`.
+    parameter : float
+        See `losses.Loss.kernel_parameter`.
+    clip, offset : float
+    """
+
+    loss_id: int
+    parameter: float
+    clip: float
+    offset: float
+
+
+class RowForm(NamedTuple):
+    """How a row r is formed from a record x: ``r = s [x - center, bias]``.
+
+    ``s = weight min(1, bound / norm of [x - center, bias])``, with the record's weight.
+
+    Attributes
+    ----------
+    center : ndarray of shape (d,)
+    bias : float
+        1 with an intercept, else 0.
+    bound : float
+        Bound on the l2 norm of a row.
+    norm_error : float
+        Relative error to add to a squared norm.
+    """
+
+    center: Any
+    bias: float
+    bound: float
+    norm_error: float
+
+
+class Steps(NamedTuple):
+    """Steps of gradient descent over a sequence of records.
+
+    Attributes
+    ----------
+    learning_rate : float
+    beta : float
+        Parameter of the Moreau envelope that replaces the loss; infinite for the loss itself.
+    radius : float
+        Of the l2 ball onto which the coefficients are projected.
+    block : int
+        Number of records between two projections.
+    first : int
+        Iterates are averaged from this record on.
+    """
+
+    learning_rate: float
+    beta: float
+    radius: float
+    block: int
+    first: int
+
+
+class Move(NamedTuple):
+    """The new coefficients ``decay * coef + amount * e_coordinate``.
+
+    Attributes
+    ----------
+    decay : float
+    coordinate : int
+        The number of columns stands for the intercept.
+    amount : float
+    """
+
+    decay: float
+    coordinate: int
+    amount: float

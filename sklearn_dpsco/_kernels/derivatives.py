@@ -1,0 +1,79 @@
+"""Derivatives of the losses, known by number (see `losses.Loss.loss_id`)."""
+
+from __future__ import annotations
+
+import math
+
+from .arguments import Slope
+from .jit import njit
+
+__all__ = ["clipped_derivative", "smoothed_derivative"]
+
+
+@njit(cache=True, inline="always")
+def _pointwise_derivative(loss_id: int, z: float, y: float, parameter: float) -> float:
+    if loss_id == 0:  # squared
+        return z - y
+    if loss_id == 1:  # huber
+        return min(max(z - y, -parameter), parameter)
+    if loss_id == 2:  # logistic; beyond 700 exp would overflow
+        return -y / (1.0 + math.exp(min(y * z, 700.0)))
+    if loss_id == 3:  # smoothed hinge
+        return -y * min(max((1.0 - y * z) / parameter, 0.0), 1.0)
+    if loss_id == 4:  # absolute
+        return (1.0 if z > y else 0.0) - (1.0 if z < y else 0.0)
+    if loss_id == 5:  # quantile
+        return (1.0 - parameter if z > y else 0.0) - (parameter if z < y else 0.0)
+    if loss_id == 6:  # epsilon-insensitive
+        return (1.0 if z - y > parameter else 0.0) - (1.0 if y - z > parameter else 0.0)
+    if loss_id == 7:  # hinge
+        return -y if y * z < 1.0 else 0.0
+    # squared hinge
+    return -y * max(1.0 - y * z, 0.0)
+
+
+@njit(cache=True, inline="always")
+def _envelope_derivative(loss_id: int, z: float, y: float, parameter: float, beta: float) -> float:
+    if loss_id == 0:  # squared
+        return (z - y) * (beta / (1.0 + beta))
+    if loss_id == 1:  # huber
+        return min(max((z - y) * (beta / (1.0 + beta)), -parameter), parameter)
+    if loss_id == 3:  # smoothed hinge
+        return -y * min(max((1.0 - y * z) / (parameter + 1.0 / beta), 0.0), 1.0)
+    if loss_id == 4:  # absolute
+        return min(max(beta * (z - y), -1.0), 1.0)
+    if loss_id == 5:  # quantile
+        return min(max(beta * (z - y), -parameter), 1.0 - parameter)
+    if loss_id == 6:  # epsilon-insensitive
+        return math.copysign(min(max(beta * (abs(z - y) - parameter), 0.0), 1.0), z - y)
+    if loss_id == 7:  # hinge
+        return -y * min(max(beta * (1.0 - y * z), 0.0), 1.0)
+    # squared hinge
+    return -y * max(1.0 - y * z, 0.0) * (beta / (1.0 + beta))
+
+
+@njit(cache=True, inline="always")
+def _clipped(value: float, clip: float) -> float:
+    """The value within [-clip, clip]; NaN, which only infinite predictions give, at its end."""
+    below = value if value < clip else clip  # compiled without branches
+    return below if below > -clip else -clip
+
+
+@njit(cache=True, inline="always")
+def clipped_derivative(slope: Slope, prediction: float, y: float) -> float:
+    """The derivative that `slope` describes."""
+    z = slope.offset + prediction
+    return _clipped(_pointwise_derivative(slope.loss_id, z, y, slope.parameter), slope.clip)
+
+
+@njit(cache=True, inline="always")
+def smoothed_derivative(slope: Slope, beta: float, prediction: float, y: float) -> float:
+    """The same for the loss's Moreau envelope of parameter beta; infinite for the loss itself.
+
+    Logistic loss has no envelope. Clipping the envelope's derivative gives that of the
+    envelope of the clipped loss.
+    """
+    if beta == math.inf:
+        return clipped_derivative(slope, prediction, y)
+    z = slope.offset + prediction
+    return _clipped(_envelope_derivative(slope.loss_id, z, y, slope.parameter, beta), slope.clip)

@@ -1,0 +1,614 @@
+"""Steps of mirror maps and Euclidean projections, in O(d) or a few dozen times that.
+
+Sets are known by number (see `Geometry.set_id`): 0 the l1 ball, 1 the simplex, 2 an l_p
+ball with 1 < p < inf, 3 the cube. All is scaled so that the radius is 1. The formulas are
+derived in doc/extending.rst, "A mirror map".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .jit import njit
+
+__all__ = [
+    "Domain",
+    "entropy_dual_l1",
+    "entropy_step_l1",
+    "entropy_step_simplex",
+    "power_gradient",
+    "power_step",
+    "project_lp",
+]
+
+_L1, _SIMPLEX, _LP, _CUBE = 0, 1, 2, 3
+_MOST = 100  # iterations of any loop; a bracket in floats is exhausted well before
+_LARGEST = 1e20  # bound on a step: then the result depends on its direction, to 20 digits
+_SMALLEST = 1e-200  # smaller coordinates of the simplex are raised to it: 0 would stay 0
+_EDGE = 1e-15  # an l1 norm above 1 - this is lowered to it: at 1 the map's gradient is infinite
+
+
+class Domain(NamedTuple):
+    """A set, and the map |w|_p^2 / (2 (p - 1)) on it.
+
+    Attributes
+    ----------
+    set_id : int
+    set_p : float
+        p of the norm of the set.
+    radius : float
+    p : float
+    """
+
+    set_id: int
+    set_p: float
+    radius: float
+    p: float
+
+
+class _Search(NamedTuple):
+    """A step that the set binds; the fields are named in `power_step` and `_candidate`."""
+
+    domain: Domain
+    theta: Any
+    scale: float
+    c: Any
+    bend: Any
+    log_within: float
+
+
+@njit(cache=True, inline="always")
+def _signed_power(x: float, exponent: float) -> float:
+    return math.copysign(abs(x) ** exponent, x)
+
+
+@njit(cache=True)
+def _norm(x: Any, p: float) -> float:
+    largest = 0.0
+    for j in range(x.size):
+        largest = max(largest, abs(x[j]))
+    if largest == 0.0 or p == math.inf:
+        return largest
+    total = 0.0
+    for j in range(x.size):
+        if p == 1.0:
+            total += abs(x[j]) / largest
+        elif p == 2.0:
+            total += (x[j] / largest) ** 2
+        else:
+            total += (abs(x[j]) / largest) ** p
+    return largest * total ** (1 / p)
+
+
+@njit(cache=True)
+def _norm_of_sum(x: Any, y: Any, p: float) -> float:
+    total = np.empty(x.size)
+    for j in range(x.size):
+        total[j] = x[j] + y[j]
+    return _norm(total, p)
+
+
+@njit(cache=True)
+def _next_fraction(
+    a: float, f_a: float, b: float, f_b: float, c: float, f_c: float, least: float
+) -> float:
+    """Where between a and b to look next (Chandrupatla 1997): interpolation if it is safe."""
+    t = 0.5
+    if c != b and f_c != f_b and math.isfinite(f_a + f_b + f_c):
+        xi, phi = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)
+        if phi**2 < xi and (1 - phi) ** 2 < 1 - xi:
+            t = f_a / (f_b - f_a) * f_c / (f_b - f_c)
+            t += (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
+    return min(1 - least, max(least, t))
+
+
+# ------------------------------------------------------------- one coordinate's equation
+
+
+@njit(cache=True)
+def _sum_of_powers(alpha: float, beta: float, exponent: float, y: float) -> float:
+    """The v >= 0 with alpha v^exponent + beta v = y, for exponent >= 1 and y >= 0.
+
+    Newton from above on a convex function, started within a factor of 2.
+    """
+    if y == 0.0:
+        return 0.0
+    v = y / beta if beta > 0 else math.inf
+    if alpha > 0:
+        v = min(v, (y / alpha) ** (1 / exponent))
+    for _ in range(_MOST):
+        power = alpha * v ** (exponent - 1)
+        smaller = v - (power * v + beta * v - y) / (exponent * power + beta)
+        if not smaller < v:
+            break
+        v = max(smaller, 0.0)
+    return v
+
+
+@njit(cache=True)
+def _shifted_powers(a: float, b: float, e: float, x_0: float, c: float) -> float:
+    """The x with <a x>^e + <b (x - x_0)>^e = c, <.>^e the signed power, for e >= 1.
+
+    In each of three ranges the equation says that an l_e norm of an affine map of x is
+    an affine function of x: convex, nearly linear, and solved by Newton from above.
+    """
+    if x_0 < 0:
+        return -_shifted_powers(a, b, e, -x_0, -c)
+    at_0 = -((b * x_0) ** e) - c
+    at_x_0 = (a * x_0) ** e - c
+    size = abs(c) ** (1 / e)
+    if at_0 > 0:  # x = -v, v > 0: |(a v, b (v + x_0))|_e = size
+        start = min(size / a, size / b - x_0)
+        return -_newton(a, 0.0, b, b * x_0, e, 0.0, size, start)
+    if at_x_0 < 0:  # x = x_0 + v, v > 0: |(a (v + x_0), b v)|_e = size
+        start = min(size / a - x_0, size / b)
+        return x_0 + _newton(a, a * x_0, b, 0.0, e, 0.0, size, start)
+    if c <= 0:  # |(a x, size)|_e = b (x_0 - x)
+        start = min(b * x_0 / (a + b), x_0 - size / b)
+        return _newton(a, 0.0, 0.0, size, e, b, b * x_0, start)
+    # v = x_0 - x: |(b v, size)|_e = a (x_0 - v)
+    start = min(a * x_0 / (a + b), x_0 - size / a)
+    return x_0 - _newton(b, 0.0, 0.0, size, e, a, a * x_0, start)
+
+
+@njit(cache=True)
+def _newton(
+    a: float, a_0: float, b: float, b_0: float, e: float, slope: float, target: float, v: float
+) -> float:
+    """The v >= 0 with |(a v + a_0, b v + b_0)|_e + slope v = target, from a v above it."""
+    v = max(v, 0.0)
+    for _ in range(_MOST):
+        x, y = a * v + a_0, b * v + b_0
+        largest = max(x, y)
+        if largest == 0.0:
+            break
+        x, y = x / largest, y / largest
+        x_power, y_power = x ** (e - 1), y ** (e - 1)
+        total = x_power * x + y_power * y
+        norm = total ** (1 / e)
+        steep = (a * x_power + b * y_power) * norm / total + slope
+        smaller = v - (largest * norm + slope * v - target) / steep
+        if not smaller < v:
+            break
+        v = max(smaller, 0.0)
+    return v
+
+
+# -------------------------------------------------------------------- Euclidean projection
+
+
+@njit(cache=True)
+def _shrink(y: Any, multiplier: float, p: float, out: Any) -> None:
+    """Solve w + multiplier * sign(w) |w|^(p - 1) = y, coordinate by coordinate."""
+    for j in range(y.size):
+        if p > 2:
+            w = _sum_of_powers(multiplier, 1.0, p - 1, abs(y[j]))
+        else:
+            w = _sum_of_powers(1.0, multiplier, 1 / (p - 1), abs(y[j])) ** (1 / (p - 1))
+        out[j] = math.copysign(w, y[j])
+
+
+@njit(cache=True)
+def project_lp(y: Any, p: float) -> Any:
+    """Nearest point of the unit l_p ball, 1 < p < inf, to a point outside of it."""
+    out = np.empty(y.size)
+    # the multiplier is |y - w|_q, at most |y|_q
+    a, b = 0.0, _norm(y, p / (p - 1))
+    f_a = _norm(y, p) - 1
+    _shrink(y, b, p, out)
+    f_b = _norm(out, p) - 1
+    c, f_c, t = a, f_a, 0.5
+    for _ in range(_MOST):
+        if abs(f_b) < abs(f_a):
+            best, f_best = b, f_b
+        else:
+            best, f_best = a, f_a
+        least = 2e-16 * abs(best) / abs(b - a) if a != b else 1.0
+        if least > 0.5 or abs(f_best) < 1e-15:
+            break
+        t = _next_fraction(a, f_a, b, f_b, c, f_c, least)
+        x = a + t * (b - a)
+        _shrink(y, x, p, out)
+        f = _norm(out, p) - 1
+        if (f > 0) == (f_a > 0):
+            c, f_c = a, f_a
+        else:
+            c, f_c, b, f_b = b, f_b, a, f_a
+        a, f_a = x, f
+    _shrink(y, a if abs(f_a) <= abs(f_b) else b, p, out)
+    size = max(1.0, _norm(out, p))
+    for j in range(out.size):
+        out[j] /= size
+    return out
+
+
+# --------------------------------------------------------------------------- power maps
+
+
+@njit(cache=True)
+def power_gradient(u: Any, p: float, out: Any) -> None:
+    """Gradient of |u|_p^2 / 2."""
+    r = _norm(u, p)
+    for j in range(u.size):
+        out[j] = r * _signed_power(u[j] / r, p - 1) if r > 0 else 0.0
+
+
+@njit(cache=True)
+def _threshold(theta: Any, p: float, sign: bool) -> Any:
+    """The unit l1 norm point proportional to (theta - nu)_+^(q - 1), nu fit to the map.
+
+    With `sign`, of |theta|, and the signs of theta put back. With delta = max - nu and
+    z = (1 - (max - theta) / delta)_+, delta solves
+    delta (sum z^(q-1)) (sum z^q)^(1 - 2/p) = 1, and lies in [d^(-2/q), 1].
+    """
+    d = theta.size
+    q = p / (p - 1)
+    out = np.empty(d)
+    top = -math.inf
+    for j in range(d):
+        top = max(top, abs(theta[j]) if sign else theta[j])
+    low, high, delta = d ** (-2 / q) * (1 - 1e-14), 1.0, d ** (-1 / q)
+    for _ in range(_MOST):
+        lower, higher, lower_slope = 0.0, 0.0, 0.0
+        for j in range(d):
+            z = 1 - (top - (abs(theta[j]) if sign else theta[j])) / delta
+            if z > 0:
+                power = z ** (q - 2)
+                lower_slope += power * (1 - z)
+                lower += power * z
+                higher += power * z * z
+        value = delta * lower * higher ** (1 - 2 / p)
+        log_slope = 1 + (q - 1) * lower_slope / lower
+        log_slope += (1 - 2 / p) * q * (lower - higher) / higher
+        if value > 1:
+            high = delta
+        else:
+            low = delta
+        new = delta * math.exp(-math.log(value) / log_slope) if log_slope > 0 else 0.0
+        if not low < new < high:
+            new = (low + high) / 2
+        if abs(new - delta) <= 2e-16 * delta or not low < new < high:
+            break
+        delta = new
+    for j in range(d):
+        z = 1 - (top - (abs(theta[j]) if sign else theta[j])) / delta
+        power = z ** (q - 1) / lower if z > 0 else 0.0
+        out[j] = math.copysign(power, theta[j]) if sign else power
+    return out
+
+
+@njit(cache=True)
+def _candidate(search: _Search, x: float, delta: float, u: Any) -> tuple[float, float]:
+    """The u with a <u>^(p-1) + (1 - delta) * (normal of the set at u + c) = theta.
+
+    Here a scale = exp(-(p - 1) x), and `bend` is <c>^(p-1). Returns ln |u|_p and how far
+    u + c lies outside the set. The argument is delta, and not the multiplier 1 - delta, since
+    small differences from 1, the largest |theta|, would be rounded.
+    """
+    (set_id, set_p, _, p), theta, scale, c, bend, _ = search
+    a = math.exp(min(600.0, max(-600.0, -(p - 1) * x))) / scale
+    e, lam = 1 / (p - 1), 1 - delta
+    total, size = 0.0, 0.0
+    if set_id == _LP:
+        for j in range(u.size):
+            if lam == 0.0:
+                u[j] = _signed_power(theta[j] / a, e)
+            elif p == 2.0:
+                y = theta[j] + a * c[j]
+                if set_p == 2:
+                    w = abs(y) / (a + lam)
+                elif set_p > 2:
+                    w = _sum_of_powers(lam, a, set_p - 1, abs(y))
+                else:
+                    w = _sum_of_powers(a, lam, 1 / (set_p - 1), abs(y)) ** (1 / (set_p - 1))
+                u[j] = math.copysign(w, y) - c[j]
+            else:  # here the norm of the set is that of the map
+                share = _shifted_powers(1 / a, 1 / lam, e, theta[j], -c[j])
+                rest = theta[j] - share
+                # each is right to the digits of theta: take the larger of the two
+                if abs(share) > abs(rest):
+                    u[j] = _signed_power(share / a, e)
+                else:
+                    u[j] = _signed_power(rest / lam, e) - c[j]
+        return math.log(max(_norm(u, p), 1e-300)), _norm_of_sum(u, c, set_p) - 1
+    for j in range(u.size):
+        above, below = (theta[j] - 1) + delta, (theta[j] + 1) - delta
+        if set_id == _CUBE:
+            u[j] = min(max(theta[j] / a, -1 - c[j]), 1 - c[j])
+            total += u[j] * u[j]
+        elif above + a * bend[j] > 0 or (set_id == _L1 and below + a * bend[j] < 0):
+            y = (above if above + a * bend[j] > 0 else below) / a
+            u[j] = _signed_power(y, e)
+            total += abs(u[j] * y)
+            size += abs(u[j] + c[j])
+        else:
+            u[j] = -c[j]
+            total += abs(c[j] * bend[j])
+    return math.log(max(total, 1e-300)) / p, size - 1
+
+
+@njit(cache=True)
+def _excess(search: _Search, log_u: float, x: float) -> float:
+    """Increasing in x, and 0 where u has the norm that the map or `within` asks for."""
+    p = search.domain.p
+    return max((2 - p) * log_u + (p - 1) * x, log_u - search.log_within)
+
+
+@njit(cache=True)
+def _balance(search: _Search, delta: float, x: float, u: Any) -> tuple[float, float]:
+    """For a multiplier of the set, find x = -ln(a scale) / (p - 1), a that of the norm."""
+    log_u, outside = _candidate(search, x, delta, u)
+    f = _excess(search, log_u, x)
+    if f == 0.0:
+        return x, outside
+    a, f_a, b, f_b, width = x, f, x, f, 0.125
+    for _ in range(_MOST):  # the function's slope is at most 1: walk at least f
+        b = a - math.copysign(max(width, min(abs(f_a), 50.0)) * (1 + 1e-12), f)
+        log_u, outside = _candidate(search, b, delta, u)
+        f_b = _excess(search, log_u, b)
+        if (f_b > 0) != (f > 0):
+            break
+        a, f_a, width = b, f_b, 2 * width
+    last, c_x, f_c = b, a, f_a
+    for _ in range(_MOST):
+        if abs(f_b) < abs(f_a):
+            best, f_best = b, f_b
+        else:
+            best, f_best = a, f_a
+        least = (2e-16 * abs(best) + 1e-16) / abs(b - a) if a != b else 1.0
+        if least > 0.5 or abs(f_best) < 4e-16:
+            break
+        t = _next_fraction(a, f_a, b, f_b, c_x, f_c, least)
+        last = a + t * (b - a)
+        log_u, outside = _candidate(search, last, delta, u)
+        f = _excess(search, log_u, last)
+        if (f > 0) == (f_a > 0):
+            c_x, f_c = a, f_a
+        else:
+            c_x, f_c, b, f_b = b, f_b, a, f_a
+        a, f_a = last, f
+    if best != last:
+        log_u, outside = _candidate(search, best, delta, u)
+    return best, outside
+
+
+@njit(cache=True)
+def _two_constraints(search: _Search, x: float, u: Any) -> None:
+    """Fill u for a point that the set binds, x a first guess: root in its multiplier."""
+    c, bend, domain = search.c, search.bend, search.domain
+    for j in range(u.size):
+        bend[j] = _signed_power(c[j], domain.p - 1)
+    if domain.set_id == _CUBE:
+        _balance(search, 1.0, x, u)
+        return
+    # outside of the set at a, the delta of the smallest multiplier; look for b within
+    a = 2.0 if domain.set_id == _SIMPLEX else 1.0
+    x, f_a = _balance(search, a, x, u)
+    smallest = 1e-3 / search.scale
+    b, f_b = a, f_a
+    for _ in range(_MOST):
+        b = b / 16 if b > smallest else min(8 * b, -smallest)
+        x, f_b = _balance(search, b, x, u)
+        if f_b <= 0:
+            break
+        a, f_a = b, f_b
+    c_x, f_c = a, f_a
+    best = b
+    for _ in range(_MOST):
+        if abs(f_b) < abs(f_a):
+            best, f_best = b, f_b
+        else:
+            best, f_best = a, f_a
+        least = 2e-16 * abs(best) / abs(b - a) if a != b else 1.0
+        if least > 0.5 or abs(f_best) < 1e-15:
+            break
+        delta = a + _next_fraction(a, f_a, b, f_b, c_x, f_c, least) * (b - a)
+        x, f = _balance(search, delta, x, u)
+        if (f > 0) == (f_a > 0):
+            c_x, f_c = a, f_a
+        else:
+            c_x, f_c, b, f_b = b, f_b, a, f_a
+        a, f_a = delta, f
+    _balance(search, best, x, u)
+
+
+@njit(cache=True)
+def power_step(
+    coef: Any, g: Any, step: float, center: Any, has_center: bool, within: float, domain: Domain
+) -> Any:
+    """Argmin of <g, w> + D(w, coef) / step over the set and |w - center|_p <= within.
+
+    With u = w - center and theta = grad(coef) - step * g this is the argmin of
+    |u|_p^2 / 2 - <theta, u>, in closed form where only one norm binds.
+    """
+    d, (set_id, set_p, radius, p) = coef.size, domain
+    u, c, theta = np.empty(d), np.empty(d), np.empty(d)
+    largest = 0.0
+    for j in range(d):
+        c[j] = center[j] / radius if has_center else 0.0
+        u[j] = (coef[j] - center[j] if has_center else coef[j]) / radius
+        largest = max(largest, abs(g[j]))
+    if largest == 0.0 or step == 0.0:
+        return coef.copy()
+    power_gradient(u, p, theta)
+    factor = min((p - 1) * step / radius, _LARGEST / largest)
+    low, scale = math.inf, 0.0
+    top = -math.inf
+    for j in range(d):
+        theta[j] -= factor * g[j]
+        low, top = min(low, theta[j]), max(top, theta[j])
+    if set_id == _SIMPLEX:  # the same constant on all coordinates changes nothing
+        middle = low + (top - low) / 2
+        for j in range(d):
+            theta[j] -= middle
+        top -= middle
+    scale = top if set_id == _SIMPLEX else max(-low, top)
+    if not has_center and set_id == _SIMPLEX:
+        return _placed(_threshold(theta, p, False), center, False, radius)
+    if scale < 1e-290:  # nothing moves
+        return center.copy() if has_center else np.zeros(d)
+    # where the set does not bind: the inverse gradient, cut to `within`
+    for j in range(d):
+        theta[j] /= scale
+    dual = _norm(theta, p / (p - 1))
+    length = min(scale * dual, within / radius)
+    for j in range(d):
+        u[j] = length * _signed_power(theta[j] / dual, 1 / (p - 1))
+    if set_id != _SIMPLEX and _norm_of_sum(u, c, set_p) <= 1:
+        return _placed(u, center, has_center, radius)
+    if not has_center:
+        return _placed(_onto_set(u, theta, scale, domain), center, False, radius)
+    if set_p == 2 and p == 2:
+        _two_balls(theta, scale, c, within / radius, u)
+    else:
+        x = math.log(length) - (math.log(dual) + math.log(scale)) / (p - 1)
+        search = _Search(domain, theta, scale, c, np.empty(d), math.log(within / radius))
+        _two_constraints(search, x, u)
+    return _placed(u, center, True, radius)
+
+
+@njit(cache=True)
+def _placed(u: Any, center: Any, has_center: bool, radius: float) -> Any:
+    """From the units of the kernels back to those of the set."""
+    for j in range(u.size):
+        u[j] = center[j] + radius * u[j] if has_center else radius * u[j]
+    return u
+
+
+@njit(cache=True)
+def _onto_set(u: Any, theta: Any, scale: float, domain: Domain) -> Any:
+    """The step of a map about 0 that leaves the set."""
+    set_id, set_p, _, p = domain
+    if set_id == _L1:
+        for j in range(u.size):
+            theta[j] *= scale
+        return _threshold(theta, p, True)
+    if set_id == _LP and set_p != p:
+        return project_lp(u, set_p)
+    size = _norm(u, p)
+    for j in range(u.size):
+        if set_id == _CUBE:
+            u[j] = min(max(u[j], -1.0), 1.0)
+        else:  # the norm of the map is that of the set: the direction stays
+            u[j] /= size
+    return u
+
+
+@njit(cache=True)
+def _two_balls(theta: Any, scale: float, c: Any, within: float, u: Any) -> None:
+    """Euclidean: project v = c + scale * theta onto the unit ball and the one about c.
+
+    Called where the second alone does not do. Where the first does not either, the point
+    lies on both spheres: <u, c> and |u| are known, and the rest of u points as that of v.
+    """
+    d = u.size
+    size, cc, vc = 0.0, 0.0, 0.0
+    for j in range(d):
+        theta[j] = c[j] / scale + theta[j]  # v, up to its length
+        size += theta[j] ** 2
+        cc += c[j] ** 2
+        vc += theta[j] * c[j]
+    distance = 0.0
+    for j in range(d):
+        u[j] = theta[j] / math.sqrt(size) - c[j]
+        distance += u[j] ** 2
+    if distance <= within**2:
+        return
+    along = (1 - cc - within**2) / (2 * cc)
+    rest = 0.0
+    for j in range(d):
+        theta[j] -= vc / cc * c[j]
+        rest += theta[j] ** 2
+    factor = math.sqrt(max(0.0, within**2 - along**2 * cc) / rest) if rest > 0 else 0.0
+    for j in range(d):
+        u[j] = along * c[j] + factor * theta[j]
+
+
+# -------------------------------------------------------------------------------- entropy
+
+
+@njit(cache=True)
+def entropy_step_simplex(coef: Any, gradient: Any, step: float, radius: float) -> Any:
+    """w_j proportional to coef_j exp(-step gradient_j / radius)."""
+    d = coef.size
+    out = np.empty(d)
+    least = gradient[0]
+    for j in range(d):
+        least = min(least, gradient[j])
+    top = -math.inf
+    for j in range(d):
+        change = gradient[j] - least
+        out[j] = math.log(max(coef[j] / radius, _SMALLEST))
+        if change > 0:  # 0 times an overflowing step is still 0
+            out[j] -= step / radius * change
+        top = max(top, out[j])
+    total = 0.0
+    for j in range(d):
+        out[j] = math.exp(out[j] - top)
+        total += out[j]
+    for j in range(d):
+        out[j] *= radius / total
+    return out
+
+
+@njit(cache=True)
+def entropy_dual_l1(coef: Any, radius: float) -> Any:
+    """The t with coef_j = radius sinh(t_j) / sum_k cosh(t_k).
+
+    t_j = arsinh(coef_j z / (2 radius)), where z = sum_j 2 cosh(t_j) is the root of the
+    concave increasing gap * z - sum_j 4 / (sqrt(4 + (b_j z)^2) + b_j z), b = |coef| /
+    radius, gap = 1 - sum b; Newton from the left.
+    """
+    d = coef.size
+    b = np.empty(d)
+    size = 0.0
+    for j in range(d):
+        b[j] = abs(coef[j]) / radius
+        size += b[j]
+    if size > 1 - _EDGE:
+        for j in range(d):
+            b[j] *= (1 - _EDGE) / size
+    gap = max(1 - size, _EDGE)
+    z = 2.0 * d
+    for _ in range(_MOST):
+        value, slope = gap * z, gap
+        for j in range(d):
+            root = math.sqrt(4 + (b[j] * z) ** 2)
+            part = 4 / (root + b[j] * z)
+            value -= part
+            slope += b[j] * part / root
+        larger = z - value / slope
+        if not larger > z * (1 + 1e-16):
+            break
+        z = larger
+    out = np.empty(d)
+    for j in range(d):
+        out[j] = math.copysign(math.asinh(b[j] * z / 2), coef[j])
+    return out
+
+
+@njit(cache=True)
+def entropy_step_l1(coef: Any, gradient: Any, step: float, radius: float) -> Any:
+    """coef_j = radius sinh(t_j) / sum_k cosh(t_k), t moved by -step * gradient / radius."""
+    t = entropy_dual_l1(coef, radius)
+    largest = 0.0
+    for j in range(t.size):
+        largest = max(largest, abs(gradient[j]))
+    if largest == 0.0 or step == 0.0:
+        return coef.copy()
+    factor = min(step / radius, _LARGEST / largest)
+    top = 0.0
+    for j in range(t.size):
+        t[j] -= factor * gradient[j]
+        top = max(top, abs(t[j]))
+    total = 0.0
+    for j in range(t.size):
+        large = math.exp(abs(t[j]) - top)
+        total += large * (1 + math.exp(-2 * abs(t[j])))
+        t[j] = math.copysign(-large * math.expm1(-2 * abs(t[j])), t[j])
+    for j in range(t.size):
+        t[j] *= radius / total
+    return t

@@ -1,0 +1,289 @@
+"""Exact sampling from words of a cipher: integer and float arithmetic with guard bands.
+
+Words are the leading bits of real random numbers. Where those bits do not determine the
+result, a function stops (`UNCERTAIN`), and the caller decides with more bits. Proofs:
+doc/privacy, section 2.5.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+__all__ = [
+    "MORE_WORDS",
+    "UNCERTAIN",
+    "count_bits",
+    "distinct_indices",
+    "exp_minus",
+    "flip_coins",
+    "floor_draws",
+    "near_top",
+    "permute_and_flip",
+    "propose_by_group",
+    "propose_uniformly",
+    "shuffle",
+]
+
+# What a kernel returns in place of a result.
+MORE_WORDS = -1
+UNCERTAIN = -2
+
+# Far above the error of `exp_minus` and of its arguments, which stays below 2^-43.
+_GUARD = 2.0**-40
+_TO_UNIT = 2.0**-53
+_LARGEST = 45.0  # exp(-45) < 2^-64
+_EXP = np.array([math.exp(-k / 16) for k in range(int(16 * _LARGEST) + 1)])
+
+
+@njit(cache=True, inline="always")
+def exp_minus(t: float) -> float:
+    """exp(-t) for t >= 0 within 2^-48; 0 from 45 on."""
+    if t >= _LARGEST:
+        return 0.0
+    k = int(t * 16)
+    r = t - k / 16
+    # Taylor's polynomial of degree 8 on [0, 1/16]: the remainder is below 2^-54
+    p = 1 - r / 8
+    p = 1 - r / 7 * p
+    p = 1 - r / 6 * p
+    p = 1 - r / 5 * p
+    p = 1 - r / 4 * p
+    p = 1 - r / 3 * p
+    p = 1 - r / 2 * p
+    p = 1 - r * p
+    return float(_EXP[k] * p)
+
+
+@njit(cache=True, inline="always")
+def _high_product(a: Any, b: Any) -> Any:
+    """Upper 64 bits of the 128-bit product of two uint64."""
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a_low, a_high, b_low, b_high = a & mask, a >> half, b & mask, b >> half
+    middle = a_high * b_low + ((a_low * b_low) >> half)
+    other = a_low * b_high + (middle & mask)
+    return a_high * b_high + (middle >> half) + (other >> half)
+
+
+@njit(cache=True, inline="always")
+def _coin(word: Any, probability: float) -> int:
+    """1 if the uniform that begins with `word` is below the probability, 0 if above."""
+    u = float(word >> np.uint64(11)) * _TO_UNIT
+    if u + _GUARD < probability:
+        return 1
+    if u > probability + _GUARD:
+        return 0
+    return UNCERTAIN
+
+
+@njit(cache=True)
+def floor_draws(words: Any, table: Any, is_normal: bool, steps: Any, out: Any) -> Any:
+    """Fill `out` with floor(steps * Z), Z a symmetric real variable.
+
+    Z = +-(k + x): k has the cumulative probabilities `table` / 2^63, x in [0, 1) is
+    uniform, and (k, x) is accepted with probability exp(-x (2 k + x) / 2) (normal) or
+    exp(-x) (Laplace). Each attempt reads three words.
+
+    Returns
+    -------
+    filled : int
+        Number of draws made.
+    used : int
+        Number of words read, those of an uncertain attempt excluded.
+    is_certain : bool
+        False if the attempt at `used` needs more bits.
+    """
+    filled, used = 0, 0
+    one, last = np.uint64(1), np.uint64(table.size)
+    while filled < out.size and used + 3 <= words.size:
+        choice, x = words[used] >> one, words[used + 1]
+        k = np.uint64(0)
+        while k < last and choice > table[k] + one:
+            k += one
+        if k == last or choice + one >= table[k]:
+            return filled, used, False
+        fraction = float(x >> np.uint64(11)) * _TO_UNIT
+        t = fraction * (2 * float(k) + fraction) / 2 if is_normal else fraction
+        accepted = _coin(words[used + 2], exp_minus(t))
+        if accepted == UNCERTAIN:
+            return filled, used, False
+        if accepted == 1:
+            low = steps * x
+            if low > ~steps + one:  # the bits of x to come may carry
+                return filled, used, False
+            size = np.int64(steps * k + _high_product(steps, x))
+            out[filled] = -size - 1 if words[used] & one else size
+            filled += 1
+        used += 3
+    return filled, used, True
+
+
+@njit(cache=True, inline="always")
+def _index(word: Any, size: Any) -> Any:
+    """Uniform on range(size), or -1 for a word that would make some of them likelier."""
+    if word * size < (~size + np.uint64(1)) % size:
+        return np.int64(-1)
+    return np.int64(_high_product(word, size))
+
+
+@njit(cache=True)
+def shuffle(words: Any, order: Any, left: int) -> int:
+    """Continue the shuffle of Fisher and Yates; returns how many places are left."""
+    used = 0
+    while left > 1 and used < words.size:
+        index = _index(words[used], np.uint64(left))
+        used += 1
+        if index >= 0:
+            left -= 1
+            order[left], order[index] = order[index], order[left]
+    return left
+
+
+@njit(cache=True)
+def propose_uniformly(words: Any, scores: Any, top: float, scale: float) -> Any:
+    """Draw indices uniformly and accept one with probability exp(-(top - score) / scale).
+
+    Returns (index, words used); the index is `MORE_WORDS` or `UNCERTAIN` where there is
+    none, and in the latter case `used` is where the attempt begins.
+    """
+    size = np.uint64(scores.size)
+    used = 0
+    while used + 2 <= words.size:
+        index = _index(words[used], size)
+        if index >= 0:
+            accepted = _coin(words[used + 1], exp_minus((top - scores[index]) / scale))
+            if accepted == UNCERTAIN:
+                return UNCERTAIN, used
+            if accepted == 1:
+                return index, used + 2
+        used += 2
+    return MORE_WORDS, used
+
+
+@njit(cache=True)
+def propose_by_group(
+    words: Any, scores: Any, top: float, scale: float, near: Any, is_near: Any, bits: Any
+) -> Any:
+    """As `propose_uniformly`, proposing near indices 2^bits times as often as far ones.
+
+    Far ones, whose weights are below 2^-bits, are then accepted with 2^bits times their
+    weight. Each attempt reads three words.
+    """
+    one, n_all = np.uint64(1), np.uint64(scores.size)
+    near_mass = np.uint64(near.size) << bits
+    boost = float(one << bits)
+    used = 0
+    while used + 3 <= words.size:
+        place = _index(words[used], near_mass + n_all)
+        index, factor = np.int64(-1), 1.0
+        if place >= 0 and np.uint64(place) < near_mass:
+            index = near[np.uint64(place) >> bits]
+        elif place >= 0:
+            index, factor = _index(words[used + 1], n_all), boost
+            if index >= 0 and is_near[index]:
+                index = np.int64(-1)
+        if index >= 0:
+            weight = exp_minus((top - scores[index]) / scale)
+            accepted = _coin(words[used + 2], weight * factor)
+            if accepted == UNCERTAIN:
+                return UNCERTAIN, used
+            if accepted == 1:
+                return index, used + 3
+        used += 3
+    return MORE_WORDS, used
+
+
+@njit(cache=True)
+def permute_and_flip(
+    words: Any, scores: Any, top: float, scale: float, rejected: Any, n_rejected: int
+) -> Any:
+    """As `propose_uniformly`, never proposing again what was rejected before.
+
+    `rejected` has room for as many rejections as are wanted. Returns (index, words used,
+    number of rejections so far).
+    """
+    size = np.uint64(scores.size)
+    used = 0
+    while used + 2 <= words.size and n_rejected < rejected.size:
+        index = _index(words[used], size)
+        for k in range(n_rejected):
+            if rejected[k] == index:
+                index = np.int64(-1)
+        if index >= 0:
+            accepted = _coin(words[used + 1], exp_minus((top - scores[index]) / scale))
+            if accepted == UNCERTAIN:
+                return UNCERTAIN, used, n_rejected
+            if accepted == 1:
+                return index, used + 2, n_rejected
+            rejected[n_rejected] = index
+            n_rejected += 1
+        used += 2
+    return MORE_WORDS, used, n_rejected
+
+
+@njit(cache=True)
+def flip_coins(
+    words: Any, scores: Any, top: float, scale: float, factor: float, start: int, out: Any
+) -> int:
+    """out[i] = 1 with probability factor * exp(-(top - scores[i]) / scale), from i = start.
+
+    Word i belongs to coin i. Returns where it stopped: the number of scores, or an index
+    whose coin is uncertain.
+    """
+    for i in range(start, scores.size):
+        coin = _coin(words[i], factor * exp_minus((top - scores[i]) / scale))
+        if coin == UNCERTAIN:
+            return i
+        out[i] = coin
+    return int(scores.size)
+
+
+@njit(cache=True)
+def near_top(scores: Any, top: float, width: float, is_near: Any) -> Any:
+    """Indices of the scores less than `width` below the top; marks them in `is_near`."""
+    count = 0
+    for i in range(scores.size):
+        is_near[i] = top - scores[i] < width
+        count += is_near[i]
+    out = np.empty(count, dtype=np.int64)
+    count = 0
+    for i in range(scores.size):
+        if is_near[i]:
+            out[count] = i
+            count += 1
+    return out
+
+
+@njit(cache=True)
+def count_bits(words: Any, size: int) -> Any:
+    """Number of ones among the first `size` bits."""
+    total = np.int64(0)
+    one, by_pairs = np.uint64(1), np.uint64(0x5555555555555555)
+    by_fours, by_bytes = np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
+    for i in range(words.size):
+        word = words[i]
+        if 64 * (i + 1) > size:
+            word &= (one << np.uint64(size - 64 * i)) - one
+        word -= (word >> one) & by_pairs
+        word = (word & by_fours) + ((word >> np.uint64(2)) & by_fours)
+        word = (word + (word >> np.uint64(4))) & by_bytes
+        for shift in (8, 16, 32):
+            word += word >> np.uint64(shift)
+        total += np.int64(word & np.uint64(0xFF))
+    return total
+
+
+@njit(cache=True)
+def distinct_indices(words: Any, is_taken: Any, out: Any, found: int) -> int:
+    """Continue `out` with uniform indices that are not taken, and take them."""
+    size = np.uint64(is_taken.size)
+    for i in range(words.size):
+        index = _index(words[i], size)
+        if found < out.size and index >= 0 and not is_taken[index]:
+            is_taken[index] = True
+            out[found] = index
+            found += 1
+    return found

@@ -1,0 +1,137 @@
+"""Sweeps over sparse matrices that read each stored value once per iteration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .arguments import Compressed, Move, Slope
+from .derivatives import clipped_derivative
+from .jit import njit
+
+__all__ = [
+    "csc_transposed_product",
+    "csr_transposed_product",
+    "gradient_after_move",
+    "gradient_at",
+    "row_norms",
+]
+
+
+# Positions are unsigned throughout: numba then drops its test for negative indices, which
+# makes a scatter as fast as scipy's.
+
+
+@njit(cache=True, inline="always")
+def _scatter(data: Any, indices: Any, start: Any, end: Any, r: float, out: Any) -> None:
+    """Add r times one row to `out`."""
+    for k in range(start, end):
+        out[np.uint64(indices[k])] += r * data[k]
+
+
+@njit(cache=True, inline="always")
+def _position(indices: Any, start: Any, end: Any, column: Any) -> Any:
+    """Where the row stores `column`, if it does. Counting is vectorized, a search is not."""
+    smaller = np.int32(0)
+    for k in range(start, end):
+        smaller = np.int32(smaller + np.int32(indices[k] < column))
+    return start + np.uint64(smaller)
+
+
+@njit(cache=True)
+def gradient_at(
+    X: Compressed, weight: Any, y: Any, coef: Any, slope: Slope, chunk: int, total: Any
+) -> float:
+    """Add sum_i weight_i l'(z_i) x_i to `total`; return the intercept's component.
+
+    z_i = offset + weight_i <[x_i, 1], coef>, without the 1 if coef has no such coordinate.
+    """
+    data, indices, indptr = X
+    n = indptr.size - 1
+    intercept = coef[total.size] if coef.size > total.size else 0.0
+    part = np.zeros(total.size)
+    total_b = 0.0
+    for first in range(0, n, chunk):
+        part[:] = 0.0
+        part_b = 0.0
+        for i in range(first, min(n, first + chunk)):
+            start, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+            product = intercept
+            for k in range(start, end):
+                product += data[k] * coef[np.uint64(indices[k])]
+            r = weight[i] * clipped_derivative(slope, weight[i] * product, y[i])
+            part_b += r
+            _scatter(data, indices, start, end, r, part)
+        total += part
+        total_b += part_b
+    return total_b
+
+
+@njit(cache=True)
+def gradient_after_move(
+    X: Compressed, weight: Any, y: Any, xw: Any, move: Move, slope: Slope, chunk: int, total: Any
+) -> float:
+    """Move xw_i = <[x_i, 1], coef> to decay * xw_i + amount * x_i[coordinate], then as above.
+
+    Column indices are sorted and unique within each row.
+    """
+    data, indices, indptr = X
+    n = indptr.size - 1
+    column = np.int32(move.coordinate)
+    part = np.zeros(total.size)
+    total_b = 0.0
+    for first in range(0, n, chunk):
+        part[:] = 0.0
+        part_b = 0.0
+        for i in range(first, min(n, first + chunk)):
+            start, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+            moved = move.decay * xw[i]
+            if move.coordinate == total.size:
+                moved += move.amount
+            else:
+                at = _position(indices, start, end, column)
+                if at < end and indices[at] == column:
+                    moved += move.amount * data[at]
+            xw[i] = moved
+            r = weight[i] * clipped_derivative(slope, weight[i] * moved, y[i])
+            part_b += r
+            _scatter(data, indices, start, end, r, part)
+        total += part
+        total_b += part_b
+    return total_b
+
+
+@njit(cache=True)
+def row_norms(data: Any, indptr: Any) -> Any:
+    """Squared l2 norm of each row."""
+    out = np.zeros(indptr.size - 1)
+    for i in range(out.size):
+        for k in range(indptr[i], indptr[i + 1]):
+            out[i] += float(data[k]) * float(data[k])
+    return out
+
+
+@njit(cache=True)
+def csr_transposed_product(X: Compressed, r: Any, chunk: int, total: Any) -> None:
+    """Add X^T r to `total`, summed over chunks of rows."""
+    data, indices, indptr = X
+    n = indptr.size - 1
+    part = np.zeros(total.size)
+    for first in range(0, n, chunk):
+        part[:] = 0.0
+        for i in range(first, min(n, first + chunk)):
+            _scatter(data, indices, np.uint64(indptr[i]), np.uint64(indptr[i + 1]), r[i], part)
+        total += part
+
+
+@njit(cache=True)
+def csc_transposed_product(X: Compressed, r: Any, chunk: int, total: Any) -> None:
+    """Add X^T r to `total`, each column summed over chunks of stored values."""
+    data, indices, indptr = X
+    for j in range(total.size):
+        for start in range(indptr[j], indptr[j + 1], chunk):
+            part = 0.0
+            for k in range(start, min(indptr[j + 1], start + chunk)):
+                part += data[k] * r[np.uint64(indices[k])]
+            total[j] += part

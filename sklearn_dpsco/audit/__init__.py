@@ -1,0 +1,33 @@
+r"""Audits: do the outputs or the releases of a fit depend on one record more than claimed?
+
+`audit` fits an estimator thousands of times on two tables that differ in one record, and
+computes lower bounds on epsilon from how well the outcomes tell the tables apart. It can
+find errors of every kind, noise that is too small included, but it cannot show an epsilon
+above about log(n_trials / 30). `audit_solver` does the same for a solver and its plan, in
+seconds, and `audit_outcomes` for outcomes from anywhere.
+
+`check_sensitivity` runs a solver on neighbours with the answers of its mechanisms frozen.
+The values that still differ depend on the record, so every release is compared with the
+sensitivity that its noise was calibrated to. It is exact and fast, but does not test the
+noise of the mechanisms.
+
+Neither is a proof: an error that does not show on the given tables is not found.
+Use invented tables, since the results on real ones are not private.
+"""
+
+from .neighbours import neighbours
+from .outcomes import AuditResult, audit_outcomes
+from .replay import SensitivityResult, check_sensitivity, map_mechanisms, mechanisms
+from .runs import audit, audit_solver
+
+__all__ = [
+    "AuditResult",
+    "SensitivityResult",
+    "audit",
+    "audit_outcomes",
+    "audit_solver",
+    "check_sensitivity",
+    "map_mechanisms",
+    "mechanisms",
+    "neighbours",
+]

@@ -1,0 +1,224 @@
+"""Lower bounds on epsilon from the outcomes of many runs on two neighbouring tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.stats import beta, norm
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from .._checks import check_real
+from ..privacy.budget import PrivacyBudget
+
+__all__ = ["LEAST_TRIALS", "AuditResult", "audit_outcomes", "check_confidence"]
+
+Array = NDArray[np.float64]
+
+LEAST_TRIALS = 20
+_PILOT = 5  # the first fifth of the trials chooses the direction to project the others on
+_THRESHOLDS = 1001
+
+
+@dataclass(frozen=True, eq=False)
+class AuditResult:
+    r"""Lower bounds on epsilon, against the claim.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The claim for tables that differ in one record.
+    epsilon_lower_bound : float
+        Bound on the epsilon, at `delta`, of what produced the outcomes. For a threshold
+        with false positive rate a and false negative rate b, (epsilon, delta)-DP implies
+        :math:`\epsilon \ge \log((1 - b - \delta) / a)` and the same with a and b
+        exchanged. No other assumption.
+    gaussian_epsilon_lower_bound : float
+        As before, if the trade-off between a and b is that of Gaussian noise. Much larger
+        than the other bound where delta is small, but not valid for other trade-offs: pure
+        epsilon-DP mechanisms may exceed their claim here. NaN for delta = 0.
+    gaussian_mu_lower_bound : float
+        The mu of Gaussian DP behind it, :math:`\Phi^{-1}(1 - a) - \Phi^{-1}(b)`.
+    confidence : float
+        Each bound holds with at least this probability.
+    scores, neighbour_scores : ndarray of shape (n,)
+        The numbers that the thresholds were set on, for the two tables.
+    """
+
+    epsilon: float
+    delta: float
+    epsilon_lower_bound: float
+    gaussian_epsilon_lower_bound: float
+    gaussian_mu_lower_bound: float
+    confidence: float
+    scores: Array = field(repr=False)
+    neighbour_scores: Array = field(repr=False)
+
+    @property
+    def flagged(self) -> bool:
+        """Whether `epsilon_lower_bound` exceeds the claim.
+
+        If the claim is true, this happens with probability at most 1 - `confidence`.
+        """
+        return self.epsilon_lower_bound > self.epsilon
+
+    def plot(self, ax: Any = None) -> Any:
+        """Histograms of the two arrays of scores.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.subplots()[1]
+        bins = np.histogram_bin_edges(np.concatenate((self.scores, self.neighbour_scores)), 60)
+        for scores, label in ((self.scores, "table"), (self.neighbour_scores, "neighbour")):
+            ax.hist(scores, bins=bins, density=True, alpha=0.5, label=label)
+        ax.set(
+            xlabel="score", ylabel="density",
+            title=f"epsilon >= {self.epsilon_lower_bound:.3g} "
+            f"({self.gaussian_epsilon_lower_bound:.3g} if Gaussian), claim {self.epsilon:.3g}",
+        )  # fmt: skip
+        ax.legend()
+        return ax
+
+
+def audit_outcomes(
+    outcomes: ArrayLike,
+    neighbour_outcomes: ArrayLike,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    confidence: float = 0.9999,
+) -> AuditResult:
+    """Lower bounds on epsilon from outcomes of independent runs on two neighbours.
+
+    Half of the scores choose a threshold and its direction, one pair for each bound. The
+    other half give bounds of Clopper and Pearson on both error rates together.
+
+    Parameters
+    ----------
+    outcomes, neighbour_outcomes : array-like of shape (n_trials,) or (n_trials, k)
+        Finite. With k > 1, the first fifth of the trials chooses a direction (a linear
+        discriminant with Ledoit-Wolf shrinkage) and the others are projected on it.
+    epsilon, delta : float
+        The claim.
+    confidence : float in (0, 1), default=0.9999
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or the shapes differ or have fewer than 20 trials.
+    """
+    claim = PrivacyBudget(epsilon, delta)
+    check_confidence(confidence)
+    first, second = (
+        np.asarray(values, dtype=np.float64) for values in (outcomes, neighbour_outcomes)
+    )
+    if first.ndim not in (1, 2) or first.shape != second.shape or len(first) < LEAST_TRIALS:
+        raise ValueError(
+            "outcomes and neighbour_outcomes must be arrays of one shape (n_trials,) or "
+            f"(n_trials, k) with n_trials >= {LEAST_TRIALS}, got {first.shape} and {second.shape}"
+        )
+    if not (np.all(np.isfinite(first)) and np.all(np.isfinite(second))):
+        raise ValueError("outcomes must be finite")
+    first, second = _scores(first, second)
+
+    def gap(a: Array, b: Array) -> Array:
+        return norm.isf(a) - norm.ppf(b)
+
+    def log_ratio(a: Array, b: Array) -> Array:
+        power = np.maximum(1 - delta - np.stack((b, a)), 1e-300)
+        return np.log(power / np.stack((a, b))).max(axis=0)
+
+    mu = max(0.0, _best_bound(first, second, gap, confidence))
+    return AuditResult(
+        epsilon=claim.epsilon, delta=claim.delta,
+        epsilon_lower_bound=max(0.0, _best_bound(first, second, log_ratio, confidence)),
+        gaussian_epsilon_lower_bound=_epsilon_of_mu(mu, delta),
+        gaussian_mu_lower_bound=mu, confidence=confidence,
+        scores=first, neighbour_scores=second,
+    )  # fmt: skip
+
+
+def check_confidence(confidence: Any) -> None:
+    check_real("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
+
+
+def _scores(first: Array, second: Array) -> tuple[Array, Array]:
+    """One number per trial; the trials that chose the projection are dropped."""
+    if first.ndim == 1 or first.shape[1] == 1:
+        return first.ravel(), second.ravel()
+    n_pilot = len(first) // _PILOT
+    pilot = np.concatenate((first[:n_pilot], second[:n_pilot]))
+    if np.all(pilot == pilot[0]):
+        return first[n_pilot:, 0], second[n_pilot:, 0]
+    pilot_mean, size = pilot.mean(axis=0), pilot.std(axis=0)
+    size[size == 0] = 1.0
+    separate = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+    pilot = (pilot - pilot_mean) / size
+    separate.fit(pilot, np.repeat([0, 1], n_pilot))
+    direction = separate.coef_[0]
+    if not np.any(direction):  # outcomes without any noise have no covariance
+        direction = pilot[n_pilot:].mean(axis=0) - pilot[:n_pilot].mean(axis=0)
+    direction = direction / size
+    return first[n_pilot:] @ direction, second[n_pilot:] @ direction
+
+
+def _error_rates(first: Array, second: Array, thresholds: Array, level: float) -> list[Array]:
+    """Upper bounds on both error rates of "second if above the threshold", each at `level`."""
+    false_positives = first.size - np.searchsorted(np.sort(first), thresholds, side="right")
+    false_negatives = np.searchsorted(np.sort(second), thresholds, side="right")
+    return [
+        np.where(k == m, 1.0, beta.ppf(level, k + 1, np.maximum(m - k, 1)))
+        for k, m in ((false_positives, first.size), (false_negatives, second.size))
+    ]
+
+
+def _best_bound(
+    first: Array, second: Array, value: Callable[[Array, Array], Array], confidence: float
+) -> float:
+    """`value` of the error rates at a threshold and direction chosen on every other score."""
+    level = 1 - (1 - confidence) / 2
+    choices = []
+    for sign in (1.0, -1.0):
+        a, b = sign * first[::2], sign * second[::2]
+        grid = np.linspace(0, 1, _THRESHOLDS)
+        thresholds = np.quantile(np.concatenate((a, b)), grid, method="nearest")
+        values = value(*_error_rates(a, b, thresholds, level))
+        best = int(np.argmax(values))
+        choices.append((float(values[best]), sign, thresholds[best]))
+    _, sign, threshold = max(choices)
+    rates = _error_rates(sign * first[1::2], sign * second[1::2], np.array([threshold]), level)
+    return float(value(*rates)[0])
+
+
+def _epsilon_of_mu(mu: float, delta: float) -> float:
+    """Epsilon of mu-Gaussian-DP at `delta`; NaN if delta is 0."""
+    if delta == 0:
+        return math.nan
+
+    def excess(epsilon: float) -> float:
+        return PrivacyBudget(epsilon, delta).mu - mu
+
+    low, high = 1e-6, 1.0
+    if excess(low) >= 0:
+        return 0.0
+    while excess(high) < 0:
+        high *= 2
+    return float(brentq(excess, low, high))

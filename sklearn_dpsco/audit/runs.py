@@ -1,0 +1,250 @@
+"""Fitting an estimator, or running a solver, many times on each of two neighbouring tables."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+
+from .._checks import check_bool, check_int
+from ..privacy.budget import PrivacyBudget
+from ..randomness.stream import check_random_state, stream_from_random_state
+from ..solvers.base import Plan, Solver, SolverData
+from .neighbours import check_pairs
+from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, check_confidence
+
+__all__ = ["audit", "audit_solver"]
+
+Array = NDArray[np.float64]
+
+
+def audit(
+    estimator: Any,
+    data: tuple[Any, Any],
+    neighbour: tuple[Any, Any],
+    n_trials: int = 5000,
+    *,
+    statistic: Callable[[Any], float] | None = None,
+    claim: tuple[float, float] | None = None,
+    confidence: float = 0.9999,
+    random_state: Any = None,
+    progress: bool = False,
+) -> AuditResult:
+    """Fit an estimator many times on each of two neighbours and bound its epsilon from below.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With the interface of scikit-learn; clones of it are fitted, and an `accountant`
+        among its parameters is not charged.
+    data, neighbour : pair (X, y)
+        Two invented tables of the same shape that differ in one record. The more that record
+        changes the model, the better the bounds: take few records, and one in a corner of the
+        bounds against its mirror image or its other label.
+    n_trials : int >= 20, default=5000
+        Fits of each table. No epsilon above about log(n_trials / 30) can be shown.
+    statistic : callable or None, default=None
+        Maps a fitted estimator to a number. None projects `coef_` and `intercept_` on a
+        direction chosen by the first fifth of the trials (see `audit_outcomes`).
+    claim : pair (epsilon, delta) or None, default=None
+        For tables that differ in one record. None reads the parameters `epsilon`, `delta`
+        (absent: 0) and `relation`; "zero-out" counts as the
+        (2 epsilon, (1 + e^epsilon) delta) that it implies for such tables.
+    confidence : float in (0, 1), default=0.9999
+    random_state : None, int or RandomState, default=None
+        None fits with ``random_state=None``. Otherwise each fit gets a seed of its own
+        derived from it, and the audit is reproducible.
+    progress : bool, default=False
+        Whether to count the fits on standard error.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    ValueError
+        Before any fit, if a parameter is wrong or the tables are not neighbours. After a
+        fit, if the outcome is not a finite number, or there is no `coef_` and no
+        `statistic`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPLassoFW
+    >>> from sklearn_dpsco.audit import audit
+    >>> X, y = np.zeros((20, 1)), np.tile([1.0, -1.0], 10)
+    >>> X[:2], other = 1, y.copy()
+    >>> other[0] = -1
+    >>> model = DPLassoFW(epsilon=4, bounds_X=(-1, 1), bounds_y=(-1, 1))
+    >>> audit(model, (X, y), (X, other), 200, random_state=0).flagged
+    False
+    """
+    _check_trials(n_trials, statistic, confidence, random_state, progress)
+    if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
+        raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
+    parameters = estimator.get_params()
+    budget = _claim(parameters, claim)
+    tables = _tables(data, neighbour)
+    if random_state is not None and "random_state" not in parameters:
+        raise ValueError("random_state was given, but the estimator has no such parameter")
+    start = int(stream_from_random_state(random_state).words(1)[0] % np.uint64(2**31))
+    fixed = {"accountant": None} if "accountant" in parameters else {}
+
+    def run(side: int, k: int) -> Any:
+        settings: dict[str, Any] = dict(fixed)
+        if "random_state" in parameters:
+            seed = (start + side * n_trials + k) % 2**32
+            settings["random_state"] = None if random_state is None else seed
+        model = clone(estimator).set_params(**settings)
+        model.fit(*tables[side])
+        return _coefficients(model) if statistic is None else _number(statistic(model))
+
+    return audit_outcomes(
+        *_repeat(run, n_trials, progress),
+        epsilon=budget[0], delta=budget[1], confidence=confidence,
+    )  # fmt: skip
+
+
+def audit_solver(
+    solver: Solver,
+    plan: Plan,
+    data: SolverData,
+    neighbour: SolverData,
+    n_trials: int = 5000,
+    *,
+    statistic: Callable[[Any], float] | None = None,
+    confidence: float = 0.9999,
+    random_state: Any = None,
+    progress: bool = False,
+) -> AuditResult:
+    """`audit` of ``solver.solve`` under one plan, without an estimator around it.
+
+    Parameters
+    ----------
+    solver : Solver
+    plan : Plan
+        For one model. The claim is that of its guarantee.
+    data, neighbour : SolverData
+        Neighbours under the relation of the plan; an empty record has scale 0.
+    statistic : callable or None, default=None
+        Maps a `SolverResult` to a number; None as in `audit`.
+    n_trials, confidence, random_state, progress
+        As in `audit`.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    ValueError
+        As `audit`.
+    """
+    _check_trials(n_trials, statistic, confidence, random_state, progress)
+    check_pairs(plan, [(data, neighbour)])
+    if plan.problem.n_models != 1:
+        raise ValueError(f"plan must be for one model, got one for {plan.problem.n_models}")
+    root = stream_from_random_state(random_state)
+
+    def run(side: int, k: int) -> Any:
+        result = solver.solve((data, neighbour)[side], plan, root.substream(side, k))
+        if statistic is not None:
+            return _number(statistic(result))
+        return np.append(result.coef, result.intercept)
+
+    return audit_outcomes(
+        *_repeat(run, n_trials, progress),
+        epsilon=plan.guarantee.epsilon, delta=plan.guarantee.delta, confidence=confidence,
+    )  # fmt: skip
+
+
+def _check_trials(
+    n_trials: Any, statistic: Any, confidence: Any, random_state: Any, progress: Any
+) -> None:
+    check_int("n_trials", n_trials, low=LEAST_TRIALS)
+    if statistic is not None and not callable(statistic):
+        raise ValueError(f"statistic must be None or callable, got {statistic!r}")
+    check_confidence(confidence)
+    check_random_state(random_state)
+    check_bool("progress", progress)
+
+
+def _claim(parameters: dict[str, Any], claim: Any) -> tuple[float, float]:
+    """(epsilon, delta) for tables that differ in one record."""
+    if claim is not None:
+        if not isinstance(claim, tuple) or len(claim) != 2:
+            raise ValueError(f"claim must be None or a pair (epsilon, delta), got {claim!r}")
+        budget = PrivacyBudget(*claim)
+    elif "epsilon" not in parameters:
+        raise ValueError("the estimator has no parameter epsilon: give claim=(epsilon, delta)")
+    else:
+        budget = PrivacyBudget(
+            parameters["epsilon"],
+            parameters.get("delta", 0.0),
+            parameters.get("relation", "replace-one"),
+        )
+    if budget.relation == "replace-one":
+        return budget.epsilon, budget.delta
+    # two steps of zero-out, through the table in which the record contributes nothing
+    delta = (1 + math.exp(min(budget.epsilon, 700.0))) * budget.delta
+    if delta >= 1:
+        raise ValueError("zero-out with this epsilon and delta claims nothing for two tables")
+    return 2 * budget.epsilon, delta
+
+
+def _tables(data: Any, neighbour: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    for name, table in (("data", data), ("neighbour", neighbour)):
+        if not isinstance(table, tuple) or len(table) != 2:
+            raise ValueError(f"{name} must be a pair (X, y), got {type(table).__name__}")
+        if len(np.shape(table[0])) != 2 or np.shape(table[1]) != np.shape(table[0])[:1]:
+            raise ValueError(f"{name} must have X of shape (n, d) and y of shape (n,)")
+    if np.shape(data[0]) != np.shape(neighbour[0]):
+        raise ValueError("data and neighbour must have the same shape")
+    differs = _differing_rows(data[0], neighbour[0])
+    differs = differs | (np.asarray(data[1]) != np.asarray(neighbour[1]))
+    if np.count_nonzero(differs) > 1:
+        raise ValueError("data and neighbour must differ in at most one row")
+    return data, neighbour
+
+
+def _differing_rows(first: Any, second: Any) -> NDArray[np.bool_]:
+    if sparse.issparse(first) or sparse.issparse(second):
+        rows = (sparse.csr_array(first) - sparse.csr_array(second)).tocoo()
+        differs = np.zeros(rows.shape[0], dtype=bool)
+        differs[rows.row[rows.data != 0]] = True
+        return differs
+    return np.any(np.asarray(first) != np.asarray(second), axis=1)
+
+
+def _coefficients(model: Any) -> Array:
+    if not hasattr(model, "coef_"):
+        raise ValueError(f"{type(model).__name__} has no coef_: give a statistic")
+    return np.append(np.ravel(model.coef_), np.ravel(getattr(model, "intercept_", 0.0)))
+
+
+def _number(value: Any) -> float:
+    if np.size(value) != 1:
+        raise ValueError(f"statistic must return one number, got shape {np.shape(value)}")
+    return float(np.ravel(value)[0])
+
+
+def _repeat(run: Callable[[int, int], Any], n_trials: int, progress: bool) -> tuple[Array, Array]:
+    """Outcomes of `run(side, k)` for both sides."""
+    sides: list[Array] = []
+    for side in (0, 1):
+        outcomes = []
+        for k in range(n_trials):
+            outcomes.append(run(side, k))
+            if progress and ((k + 1) % 100 == 0 or k + 1 == n_trials):
+                done = side * n_trials + k + 1
+                end = "\n" if done == 2 * n_trials else "\r"
+                print(f"{done} of {2 * n_trials} runs", end=end, file=sys.stderr, flush=True)
+        sides.append(np.array(outcomes, dtype=np.float64))
+    return sides[0], sides[1]

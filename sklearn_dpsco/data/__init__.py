@@ -1,0 +1,1 @@
+"""Tables: public bounds and units, invalid records, rows and their sums."""

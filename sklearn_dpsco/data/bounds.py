@@ -1,0 +1,286 @@
+"""Public bounds of the data: clip to them, scale by them, and map coefficients back.
+
+Internally every feature lies in [-1, 1]. A feature with bounds (low, high) becomes
+``(x - mid) / half``. Where one end is 0, it is divided by the size of the other end and
+not centred, so that zeros stay zero: a centred 0/1 column would be -1 or 1 in every row.
+No constant is computed from the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .._checks import warn_user
+from ..exceptions import BoundsNotDeclaredWarning
+
+__all__ = [
+    "FeatureScaling",
+    "TargetScaling",
+    "by_column",
+    "canonical",
+    "check_feature_bounds",
+    "feature_scaling",
+    "target_scaling",
+]
+
+Array = NDArray[np.float64]
+
+_CHECK_ROWS_BYTES = 2**22
+_CHECK_VALUES = 2**18
+
+
+@dataclass(frozen=True)
+class FeatureScaling:
+    """The map x -> (clip(x, low, high) - shift) / width, by column.
+
+    Attributes
+    ----------
+    low, high, shift, width : ndarray of shape (n_features,)
+    """
+
+    low: Array
+    high: Array
+    shift: Array
+    width: Array
+
+    def transform(self, X: Any) -> Any:
+        """Scaled X: one copy, or X itself where nothing needs to change.
+
+        Parameters
+        ----------
+        X : ndarray or CSR or CSC matrix of shape (n, d)
+
+        Returns
+        -------
+        The same kind: dense in X's dtype, sparse canonical and in float64.
+        """
+        with np.errstate(invalid="ignore"):  # a warning about a NaN would reveal a record
+            return self._transform_sparse(X) if sparse.issparse(X) else self._transform_dense(X)
+
+    def _is_identity(self) -> bool:
+        return bool(np.all(self.shift == 0) and np.all(self.width == 1))
+
+    def _contains(self, block: Any) -> bool:
+        low, high = self.low[0], self.high[0]
+        if np.all(self.low == low) and np.all(self.high == high):  # ten times faster
+            return bool(block.min() >= low and block.max() <= high)
+        return bool(np.all(block >= self.low) and np.all(block <= self.high))
+
+    def _transform_dense(self, X: Any) -> Any:
+        step = max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
+        parts = [slice(start, start + step) for start in range(0, X.shape[0], step)]
+        # A copy is contiguous and aligned, and products of other arrays may round differently.
+        # Whether a value of one record is out of bounds must not change those of other records.
+        like_a_copy = (X.flags.c_contiguous or X.flags.f_contiguous) and X.flags.aligned
+        if like_a_copy and self._is_identity() and all(self._contains(X[part]) for part in parts):
+            return X
+        order: Literal["C", "F"] = "F" if X.flags.f_contiguous and not X.flags.c_contiguous else "C"
+        out = np.empty(X.shape, dtype=X.dtype, order=order)
+        for part in parts:
+            block = np.clip(X[part], self.low, self.high)
+            block = (block - self.shift) / self.width
+            # the division may round past 1
+            np.clip(block, -1.0, 1.0, out=out[part], casting="same_kind")
+        return out
+
+    def _transform_sparse(self, X: Any) -> Any:
+        if np.any(self.shift != 0):
+            raise ValueError(
+                "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column, "
+                "since other bounds would shift its zeros"
+            )
+        X = canonical(X)
+        parts = [slice(first, first + _CHECK_VALUES) for first in range(0, X.nnz, _CHECK_VALUES)]
+        if self._is_identity() and X.dtype == np.float64 and self._contains_all(X, parts):
+            return X
+        values = np.empty(X.nnz)
+        for part in parts:
+            columns = self._columns(X, part)
+            clipped = np.clip(X.data[part], self.low[columns], self.high[columns])
+            np.clip(clipped / self.width[columns], -1.0, 1.0, out=values[part])
+        return type(X)((values, X.indices, X.indptr), shape=X.shape)
+
+    def _contains_all(self, X: Any, parts: list[slice]) -> bool:
+        for part in parts:
+            columns, values = self._columns(X, part), X.data[part]
+            if np.any(values < self.low[columns]) or np.any(values > self.high[columns]):
+                return False
+        return True
+
+    @staticmethod
+    def _columns(X: Any, part: slice) -> Any:
+        """The column of each stored value in the part."""
+        if X.format == "csr":
+            return X.indices[part]
+        stop = min(part.stop, X.nnz)
+        return np.searchsorted(X.indptr, np.arange(part.start, stop), side="right") - 1
+
+    def unscale(self, coef: Array, intercept: float) -> tuple[Array, float]:
+        """Coefficients and intercept for unscaled features, with the same predictions."""
+        coef = coef / self.width
+        return coef, float(intercept - coef @ self.shift)
+
+
+@dataclass(frozen=True)
+class TargetScaling:
+    """The map y -> (clip(y, low, high) - middle) / half."""
+
+    low: float
+    high: float
+
+    @property
+    def middle(self) -> float:
+        """The target that a raw prediction of 0 stands for."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def half(self) -> float:
+        """One scaled unit, in the user's units."""
+        return self.high / 2 - self.low / 2
+
+    def transform(self, y: Any) -> Array:
+        """Scaled targets in [-1, 1], a new array."""
+        with np.errstate(invalid="ignore"):  # as for the features
+            y = np.clip(np.asarray(y, dtype=np.float64), self.low, self.high)
+            return np.clip((y - self.middle) / self.half, -1.0, 1.0)
+
+    def unscale(self, coef: Array, intercept: float) -> tuple[Array, float]:
+        """Coefficients and intercept that predict in the user's units."""
+        return coef * self.half, intercept * self.half + self.middle
+
+
+def canonical(X: Any) -> Any:
+    """CSR or CSC X with sorted entries and one for each place; a copy only if it must change.
+
+    Two entries of one place may be within the bounds, or finite, while their sum is not. So
+    this comes before all checks of values.
+    """
+    # a fresh object: the flag that scipy caches may be stale
+    X = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _pair(name: str, bounds: Any) -> tuple[Array, Array]:
+    if not isinstance(bounds, Sequence) and not isinstance(bounds, np.ndarray):
+        raise ValueError(f"{name} must be a pair (low, high), got {type(bounds).__name__}")
+    if isinstance(bounds, str) or len(bounds) != 2:
+        raise ValueError(f"{name} must be a pair (low, high), got {bounds!r}")
+    try:
+        low, high = (np.asarray(end, dtype=np.float64) for end in bounds)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers, got {bounds!r}") from None
+    if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
+        raise ValueError(f"{name} must be finite, got {bounds!r}")
+    return low, high
+
+
+def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:
+    """The values of a dict by column name as an array; anything else unchanged."""
+    if not isinstance(value, Mapping):
+        return value
+    if columns is None:
+        raise ValueError(f"{name} is a dict, which needs X to be a data frame with column names")
+    missing = [column for column in columns if column not in value]
+    unknown = [column for column in value if column not in set(columns)]
+    if missing or unknown:
+        raise ValueError(
+            f"{name} must name every column of X and no other: {len(missing)} columns are not "
+            f"named, {len(unknown)} names are no columns ({unknown[:5]!r})"
+        )
+    return np.array([value[column] for column in columns], dtype=np.float64)
+
+
+def check_feature_bounds(bounds: Any) -> None:
+    """Raise `ValueError` for `bounds_X` that are wrong for any number of features."""
+    if isinstance(bounds, Mapping):
+        for name in bounds:
+            low, high = _pair(f"bounds_X[{name!r}]", bounds[name])
+            if low.ndim or high.ndim or low >= high:
+                raise ValueError(
+                    f"bounds_X[{name!r}] must be two numbers with low < high, got {bounds[name]!r}"
+                )
+    elif bounds is not None:
+        low, high = _pair("bounds_X", bounds)
+        if low.ndim > 1 or high.ndim > 1:
+            raise ValueError("bounds_X must hold scalars or arrays of shape (n_features,)")
+        if low.ndim and high.ndim and low.shape != high.shape:
+            raise ValueError(f"bounds_X has ends of shapes {low.shape} and {high.shape}")
+        if np.any(low >= high):
+            raise ValueError(
+                "bounds_X must have low < high in every column; it is one pair (low, high) of "
+                "scalars or of arrays over the columns, or a dict of pairs by column name"
+            )
+
+
+def feature_scaling(
+    bounds: Any, n_features: int, feature_names: Sequence[str] | None = None
+) -> FeatureScaling:
+    """The scaling that `bounds_X` declares.
+
+    Parameters
+    ----------
+    bounds : None, pair of scalars or arrays of shape (n_features,), or dict
+        None stands for (-1, 1) and warns. A dict maps each column's name to its pair.
+    n_features : int
+    feature_names : sequence of str or None
+
+    Raises
+    ------
+    ValueError
+        If the bounds are not finite, of the wrong length, or low >= high somewhere.
+    """
+    if bounds is None:
+        warn_user(
+            "bounds_X was not given: features are clipped to (-1, 1). Declare the bounds from "
+            "domain knowledge, not from the data.",
+            BoundsNotDeclaredWarning,
+        )
+        bounds = (-1.0, 1.0)
+    check_feature_bounds(bounds)
+    if isinstance(bounds, Mapping):
+        low, high = by_column("bounds_X", bounds, feature_names).T
+    else:
+        low, high = _pair("bounds_X", bounds)
+    for end in (low, high):
+        if end.ndim == 1 and end.size != n_features:
+            raise ValueError(
+                f"bounds_X must hold scalars or arrays of shape ({n_features},), got shapes "
+                f"{low.shape} and {high.shape}"
+            )
+    low, high = (np.broadcast_to(end, (n_features,)).copy() for end in (low, high))
+    one_sided = (low == 0) | (high == 0)
+    shift = np.where(one_sided, 0.0, low / 2 + high / 2)
+    width = np.where(one_sided, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
+    if np.any(width == 0):  # the ends are so small that their halves are 0
+        raise ValueError("bounds_X is too narrow for floating point in some column")
+    return FeatureScaling(low, high, shift, width)
+
+
+def target_scaling(bounds: Any) -> TargetScaling:
+    """The scaling that `bounds_y` declares; None stands for (-1, 1) and warns.
+
+    Raises
+    ------
+    ValueError
+        If the bounds are not two finite numbers with low < high.
+    """
+    if bounds is None:
+        warn_user(
+            "bounds_y was not given: targets are clipped to (-1, 1). Declare the bounds from "
+            "domain knowledge, not from the data.",
+            BoundsNotDeclaredWarning,
+        )
+        bounds = (-1.0, 1.0)
+    low, high = _pair("bounds_y", bounds)
+    if low.ndim or high.ndim or high / 2 - low / 2 <= 0:
+        raise ValueError(f"bounds_y must be two numbers with low < high, got {bounds!r}")
+    return TargetScaling(float(low), float(high))

@@ -1,0 +1,120 @@
+"""Public guesses of how large the columns are, in place of bounds.
+
+x becomes (x - center) / scale, where both are guesses of the user, or neutral where the plan
+releases them (`solvers.heavy_tail.magnitudes`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .bounds import FeatureScaling, TargetScaling, canonical
+
+__all__ = ["PRIVATE", "FeatureMagnitudes", "TargetMagnitude", "check_magnitude"]
+
+Array = NDArray[np.float64]
+
+PRIVATE = "private"
+
+
+def check_magnitude(name: str, value: Any, *, positive: bool) -> None:
+    """Raise unless `value` is "private", or finite: a number, an array, or a dict of numbers."""
+    kind = "positive numbers" if positive else "finite numbers"
+    message = f"{name} must be 'private' or {kind}"
+    if isinstance(value, Mapping):
+        for column, number in value.items():
+            if isinstance(number, str) or np.ndim(number) != 0:
+                raise ValueError(f"{name}[{column!r}] must be a number, got {number!r}")
+            check_magnitude(f"{name}[{column!r}]", number, positive=positive)
+        return
+    if isinstance(value, str):
+        if value != PRIVATE:
+            raise ValueError(f"{message}, got {value!r}")
+        return
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{message}, got {type(value).__name__}") from None
+    if array.ndim > 1 or not np.all(np.isfinite(array)) or (positive and np.any(array <= 0)):
+        raise ValueError(f"{message}, a scalar or one for each column, got {value!r}")
+
+
+def _is_private(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+# ------------------------------------------------------------------------ public guesses
+
+
+class FeatureMagnitudes(FeatureScaling):
+    """The map x -> (x - shift) / width by column, without bounds."""
+
+    @classmethod
+    def of(cls, center: Any, scale: Any, n_features: int) -> FeatureMagnitudes:
+        """From guesses, of which "private" ones are left to the plan.
+
+        Raises
+        ------
+        ValueError
+            If an array has another length than there are columns.
+        """
+        columns = []
+        for name, value, neutral in (("center_X", center, 0.0), ("scale_X", scale, 1.0)):
+            array = np.asarray(neutral if _is_private(value) else value, dtype=np.float64)
+            if array.ndim == 1 and array.size != n_features:
+                raise ValueError(
+                    f"{name} must hold a scalar or {n_features} numbers, got {array.size}"
+                )
+            columns.append(np.broadcast_to(array, (n_features,)).copy())
+        infinite = np.full(n_features, np.inf)
+        return cls(-infinite, infinite, *columns)
+
+    def transform(self, X: Any) -> Any:
+        """(X - shift) / width; X itself where nothing changes. Infinities stay."""
+        if sparse.issparse(X):
+            if np.any(self.shift != 0):
+                raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")
+            X = canonical(X)
+            with np.errstate(over="ignore", invalid="ignore"):
+                data = X.data / self.width[self._columns(X, slice(0, X.nnz))]
+            return type(X)((data, X.indices, X.indptr), shape=X.shape)
+        if self._is_identity():
+            return X
+        with np.errstate(over="ignore", invalid="ignore"):
+            return ((X - self.shift) / self.width).astype(X.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class TargetMagnitude(TargetScaling):
+    """The map y -> (y - center) / scale, without bounds."""
+
+    center: float
+    scale: float
+
+    @classmethod
+    def of(cls, center: Any, scale: Any) -> TargetMagnitude:
+        """From guesses, of which "private" ones are left to the plan."""
+        middle = 0.0 if _is_private(center) else float(center)
+        half = 1.0 if _is_private(scale) else float(scale)
+        return cls(-math.inf, math.inf, middle, half)
+
+    # not computed from low and high, which are infinite here
+
+    @property
+    def middle(self) -> float:
+        return self.center
+
+    @property
+    def half(self) -> float:
+        return self.scale
+
+    def transform(self, y: Any) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return (np.asarray(y, dtype=np.float64) - self.middle) / self.half

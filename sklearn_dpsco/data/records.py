@@ -1,0 +1,125 @@
+"""Which records are invalid, and how they are made empty.
+
+Each function decides about a record by that record alone: what one record holds must not
+change what another one contributes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import column_or_1d
+
+__all__ = ["as_labels", "clear_rows", "is_missing", "label_codes", "nonfinite_rows"]
+
+Flags = NDArray[np.bool_]
+
+_BLOCK_BYTES = 2**22
+_BLOCK_VALUES = 2**18
+
+
+def nonfinite_rows(X: Any) -> Flags:
+    """Whether a row holds NaN or an infinity, shape (n,).
+
+    Sparse X must be `canonical`: repeated entries of one place may add up to either.
+    """
+    return _nonfinite_sparse(X) if sparse.issparse(X) else _nonfinite_dense(X)
+
+
+def _nonfinite_dense(X: Any) -> Flags:
+    out = np.zeros(X.shape[0], dtype=bool)
+    step = max(1, _BLOCK_BYTES // (X.itemsize * max(1, X.shape[1])))
+    for start in range(0, X.shape[0], step):
+        block = X[start : start + step]
+        with np.errstate(all="ignore"):
+            is_clean = np.isfinite(block.sum())  # usually enough, and far faster
+        if not is_clean:
+            out[start : start + step] = ~np.isfinite(block).all(axis=1)
+    return out
+
+
+def _nonfinite_sparse(X: Any) -> Flags:
+    out = np.zeros(X.shape[0], dtype=bool)
+    places = np.flatnonzero(~np.isfinite(X.data))
+    if X.format == "csr":
+        out[np.searchsorted(X.indptr, places, side="right") - 1] = True
+    else:
+        out[X.indices[places]] = True
+    return out
+
+
+def clear_rows(X: Any, which: Flags, original: Any) -> Any:
+    """X with zeros in the flagged rows, in place unless it shares memory with `original`."""
+    if not which.any():
+        return X
+    if sparse.issparse(X):
+        data = X.data.copy() if np.may_share_memory(X.data, original.data) else X.data
+        for start in range(0, X.nnz, _BLOCK_VALUES):
+            part = slice(start, min(start + _BLOCK_VALUES, X.nnz))
+            data[part][which[_rows_of(X, part)]] = 0
+        return type(X)((data, X.indices, X.indptr), shape=X.shape)
+    if np.may_share_memory(X, original):
+        X = X.copy(order="K")
+    X[which] = 0
+    return X
+
+
+def _rows_of(X: Any, part: slice) -> Any:
+    """The row of each stored value in the part."""
+    if X.format == "csc":
+        return X.indices[part]
+    return np.searchsorted(X.indptr, np.arange(part.start, part.stop), side="right") - 1
+
+
+def as_labels(y: Any) -> NDArray[Any]:
+    """Labels as an array of shape (n,).
+
+    A plain list becomes an array of objects, since numpy would turn all numbers of a list
+    into text if one label is text.
+    """
+    if not hasattr(y, "__array__"):
+        y = np.array(y, dtype=object)
+    return np.asarray(column_or_1d(y, warn=True))
+
+
+def is_missing(labels: NDArray[Any]) -> Flags:
+    """Whether a label is None, NaN, another missing value, or infinite, shape (n,)."""
+    if labels.dtype.kind in "fc":
+        return ~np.isfinite(labels)
+    if labels.dtype.kind in "mM":
+        return np.isnat(labels)
+    if labels.dtype.kind != "O":
+        return np.zeros(labels.shape, dtype=bool)
+    return np.fromiter((_is_missing(label) for label in labels), bool, labels.size)
+
+
+def _is_missing(label: Any) -> bool:
+    if label is None:
+        return True
+    try:
+        return bool(label != label) or label in (np.inf, -np.inf)
+    except TypeError:  # a missing value that is neither equal to itself nor different
+        return True
+
+
+def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
+    """Position of each label in the sorted `classes`, -1 for others, shape (n,)."""
+    if labels.dtype.kind == "O" or classes.dtype.kind == "O":
+        codes = {label: code for code, label in enumerate(classes.tolist())}
+        return np.fromiter((_code(label, codes) for label in labels.tolist()), int, labels.size)
+    # numpy would compare numbers with text as text, and raise for bytes that are no text
+    kinds = {labels.dtype.kind, classes.dtype.kind}
+    if len(kinds) > 1 and kinds & {"U", "S"}:
+        return np.full(labels.shape, -1)
+    found = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
+    return np.where(classes[found] == labels, found, -1)
+
+
+def _code(label: Any, codes: dict[Any, int]) -> int:
+    try:
+        return codes.get(label, -1)
+    except TypeError:  # cannot be looked up, so it is none of the classes
+        return -1

@@ -1,0 +1,420 @@
+"""The linear layer: rows [x, 1], their products with coefficients, and sums over records.
+
+The intercept (a column of ones that is not stored, the last coordinate), the scale of the
+rows and the storage of X are handled here alone; solvers see `Rows`. Sums over records are
+cut into pieces as `summation` says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .._kernels.arguments import Compressed, Move, RowForm, Slope
+from ..losses import Loss
+from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows
+
+__all__ = ["Move", "Objective", "Rows", "clipped", "make_rows"]
+
+Array = NDArray[np.float64]
+
+
+def clipped(derivative: Array, clip: float) -> Array:
+    """Derivatives within [-clip, clip]; NaN, which only infinite predictions give, at an end."""
+    return np.fmin(np.fmax(derivative, -clip), clip)
+
+
+class Objective(NamedTuple):
+    """What is minimized: the mean of l(offset + prediction, y), with a clipped derivative.
+
+    Attributes
+    ----------
+    y : ndarray of shape (n_samples,)
+    offset : float
+        A constant outside the linear model.
+    loss : Loss
+    clip : float
+        Bound on the absolute derivative.
+    """
+
+    y: Array
+    offset: float
+    loss: Loss
+    clip: float
+
+    @property
+    def slope(self) -> Slope | None:
+        """The derivative as compiled kernels take it; None for a loss that they do not know."""
+        loss = self.loss
+        if loss.kernel_id is None:
+            return None
+        return Slope(loss.kernel_id, loss.kernel_parameter, self.clip, self.offset)
+
+
+class Rows:
+    """Rows ``scale_i * [x_i - center, 1]`` of a matrix, and sums over them.
+
+    The centre is never subtracted from the stored values: a model on centred rows is one
+    on plain rows with another intercept.
+
+    Parameters
+    ----------
+    X : ndarray, CSR or CSC matrix of shape (n, d)
+        Scaled to [-1, 1] in every coordinate; float64, or float32 if dense.
+    has_intercept : bool
+        Whether the rows have a last coordinate of ones.
+    scale : ndarray of shape (n,) or None
+        Factor in [0, 1] on each row, 0 for a record that contributes nothing; None for
+        ones.
+    center : ndarray of shape (d,) or None
+        None for zeros. Needs an intercept.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        has_intercept: bool,
+        scale: Array | None = None,
+        center: Array | None = None,
+    ) -> None:
+        self.X = X
+        self.has_intercept = has_intercept
+        self.scale = scale
+        self.center = center
+        self.n_samples, self.n_columns = X.shape
+        self.chunk = chunk_rows(self.n_samples, self.n_columns)
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates of a row, the intercept's included."""
+        return self.n_columns + self.has_intercept
+
+    def weights(self) -> Array:
+        """The scale of every row, shape (n,)."""
+        return np.ones(self.n_samples) if self.scale is None else self.scale
+
+    def norms(self) -> Array:
+        """l2 norms of the unscaled rows [x - center, 1], shape (n,), rounded up."""
+        squares = self._squared_norms()
+        largest = squares
+        if self.center is not None:
+            size = float(self.center @ self.center)
+            squares = squares - 2 * self._product(self.center) + size
+            largest = (np.sqrt(largest) + math.sqrt(size)) ** 2
+        # each of the sums errs by at most (d + 4) u times the sum of absolute values
+        error = 4 * (self.n_columns + 8) * UNIT_ROUNDOFF
+        return np.sqrt(np.maximum(squares, 0.0) + error * largest + self.has_intercept)
+
+    def product(self, coef: Array) -> Array:
+        """<[x_i, 1], coef> for every row, shape (n,), without scale and centre."""
+        if not np.any(coef):
+            return np.zeros(self.n_samples)
+        intercept = coef[self.n_columns] if self.has_intercept else 0.0
+        return self._product(coef[: self.n_columns]) + intercept
+
+    def centered(self, center: Array | None) -> Rows:
+        """The same rows about another centre."""
+        return type(self)(self.X, self.has_intercept, self.scale, center)
+
+    def with_norm_bound(self, bound: float) -> Rows:
+        """The same rows, those longer than `bound` in l2 norm scaled down to it."""
+        bound *= 1 - 8 * UNIT_ROUNDOFF  # the divisions and products to come
+        shrink = bound / np.maximum(self.norms(), bound)
+        scale = shrink if self.scale is None else self.scale * shrink
+        return type(self)(self.X, self.has_intercept, scale, self.center)
+
+    def row_major(self) -> Rows:
+        """The same rows in a storage of which parts are cheap."""
+        return self
+
+    def part(self, which: slice | NDArray[np.intp]) -> Rows:
+        """The rows of a range or of a list of numbers."""
+        scale = None if self.scale is None else self.scale[which]
+        return type(self)(self._taken(which), self.has_intercept, scale, self.center)
+
+    def clipped_gradient_sum(self, coef: Array, objective: Objective, bound: float) -> Array:
+        r"""Sum of :math:`s_i l'(z_i, y_i) [x_i - m, 1]`, :math:`z_i = b + <[x_i - m, 1], w>`.
+
+        :math:`s_i` is the row's scale times min(1, bound / norm of the row). Unlike in
+        `mean_gradient`, the prediction is that of the row before it is scaled down: this is
+        the gradient of a weighted mean of losses.
+
+        Parameters
+        ----------
+        coef : ndarray of shape (dimension,)
+            w, the intercept last.
+        objective : Objective
+            l, its clip, y and the offset b.
+        bound : float
+            On the l2 norm of a scaled row.
+
+        Returns
+        -------
+        ndarray of shape (dimension,)
+        """
+        d, slope = self.n_columns, objective.slope
+        compiled = None if slope is None else self._gradient_sum()
+        if compiled is None:
+            y, offset, loss, clip = objective
+            z = self.product(coef) + offset
+            if self.center is not None:
+                z -= self.center @ coef[:d]
+            r = clipped(loss.derivative(z, y), clip)
+            return self.weighted_sum(r * np.asarray(self.with_norm_bound(bound).scale))
+        kernel, X = compiled
+        center = np.zeros(d) if self.center is None else self.center
+        bound, norm_error = bound * (1 - 8 * UNIT_ROUNDOFF), 4 * (d + 8) * UNIT_ROUNDOFF
+        form = RowForm(center, float(self.has_intercept), bound, norm_error)
+        total, point = np.zeros(d + 1), np.append(coef, np.zeros(d + 1 - coef.size))
+        kernel(X, self.weights(), objective.y, form, slope, point, total)
+        return total[: self.dimension]
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """Sum of weights_i [x_i - m, 1] over the records, without the scale."""
+        total = self._transposed_product(weights)
+        if self.center is not None:
+            total[: self.n_columns] -= self.center * total[self.n_columns]
+        return total
+
+    def mean(self) -> Array:
+        """Mean of scale_i * x_i over the records, without the centre, shape (d,)."""
+        return self._transposed_product(self.weights())[: self.n_columns] / self.n_samples
+
+    def mean_gradient(self, coef: Array, objective: Objective) -> Array:
+        r"""Mean of :math:`l'(z_i, y_i) s_i [x_i - m, 1]`, :math:`z_i = b + s_i <[x_i - m, 1], w>`.
+
+        Parameters
+        ----------
+        coef : ndarray of shape (dimension,)
+            w, the intercept last.
+        objective : Objective
+            l, its clip, y and the offset b.
+
+        Returns
+        -------
+        ndarray of shape (dimension,)
+        """
+        if self.center is None:
+            return self._mean_gradient(coef, objective)
+        d = self.n_columns
+        plain = coef.copy()
+        plain[d] -= self.center @ coef[:d]
+        gradient = self._mean_gradient(plain, objective)
+        gradient[:d] -= self.center * gradient[d]
+        return gradient
+
+    def mean_gradient_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
+        """`mean_gradient` at the coefficients after a move towards a vertex.
+
+        `product` holds <[x_i, 1], w> and is updated in place, which costs one column of
+        X instead of a product with all of it.
+        """
+        product *= move.decay
+        if move.coordinate == self.n_columns:
+            product += move.amount
+        else:
+            self._add_column(product, move.coordinate, move.amount)
+        r = self._derivative(product, slice(None), objective)
+        return self._transposed_product(r) / self.n_samples
+
+    def _derivative(self, product: Array, part: slice, objective: Objective) -> Array:
+        """scale_i times the clipped derivative, for the rows of one part."""
+        scale = None if self.scale is None else self.scale[part]
+        z = product if scale is None else product * scale
+        y, offset, loss, clip = objective
+        r = clipped(loss.derivative(z + offset, y[part]), clip)
+        return r if scale is None else r * scale
+
+    def _gradient_sum(self) -> tuple[Callable[..., None], Any] | None:
+        """The compiled `clipped_gradient_sum` and X as it takes it, if there is one."""
+        return None
+
+    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+        """`mean_gradient` without a centre."""
+        raise NotImplementedError
+
+    def _product(self, weights: Array) -> Array:
+        """X @ weights in float64."""
+        raise NotImplementedError
+
+    def _squared_norms(self) -> Array:
+        """Squared l2 norms of the rows of X."""
+        raise NotImplementedError
+
+    def _add_column(self, product: Array, column: int, amount: float) -> None:
+        """Add amount times a column of X to `product`."""
+        raise NotImplementedError
+
+    def _transposed_product(self, r: Array) -> Array:
+        """Sum of r_i [x_i, 1] over the records, shape (dimension,)."""
+        raise NotImplementedError
+
+    def _taken(self, which: slice | NDArray[np.intp]) -> Any:
+        """Rows of X."""
+        return self.X[which]
+
+    def _chunks(self, size: int | None = None) -> list[slice]:
+        size = size or self.chunk
+        starts = range(0, self.n_samples, size)
+        return [slice(start, min(start + size, self.n_samples)) for start in starts]
+
+
+class _DenseRows(Rows):
+    def _taken(self, which: slice | NDArray[np.intp]) -> Any:
+        # for few rows, `take` is twice as fast as an index
+        return self.X[which] if isinstance(which, slice) else self.X.take(which, axis=0)
+
+    def _part(self, part: slice) -> Array:
+        return np.asarray(self.X[part], dtype=np.float64)
+
+    def _product(self, weights: Array) -> Array:
+        out = np.empty(self.n_samples)
+        for part in self._chunks():
+            np.dot(self._part(part), weights, out=out[part])
+        return out
+
+    def _squared_norms(self) -> Array:
+        out = np.empty(self.n_samples)
+        for part in self._chunks():
+            block = self._part(part)
+            np.einsum("ij,ij->i", block, block, out=out[part])
+        return out
+
+    def _add_column(self, product: Array, column: int, amount: float) -> None:
+        product += amount * np.asarray(self.X[:, column], dtype=np.float64)
+
+    def _transposed_product(self, r: Array) -> Array:
+        d, total = self.n_columns, np.zeros(self.dimension)
+        # each row is read once, so chunks do not help; but float32 blocks are copied to float64
+        for part in self._chunks(BLOCK_ROWS if self.X.dtype == np.float64 else self.chunk):
+            total[:d] += self._part(part).T @ r[part]
+            if self.has_intercept:
+                total[d] += r[part].sum()
+        return total
+
+    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+        d = self.n_columns
+        weights, intercept = coef[:d], float(coef[d]) if self.has_intercept else 0.0
+        total = np.zeros(self.dimension)
+        for part in self._chunks():
+            block = self._part(part)
+            r = self._derivative(block @ weights + intercept, part, objective)
+            total[:d] += block.T @ r
+            if self.has_intercept:
+                total[d] += r.sum()
+        return total / self.n_samples
+
+    def _gradient_sum(self) -> tuple[Callable[..., None], Any]:
+        from .._kernels.gradient_sums import dense_gradient_sum
+
+        return dense_gradient_sum, np.ascontiguousarray(self.X)
+
+
+class _SparseRows(Rows):
+    def _product(self, weights: Array) -> Array:
+        return self.X @ weights
+
+    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+        r = self._derivative(self.product(coef), slice(None), objective)
+        return self._transposed_product(r) / self.n_samples
+
+    def _transposed_product(self, r: Array) -> Array:
+        total = np.zeros(self.dimension)
+        # scipy's product would sum a whole column in one go, beyond the stated error
+        kernel, columns = self._product_kernel(), total[: self.n_columns]
+        kernel(Compressed.of(self.X), r, BLOCK_ROWS, columns)
+        if self.has_intercept:
+            total[self.n_columns] += r.sum()
+        return total
+
+    def _product_kernel(self) -> Callable[..., None]:
+        """The compiled X^T r for the storage."""
+        raise NotImplementedError
+
+
+class _CSCRows(_SparseRows):
+    def row_major(self) -> Rows:
+        return _CSRRows(self.X.tocsr(), self.has_intercept, self.scale, self.center)
+
+    def _squared_norms(self) -> Array:
+        out = np.zeros(self.n_samples)
+        for first in range(0, self.X.nnz, BLOCK_ROWS):
+            part = slice(first, first + BLOCK_ROWS)
+            np.add.at(out, self.X.indices[part], self.X.data[part] ** 2)
+        return out
+
+    def _add_column(self, product: Array, column: int, amount: float) -> None:
+        span = slice(self.X.indptr[column], self.X.indptr[column + 1])
+        product[self.X.indices[span]] += amount * self.X.data[span]
+
+    def _product_kernel(self) -> Callable[..., None]:
+        from .._kernels.sparse_sums import csc_transposed_product
+
+        return csc_transposed_product
+
+
+class _CSRRows(_SparseRows):
+    def _taken(self, which: slice | NDArray[np.intp]) -> Any:
+        if not isinstance(which, slice):
+            return self.X[which]
+        # without the copies that scipy would make
+        X, (start, stop, _) = self.X, which.indices(self.n_samples)
+        stored = slice(X.indptr[start], X.indptr[stop])
+        indptr = X.indptr[start : stop + 1] - X.indptr[start]
+        shape = (stop - start, self.n_columns)
+        return type(X)((X.data[stored], X.indices[stored], indptr), shape=shape)
+
+    def _gradient_sum(self) -> tuple[Callable[..., None], Any]:
+        from .._kernels.gradient_sums import csr_gradient_sum
+
+        return csr_gradient_sum, Compressed.of(self.X)
+
+    def _squared_norms(self) -> Array:
+        from .._kernels.sparse_sums import row_norms
+
+        return row_norms(self.X.data, self.X.indptr)
+
+    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+        slope = objective.slope
+        if slope is None:
+            return super()._mean_gradient(coef, objective)
+        from .._kernels.sparse_sums import gradient_at
+
+        return self._sweep(gradient_at, objective.y, coef, slope)
+
+    def mean_gradient_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
+        slope = objective.slope
+        if slope is None:
+            return super().mean_gradient_after_move(product, move, objective)
+        from .._kernels.sparse_sums import gradient_after_move
+
+        return self._sweep(gradient_after_move, objective.y, product, move, slope)
+
+    def _sweep(self, kernel: Callable[..., float], y: Array, *point: Any) -> Array:
+        """One pass over the rows that predicts, differentiates and adds up."""
+        X, total = Compressed.of(self.X), np.zeros(self.n_columns)
+        total_b = kernel(X, self.weights(), y, *point, BLOCK_ROWS, total)
+        if self.has_intercept:
+            total = np.append(total, total_b)
+        return total / self.n_samples
+
+    def _add_column(self, product: Array, column: int, amount: float) -> None:
+        stored = self.X[:, [column]].tocoo()
+        product[stored.row] += amount * stored.data
+
+    def _product_kernel(self) -> Callable[..., None]:
+        from .._kernels.sparse_sums import csr_transposed_product
+
+        return csr_transposed_product
+
+
+def make_rows(X: Any, has_intercept: bool, scale: Array | None = None) -> Rows:
+    """`Rows` of a dense array or of a canonical CSR or CSC matrix."""
+    if not sparse.issparse(X):
+        return _DenseRows(X, has_intercept, scale)
+    return (_CSRRows if X.format == "csr" else _CSCRows)(X, has_intercept, scale)

@@ -1,0 +1,57 @@
+"""Sums over records: how they are cut into pieces, and how far rounding can carry them.
+
+Every sum over records is accumulated in float64, in chunks of `chunk_rows(n, d)` rows or
+blocks of `BLOCK_ROWS`, whose partial sums are added up. Plans add `summation_error`, a bound on
+the relative error, to their sensitivities.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from scipy import sparse
+
+__all__ = [
+    "BLOCK_ROWS",
+    "UNIT_ROUNDOFF",
+    "chunk_rows",
+    "gamma",
+    "piece_rows",
+    "summation_error",
+]
+
+UNIT_ROUNDOFF = 2.0**-53
+_CHUNK_BYTES = 2**20  # a chunk stays in the cache between its two products
+BLOCK_ROWS = 65536  # a block is summed by one product
+# A public number of rows: the number of stored values in a piece depends on private data.
+_SPARSE_PIECE = 8192
+
+
+def chunk_rows(n_samples: int, n_features: int) -> int:
+    """Rows per chunk; public facts only, since the bound on the summation error uses it."""
+    fitting = _CHUNK_BYTES // (8 * max(1, n_features))
+    return int(min(n_samples, max(256, min(fitting, BLOCK_ROWS))))
+
+
+def piece_rows(X: Any) -> int:
+    """Rows that a single pass takes at a time: few enough for the cache if dense."""
+    return _SPARSE_PIECE if sparse.issparse(X) else chunk_rows(*X.shape)
+
+
+def gamma(k: float) -> float:
+    r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings together."""
+    return k * UNIT_ROUNDOFF / (1 - k * UNIT_ROUNDOFF)
+
+
+def summation_error(n_samples: int, n_features: int) -> float:
+    r"""Relative error of a chunked float64 mean over the records.
+
+    A sum of m terms in any order errs by at most :math:`\gamma_{m}` times the sum of
+    their absolute values, :math:`\gamma_k = k u / (1 - k u)`, :math:`u = 2^{-53}`; the
+    chunks' totals add their number to m, and forming each term and dividing adds 5
+    (doc/privacy, section 2.5).
+    """
+    sizes = chunk_rows(n_samples, n_features), min(n_samples, BLOCK_ROWS)
+    k = max(rows + math.ceil(n_samples / rows) for rows in sizes) + 5
+    return gamma(k)

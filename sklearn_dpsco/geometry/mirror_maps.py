@@ -1,0 +1,237 @@
+"""Mirror maps, which replace the squared distance in a gradient step. They use no data.
+
+A map is a convex function Phi on a feasible set; a step from w along a gradient g is
+
+    argmin over v in the set of  <g, v> + D(v, w) / step,
+
+where D(v, w) = Phi(v) - Phi(w) - <grad Phi(w), v - w> is its Bregman divergence. Every map
+is scaled to be 1-strongly convex in the l_p norm of its `exponent`, so that a step rule
+needs only the smoothness, the noise and `bregman_diameter` in that norm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .norms import lp_norm
+
+__all__ = ["Entropy", "MirrorMap", "PowerMap"]
+
+Array = NDArray[np.float64]
+
+
+class MapDomain(Protocol):
+    """What a mirror map reads of its feasible set: `p` of its norm, `set_id` for the kernels."""
+
+    contains_origin: ClassVar[bool]
+
+    @property
+    def radius(self) -> float: ...
+
+    @property
+    def p(self) -> float: ...
+
+    @property
+    def set_id(self) -> int: ...
+
+    def center(self, n_features: int) -> Array: ...
+
+
+@dataclass(frozen=True)
+class MirrorMap:
+    """Base class: a mirror map on one feasible set; made by `Geometry.mirror_map`.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        The feasible set.
+
+    Attributes
+    ----------
+    strong_convexity : float
+        D(v, w) >= strong_convexity / 2 * ||v - w||^2 in the l_p norm, p = `exponent`.
+        It is 1 for every map here.
+    has_center : bool
+        Whether `step` and `gradient` take a `center`, which the localized method needs.
+    """
+
+    geometry: MapDomain
+
+    strong_convexity: ClassVar[float] = 1.0
+    has_center: ClassVar[bool] = False
+
+    def exponent(self, dimension: int) -> float:
+        """The p of the norm in which the map is 1-strongly convex, in [1, 2]."""
+        raise NotImplementedError
+
+    def dual_exponent(self, dimension: int) -> float:
+        """The q = p / (p - 1) of the norm that gradients and noise are measured in."""
+        p = self.exponent(dimension)
+        return math.inf if p == 1 else p / (p - 1)
+
+    def norm(self, x: Array) -> float:
+        """The l_p norm, p = `exponent`."""
+        return lp_norm(x, self.exponent(x.size))
+
+    def dual_norm(self, g: Array) -> float:
+        """The l_q norm, q = `dual_exponent`."""
+        return lp_norm(g, self.dual_exponent(g.size))
+
+    def bregman_diameter(self, dimension: int, within: float | None = None) -> float:
+        """Sup of D(w, start) over the set, start = `geometry.center(dimension)`.
+
+        With `within`: of D(w, center) for the map about `center`, over the points at a
+        distance of at most `within` from it.
+        """
+        raise NotImplementedError
+
+    def gradient(self, coef: Array, center: Array | None = None) -> Array:
+        """Gradient of the map, or of the map about `center`, at a point of the set."""
+        raise NotImplementedError
+
+    def step(
+        self,
+        coef: Array,
+        gradient: Array,
+        step: float,
+        center: Array | None = None,
+        within: float | None = None,
+    ) -> Array:
+        """One step from `coef`: argmin over the set of <gradient, w> + D(w, coef) / step.
+
+        Parameters
+        ----------
+        coef : ndarray of shape (dimension,)
+            A point of the set.
+        gradient : ndarray of shape (dimension,)
+        step : float >= 0
+        center : ndarray of shape (dimension,), optional
+            A point of the set. The map is then Phi(w - center), as in the phases of the
+            localized method; needs `has_center`.
+        within : float > 0, optional
+            Bound on the distance of the result from `center`, in `norm`; `coef` must
+            be within it as well.
+
+        Returns
+        -------
+        ndarray of shape (dimension,)
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PowerMap(MirrorMap):
+    r"""Half the squared l_p norm: :math:`\Phi(w) = \frac{1}{2 (p - 1)} \|w\|_p^2`.
+
+    A step costs O(d). Where both the set and `within` bind, two nested searches take some
+    fifty passes over the coordinates, except for Euclidean balls; on l_p balls with
+    1 < p < 2 or p > 2 a pass itself solves an equation for each coordinate.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        An l1 ball, a simplex, or an l_p ball (with its own p, or p = 2).
+    power : float in (1, 2] or None
+        p; None means 1 + 1 / ln(dimension), at most 2. p = 2 is the Euclidean map, whose
+        step is projected gradient descent.
+    """
+
+    power: float | None = 2.0
+
+    has_center: ClassVar[bool] = True
+
+    def exponent(self, dimension: int) -> float:
+        if self.power is not None:
+            return self.power
+        return 2.0 if dimension < 3 else 1 + 1 / math.log(dimension)
+
+    def bregman_diameter(self, dimension: int, within: float | None = None) -> float:
+        p, largest = self.exponent(dimension), self.geometry.radius
+        if within is not None:
+            return within**2 / (2 * (p - 1))
+        if p < self.geometry.p:
+            largest *= dimension ** (1 / p - 1 / self.geometry.p)
+        start = self.norm(self.geometry.center(dimension))
+        # the gradient at the start is orthogonal to all differences within the set
+        return (largest**2 - start**2) / (2 * (p - 1))
+
+    def gradient(self, coef: Array, center: Array | None = None) -> Array:
+        from .._kernels.mirror_steps import power_gradient
+
+        p, out = self.exponent(coef.size), np.empty(coef.size)
+        power_gradient(coef if center is None else coef - center, p, out)
+        return out / (p - 1)
+
+    def step(
+        self,
+        coef: Array,
+        gradient: Array,
+        step: float,
+        center: Array | None = None,
+        within: float | None = None,
+    ) -> Array:
+        from .._kernels.mirror_steps import Domain, power_step
+
+        if within is None:
+            within = math.inf
+        elif center is None:
+            raise ValueError("within needs a center")
+        has_center, about = center is not None, coef if center is None else center
+        kind, p = self.geometry, self.exponent(coef.size)
+        domain = Domain(kind.set_id, kind.p, kind.radius, p)
+        return power_step(coef, gradient, step, about, has_center, within, domain)
+
+
+@dataclass(frozen=True)
+class Entropy(MirrorMap):
+    r"""Negative entropy; steps are exponentiated gradient, in O(d).
+
+    On the simplex :math:`\{w \ge 0, \sum_j w_j = s\}`:
+    :math:`\Phi(w) = s \sum_j w_j \ln (w_j / s)`. On the l1 ball of radius s: the least
+    such sum over the points :math:`(w^+, w^-)` of the simplex in twice the dimension with
+    :math:`w^+ - w^- = w`. That is the map of exponentiated gradient with positive and
+    negative weights, as a function of w alone (doc/extending.rst, "A mirror map").
+
+    It has no `center`: the localized method needs a map about an arbitrary point.
+    """
+
+    def exponent(self, dimension: int) -> float:
+        return 1.0
+
+    def bregman_diameter(self, dimension: int, within: float | None = None) -> float:
+        self._check_center(within)
+        n_weights = dimension * (2 if self.geometry.contains_origin else 1)
+        return self.geometry.radius**2 * math.log(n_weights)
+
+    def gradient(self, coef: Array, center: Array | None = None) -> Array:
+        from .._kernels.mirror_steps import entropy_dual_l1
+
+        self._check_center(center)
+        s = self.geometry.radius
+        if self.geometry.contains_origin:
+            return s * entropy_dual_l1(coef, s)
+        return s * (np.log(np.maximum(coef / s, 1e-200)) + 1)
+
+    def step(
+        self,
+        coef: Array,
+        gradient: Array,
+        step: float,
+        center: Array | None = None,
+        within: float | None = None,
+    ) -> Array:
+        from .._kernels.mirror_steps import entropy_step_l1, entropy_step_simplex
+
+        self._check_center(center if within is None else within)
+        kernel = entropy_step_l1 if self.geometry.contains_origin else entropy_step_simplex
+        return kernel(coef, gradient, step, self.geometry.radius)
+
+    @staticmethod
+    def _check_center(value: object) -> None:
+        if value is not None:
+            raise ValueError("the entropy has no center: use the mirror map 'power'")

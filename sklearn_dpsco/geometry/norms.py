@@ -1,0 +1,26 @@
+"""Norms of vectors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dnrm2
+
+__all__ = ["lp_norm"]
+
+Array = NDArray[np.float64]
+
+
+def lp_norm(x: Array, p: float) -> float:
+    """The l_p norm for p in [1, inf], without overflow."""
+    if p == 2:
+        return float(dnrm2(x)) if x.size else 0.0
+    size = np.abs(x)
+    largest = float(size.max(initial=0.0))
+    if largest == 0 or p == math.inf:
+        return largest
+    if p == 1:
+        return float(size.sum())
+    return largest * float(((size / largest) ** p).sum()) ** (1 / p)

@@ -1,0 +1,386 @@
+"""Feasible sets: norm, radius, projection, linear minimization. No privacy in here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._checks import check_choice, check_real, check_size
+from .mirror_maps import Entropy, MirrorMap, PowerMap
+from .norms import lp_norm
+
+__all__ = [
+    "Geometry",
+    "L1Ball",
+    "L2Ball",
+    "LInfBall",
+    "LpBall",
+    "Simplex",
+    "Unconstrained",
+    "Vertex",
+    "get_geometry",
+]
+
+Array = NDArray[np.float64]
+
+
+class Vertex(NamedTuple):
+    """The point ``value * e_coordinate``, a vertex of a polyhedral set."""
+
+    coordinate: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Base class: a convex set of coefficients in scaled units.
+
+    Parameters
+    ----------
+    radius : float > 0
+
+    Attributes
+    ----------
+    allows_intercept : bool
+        Whether the intercept may be one more coordinate of the set.
+    contains_origin : bool
+        Whether 0 is in the set, and with a point all its multiples by factors in [0, 1].
+    has_vertices : bool
+        Whether it has `vertex_scores`, `vertex` and `l1_diameter`, which selections
+        need.
+    mirror_maps : tuple of str
+        The kinds of mirror map that `mirror_map` offers, the default first.
+    """
+
+    radius: float
+
+    allows_intercept: ClassVar[bool] = True
+    contains_origin: ClassVar[bool] = True
+    has_vertices: ClassVar[bool] = False
+    mirror_maps: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        check_size("radius", self.radius)
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance of two points of the set, in its norm."""
+        raise NotImplementedError
+
+    @property
+    def l1_diameter(self) -> float:
+        """Largest l1 distance of two vertices; it bounds the range of a selection."""
+        raise NotImplementedError
+
+    def norm(self, x: Array) -> float:
+        """The norm of the set."""
+        raise NotImplementedError
+
+    def dual_norm(self, g: Array) -> float:
+        """Sup of <x, g> over norm(x) <= 1."""
+        raise NotImplementedError
+
+    def center(self, n_features: int) -> Array:
+        """The point that a solver starts from: 0, unless the set says otherwise."""
+        return np.zeros(n_features)
+
+    def vertex_scores(self, direction: Array) -> Array:
+        """-<v, direction> for every vertex v, in the order of `vertex`."""
+        raise NotImplementedError
+
+    def vertex(self, number: int, n_features: int) -> Vertex:
+        """The vertex of that number."""
+        raise NotImplementedError
+
+    def lmo(self, direction: Array) -> Vertex:
+        """A vertex that minimizes <v, direction> (linear minimization oracle)."""
+        return self.vertex(int(np.argmax(self.vertex_scores(direction))), direction.size)
+
+    def extreme_point(self, direction: Array) -> Array:
+        """A point that minimizes <v, direction>, as an array."""
+        point = np.zeros(direction.size)
+        coordinate, value = self.lmo(direction)
+        point[coordinate] = value
+        return point
+
+    def project(self, x: Array) -> Array:
+        """The nearest point of the set in Euclidean distance."""
+        raise NotImplementedError
+
+    def mirror_map(self, kind: str | None = None) -> MirrorMap:
+        """The mirror map of that kind on this set; None means the first it offers.
+
+        Parameters
+        ----------
+        kind : {"euclidean", "power", "entropy"} or None
+            Half the squared l2 norm; half the squared l_p norm, with the p of the set
+            or, on the l1 ball and the simplex, p = 1 + 1 / ln d; negative entropy.
+
+        Raises
+        ------
+        ValueError
+            If the set has no map of that kind.
+        """
+        if not self.mirror_maps:
+            raise ValueError(f"{type(self).__name__} has no mirror map")
+        kind = self.mirror_maps[0] if kind is None else kind
+        check_choice("mirror_map", kind, self.mirror_maps)
+        if kind == "entropy":
+            return Entropy(self)  # type: ignore[arg-type]
+        power = 2.0 if kind == "euclidean" else self._map_power()
+        return PowerMap(self, power)  # type: ignore[arg-type]
+
+    def _map_power(self) -> float | None:
+        """The p of the map "power"; None means 1 + 1 / ln d."""
+        return None
+
+
+def _project_simplex(x: Array, radius: float) -> Array:
+    """Nearest point of {w >= 0, sum w = radius}: shift, then clip at 0; O(d log d)."""
+    x = x - x.max()  # the same result, but large x would lose the radius in rounding
+    ordered = np.sort(x)[::-1]
+    shifts = (np.cumsum(ordered) - radius) / np.arange(1, x.size + 1)
+    last = np.nonzero(ordered > shifts)[0][-1]
+    return np.maximum(x - shifts[last], 0.0)
+
+
+@dataclass(frozen=True)
+class _L1Set(Geometry):
+    """A polyhedron in the l1 norm, of diameter 2 s."""
+
+    has_vertices: ClassVar[bool] = True
+    p: ClassVar[float] = 1.0
+    mirror_maps: ClassVar[tuple[str, ...]] = ("entropy", "power", "euclidean")
+
+    @property
+    def diameter(self) -> float:
+        return 2.0 * self.radius
+
+    @property
+    def l1_diameter(self) -> float:
+        return self.diameter
+
+    def norm(self, x: Array) -> float:
+        return float(np.abs(x).sum())
+
+    def dual_norm(self, g: Array) -> float:
+        return float(np.abs(g).max())
+
+
+@dataclass(frozen=True)
+class L1Ball(_L1Set):
+    r"""The l1 ball :math:`\{w : \|w\|_1 \le s\}`.
+
+    2 d vertices :math:`\pm s e_j`, diameter 2 s, dual norm l-infinity.
+
+    Parameters
+    ----------
+    radius : float > 0
+        s.
+    """
+
+    set_id: ClassVar[int] = 0
+
+    def vertex_scores(self, direction: Array) -> Array:
+        scores = np.empty(2 * direction.size)
+        np.multiply(direction, -self.radius, out=scores[: direction.size])
+        np.multiply(direction, self.radius, out=scores[direction.size :])
+        return scores
+
+    def vertex(self, number: int, n_features: int) -> Vertex:
+        sign = 1.0 if number < n_features else -1.0
+        return Vertex(number % n_features, sign * self.radius)
+
+    def lmo(self, direction: Array) -> Vertex:
+        index = int(np.argmax(np.abs(direction)))
+        return Vertex(index, float(-np.copysign(self.radius, direction[index])))
+
+    def project(self, x: Array) -> Array:
+        size = np.abs(x)
+        if size.sum() <= self.radius:
+            return x
+        return np.copysign(_project_simplex(size, self.radius), x)
+
+
+@dataclass(frozen=True)
+class Simplex(_L1Set):
+    r"""The scaled simplex :math:`\{w \ge 0 : \sum_j w_j = s\}`.
+
+    d vertices :math:`s e_j`, diameter 2 s in the l1 norm. The intercept cannot be one of
+    its coordinates, and its centre is :math:`(s / d, \dots, s / d)`.
+
+    Parameters
+    ----------
+    radius : float > 0
+        s.
+    """
+
+    allows_intercept: ClassVar[bool] = False
+    contains_origin: ClassVar[bool] = False
+    set_id: ClassVar[int] = 1
+
+    def center(self, n_features: int) -> Array:
+        return np.full(n_features, self.radius / n_features)
+
+    def vertex_scores(self, direction: Array) -> Array:
+        return -self.radius * direction
+
+    def vertex(self, number: int, n_features: int) -> Vertex:
+        return Vertex(number, float(self.radius))
+
+    def project(self, x: Array) -> Array:
+        return _project_simplex(x, self.radius)
+
+
+@dataclass(frozen=True)
+class LpBall(Geometry):
+    r"""The l_p ball :math:`\{w : \|w\|_p \le s\}`, 1 < p <= infinity.
+
+    Diameter 2 s, dual norm :math:`\ell_q`, q = p / (p - 1).
+
+    Parameters
+    ----------
+    radius : float > 0
+        s.
+    p : float > 1
+        `math.inf` is allowed.
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.p != math.inf:
+            check_real("p", self.p, low=1, low_open=True)
+
+    mirror_maps: ClassVar[tuple[str, ...]] = ("power", "euclidean")
+
+    def _map_power(self) -> float | None:
+        # for p > 2, the constant of strong convexity of half the squared norm is too small
+        return min(self.p, 2.0)
+
+    @property
+    def set_id(self) -> int:
+        return 3 if self.p == math.inf else 2
+
+    @property
+    def q(self) -> float:
+        """The exponent of the dual norm."""
+        return 1.0 if self.p == math.inf else self.p / (self.p - 1)
+
+    @property
+    def diameter(self) -> float:
+        return 2.0 * self.radius
+
+    def norm(self, x: Array) -> float:
+        return lp_norm(x, self.p)
+
+    def dual_norm(self, g: Array) -> float:
+        return lp_norm(g, self.q)
+
+    def extreme_point(self, direction: Array) -> Array:
+        size = lp_norm(direction, self.q)
+        if size == 0:
+            return np.zeros(direction.size)  # all points have the same value
+        if self.p == math.inf:
+            return np.copysign(self.radius, -direction)
+        return np.copysign(self.radius * np.abs(direction / size) ** (self.q - 1), -direction)
+
+    def project(self, x: Array) -> Array:
+        if lp_norm(x, self.p) <= self.radius:
+            return x
+        if self.p == math.inf:
+            return np.clip(x, -self.radius, self.radius)
+        if self.p == 2:
+            return x * (self.radius / lp_norm(x, 2))
+        from .._kernels.mirror_steps import project_lp
+
+        return self.radius * project_lp(x / self.radius, self.p)
+
+
+@dataclass(frozen=True)
+class L2Ball(LpBall):
+    r"""The Euclidean ball :math:`\{w : \|w\|_2 \le s\}`.
+
+    Parameters
+    ----------
+    radius : float > 0
+        s.
+    """
+
+    p: float = field(default=2.0, init=False, repr=False)
+
+
+@dataclass(frozen=True)
+class LInfBall(LpBall):
+    r"""The cube :math:`\{w : \max_j |w_j| \le s\}`.
+
+    Parameters
+    ----------
+    radius : float > 0
+        s.
+    """
+
+    p: float = field(default=math.inf, init=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Unconstrained(Geometry):
+    """All coefficients, without a bound; the norm is the Euclidean one.
+
+    Has no radius: `radius` is infinite.
+    """
+
+    radius: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.radius != math.inf:
+            raise ValueError(
+                "feasible_set='unconstrained' has no radius: it needs radius='auto' and a solver "
+                "that works without one, which is phased SGD"
+            )
+
+    @property
+    def diameter(self) -> float:
+        return math.inf
+
+    def norm(self, x: Array) -> float:
+        return lp_norm(x, 2.0)
+
+    def dual_norm(self, g: Array) -> float:
+        return lp_norm(g, 2.0)
+
+
+_GEOMETRIES: dict[str, type[Geometry]] = {
+    "l1": L1Ball,
+    "l2": L2Ball,
+    "linf": LInfBall,
+    "simplex": Simplex,
+    "unconstrained": Unconstrained,
+}
+
+
+def get_geometry(feasible_set: Any, radius: float | None) -> Geometry | type[Geometry]:
+    """Resolve the constructor's `feasible_set` and `radius`.
+
+    Returns the object itself, the named set with the given radius, or, where the radius
+    is `None` ("auto"), the class of the set: the solver's plan chooses the radius.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or a radius is given beside an object.
+    """
+    if isinstance(feasible_set, Geometry):
+        if radius is not None:
+            raise ValueError("radius must be 'auto' when feasible_set is an object, which has one")
+        return feasible_set
+    if not isinstance(feasible_set, str) or feasible_set not in _GEOMETRIES:
+        names = ", ".join(map(repr, _GEOMETRIES))
+        raise ValueError(f"feasible_set must be a Geometry or one of {names}, got {feasible_set!r}")
+    kind = _GEOMETRIES[feasible_set]
+    return kind if radius is None else kind(radius)

@@ -1,0 +1,23 @@
+"""Mechanisms: where noise is added. Each holds a sensitivity and the scale of its noise."""
+
+from ..privacy.guarantee import Release
+from .additive import AdditiveNoise, Gaussian, Laplace, additive_noise
+from .base import Mechanism
+from .batch import BatchGaussian
+from .generalized_gaussian import GeneralizedGaussian, vector_mechanism
+from .prefix_sum import PrefixSum
+from .selection import SelectVertex
+
+__all__ = [
+    "AdditiveNoise",
+    "BatchGaussian",
+    "Gaussian",
+    "GeneralizedGaussian",
+    "Laplace",
+    "Mechanism",
+    "PrefixSum",
+    "Release",
+    "SelectVertex",
+    "additive_noise",
+    "vector_mechanism",
+]

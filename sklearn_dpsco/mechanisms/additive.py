@@ -1,0 +1,232 @@
+"""Noise that is added to every coordinate of a vector."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..privacy.budget import ROUNDING, Allowance, Precision
+from ..randomness.exact import floor_laplace, floor_normal
+from ..randomness.stream import RandomStream
+from .base import Mechanism
+from .noise_norms import mean_noise_norm
+
+__all__ = ["AdditiveNoise", "Gaussian", "Laplace", "additive_noise"]
+
+# Rounding a value onto the grid adds at most this share to its sensitivity, unless the noise
+# is so large that _MOST_STEPS_PER_SCALE decides; the scale is at least _STEPS_PER_SCALE units.
+_ROUNDING_SHARE = 2.0**-12
+_STEPS_PER_SCALE = 2.0**10
+_MOST_STEPS_PER_SCALE = 2.0**55
+_LARGEST_STEP = 2.0**61
+
+
+@dataclass(frozen=True)
+class AdditiveNoise(Mechanism):
+    """Noise on every coordinate of a vector, drawn exactly on a grid or in floating point.
+
+    Exact: the value is rounded to the nearest multiple of the width g of the grid, a power
+    of two; the noise is the floor, in units of g, of a real variable of the stated law; and
+    half a unit is added back. The result is a function of the rounded value plus real noise.
+
+    Parameters
+    ----------
+    sensitivity, scale : float > 0
+        As in `Mechanism`; the sensitivity is that of the value before it is rounded.
+    dimension : int >= 1, default=1
+        d, number of coordinates of the value.
+    precision : {"exact", "float"}, default="exact"
+        "float" is faster and not safe against attacks on the low bits of what is released.
+    """
+
+    dimension: int = 1
+    precision: Precision = "exact"
+
+    @cached_property
+    def grid(self) -> float:
+        """Width g of the grid, 0 for noise in floating point."""
+        if self.precision == "float":
+            return 0.0
+        wanted = min(
+            _ROUNDING_SHARE * self.sensitivity / self.rounding_factor,
+            self.scale / _STEPS_PER_SCALE,
+        )
+        least = self.scale / _MOST_STEPS_PER_SCALE
+        exponent = max(math.frexp(wanted)[1] - 1, math.frexp(least)[1])
+        return math.ldexp(1.0, exponent)
+
+    @property
+    def variance(self) -> float:
+        """Of each coordinate's noise."""
+        raise NotImplementedError
+
+    @property
+    def rounded_sensitivity(self) -> float:
+        """Sensitivity of the value on the grid."""
+        return self.sensitivity + self.grid * self.rounding_factor
+
+    @property
+    def rounding_factor(self) -> float:
+        """Most that rounding adds to the distance of two vectors, in units of the grid."""
+        raise NotImplementedError
+
+    def _floor_draws(self, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
+        raise NotImplementedError
+
+    def _float_draws(self, size: int, stream: RandomStream) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def with_multiplier(self, noise_multiplier: float) -> Self:
+        """The mechanism with the scale `noise_multiplier` times its `rounded_sensitivity`."""
+        mechanism = self
+        for _ in range(64):
+            grid = mechanism.grid
+            scale = (mechanism.sensitivity + grid * mechanism.rounding_factor) * noise_multiplier
+            mechanism = dataclasses.replace(mechanism, scale=scale * ROUNDING)
+            if mechanism.grid <= grid:
+                return mechanism
+        raise ValueError("noise this large cannot be drawn exactly: epsilon is too small")
+
+    def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
+        """`value` plus noise, shape (dimension,)."""
+        if value.size != self.dimension:
+            raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")
+        return self.with_noise(value, stream)
+
+    def with_noise(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
+        """`release` without the check of the dimension."""
+        grid = self.grid
+        if grid == 0:
+            return value + self.scale * self._float_draws(value.size, stream)
+        # both exact: the grid's width is a power of two, and the limit is a multiple of it
+        rounded = np.rint(value / grid)
+        steps = np.minimum(np.maximum(rounded, -_LARGEST_STEP), _LARGEST_STEP).astype(np.int64)
+        noise = self._floor_draws(math.ceil(self.scale / grid), value.size, stream)
+        return (steps + noise).astype(np.float64) * grid + grid / 2
+
+
+@dataclass(frozen=True)
+class Gaussian(AdditiveNoise):
+    r"""Add :math:`N(0, \sigma^2)` to every coordinate.
+
+    With l2 sensitivity :math:`\Delta` one release is
+    :math:`\Delta^2 / (2 \sigma^2)`-zCDP and :math:`(\Delta / \sigma)`-Gaussian-DP
+    (doc/privacy, section 2.1); rounding onto a grid of width g adds
+    :math:`g \sqrt d` to :math:`\Delta` (section 2.5).
+
+    Parameters
+    ----------
+    sensitivity : float > 0
+        l2 sensitivity of the value, before it is rounded.
+    scale : float > 0
+        Standard deviation of each coordinate's noise.
+    dimension, precision
+        As in `AdditiveNoise`.
+    """
+
+    compositions: ClassVar[tuple[str, ...]] = ("zcdp", "gdp")
+
+    @classmethod
+    def calibrate(
+        cls, sensitivity: float, allowance: Allowance, count: int = 1, dimension: int = 1
+    ) -> Gaussian:
+        """Least noise with which `count` releases stay within `allowance`."""
+        if allowance.kind == "pure":
+            raise ValueError("Gaussian noise has no pure-DP guarantee (delta=0)")
+        multiplier = math.sqrt(count / (2 * allowance.amount))
+        noise = cls(sensitivity, sensitivity * multiplier, dimension, allowance.precision)
+        return noise.with_multiplier(multiplier)
+
+    @property
+    def variance(self) -> float:
+        return self.scale**2
+
+    @property
+    def rounding_factor(self) -> float:
+        return math.sqrt(self.dimension)
+
+    def _floor_draws(self, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
+        return floor_normal(steps, size, stream)
+
+    def _float_draws(self, size: int, stream: RandomStream) -> NDArray[np.float64]:
+        return stream.normal(size)
+
+    @property
+    def noise_multiplier(self) -> float:
+        return self.scale / self.rounded_sensitivity
+
+    def expected_norm(self, q: float) -> float:
+        """Expected l_q norm of the noise."""
+        return self.scale * mean_noise_norm(q, 2.0, self.dimension)
+
+    def cost(self, composition: str) -> float:
+        """Rho ("zcdp") or mu^2 / 2 ("gdp") of one release, which are the same number."""
+        self.check(composition)
+        return (self.rounded_sensitivity / self.scale) ** 2 / 2
+
+
+@dataclass(frozen=True)
+class Laplace(AdditiveNoise):
+    r"""Add Laplace noise of scale b to every coordinate.
+
+    With l1 sensitivity :math:`\Delta` one release is pure
+    :math:`\Delta / b`-DP and :math:`(\Delta / b)^2 / 2`-zCDP; rounding onto a grid of width
+    g adds :math:`g d` to :math:`\Delta` (doc/privacy, section 2.5).
+
+    Parameters
+    ----------
+    sensitivity : float > 0
+        l1 sensitivity of the value, before it is rounded.
+    scale : float > 0
+        b; the standard deviation is sqrt(2) b.
+    dimension, precision
+        As in `AdditiveNoise`.
+    """
+
+    compositions: ClassVar[tuple[str, ...]] = ("zcdp", "pure")
+    order: ClassVar[float] = 1.0
+
+    @classmethod
+    def calibrate(
+        cls, sensitivity: float, allowance: Allowance, count: int = 1, dimension: int = 1
+    ) -> Laplace:
+        """Least noise with which `count` releases stay within `allowance`."""
+        if allowance.kind == "gdp":
+            raise ValueError("Laplace noise has no Gaussian-DP guarantee")
+        if allowance.kind == "pure":
+            multiplier = count / allowance.amount
+        else:
+            multiplier = math.sqrt(count / (2 * allowance.amount))
+        noise = cls(sensitivity, sensitivity * multiplier, dimension, allowance.precision)
+        return noise.with_multiplier(multiplier)
+
+    @property
+    def variance(self) -> float:
+        return 2 * self.scale**2
+
+    @property
+    def rounding_factor(self) -> float:
+        return float(self.dimension)
+
+    def _floor_draws(self, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
+        return floor_laplace(steps, size, stream)
+
+    def _float_draws(self, size: int, stream: RandomStream) -> NDArray[np.float64]:
+        return stream.laplace(size)
+
+    def cost(self, composition: str) -> float:
+        """Epsilon ("pure") or rho ("zcdp") of one release."""
+        self.check(composition)
+        epsilon = self.rounded_sensitivity / self.scale
+        return epsilon if composition == "pure" else epsilon**2 / 2
+
+
+def additive_noise(allowance: Allowance) -> type[Gaussian | Laplace]:
+    """The class of noise for an allowance: Laplace for pure DP, else Gaussian."""
+    return Laplace if allowance.kind == "pure" else Gaussian

@@ -1,0 +1,98 @@
+"""The base class of mechanisms: what every mechanism states about itself.
+
+A mechanism releases a noisy value. The scale that is used and the cost that is claimed are
+fields of one frozen object, so that they cannot differ. Its sensitivity comes from the plan.
+Other modules read the attributes below instead of asking for the class of a mechanism.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..geometry.norms import lp_norm
+from ..randomness.stream import RandomStream
+from ..randomness.subsets import RandomBatches
+
+__all__ = ["Mechanism"]
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Base class.
+
+    Parameters
+    ----------
+    sensitivity : float > 0
+        Largest `distance` of two values that neighbours can give.
+    scale : float > 0
+        Of the noise.
+
+    Attributes
+    ----------
+    compositions : tuple of str
+        The analyses under which one release has a cost.
+    order : float
+        Of the l_p norm that the sensitivity is stated in.
+    selects : bool
+        Whether a value is a vector of scores, and the index of one of them is released.
+    is_joint : bool
+        Whether one sensitivity holds for all releases of a run together.
+    """
+
+    sensitivity: float
+    scale: float
+
+    compositions: ClassVar[tuple[str, ...]] = ()
+    order: ClassVar[float] = 2.0
+    selects: ClassVar[bool] = False
+    is_joint: ClassVar[bool] = False
+
+    @property
+    def log_range(self) -> float | None:
+        """Bounded range: length of an interval that holds all log ratios of probabilities.
+
+        None where no such interval is part of the guarantee.
+        """
+        return None
+
+    @property
+    def noise_multiplier(self) -> float | None:
+        """That of the Gaussian mechanism with the same guarantee; None if there is none."""
+        return None
+
+    @property
+    def batches(self) -> RandomBatches | None:
+        """The random batches that values are computed from; None if they are not random."""
+        return None
+
+    def distance(self, difference: NDArray[np.float64]) -> float:
+        """Size of the difference of two values, in the norm of the sensitivity."""
+        return lp_norm(difference, self.order)
+
+    def cost(self, composition: str) -> float:
+        """Cost of one release: epsilon ("pure"), rho ("zcdp") or mu^2 / 2 ("gdp")."""
+        raise NotImplementedError
+
+    def dp_event(self, composition: str) -> Any:
+        """The event of one release: Gaussian noise by its multiplier, else its `cost`."""
+        from ..privacy import events
+
+        if composition not in ("rdp", "pld"):  # these are the costs of whole plans
+            self.check(composition)
+        if self.noise_multiplier is not None:
+            return events.gaussian(self.noise_multiplier)
+        cost = self.cost(composition)
+        return events.pure(cost) if composition == "pure" else events.zcdp(cost)
+
+    def check(self, composition: str) -> None:
+        """Raise `ValueError` if a release has no cost under this analysis."""
+        if composition not in self.compositions:
+            raise ValueError(f"{type(self).__name__} has no {composition} guarantee")
+
+    def release(self, value: NDArray[np.float64], stream: RandomStream) -> Any:
+        """A noisy version of `value`."""
+        raise NotImplementedError

@@ -1,0 +1,307 @@
+r"""Noisy sums of the first t vectors of a stream, for every t, in bounded memory.
+
+A lower triangular matrix C of public numbers and a left inverse turn the prefix sums A x
+into :math:`A C^{-1} (C x + z)` with independent Gaussian z. The rows of C x + z are
+released one by one; the rest is post-processing. A record that changes one vector of the
+stream changes C x by at most the largest column norm of C times that change, also if the
+vectors are chosen after looking at earlier releases (doc/privacy, section 2.4).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._checks import check_choice, check_int
+from ..data.summation import UNIT_ROUNDOFF
+from ..privacy.budget import ROUNDING, Allowance
+from ..randomness.stream import RandomStream
+from .additive import Gaussian
+
+__all__ = ["FACTORIZATIONS", "PrefixSum", "PrefixSumRun"]
+
+Array = NDArray[np.float64]
+
+FACTORIZATIONS = ("toeplitz", "tree", "honaker")
+
+
+_MOST_STEPS = 2**40  # the largest rate must be told apart from 1
+# Quadrature of the arcsine law in the logit of 1 - theta: width of a panel, and how far it
+# reaches beyond 1 / n_steps and 1 / 2. Finer ones lower the noise by less than 1e-4 of it.
+_PANEL = 2.0
+_REACH = (1.0, 2.0)
+
+
+class PrefixSumRun(Protocol):
+    """One run of a stream. `encode` uses un-noised sums, `decode` released values only."""
+
+    def encode(self, vector: Array) -> Array:
+        """What has to be released at this step, shape (k * width,)."""
+        ...
+
+    def decode(self, released: Array) -> Array:
+        """The noisy prefix sum, shape (width,), from what was released at this step."""
+        ...
+
+
+# ------------------------------------------------------------------- square-root Toeplitz
+
+
+@lru_cache(maxsize=256)
+def _exponentials(n_steps: int) -> tuple[Array, Array]:
+    r"""Rates and weights with :math:`c_k \approx \sum_j w_j \theta_j^k` for k < n_steps.
+
+    The coefficients of :math:`(1 - q)^{-1/2}`, the square root of the prefix sum, are the
+    moments of the arcsine law, :math:`c_k = \frac1\pi \int_0^1 \theta^k
+    (\theta (1 - \theta))^{-1/2} d\theta`. The logit of 1 - theta makes the integrand smooth
+    and its tails light; the mass beyond each end is put on one point.
+    """
+    low, high = -math.log(max(2, n_steps)) - _REACH[0], _REACH[1]
+    n_panels = math.ceil((high - low) / _PANEL)
+    width = (high - low) / n_panels
+    gaps = 1 / (1 + np.exp(-(low + width * (np.arange(n_panels) + 0.5))))
+    weights = width / math.pi * np.sqrt(gaps * (1 - gaps))
+    first, last = 1 / (1 + math.exp(-low)), 1 / (1 + math.exp(-high))
+    gaps = np.concatenate(([first / 3], gaps, [1 - (1 - last) / 3]))
+    near_one = 2 / math.pi * math.asin(math.sqrt(first))
+    near_zero = 2 / math.pi * math.acos(math.sqrt(last))
+    return 1 - gaps, np.concatenate(([near_one], weights, [near_zero]))
+
+
+def _column_norm(rates: Array, weights: Array, n_steps: int) -> float:
+    """sqrt(sum of c_k^2 over k < n_steps) of these rates and weights, rounded up."""
+    gaps = 1 - rates  # exact for rates above 1/2, and harmless below
+    product_gaps = gaps[:, None] + gaps - gaps[:, None] * gaps
+    # sums of geometric series; all terms are positive, so nothing cancels
+    series = -np.expm1(n_steps * np.log1p(-product_gaps)) / product_gaps
+    return math.sqrt(float(weights @ series @ weights)) * ROUNDING
+
+
+def _toeplitz_float_error(rates: Array, weights: Array, n_steps: int) -> float:
+    """l2 norm over the stream of the float error of C x, for vectors of norm at most 1."""
+    sums = np.minimum(n_steps, 1 / (1 - rates))
+    # two roundings at each update of a sum, whose errors decay as the sum does, and those of
+    # the weighted total; 3 in place of 2 for terms of second order
+    update = 3 * UNIT_ROUNDOFF * sums**2
+    total = (rates.size + 4) * UNIT_ROUNDOFF * sums
+    return math.sqrt(n_steps) * float(weights @ (update + total))
+
+
+class _ToeplitzRun:
+    """`PrefixSumRun` of exponentially weighted sums: O(log n_steps) vectors of memory."""
+
+    def __init__(self, n_steps: int, width: int) -> None:
+        rates, self._weights = _exponentials(n_steps)
+        self._rates = rates[:, None]
+        self._sums = np.zeros((rates.size, width))
+        self._noisy_sums = np.zeros((rates.size, width))
+        self._prefix = np.zeros(width)
+
+    def encode(self, vector: Array) -> Array:
+        self._sums *= self._rates
+        self._sums += vector
+        return self._weights @ self._sums
+
+    def decode(self, released: Array) -> Array:
+        # solves for the only vector that gives this release, given the earlier ones
+        self._noisy_sums *= self._rates
+        noisy = (released - self._weights @ self._noisy_sums) / self._weights.sum()
+        self._noisy_sums += noisy
+        self._prefix = self._prefix + noisy
+        return self._prefix
+
+
+# -------------------------------------------------------------------------- binary tree
+
+
+def _levels(n_steps: int) -> int:
+    """Largest number of nodes of the binary tree that one step belongs to."""
+    return n_steps.bit_length()
+
+
+def _n_nodes(n_steps: int) -> int:
+    """Number of nodes that are complete after n_steps."""
+    return sum(n_steps >> level for level in range(_levels(n_steps)))
+
+
+@lru_cache(maxsize=64)
+def _honaker_variances(levels: int) -> tuple[float, ...]:
+    """Variance of the best estimate of a node from all nodes below it, by level."""
+    variances = [1.0]
+    while len(variances) < levels:
+        variances.append(1 / (1 + 1 / (2 * variances[-1])))
+    return tuple(variances)
+
+
+class _TreeRun:
+    """`PrefixSumRun` of the binary tree: released are the nodes that a step completes.
+
+    With `honaker`, each node is estimated from its own released sum and those of all nodes
+    below it, weighted by their variances ("estimation from below", Honaker 2015).
+    """
+
+    def __init__(self, n_steps: int, width: int, honaker: bool) -> None:
+        levels = _levels(n_steps)
+        self._honaker = honaker
+        self._variances = _honaker_variances(levels)
+        self._width = width
+        self._sums = np.zeros((levels, width))  # of complete left siblings
+        self._estimates = np.zeros((levels, width))
+        self._encoded = 0
+
+    def encode(self, vector: Array) -> Array:
+        nodes = [vector]
+        level = 0
+        while self._encoded >> level & 1:  # a right child completes its parent
+            nodes.append(self._sums[level] + nodes[-1])
+            level += 1
+        self._sums[level] = nodes[-1]
+        self._encoded += 1
+        return np.concatenate(nodes)
+
+    def decode(self, released: Array) -> Array:
+        nodes = released.reshape(-1, self._width)
+        estimate = nodes[0]
+        for level, node in enumerate(nodes[1:]):
+            children = self._estimates[level] + estimate
+            self._estimates[level] = 0.0
+            estimate = node
+            if self._honaker:
+                weight = 1 / (2 * self._variances[level])
+                estimate = (node + weight * children) / (1 + weight)
+        self._estimates[len(nodes) - 1] = estimate
+        return self._estimates.sum(axis=0)
+
+
+# ------------------------------------------------------------------------- the mechanism
+
+
+@dataclass(frozen=True)
+class PrefixSum(Gaussian):
+    r"""Gaussian noise on an encoded stream, from which every prefix sum can be estimated.
+
+    ``run = mechanism.start(width)`` begins a stream. At each step,
+    ``run.decode(mechanism.release(run.encode(vector), stream))`` is the noisy sum of the
+    vectors so far. Vectors may depend on earlier results (doc/privacy, section 2.4).
+
+    Parameters
+    ----------
+    sensitivity : float > 0
+        l2 change of the whole encoded stream by one record, before it is rounded.
+    scale : float > 0
+        Standard deviation of the noise on each encoded coordinate.
+    dimension : int >= 1
+        Number of encoded coordinates over the whole stream.
+    precision : {"exact", "float"}
+    n_steps : int >= 1
+        Length of the stream.
+    factorization : {"toeplitz", "tree", "honaker"}
+        "toeplitz": C has the coefficients of the square root of the prefix sum, up to an
+        approximation by O(log n_steps) exponentials that costs less than 0.01 % of noise.
+        "tree": released are the nodes of a binary tree. "honaker": the same nodes, and the
+        best estimates of each from below.
+
+    Attributes
+    ----------
+    is_joint : bool
+        True: one sensitivity for all releases of a run together.
+    """
+
+    n_steps: int = 1
+    factorization: str = "toeplitz"
+
+    is_joint: ClassVar[bool] = True
+
+    @classmethod
+    def calibrate(  # type: ignore[override]
+        cls,
+        sensitivity: float,
+        allowance: Allowance,
+        *,
+        n_steps: int,
+        width: int,
+        largest_norm: float,
+        factorization: str = "toeplitz",
+    ) -> PrefixSum:
+        """Least noise with which one stream stays within `allowance`.
+
+        Parameters
+        ----------
+        sensitivity : float > 0
+            l2 change of a step's vector by a record, which may enter one step only.
+        allowance : Allowance
+        n_steps : int >= 1
+        width : int >= 1
+            Number of coordinates of a step's vector.
+        largest_norm : float >= 0
+            Bound on the l2 norm of a step's vector; decides what float errors add.
+        factorization : {"toeplitz", "tree", "honaker"}
+
+        Raises
+        ------
+        ValueError
+            If the allowance is pure, or a parameter is out of range.
+        """
+        if allowance.kind == "pure":
+            raise ValueError("Gaussian noise has no pure-DP guarantee (delta=0)")
+        if check_int("n_steps", n_steps, low=1) > _MOST_STEPS:
+            raise ValueError(f"n_steps must be at most {_MOST_STEPS}, got {n_steps}")
+        check_choice("factorization", factorization, FACTORIZATIONS)
+        if factorization == "toeplitz":
+            rates, weights = _exponentials(n_steps)
+            norm = _column_norm(rates, weights, n_steps)
+            float_error = _toeplitz_float_error(rates, weights, n_steps)
+            n_rows = n_steps
+        else:
+            norm = math.sqrt(_levels(n_steps))
+            # a node of 2^l steps is summed in pairs with l roundings; the root's error dominates
+            depth = _levels(n_steps)
+            float_error = 1.2 * depth * UNIT_ROUNDOFF * 2.0**depth
+            n_rows = _n_nodes(n_steps)
+        total = (sensitivity * norm + 2 * largest_norm * float_error) * ROUNDING
+        multiplier = math.sqrt(1 / (2 * allowance.amount))
+        noise = cls(
+            total, total * multiplier, n_rows * width, allowance.precision, n_steps, factorization
+        )
+        return noise.with_multiplier(multiplier)
+
+    def start(self, width: int) -> PrefixSumRun:
+        """A new run over vectors of shape (width,)."""
+        if self.factorization == "toeplitz":
+            return _ToeplitzRun(self.n_steps, width)
+        return _TreeRun(self.n_steps, width, self.factorization == "honaker")
+
+    def release(self, value: Array, stream: RandomStream) -> Array:
+        """One step of the encoded stream plus noise, in the shape of `value`."""
+        return self.with_noise(value, stream)
+
+    @property
+    def worst_scale(self) -> float:
+        """Largest of `prefix_scales`, or a little more, without computing them all."""
+        if self.factorization == "toeplitz":
+            # both factors of the square root are the same
+            return self.scale * _column_norm(*_exponentials(self.n_steps), self.n_steps) * 1.001
+        levels = _levels(self.n_steps)
+        by_level = _honaker_variances(levels) if self.factorization == "honaker" else [1.0] * levels
+        return self.scale * math.sqrt(sum(by_level))
+
+    def prefix_scales(self) -> Array:
+        """Standard deviation of each coordinate's noise in every prefix sum, shape (n_steps,)."""
+        if self.factorization == "toeplitz":
+            from .._kernels.prefix_sum import prefix_response
+
+            response = prefix_response(*_exponentials(self.n_steps), self.n_steps)
+            variances = np.cumsum(response**2)
+        else:
+            steps = np.arange(1, self.n_steps + 1)
+            variances = np.zeros(self.n_steps)
+            by_level = _honaker_variances(_levels(self.n_steps))
+            for level, variance in enumerate(by_level):
+                is_in = (steps >> level & 1).astype(np.float64)
+                variances += is_in * (variance if self.factorization == "honaker" else 1.0)
+        return self.scale * np.sqrt(variances)

@@ -1,0 +1,94 @@
+"""Selections: release the index of the largest noisy score."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..privacy.budget import ROUNDING, Allowance, Precision
+from ..randomness.exact import permute_and_flip, sample_softmax
+from ..randomness.stream import RandomStream
+from .base import Mechanism
+
+__all__ = ["SelectVertex"]
+
+
+@dataclass(frozen=True)
+class SelectVertex(Mechanism):
+    r"""Report the index of the largest noisy score.
+
+    Only the range r of the change of the scores between neighbours matters,
+    :math:`r = \max_v \Delta_v - \min_v \Delta_v` (doc/privacy, section 2.3).
+
+    * Gumbel noise of scale b is the exponential mechanism: (r / b)-DP with bounded
+      range, hence :math:`(r / b)^2 / 8`-zCDP.
+    * Exponential noise of scale b is permute-and-flip: (r / b)-DP, never a larger
+      expected error than Gumbel noise at the same pure epsilon, but not bounded-range.
+
+    Parameters
+    ----------
+    sensitivity : float > 0
+        The range r.
+    scale : float > 0
+        b, in the units of the scores.
+    noise : {"gumbel", "exponential"}
+    precision : {"exact", "float"}, default="exact"
+        "exact" draws from the exact law, the scores taken as real numbers without error.
+    """
+
+    noise: str = "gumbel"
+    precision: Precision = "exact"
+
+    compositions: ClassVar[tuple[str, ...]] = ("zcdp", "pure")
+    selects: ClassVar[bool] = True
+    _LAWS: ClassVar[tuple[str, str]] = ("gumbel", "exponential")
+
+    def __post_init__(self) -> None:
+        if self.noise not in self._LAWS:
+            raise ValueError(f"noise must be one of {self._LAWS}, got {self.noise!r}")
+
+    @classmethod
+    def calibrate(cls, sensitivity: float, allowance: Allowance, count: int = 1) -> SelectVertex:
+        """Least noise with which `count` selections stay within `allowance`."""
+        if allowance.kind == "gdp":
+            raise ValueError("a selection has no Gaussian-DP guarantee")
+        if allowance.kind == "pure":
+            scale, noise = sensitivity * count / allowance.amount, "exponential"
+        else:
+            scale, noise = sensitivity * math.sqrt(count / (8 * allowance.amount)), "gumbel"
+        return cls(sensitivity, scale * ROUNDING, noise, allowance.precision)
+
+    @classmethod
+    def of_range(cls, sensitivity: float, log_range: float, precision: Precision) -> SelectVertex:
+        """Gumbel noise with which `log_range` is not exceeded."""
+        return cls(sensitivity, sensitivity / log_range * ROUNDING, "gumbel", precision)
+
+    @property
+    def log_range(self) -> float | None:
+        """Of Gumbel noise; permute-and-flip is not of bounded range."""
+        return self.sensitivity / self.scale if self.noise == "gumbel" else None
+
+    def distance(self, difference: NDArray[np.float64]) -> float:
+        """The range of the change of the scores."""
+        return float(np.ptp(difference))
+
+    def cost(self, composition: str) -> float:
+        """Epsilon ("pure") or rho ("zcdp") of one selection."""
+        self.check(composition)
+        epsilon = self.sensitivity / self.scale
+        if composition == "pure":
+            return epsilon
+        return epsilon**2 / (8 if self.noise == "gumbel" else 2)
+
+    def release(self, scores: NDArray[np.float64], stream: RandomStream) -> int:
+        """Index of the selected score; the scores must be finite."""
+        is_gumbel = self.noise == "gumbel"
+        if self.precision == "exact":
+            sample = sample_softmax if is_gumbel else permute_and_flip
+            return sample(scores, self.scale, stream)
+        draw = stream.gumbel if is_gumbel else stream.exponential
+        return int(np.argmax(scores + self.scale * draw(scores.size)))

@@ -1,0 +1,1 @@
+"""Budgets, guarantees and ledgers: how the costs of releases add up."""

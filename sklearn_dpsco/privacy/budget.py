@@ -1,0 +1,222 @@
+"""Privacy budgets, and their size in the currencies that releases compose in.
+
+The currency of composition is rho of zero-concentrated DP (zCDP) where delta > 0, mu of
+Gaussian DP where all noise is Gaussian, and epsilon of pure DP where delta = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+from scipy.optimize import brentq
+from scipy.special import erfcx, log_ndtr
+
+from .._checks import check_choice, check_real
+
+__all__ = [
+    "RELATIONS",
+    "ROUNDING",
+    "Allowance",
+    "Composition",
+    "Precision",
+    "PrivacyBudget",
+    "best_log_gap",
+    "zcdp_delta",
+    "zcdp_epsilon",
+]
+
+RELATIONS = ("replace-one", "zero-out")
+PRECISIONS = ("exact", "float")
+CURRENCIES = ("auto", "zcdp")
+
+# Room for the float error of calibrations and of sums. Mechanisms have this much more noise
+# than the formulas ask for; totals may exceed a budget by it, which the margin on rho covers.
+ROUNDING = 1 + 1e-12
+
+Composition = Literal["zcdp", "gdp", "pure", "adaptive-range", "rdp", "pld"]
+Precision = Literal["exact", "float"]
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    r"""Smallest delta that the Renyi curve of rho-zCDP proves at `epsilon`.
+
+    .. math:: \delta = \min_{\alpha > 1}
+        \frac{e^{(\alpha - 1)(\alpha \rho - \epsilon)}}{\alpha - 1}
+        \left(1 - \frac{1}{\alpha}\right)^{\alpha}
+
+    Canonne, Kamath and Steinke (2020), Proposition 12. Every alpha gives a valid delta,
+    so an inexact minimizer errs on the private side.
+    """
+    if rho <= 0:
+        return 0.0
+
+    log_gap = best_log_gap(rho, epsilon)
+    if log_gap is None:
+        return 1.0  # rho so large that no alpha proves a delta below 1
+    gap = math.exp(log_gap)
+    alpha = 1 + gap
+    log_ratio = -math.log1p(1 / gap)  # log(1 - 1 / alpha)
+    log_delta = gap * (alpha * rho - epsilon) - math.log(gap) + alpha * log_ratio
+    return math.exp(min(0.0, log_delta))
+
+
+def best_log_gap(rho: float, epsilon: float) -> float | None:
+    """log(alpha - 1) of the order that gives the smallest delta, None if there is none."""
+
+    # the derivative of log(delta) in alpha, increasing in alpha
+    def slope(log_gap: float) -> float:
+        gap = math.exp(log_gap)
+        return (1 + 2 * gap) * rho - epsilon + log_gap - math.log1p(gap)
+
+    low, high = -700.0, 40.0
+    if slope(low) >= 0:
+        return None
+    while slope(high) < 0:
+        high *= 2
+    return float(brentq(slope, low, high, xtol=1e-12))
+
+
+_SMALL_MU = 1e-4
+
+
+def _gaussian_delta(mu: float, epsilon: float) -> float:
+    a, b = -epsilon / mu + mu / 2, -epsilon / mu - mu / 2
+    if mu < _SMALL_MU:
+        # The two terms are nearly equal: in floats their difference would be rounding error.
+        # A bound: mu times the slope of the Mills ratio at -a, too large by 1 + mu at most.
+        mills = math.sqrt(math.pi / 2) * erfcx(-a / math.sqrt(2))
+        return mu * max(0.0, 1 + a * mills) * math.exp(-a * a / 2) / math.sqrt(2 * math.pi)
+    return math.exp(log_ndtr(a)) - math.exp(epsilon + log_ndtr(b))
+
+
+def _largest(delta_of: Any, delta: float) -> float:
+    """Largest x with delta_of(x) <= delta: the low end of a bisection bracket."""
+    high = 1.0
+    while delta_of(high) <= delta:
+        high *= 2
+    low = 0.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high or high - low <= 1e-13 * high:
+            break
+        if delta_of(middle) <= delta:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@lru_cache(maxsize=4096)
+def _rho(epsilon: float, delta: float) -> float:
+    # one part in 1e10 covers the float error of the conversion itself
+    return _largest(lambda rho: zcdp_delta(rho, epsilon), delta) * (1 - 1e-10)
+
+
+@lru_cache(maxsize=4096)
+def _mu(epsilon: float, delta: float) -> float:
+    return _largest(lambda mu: _gaussian_delta(mu, epsilon), delta) * (1 - 1e-10)
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """Epsilon that rho-zCDP proves at `delta`: the low end of a bracket, 0 for rho = 0."""
+    return _largest(lambda epsilon: -zcdp_delta(rho, epsilon), -delta) if rho > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """A part of a budget in the currency that its mechanisms compose in.
+
+    Parameters
+    ----------
+    kind : {"zcdp", "gdp", "pure"}
+    amount : float
+        rho for "zcdp", mu^2 / 2 for "gdp" (Gaussian DP), epsilon for "pure". A Gaussian
+        release of sensitivity Delta costs Delta^2 / (2 sigma^2) of either of the first two.
+    precision : {"exact", "float"}
+        Arithmetic of the noise that is bought with it.
+    """
+
+    kind: Composition
+    amount: float
+    precision: Precision = "exact"
+
+    def __post_init__(self) -> None:
+        # Shares that add up to more than 1 are a defect of the package, not a user's error.
+        if not 0 <= self.amount < math.inf:
+            raise AssertionError("an allowance must not be negative")
+
+    def share(self, fraction: float) -> Allowance:
+        """The given fraction of this allowance."""
+        return Allowance(self.kind, self.amount * fraction, self.precision)
+
+
+@dataclass(frozen=True)
+class PrivacyBudget:
+    """The guarantee that a user requests.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in [0, 1)
+        0 asks for pure epsilon-DP.
+    relation : {"replace-one", "zero-out"}
+        Neighbouring tables have the same number of records and differ in one record
+        ("replace-one"), or one record is replaced by one that contributes nothing
+        ("zero-out"). Zero-out (epsilon, delta) implies replace-one
+        (2 epsilon, (1 + e^epsilon) delta).
+    precision : {"exact", "float"}
+        Arithmetic of the noise; "float" is not safe against attacks on low bits.
+    currency : {"auto", "zcdp"}
+        "zcdp" for plans that an accountant adds up with others of any kind; "auto" takes
+        the analysis that gives a single plan the least noise.
+    """
+
+    epsilon: float
+    delta: float = 1e-6
+    relation: str = "replace-one"
+    precision: Precision = "exact"
+    currency: Literal["auto", "zcdp"] = "auto"
+
+    def __post_init__(self) -> None:
+        check_real("epsilon", self.epsilon, low=0, low_open=True)
+        check_real("delta", self.delta, low=0, high=1, high_open=True)
+        check_choice("relation", self.relation, RELATIONS)
+        check_choice("precision", self.precision, PRECISIONS)
+        check_choice("currency", self.currency, CURRENCIES)
+
+    @property
+    def is_pure(self) -> bool:
+        """True if delta is 0."""
+        return self.delta == 0
+
+    @cached_property
+    def rho(self) -> float:
+        """Largest rho such that rho-zCDP implies (epsilon, delta)-DP; 0 if delta is 0."""
+        return 0.0 if self.is_pure else _rho(float(self.epsilon), float(self.delta))
+
+    @cached_property
+    def mu(self) -> float:
+        """Largest mu such that mu-Gaussian-DP implies (epsilon, delta)-DP; 0 if delta is 0."""
+        return 0.0 if self.is_pure else _mu(float(self.epsilon), float(self.delta))
+
+    @property
+    def allowance(self) -> Allowance:
+        """The whole budget: epsilon if delta is 0, else rho."""
+        if self.is_pure:
+            return Allowance("pure", self.epsilon, self.precision)
+        return Allowance("zcdp", self.rho, self.precision)
+
+    @property
+    def gaussian_allowance(self) -> Allowance:
+        """The whole budget for a plan whose releases are all Gaussian: mu^2 / 2 if allowed."""
+        if self.is_pure or self.currency == "zcdp":
+            return self.allowance
+        return Allowance("gdp", self.mu**2 / 2, self.precision)
+
+    @property
+    def record_factor(self) -> float:
+        """Factor on every term of a sensitivity that comes from a record: 2 or 1."""
+        return 2.0 if self.relation == "replace-one" else 1.0

@@ -1,0 +1,1 @@
+"""Random streams from a cipher, exact samplers, random batches."""

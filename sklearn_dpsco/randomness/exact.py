@@ -1,0 +1,376 @@
+r"""Exact samplers: their outputs have exactly the claimed law, not one that is close to it.
+
+Every decision is taken on the leading bits of real random numbers. Where a kernel finds
+that those bits do not decide (once in about :math:`2^{39}` comparisons with a probability),
+the same attempt is repeated here in rational arithmetic with as many further bits as needed.
+Derivations: doc/privacy, section 2.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .stream import RandomStream
+
+__all__ = ["floor_laplace", "floor_normal", "permute_and_flip", "sample_softmax"]
+
+Array = NDArray[np.float64]
+Bounds = tuple[Fraction, Fraction]
+
+_TABLE_BITS = 63  # one bit of the first word is the sign
+_UNIFORM_ATTEMPTS = 512  # with uniform proposals, before the scores are sorted into groups
+_ATTEMPTS = 64  # of either kind, whose words are drawn together
+_FLIPS = 64
+_GROUP_BITS = 10
+_NEAR = 7.0  # above 10 ln 2: scores further below the top have weights below 2^-10
+_FIRST_DIGITS = 40
+_LARGEST_EXPONENT = 10_000  # exp(-10000): in practice no uniform is below it
+_HUGE = 2.0**960  # differences of scores may overflow where the top is above this
+
+
+def _in_range(scores: Array, scale: float) -> tuple[Array, float, float]:
+    """Scores, their maximum and the scale, such that no difference of scores overflows."""
+    top = float(scores.max())
+    if top < _HUGE:
+        return scores, top, scale
+    # exact but for subnormal numbers, whose rounding is nothing beside a top this large
+    return scores / 4, top / 4, max(scale / 4, 2.0**-1074)
+
+
+class _LazyUniform:
+    """A uniform real in [0, 1), of which some leading bits are known."""
+
+    def __init__(self, leading: int, bits: int) -> None:
+        self.leading, self.bits = leading, bits
+
+    def extend(self, stream: RandomStream) -> None:
+        self.leading = (self.leading << 64) + int(stream.words(1)[0])
+        self.bits += 64
+
+    @property
+    def interval(self) -> Bounds:
+        unit = Fraction(1, 1 << self.bits)
+        return self.leading * unit, (self.leading + 1) * unit
+
+
+def _exp_bounds(low: Fraction, high: Fraction, digits: int) -> Bounds:
+    """Bounds on exp(-t) over 0 <= low <= t <= high."""
+    if high > _LARGEST_EXPONENT:  # 0 is a lower bound; a fraction that small would be slow
+        low = min(low, Fraction(_LARGEST_EXPONENT))
+        return Fraction(0), _exp_bounds(low, low, digits)[1]
+    # the division and the exponential are correctly rounded in `digits` digits; the
+    # relative error of the result is below (t + 2) 10^(1 - digits)
+    context = Context(prec=digits, Emin=-(10**9), Emax=10**9)
+
+    def value(t: Fraction) -> Fraction:
+        ratio = context.divide(Decimal(t.numerator), Decimal(t.denominator))
+        return Fraction(context.exp(context.minus(ratio)))
+
+    def slack(t: Fraction) -> Fraction:
+        return (t + 2) * Fraction(10) ** (1 - digits)
+
+    return value(high) * (1 - slack(high)), value(low) * (1 + slack(low))
+
+
+def _is_below(
+    uniform: _LazyUniform,
+    bounds: Callable[[int], Bounds],
+    stream: RandomStream,
+    others: tuple[_LazyUniform, ...] = (),
+) -> bool:
+    """Whether the uniform is below a number, given ever closer bounds by `bounds(digits)`."""
+    digits = _FIRST_DIGITS
+    while True:
+        low, high = uniform.interval
+        least, most = bounds(digits)
+        if high <= least:
+            return True
+        if low >= most:
+            return False
+        for one in (uniform, *others):
+            one.extend(stream)
+        digits += 20
+
+
+# ------------------------------------------------------------------------ additive noise
+
+
+def _normal_cumulative(k: int, digits: int) -> Bounds:
+    """Sum of exp(-j^2 / 2) over j <= k, over the sum for all j."""
+    n_terms = k + 2
+    while n_terms**2 < 6 * digits:
+        n_terms += 1
+    terms = [_exp_bounds(Fraction(j * j, 2), Fraction(j * j, 2), digits) for j in range(n_terms)]
+    head_low = sum((low for low, _ in terms[: k + 1]), Fraction(0))
+    head_high = sum((high for _, high in terms[: k + 1]), Fraction(0))
+    tail_low = sum((low for low, _ in terms[k + 1 :]), Fraction(0))
+    # each term beyond is less than half of the one before
+    tail_high = sum((high for _, high in terms[k + 1 :]), Fraction(0)) + terms[-1][1]
+    return head_low / (head_low + tail_high), head_high / (head_high + tail_low)
+
+
+def _laplace_cumulative(k: int, digits: int) -> Bounds:
+    """1 - exp(-(k + 1))."""
+    low, high = _exp_bounds(Fraction(k + 1), Fraction(k + 1), digits)
+    return 1 - high, 1 - low
+
+
+def _normal_exponent(k: int, x: Fraction) -> Fraction:
+    return x * (2 * k + x) / 2
+
+
+def _laplace_exponent(_k: int, x: Fraction) -> Fraction:
+    return x
+
+
+_LAWS = {
+    True: (_normal_cumulative, _normal_exponent),
+    False: (_laplace_cumulative, _laplace_exponent),
+}
+
+
+@lru_cache(maxsize=2)
+def _table(is_normal: bool) -> NDArray[np.uint64]:
+    """Cumulative probabilities of k, times 2^63, rounded down; ends before 1."""
+    cumulative = _LAWS[is_normal][0]
+    values: list[int] = []
+    while True:
+        low, _ = cumulative(len(values), 2 * _FIRST_DIGITS)
+        value = int(low * (1 << _TABLE_BITS))
+        if value + 4 >= 1 << _TABLE_BITS:
+            return np.array(values, dtype=np.uint64)
+        values.append(value)
+
+
+def _exact_attempt(
+    words: list[int], is_normal: bool, steps: int, stream: RandomStream
+) -> int | None:
+    """One attempt of `floor_draws` with as many further bits as needed; None: rejected."""
+    cumulative, exponent = _LAWS[is_normal]
+    choice = _LazyUniform(words[0] >> 1, _TABLE_BITS)
+    x, coin = _LazyUniform(words[1], 64), _LazyUniform(words[2], 64)
+    k = 0
+    while not _is_below(choice, partial(cumulative, k), stream):
+        k += 1
+
+    def acceptance(digits: int) -> Bounds:
+        low, high = x.interval
+        return _exp_bounds(exponent(k, low), exponent(k, high), digits)
+
+    if not _is_below(coin, acceptance, stream, (x,)):
+        return None
+    while True:
+        low, high = (k + end for end in x.interval)
+        size = int(steps * low)
+        if steps * high <= size + 1:
+            return -size - 1 if words[0] & 1 else size
+        x.extend(stream)
+
+
+def _floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
+    from .._kernels.sampling import floor_draws
+
+    out = np.empty(size, dtype=np.int64)
+    done = 0
+    while done < size:
+        # about 1.4 attempts (normal) or 1.6 (Laplace) of three words each
+        words = stream.words(3 * min(2**15, 4 + (3 * (size - done)) // 2))
+        filled, used, is_certain = floor_draws(
+            words, _table(is_normal), is_normal, np.uint64(steps), out[done:]
+        )
+        done += filled
+        if is_certain:
+            stream.unread(words.size - used)
+            continue
+        attempt = [int(word) for word in words[used : used + 3]]
+        stream.unread(words.size - used - 3)
+        draw = _exact_attempt(attempt, is_normal, steps, stream)
+        if draw is not None:
+            out[done] = draw
+            done += 1
+    return out
+
+
+def floor_normal(steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
+    """floor(steps * Z) for independent standard normal reals Z, shape (size,).
+
+    Parameters
+    ----------
+    steps : int in [1, 2^55]
+    size : int
+    stream : RandomStream
+    """
+    return _floor_draws(True, steps, size, stream)
+
+
+def floor_laplace(steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
+    """floor(steps * Z) for independent reals Z of density exp(-|z|) / 2, shape (size,)."""
+    return _floor_draws(False, steps, size, stream)
+
+
+# ---------------------------------------------------------------------------- selections
+
+
+def _exact_coin(
+    word: int, top: float, score: float, scale: float, factor: int, stream: RandomStream
+) -> bool:
+    """Whether the uniform that begins with `word` is below factor * exp(-(top - score) / scale)."""
+    t = (Fraction(top) - Fraction(score)) / Fraction(scale)
+
+    def bounds(digits: int) -> Bounds:
+        low, high = _exp_bounds(t, t, digits)
+        return factor * low, factor * high
+
+    return _is_below(_LazyUniform(word, 64), bounds, stream)
+
+
+def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
+    """An index with probability exactly proportional to exp(scores / scale).
+
+    Rejection from uniform proposals; where few scores are near the top and this takes long,
+    proposals prefer those near the top: on average at most about 1100 + k / 1000 more.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (k,)
+        Finite; taken as real numbers without error.
+    scale : float > 0
+    stream : RandomStream
+    """
+    from .._kernels.sampling import UNCERTAIN, near_top, propose_by_group, propose_uniformly
+
+    scores, top, scale = _in_range(scores, scale)
+    left, size = _UNIFORM_ATTEMPTS, 16
+    while left > 0:
+        words = stream.words(2 * size)
+        index, used = propose_uniformly(words, scores, top, scale)
+        left, size = left - used // 2, _ATTEMPTS
+        if index == UNCERTAIN:
+            stream.unread(words.size - used - 2)
+            index = _proposed(words[used], scores.size)
+            if _exact_coin(int(words[used + 1]), top, scores[index], scale, 1, stream):
+                return index
+            continue
+        stream.unread(words.size - used)
+        if index >= 0:
+            return int(index)
+    is_near = np.empty(scores.size, dtype=bool)
+    near = near_top(scores, top, _NEAR * scale, is_near)
+    near_mass = near.size << _GROUP_BITS
+    while True:
+        words = stream.words(3 * _ATTEMPTS)
+        index, used = propose_by_group(
+            words, scores, top, scale, near, is_near, np.uint64(_GROUP_BITS)
+        )
+        if index == UNCERTAIN:
+            stream.unread(words.size - used - 3)
+            place = _proposed(words[used], near_mass + scores.size)
+            if place < near_mass:
+                index, factor = int(near[place >> _GROUP_BITS]), 1
+            else:
+                index, factor = _proposed(words[used + 1], scores.size), 1 << _GROUP_BITS
+            if _exact_coin(int(words[used + 2]), top, scores[index], scale, factor, stream):
+                return index
+            continue
+        stream.unread(words.size - used)
+        if index >= 0:
+            return int(index)
+
+
+def _proposed(word: Any, size: int) -> int:
+    return (int(word) * size) >> 64
+
+
+def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
+    """An index by permute-and-flip: visit in random order, accept with exp(-(top - s) / scale).
+
+    After 64 rejections the rest is done at once: every index that is left is kept with its
+    probability, and one of those is drawn uniformly, which gives the same law.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (k,)
+        Finite; taken as real numbers without error.
+    scale : float > 0
+    stream : RandomStream
+    """
+    from .._kernels.sampling import UNCERTAIN
+    from .._kernels.sampling import permute_and_flip as flips
+
+    scores, top, scale = _in_range(scores, scale)
+    rejected = np.empty(_FLIPS, dtype=np.int64)
+    n_rejected = 0
+    while n_rejected < _FLIPS:
+        words = stream.words(2 * _ATTEMPTS)
+        index, used, n_rejected = flips(words, scores, top, scale, rejected, n_rejected)
+        if index == UNCERTAIN:
+            stream.unread(words.size - used - 2)
+            index = _proposed(words[used], scores.size)
+            if _exact_coin(int(words[used + 1]), top, scores[index], scale, 1, stream):
+                return index
+            rejected[n_rejected] = index
+            n_rejected += 1
+            continue
+        stream.unread(words.size - used)
+        if index >= 0:
+            return int(index)
+    survivors = _survivors(scores, top, scale, rejected, stream)
+    return int(survivors[stream.integer(survivors.size)])
+
+
+def _survivors(
+    scores: Array, top: float, scale: float, rejected: NDArray[np.int64], stream: RandomStream
+) -> NDArray[np.int64]:
+    """Each index that is not rejected, kept with probability exp(-(top - score) / scale)."""
+    from .._kernels.sampling import near_top
+
+    is_out = np.empty(scores.size, dtype=bool)
+    near = near_top(scores, top, _NEAR * scale, is_out)  # one coin for each of them
+    is_out[rejected] = True
+    near = near[~np.isin(near, rejected)]
+    far = _thinned(scores.size, stream)
+    far = far[~is_out[far]]
+    return np.concatenate(
+        (
+            near[_coins(scores[near], top, scale, 1, stream)],
+            far[_coins(scores[far], top, scale, 1 << _GROUP_BITS, stream)],
+        )
+    )
+
+
+def _thinned(size: int, stream: RandomStream) -> NDArray[np.int64]:
+    """Each index below `size`, kept with probability 2^-10: their number, then a subset."""
+    from .._kernels.sampling import count_bits, distinct_indices
+
+    number = size
+    for _ in range(_GROUP_BITS):
+        number = count_bits(stream.words(-(-number // 64)), number)
+    out, found = np.empty(number, dtype=np.int64), 0
+    is_taken = np.zeros(size, dtype=bool)
+    while found < number:
+        found = distinct_indices(stream.words(number + 8), is_taken, out, found)
+    return out
+
+
+def _coins(
+    scores: Array, top: float, scale: float, factor: int, stream: RandomStream
+) -> NDArray[np.bool_]:
+    """Independent coins with probabilities factor * exp(-(top - score) / scale)."""
+    from .._kernels.sampling import flip_coins
+
+    out = np.zeros(scores.size, dtype=bool)
+    words = stream.words(scores.size)
+    start = 0
+    while True:
+        start = flip_coins(words, scores, top, scale, float(factor), start, out)
+        if start == scores.size:
+            return out
+        out[start] = _exact_coin(int(words[start]), top, scores[start], scale, factor, stream)
+        start += 1

@@ -1,0 +1,149 @@
+"""Secret random batches of records; how exact they are: doc/privacy, section 2.6."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._checks import check_choice
+from .stream import RandomStream
+
+__all__ = ["RandomBatches"]
+
+Indices = NDArray[np.intp]
+
+_BLOCK = 2**16
+_COINS_PER_DRAW = 400  # a draw from a block takes about the time of this many coins
+_EXPECTED_COUNT = 32
+
+
+@dataclass(frozen=True)
+class RandomBatches:
+    """Batches of records, each drawn afresh.
+
+    Parameters
+    ----------
+    n_samples : int
+    batch_size : int
+        Exact size ("fixed") or expected size ("poisson") of a batch.
+    law : {"fixed", "poisson"}
+        A uniform subset, or each record independently with probability batch_size / n.
+    """
+
+    n_samples: int
+    batch_size: int
+    law: str
+
+    def __post_init__(self) -> None:
+        check_choice("law", self.law, ("fixed", "poisson"))
+        if not 1 <= self.batch_size <= self.n_samples:
+            raise ValueError(f"batch_size must be in [1, {self.n_samples}], got {self.batch_size}")
+
+    def draw(self, stream: RandomStream) -> Indices:
+        """The numbers of the records of one batch, in increasing order."""
+        take = _subset if self.law == "fixed" else _coins
+        return take(self.n_samples, self.batch_size, stream)
+
+
+# A map of n bytes is the fastest way to find repeated numbers, unless n is far above their
+# count (_LARGEST_MAP), and the fastest way to sort them, unless they are few (_DENSE_MAP).
+_LARGEST_MAP = 10_000
+_DENSE_MAP = 50
+
+
+def _subset(n: int, size: int, stream: RandomStream) -> Indices:
+    """A uniform subset of range(n): the first `size` values that a uniform sequence takes."""
+    if 2 * size > n:
+        return np.sort(stream.permutation(n)[:size])
+    if size == 1:
+        return np.array([stream.integer(n)], dtype=np.intp)
+    if n > _LARGEST_MAP * size:
+        return _distinct(n, size, stream)
+    from .._kernels.sampling import distinct_indices
+
+    is_in = np.zeros(n, dtype=bool)
+    found, out = 0, np.empty(size, dtype=np.int64)
+    while found < size:
+        found = distinct_indices(stream.words(size - found + 4), is_in, out, found)
+    return np.flatnonzero(is_in) if n < _DENSE_MAP * size else np.sort(out)
+
+
+def _distinct(n: int, size: int, stream: RandomStream) -> Indices:
+    """As `_subset`, without a map of all numbers."""
+    seen: Indices = np.empty(0, dtype=np.intp)
+    while seen.size < size:
+        seen = np.concatenate((seen, _integers(n, size - seen.size, stream)))
+        ordered = np.sort(seen)
+        if not np.any(ordered[1:] == ordered[:-1]):
+            continue
+        first = np.unique(seen, return_index=True)[1]
+        seen = seen[np.sort(first)]
+    return np.sort(seen)
+
+
+def _integers(high: int, size: int, stream: RandomStream) -> Indices:
+    """At most `size` exactly uniform integers below `high`, by refusing the highest words."""
+    words = stream.words(size)
+    largest = np.uint64(2**64 - 1 - 2**64 % high)
+    return (words[words <= largest] % np.uint64(high)).astype(np.intp)
+
+
+def _coins(n: int, size: int, stream: RandomStream) -> Indices:
+    """Every number of range(n) with probability size / n, independently.
+
+    A coin for each costs O(n). Where n is far larger than the batch, the count of each block
+    is drawn first, and then a uniform subset of that size: the same law.
+    """
+    if size == n:
+        return np.arange(n)
+    if n < _COINS_PER_DRAW * size:
+        return _flip(n, size, stream)
+    n_blocks = -(-size // _EXPECTED_COUNT)
+    ends = [n * (i + 1) // n_blocks for i in range(n_blocks)]
+    parts = [
+        start + _subset(stop - start, count, stream)
+        for start, stop in zip([0, *ends[:-1]], ends, strict=True)
+        if (count := _count(stop - start, size, n, stream)) > 0
+    ]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.intp)
+
+
+def _flip(n: int, size: int, stream: RandomStream) -> Indices:
+    """One coin for each number; the probability is rounded down to a multiple of 2^-64."""
+    threshold = np.uint64(size * 2**64 // n)
+    parts = []
+    for first in range(0, n, _BLOCK):
+        words = stream.words(min(_BLOCK, n - first))
+        parts.append(first + np.nonzero(words < threshold)[0])
+    return np.concatenate(parts)
+
+
+def _count(trials: int, size: int, n: int, stream: RandomStream) -> int:
+    """A binomial number of successes with probability size / n, by inversion of 128 bits."""
+    high, low = (int(word) for word in stream.words(2))
+    return bisect_right(_cumulative(trials, size, n), high << 64 | low)
+
+
+@lru_cache(maxsize=64)
+def _cumulative(trials: int, size: int, n: int) -> list[int]:
+    """P(successes <= k) for k = 0, 1, ..., in units of 2^-128, rounded down.
+
+    Computed in sixty digits, so that the law is off by less than 2^-100 in all.
+    """
+    with localcontext() as context:
+        context.prec = 60
+        odds = Decimal(size) / Decimal(n - size)
+        mass = (Decimal(n - size) / Decimal(n)) ** trials
+        total, unit, out = Decimal(0), Decimal(2**128), []
+        for k in range(trials + 1):
+            total += mass
+            out.append(int(total * unit))
+            mass *= odds * Decimal(trials - k) / Decimal(k + 1)
+            if k * n > trials * size and mass * unit * trials < 1:
+                break
+    return out[:-1]  # larger draws count as the last k

@@ -1,0 +1,298 @@
+"""Defaults: rules and numbers that depend on public facts only, one set for a solver and task.
+
+A set is one frozen object for all tables. The numbers were chosen on synthetic data
+(benchmarks/defaults_study.py, mirror_study.py, phased_sgd.py, streaming.py, heavy_tails.py);
+where those left a choice open, five public tables decided (diabetes, computers, breast
+cancer, digits, fair). No number was tuned to a single table.
+
+Units: features and targets scaled to [-1, 1]. "Noise" is the l2 norm of the noise in the mean
+of all released gradients, for a clip of 1 (`gradient_noise`), unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..privacy.budget import PrivacyBudget
+from .base import Problem
+
+__all__ = [
+    "FIRST_RELEASES",
+    "FRANK_WOLFE",
+    "FTRL",
+    "HEAVY_TAIL",
+    "MIRROR_DESCENT",
+    "PHASED_SGD",
+    "affordable_steps",
+    "data_norm",
+    "gradient_noise",
+    "growing_clip",
+    "intercept_share",
+]
+
+# --------------------------------------------------------------- rules that solvers share
+
+
+def data_norm(problem: Problem) -> float:
+    """Half of the largest possible norm of a row in the box, and at least 1."""
+    return max(1.0, math.sqrt(problem.dimension) / 2)
+
+
+def gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float, amount: float) -> float:
+    """l2 norm of the noise in the mean of all released gradients, for a clip of 1.
+
+    `amount` is rho, or mu^2 / 2, of all of the problem's models.
+    """
+    spread = math.sqrt(2 * amount / problem.n_models)
+    per_coordinate = budget.record_factor * norm / (problem.n_samples * spread)
+    return per_coordinate * math.sqrt(problem.dimension)
+
+
+def growing_clip(smallest: float, noise: float, accurate: float) -> float:
+    """The smallest useful clip where noise dominates, 1 where it is far below `accurate`."""
+    return min(1.0, smallest * max(1.0, math.sqrt(accurate / noise)))
+
+
+def intercept_share(problem: Problem, budget: PrivacyBudget) -> float:
+    """Share of the budget that brings the noise of the mean target to `target_noise`."""
+    rules = FIRST_RELEASES
+    full = budget.record_factor / problem.n_samples
+    if budget.is_pure:
+        share = math.sqrt(2) * full * problem.n_models / budget.epsilon / rules.target_noise
+    else:
+        share = (full / rules.target_noise) ** 2 * problem.n_models / (2 * budget.rho)
+    return min(rules.most_target_share, max(rules.least_target_share, share))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepLimits:
+    """How many steps are made; `affordable` bounds the numbers of X that all of them read."""
+
+    fewest_steps: int
+    most_steps: int
+    affordable: float
+
+
+def affordable_steps(problem: Problem, rules: StepLimits) -> int:
+    """More steps never hurt, as their noise averages out, but cost time."""
+    affordable = int(rules.affordable / (problem.n_samples * problem.n_features))
+    return min(rules.most_steps, max(affordable, rules.fewest_steps))
+
+
+# -------------------------------------------------------------------- before the descent
+
+
+@dataclass(frozen=True)
+class FirstReleasesRules:
+    """Shares of the budget, and the steps to the centre of the targets."""
+
+    row_factor_share: float = 0.02
+    means_share: float = 0.05
+    least_target_share: float = 0.1
+    most_target_share: float = 0.5
+    target_noise: float = 0.12  # standard deviation that the target's share aims at
+    target_prior: float = 0.5  # standard deviation of the mean of targets over tasks
+    # Where the least share gives too much noise for a mean in [-1, 1], the centre of the targets
+    # is found by steps on residuals clipped to `location_clip`, which need less noise.
+    location_clip: float = 0.12
+    location_steps: int = 25
+    location_step: float = 1.9
+    location_reach: float = 0.2  # bound on the sum of the noise over all steps
+
+
+FIRST_RELEASES = FirstReleasesRules()
+
+# ---------------------------------------------------------------------------- Frank-Wolfe
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrankWolfeDefaults(StepLimits):
+    """Radii, clips and levels of noise."""
+
+    gradient_radius: float  # over the root of the noise
+    largest_radius: float
+    selection_radius: float
+    smallest_clip: float
+    noisy: float  # noise above which the radius falls, and with it the coefficients
+    hopeless: float  # noise above which only the intercept is learned
+    fewest_steps: int
+    most_steps: int = 200
+    affordable: float = 8e7
+    accurate: float = 0.02  # noise below which the clip grows to 1
+    # Noise of a selection below which it is preferred where gradients are noisy. The two noises
+    # differ by a factor of about d / (2 log 2d). Where that is below sparsity_bet (d < 80),
+    # selections are better only if the best model is sparse, and worse if it is dense.
+    selectable: float = 0.15
+    sparsity_bet: float = 8.0
+    # Width of the smoothing of the linear minimization, in units of the noise left in the
+    # momentum, and curvature of the loss along one feature, in units of its smoothness, which
+    # keeps the first steps of a run with little noise from overshooting.
+    smoothing: float = 0.2
+    curvature: float = 0.2
+
+
+FRANK_WOLFE = {
+    "regression": FrankWolfeDefaults(
+        gradient_radius=0.65, largest_radius=12.0, selection_radius=1.5, smallest_clip=0.15,
+        noisy=0.15, hopeless=0.6, fewest_steps=50,
+    ),
+    "classification": FrankWolfeDefaults(
+        gradient_radius=4.0, largest_radius=70.0, selection_radius=7.0, smallest_clip=0.5,
+        noisy=0.2, hopeless=1.5, fewest_steps=16,
+    ),
+}  # fmt: skip
+
+# ------------------------------------------------------------------------- mirror descent
+
+
+@dataclass(frozen=True, kw_only=True)
+class MirrorDescentDefaults(StepLimits):
+    """Radii, clips and the step rule (`Stage.step_size`)."""
+
+    radius: float
+    smallest_clip: float
+    # Size of a useful gradient, in units of its clip: where the noise of the mean of all steps
+    # is far above it, steps are so short that the model stays near its start.
+    gradient: float
+    reach: float = 0.5  # of AdaGrad's steps, in units of the diameter
+    accurate: float = 0.02  # noise of a single release below which the clip grows to 1
+    # Noise of a single release above which, and number of features from which, the l1 ball is
+    # the default set: assuming a sparse model then costs nothing, and helps.
+    drowning: float = 0.5
+    wide: int = 100
+    # "noisy-sfw" steps towards the boundary even if the gradient is small: a smaller set,
+    # and shorter steps where the noise is above `direction` times the Lipschitz constant.
+    boundary: float = 0.25
+    direction: float = 0.05
+    most_phases: int = 6  # later ones hardly change the model
+    fewest_steps: int = 60
+    most_steps: int = 400
+    affordable: float = 4e8
+
+
+MIRROR_DESCENT = {
+    "regression": MirrorDescentDefaults(radius=2.0, smallest_clip=0.12, gradient=1.2),
+    "classification": MirrorDescentDefaults(radius=10.0, smallest_clip=0.3, gradient=0.9),
+}
+
+# ----------------------------------------------------------------------------- phased SGD
+
+
+@dataclass(frozen=True)
+class PhasedSGDDefaults:
+    """Lengths of steps, clips and shares.
+
+    A step's length is how far it moves the prediction for a row of the largest norm B at the
+    slope c_0, ``learning_rate c_0 B^2``, where c_0 is the smallest default clip, so that it
+    does not depend on the scales of the loss and the rows. N is the l2 norm of the noise that a
+    run of total length 1 ends with.
+    """
+
+    radius: float
+    length: float  # of a step, times 1 / sqrt(n)
+    reach: float  # all steps together are at most reach / N, so that they stay in the set
+    energy: float  # and energy / N^2, so that coefficients shrink as the noise grows
+    prediction_noise: float  # of the last of several phases, for a row of the largest norm
+    smallest_clip: float
+    curved: float = 0.2  # learning_rate B^2 is at most this over the smoothness of the loss
+    n_phases: int = 3
+    ratio: float = 3.0  # of the steps of one phase and the next
+    accurate: float = 0.002  # the noise N below which the clip grows
+    averaged: float = 0.25  # share of a phase whose iterates are averaged
+    affordable: float = 1e8  # stored numbers read by all passes
+    most_passes: int = 40
+    fewest_passes: int = 3  # one pass over disjoint phases is better than two passes
+    # One pass: the slice of the first releases, if the noise of its mean target is at most
+    # `first_noise`, and the shares of its budget (target, means, row factor).
+    first_slice: float = 1 / 16
+    first_noise: float = 0.03
+    first_shares: tuple[float, float, float] = (0.3, 0.6, 0.1)
+
+
+PHASED_SGD = {
+    "regression": PhasedSGDDefaults(
+        radius=10.0, length=0.45, reach=1.5, energy=0.26, prediction_noise=0.015,
+        smallest_clip=0.35,
+    ),
+    "classification": PhasedSGDDefaults(
+        radius=100.0, length=4.5, reach=10.0, energy=0.72, prediction_noise=0.075,
+        smallest_clip=0.5,
+    ),
+}  # fmt: skip
+
+# ----------------------------------------------------------------------------------- FTRL
+
+
+@dataclass(frozen=True)
+class FTRLDefaults:
+    """Steps, clips and the noise that is allowed in the coefficients."""
+
+    reach: float  # l2 norm of the noise in the prediction for the longest row
+    noisy: float  # relative noise of the mean gradient above which less than that is allowed
+    clip: float
+    radius: float
+    n_steps: int = 256  # of an epoch; more cost time and a little noise without any gain
+    prefix_noise: float = 2.8  # of the last of `n_steps` sums, in units of sensitivity / mu
+    relative_noise: float = 0.15  # in many coordinates, above which the map "power" is better
+    smallest_batch: int = 4  # the mean gradient of fewer records varies too much
+    # Share of the targets in the first release, and the noise that it aims at: the standard
+    # deviation of the mean target, and the l2 norm for the means of the features.
+    target_share: float = 0.5
+    target_noise: float = 0.1
+    means_noise: float = 0.5
+    least_first: float = 0.02  # part of the stream for the first release, at least
+    most_first: float = 0.3  # and at most
+    average_power: float = 2.0  # the average weighs the iterate after n records by about n^2
+
+
+FTRL = {
+    "regression": FTRLDefaults(reach=1.0, noisy=0.15, clip=0.3, radius=3.0),
+    "classification": FTRLDefaults(reach=8.0, noisy=0.6, clip=0.5, radius=30.0),
+}
+
+# ----------------------------------------------------------------------------- heavy tails
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeavyTailDefaults(StepLimits):
+    """Shares of the budget, clips and steps, in released units."""
+
+    radius: float
+    reach: float  # of the noisy part of the step rule
+    target_prior: float  # standard deviation of the mean target, in units of its scale
+    feature_share: float = 0.3  # for scales and centres of the features
+    largest_share: float = 0.7  # that a user may choose; with the others it leaves 0.07
+    target_share: float = 0.12  # for scale and centre of the target
+    target_share_alone: float = 0.6  # where only an intercept is learned
+    intercept_share: float = 0.1
+    row_norm_share: float = 0.01
+    row_norm_octaves: float = 8.0  # guesses that are wrong by more than 2^8 count as wrong by 2^8
+    largest_speedup: float = 4.0
+    # One feature with a wrong scale spoils the predictions. A scale whose score is 1/2 below the
+    # best has e^(-1 / (2 noise)) times its weight; with `wrong_scales` such scales for each of d
+    # features, the noise of a score may give them the weight `spoiled` at most. Without the
+    # target's scale there is no prediction at all, so more noise is accepted there.
+    spoiled: float = 1e-3
+    wrong_scales: int = 64
+    target_guesswork: float = 0.1
+    too_noisy: float = 0.5  # noise above which nothing but the intercept is learned
+    # Half of the squared deviations lie within a scale, so that a scaled column has a second
+    # moment of about `second_moment` or more.
+    second_moment: float = 0.35
+    smoothness: float = 0.75  # top eigenvalue of the rows' second moments, per feature
+    least_target_clip: float = 2.0
+    noise_energy: float = 1.0  # norm of the noise in the model, in units of the target's scale
+    bounded_clip: float = 0.3  # a bounded derivative has light tails, and needs no wide clip
+    accurate: float = 0.02
+    most_steps: int = 400
+    fewest_steps: int = 50
+    affordable: float = 2e9
+    pure_steps: int = 12
+    n_slices: int = 10
+
+
+HEAVY_TAIL = {
+    "regression": HeavyTailDefaults(radius=20.0, reach=3.0, target_prior=1.0),
+    "classification": HeavyTailDefaults(radius=70.0, reach=20.0, target_prior=0.5),
+}

@@ -1,0 +1,287 @@
+"""The first releases, made before a descent, and the units and offsets that follow from them.
+
+A private intercept gives the model the right mean from the start, private feature means
+centre the rows, which makes the descent well conditioned, and the mean row factor corrects
+for the scaling down of long rows. Sensitivities: doc/privacy, sections 3.1c to 3.1e.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.rows import Rows
+from ..mechanisms import Gaussian, Laplace, Release, additive_noise
+from ..privacy.budget import Allowance, PrivacyBudget
+from ..randomness.stream import RandomStream
+from . import sensitivity
+from .base import Part, Problem, SolverData, SolverResult
+from .defaults import FIRST_RELEASES as RULES
+from .defaults import intercept_share
+
+__all__ = [
+    "FirstReleases",
+    "Frame",
+    "Start",
+    "plan_constant",
+    "plan_first",
+    "plan_mean",
+    "shrunk_mean",
+]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Units and offsets that were released, and the way back to plain rows.
+
+    With the descent's coefficients w, the model predicts the target
+    ``(y - target_center) / target_scale`` as ``offset + factor <[(x - center) / scale, 1], w>``.
+
+    Attributes
+    ----------
+    offset : float
+        The constant prediction that the descent corrects.
+    center, scale : ndarray of shape (n_features,) or None
+        None stands for zeros and for ones.
+    factor : float
+        Factor on the descent's coefficients.
+    target_center, target_scale : float
+    """
+
+    offset: float = 0.0
+    center: Array | None = None
+    scale: Array | None = None
+    factor: float = 1.0
+    target_center: float = 0.0
+    target_scale: float = 1.0
+
+    def result(self, solution: Array, problem: Problem, n_iter: int) -> SolverResult:
+        """The model for plain rows, from the descent's coefficients of shape (dimension,)."""
+        solution = self.factor * solution
+        coef, intercept = solution[: problem.n_features], self.offset
+        if self.scale is not None:
+            coef = coef / self.scale
+        if problem.fit_intercept:
+            intercept += float(solution[-1])
+        if self.center is not None:
+            intercept -= float(self.center @ coef)
+        return SolverResult(
+            self.target_scale * coef,
+            self.target_center + self.target_scale * intercept,
+            max(1, n_iter),
+        )
+
+
+class Start(NamedTuple):
+    """Input of a descent: centred rows of bounded norm, and their frame."""
+
+    rows: Rows
+    frame: Frame
+
+
+@dataclass(frozen=True)
+class FirstReleases(Part):
+    """The releases before a descent on rows of bounded norm; None for what is not released.
+
+    Attributes
+    ----------
+    problem : Problem
+        Public facts of the records that they read.
+    norm : float or None
+        Bound on the l2 norm of a row; None leaves the rows as they are.
+    target, means, row_factor : mechanism or None
+        For the mean or the centre of the targets, the means of the features and the mean row
+        factor.
+    target_steps : int
+        Uses of `target` for the centre of the targets; 0 for one use for their mean.
+    group : str or None
+        Name of the slice of the records that they read; None for all.
+    left : float
+        Share of the allowance that is left for the descent.
+    """
+
+    problem: Problem
+    norm: float | None = None
+    target: Gaussian | Laplace | None = None
+    means: Gaussian | None = None
+    row_factor: Gaussian | None = None
+    target_steps: int = 0
+    group: str | None = None
+    left: float = 0.0
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        target = "target's centre" if self.target_steps else "mean target"
+        named = (
+            (target, self.target, max(1, self.target_steps)),
+            ("feature means", self.means, 1),
+            ("mean row factor", self.row_factor, 1),
+        )
+        return tuple(Release(name, m, count, self.group) for name, m, count in named if m)
+
+    def run(self, data: SolverData, stream: RandomStream) -> Start:
+        """Make the releases, and centre and scale the rows by them."""
+        offset, rows = self._release_offset(data, stream), data.rows
+        if self.norm is None:
+            return Start(rows, Frame(offset))
+        if self.means is not None:
+            noisy = self.means.release(rows.with_norm_bound(self.norm).mean(), stream)
+            # a wrong centre only slows the descent: the intercept can make up for it
+            means = shrunk_vector(noisy, self.means.variance)
+            rows = rows.centered(np.clip(means, -1.0, 1.0))
+        rows = rows.with_norm_bound(self.norm)
+        factor = 1.0 if self.row_factor is None else self._release_row_factor(rows, stream)
+        return Start(rows, Frame(offset, rows.center, factor=factor))
+
+    def _release_offset(self, data: SolverData, stream: RandomStream) -> float:
+        """The best constant for the mean of the targets, or for their centre."""
+        if self.target is None:
+            return 0.0
+        if self.target_steps:
+            mean = _release_location(data, self.target, self.target_steps, stream)
+        else:
+            noisy = self.target.release(np.array([data.mean_target]), stream)[0]
+            mean = shrunk_mean(noisy, self.target.variance, RULES.target_prior)
+        return self.problem.loss.best_constant(mean)
+
+    def _release_row_factor(self, rows: Rows, stream: RandomStream) -> float:
+        """Noisy mean of the row factors; released is its offset from the middle of their range.
+
+        The model is fitted on rows that were scaled down and predicts on rows that were not,
+        so its coefficients are too large by about the inverse of the mean factor.
+        """
+        assert self.norm is not None
+        assert self.row_factor is not None
+        half_range = _row_factor_half_range(self.problem, self.norm)
+        middle = 1 - half_range
+        scale = np.asarray(rows.scale)
+        offsets = np.where(scale > 0, np.clip(scale - middle, -half_range, half_range), 0.0)
+        released = self.row_factor.release(np.array([offsets.mean()]), stream)[0]
+        return float(np.clip(middle + released, middle - half_range, 1.0))
+
+
+# ------------------------------------------------------------------------------- planning
+
+
+def plan_first(
+    problem: Problem,
+    budget: PrivacyBudget,
+    norm: float,
+    allowance: Allowance,
+    *,
+    may_shrink: bool,
+    may_step: bool = True,
+    shares: tuple[float, float, float] | None = None,
+    group: str | None = None,
+) -> FirstReleases:
+    """Plan of all three releases within one model's allowance, which must not be pure.
+
+    Parameters
+    ----------
+    problem : Problem
+    budget : PrivacyBudget
+    norm : float
+        Bound on the l2 norm of a row.
+    allowance : Allowance
+    may_shrink : bool
+        Whether the feasible set keeps points that are multiplied by a factor below 1; if not,
+        the row factor is left out.
+    may_step : bool
+        Whether the centre of the targets may be found by steps.
+    shares : tuple (target, means, row factor) or None
+        None for the default shares of the allowance.
+    group : str or None
+        As in `FirstReleases`.
+    """
+    if shares is None:
+        shares = intercept_share(problem, budget), RULES.means_share, RULES.row_factor_share
+    target: Gaussian | Laplace | None = None
+    means, row_factor, target_steps, left = None, None, 0, 1.0
+    if problem.fit_intercept:
+        part = allowance.share(shares[0])
+        if may_step:
+            target, target_steps = plan_constant(problem, budget, part)
+        else:
+            target = plan_mean(problem, budget, part)
+        change = sensitivity.row_mean(problem, budget, norm)
+        means = Gaussian.calibrate(change, allowance.share(shares[1]), dimension=problem.n_features)
+        left -= shares[0] + shares[1]
+    half_range = _row_factor_half_range(problem, norm)
+    if may_shrink and half_range > 0:
+        change = sensitivity.row_factor_mean(problem, budget, half_range)
+        row_factor = Gaussian.calibrate(change, allowance.share(shares[2]))
+        left -= shares[2]
+    return FirstReleases(
+        problem, norm, target, means, row_factor, target_steps, group=group, left=left
+    )
+
+
+def plan_constant(
+    problem: Problem, budget: PrivacyBudget, allowance: Allowance
+) -> tuple[Gaussian | Laplace | None, int]:
+    """Mechanism for the best constant prediction, and `FirstReleases.target_steps`."""
+    is_noisy = intercept_share(problem, budget) > RULES.least_target_share
+    is_regression = problem.loss.task == "regression"
+    if problem.fit_intercept and is_noisy and is_regression and allowance.kind != "pure":
+        change = RULES.location_clip * sensitivity.unit_mean(problem, budget)
+        return Gaussian.calibrate(change, allowance, RULES.location_steps), RULES.location_steps
+    return plan_mean(problem, budget, allowance), 0
+
+
+def plan_mean(
+    problem: Problem, budget: PrivacyBudget, allowance: Allowance
+) -> Gaussian | Laplace | None:
+    """Mechanism for the mean of the targets, each in [-1, 1]; None without an intercept."""
+    if not problem.fit_intercept:
+        return None
+    return additive_noise(allowance).calibrate(sensitivity.unit_mean(problem, budget), allowance)
+
+
+def _row_factor_half_range(problem: Problem, norm: float) -> float:
+    """Half the range of the factor min(1, B / |row|) over rows in the box."""
+    return max(0.0, (1 - norm / math.sqrt(problem.dimension)) / 2)
+
+
+# -------------------------------------------------------------------------------- running
+
+
+def shrunk_mean(released: float, variance: float, prior: float, bound: float = 1.0) -> float:
+    """A noisy mean of targets within `bound`, shrunk towards 0, the middle of their bounds.
+
+    The result is the posterior mean under a normal prior of standard deviation `prior`:
+    nearly the released value where the noise is small, and near 0 where it is large, so that
+    the intercept is not mostly noise.
+    """
+    return float(np.clip(released, -bound, bound)) / (1 + variance / prior**2)
+
+
+def _release_location(
+    data: SolverData, mechanism: Gaussian | Laplace, n_steps: int, stream: RandomStream
+) -> float:
+    """Minimizer of the mean of Huber's loss of the targets, by noisy gradient steps from 0.
+
+    Its noise is proportional to `location_clip`, that of a mean to the range of the targets.
+    """
+    clip, scale = RULES.location_clip, data.rows.scale
+    present = 1.0 if scale is None else (scale > 0).astype(np.float64)
+    reach = RULES.location_reach / (mechanism.scale * math.sqrt(n_steps))
+    step = min(RULES.location_step, reach)
+    centre, total = 0.0, 0.0
+    for t in range(1, n_steps + 1):
+        residual = np.clip(centre - data.y, -clip, clip) * present
+        released = mechanism.release(np.array([residual.mean()]), stream)[0]
+        centre = float(np.clip(centre - step * released, -1.0, 1.0))
+        total += t * centre
+    return 2 * total / (n_steps * (n_steps + 1))
+
+
+def shrunk_vector(noisy: Array, variance: float) -> Array:
+    """The estimate of James and Stein: shrunk, to 0 where it is not above its noise."""
+    size = float(noisy @ noisy)
+    return noisy * (max(0.0, 1 - noisy.size * variance / size) if size > 0 else 0.0)

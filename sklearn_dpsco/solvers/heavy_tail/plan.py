@@ -1,0 +1,172 @@
+"""The plan of the heavy-tail solver, and its first releases."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.rows import Rows, make_rows
+from ...geometry import Geometry
+from ...mechanisms import Gaussian, Laplace, Release
+from ...randomness.stream import RandomStream
+from ..base import Part, Plan, Problem, SolverData
+from ..defaults import HEAVY_TAIL
+from ..first_releases import Frame, shrunk_mean
+from .magnitudes import Magnitudes, MagnitudeSearch, scale_rows
+from .oracles import MeanOracle
+
+__all__ = ["FirstMagnitudes", "HeavyTailPlan", "Noise", "Units", "row_smoothness"]
+
+Array = NDArray[np.float64]
+Noise = Gaussian | Laplace
+
+_TARGET_BOX = 2.0**100  # only keeps numbers finite: far beyond any useful clip
+
+
+class Units(NamedTuple):
+    """The releases about the features, made once for all models of a fit.
+
+    Attributes
+    ----------
+    rows : Rows
+        In the released units.
+    magnitudes : Magnitudes
+    speedup : float
+        Factor on the plan's learning rate.
+    """
+
+    rows: Rows
+    magnitudes: Magnitudes
+    speedup: float
+
+
+@dataclass(frozen=True)
+class FirstMagnitudes(Part):
+    """The releases before the descent: scales, centres, intercept; None if not released.
+
+    Attributes
+    ----------
+    problem : Problem
+    features, target : MagnitudeSearch or None
+        How scales and centres are released.
+    row_norm : Gaussian, Laplace or None
+        For the mean logarithm of the rows' norms.
+    intercept : Gaussian, Laplace or None
+        For the mean target of each model.
+    target_clip : float
+        Regression: bound on the centred and scaled targets in the intercept.
+    """
+
+    problem: Problem
+    features: MagnitudeSearch | None
+    target: MagnitudeSearch | None
+    row_norm: Noise | None
+    intercept: Noise | None
+    target_clip: float
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Over all models: the features' are released once, an intercept for each."""
+        searches = [search for search in (self.features, self.target) if search is not None]
+        out = [release for search in searches for release in search.releases]
+        if self.intercept is not None:
+            out.append(Release("mean target", self.intercept, self.problem.n_models))
+        if self.row_norm is not None:
+            out.append(Release("mean log norm", self.row_norm))
+        return tuple(out)
+
+    def release_units(self, rows: Rows, stream: RandomStream) -> Units | None:
+        """The features in released units; None if only an intercept is learned."""
+        if self.features is None:
+            return None
+        found = self.features.run(rows, stream)
+        scaled = scale_rows(rows, found)
+        return Units(scaled, found, self._release_speedup(scaled, stream))
+
+    def run(self, data: SolverData, stream: RandomStream) -> tuple[Array, Frame]:
+        """Targets in released units, and the frame of one model without its features."""
+        center, scale = 0.0, 1.0
+        if self.target is not None:
+            column = make_rows(np.ascontiguousarray(data.y[:, None]), False, data.rows.scale)
+            found = self.target.run(column, stream.substream("target"))
+            center, scale = float(found.center[0]), float(found.scale[0])
+        target = data.y
+        if self.problem.loss.task == "regression":
+            with np.errstate(over="ignore"):
+                target = (data.y - center) / scale
+            target = np.clip(target, -_TARGET_BOX, _TARGET_BOX)
+        offset = self._release_intercept(data.rows, target, stream)
+        return target, Frame(offset, target_center=center, target_scale=scale)
+
+    def _release_intercept(self, rows: Rows, target: Array, stream: RandomStream) -> float:
+        """The best constant for the noisy mean of the clipped targets."""
+        if self.intercept is None:
+            return 0.0
+        clipped = np.clip(target, -self.target_clip, self.target_clip)
+        if rows.scale is not None:
+            clipped = clipped * (rows.scale > 0)
+        stream = stream.substream("intercept")
+        noisy = self.intercept.release(np.array([clipped.mean()]), stream)[0]
+        loss = self.problem.loss
+        prior = HEAVY_TAIL[loss.task].target_prior
+        return loss.best_constant(
+            shrunk_mean(noisy, self.intercept.variance, prior, self.target_clip)
+        )
+
+    def _release_speedup(self, rows: Rows, stream: RandomStream) -> float:
+        """Factor on the learning rate: the planned smoothness over that of the rows' norms."""
+        if self.row_norm is None:
+            return 1.0
+        rules, d = HEAVY_TAIL[self.problem.loss.task], rows.n_columns
+        most = rules.row_norm_octaves
+        # without the intercept, for the norms of x alone
+        norms = make_rows(rows.X, False).norms()
+        octaves = np.log2(np.maximum(norms, 1e-300)) - math.log2(d) / 2
+        octaves = np.clip(octaves, -most, most)
+        if rows.scale is not None:
+            octaves = octaves * (rows.scale > 0)
+        released = self.row_norm.release(np.array([octaves.mean()]), stream)[0]
+        found = float(np.clip(released, -most, most))
+        smoothness = row_smoothness(d, rules.smoothness)
+        return min(rules.largest_speedup, smoothness / row_smoothness(d, rules.smoothness, found))
+
+
+def row_smoothness(n_features: int, per_feature: float, octaves: float = 0.0) -> float:
+    """About the top eigenvalue of the mean of [x, 1] [x, 1]^T, x too long by 2^octaves."""
+    return per_feature * n_features * 4.0**octaves + 1
+
+
+@dataclass(frozen=True)
+class HeavyTailPlan(Plan):
+    """Plan of `HeavyTail`; see `Plan` for the common fields.
+
+    Attributes
+    ----------
+    geometry : Geometry
+        The set that iterates are projected on, in released units, around the intercept.
+    first : FirstMagnitudes
+        What is released before the descent.
+    oracle : MeanOracle or None
+        The mean of the gradients; None if only an intercept is learned.
+    steps : tuple of mechanisms
+        What releases the mean gradients: one mechanism for all records, or one for each of
+        the disjoint slices of them. Empty if only an intercept is learned.
+    learning_rate : float
+        For rows of the norm that they have in released units. Where the scales are guesses,
+        `Units.speedup` corrects it.
+    l2_penalty : float
+    """
+
+    geometry: Geometry
+    first: FirstMagnitudes
+    oracle: MeanOracle | None
+    steps: tuple[Noise, ...]
+    learning_rate: float
+    l2_penalty: float
+
+    def release_units(self, rows: Rows, stream: RandomStream) -> Units | None:
+        return self.first.release_units(rows, stream)

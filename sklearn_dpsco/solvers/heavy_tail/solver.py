@@ -1,0 +1,397 @@
+r"""Gradient descent on a private mean of heavy-tailed gradients (KLZ22, Algorithms 1 and 2).
+
+No bound on the data is needed. Before the descent, the plan may release a scale and a
+centre for each column and for the target (`magnitudes`); in those units each step releases
+the mean of the gradients l'(z_i, y_i) [x_i, 1] by an oracle that bounds what one record
+adds (`oracles`), and takes a step of gradient descent with it.
+
+``"scof"``
+    Every step uses all records (the convex case of the paper).
+``"scof-slices"``
+    Every step uses new records, and has the whole budget for them (the strongly convex
+    case).
+
+The default oracle shrinks whole gradients to a norm tau. For rows times scalars that is a
+bound tau / norm([x_i, 1]) on the derivative of record i: the descent minimizes a loss that
+is l for ordinary records, and linear beyond the bound for records with extreme x or y.
+
+The sensitivities are derived in doc/privacy, section 7.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._checks import check_real
+from ...data.rows import Rows
+from ...geometry import Geometry
+from ...losses import Loss
+from ...mechanisms import Release, additive_noise
+from ...privacy.budget import PrivacyBudget
+from ...privacy.guarantee import Guarantee
+from ...randomness.stream import RandomStream
+from .. import sensitivity
+from ..base import Problem, SolverData, SolverResult
+from ..defaults import HEAVY_TAIL, affordable_steps
+from .magnitudes import Columns, MagnitudeSearch, plan_search
+from .oracles import MeanOracle, OracleFacts, default_threshold, make_oracle
+from .plan import FirstMagnitudes, HeavyTailPlan, Noise, Units, row_smoothness
+
+__all__ = ["FORMS", "HeavyTail"]
+
+Array = NDArray[np.float64]
+
+FORMS = ("scof", "scof-slices")
+
+_LARGEST_DERIVATIVE = 2.0**300  # only keeps numbers finite: far beyond any useful clip
+
+
+@dataclass(frozen=True)
+class HeavyTail:
+    """Settings of the solver; `None` leaves a value to the plan.
+
+    Parameters
+    ----------
+    form : {"scof", "scof-slices"}
+    oracle : str
+        One of `oracles.ORACLES`.
+    moment_order : float >= 2
+    moment_bound : float in [1e-50, 1e50]
+    tau : float or None
+    n_buckets : int or None
+    max_iter : int or None
+    learning_rate : float or None
+    l2_penalty : float >= 0
+    private_scale_X, private_center_X, private_scale_y, private_center_y : bool
+        What the plan releases. Other scales are 1, other centres 0, in the units of the data.
+    scale_share : float in (0, 0.7] or None
+        Largest share of the budget for the features' scales and centres.
+    """
+
+    form: str = "scof"
+    oracle: str = "clipped"
+    moment_order: float = 2.0
+    moment_bound: float = 1.0
+    tau: float | None = None
+    n_buckets: int | None = None
+    max_iter: int | None = None
+    learning_rate: float | None = None
+    l2_penalty: float = 0.0
+    private_scale_X: bool = True
+    private_center_X: bool = True
+    private_scale_y: bool = True
+    private_center_y: bool = True
+    scale_share: float | None = None
+
+    # ---------------------------------------------------------------- planning
+
+    def check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget
+    ) -> None:
+        """See `Solver.check`."""
+        if not math.isfinite(loss.smoothness):
+            raise ValueError(f"the heavy-tail solvers need a smooth loss, got {loss!r}")
+        rules = HEAVY_TAIL[loss.task]
+        if self.scale_share is not None:
+            limits: dict[str, Any] = {"low": 0, "low_open": True, "high": rules.largest_share}
+            check_real("scale_share", self.scale_share, **limits)
+        geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
+        if type(geometry).project is Geometry.project:
+            raise ValueError(f"the heavy-tail solvers need a set with `project`, got {geometry!r}")
+
+    def plan(self, problem: Problem, budget: PrivacyBudget) -> HeavyTailPlan:
+        """Everything that a run does, from public facts alone; see `Solver.plan`."""
+        self.check(problem.loss, problem.feasible_set, budget)
+        draft = _Draft(problem, budget, self)
+        if not draft.plan_features() or draft.is_too_noisy():
+            draft.forget_features()
+        draft.plan_target()
+        if draft.features is not None and draft.lacks_target_center():
+            draft.forget_features()
+            draft.plan_target()
+        draft.plan_intercept()
+        if draft.features is not None:
+            draft.plan_row_norm()
+            draft.plan_steps()
+        return draft.finish()
+
+    # ----------------------------------------------------------------- running
+
+    def solve(self, data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> SolverResult:
+        """Run the plan; see `Solver.solve`."""
+        problem = plan.problem
+        target, frame = plan.first.run(data, stream)
+        if not plan.steps:
+            return frame.result(np.zeros(problem.dimension), problem, 1)
+        units = data.units
+        if units is None:
+            if problem.n_models > 1:
+                raise ValueError("several models need `units`, which are paid for once")
+            units = plan.release_units(data.rows, stream)
+        solution = _descend(units, target, frame.offset, plan, stream)
+        found = units.magnitudes
+        frame = replace(frame, center=found.center, scale=found.scale)
+        return frame.result(solution, problem, plan.max_iter)
+
+
+class _Draft:
+    """An unfinished plan: the decisions so far, and the share of the budget that is left."""
+
+    def __init__(self, problem: Problem, budget: PrivacyBudget, solver: HeavyTail) -> None:
+        self.problem, self.budget, self.solver = problem, budget, solver
+        self.rules = HEAVY_TAIL[problem.loss.task]
+        self.is_regression = problem.loss.task == "regression"
+        selects = solver.private_scale_X or (self.is_regression and solver.private_scale_y)
+        self.allowance = budget.allowance if selects else budget.gaussian_allowance
+        self.noise_kind = additive_noise(self.allowance)
+        self.row_norm: Noise | None = None
+        self.intercept: Noise | None = None
+        self.oracle: MeanOracle | None = None
+        self.steps: tuple[Noise, ...] = ()
+        self.target_clip, self.learning_rate, self.max_iter = 0.0, 0.0, 0
+        self.forget_features()
+
+    def forget_features(self) -> None:
+        """Back to the start, where nothing is released."""
+        self.features: MagnitudeSearch | None = None
+        self.target: MagnitudeSearch | None = None
+        self.left = 1.0
+
+    @property
+    def has_given_steps(self) -> bool:
+        """Whether the user set the number of steps, so that a descent is made in any case."""
+        return self.solver.max_iter is not None
+
+    def plan_features(self) -> bool:
+        """Scales and centres of the features; False if their noise would be too large."""
+        rules, d = self.rules, self.problem.n_features
+        guesswork = 1 / (2 * math.log(rules.wrong_scales * d / rules.spoiled))
+        share = self.solver.scale_share or rules.feature_share
+        self.features = self._search("X", d, share, guesswork)
+        return self.features is not None
+
+    def plan_target(self) -> None:
+        """Scale and centre of the target."""
+        if self.is_regression:
+            rules = self.rules
+            is_alone = self.features is None
+            share = rules.target_share_alone if is_alone else rules.target_share
+            self.target = self._search("y", 1, share, rules.target_guesswork)
+
+    def _search(
+        self, which: str, n_columns: int, largest_share: float, guesswork: float
+    ) -> MagnitudeSearch | None:
+        solver, problem, factor = self.solver, self.problem, self.budget.record_factor
+        what = "feature" if which == "X" else "target"
+        search = plan_search(
+            Columns(what, problem.n_samples, n_columns, factor, self.allowance),
+            private_center=getattr(solver, f"private_center_{which}") and problem.fit_intercept,
+            private_scale=getattr(solver, f"private_scale_{which}"),
+            largest_share=largest_share,
+            largest_noise=math.inf if self.has_given_steps else guesswork,
+        )
+        self.left -= 0.0 if search is None else search.share
+        return search
+
+    def lacks_target_center(self) -> bool:
+        """Whether the target's centre is to be released but too noisy with its share.
+
+        The scale of a target that is not centred may be far above its spread, and so the noise.
+        """
+        is_wanted = self.solver.private_center_y and self.is_regression
+        is_found = self.target is not None and self.target.n_rounds > 0
+        return (
+            is_wanted and self.problem.fit_intercept and not is_found and not self.has_given_steps
+        )
+
+    def plan_intercept(self) -> None:
+        """The mean of the targets in units of their scale, or of the labels."""
+        problem, rules, solver = self.problem, self.rules, self.solver
+        if not problem.fit_intercept:
+            return
+        share = self.left if self.features is None else rules.intercept_share
+        clip = 1.0
+        if self.is_regression:
+            noise = self._noise(1.0, 1)
+            clip = default_threshold(noise, solver.moment_order, 4 * solver.moment_bound)
+            clip = max(rules.least_target_clip, clip)
+        self.target_clip = clip
+        part = self.allowance.share(share / problem.n_models)
+        self.intercept = self.noise_kind.calibrate(
+            clip * sensitivity.unit_mean(self.problem, self.budget), part
+        )
+        self.left -= share
+
+    def plan_row_norm(self) -> None:
+        """The mean logarithm of the norms, which shows how wrong guessed scales are."""
+        if self.solver.private_scale_X or self.solver.learning_rate is not None:
+            return
+        part = self.allowance.share(self.rules.row_norm_share)
+        change = self.rules.row_norm_octaves * sensitivity.unit_mean(self.problem, self.budget)
+        self.row_norm = self.noise_kind.calibrate(change, part)
+        self.left -= self.rules.row_norm_share
+
+    def _noise(self, share: float, n_iter: int) -> float:
+        """Noise in a coordinate of the mean of all gradients, if their norm is at most 1."""
+        part = self.allowance.share(share / self.problem.n_models)
+        change = self.budget.record_factor / self.problem.n_samples
+        if self.budget.is_pure:
+            return change * math.sqrt(2 * n_iter) / part.amount
+        return change / math.sqrt(2 * part.amount)
+
+    def is_too_noisy(self) -> bool:
+        """Whether the noise of the gradients is too large, and the user set no `max_iter`."""
+        noise = self._noise(self.left, self._iterations()) * math.sqrt(self.problem.dimension)
+        return noise > self.rules.too_noisy and not self.has_given_steps
+
+    def _iterations(self) -> int:
+        rules, problem = self.rules, self.problem
+        if self.solver.form == "scof-slices":
+            return min(self.solver.max_iter or rules.n_slices, problem.n_samples)
+        if self.solver.max_iter is not None:
+            return self.solver.max_iter
+        if self.budget.is_pure:
+            return rules.pure_steps
+        return affordable_steps(problem, rules)
+
+    def plan_steps(self) -> None:
+        """The oracle, its noise, and the learning rate."""
+        problem = self.problem
+        self.max_iter = n_iter = self._iterations()
+        n_slices = n_iter if self.solver.form == "scof-slices" else 1
+        n_step = problem.n_samples // n_slices
+        self.oracle = self._oracle(n_iter, n_step)
+        change = self.oracle.sensitivity(
+            n_step, problem.n_features, problem.dimension, self.budget.record_factor,
+            self.noise_kind.order,
+        )  # fmt: skip
+        part = self.allowance.share(self.left / problem.n_models)
+        step = self.noise_kind.calibrate(
+            change, part, n_iter // n_slices, dimension=problem.dimension
+        )
+        # a mechanism object for each slice, since audits identify mechanisms by object
+        self.steps = tuple(replace(step) for _ in range(n_slices))
+        self.learning_rate = self.solver.learning_rate or self._learning_rate(step, n_iter)
+
+    def _oracle(self, n_iter: int, n_step: int) -> MeanOracle:
+        problem, solver, rules = self.problem, self.solver, self.rules
+        # the l2 norm of a row with second moments `second_moment`; for pure DP the l1 norm would
+        # be larger, but a smaller clip was better in the benchmarks
+        size = math.sqrt(rules.second_moment * problem.n_features + problem.fit_intercept)
+        noise = self._noise(self.left, n_iter)
+        tau, largest = solver.tau, problem.loss.derivative_bound(math.inf)
+        if tau is None and math.isfinite(largest):
+            tau = rules.bounded_clip * largest * solver.moment_bound ** (1 / solver.moment_order)
+            whole = noise * math.sqrt(problem.dimension)
+            tau *= max(1.0, math.sqrt(rules.accurate / whole))
+            tau *= size if solver.oracle == "clipped" else 1.0
+        facts = OracleFacts(
+            n_step, problem.dimension, noise, self.noise_kind.order, size,
+            solver.moment_order, solver.moment_bound,
+        )  # fmt: skip
+        return make_oracle(solver.oracle, tau, solver.n_buckets, facts)
+
+    def _learning_rate(self, step: Noise, n_iter: int) -> float:
+        problem, rules = self.problem, self.rules
+        smoothness = row_smoothness(problem.n_features, rules.smoothness)
+        smoothness = problem.loss.smoothness * smoothness + self.solver.l2_penalty
+        whole = math.sqrt(step.variance * problem.dimension)
+        return min(
+            1.9 / smoothness,
+            rules.reach / (2 * whole * math.sqrt(n_iter)),
+            rules.noise_energy**2 / (smoothness * whole**2),
+        )
+
+    def finish(self) -> HeavyTailPlan:
+        """The plan, with the guarantee of all its releases."""
+        problem, budget = self.problem, self.budget
+        first = FirstMagnitudes(
+            problem, self.features, self.target, self.row_norm, self.intercept, self.target_clip
+        )
+        releases = [*first.releases, *self._step_releases()]
+        # A defect of the package: a negative share or scale would lower the cost of a plan.
+        if self.left < -1e-12 or any(r.mechanism.scale <= 0 for r in releases):
+            raise AssertionError("a plan spends more than its budget")
+        kind = problem.feasible_set
+        return HeavyTailPlan(
+            problem,
+            budget,
+            self.solver.form,
+            self.max_iter,
+            guarantee=Guarantee.of(budget, releases, self.allowance.kind),
+            geometry=kind if isinstance(kind, Geometry) else kind(self.rules.radius),
+            first=first,
+            oracle=self.oracle,
+            steps=self.steps,
+            learning_rate=self.learning_rate,
+            l2_penalty=self.solver.l2_penalty,
+        )
+
+    def _step_releases(self) -> list[Release]:
+        """Over all models."""
+        n_slices = len(self.steps)
+        count = self.problem.n_models * (self.max_iter // n_slices if n_slices else 0)
+        return [
+            Release("mean gradient", step, count, f"slice {k}" if n_slices > 1 else None)
+            for k, step in enumerate(self.steps)
+        ]
+
+
+# ----------------------------------------------------------------------------- the descent
+
+
+def _descend(
+    units: Units, target: Array, offset: float, plan: HeavyTailPlan, stream: RandomStream
+) -> Array:
+    """Mean of the second half of the iterates, shape (dimension,)."""
+    rate = plan.learning_rate * units.speedup
+    coef = np.zeros(plan.problem.dimension)
+    total = np.zeros_like(coef)
+    penalty = np.zeros_like(coef)
+    parts = _slices(units.rows, target, plan, stream.substream("slices"))
+    stream = stream.substream("steps")
+    for t in range(plan.max_iter):
+        k = t % len(parts)
+        noisy = plan.steps[k].release(parts[k].mean_gradient(coef, offset), stream)
+        penalty[: plan.problem.n_features] = coef[: plan.problem.n_features]
+        moved = coef - rate * (noisy + plan.l2_penalty * penalty)
+        coef = plan.geometry.project(moved)
+        if t >= plan.max_iter // 2:
+            total += coef
+    return total / (plan.max_iter - plan.max_iter // 2)
+
+
+def _slices(rows: Rows, target: Array, plan: HeavyTailPlan, stream: RandomStream) -> list[_Slice]:
+    """All records, or disjoint slices of them in a random order."""
+    n_slices = len(plan.steps)
+    if n_slices == 1:
+        return [_Slice(rows, target, plan)]
+    n_step = rows.n_samples // n_slices
+    order = stream.permutation(rows.n_samples)
+    rows = rows.row_major()
+    slices = [order[k * n_step : (k + 1) * n_step] for k in range(n_slices)]
+    return [_Slice(rows.part(which), target[which], plan) for which in slices]
+
+
+class _Slice:
+    """The records of a step."""
+
+    def __init__(self, rows: Rows, target: Array, plan: HeavyTailPlan) -> None:
+        assert plan.oracle is not None
+        self.rows, self.target = rows, target
+        self.loss, self.oracle = plan.problem.loss, plan.oracle
+        self.limits = plan.oracle.limits(rows, plan.steps[0].order)
+
+    def mean_gradient(self, coef: Array, offset: float) -> Array:
+        """The oracle's mean of l'(z_i, y_i) [x_i, 1], without noise."""
+        r = self.loss.derivative(self.rows.product(coef) + offset, self.target)
+        # a loss or a radius of the user's own may overflow: a NaN then counts as 0
+        r = np.clip(np.where(np.isnan(r), 0.0, r), -_LARGEST_DERIVATIVE, _LARGEST_DERIVATIVE)
+        if self.rows.scale is not None:
+            r = r * (self.rows.scale > 0)
+        return self.oracle.mean(self.rows, r, self.limits)

@@ -1,0 +1,125 @@
+"""Runs the stages of a plan of mirror descent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.rows import Objective, Rows, clipped
+from ...randomness.stream import RandomStream
+from .stages import MirrorDescentPlan, Stage, VectorNoise
+
+__all__ = ["Records", "descend", "frank_wolfe"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Records:
+    """Some of the records and the objective on them."""
+
+    rows: Rows
+    objective: Objective
+
+    def take(self, which: slice | NDArray[np.intp]) -> Records:
+        """The records of a range or of an array of positions."""
+        y, offset, loss, clip = self.objective
+        return Records(self.rows.part(which), Objective(y[which], offset, loss, clip))
+
+    def mean_gradient(self, coef: Array) -> Array:
+        if self.rows.n_samples == 0:
+            return np.zeros(self.rows.dimension)
+        return self.rows.mean_gradient(coef, self.objective)
+
+    def derivative(self, coef: Array) -> Array:
+        """Clipped derivative at every record, without the row's scale."""
+        y, offset, loss, clip = self.objective
+        rows = self.rows
+        z = rows.product(coef)
+        if rows.center is not None:
+            z = z - rows.center @ coef[: rows.n_columns]
+        if rows.scale is not None:
+            z = z * rows.scale
+        return clipped(loss.derivative(z + offset, y), clip)
+
+    def mean_change(self, coef: Array, before: Array, largest: float) -> Array:
+        """Mean change of the gradients, the change of each derivative clipped to `largest`.
+
+        With the clip, the sensitivity depends neither on the loss nor on float errors.
+        """
+        change = clipped(self.derivative(coef) - self.derivative(before), largest)
+        if self.rows.scale is not None:
+            change = change * self.rows.scale
+        return self.rows.weighted_sum(change) / self.rows.n_samples
+
+
+def _gradient_source(
+    part: Records, noise: VectorNoise, stream: RandomStream
+) -> Callable[[Array], Array]:
+    """The mean gradient at a point: over all records, or over a fresh batch at each call."""
+    batches = noise.batches
+    if batches is None:
+        return part.mean_gradient
+    part = Records(part.rows.row_major(), part.objective)
+
+    def batch_gradient(coef: Array) -> Array:
+        batch = part.take(batches.draw(stream))
+        return batch.mean_gradient(coef) * (batch.rows.n_samples / batches.batch_size)
+
+    return batch_gradient
+
+
+def descend(
+    part: Records,
+    coef: Array,
+    stage: Stage,
+    plan: MirrorDescentPlan,
+    stream: RandomStream,
+) -> Array:
+    """Weighted mean of the points of a descent from `coef`."""
+    (noise,) = stage.noises
+    gradient_at = _gradient_source(part, noise, stream)
+    mirror_map, start = plan.mirror_map, coef
+    center = start if stage.anchor > 0 else None
+    total, weights, energy = np.zeros(coef.size), 0.0, 0.0
+    for t in range(stage.n_steps):
+        gradient = noise.release(gradient_at(coef), stream)
+        if plan.l2_penalty > 0:
+            gradient = gradient + plan.l2_penalty * coef
+        if center is not None:
+            gradient = gradient + stage.anchor * mirror_map.gradient(coef, center)
+        energy += mirror_map.dual_norm(gradient) ** 2
+        step = stage.step_size(t, energy)
+        coef = mirror_map.step(coef, gradient, step, center, stage.within)
+        weight = stage.weight(t)
+        total += weight * coef
+        weights += weight
+    return total / weights
+
+
+def frank_wolfe(
+    part: Records,
+    coef: Array,
+    stage: Stage,
+    plan: MirrorDescentPlan,
+    stream: RandomStream,
+) -> Array:
+    """Last point of a pass over disjoint batches with a recursive gradient estimate."""
+    first, later = stage.noises
+    estimate = np.zeros(coef.size)
+    before, start = coef, 0
+    for t in range(stage.n_steps + 1):
+        stop = start + (stage.batch if t else stage.first_batch)
+        batch = part.take(slice(start, stop))
+        if t == 0:
+            estimate = first.release(batch.mean_gradient(coef), stream)
+        else:
+            change = batch.mean_change(coef, before, stage.largest_change)
+            estimate = estimate + later.release(change, stream)
+        target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
+        before, coef = coef, coef + stage.learning_rate * (target - coef)
+        start = stop
+    return coef

@@ -1,0 +1,196 @@
+r"""How far one record moves the released values: all sensitivities of the solvers.
+
+Every function bounds the distance of the values on two neighbouring tables, float error
+included. `record_factor` (2 under replace-one, 1 under zero-out) multiplies every term that
+comes from a record's own contribution; float errors are counted once for each of the two
+tables under both relations. `n` is the public number of slots, empty records included.
+The sections named below are those of doc/privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
+from ..privacy.budget import PrivacyBudget
+from .base import Problem
+
+__all__ = [
+    "GradientSteps",
+    "batch_mean",
+    "coordinate_mean",
+    "gradient_sum",
+    "mean_of_numbers",
+    "octave_score",
+    "phase_mean",
+    "row_and_target_sum",
+    "row_factor_mean",
+    "row_mean",
+    "row_mean_in_norm",
+    "unit_mean",
+    "vertex_scores",
+]
+
+
+class GradientSteps(NamedTuple):
+    """A pass of single-record gradient steps: the numbers that `phase_mean` needs.
+
+    Attributes
+    ----------
+    n_steps : int
+    learning_rate : float
+    beta : float
+        Bound on the slope of the smoothed derivative.
+    clip : float
+        Bound on the derivative.
+    block : int
+        Steps between two projections.
+    """
+
+    n_steps: int
+    learning_rate: float
+    beta: float
+    clip: float
+    block: int
+
+
+def mean_of_numbers(n_samples: int, n_features: int, record_factor: float) -> float:
+    """Change of the mean of one number in [-1, 1] for each record (sections 3.1c and 7).
+
+    numpy sums in blocks, whose error is far below that of our own chunks.
+    """
+    return record_factor / n_samples + 2 * summation_error(n_samples, n_features)
+
+
+def unit_mean(problem: Problem, budget: PrivacyBudget) -> float:
+    """`mean_of_numbers` over the records of a problem."""
+    return mean_of_numbers(problem.n_samples, problem.n_features, budget.record_factor)
+
+
+def coordinate_mean(
+    bound: float, change: float, n_samples: int, n_features: int, dimension: int, order: float
+) -> float:
+    """l1 or l2 change of a mean whose coordinates a record influences by `bound` (section 7).
+
+    `change` is that of a coordinate in units of the bound, without the float error.
+    """
+    per_coordinate = bound * (change + 2 * summation_error(n_samples, n_features))
+    return per_coordinate * (dimension if order == 1 else math.sqrt(dimension))
+
+
+def row_mean(problem: Problem, budget: PrivacyBudget, norm: float) -> float:
+    """l2 change of a mean of rows of norm at most `norm`, centred or not (3.1b, 3.1d, 4.1).
+
+    The second term is the float error of the two sums, whose terms for a centred row may
+    have twice the largest norm of a row in the box.
+    """
+    n = problem.n_samples
+    numerical = summation_error(n, problem.n_features) * (norm + 2 * math.sqrt(problem.dimension))
+    return norm * budget.record_factor / n + 2 * numerical
+
+
+def row_mean_in_norm(
+    problem: Problem, budget: PrivacyBudget, norm: float, box: float, q: float
+) -> float:
+    """l_q change of a mean of rows, l_q norms up to `norm`, coordinates up to `box` (4.1)."""
+    n = problem.n_samples
+    numerical = 4 * (box * problem.dimension ** (1 / q)) * summation_error(n, problem.n_features)
+    return budget.record_factor * norm / n + numerical
+
+
+def batch_mean(problem: Problem, budget: PrivacyBudget, norm: float, size: int) -> float:
+    """l2 change of the sum over a random batch of rows, over its (expected) size (section 2.6).
+
+    Under replace-one a batch of fixed size gets another record in the place of one; a
+    Poisson batch, under zero-out, gains or loses one, and has at most n.
+    """
+    n = problem.n_samples
+    per_record = norm * budget.record_factor
+    numerical = row_mean(problem, budget, norm) - per_record / n
+    return per_record / size + numerical * n / size
+
+
+def row_factor_mean(problem: Problem, budget: PrivacyBudget, half_range: float) -> float:
+    """Change of the mean of numbers in [-half_range, half_range] (section 3.1e)."""
+    n = problem.n_samples
+    numerical = 2 * summation_error(n, problem.n_features)
+    return budget.record_factor * half_range / n + numerical
+
+
+def vertex_scores(
+    problem: Problem, budget: PrivacyBudget, l1_diameter: float, clip: float
+) -> float:
+    """Range of the change of the scores of all vertices (sections 2.3 and 3.1).
+
+    The l1 diameter of the set times the l-infinity change of the mean gradient, every scaled
+    feature being at most 1.
+    """
+    n = problem.n_samples
+    per_record = budget.record_factor * l1_diameter * clip / n
+    return per_record + 2 * l1_diameter * clip * summation_error(n, problem.n_features)
+
+
+def octave_score(n_samples: int, record_factor: float, roundings: int, prior: float) -> float:
+    """Range of the change of the scores of a magnitude's candidates (section 7.4).
+
+    The float scores of both neighbours err by `roundings` roundings, and by those of a
+    public prior of size at most `prior`.
+    """
+    change = record_factor / n_samples + 4 * roundings * UNIT_ROUNDOFF
+    return change + 4 * UNIT_ROUNDOFF * prior
+
+
+def row_and_target_sum(n_records: int, record_factor: float) -> float:
+    """l2 change of a sum of vectors of norm at most 1, one for each record (section 6.1)."""
+    return record_factor + 2 * n_records * _stream_error(n_records)
+
+
+def gradient_sum(
+    problem: Problem, budget: PrivacyBudget, n_records: int, clip: float, norm: float
+) -> tuple[float, float]:
+    """l2 change of the sum of the gradients of a step of a stream, and a bound on its norm.
+
+    Each gradient has norm at most clip * norm (sections 2.4 and 6.2). The sum for centred rows is
+    a difference of two sums, whose terms have together up to twice the largest norm in the box.
+    """
+    error = n_records * _stream_error(n_records) * clip * 2 * math.sqrt(problem.dimension)
+    return budget.record_factor * clip * norm + 2 * error, n_records * clip * norm + error
+
+
+def _stream_error(n_records: int) -> float:
+    """Relative float error of a sum of that many terms in any order and grouping.
+
+    A term meets at most n_records additions of parts that hold records, and up to ten
+    roundings on its way from the derivative into the centred sum.
+    """
+    return gamma(2 * n_records + 16)
+
+
+def phase_mean(
+    problem: Problem,
+    budget: PrivacyBudget,
+    step: GradientSteps,
+    start: float,
+    radius: float,
+    norm: float,
+) -> float:
+    """l2 change of the mean iterate of a pass of non-expansive steps (section 5).
+
+    It is that of one step plus the float error of all. `start` bounds the norm of the first
+    iterate, `radius` the norms after each projection.
+    """
+    eta, steps, clip, block = step.learning_rate, step.n_steps, step.clip, step.block
+    d, loss = problem.dimension, problem.loss
+    # the largest coefficients, before the projection and in the form that CSR rows use
+    size = min(radius + block * eta * clip * norm, start + steps * eta * clip * norm)
+    size += 2 * block * eta * clip * math.sqrt(d)
+    beta = min(loss.smoothness, step.beta)
+    offset = max(abs(loss.best_constant(1.0)), abs(loss.best_constant(-1.0)))
+    prediction = gamma(2 * d + 6 * block + 40) * ((norm + 2 * math.sqrt(d)) * size + offset)
+    slope = 8 * UNIT_ROUNDOFF * (1 + clip + beta * loss.kernel_parameter)
+    per_step = eta * norm * (beta * prediction + slope)
+    per_step += 8 * UNIT_ROUNDOFF * (size + eta * clip * norm)
+    blocks = math.ceil(steps / block)
+    numerical = steps * per_step + blocks * gamma(d + 8) * size + gamma(blocks + 4) * size
+    return budget.record_factor * eta * clip * norm + 2 * numerical

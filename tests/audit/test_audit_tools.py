@@ -1,0 +1,502 @@
+"""The audit module itself: bounds where the truth is known, bad input, the replay's verdicts."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from support import assert_refuses, problem, solver_data
+
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPLassoFW,
+    DPLassoFWClassifier,
+    Guarantee,
+    PrivacyBudget,
+)
+from sklearn_dpsco.audit import (
+    audit,
+    audit_outcomes,
+    audit_solver,
+    check_sensitivity,
+    map_mechanisms,
+    mechanisms,
+    neighbours,
+)
+from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
+from sklearn_dpsco.solvers.base import Part, Plan, SolverResult
+from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+
+DELTA = 1e-6
+
+
+# -------------------------------------------------------------------------- the bounds
+
+
+def gaussian_outcomes(mu, n=10_000, seed=0):
+    noise = np.random.default_rng(seed).standard_normal((2, n))
+    return noise[0], noise[1] + mu
+
+
+def test_gaussian_bound_where_the_truth_is_known():
+    budget = PrivacyBudget(4.0, DELTA)
+    for sign in (1, -1):
+        result = audit_outcomes(*gaussian_outcomes(sign * budget.mu), epsilon=4.0, delta=DELTA)
+        assert 0.75 * budget.mu <= result.gaussian_mu_lower_bound <= budget.mu
+        assert 2.9 <= result.gaussian_epsilon_lower_bound <= 4.0
+        assert 0 < result.epsilon_lower_bound <= 4.0
+        assert not result.flagged
+    # mu and epsilon belong together
+    assert PrivacyBudget(result.gaussian_epsilon_lower_bound, DELTA).mu == pytest.approx(
+        result.gaussian_mu_lower_bound
+    )
+
+
+def test_bound_without_assumptions_where_the_truth_is_known():
+    # randomized response at epsilon = 1
+    p = 1 / (1 + math.exp(-1))
+    answers = np.random.default_rng(0).uniform(size=(2, 10_000)) < [[p], [1 - p]]
+    result = audit_outcomes(*answers, epsilon=1.0)
+    assert 0.7 <= result.epsilon_lower_bound <= 1.0
+    assert math.isnan(result.gaussian_epsilon_lower_bound)
+    # disjoint outcomes: no more than the number of trials can show
+    found = audit_outcomes(np.zeros(10_000), np.ones(10_000), epsilon=1.0).epsilon_lower_bound
+    assert 6 < found < math.log(5000)
+
+
+def test_nothing_is_found_between_equals():
+    result = audit_outcomes(*gaussian_outcomes(0.0), epsilon=1.0, delta=DELTA)
+    assert result.epsilon_lower_bound < 0.05
+    assert result.gaussian_mu_lower_bound < 0.05
+    constant = np.ones((100, 3))
+    result = audit_outcomes(constant, constant, epsilon=1.0, delta=DELTA)
+    assert result.epsilon_lower_bound == result.gaussian_epsilon_lower_bound == 0
+
+
+def test_false_alarms_are_as_rare_as_stated():
+    # at confidence 90 % and with the claim exactly true: at most 10 %, give or take 4 sigma
+    n, mu = 400, PrivacyBudget(1.0, 0.01).mu
+    results = [
+        audit_outcomes(
+            *gaussian_outcomes(0.999 * mu, 400, seed), epsilon=1.0, delta=0.01, confidence=0.9
+        )
+        for seed in range(n)
+    ]
+    limit = 0.1 + 4 * math.sqrt(0.1 * 0.9 / n)
+    assert np.mean([r.flagged for r in results]) <= limit
+    assert np.mean([r.gaussian_mu_lower_bound > mu for r in results]) <= limit
+
+
+def test_vectors_are_projected_where_they_differ():
+    # far larger noise elsewhere, and shared noise that a discriminant can subtract
+    rng = np.random.default_rng(0)
+    first, second = rng.standard_normal((2, 8000, 4)) * [1, 1, 1000, 0]
+    for outcomes in (first, second):
+        outcomes[:, 0] += 5 * outcomes[:, 1]
+    second[:, 0] += 1.0
+    result = audit_outcomes(first, second, epsilon=8.0, delta=DELTA)
+    assert 0.7 <= result.gaussian_mu_lower_bound <= 1.0
+    assert result.scores.shape == result.neighbour_scores.shape == (6400,)
+
+
+def test_bad_outcomes_are_refused():
+    for changes, match in (
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"outcomes": np.zeros(19)}, "n_trials"),
+        ({"outcomes": np.full(30, np.nan)}, "finite"),
+        ({"outcomes": np.zeros((30, 2, 2))}, "shape"),
+    ):
+        arguments = {"outcomes": np.zeros(30), "epsilon": 1.0} | changes
+        arguments.setdefault("neighbour_outcomes", arguments["outcomes"])
+        assert_refuses(audit_outcomes, match, **arguments)
+    assert_refuses(audit_outcomes, "shape", np.zeros(30), np.zeros(31), epsilon=1.0)
+
+
+def test_plot():
+    pytest.importorskip("matplotlib").use("Agg")
+    result = audit_outcomes(*gaussian_outcomes(1.0, 500), epsilon=1.0, delta=DELTA)
+    ax = result.plot()
+    assert len(ax.containers) == 2
+    assert result.plot(ax) is ax
+
+
+def test_a_mean_whose_noise_forgets_the_batch_is_flagged():
+    """A claim of (0.21, 1e-5) on a mean of clipped gradients.
+
+    The sensitivity was divided by the size of the batch once more than the sum was.
+    """
+    batch, mu = 16, PrivacyBudget(0.21, 1e-5).mu
+
+    def gradients(scale):
+        rng = np.random.default_rng(batch)
+        total = np.array([batch - 2.0, batch])  # one clipped gradient from -1 to 1
+        return [t + scale * rng.standard_normal(5000) for t in total]
+
+    right = audit_outcomes(*gradients(2 / mu), epsilon=0.21, delta=1e-5)
+    assert not right.flagged
+    assert right.gaussian_epsilon_lower_bound <= 0.21
+    wrong = audit_outcomes(*gradients(2 / mu / batch), epsilon=0.21, delta=1e-5)
+    assert wrong.flagged
+    assert wrong.gaussian_epsilon_lower_bound > wrong.epsilon_lower_bound > 1
+
+
+# ----------------------------------------------------------------------- whole estimators
+
+
+def tables(n=20, d=2):
+    X, y = np.zeros((n, d)), np.where(np.arange(n) % 2, 1.0, -1.0)
+    X[:2, 0], y[:2] = 1.0, (1.0, -1.0)
+    other = y.copy()
+    other[0] = -1.0
+    return (X, y), (X, other)
+
+
+def lasso(**parameters):
+    settings = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "epsilon": 4.0, "max_iter": 1}
+    return DPLassoFW(**settings | parameters)
+
+
+def test_estimators_are_audited():
+    model = lasso(solver="gradient", gradient_clip=0.3, data_norm=1.0, fit_intercept=False)
+    result = audit(model, *tables(), 1000, random_state=0)
+    assert (result.epsilon, result.delta) == (4.0, 1e-6)
+    assert not result.flagged
+    assert 1 < result.gaussian_epsilon_lower_bound <= 4.0
+    assert not hasattr(model, "coef_")
+    # what it would be worth as a claim of 0.2
+    low = audit(model, *tables(), 1000, claim=(0.2, 1e-6), random_state=0)
+    assert low.flagged
+    assert low.epsilon == 0.2
+    np.testing.assert_array_equal(low.scores, result.scores)
+
+
+def test_seed_decides():
+    model = lasso(random_state=3)
+    first, same, other, fresh = (
+        audit(model, *tables(), 30, random_state=seed) for seed in (0, 0, 1, None)
+    )
+    np.testing.assert_array_equal(first.scores, same.scores)
+    # all fits have noise of their own, the seed of the estimator notwithstanding
+    for result in (first, other, fresh):
+        assert np.unique(result.scores).size > 1
+    assert not np.array_equal(first.scores, other.scores)
+
+
+def test_zero_out_claims_are_doubled_for_tables_that_differ_in_a_row():
+    result = audit(lasso(relation="zero-out"), *tables(), 20, random_state=0)
+    assert result.epsilon == 8.0
+    assert result.delta == pytest.approx((1 + math.exp(4)) * 1e-6)
+
+
+def test_statistic_pipeline_sparse_data_and_classes(capsys):
+    (X, y), (X2, y2) = tables()
+    model = DPLassoFWClassifier(bounds_X=(-1, 1), classes=[-1, 1], max_iter=1)
+    sparse_tables = (sparse.csr_matrix(X), y), (sparse.csr_matrix(X2), y2)
+    result = audit(model, *sparse_tables, 30, random_state=0, progress=True)
+    assert result.scores.shape == (24,)
+    assert capsys.readouterr().err.endswith("60 of 60 runs\n")
+    result = audit(
+        make_pipeline(StandardScaler(), lasso()), (X, y), (X2, y2), 20,
+        statistic=lambda fitted: fitted[-1].intercept_, claim=(4.0, 1e-6),
+    )  # fmt: skip
+    assert result.scores.shape == (20,)
+
+
+def test_the_accountant_of_the_estimator_is_not_charged():
+    accountant = BudgetAccountant(4.0, DELTA)
+    audit(lasso(accountant=accountant), *tables(), 20)
+    assert accountant.ledger == ()
+
+
+class NoFit(BaseEstimator):
+    def __init__(self, epsilon=1.0):
+        self.epsilon = epsilon
+
+    def fit(self, X, y):
+        raise AssertionError("must not be fitted")
+
+
+class NoClaim(NoFit):
+    def __init__(self):
+        pass
+
+
+def test_bad_input_is_refused_before_any_fit():
+    data, neighbour = tables()
+    good = {"estimator": NoFit(), "data": data, "neighbour": neighbour, "n_trials": 20}
+    for changes, match in (
+        ({"n_trials": 19}, "n_trials"),
+        ({"n_trials": 30.0}, "n_trials"),
+        ({"confidence": 0}, "confidence"),
+        ({"statistic": "coef_"}, "statistic"),
+        ({"progress": 2}, "progress"),
+        ({"random_state": -1}, "random_state"),
+        ({"random_state": 0}, "no such parameter"),
+        ({"claim": 1.0}, "claim"),
+        ({"claim": (-1.0, 0.0)}, "epsilon"),
+        ({"estimator": NoClaim()}, "no parameter epsilon"),
+        ({"estimator": NoFit(epsilon="auto")}, "epsilon"),
+        ({"estimator": object()}, "fit"),
+        ({"data": np.zeros((20, 2))}, "pair"),
+        ({"data": (np.zeros(20), np.zeros(20))}, "shape"),
+        ({"data": (np.zeros((20, 2)), np.zeros(19))}, "shape"),
+        ({"data": (np.zeros((19, 2)), np.zeros(19))}, "same shape"),
+        ({"data": (np.ones((20, 2)), np.zeros(20))}, "one row"),
+        ({"data": (sparse.csr_matrix(np.ones((20, 2))), np.zeros(20))}, "one row"),
+    ):
+        assert_refuses(audit, match, **good | changes)
+
+
+def test_bad_outcomes_of_fits_are_refused():
+    class NoCoef(NoFit):
+        def fit(self, X, y):
+            return self
+
+    with pytest.raises(ValueError, match="give a statistic"):
+        audit(NoCoef(), *tables(), 20)
+    with pytest.raises(ValueError, match="one number"):
+        audit(lasso(), *tables(), 20, statistic=lambda model: model.coef_)
+
+
+# ---------------------------------------------------------- one release, by a tiny solver
+
+
+@dataclass(frozen=True)
+class MeanPlan(Plan):
+    sums: Any
+
+
+@dataclass(frozen=True)
+class MeanSolver:
+    """Releases the mean target in `n_batches` disjoint parts, each once."""
+
+    kind: Any = Gaussian
+    n_batches: int = 1
+
+    def plan(self, facts, budget):
+        sums = tuple(
+            self.kind.calibrate(budget.record_factor / facts.n_samples, budget.allowance)
+            for _ in range(self.n_batches)
+        )
+        # parallel: each record is in one part, so only one release counts
+        releases = [Release("sum", m, 1, f"part {i}") for i, m in enumerate(sums)]
+        return MeanPlan(facts, budget, "mean", 1, Guarantee.of(budget, releases), sums)
+
+    def solve(self, data, plan, stream):
+        scale = np.ones(data.y.size) if data.rows.scale is None else data.rows.scale
+        parts = self.split(data.y * (scale > 0) / data.y.size, len(plan.sums))
+        total = sum(
+            float(mechanism.release(np.array([part.sum()]), stream)[0])
+            for part, mechanism in zip(parts, plan.sums, strict=True)
+        )
+        return SolverResult(np.zeros(plan.problem.n_features), total, 1)
+
+    @staticmethod
+    def split(values, n_parts):
+        return np.array_split(values, n_parts)
+
+
+FACTS = problem(12, 2)
+
+
+def flipped_target(n=12, d=2):
+    """Neighbours whose first targets are at the two ends."""
+    y = np.where(np.arange(n) % 2, 1.0, -1.0)
+    return tuple(solver_data(np.zeros((n, d)), np.append(end, y[1:])) for end in (1.0, -1.0))
+
+
+def test_a_right_solver_passes_and_is_driven_to_its_sensitivity():
+    for kind, delta in ((Gaussian, DELTA), (Laplace, 0.0)):
+        for relation in ("replace-one", "zero-out"):
+            solver = MeanSolver(kind, n_batches=3)
+            plan = solver.plan(FACTS, PrivacyBudget(1.0, delta, relation))
+            found = check_sensitivity(solver, plan)
+            assert not found.violations, (kind, relation)
+            names = ["sums[0]", "sums[1]", "sums[2]"]
+            assert list(found.ratios) == list(mechanisms(plan)) == names
+            assert max(found.ratios.values()) == pytest.approx(1.0), (kind, relation)
+            assert found == check_sensitivity(solver, plan)
+
+
+def test_what_goes_around_the_mechanisms_is_a_violation():
+    class Leaky(MeanSolver):
+        def solve(self, data, plan, stream):
+            result = super().solve(data, plan, stream)
+            return dataclasses.replace(result, intercept=result.intercept + data.mean_target)
+
+    solver = Leaky()
+    plan = solver.plan(FACTS, PrivacyBudget(1.0))
+    assert list(check_sensitivity(solver, plan).violations) == ["result"]
+
+
+def test_a_release_more_often_than_it_counts_is_a_violation():
+    class Twice(MeanSolver):
+        def solve(self, data, plan, stream):
+            super().solve(data, plan, stream)
+            return super().solve(data, plan, stream)
+
+    solver = Twice()
+    plan = solver.plan(FACTS, PrivacyBudget(1.0))
+    found = check_sensitivity(solver, plan)
+    assert found.violations == {
+        "sums[0]": "2 releases depend on one record, the guarantee counts 1"
+    }
+
+
+def test_groups_that_share_a_record_are_a_violation():
+    class Overlapping(MeanSolver):
+        @staticmethod
+        def split(values, n_parts):
+            return [values] * n_parts
+
+    solver = Overlapping(n_batches=2)
+    plan = solver.plan(FACTS, PrivacyBudget(1.0))
+    found = check_sensitivity(solver, plan)
+    assert found.violations == {"groups": "releases on disjoint records depend on one record"}
+
+
+def test_a_number_of_releases_that_depends_on_the_data_is_a_violation():
+    class Stops(MeanSolver):
+        def solve(self, data, plan, stream):
+            if data.mean_target > 0:
+                return SolverResult(np.zeros(2), 0.0, 1)
+            return super().solve(data, plan, stream)
+
+    solver = Stops()
+    found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)))
+    assert found.ratios["sums[0]"] == math.inf
+    assert "the number or the shape of the releases" in found.violations["sums[0]"]
+
+
+def test_a_mechanism_that_is_not_in_the_plan_is_refused():
+    solver = MeanSolver()
+    plan = solver.plan(FACTS, PrivacyBudget(1.0))
+    with pytest.raises(ValueError, match="in no field"):
+        check_sensitivity(solver, dataclasses.replace(plan, sums=()))
+
+
+def test_a_mechanism_may_bring_its_own_metric():
+    @dataclass(frozen=True)
+    class Wide(Gaussian):
+        def distance(self, difference):
+            return 3 * np.abs(difference).max()
+
+    solver = MeanSolver(Wide)
+    found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)))
+    assert found.ratios["sums[0]"] == pytest.approx(3.0)
+    assert "3 times" in found.violations["sums[0]"]
+
+
+def test_one_sensitivity_of_a_whole_run_is_compared_with_all_its_releases():
+    @dataclass(frozen=True)
+    class Joint(Gaussian):
+        is_joint = True
+
+    class Twice(MeanSolver):
+        def solve(self, data, plan, stream):
+            for _ in range(2):
+                plan.sums[0].release(np.array([data.y.mean()]), stream)
+            return SolverResult(np.zeros(2), 0.0, 1)
+
+    # a record that enters both: the change of the two together is longer by sqrt(2)
+    for kind, ratio in ((Gaussian, 1.0), (Joint, math.sqrt(2))):
+        solver = Twice(kind)
+        found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)))
+        assert found.ratios["sums[0]"] == pytest.approx(ratio)
+
+
+def test_data_of_another_shape_and_other_bad_input_are_refused():
+    solver = MeanSolver()
+    plan = solver.plan(FACTS, PrivacyBudget(1.0))
+    other = flipped_target(13)
+    with pytest.raises(ValueError, match="shape"):
+        check_sensitivity(solver, plan, [other])
+    with pytest.raises(ValueError, match="shape"):
+        audit_solver(solver, plan, *other, 20)
+    with pytest.raises(ValueError, match="SolverData"):
+        check_sensitivity(solver, plan, [tables()])
+    with pytest.raises(ValueError, match="relation"):
+        neighbours(FACTS, "add-or-remove")
+    several = MeanSolver().plan(dataclasses.replace(FACTS, n_models=3), PrivacyBudget(1.0))
+    with pytest.raises(ValueError, match="one model"):
+        audit_solver(solver, several, *flipped_target(), 20)
+
+
+def test_solver_and_estimator_agree():
+    # the same law by both ways: the bounds differ by chance only
+    solver = MeanSolver()
+    plan = solver.plan(FACTS, PrivacyBudget(4.0))
+    pair = flipped_target()
+    result = audit_solver(solver, plan, *pair, 4000, random_state=0)
+    assert not result.flagged
+    assert 2 < result.gaussian_epsilon_lower_bound <= 4
+    again = audit_solver(solver, plan, *pair, 4000, random_state=0)
+    np.testing.assert_array_equal(result.scores, again.scores)
+
+
+def test_map_mechanisms_leaves_the_rest_alone():
+    plan = FrankWolfe("gradient", max_iter=3).plan(FACTS, PrivacyBudget(1.0))
+    names = list(mechanisms(plan))
+    assert names == ["first.target", "first.means", "first.row_factor", "step"]
+    assert set(mechanisms(plan).values()) == {r.mechanism for r in plan.guarantee.releases}
+    assert map_mechanisms(plan, lambda _, m: m) == plan
+    changed = map_mechanisms(plan, lambda name, m: dataclasses.replace(m, scale=float(len(name))))
+    assert [m.scale for m in mechanisms(changed).values()] == [len(name) for name in names]
+    assert changed.guarantee is plan.guarantee
+
+
+def test_mechanisms_are_found_in_parts_and_tuples_of_them_and_nowhere_else():
+    @dataclass(frozen=True)
+    class Stage(Part):
+        noises: tuple
+        other: Any = None
+
+    @dataclass(frozen=True)
+    class Box:
+        noise: Any
+
+    @dataclass(frozen=True)
+    class StagedPlan:
+        first: Stage
+        stages: tuple
+        boxed: Box
+
+    a, b, c, d, e = (Gaussian(1.0, float(k + 1)) for k in range(5))
+    plan = StagedPlan(Stage((a,), b), (Stage((c, d)), Stage((), 7)), Box(e))
+    found = {"first.noises[0]": a, "first.other": b, "stages[0].noises[0]": c}
+    assert mechanisms(plan) == found | {"stages[0].noises[1]": d}
+    changed = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=9.0))
+    assert {m.scale for m in mechanisms(changed).values()} == {9.0}
+    assert changed.boxed == plan.boxed
+
+
+def test_neighbours_differ_in_one_row():
+    for relation in ("replace-one", "zero-out"):
+        pairs = neighbours(FACTS, relation, 9)
+        assert len({type(pair[0].rows) for pair in pairs}) == 3
+        for first, second in pairs:
+            X, X2 = (
+                s.rows.X.toarray() if sparse.issparse(s.rows.X) else s.rows.X
+                for s in (first, second)
+            )
+            differs = np.any(X != X2, axis=1) | (first.y != second.y)
+            assert differs.sum() == 1
+            if relation == "zero-out":
+                np.testing.assert_array_equal(first.rows.scale, np.where(differs, 0.0, 1.0))
+            else:
+                assert first.rows.scale is None
+            assert second.rows.scale is None
+
+
+def test_outcomes_without_any_noise_are_told_apart():
+    first, second = np.tile([1.0, 2.0, 3.0], (200, 1)), np.tile([1.0, 2.0, 3.5], (200, 1))
+    assert audit_outcomes(first, second, epsilon=1.0).flagged
+    assert not audit_outcomes(first, first.copy(), epsilon=1.0).flagged

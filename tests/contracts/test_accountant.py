@@ -1,0 +1,308 @@
+"""Every fit is charged once, in full and first; what is charged is what it releases."""
+
+from collections import Counter
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from registry import (
+    STORAGES,
+    build,
+    descending_forms,
+    each,
+    each_classifier,
+    every_release,
+    forms,
+    is_classifier,
+    main_form,
+    nothing_is_released,
+    outcome,
+    statistics,
+    table,
+    ways_to_store,
+)
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold
+
+from sklearn_dpsco import BudgetAccountant, PrivacyBudgetError
+from sklearn_dpsco.mechanisms import PrefixSum
+from sklearn_dpsco.privacy.accountant import active_accountant
+
+RESULTS = ("coef_", "intercept_", "plan_", "guarantee_", "n_iter_", "noise_is_secret_", "n_seen_")
+
+
+class Watched(BudgetAccountant):
+    """Calls `then` right after each charge, and notes it down among the events."""
+
+    def __init__(self, *budget, then=lambda: None, **keywords):
+        super().__init__(*budget, **keywords)
+        self.then, self.events = then, []
+
+    def spend(self, guarantee):
+        super().spend(guarantee)
+        self.events.append("charge")
+        self.then()
+
+
+def state(model):
+    return {key: id(value) for key, value in vars(model).items()}
+
+
+# ----------------------------------------------------------------------------- the charge
+
+
+@each
+def test_a_fit_is_charged_once_in_full_before_anything_is_released(name):
+    X, y = table(name)
+    for form in (None, *forms(name)):
+        accountant = Watched(2.0)
+        model = build(name, form, accountant=accountant)
+
+        def answer(mechanism, value, release, events=accountant.events):
+            events.append("release")
+            return release()
+
+        with every_release(answer):
+            model.fit(X, y)
+        events = accountant.events
+        assert (events[0], events.count("charge")) == ("charge", 1), form
+        assert "release" in events, form
+        assert accountant.ledger == (model.guarantee_,), form
+        assert (model.guarantee_.epsilon, model.guarantee_.delta) == (model.epsilon, model.delta)
+        if model.delta:  # a pure plan costs less where others are not pure
+            assert accountant.total_spent() == pytest.approx(1.0, rel=1e-2), form
+        # the plan is made for the accountant, and it is the one that `plan` shows
+        assert model.plan_ == build(name, form, accountant=accountant).plan(60, 3), form
+        assert model.guarantee_.composition in ("zcdp", "pure"), form
+        # the accountant of an open block is as good
+        block = BudgetAccountant(2.0)
+        with block:
+            in_block = build(name, form).fit(X, y)
+        assert block.ledger == (in_block.guarantee_,) == accountant.ledger, form
+        np.testing.assert_array_equal(outcome(in_block), outcome(model), err_msg=form)
+        in_block.fit(X, y)
+        build(name, form, accountant=accountant).plan(60, 3)
+        assert len(block.ledger) == len(accountant.ledger) == 1
+        assert clone(model).accountant is accountant
+
+
+@each
+def test_values_are_used_after_the_charge_only(name):
+    X, y = table(name)
+    for form in forms(name):
+        for kind, settings in ways_to_store(name, form):
+            storage = STORAGES[kind]
+            given = storage(X.copy())
+            values = given if isinstance(given, np.ndarray) else given.data
+
+            def overwrite(values=values):
+                values *= -1  # of the caller's array, in the moment of the charge
+
+            model = build(name, form, accountant=Watched(2.0, then=overwrite), **settings)
+            model.fit(given, y)
+            after, before = (
+                build(name, form, accountant=BudgetAccountant(2.0), **settings).fit(storage(Z), y)
+                for Z in (-X, X)
+            )
+            case = f"{form} {kind}"
+            np.testing.assert_array_equal(outcome(model), outcome(after), err_msg=case)
+            if form in descending_forms(name):
+                assert np.any(outcome(model) != outcome(before)), case
+
+
+@each
+def test_a_record_enters_no_more_releases_than_the_guarantee_counts(name):
+    for classes in (["no", "yes"], ["a", "b", "c"]) if is_classifier(name) else (["no", "yes"],):
+        X, y = table(name, classes=classes)
+        settings = {"classes": classes} if is_classifier(name) else {}
+        for form in forms(name):
+            case = (form, classes)
+            model = build(name, form, nonfinite="zero", **settings)
+            whole = statistics(model, X, y)
+            counted = counts_of(model.guarantee_)
+            made = Counter(mechanism for mechanism, _ in whole)
+            assert set(made) == set(counted), case
+            for mechanism, counts in counted.items():
+                # on all records, and as often as it is counted
+                if set(counts) == {None} and not isinstance(mechanism, PrefixSum):
+                    assert made[mechanism] == counts[None], (case, mechanism)
+            n_touched = Counter()
+            for i in range(0, 60, 7):
+                other = X.copy()
+                other[i] = np.nan
+                touched = Counter(
+                    mechanism
+                    for (mechanism, one), (_, two) in zip(
+                        whole, statistics(model, other, y), strict=True
+                    )
+                    if np.any(one != two)
+                )
+                for mechanism, count in touched.items():
+                    counts = Counter(counted[mechanism])
+                    limit = counts.pop(None, 0) + max(counts.values(), default=0)
+                    # of a whole stream, there is one sensitivity
+                    assert count <= limit or isinstance(mechanism, PrefixSum), (case, i, mechanism)
+                # a record of one group is in no other group, in each of the models
+                sure = [set(counted[m]) for m in touched if len(counted[m]) == 1]
+                if len(classes) == 2:
+                    assert len(set().union(*sure) - {None}) <= 1, (case, i)
+                n_touched.update(touched)
+            assert n_touched, case
+
+
+def counts_of(guarantee):
+    """By mechanism and group, how often the guarantee counts a record."""
+    counted = {}
+    for release in guarantee.releases:
+        counts = counted.setdefault(release.mechanism, Counter())
+        counts[release.group] += release.count * guarantee.repetitions
+    return counted
+
+
+@each
+def test_a_block_that_opens_while_the_data_are_checked_is_charged(name):
+    X, y = table(name)
+    accountant = BudgetAccountant(2.0)
+    with ExitStack() as stack:
+
+        class Late:
+            """A table that opens the block as it is read, like another thread might."""
+
+            shape = X.shape
+
+            def __array__(self, *args, **kwargs):
+                if not accountant_is_open():
+                    stack.enter_context(accountant)
+                return np.array(X)
+
+            def __len__(self):
+                return len(X)
+
+        def accountant_is_open():
+            return active_accountant() is accountant
+
+        model = build(name).fit(Late(), y)
+    assert accountant.ledger == (model.guarantee_,)
+
+
+@each_classifier
+def test_all_classes_are_charged(name):
+    for classes in (["a", "b", "c"], list("abcdef")):
+        X, y = table(name, n=120, d=6, classes=classes)
+        form = main_form(name)
+        accountant = BudgetAccountant(1.0)
+        model = build(name, form, classes=classes, accountant=accountant).fit(X, y)
+        assert model.coef_.shape == (len(classes), 6)
+        assert accountant.total_spent() == pytest.approx(1.0, rel=1e-2)
+        assert model.plan_ == build(name, form, classes=classes, accountant=accountant).plan(120, 6)
+        with pytest.raises(PrivacyBudgetError):
+            clone(model).fit(X, y)
+
+
+@each
+def test_a_search_leaves_all_its_fits_on_the_ledger(name):
+    X, y = table(name)
+    accountant = BudgetAccountant(10.0)
+    model = build(name, main_form(name), accountant=accountant, epsilon=0.1)
+    search = GridSearchCV(
+        model, {"fit_intercept": [True, False]}, cv=KFold(2), error_score="raise"
+    ).fit(X, y)
+    assert len(accountant.ledger) == 2 * 2 + 1
+    assert search.best_estimator_.accountant is accountant
+    assert 0.1 < accountant.total_spent() < 5 * 0.1
+    # one that does not fit in raises in the middle
+    tight = BudgetAccountant(0.15)
+    with pytest.raises(PrivacyBudgetError):
+        search.set_params(estimator=clone(model).set_params(accountant=tight)).fit(X, y)
+    assert 1 <= len(tight.ledger) < 5
+    assert tight.total_spent() <= 0.15
+
+
+# -------------------------------------------------------------------- what is not charged
+
+
+@each
+def test_a_refused_fit_computes_nothing_and_leaves_the_earlier_model(name):
+    X, y = table(name)
+    for form in forms(name):
+        accountant = BudgetAccountant(1.0)
+        model = build(name, form, accountant=accountant, epsilon=0.9).fit(X, y)
+        before, ledger, spent = state(model), accountant.ledger, accountant.total_spent()
+        predictions = model.predict(X)
+        never = build(name, form, accountant=accountant, epsilon=0.9)
+        with nothing_is_released():
+            with pytest.raises(PrivacyBudgetError, match=r"epsilon=1, delta=1e-06"):
+                model.fit(X[:, :2], y)
+            with pytest.raises(PrivacyBudgetError):
+                never.fit(X, y)
+            with pytest.raises(PrivacyBudgetError, match="relation"):
+                clone(never).set_params(relation="zero-out", epsilon=0.01).fit(X, y)
+        assert (accountant.ledger, accountant.total_spent()) == (ledger, spent), form
+        assert state(model) == before, form
+        np.testing.assert_array_equal(model.predict(X), predictions)
+        assert not [key for key in vars(never) if key.endswith("_")], form
+
+
+@each
+def test_invalid_data_cost_nothing_and_leave_the_earlier_model(name):
+    X, y = table(name)
+    accountant = BudgetAccountant(10.0)
+    model = build(name, accountant=accountant).fit(X, y)
+    before = state(model)
+    for X_bad, y_bad, pattern in (
+        (X * np.nan, y, "NaN"),
+        (X[:, :2], y[:-1], "inconsistent"),
+        (X[0], y, "2D array"),
+        (X, None, "y to be passed"),
+        (X[:1], y[:1], "minimum of 2"),
+    ):
+        with nothing_is_released(), pytest.raises(ValueError, match=pattern):
+            model.fit(X_bad, y_bad)
+        assert state(model) == before
+    assert len(accountant.ledger) == 1
+
+
+# ------------------------------------------------------------------- fits that do not end
+
+
+def count_releases(model, X, y):
+    """Fit the model; how many releases that took."""
+    made = []
+
+    def answer(_mechanism, _value, release):
+        made.append(None)
+        return release()
+
+    with every_release(answer):
+        model.fit(X, y)
+    return len(made)
+
+
+@each
+def test_a_fit_that_fails_after_the_charge_stays_charged_and_leaves_no_model(name):
+    X, y = table(name)
+    for form in forms(name):
+        accountant = BudgetAccountant(50.0)
+        model = build(name, form, accountant=accountant)
+        n_releases = count_releases(model, X, y)
+        expected = outcome(model)
+        # in the first release, and in the last one, of a model that was fitted before
+        for error, at in ((KeyboardInterrupt, 1), (MemoryError, n_releases)):
+            calls, charged = [], len(accountant.ledger)
+
+            def interrupt(mechanism, value, release, error=error, at=at, calls=calls):
+                calls.append(1)
+                if len(calls) == at:
+                    raise error
+                return release()
+
+            with every_release(interrupt), pytest.raises(error):
+                model.fit(X, y)
+            assert len(calls) == at
+            assert len(accountant.ledger) == charged + 1, form
+            with pytest.raises(NotFittedError):
+                model.predict(X)
+            assert not [key for key in RESULTS if hasattr(model, key)], form
+            # and the next fit is as good as new
+            np.testing.assert_array_equal(outcome(model.fit(X, y)), expected, err_msg=form)

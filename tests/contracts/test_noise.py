@@ -1,0 +1,139 @@
+"""No two releases share noise: not within a fit, nor after clone, copy, pickle or fork.
+
+All data are zeros, whose best model is zero, so that two equal coefficients could only come
+from equal noise. The noise is that of the users, without a seed; two draws that do not
+share anything come so close that a test fails about once in a million runs.
+"""
+
+import copy
+import multiprocessing
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from registry import (
+    ESTIMATORS,
+    build,
+    descending_forms,
+    each,
+    entry,
+    every_release,
+    is_classifier,
+    main_form,
+    outcome,
+)
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_predict
+
+N, D = 60, 4
+CLASSES = ["a", "b", "c"]
+
+
+def zeros(name):
+    """A table of zeros; every label has the same number of records in it."""
+    y = np.tile(CLASSES, N // 3) if is_classifier(name) else np.tile([1.0, -1.0], N // 2)
+    return np.zeros((N, D)), y
+
+
+def model_of(name, form, **parameters):
+    classes = {"classes": CLASSES} if is_classifier(name) else {}
+    return build(name, form, **{"random_state": None} | classes | parameters)
+
+
+def recorded_noise(run):
+    """The noise, in units of its scale, of every release of a vector while `run()` goes on."""
+    found = []
+
+    def answer(mechanism, value, release):
+        released = release()
+        if np.ndim(released):  # not the index of a selection
+            found.append((np.array(released) - value) / mechanism.scale)
+        return released
+
+    with every_release(answer):
+        run()
+    return found
+
+
+def fit_in_many_ways(model, X, y):
+    """Fits that no two of may share noise."""
+    model.fit(X, y)
+    for other in (clone(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model):
+        other.fit(X, y)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: clone(model).fit(X, y), range(4)))
+    cross_val_predict(model, X, y, cv=3)
+
+
+@each
+def test_no_two_releases_share_noise(name):
+    X, y = zeros(name)
+    for form in descending_forms(name):
+        # in floating point, any two coordinates that are equal tell of one draw
+        model = model_of(name, form, precision="float")
+        noise = recorded_noise(lambda model=model: fit_in_many_ways(model, X, y))
+        assert len(noise) >= 12, form
+        drawn = np.sort(np.concatenate(noise))
+        assert np.diff(drawn).min() > 1e-13, form
+        # exact noise lies on a grid, where single coordinates may agree and vectors do not
+        model = model_of(name, form)
+        noise = recorded_noise(lambda model=model: fit_in_many_ways(model, X, y))
+        vectors = [vector[:D] for vector in noise if vector.size >= D]
+        if form not in entry(name).by_selection:
+            assert len(vectors) > 10, form
+        for i, vector in enumerate(vectors[1:]):
+            apart = np.abs(np.array(vectors[: i + 1]) - vector).max(axis=1)
+            assert apart.min() > 1e-3, form
+
+
+@each
+def test_refits_with_one_seed_share_all_their_noise(name):
+    X, y = zeros(name)
+    for form in descending_forms(name):
+        seeded = model_of(name, form, random_state=3)
+        first = recorded_noise(lambda model=seeded: model.fit(X, y))
+        twin = clone(seeded)
+        again = recorded_noise(lambda model=twin: model.fit(X, y))
+        np.testing.assert_array_equal(np.concatenate(first), np.concatenate(again), err_msg=form)
+
+
+# ---------------------------------------------------------------------- other processes
+
+
+def fitted(model):
+    name = type(model).__name__
+    return outcome(model.fit(*zeros(name)))
+
+
+def models():
+    """Of each estimator the form whose coefficients all hold additive noise."""
+    # no grid on which two draws may meet, and too little noise for anything to be clipped
+    far_apart = {"precision": "float", "epsilon": 20.0}
+    return [model_of(name, main_form(name), **far_apart) for name in ESTIMATORS]
+
+
+def assert_all_differ(outcomes):
+    flat = np.concatenate(outcomes)
+    assert np.all(flat != 0)
+    assert np.unique(flat).size == flat.size
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_forked_workers_draw_their_own_noise():
+    for model in models():
+        before = fitted(model)  # everything is loaded and warm before the fork
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            outcomes = pool.map(fitted, [model] * 4, chunksize=1)
+        assert_all_differ([before, fitted(model), *outcomes])
+
+
+def test_workers_of_joblib_draw_their_own_noise():
+    for backend in ("threading", "loky"):
+        jobs = [delayed(fitted)(model) for model in models() for _ in range(3)]
+        outcomes = Parallel(n_jobs=2, backend=backend)(jobs)
+        for k in range(len(ESTIMATORS)):
+            assert_all_differ(outcomes[3 * k : 3 * k + 3])

@@ -1,0 +1,342 @@
+"""Invalid records as empty records, `nonfinite="zero"`: they contribute nothing, and nothing shows.
+
+What a fit releases is compared with the answers of its mechanisms frozen, see `statistics`.
+"""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from registry import (
+    STORAGES,
+    build,
+    changes,
+    columns_as,
+    each,
+    each_classifier,
+    entry,
+    forms,
+    is_classifier,
+    known,
+    main_form,
+    outcome,
+    statistics,
+    table,
+    ways_to_store,
+)
+from scipy import sparse
+from sklearn.utils import get_tags
+
+from sklearn_dpsco import PrivacyLeakWarning, mechanisms
+
+BAD_VALUES = (np.nan, np.inf, -np.inf)
+CORNER = 5  # of `extreme_table`, where a record is as far out as it may be
+
+
+def model_of(name, form=None, **parameters):
+    return build(name, form, **{"nonfinite": "zero"} | parameters)
+
+
+def same(model, other, case="", *, rtol=1e-9, atol=1e-12):
+    np.testing.assert_allclose(
+        outcome(model), outcome(other), rtol=rtol, atol=atol, err_msg=str(case)
+    )
+
+
+def as_objects(name, y):
+    return y.astype(object) if is_classifier(name) else y.copy()
+
+
+def extreme_table(name):
+    """A table with two records in opposite corners."""
+    X, y = table(name)
+    y = as_objects(name, y)
+    X[CORNER], X[CORNER + 1] = 1.0, -1.0
+    y[CORNER : CORNER + 2] = ("yes", "no") if is_classifier(name) else (1.0, -1.0)
+    return X, y
+
+
+def invalid_at(X, rows):
+    """A copy whose records at `rows` are invalid."""
+    out = X.copy()
+    out[rows] = np.nan
+    return out
+
+
+# ------------------------------------------------------------- what an invalid record does
+
+
+@each
+def test_what_an_invalid_record_holds_does_not_matter(name):
+    X, y = table(name)
+    y = as_objects(name, y)
+    no_target = ["zebra", None, np.nan, 3, ("a",), b"yes"] if is_classifier(name) else BAD_VALUES
+    for form in forms(name):
+        for kind, settings in ways_to_store(name, form):
+            storage, fits = STORAGES[kind], {}
+            for row in ([np.nan] * 3, [1, np.inf, -1], [0, -np.inf, 1e300]):
+                other = X.copy()
+                other[8] = row
+                fits[str(row)] = model_of(name, form, **settings).fit(storage(other), y)
+            for target in no_target if kind == "C" else no_target[:1]:
+                other = y.copy()
+                other[8] = target
+                fits[repr(target)] = model_of(name, form, **settings).fit(storage(X), other)
+            (_, first), *others = fits.items()
+            for case, fit in others:
+                same(fit, first, (form, kind, case))
+            valid = model_of(name, form, **settings).fit(storage(X), y)
+            assert np.any(outcome(valid) != outcome(first)), (form, kind)
+
+
+@each
+def test_an_invalid_record_adds_nothing_to_what_is_released(name):
+    # with all records of a half invalid, the sums of both halves make up those of the table
+    X, y = extreme_table(name)
+    half = np.arange(len(X)) % 2 == 0
+    for form in forms(name):
+        if form in entry(name).unlike_sums:
+            continue
+        model = model_of(name, form)
+        whole, even, odd, none = (
+            statistics(model, invalid_at(X, rows), y)
+            for rows in (~np.ones(60, dtype=bool), half, ~half, np.ones(60, dtype=bool))
+        )
+        for (mechanism, all_of_it), *parts in zip(whole, even, odd, none, strict=True):
+            (_, first), (_, second), (_, empty) = parts
+            size = np.abs(all_of_it).max() + np.abs(first).max()
+            if not isinstance(mechanism, mechanisms.SelectVertex):
+                assert np.all(empty == 0), (form, mechanism)
+            error = np.abs(first + second - empty - all_of_it).max()
+            assert error <= 1e-9 * size, (form, mechanism)
+        assert any(np.any(value != 0) for _, value in whole), form
+
+
+@each
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+def test_no_record_moves_a_release_beyond_its_sensitivity(name, relation):
+    X, y = extreme_table(name)
+    # the worst that a record can hold, against nothing, or under replace-one against another
+    others = {
+        "invalid features": (np.nan, y[CORNER]),
+        "invalid target": (1.0, np.nan),
+        "beyond all bounds": (1e300, "yes" if is_classifier(name) else 1e300),
+        "mirrored": (-1.0, y[CORNER]),
+        "mirrored beyond": (-1e300, "no" if is_classifier(name) else -1e300),
+        "other target": (1.0, y[CORNER + 1]),
+    }
+    if relation == "zero-out":
+        others = {case: what for case, what in others.items() if case.startswith("invalid")}
+    worst = {}
+    for form in forms(name):
+        for kind in ("C", "csr"):
+            settings = entry(name).sparse if kind == "csr" else {}
+            model = model_of(name, form, relation=relation, **settings)
+            storage = STORAGES[kind]
+            before = statistics(model, storage(X), y)
+            for case, (row, target) in others.items():
+                X_other, y_other = X.copy(), y.copy()
+                X_other[CORNER], y_other[CORNER] = row, target
+                after = statistics(model, storage(X_other), y_other)
+                for mechanism, ratio in changes(before, after).items():
+                    assert ratio <= 1 + 1e-12, (form, kind, case, mechanism)
+                    worst[form] = max(worst.get(form, 0.0), ratio)
+    # among these are the worst pairs of tables, or nearly
+    assert max(worst.values()) > 0.95, worst
+    assert min(worst.values()) > 0.1, worst
+
+
+@each
+def test_valid_tables_give_the_same_model_in_both_modes(name):
+    X, y = table(name)
+    for form in forms(name):
+        for kind, settings in ways_to_store(name, form):
+            storage = STORAGES[kind]
+            zero, refuse = (
+                build(name, form, nonfinite=mode, **settings).fit(storage(2 * X), y)
+                for mode in ("zero", "raise")
+            )
+            np.testing.assert_array_equal(outcome(zero), outcome(refuse), err_msg=(form, kind))
+            np.testing.assert_array_equal(zero.predict(storage(X)), refuse.predict(storage(X)))
+
+
+@each
+def test_a_table_of_invalid_records_only(name):
+    X, y = table(name)
+    no_features = np.full(X.shape, np.nan)
+    no_target = np.full(60, "zebra" if is_classifier(name) else np.inf)
+    for form in forms(name):
+        models = [model_of(name, form).fit(no_features, y), model_of(name, form).fit(X, no_target)]
+        same(*models, form)
+        assert np.all(np.isfinite(outcome(models[0]))), form
+        assert len(np.unique(models[0].predict(no_features))) == 1, form
+
+
+@each
+def test_repeated_entries_of_sparse_data_are_added_up_first(name):
+    X, y = table(name)
+    parts = sparse.coo_array(X)
+    # inf - inf = NaN; 1e308 + 1e308 = inf; and a sum that is fine
+    row = np.concatenate((parts.row, [6, 6, 9, 9, 12, 12]))
+    col = np.concatenate((parts.col, [1, 1, 2, 2, 0, 0]))
+    values = np.concatenate((parts.data, [np.inf, -np.inf, 1e308, 1e308, 40.0, -40.0]))
+    single = X.copy()
+    single[[6, 9]] = np.nan
+    for kind, (major, minor), size in (
+        (sparse.csr_array, (row, col), 60),
+        (sparse.csc_array, (col, row), 3),
+    ):
+        order = np.lexsort((minor, major))
+        indptr = np.searchsorted(major[order], np.arange(size + 1))
+        repeated = kind((values[order], minor[order], indptr), shape=X.shape)
+        assert repeated.nnz == parts.nnz + 6
+        model, expected = (model_of(name, **entry(name).sparse) for _ in range(2))
+        with np.errstate(over="ignore", invalid="ignore"):
+            same(model.fit(repeated, y), expected.fit(kind(single), y))
+            assert repeated.nnz == parts.nnz + 6
+
+
+# --------------------------------------------------------------------------- what shows
+
+
+@each
+def test_nothing_shows_of_an_invalid_record(name):
+    X, y = table(name)
+    signaling = np.array([0x7FF0000000000001], dtype=np.uint64).view(np.float64)[0]
+    extended = np.finfo(np.longdouble).max  # that is not representable
+    targets = (None, "zebra") if is_classifier(name) else (np.nan, signaling)
+    wide = known(name, {"bounds_X": (-3, 3), "bounds_y": (-3, 3)})
+    for form in (None, main_form(name)):
+        for settings in ({}, wide):
+            fits = []
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                for value, target in zip((np.nan, signaling), targets, strict=True):
+                    features, labels = X.copy(), as_objects(name, y)
+                    features[5, 1], labels[7] = value, target
+                    model = model_of(name, form, **settings).fit(features, labels)
+                    assert model.predict(features).shape == (60,)
+                    fits.append(model)
+                    features, labels = X.astype(np.longdouble), as_objects(name, y)
+                    features[5, 1], labels[7] = extended, target
+                    fits.append(model_of(name, form, **settings).fit(features, labels))
+            valid = model_of(name, form, **settings).fit(X, y)
+            for fit in fits:
+                same(fit, fits[0], form)
+                # neither in what is public
+                assert fit.plan_ == valid.plan_ == model_of(name, form, **settings).plan(60, 3)
+                assert fit.guarantee_ == valid.guarantee_
+                assert set(vars(fit)) == set(vars(valid))
+                assert fit.n_iter_ == valid.n_iter_
+
+
+@each
+def test_the_other_mode_refuses_in_fit_and_predict(name):
+    X, y = table(name)
+    broken = X.copy()
+    broken[3, 1] = np.nan
+    model = model_of(name).fit(broken, y)
+    model.predict(broken)
+    assert get_tags(model).input_tags.allow_nan
+    model.set_params(nonfinite="raise")
+    assert not get_tags(model).input_tags.allow_nan
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.predict(broken)
+    with pytest.raises(ValueError, match="contains NaN"):
+        build(name).fit(broken, y)
+
+
+@each
+def test_predictions_of_invalid_rows_are_those_of_the_origin(name):
+    X, y = table(name)
+    X = 2 * X
+    for settings, where in entry(name).origins:
+        for kind, storage in STORAGES.items():
+            if kind.startswith("cs"):
+                if settings.keys() & known(name, {"bounds_X": 0, "center_X": 0, "max_iter": 0}):
+                    continue  # sparse X cannot be shifted
+                settings = settings | entry(name).sparse
+            model = model_of(name, **{"epsilon": 1e4} | settings).fit(storage(X), y)
+            predict = model.decision_function if is_classifier(name) else model.predict
+            broken = X.copy()
+            broken[3, 1], broken[7] = np.nan, -np.inf
+            found, expected = predict(storage(broken)), predict(X)
+            origin = getattr(model, where) if isinstance(where, str) else np.array(where)
+            expected[[3, 7]] = predict(origin[None, :].astype(np.float64))
+            np.testing.assert_allclose(
+                found, expected, rtol=1e-9, atol=1e-12, err_msg=f"{settings} {kind}"
+            )
+            assert np.isnan(broken[3, 1])
+            assert np.any(found != found[3])
+
+
+# ------------------------------------------------------------- the forms of missing values
+
+
+@each
+def test_missing_values_in_data_frames(name):
+    X, y = table(name)
+    whole = np.rint(2 * X)
+    broken = whole.copy()
+    broken[5, 1] = np.nan
+    expected = model_of(name).fit(broken, y)
+    frame = columns_as(whole).astype("Int64")
+    frame.iloc[5, 1] = pd.NA
+    objects = columns_as(broken).astype(object)
+    objects.iloc[5, 1] = None
+    for case in (frame, objects, columns_as(broken), broken.astype(np.float32)):
+        same(model_of(name).fit(case, y), expected, type(case), rtol=1e-7)
+    if is_classifier(name):
+        return
+    y_broken = y.copy()
+    y_broken[9] = np.nan
+    expected = model_of(name).fit(broken, y_broken)
+    series = pd.Series(y).astype("Float64")
+    series.iloc[9] = pd.NA
+    as_list = [None if np.isnan(value) else value for value in y_broken]
+    for target in (series, as_list, pd.Series(y_broken)):
+        same(model_of(name).fit(broken, target), expected, type(target))
+
+
+@each_classifier
+def test_missing_and_undeclared_labels_in_all_their_forms(name):
+    X, _ = table(name)
+    for form in (None, main_form(name)):
+        expected = model_of(name, form).fit(X, ["no", "c", "yes"] * 20)
+        some = ["no", None, "yes"] * 20
+        for labels in (
+            pd.Series(some),
+            pd.Series(some, dtype=object),
+            pd.Series(["no", pd.NA, "yes"] * 20, dtype="string"),
+            pd.Series(pd.Categorical(some)),
+            some,
+            np.array(["no", np.nan, "yes"] * 20, dtype=object),
+            np.array(["no", "?", "yes"] * 20),
+            np.array(["no", 3, "yes"] * 20, dtype=object),
+        ):
+            same(model_of(name, form).fit(X, labels), expected, repr(labels)[:60])
+    # one label of another kind does not turn the others into text, as numpy would
+    numbers = [0, 1] * 30
+    fits = []
+    for other in ("text", None, 7, 0.5):
+        labels = list(numbers)
+        labels[4] = other
+        fits.append(model_of(name, classes=[0, 1]).fit(X, labels))
+        same(fits[-1], fits[0], other)
+    assert np.any(outcome(fits[0]) != outcome(model_of(name, classes=[0, 1]).fit(X, numbers)))
+
+
+@each_classifier
+def test_classes_that_are_taken_from_the_data_leave_out_missing_labels(name):
+    X, y = table(name)
+    labels = y.astype(object)
+    labels[[1, 2]] = None, np.nan
+    with pytest.warns(PrivacyLeakWarning):
+        model = model_of(name, classes=None).fit(X, labels)
+    assert list(model.classes_) == ["no", "yes"]
+    same(model, model_of(name).fit(X, labels))
+    numbers = np.where(y == "yes", 1.0, 0.0)
+    numbers[1:3] = np.nan, np.inf
+    with pytest.warns(PrivacyLeakWarning):
+        assert list(model_of(name, classes=None).fit(X, numbers).classes_) == [0, 1]

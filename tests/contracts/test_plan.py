@@ -1,0 +1,143 @@
+"""A plan needs sizes only, is the plan of the fit, and keeps within its budget."""
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+from dp_accounting.privacy_accountant import UnsupportedEventError
+from registry import (
+    build,
+    each,
+    each_classifier,
+    entry,
+    forms,
+    is_classifier,
+    main_form,
+    nothing_is_released,
+    table,
+)
+
+from sklearn_dpsco import BudgetAccountant, PrivacyBudget, mechanisms
+
+RELATIONS = ("replace-one", "zero-out")
+
+
+def stated_epsilon(guarantee):
+    """By the accountants of dp_accounting, or None where they know no such composition."""
+    try:
+        return guarantee.second_opinion()
+    except UnsupportedEventError:
+        assert guarantee.composition == "adaptive-range"
+        return None
+
+
+@each
+def test_the_plan_of_a_size_is_the_plan_of_the_fit(name):
+    X, y = table(name)
+    for form in (None, *forms(name)):
+        for relation in RELATIONS:
+            settings = {"relation": relation}
+            model = build(name, form, **settings)
+            with nothing_is_released():
+                plan = model.plan(60, 3)
+            assert not [key for key in vars(model) if key.endswith("_")]
+            model.fit(X, y)
+            assert model.plan_ == plan == build(name, form, **settings).plan(60, 3), form
+            assert model.guarantee_ == plan.guarantee, form
+            claim = (plan.guarantee.epsilon, plan.guarantee.delta, plan.guarantee.relation)
+            assert claim == (1.0, model.delta, relation), form
+            # other values, the same plan; other facts, another
+            assert build(name, form, **settings).fit(X[::-1] / 2, y[::-1]).plan_ == plan, form
+            assert build(name, form, **settings).plan(60, 4) != plan, form
+            assert pickle.loads(pickle.dumps(plan)) == plan, form
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                plan.max_iter = 3
+
+
+@each
+def test_plans_spend_what_there_is_and_no_more(name):
+    grid = [
+        (1.0, 60, 3, "replace-one", True),
+        (0.1, 300, 5, "zero-out", False),
+        (8.0, 20_000, 30, "zero-out", False),
+    ]
+    classes = {"classes": ["a", "b", "c"]} if is_classifier(name) else {}
+    for form in (None, *forms(name)):
+        is_slow = form in ("batches", "pure")  # for the other accountant
+        for epsilon, n, d, relation, is_shared in grid[: 1 if is_slow else 3]:
+            case = (form, epsilon, n, d)
+            settings = {"epsilon": epsilon, "relation": relation}
+            model = build(name, form, **settings | (classes if is_shared else {}))
+            guarantee = model.plan(n, d).guarantee
+            opinion = stated_epsilon(guarantee)
+            if opinion is not None:
+                assert 0.85 * epsilon <= opinion <= epsilon * (1 + 1e-3), case
+            else:
+                assert 0.9 * guarantee.delta <= guarantee.spent <= guarantee.delta, case
+            if is_shared:  # with others, whatever their mechanisms are
+                with BudgetAccountant(epsilon, 1e-6, relation):
+                    guarantee = model.plan(n, d).guarantee
+                assert stated_epsilon(guarantee) <= epsilon * (1 + 1e-3), case
+                assert guarantee.composition in ("zcdp", "pure"), case
+                limit = PrivacyBudget(epsilon, 1e-6).rho if guarantee.delta else np.inf
+                assert 0 < guarantee.cost("zcdp") <= limit * (1 + 1e-9), case
+
+
+@each
+def test_without_delta_a_plan_is_pure_or_the_refusal_names_one_that_can_be(name):
+    refusal = entry(name).pure
+    if refusal is not None:
+        with pytest.raises(ValueError, match=f"(?s)delta.*{refusal}|{refusal}.*delta"):
+            build(name, delta=0).plan(60, 3)
+        return
+    X, y = table(name)
+    for epsilon in (0.5, 2.0):
+        model = build(name, delta=0, epsilon=epsilon)
+        guarantee = model.plan(60, 3).guarantee
+        assert (guarantee.delta, guarantee.composition) == (0, "pure")
+        assert guarantee.spent == pytest.approx(epsilon, rel=1e-6)
+        assert guarantee.second_opinion() == pytest.approx(epsilon, rel=1e-3)
+        kinds = {type(release.mechanism) for release in guarantee.releases}
+        assert kinds <= {mechanisms.Laplace, mechanisms.SelectVertex}
+        assert model.fit(X, y).guarantee_ == guarantee
+        accountant = BudgetAccountant(epsilon, 0.0)
+        accountant.spend(guarantee)
+        assert accountant.total_spent() == pytest.approx(epsilon)
+
+
+@each_classifier
+def test_plans_of_several_classes(name):
+    form = main_form(name)
+    undeclared = build(name, form, classes=None)
+    plans = {k: undeclared.plan(300, 3, n_classes=k) for k in (2, 3, 7)}
+    assert undeclared.plan(300, 3) == plans[2]
+    for k, plan in plans.items():
+        declared = build(name, form, classes=list(range(k)))
+        assert declared.plan(300, 3) == declared.plan(300, 3, n_classes=k) == plan
+        scales = [release.mechanism.scale for release in plan.guarantee.releases]
+        assert all(np.isfinite(scales))
+    # the models share one budget: the more of them, the noisier each
+    noise = [plan.guarantee.releases[-1].mechanism for plan in plans.values()]
+    noise = [mechanism.scale / mechanism.sensitivity for mechanism in noise]
+    assert noise == sorted(noise)
+    assert noise[0] < noise[-1]
+
+
+@each
+def test_a_plan_reads_as_a_table(name):
+    for form in (None, *forms(name)):
+        plan = build(name, form).plan(60, 3)
+        for text in (str(plan), str(plan.guarantee)):
+            lines = text.splitlines()
+            assert "epsilon = 1, delta = " in text, form
+            assert max(map(len, lines)) < 100, form
+            for release in plan.guarantee.releases:
+                (line,) = [
+                    line
+                    for line in lines
+                    if release.name in line and f"{release.mechanism.scale:.4g}" in line
+                    and (release.group or "") in line
+                ]  # fmt: skip
+                assert f" {release.count} " in line, form
+        assert "60 x 3" in str(plan), form

@@ -1,0 +1,321 @@
+"""The contract of scikit-learn: checks, clones, pipelines, searches, frames, attributes."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from registry import (
+    ESTIMATORS,
+    FURTHER_CHECKS,
+    STORAGES,
+    build,
+    columns_as,
+    descending_forms,
+    each,
+    each_classifier,
+    entry,
+    forms,
+    is_classifier,
+    kind_of,
+    main_form,
+    outcome,
+    parameters_of,
+    table,
+)
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+
+from sklearn_dpsco import BoundsNotDeclaredWarning, PrivacyLeakWarning, PrivacyParameterWarning
+
+STRONG = {"epsilon": 100.0}
+
+undeclared = pytest.mark.filterwarnings(
+    "ignore::sklearn_dpsco.BoundsNotDeclaredWarning", "ignore::sklearn_dpsco.PrivacyLeakWarning"
+)
+
+
+def test_every_public_estimator_is_registered():
+    assert len(ESTIMATORS) >= 10
+    for name in ESTIMATORS:
+        assert entry(name).forms, name
+
+
+# -------------------------------------------------------------------- scikit-learn's checks
+
+
+@undeclared
+@parametrize_with_checks(
+    [kind_of(name)() for name in ESTIMATORS],
+    expected_failed_checks=lambda model: dict(entry(type(model).__name__).expected_failed_checks),
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@undeclared
+@pytest.mark.parametrize(("name", "settings"), FURTHER_CHECKS, ids=str)
+def test_scikit_learn_checks_of_other_forms(name, settings):
+    found = check_estimator(kind_of(name)(**settings), on_skip=None, on_fail=None)
+    failed = [(r["check_name"], r["exception"]) for r in found if r["status"] == "failed"]
+    assert len(found) > 50
+    assert {check for check, _ in failed} <= set(entry(name).expected_failed_checks), failed
+
+
+# -------------------------------------------------------------------------- parameters
+
+
+@each
+def test_parameters_are_left_as_they_are(name):
+    arrays = {"bounds_X": (-np.ones(3), [1, 1, 1]), "scale_X": np.ones(3)}
+    arrays = {key: value for key, value in arrays.items() if key in parameters_of(name)}
+    model = build(name, epsilon=np.float64(0.3), **arrays)
+    identities = {key: id(value) for key, value in model.get_params().items()}
+    copies = {key: repr(value) for key, value in model.get_params().items()}
+    X, y = table(name)
+    model.fit(X, y).predict(X)
+    assert {key: id(value) for key, value in model.get_params().items()} == identities
+    assert {key: repr(value) for key, value in model.get_params().items()} == copies
+    assert model.guarantee_.epsilon == 0.3
+    twin = clone(model)
+    assert {key: repr(value) for key, value in twin.get_params().items()} == copies
+    assert not hasattr(twin, "coef_")
+    assert model.set_params(epsilon=2.0).fit(X, y).guarantee_.epsilon == 2.0
+    assert f"{name}(" in repr(model)
+
+
+@each
+def test_pickles_hold_the_model(name):
+    X, y = table(name)
+    for form in forms(name):
+        model = build(name, form).fit(X, y)
+        loaded = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(loaded.predict(X), model.predict(X), err_msg=form)
+        assert loaded.plan_ == model.plan_, form
+        assert loaded.guarantee_ == model.guarantee_, form
+        assert str(loaded.plan_) == str(model.plan_), form
+        again = loaded.fit(X, y)
+        np.testing.assert_array_equal(outcome(again), outcome(model), err_msg=form)
+
+
+@each
+def test_tags_say_what_is_accepted(name):
+    X, y = table(name)
+    dense, with_sparse = build(name), build(name, **entry(name).sparse)
+    assert get_tags(with_sparse).input_tags.sparse
+    if not get_tags(dense).input_tags.sparse:
+        with pytest.raises(ValueError, match="sparse"):
+            dense.fit(STORAGES["csr"](X), y)
+    with_sparse.fit(STORAGES["csr"](X), y)
+    for mode in ("raise", "zero"):
+        assert get_tags(build(name, nonfinite=mode)).input_tags.allow_nan == (mode == "zero")
+    tags = get_tags(dense)
+    assert tags.target_tags.required
+    assert tags.estimator_type == ("classifier" if is_classifier(name) else "regressor")
+
+
+@each
+def test_a_seed_decides_the_noise(name):
+    X, y = table(name)
+    for form in descending_forms(name):
+        first, same = (build(name, form).fit(X, y) for _ in range(2))
+        np.testing.assert_array_equal(outcome(first), outcome(same), err_msg=form)
+        # no grid on which two draws may meet, and too little noise for any to be clipped
+        far_apart = {"precision": "float", **STRONG}
+        models = [
+            build(name, form, random_state=seed, **far_apart).fit(X, y)
+            for seed in (0, 1, np.random.RandomState(0), None, None)
+        ]
+        intercepts = np.ravel([model.intercept_ for model in models])
+        assert np.unique(intercepts).size == len(models), form
+        assert [m.noise_is_secret_ for m in models] == [False, False, False, True, True], form
+
+
+# -------------------------------------------------------------------- scikit-learn's tools
+
+
+@each
+def test_data_frames_and_declarations_by_name(name):
+    X, y = table(name)
+    frame = columns_as(X)
+    plain = build(name).fit(X, y)
+    model = build(name).fit(frame, pd.Series(y))
+    np.testing.assert_allclose(outcome(model), outcome(plain), rtol=1e-9, atol=1e-12)
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    if is_classifier(name):
+        np.testing.assert_array_equal(model.predict(frame), plain.predict(X))
+    else:
+        np.testing.assert_allclose(model.predict(frame), plain.predict(X), rtol=1e-9)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.rename(columns={"a": "z"}))
+    # other declarations for each column, by name in any order
+    for key, value in entry(name).columns.items():
+        by_column = [value, value, value]
+        if np.ndim(value):
+            by_column = [(2 * value[0], value[1]), value, (value[0], 3 * value[1])]
+            in_arrays = tuple(np.transpose(by_column))
+        else:
+            by_column = in_arrays = [value + 1, value + 2, value + 4]
+        named = {"c": by_column[2], "a": by_column[0], "b": by_column[1]}
+        by_name = build(name, **{key: named}).fit(frame, y)
+        in_order = build(name, **{key: in_arrays}).fit(frame, y)
+        np.testing.assert_array_equal(outcome(by_name), outcome(in_order), err_msg=key)
+
+
+@each
+def test_pipelines_cross_validation_and_searches(name):
+    X, y = table(name, n=200)
+    step = name.lower()
+    pipeline = make_pipeline(FunctionTransformer(np.tanh), build(name, main_form(name), **STRONG))
+    assert pipeline.fit(X, y).predict(X).shape == (200,)
+    scores = cross_val_score(pipeline, X, y, cv=3, error_score="raise")
+    assert np.all(np.isfinite(scores))
+    grid = {f"{step}__epsilon": [0.1, 100.0], f"{step}__fit_intercept": [True, False]}
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, y)
+    best = search.best_estimator_[-1]
+    assert best.guarantee_.epsilon == search.best_params_[f"{step}__epsilon"]
+    assert best.n_features_in_ == 3
+
+
+# ---------------------------------------------------------------------------- attributes
+
+
+@each
+def test_attributes_and_linear_predictions(name):
+    X, y = table(name)
+    far = 50 * X  # predictions are linear wherever they are asked for
+    for form in forms(name):
+        model = build(name, form).fit(X, y)
+        shape = (1, 3) if is_classifier(name) else (3,)
+        assert (model.coef_.shape, model.coef_.dtype) == (shape, np.float64), form
+        assert model.n_features_in_ == 3
+        assert model.n_iter_ >= 1
+        assert model.guarantee_ == model.plan_.guarantee, form
+        if is_classifier(name):
+            assert model.intercept_.shape == (1,)
+            predict = model.decision_function
+        else:
+            assert isinstance(model.intercept_, float)
+            predict = model.predict
+        for storage in STORAGES.values():
+            stored = storage(far)
+            expected = np.ravel(stored @ model.coef_.T + model.intercept_)
+            np.testing.assert_array_equal(predict(stored), expected, err_msg=form)
+        assert np.any(model.coef_ != 0) == (form in descending_forms(name)), form
+
+
+@each
+def test_before_a_fit_and_with_other_columns(name):
+    X, y = table(name)
+    model = build(name)
+    methods = [
+        method
+        for method in ("predict", "decision_function", "predict_proba", "predict_log_proba")
+        if hasattr(model, method)
+    ]
+    assert "predict" in methods
+    for method in methods:
+        with pytest.raises(NotFittedError):
+            getattr(model, method)(X)
+    with pytest.raises(NotFittedError):
+        model.score(X, y)
+    assert not [key for key in vars(model) if key.endswith("_")]
+    model.fit(X, y)
+    for method in methods:
+        with pytest.raises(ValueError, match="2 features"):
+            getattr(model, method)(X[:, :2])
+
+
+@each
+def test_a_large_budget_learns_in_the_units_of_the_user(name):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-10, 10, (4000, 2))
+    signal = 3 * X[:, 0] - 2 * X[:, 1]
+    settings = {"bounds_X": (-10, 10), "bounds_y": (50, 150)}
+    settings = {key: value for key, value in settings.items() if key in parameters_of(name)}
+    y = np.where(signal > 0, "yes", "no") if is_classifier(name) else 100 + signal
+    model = build(name, **STRONG, **settings).fit(X, y)
+    assert model.score(X, y) > 0.9
+    ratio = np.ravel(model.coef_)[0] / np.ravel(model.coef_)[1]
+    assert ratio == pytest.approx(-1.5, abs=0.4)
+
+
+# ------------------------------------------------------------------------------ warnings
+
+
+@each
+def test_warnings_tell_what_is_not_declared(name):
+    X, y = table(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build(name).fit(X, y).predict(X)
+    for key in ("bounds_X", "bounds_y"):
+        if key in parameters_of(name):
+            with pytest.warns(BoundsNotDeclaredWarning, match=key) as caught:
+                build(name, **{key: None}).fit(X, y)
+            assert [w.filename for w in caught] == [__file__]  # the line of the user
+    if is_classifier(name):
+        with pytest.warns(PrivacyLeakWarning, match="Declare the classes") as caught:
+            build(name, classes=None).fit(X, y)
+        assert [w.filename for w in caught] == [__file__]
+    for call in (lambda model: model.fit(X, y), lambda model: model.plan(60, 3)):
+        with pytest.warns(PrivacyParameterWarning, match=r"delta=0\.02") as caught:
+            call(build(name, delta=0.02))
+        assert [w.filename for w in caught] == [__file__]
+
+
+# ------------------------------------------------------------------------------- classes
+
+
+@each_classifier
+def test_labels_of_all_kinds(name):
+    for labels in (["no", "yes"], [3, 1], [True, False], [0.5, -1.0], ["c", "a", "b"], [2, 0, 1]):
+        X, y = table(name, n=300, classes=labels)
+        model = build(name, main_form(name), classes=labels, **STRONG).fit(X, y)
+        n_models = 1 if len(labels) == 2 else 3
+        np.testing.assert_array_equal(model.classes_, np.sort(labels))
+        assert model.coef_.shape == (n_models, 3), labels
+        assert model.intercept_.shape == (n_models,), labels
+        raw = X @ model.coef_.T + model.intercept_
+        scores = model.decision_function(X)
+        np.testing.assert_array_equal(scores, raw if n_models > 1 else raw.ravel())
+        best = raw.argmax(axis=1) if n_models > 1 else (raw.ravel() > 0).astype(int)
+        predicted = model.predict(X)
+        np.testing.assert_array_equal(predicted, model.classes_[best])
+        p = model.predict_proba(X)
+        assert p.shape == (300, len(labels))
+        assert np.all((p >= 0) & (p <= 1))
+        np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
+        np.testing.assert_array_equal(model.classes_[p.argmax(axis=1)], predicted)
+        np.testing.assert_array_equal(model.predict_log_proba(X), np.log(p))
+
+
+@each_classifier
+def test_declared_classes_may_be_absent_and_in_any_order(name):
+    X, y = table(name, classes=("a", "b"))
+    form = main_form(name)
+    models = [build(name, form, classes=list(order)).fit(X, y) for order in ("baz", "zab")]
+    np.testing.assert_array_equal(models[0].classes_, ["a", "b", "z"])
+    np.testing.assert_array_equal(outcome(models[0]), outcome(models[1]))
+    assert models[0].predict_proba(X).shape == (60, 3)
+    # even all but one: which ones occur is private
+    alone = build(name, form, classes=["a", "b"]).fit(X, ["a"] * 60)
+    assert alone.coef_.shape == (1, 3)
+
+
+@each_classifier
+def test_probabilities_are_those_of_the_loss_of_the_fit(name):
+    X, y = table(name)
+    model = build(name).fit(X, y)
+    before = model.predict_proba(X)
+    np.testing.assert_array_equal(model.set_params(loss="smoothed_hinge").predict_proba(X), before)
+    hinge = build(name, loss="smoothed_hinge")
+    for found in (hinge, hinge.fit(X, y), hinge.set_params(loss="logistic")):
+        assert not hasattr(found, "predict_proba")
+        assert not hasattr(found, "predict_log_proba")

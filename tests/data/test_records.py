@@ -1,0 +1,142 @@
+"""Invalid records: how they are found and emptied, and that an empty one contributes nothing.
+
+What becomes of them in a fit is in contracts/test_nonfinite.py.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from support import storage
+
+from sklearn_dpsco.data import records
+from sklearn_dpsco.data.bounds import canonical
+from sklearn_dpsco.data.records import (
+    as_labels,
+    clear_rows,
+    is_missing,
+    label_codes,
+    nonfinite_rows,
+)
+from sklearn_dpsco.data.rows import Move, Objective, make_rows
+from sklearn_dpsco.losses import Logistic, Squared
+
+STORAGES = ["dense", "fortran", "csr", "csc"]
+N = 60
+
+
+def table(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.3, 1.3, (N, 4)) * (rng.uniform(size=(N, 4)) < 0.8)
+    return np.clip(X, -1, 1)
+
+
+# ------------------------------------------------------------------------------- the rows
+
+
+@pytest.mark.parametrize("kind", STORAGES)
+@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
+def test_rows_of_scale_zero_contribute_nothing_to_any_sum(kind, loss):
+    scale = np.ones(N)
+    scale[[2, 30, 59]] = 0.0
+    objective = Objective(np.ones(N), 0.2, loss, 0.7)
+
+    def sums(center, filling, y_filling):
+        X, y = table(), objective.y.copy()
+        X[scale == 0], y[scale == 0] = filling, y_filling
+        rows = make_rows(storage(X, kind), True, scale).centered(center)
+        bounded = rows.with_norm_bound(0.8)
+        assert np.all(bounded.scale[scale == 0] == 0)
+        filled, point = objective._replace(y=y), np.linspace(-1, 1, 5)
+        out = [bounded.mean(), bounded.mean_gradient(point, filled)]
+        out.append(rows.clipped_gradient_sum(point, filled, 0.8))
+        if center is None:
+            product = rows.product(np.zeros(5))
+            for move in (Move(1.0, 0, 0.5), Move(0.9, 4, 1.0)):
+                out.append(rows.mean_gradient_after_move(product, move, filled))
+        return np.concatenate(out)
+
+    for center in (None, np.array([0.3, -0.2, 0.1, 0.0])):
+        expected = sums(center, 0.0, 1.0)
+        np.testing.assert_array_equal(sums(center, 1.0, -1.0), expected)
+        np.testing.assert_array_equal(sums(center, -0.7, 1.0), expected)
+        assert np.any(expected != 0)
+
+
+@pytest.mark.parametrize("block", [None, 7], ids=["one block", "many blocks"])
+@pytest.mark.parametrize("kind", STORAGES)
+def test_cleared_rows_are_zeros_also_where_they_held_nan(monkeypatch, kind, block):
+    if block is not None:
+        monkeypatch.setattr(records, "_BLOCK_BYTES", 100)
+        monkeypatch.setattr(records, "_BLOCK_VALUES", block)
+    X = table()
+    X[7, 2], X[8, 0] = np.nan, np.inf
+    stored = storage(X, kind)
+    flags = nonfinite_rows(stored)
+    assert list(np.flatnonzero(flags)) == [7, 8]
+    flags[20] = True
+    dense = np.where(flags[:, None], 0.0, X)
+    for own in (stored, stored.copy()):  # which shares memory with the original, and not
+        cleared = clear_rows(own, flags, stored)
+        found = cleared if isinstance(cleared, np.ndarray) else cleared.toarray()
+        np.testing.assert_array_equal(found, dense)
+    assert np.isnan(stored[7, 2])
+    assert clear_rows(stored, np.zeros(N, dtype=bool), stored) is stored
+
+
+def test_finite_values_whose_sum_overflows_are_valid():
+    X = np.full((4, 3), 1e308)
+    assert not nonfinite_rows(X).any()
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_array, sparse.csr_matrix])
+def test_repeated_entries_are_added_up_before_they_are_looked_at(kind):
+    X = sparse.coo_array(table())
+    # inf - inf = NaN; 1e308 + 1e308 = inf; and a sum that is fine
+    row = np.concatenate((X.row, [6, 6, 9, 9, 12, 12]))
+    col = np.concatenate((X.col, [1, 1, 2, 2, 3, 3]))
+    values = np.concatenate((X.data, [np.inf, -np.inf, 1e308, 1e308, 40.0, -40.0]))
+    major, minor = (col, row) if kind is sparse.csc_array else (row, col)
+    order = np.lexsort((minor, major))
+    size = 4 if kind is sparse.csc_array else N
+    indptr = np.searchsorted(major[order], np.arange(size + 1))
+    repeated = kind((values[order], minor[order], indptr), shape=X.shape)
+    assert repeated.nnz == X.nnz + 6
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.flatnonzero(nonfinite_rows(canonical(repeated)))
+    assert list(found) == [6, 9]
+    assert repeated.nnz == X.nnz + 6
+
+
+# ----------------------------------------------------------------------------- the labels
+
+
+def test_codes_of_labels():
+    text = np.array(["b", "zz", "a", ""])
+    np.testing.assert_array_equal(label_codes(text, np.array(["a", "b"])), [1, -1, 0, -1])
+    numbers = np.array([2.0, np.nan, -1.0, 5.0, 1.5, np.inf])
+    np.testing.assert_array_equal(label_codes(numbers, np.array([-1, 2])), [1, -1, 0, -1, -1, -1])
+    mixed = np.array([1, "1", None, np.nan, True, 1.0, [1], pd.NA], dtype=object)
+    codes = label_codes(mixed, np.array([0, 1]))
+    np.testing.assert_array_equal(codes, [1, -1, -1, -1, 1, 1, -1, -1])
+    np.testing.assert_array_equal(label_codes(np.array([0, 1]), np.array(["0", "1"])), [-1, -1])
+    for first in (b"a", b"\xff"):  # bytes are no text, whatever they hold
+        labels = np.array([first, b"b"])
+        np.testing.assert_array_equal(label_codes(labels, np.array(["a", "b"])), [-1, -1])
+
+
+def test_missing_labels():
+    values = [None, np.nan, pd.NA, pd.NaT, np.inf, "nan", "", 0, False]
+    found = is_missing(np.array(values, dtype=object))
+    np.testing.assert_array_equal(found, [True] * 5 + [False] * 4)
+    assert list(is_missing(np.array([0.0, np.nan, -np.inf]))) == [False, True, True]
+    assert list(is_missing(np.array(["2020", "NaT"], dtype="datetime64[Y]"))) == [False, True]
+    assert not is_missing(np.array(["a", "nan"])).any()
+
+
+def test_one_label_of_another_kind_does_not_turn_the_others_into_text():
+    labels = [0, 1, "text", None]
+    assert as_labels(labels).dtype == object
+    assert as_labels(labels).tolist() == labels
+    # which is what numpy would have done
+    assert np.asarray(labels[:3]).dtype.kind == "U"

@@ -1,0 +1,284 @@
+"""The linear layer against a naive reference, and the error of its sums."""
+
+import importlib
+import itertools
+import math
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from scipy import sparse
+from support import storage
+
+from sklearn_dpsco._kernels import sparse_sums as kernels
+from sklearn_dpsco._kernels.arguments import Compressed, Slope
+from sklearn_dpsco.data.rows import Move, Objective, make_rows
+from sklearn_dpsco.data.summation import BLOCK_ROWS, chunk_rows, summation_error
+from sklearn_dpsco.losses import Huber, Logistic, Loss, SmoothedHinge, Squared
+
+STORAGES = ["dense", "fortran", "csr", "csc"]
+
+
+@dataclass(frozen=True)
+class PseudoHuber(Loss):
+    """A loss of the user's own: it has no number, so that numpy runs it."""
+
+    task: ClassVar[str] = "regression"
+
+    def derivative(self, z, y):
+        return (z - y) / np.sqrt(1 + (z - y) ** 2)
+
+
+LOSSES = [Squared(), Huber(0.3), Logistic(), SmoothedHinge(0.5), PseudoHuber()]
+SIZES = [(1, 1), (1, 3), (7, 1), (37, 5), (600, 3)]
+
+
+def make_case(n, d, *, has_intercept, has_scale, dtype=np.float64, seed=0):
+    rng = np.random.default_rng(seed)
+    X = (rng.uniform(-1, 1, (n, d)) * (rng.uniform(size=(n, d)) < 0.6)).astype(dtype)
+    y = np.where(rng.uniform(size=n) < 0.5, 1.0, -1.0)
+    scale = rng.uniform(0, 1, n) * (rng.uniform(size=n) < 0.8) if has_scale else None
+    return X, y, scale, rng.standard_normal(d + has_intercept)
+
+
+def reference_gradient(X, y, scale, coef, offset, loss, clip, center=0.0):
+    n = X.shape[0]
+    total = np.zeros(coef.size)
+    for i in range(n):
+        row = np.append(X[i].astype(np.float64) - center, 1.0)[: coef.size]
+        row *= 1.0 if scale is None else scale[i]
+        z = offset + row @ coef
+        total += min(max(float(loss.derivative(z, y[i])), -clip), clip) * row
+    return total / n
+
+
+@pytest.mark.parametrize("kind", STORAGES)
+def test_mean_gradient_against_a_loop(kind):
+    # sparse data reach this layer in float64 only (see bounds.py), dense data in both
+    dtypes = (np.float32, np.float64) if kind in ("dense", "fortran") else (np.float64,)
+    grid = itertools.product(LOSSES, SIZES, (True, False), (True, False), dtypes)
+    for loss, (n, d), has_intercept, has_scale, dtype in grid:
+        X, y, scale, coef = make_case(
+            n, d, has_intercept=has_intercept, has_scale=has_scale, dtype=dtype
+        )
+        rows = make_rows(storage(X, kind), has_intercept)
+        rows.scale = scale
+        for clip, offset in ((0.4, 0.2), (100.0, -1.0)):
+            case = f"{loss} {n} x {d} {has_intercept} {has_scale} {dtype} {clip}"
+            expected = reference_gradient(X, y, scale, coef, offset, loss, clip)
+            objective = Objective(y, offset, loss, clip)
+            gradient = rows.mean_gradient(coef, objective)
+            assert gradient.dtype == np.float64, case
+            np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=case)
+
+            # the same point reached by a move along one coordinate
+            before = coef.copy()
+            coordinate, decay, amount = coef.size - 1, 0.7, -0.4
+            before[coordinate] -= amount
+            before /= decay
+            product = rows.product(before)
+            moved = rows.mean_gradient_after_move(
+                product, Move(decay, coordinate, amount), objective
+            )
+            np.testing.assert_allclose(moved, expected, atol=1e-12, err_msg=case)
+            np.testing.assert_allclose(product, rows.product(coef), atol=1e-12, err_msg=case)
+
+
+@pytest.mark.parametrize("kind", STORAGES)
+def test_mean_gradient_of_centered_rows(kind):
+    for loss, has_scale in itertools.product((Logistic(), PseudoHuber()), (True, False)):
+        X, y, scale, coef = make_case(37, 5, has_intercept=True, has_scale=has_scale)
+        center, before = np.linspace(-1, 1, 5), coef.copy()
+        rows = make_rows(storage(X, kind), True)
+        rows.scale = scale
+        gradient = rows.centered(center).mean_gradient(coef, Objective(y, 0.2, loss, 0.4))
+        expected = reference_gradient(X, y, scale, coef, 0.2, loss, 0.4, center)
+        np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=repr(loss))
+        np.testing.assert_array_equal(coef, before)
+        weights = np.ones(37) if scale is None else scale
+        np.testing.assert_allclose(rows.mean(), weights @ X / 37, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", STORAGES)
+def test_every_coordinate_can_be_moved(kind):
+    X, y, _, coef = make_case(20, 4, has_intercept=True, has_scale=False)
+    rows = make_rows(storage(X, kind), True)
+    for coordinate in range(5):
+        product = rows.product(coef)
+        target = 0.5 * coef
+        target[coordinate] += 2.0
+        objective = Objective(y, 0.0, Squared(), 10.0)
+        rows.mean_gradient_after_move(product, Move(0.5, coordinate, 2.0), objective)
+        np.testing.assert_allclose(product, rows.product(target), atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", STORAGES)
+def test_product_and_norms(kind):
+    X, _, _, coef = make_case(30, 4, has_intercept=True, has_scale=False)
+    with_ones = np.column_stack((X, np.ones(30)))
+    rows = make_rows(storage(X, kind), True)
+    assert rows.dimension == 5
+    np.testing.assert_allclose(rows.product(coef), with_ones @ coef, atol=1e-14)
+    np.testing.assert_array_equal(rows.product(np.zeros(5)), np.zeros(30))
+    np.testing.assert_allclose(rows.norms(), np.linalg.norm(with_ones, axis=1), rtol=1e-14)
+    without = make_rows(storage(X, kind), False)
+    assert without.dimension == 4
+    np.testing.assert_allclose(without.product(coef[:4]), X @ coef[:4], atol=1e-14)
+    np.testing.assert_allclose(without.norms(), np.linalg.norm(X, axis=1), rtol=1e-14)
+
+
+@pytest.mark.parametrize("case", ["plain", "intercept", "centered", "float32"])
+def test_norm_bound_holds_in_exact_arithmetic(case):
+    # sparse data reach this layer in float64 only
+    for kind in STORAGES[: 2 if case == "float32" else 4]:
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-1, 1, (40, 6)).astype(np.float32 if case == "float32" else np.float64)
+        center = rng.uniform(-1, 1, 6) if case == "centered" else np.zeros(6)
+        X[0], X[1], X[2] = 0, 1, center
+        bound, has_intercept = 1.3, case != "plain"
+        rows = make_rows(storage(X, kind), has_intercept)
+        rows = rows.centered(center) if case == "centered" else rows
+        rows = rows.with_norm_bound(bound)
+        for x, factor in zip(X, rows.scale, strict=True):
+            differences = (Fraction(float(v)) - Fraction(m) for v, m in zip(x, center, strict=True))
+            squared = sum(v**2 for v in differences) + has_intercept
+            assert Fraction(factor) ** 2 * squared <= Fraction(bound) ** 2, kind
+            # and no row is shrunk more than it must be
+            expected = min(1.0, bound / math.sqrt(squared)) if squared else 1.0
+            assert factor == pytest.approx(expected, rel=1e-13), kind
+
+
+def test_norm_bound_keeps_an_earlier_scale():
+    X = np.ones((3, 4))
+    rows = make_rows(X, False)
+    rows.scale = np.array([0.0, 0.5, 1.0])
+    np.testing.assert_allclose(rows.with_norm_bound(1.0).scale, [0, 0.25, 0.5], rtol=1e-12)
+
+
+def exact_mean_gradient(X, r):
+    """Column means of r_i x_i, correctly rounded sums of exactly rounded products."""
+    return np.array([math.fsum(column * r) for column in X.astype(np.float64).T]) / len(r)
+
+
+@pytest.mark.parametrize("kind", STORAGES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_are_accurate_within_the_stated_error(kind, dtype):
+    n, d = 100_000, 3
+    rng = np.random.default_rng(0)
+    # all of one sign, near the bound: the sum grows and so does its rounding
+    X = rng.uniform(0.5, 1, (n, d)).astype(dtype)
+    y, clip = -np.ones(n), 1.0
+    rows = make_rows(storage(X, kind), True)
+    objective = Objective(y, 0.0, Squared(), clip)
+    r = np.ones(n)  # derivative 0 - (-1) at coef = 0
+    expected = np.append(exact_mean_gradient(X, r), 1.0)
+    allowed = summation_error(n, d) * clip
+    assert allowed < 1e-10
+    move = Move(1.0, 0, 0.0)
+    for gradient in (
+        rows.mean_gradient(np.zeros(d + 1), objective),
+        rows.mean_gradient_after_move(np.zeros(n), move, objective),
+    ):
+        assert np.abs(gradient - expected).max() <= allowed
+
+
+def test_summation_error_is_a_bound_for_the_worst_order():
+    # one by one within chunks, as the formula allows; values chosen to round up each time
+    n, d = 200_000, 2
+    chunk = chunk_rows(n, d)
+    values = np.full(n, 1 / 3)
+    partial = [np.add.accumulate(values[k : k + chunk])[-1] for k in range(0, n, chunk)]
+    mean = np.add.accumulate(partial)[-1] / n
+    error = abs(Fraction(float(mean)) - Fraction(1 / 3))
+    assert error <= Fraction(summation_error(n, d)) * Fraction(1 / 3)
+
+
+def test_chunks_are_a_public_fact_and_bounded():
+    for n, d in itertools.product((1, 2, 255, 257, 10**6, 10**8), (1, 50, 10**6)):
+        rows = chunk_rows(n, d)
+        assert 1 <= rows <= n
+        error = summation_error(n, d)
+        terms = max(m + n / m for m in (rows, min(n, BLOCK_ROWS)))  # of a chunk or of a block
+        assert terms <= error / 2**-53 <= terms + 20
+    assert summation_error(10**6, 50) < 1e-11
+
+
+def test_kernels_without_the_compiler():
+    # the plain Python source of each kernel, with its index checks, on tiny input
+    X, y, scale, coef = make_case(7, 3, has_intercept=True, has_scale=True)
+    A = sparse.csr_array(X)
+    expected = reference_gradient(X, y, scale, coef, 0.1, Huber(0.3), 0.2)
+    python = {name: getattr(getattr(kernels, name), "py_func", getattr(kernels, name))
+              for name in kernels.__all__}  # fmt: skip
+    total = np.zeros(3)
+    slope = Slope(Huber.loss_id, 0.3, 0.2, 0.1)
+    arrays = (Compressed.of(A), scale, y)
+    total_b = python["gradient_at"](*arrays, coef, slope, 2, total)
+    np.testing.assert_allclose(np.append(total, total_b) / 7, expected, atol=1e-13)
+
+    product, total = X @ coef[:3] + coef[3], np.zeros(3)
+    product[:] -= 0.5 * X[:, 1]
+    move = Move(1.0, 1, 0.5)
+    total_b = python["gradient_after_move"](*arrays, product, move, slope, 2, total)
+    np.testing.assert_allclose(np.append(total, total_b) / 7, expected, atol=1e-13)
+
+    r, C = np.arange(7.0), sparse.csc_array(X)
+    for name, M in (("csr_transposed_product", A), ("csc_transposed_product", C)):
+        total = np.zeros(3)
+        python[name](Compressed.of(M), r, 2, total)
+        np.testing.assert_allclose(total, X.T @ r, atol=1e-13)
+    np.testing.assert_allclose(python["row_norms"](A.data, A.indptr), (X**2).sum(axis=1))
+
+
+SLOPE_AT_1 = """
+import numpy as np
+from copied.arguments import Compressed, Slope
+from copied.sparse_sums import gradient_at
+
+total, one = np.zeros(1), np.ones(1)
+X = Compressed(one, np.zeros(1, dtype=np.int32), np.array([0, 1], dtype=np.int32))
+gradient_at(X, one, 0 * one, one, Slope(0, 0.0, 0.25, 0.0), 1, total)
+print(total[0])
+"""
+
+
+ANOTHER_CLIP = """
+
+@njit(cache=True, inline="always")
+def clipped_derivative(slope, prediction, y):
+    return 2 * slope.clip
+"""
+
+
+def test_compiled_kernels_follow_changes_in_the_files_that_they_call(tmp_path):
+    folder = tmp_path / "copied"
+    source = Path(kernels.__file__).parent
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run():
+        return float(
+            subprocess.run(
+                [sys.executable, "-c", SLOPE_AT_1],
+                cwd=tmp_path, env=environment, check=True, capture_output=True, text=True,
+            ).stdout
+        )  # fmt: skip
+
+    assert run() == 0.25  # the derivative of the squared loss, clipped
+    with (folder / "derivatives.py").open("a") as file:
+        file.write(ANOTHER_CLIP)
+    assert run() == 0.5
+
+
+def test_modules_list_what_they_offer():
+    for name in ("bounds", "guesses", "records", "rows", "summation"):
+        module = importlib.import_module(f"sklearn_dpsco.data.{name}")
+        missing = [offered for offered in module.__all__ if not hasattr(module, offered)]
+        assert not missing, name

@@ -1,0 +1,166 @@
+"""What single estimators promise beyond the contracts: further forms, sets, losses, storages."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.utils.estimator_checks import check_estimator
+from support import scaled_table
+
+from sklearn_dpsco import (
+    DPLassoFW,
+    DPLassoFWClassifier,
+    DPMirrorClassifier,
+    DPMirrorRegressor,
+    DPPhasedSGDClassifier,
+    DPPhasedSGDRegressor,
+)
+from sklearn_dpsco.estimators import _base
+from sklearn_dpsco.geometry import Geometry
+from sklearn_dpsco.losses import SmoothedHinge, Squared
+
+
+def regressor(**parameters):
+    return DPLassoFW(**{"bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0} | parameters)
+
+
+def classifier(classes=(-1.0, 1.0), **parameters):
+    settings = {"classes": classes, "bounds_X": (-1, 1), "random_state": 0}
+    return DPLassoFWClassifier(**settings | parameters)
+
+
+FORMS = [
+    DPLassoFW(solver="gradient", loss="huber", relation="zero-out"),
+    DPLassoFW(delta=0, fit_intercept=False),
+    DPLassoFW(feasible_set="simplex", fit_intercept=False, max_iter=5),
+    DPLassoFWClassifier(solver="selection", loss="smoothed_hinge"),
+    DPLassoFWClassifier(delta=0),
+    DPPhasedSGDRegressor(loss="absolute", feasible_set="unconstrained", max_iter=1),
+    DPPhasedSGDRegressor(fit_intercept=False, relation="zero-out", n_phases=2),
+    DPPhasedSGDClassifier(loss="hinge", max_iter=1),
+    DPMirrorRegressor(solver="localized", feasible_set="linf", relation="zero-out", max_iter=2),
+    DPMirrorRegressor(solver="noisy-sfw", l2_penalty=0.1),
+    DPMirrorRegressor(feasible_set="simplex", fit_intercept=False, mirror_map="entropy"),
+    DPMirrorClassifier(feasible_set="l1", solver="localized", precision="float", max_iter=2),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_checks_of_forms_that_are_in_no_contract():
+    for model in FORMS:
+        found = check_estimator(model, on_skip=None, on_fail=None)
+        failed = [(r["check_name"], r["exception"]) for r in found if r["status"] == "failed"]
+        assert len(found) > 40
+        assert not failed, model
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_checks_of_a_regressor_that_takes_nan():
+    found = check_estimator(DPLassoFW(nonfinite="zero"), on_skip=None, on_fail=None)
+    # it wants an error where the target is infinite
+    failed = {r["check_name"] for r in found if r["status"] == "failed"}
+    assert failed == {"check_supervised_y_no_nan"}
+    assert "check_estimators_nan_inf" not in {r["check_name"] for r in found}
+
+
+def test_a_memmap_within_the_bounds_is_never_copied(tmp_path, monkeypatch):
+    X, y = scaled_table(500, 4)
+    path = tmp_path / "X.npy"
+    np.save(path, X)
+    mapped = np.load(path, mmap_mode="r")
+    seen = []
+    make_rows = _base.make_rows
+    monkeypatch.setattr(_base, "make_rows", lambda X, *a: seen.append(X) or make_rows(X, *a))
+    model = regressor().fit(mapped, y)
+    assert np.shares_memory(seen[0], mapped)
+    np.testing.assert_array_equal(model.coef_, regressor().fit(X, y).coef_)
+
+
+def test_a_strong_budget_learns_in_the_units_of_the_user():
+    X, _ = scaled_table(3000, 2)
+    y = 100 + 8 * X[:, 0] - 4 * X[:, 1]
+    model = DPLassoFW(
+        bounds_X=(-10, 10), bounds_y=(80, 120), epsilon=50, random_state=0, solver="gradient",
+        max_iter=150, radius=2.0, gradient_clip=0.5, data_norm=2.0,
+    )  # fmt: skip
+    model.fit(10 * X, y)
+    assert model.n_iter_ == 150
+    np.testing.assert_allclose(model.coef_, [0.8, -0.4], atol=0.08)
+    assert model.intercept_ == pytest.approx(100, abs=0.5)
+    assert model.score(10 * X, y) > 0.97
+
+
+def test_one_against_the_rest_learns_labels_of_all_kinds():
+    for names in (["no", "yes"], [3, 1], [True, False], ["c", "a", "b"], [2, 0, 1]):
+        X = np.random.default_rng(0).uniform(-1, 1, (1500, 3))
+        y = np.asarray(names)[X[:, : len(names)].argmax(axis=1)]
+        model = classifier(names, epsilon=100.0, max_iter=60).fit(X, y)
+        assert model.score(X, y) > 0.8, names
+        assert model.guarantee_.repetitions == (1 if len(names) == 2 else 3), names
+
+
+def test_a_guarantee_repeats_the_plan_for_every_class():
+    declared, undeclared = classifier(["a", "b", "c"]), classifier(None)
+    assert declared.plan(100, 3).guarantee.repetitions == 3
+    assert undeclared.plan(100, 3, n_classes=4).guarantee.repetitions == 4
+    assert undeclared.plan(100, 3).guarantee.repetitions == 1
+
+
+def test_what_an_invalid_record_holds_does_not_matter_to_any_of_several_classes():
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 4))
+    y = np.asarray(["a", "b", "c"], dtype=object)[np.arange(60) % 3]
+    for solver in ("selection", "gradient"):
+        fits = []
+        for row, label in (([np.nan] * 4, "a"), ([1, np.inf, 0, -1], "b"), ([0.5] * 4, "zebra")):
+            broken, labels = X.copy(), y.copy()
+            broken[8], labels[8] = row, label
+            model = classifier(list("abc"), solver=solver, max_iter=4, nonfinite="zero")
+            fits.append(model.fit(broken, labels))
+        for model in fits[1:]:
+            np.testing.assert_allclose(model.coef_, fits[0].coef_, rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(model.intercept_, fits[0].intercept_, rtol=1e-12)
+
+
+def test_a_smoothed_hinge_of_the_users_own_has_no_probabilities():
+    assert hasattr(classifier(), "predict_proba")
+    for method in ("predict_proba", "predict_log_proba"):
+        assert not hasattr(classifier(loss=SmoothedHinge(0.5)), method)
+
+
+class Tilted(Squared):
+    """A subclass whose derivative is not its parent's."""
+
+    def derivative(self, z, y):
+        return 0.5 * (z - y) - 0.1
+
+
+def test_a_subclassed_loss_gives_the_same_model_on_every_storage():
+    X, y = scaled_table(200, 3)
+    kinds = (np.array, sparse.csr_matrix)
+    fits = [regressor(loss=Tilted(), max_iter=5).fit(kind(X), y) for kind in kinds]
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=1e-10)
+
+
+def test_a_loss_with_a_kink_is_refused_before_data_are_read():
+    for call in (lambda model: model.plan(100, 3), lambda model: model.fit(None, None)):
+        with pytest.raises(ValueError, match=r"\bloss\b"):
+            call(classifier(loss="hinge"))
+
+
+def test_the_simplex_default_is_convex_combinations():
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 4))
+    model = regressor(feasible_set="simplex", fit_intercept=False)
+    model.fit(X, X @ [0.7, 0.3, 0, 0])
+    assert model.score(X, X @ [0.7, 0.3, 0, 0]) > 0.8
+
+
+class Box(Geometry):
+    """Neither vertices nor projection."""
+
+    def center(self, n_features):
+        return np.zeros(n_features)
+
+
+@pytest.mark.parametrize("solver", ["selection", "gradient"])
+def test_a_set_that_lacks_what_the_solver_needs_is_refused_in_the_plan(solver):
+    with pytest.raises(ValueError, match="Box has none"):
+        regressor(feasible_set=Box(1.0), solver=solver).plan(100, 3)

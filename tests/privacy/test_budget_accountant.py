@@ -1,0 +1,387 @@
+"""The ledger of several fits: what it adds up, refuses, and shares.
+
+How each estimator is charged is in contracts/test_accountant.py.
+"""
+
+import copy
+import itertools
+import math
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import pytest
+from dp_accounting.rdp import RdpAccountant
+from joblib import parallel_backend
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold
+from support import ORDERS, assert_refuses, problem, scaled_table
+
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPLassoFW,
+    Guarantee,
+    PrivacyBudget,
+    PrivacyBudgetError,
+)
+from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release, SelectVertex
+from sklearn_dpsco.privacy.budget import Allowance
+from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+
+DELTA = 1e-6
+
+
+def zcdp(epsilon, delta=DELTA, relation="replace-one"):
+    mechanism = Gaussian.calibrate(1.0, PrivacyBudget(epsilon, delta).allowance)
+    return Guarantee(epsilon, delta, relation, "zcdp", (Release("x", mechanism),))
+
+
+def pure(epsilon, kind=Laplace, count=1, delta=0.0):
+    mechanism = kind.calibrate(1.0, Allowance("pure", epsilon), count)
+    return Guarantee(epsilon, delta, "replace-one", "pure", (Release("x", mechanism, count),))
+
+
+def regressor(**parameters):
+    common = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "max_iter": 5, "epsilon": 0.1}
+    return DPLassoFW(**common | parameters)
+
+
+def search(model, **parameters):
+    grid = {"radius": [0.5, 1.0, 2.0]}
+    return GridSearchCV(model, grid, cv=KFold(2), error_score="raise", **parameters)
+
+
+# ------------------------------------------------------------------------ composition
+
+
+def test_releases_are_composed_and_not_epsilons():
+    accountant = BudgetAccountant(1.0, DELTA)
+    guarantees = [zcdp(0.3, 1e-7), zcdp(0.2), zcdp(0.2), zcdp(0.4, 1e-8)]
+    for guarantee in guarantees:
+        accountant.spend(guarantee)
+    assert accountant.ledger == tuple(guarantees)
+    second = RdpAccountant(ORDERS)
+    for guarantee in guarantees:
+        second.compose(guarantee.dp_event)
+    total = accountant.total_spent()
+    assert second.get_epsilon(DELTA) == pytest.approx(total, rel=1e-4)
+    assert total < 0.3 + 0.2 + 0.2 + 0.4 - 0.3
+
+
+def test_a_whole_budget_is_accepted_and_nothing_after_it():
+    for whole in (zcdp(1.0), pure(1.0), pure(1.0, SelectVertex, 7, DELTA)):
+        accountant = BudgetAccountant(1.0, DELTA)
+        assert accountant.total_spent() == 0
+        assert accountant.remaining() == pytest.approx(1.0, rel=1e-8)
+        accountant.spend(whole)
+        assert accountant.total_spent() == pytest.approx(1.0, rel=1e-8)
+        for more in (zcdp(1e-3), pure(1e-3)):
+            with pytest.raises(PrivacyBudgetError, match=r"epsilon=1, .*nothing was charged"):
+                accountant.spend(more)
+        assert accountant.ledger == (whole,)
+
+
+def test_pure_guarantees_add_up_among_themselves():
+    accountant = BudgetAccountant(1.0, DELTA)
+    for _ in range(10):
+        accountant.spend(pure(0.1))
+    assert accountant.total_spent() == pytest.approx(1.0)  # rho would be 0.05 of 0.024356
+    # small ones are cheaper in zCDP: 0.01^2 / 2 each, 487.1 of which make 0.024356
+    many = BudgetAccountant(1.0, DELTA)
+    for _ in range(487):
+        many.spend(pure(0.01))
+    assert 0.999 < many.total_spent() < 1
+    with pytest.raises(
+        PrivacyBudgetError, match=r"epsilon 4\.88 of 1 and rho 0\.0244 of 0\.024356"
+    ):
+        many.spend(pure(0.01))
+
+
+def test_a_mix_of_pure_and_zcdp():
+    # rho of the total at (1, 1e-6) is 0.024356
+    accountant = BudgetAccountant(1.0, DELTA)
+    accountant.spend(pure(0.1))
+    accountant.spend(zcdp(0.8))
+    # gumbel selections recorded as pure cost an eighth of epsilon^2 each, not a half
+    gumbel = Release("x", SelectVertex(1.0, 1 / 0.01), 20)
+    accountant.spend(Guarantee(0.2, 0.0, "replace-one", "pure", (gumbel,)))
+    rho = 0.1**2 / 2 + PrivacyBudget(0.8, DELTA).rho + 20 * 0.01**2 / 8
+    assert rho < 0.024356
+    spent = accountant.total_spent()
+    assert PrivacyBudget(spent, DELTA).rho == pytest.approx(rho, rel=1e-8)
+    with pytest.raises(PrivacyBudgetError, match="rho"):
+        accountant.spend(zcdp(0.4))
+
+
+def test_a_large_pure_guarantee_counts_at_the_order_of_the_budget():
+    # 1^2 / 2 is more than rho of the total, 0.18507, but the Renyi divergence is at most 1
+    accountant = BudgetAccountant(3.0, DELTA)
+    accountant.spend(pure(1.0))
+    accountant.spend(zcdp(1.0))
+    left = accountant.remaining()
+    assert 0.5 < left < 2
+    accountant.spend(zcdp(left))
+    assert accountant.total_spent() <= 3
+    # the events at every order: a binary response is the worst pure mechanism
+    alpha, rho = accountant._order, PrivacyBudget(1.0, DELTA).rho + PrivacyBudget(left, DELTA).rho
+    p, q = math.e / (1 + math.e), 1 / (1 + math.e)
+    response = math.log(p**alpha * q ** (1 - alpha) + q**alpha * p ** (1 - alpha)) / (alpha - 1)
+    renyi = response + alpha * rho
+    log_delta = (alpha - 1) * (renyi - 3) - math.log(alpha - 1) + alpha * math.log1p(-1 / alpha)
+    assert log_delta <= math.log(DELTA)
+
+
+def test_the_order_is_the_best_one_for_the_total():
+    accountant = BudgetAccountant(1.0, DELTA)
+    rho = accountant.budget.rho
+
+    def log_delta(alpha):
+        gap = alpha - 1
+        return gap * (alpha * rho - 1) - math.log(gap) + alpha * math.log1p(-1 / alpha)
+
+    best = log_delta(accountant._order)
+    assert best == pytest.approx(math.log(DELTA), abs=1e-6)
+    assert best <= min(log_delta(accountant._order * factor) for factor in (0.9, 1.1))
+
+
+def test_without_delta_only_pure_guarantees():
+    accountant = BudgetAccountant(1.0, 0.0)
+    with pytest.raises(PrivacyBudgetError, match="delta=0 accepts only"):
+        accountant.spend(zcdp(0.01))
+    assert accountant.ledger == ()
+    accountant.spend(pure(0.7))
+    assert accountant.total_spent() == pytest.approx(0.7)
+    assert accountant.remaining() == pytest.approx(0.3)
+    assert accountant.remaining(DELTA) == 0
+    with pytest.raises(PrivacyBudgetError, match=r"total would be epsilon 1\.1 of 1;"):
+        accountant.spend(pure(0.4))
+
+
+def test_what_remains_is_accepted_and_no_more():
+    histories = ((), (pure(0.4),), (zcdp(0.5),), (pure(0.1), zcdp(0.6)))
+    for before, delta in itertools.product(histories, (0.0, 1e-8, DELTA)):
+        for factor, accepted in ((1.0, True), (1 + 1e-6, False)):
+            accountant = BudgetAccountant(1.0, DELTA)
+            for guarantee in before:
+                accountant.spend(guarantee)
+            epsilon = accountant.remaining(delta) * factor
+            assert 0 < epsilon < 1.25
+            more = zcdp(epsilon, delta) if delta else pure(epsilon)
+            if accepted:
+                accountant.spend(more)
+            else:
+                with pytest.raises(PrivacyBudgetError):
+                    accountant.spend(more)
+
+
+def test_the_other_relation_is_refused():
+    accountant = BudgetAccountant(1.0, DELTA)
+    with pytest.raises(PrivacyBudgetError, match=r"relation is 'replace-one'.*'zero-out'"):
+        accountant.spend(zcdp(0.1, relation="zero-out"))
+    assert accountant.ledger == ()
+
+
+def test_only_guarantees_and_plans_can_be_spent():
+    accountant = BudgetAccountant(1.0)
+    for value in (None, 0.5, PrivacyBudget(0.1), "plan"):
+        assert_refuses(accountant.spend, "guarantee must be", value)
+    plan = FrankWolfe().plan(problem(100, 3), PrivacyBudget(0.1))
+    accountant.spend(plan)
+    assert accountant.ledger == (plan.guarantee,)
+
+
+# ---------------------------------------------------------------- disjoint records
+
+
+def test_parallel_branches_cost_the_largest_of_them():
+    accountant = BudgetAccountant(1.0, DELTA)
+    one = BudgetAccountant(1.0, DELTA)
+    with accountant.parallel() as group:
+        with group.branch():
+            accountant.spend(zcdp(0.3))
+        assert accountant.total_spent() == pytest.approx(0.3)
+        with group.branch():
+            accountant.spend(zcdp(0.3))
+            accountant.spend(zcdp(0.5))
+            with pytest.raises(PrivacyBudgetError):
+                accountant.spend(zcdp(0.9))
+        with group.branch():
+            accountant.spend(zcdp(0.4))
+        accountant.spend(zcdp(0.2))  # in the group, but in no branch
+    accountant.spend(zcdp(0.1))
+    for epsilon in (0.3, 0.5, 0.2, 0.1):
+        one.spend(zcdp(epsilon))
+    assert accountant.total_spent() == pytest.approx(one.total_spent(), rel=1e-9)
+    assert accountant.remaining() == pytest.approx(one.remaining(), rel=1e-9)
+    assert len(accountant.ledger) == 6
+
+
+def test_parallel_groups_nest_and_keep_to_their_accountant_and_thread():
+    accountant, other = BudgetAccountant(10.0, 0.0), BudgetAccountant(10.0, 0.0)
+    with accountant.parallel() as outer:
+        with outer.branch(), accountant.parallel() as inner:
+            for epsilon in (1.0, 2.0):
+                with inner.branch():
+                    accountant.spend(pure(epsilon))
+                    other.spend(pure(epsilon))
+            accountant.spend(pure(0.5))
+        with outer.branch():
+            accountant.spend(pure(1.0))
+            thread = threading.Thread(target=accountant.spend, args=(pure(0.25),))
+            thread.start()
+            thread.join()
+    assert accountant.total_spent() == pytest.approx(2.5 + 0.25)
+    assert other.total_spent() == pytest.approx(3.0)
+
+
+# ------------------------------------------------------------------- the open block
+
+
+def test_alone_a_plan_of_gaussian_noise_may_use_the_tighter_analysis():
+    alone = regressor().plan(60, 3)
+    with BudgetAccountant(1.0, DELTA) as accountant:
+        shared = regressor().plan(60, 3)
+    assert shared == regressor(accountant=accountant).plan(60, 3)
+    assert (alone.guarantee.composition, shared.guarantee.composition) == ("gdp", "zcdp")
+    assert alone.step.scale < shared.step.scale
+
+
+def test_the_block_charges_fits_that_name_no_accountant():
+    X, y = scaled_table(60, 3)
+    accountant, own = BudgetAccountant(1.0, DELTA), BudgetAccountant(1.0, DELTA)
+    regressor().fit(X, y)
+    with accountant as entered:
+        assert entered is accountant
+        regressor().fit(X, y)
+        with accountant:
+            regressor(accountant=own).fit(X, y)
+        with pytest.raises(PrivacyBudgetError, match="another accountant is open"), own:
+            pass
+        with parallel_backend("threading"):
+            search(regressor(), n_jobs=2).fit(X, y)
+        thread = threading.Thread(target=regressor().fit, args=(X, y))
+        thread.start()
+        thread.join()
+    regressor().fit(X, y)
+    assert (len(accountant.ledger), len(own.ledger)) == (1 + 7 + 1, 1)
+
+
+def test_the_block_closes_after_an_error():
+    X, y = scaled_table(60, 3)
+    accountant = BudgetAccountant(0.01, DELTA)
+    with pytest.raises(PrivacyBudgetError), accountant:
+        regressor().fit(X, y)
+    regressor().fit(X, y)
+    assert accountant.ledger == ()
+
+
+# ------------------------------------------------------- copies, threads and processes
+
+
+def test_copies_are_the_same_object():
+    accountant = BudgetAccountant(1.0)
+    copies = (copy.copy(accountant), copy.deepcopy([accountant])[0], clone(accountant))
+    assert all(other is accountant for other in copies)
+    model = regressor(accountant=accountant)
+    assert model.get_params()["accountant"] is accountant
+    loaded = pickle.loads(pickle.dumps(model))
+    for other in (copy.copy(model), copy.deepcopy(model), clone(model), loaded):
+        assert other.accountant is accountant
+    assert pickle.loads(pickle.dumps(accountant)) is accountant
+    assert repr(accountant) == "BudgetAccountant(1.0, 1e-06, 'replace-one')"
+    assert "BudgetAccountant(1.0" in repr(model)
+
+
+def test_threads_cannot_spend_the_same_budget_twice():
+    accountant = BudgetAccountant(1.0, 0.0)
+    start, refused = threading.Barrier(8), []
+
+    def work():
+        start.wait()
+        for _ in range(20):
+            try:
+                accountant.spend(pure(0.01))
+            except PrivacyBudgetError:
+                refused.append(1)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert (len(accountant.ledger), len(refused)) == (100, 60)
+
+
+def test_fits_in_other_processes_fail():
+    # the pickles of an open block take its accountant along
+    X, y = scaled_table(60, 3)
+    accountant = BudgetAccountant(1.0, DELTA)
+    with accountant, pytest.raises(PrivacyBudgetError, match="another process"):
+        search(regressor(), n_jobs=2).fit(X, y)
+    assert accountant.ledger == ()
+
+
+def test_a_pickle_in_another_process_loads_and_refuses(tmp_path):
+    X, y = scaled_table(60, 3)
+    model = regressor(accountant=BudgetAccountant(1.0, DELTA)).fit(X, y)
+    (tmp_path / "model").write_bytes(pickle.dumps(model))
+    script = f"""
+import pickle
+import numpy as np
+from sklearn.base import clone
+from sklearn_dpsco import PrivacyBudgetError
+path = {str(tmp_path / "model")!r}
+model, again = (pickle.load(open(path, "rb")) for _ in range(2))
+X, y = np.zeros((5, 3)), np.zeros(5)
+model.predict(X)
+accountant = model.accountant
+assert again.accountant is accountant is clone(model).accountant
+assert "another process" in repr(model)
+attempts = [
+    lambda: model.fit(X, y), lambda: accountant.spend(model.guarantee_), accountant.remaining,
+    accountant.total_spent, lambda: accountant.ledger, accountant.__enter__,
+    accountant.parallel().__enter__,
+]
+for attempt in attempts:
+    try:
+        attempt()
+    except PrivacyBudgetError as error:
+        assert "lives in another process" in str(error)
+    else:
+        raise AssertionError(attempt)
+model.set_params(accountant=None).fit(X, y)
+print(pickle.dumps(accountant).hex())
+"""
+    run = [sys.executable, "-W", "ignore", "-c", script]
+    sent_back = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert pickle.loads(bytes.fromhex(sent_back)) is model.accountant
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_refuses():
+    accountant = BudgetAccountant(1.0, DELTA)
+    pickled = pickle.dumps(accountant)
+    accountant._lock.acquire()  # as if another thread held it
+    try:
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for known in (accountant, pickle.loads(pickled)):
+                try:
+                    known.spend(zcdp(0.1))
+                except PrivacyBudgetError:
+                    refused += 1
+            os._exit(refused)
+        _, status = os.waitpid(child, 0)
+    finally:
+        accountant._lock.release()
+    assert os.waitstatus_to_exitcode(status) == 2
+    assert accountant.ledger == ()

@@ -1,0 +1,301 @@
+"""Budgets, their conversion, and the guarantee checked by a second accountant."""
+
+import itertools
+import math
+import pickle
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.privacy_accountant import UnsupportedEventError
+from dp_accounting.rdp import RdpAccountant
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
+from support import assert_refuses, problem, recomputed_epsilon
+
+from sklearn_dpsco import BudgetAccountant, DPLassoFW
+from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
+from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget, best_log_gap, zcdp_delta
+from sklearn_dpsco.privacy.guarantee import Guarantee, Release
+from sklearn_dpsco.privacy.selections import selection_epsilon
+from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+
+DELTA = 1e-6
+RELATIONS = ("replace-one", "zero-out")
+
+
+# ------------------------------------------------------------------------------ budgets
+
+
+def test_rho_and_mu_have_the_check_values():
+    # to the last digit that doc/privacy.rst prints
+    for epsilon, rho in {
+        0.1: 0.000321, 0.5: 0.006642, 1.0: 0.024356, 3.0: 0.18507, 8.0: 1.05236
+    }.items():  # fmt: skip
+        assert PrivacyBudget(epsilon, DELTA).rho == pytest.approx(rho, abs=6e-7, rel=3e-5)
+    assert PrivacyBudget(1.0, DELTA).mu == pytest.approx(0.23670, abs=5e-6)
+
+
+def test_conversions_land_on_the_private_side_and_close_to_the_limit():
+    for case in itertools.product((0.01, 0.3, 1.0, 8.0, 50.0), (1e-12, 1e-6, 1e-3, 0.1)):
+        epsilon, delta = case
+        budget = PrivacyBudget(epsilon, delta)
+        assert zcdp_delta(budget.rho, epsilon) <= delta, case
+        assert zcdp_delta(budget.rho * (1 + 1e-6), epsilon) > delta, case
+
+        def gaussian_delta(mu, epsilon=epsilon):
+            left, right = norm.cdf(mu / 2 - epsilon / mu), norm.logcdf(-mu / 2 - epsilon / mu)
+            return left - math.exp(epsilon + right)
+
+        # the right side is a difference of nearly equal numbers, hence the factor
+        assert gaussian_delta(budget.mu) <= delta * (1 + 1e-8), case
+        assert gaussian_delta(budget.mu * (1 + 1e-6)) > delta, case
+        # Gaussian noise costs no more when its exact law is used
+        assert budget.mu >= math.sqrt(2 * budget.rho), case
+
+
+def test_zcdp_delta_is_the_minimum_over_orders():
+    for rho, epsilon in ((1e-4, 0.1), (0.02, 1.0), (1.0, 8.0), (0.5, 0.1)):
+
+        def log_delta(log_gap, rho=rho, epsilon=epsilon):
+            alpha = 1 + math.exp(log_gap)
+            return (
+                (alpha - 1) * (alpha * rho - epsilon)
+                - math.log(alpha - 1)
+                + alpha * math.log1p(-1 / alpha)
+            )
+
+        found = minimize_scalar(
+            log_delta, bounds=(-8, 14), method="bounded", options={"xatol": 1e-10}
+        )
+        expected = pytest.approx(min(1.0, math.exp(found.fun)), rel=1e-6)
+        assert zcdp_delta(rho, epsilon) == expected, (rho, epsilon)
+
+
+def test_rho_and_mu_grow_with_epsilon_and_delta():
+    for name in ("rho", "mu"):
+        by_epsilon = [getattr(PrivacyBudget(e, 1e-6), name) for e in (0.01, 0.1, 1, 2, 10, 100)]
+        by_delta = [getattr(PrivacyBudget(1.0, d), name) for d in (1e-15, 1e-9, 1e-3, 0.5, 0.99)]
+        assert np.all(np.diff(by_epsilon) > 0)
+        assert np.all(np.diff(by_delta) > 0)
+
+
+def test_extreme_epsilon_has_a_conversion():
+    for epsilon in (1e-4, 200.0, 2000.0, 1e5):
+        budget = PrivacyBudget(epsilon, DELTA)
+        assert 0 < budget.rho < max(epsilon, 1e-4), epsilon
+        assert zcdp_delta(budget.rho, epsilon) <= DELTA, epsilon
+
+
+def test_conversions_of_tiny_budgets_do_not_rest_on_small_differences():
+    for case in itertools.product((1e-12, 1e-8, 1e-5, 1e-3, 0.1), (1e-100, 1e-20, 1e-12, 1e-6)):
+        epsilon, delta = case
+        budget = PrivacyBudget(epsilon, delta)
+        # the mean of (1 - exp(epsilon - loss))_+, an integral of positive numbers
+        mu = budget.mu
+        start = epsilon / mu - mu / 2
+        x, weight = np.polynomial.legendre.leggauss(400)
+        reach = 40 / (1 + max(0.0, start))
+        x, weight = reach * (x + 1) / 2, reach / 2 * weight
+        gaussian = weight @ (norm.pdf(start + x) * -np.expm1(-mu * x))
+        assert delta * (1 - 1e-3) < gaussian <= delta * (1 + 1e-10), case
+
+        # the bound at one order, in fifty digits
+        rho = budget.rho
+        with localcontext() as context:
+            context.prec = 50
+            r, e = Decimal(rho), Decimal(epsilon)
+            alpha = 1 + Decimal(math.exp(best_log_gap(rho, epsilon)))
+            ratio = alpha * (1 - 1 / alpha).ln()
+            log_delta = (alpha - 1) * (alpha * r - e) - (alpha - 1).ln() + ratio
+            assert -1e-3 < log_delta - Decimal(delta).ln() <= Decimal("1e-12"), case
+
+
+def test_pure_budget():
+    budget = PrivacyBudget(0.7, 0.0)
+    assert budget.is_pure
+    assert budget.rho == budget.mu == 0
+    assert budget.allowance == Allowance("pure", 0.7)
+    assert budget.allowance.share(0.25) == Allowance("pure", 0.25 * 0.7)
+
+
+def test_record_factor():
+    assert PrivacyBudget(1.0, relation="replace-one").record_factor == 2
+    assert PrivacyBudget(1.0, relation="zero-out").record_factor == 1
+
+
+def test_bad_values_are_refused_by_name():
+    bad = {
+        "epsilon": (0, -1, math.nan, math.inf, "1", None, True),
+        "delta": (-1e-9, 1, 2.0, math.nan, "0", None),
+        "relation": ("replace_one", None, 1),
+    }
+    good = {"epsilon": 1.0, "delta": DELTA, "relation": "zero-out"}
+    for name, values in bad.items():
+        for value in values:
+            given = good | {name: value}
+            assert_refuses(PrivacyBudget, f"{name} must be", **given)
+            assert_refuses(
+                Guarantee, f"{name} must be", **given, composition="zcdp", releases=()
+            )  # fmt: skip
+
+
+def test_budget_is_frozen():
+    with pytest.raises(AttributeError):
+        PrivacyBudget(1.0).epsilon = 2.0
+
+
+# --------------------------------------------------------------------------- guarantees
+
+
+def test_a_plan_that_overspends_has_no_guarantee():
+    budget = PrivacyBudget(1.0, DELTA, "zero-out")
+    for repetitions in (1, 3):
+        share = budget.allowance.share(1 / (5 * repetitions))
+        whole = Release("step", Gaussian.calibrate(1.0, share), 5)
+        guarantee = Guarantee.of(budget, (whole,), repetitions=repetitions)
+        assert guarantee == Guarantee(1.0, DELTA, "zero-out", "zcdp", (whole,), repetitions)
+        assert guarantee.spent == pytest.approx(budget.rho, rel=1e-9)
+        beyond = (whole, Release("one more", Gaussian.calibrate(1.0, share.share(1e-3))))
+        with pytest.raises(AssertionError, match="spends more"):
+            Guarantee.of(budget, beyond, repetitions=repetitions)
+        with pytest.raises(AssertionError, match="spends more"):
+            Guarantee.of(budget, (whole,), repetitions=repetitions + 1)
+    pure = Release("step", Laplace(1.0, 1 / 0.26), 4)
+    with pytest.raises(AssertionError, match="spends more"):
+        Guarantee(1.0, 0.0, "zero-out", "pure", (pure,))
+    undefined = Release("step", SelectVertex(math.inf, math.inf))
+    with pytest.raises(AssertionError, match="spends more"):
+        Guarantee(1.0, DELTA, "zero-out", "zcdp", (undefined,))
+
+
+def test_a_guarantee_without_releases_is_free():
+    assert Guarantee(1.0, 1e-6, "zero-out", "zcdp", ()).spent == 0
+
+
+@pytest.mark.parametrize(
+    ("form", "delta"),
+    [
+        ("selection", 1e-6),
+        ("selection", 0.0),
+        ("gradient", 1e-6),
+        ("gradient", 1e-3),
+        ("constant", 1e-6),
+        ("constant", 0.0),
+    ],
+)
+def test_second_accountant_confirms_the_plan(form, delta):
+    grid = itertools.product(
+        RELATIONS, (0.1, 1.0, 8.0), ((30, 1), (20_000, 40)), (1, 3), (True, False)
+    )
+    for relation, epsilon, (n, d), n_models, fit_intercept in grid:
+        for max_iter in (1, 2, 8) if form == "selection" else (5,):
+            if form == "constant" and not fit_intercept:
+                continue
+            facts = problem(n, d, fit_intercept=fit_intercept, n_models=n_models)
+            budget = PrivacyBudget(epsilon, delta, relation)
+            plan = FrankWolfe(form=form, max_iter=max_iter).plan(facts, budget)
+            guarantee = plan.guarantee
+            claim = (guarantee.epsilon, guarantee.delta, guarantee.relation)
+            assert claim == (epsilon, delta, relation)
+            ratio = recomputed_epsilon(guarantee) / epsilon
+            # the lower end: a plan that adds needless noise is a defect too
+            assert 0.99 <= ratio <= 1 + 1e-4, (guarantee, ratio)
+
+
+def test_second_opinion():
+    facts = problem(1000, 10, n_models=3)
+    for epsilon in (0.1, 1.0, 8.0):
+        for form, budget in (
+            ("gradient", PrivacyBudget(epsilon)),  # gdp
+            ("gradient", PrivacyBudget(epsilon, currency="zcdp")),
+            ("selection", PrivacyBudget(epsilon, 0.0)),
+        ):
+            guarantee = FrankWolfe(form, max_iter=3).plan(facts, budget).guarantee
+            assert guarantee.second_opinion() == pytest.approx(epsilon, rel=1e-3), guarantee
+        plan = FrankWolfe("selection", max_iter=9).plan(facts, PrivacyBudget(epsilon))
+        with pytest.raises(UnsupportedEventError):
+            plan.guarantee.second_opinion()
+
+
+def test_second_accountant_sees_an_event_that_is_too_cheap():
+    # what the tests above rest on: events that claim 1 % more than the budget stand out
+    rho, delta = PrivacyBudget(1.0, 1e-6).rho, 1e-6
+
+    class Fake(Gaussian):
+        def cost(self, composition):
+            return 0.0
+
+    releases = (Release("x", Fake(1.01, 1 / math.sqrt(2 * rho))),)
+    assert recomputed_epsilon(Guarantee(1.0, delta, "zero-out", "zcdp", releases)) > 1.005
+
+
+def test_selections_use_whichever_analysis_allows_least_noise():
+    for fit_intercept, n_models in itertools.product((True, False), (1, 3)):
+        facts = problem(1000, 10, fit_intercept=fit_intercept, n_models=n_models)
+        used = set()
+        for max_iter, epsilon in itertools.product((1, 2, 3, 5, 8, 50), (0.1, 1.0, 8.0)):
+            solver = FrankWolfe(form="selection", max_iter=max_iter)
+            plan = solver.plan(facts, PrivacyBudget(epsilon, DELTA))
+            by_zcdp = solver.plan(facts, PrivacyBudget(epsilon, DELTA, currency="zcdp"))
+            pure = solver.plan(facts, PrivacyBudget(epsilon, 0.0))
+            assert by_zcdp.guarantee.composition == "zcdp"
+            least = min(by_zcdp.step.scale, 0.9 * pure.step.scale)
+            factor = 0.9 if plan.step.noise == "exponential" else 1.0
+            assert plan.step.scale * factor <= least * (1 + 1e-12), (facts, max_iter, epsilon)
+            used.add(plan.guarantee.composition)
+        assert used == {"pure", "adaptive-range"}
+
+
+def test_selections_of_a_fit_under_an_accountant_compose_in_zcdp():
+    model = DPLassoFW(solver="selection", max_iter=2, bounds_X=(-1, 1), bounds_y=(-1, 1))
+    assert model.plan(500, 3).guarantee.composition == "pure"
+    model.set_params(accountant=BudgetAccountant(1.0, 1e-6))
+    assert model.plan(500, 3).guarantee.composition == "zcdp"
+    # a guarantee by the other analysis can be charged, at its cost in zCDP
+    best = FrankWolfe("selection", max_iter=9).plan(problem(500, 3), PrivacyBudget(0.5, 1e-6))
+    accountant = BudgetAccountant(1.0, 1e-6)
+    accountant.spend(best)
+    assert best.guarantee.composition == "adaptive-range"
+    assert accountant.total_spent() > 0.5
+    cost = sum(r.count * r.mechanism.cost("zcdp") for r in best.guarantee.releases)
+    assert best.guarantee.cost("zcdp") == pytest.approx(cost)
+
+
+def adaptive_range(log_range, *, count=8, repetitions=1, gaussian=()):
+    release = Release("vertex", SelectVertex(1.0, 1 / log_range), count)
+    releases = (*gaussian, release)
+    return Guarantee(1.0, 1e-6, "zero-out", "adaptive-range", releases, repetitions)
+
+
+def test_selections_that_overspend_have_no_guarantee():
+    eta = selection_epsilon(1.0, 1e-6, 8)
+    assert 0.99e-6 < adaptive_range(eta).spent <= 1e-6
+    first = Release("mean target", Gaussian(1.0, 50.0))
+    for changes in ({"count": 9}, {"repetitions": 2}, {"gaussian": (first,)}):
+        with pytest.raises(AssertionError, match="spends more"):
+            adaptive_range(eta, **changes)
+    with pytest.raises(AssertionError, match="spends more"):
+        adaptive_range(eta * 1.001)
+    # neither permute-and-flip nor Laplace noise has a bounded range
+    for mechanism in (SelectVertex(1.0, 100.0, "exponential"), Laplace(1.0, 100.0)):
+        releases = (Release("x", mechanism),)
+        with pytest.raises(ValueError, match="no adaptive-range guarantee"):
+            Guarantee(1.0, 1e-6, "zero-out", "adaptive-range", releases)
+    apart = (Release("x", SelectVertex(1.0, 100.0), group="first half"),)
+    with pytest.raises(ValueError, match="no adaptive-range guarantee"):
+        Guarantee(1.0, 1e-6, "zero-out", "adaptive-range", apart)
+
+
+def test_event_of_adaptive_selections_is_complete_and_refused():
+    first = Release("mean target", Gaussian(1.0, 50.0), 2)
+    event = adaptive_range(0.05, count=5, repetitions=3, gaussian=(first,)).dp_event
+    means, selections = event.events
+    assert (means.count, means.event) == (6, first.mechanism.dp_event("gdp"))
+    assert (selections.log_range, selections.count) == (0.05, 15)
+    assert pickle.loads(pickle.dumps(event)) == event
+    for accountant in (RdpAccountant(), PLDAccountant()):
+        assert not accountant.supports(event)
+        with pytest.raises(UnsupportedEventError):
+            accountant.compose(event)

@@ -1,0 +1,363 @@
+"""Exact samplers: the kernels against rational arithmetic, and the laws of what they draw.
+
+With ``NUMBA_DISABLE_JIT=1`` the kernels run as plain Python, on fewer draws.
+"""
+
+import itertools
+import math
+import os
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+from support import stream
+
+from sklearn_dpsco._kernels import sampling as kernels
+from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
+from sklearn_dpsco.randomness import exact
+from sklearn_dpsco.randomness.exact import (
+    floor_laplace,
+    floor_normal,
+    permute_and_flip,
+    sample_softmax,
+)
+
+JIT = os.environ.get("NUMBA_DISABLE_JIT") != "1"
+LEVEL = 1e-6
+GUARD = 2.0**-40
+DRAWS = {"normal": (floor_normal, stats.norm), "laplace": (floor_laplace, stats.laplace)}
+
+
+@pytest.fixture(autouse=True)
+def _words_wrap_around():
+    # as plain Python, numpy warns where 64-bit words overflow on purpose
+    with np.errstate(over="ignore"):
+        yield
+
+
+def exact_exp_minus(t):
+    with localcontext() as context:
+        context.prec = 50
+        return (-Decimal(float(t))).exp()
+
+
+def test_exp_minus_is_within_its_stated_error():
+    rng = np.random.default_rng(0)
+    grid = np.arange(0, 45 * 16) / 16
+    points = np.concatenate((grid, np.nextafter(grid[1:], 0), rng.uniform(0, 45, 2000), [1e-300]))
+    for t in points:
+        true = exact_exp_minus(t)
+        assert abs(Decimal(float(kernels.exp_minus(t))) - true) <= Decimal(2) ** -48 * true, t
+    for t in (45.0, 1e5, math.inf):
+        assert kernels.exp_minus(t) == 0.0
+
+
+@pytest.mark.parametrize("is_normal", [True, False])
+def test_kernel_and_rational_arithmetic_take_the_same_decisions(is_normal):
+    words, table = stream(5).words(3 * 400).reshape(-1, 3), exact._table(is_normal)
+    for steps, attempt in itertools.product((1, 1000, 2**54), words):
+        out = np.empty(1, dtype=np.int64)
+        filled, used, certain = kernels.floor_draws(
+            attempt.copy(), table, is_normal, np.uint64(steps), out
+        )
+        if not certain:
+            assert steps == 2**54, attempt  # there, one attempt in a thousand needs more bits
+            continue
+        assert used == 3, (steps, attempt)
+        settled = exact._exact_attempt([int(w) for w in attempt], is_normal, steps, stream())
+        assert (int(out[0]) if filled else None) == settled, (steps, attempt)
+
+
+def fits(counts, expected):
+    """Whether a chi-square test accepts; cells with few expected counts are merged."""
+    is_large = expected > 5
+    parts = [np.append(x[is_large], x[~is_large].sum() + 1e-9) for x in (counts, expected)]
+    statistic = ((parts[0] - parts[1]) ** 2 / np.maximum(parts[1], 1.0)).sum()
+    return stats.chi2.sf(statistic, parts[0].size - 1) > LEVEL
+
+
+def _boundary_words(is_normal):
+    """Attempts at the edge of each decision: the choice of k, the coin, the last digit of x."""
+    for value in exact._table(is_normal)[:3]:
+        yield (int(value) << 1, 1 << 60, 0)
+    x = 1 << 62
+    exponent = exact._LAWS[is_normal][1](0, Fraction(1, 4))
+    with localcontext() as context:
+        context.prec = 60
+        p = (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
+        yield (0, x, int(p * Decimal(2) ** 64))
+
+
+@pytest.mark.parametrize("is_normal", [True, False])
+def test_kernels_stop_where_their_bits_do_not_decide(is_normal):
+    table = exact._table(is_normal)
+    for words in _boundary_words(is_normal):
+        out = np.empty(1, dtype=np.int64)
+        result = kernels.floor_draws(
+            np.array(words, dtype=np.uint64), table, is_normal, np.uint64(2**20), out
+        )
+        assert tuple(result) == (0, 0, False)
+        # both outcomes occur, with other bits to follow
+        ends = {
+            exact._exact_attempt(list(words), is_normal, 2**20, stream(seed)) is None
+            for seed in range(60)
+        }
+        assert ends == ({True, False} if words[0] == 0 else ends)
+    # the carry: x is 1/3 as far as it is known, and 3 x may or may not reach 1
+    carry = np.array([0, 2**64 // 3, 0], dtype=np.uint64)
+    out = np.empty(1, dtype=np.int64)
+    assert not kernels.floor_draws(carry, table, is_normal, np.uint64(3), out)[2]
+    attempts = [
+        exact._exact_attempt(carry.tolist(), is_normal, 3, _Scripted([more] * 3))
+        for more in (0, 2**64 - 1)
+    ]
+    assert attempts == [0, 1]
+
+
+class _Scripted:
+    """A stream that begins with given words."""
+
+    def __init__(self, words, seed=0):
+        self.script, self.rest = [int(w) for w in words], stream(seed)
+        self.given = []
+
+    def words(self, size):
+        while len(self.script) < size:
+            self.script.append(int(self.rest.words(1)[0]))
+        self.given, self.script = self.script[:size], self.script[size:]
+        return np.array(self.given, dtype=np.uint64)
+
+    def unread(self, size):
+        if size:
+            self.script = self.given[-size:] + self.script
+            self.given = self.given[:-size]
+
+
+@pytest.mark.parametrize("is_normal", [True, False])
+def test_an_uncertain_attempt_is_settled_and_the_others_are_not_disturbed(is_normal):
+    draw = floor_normal if is_normal else floor_laplace
+    plain = draw(2**20, 50, stream(3))
+    for words in _boundary_words(is_normal):
+        following = stream(3).words(600)
+        values = draw(2**20, 51, _Scripted([*words, *following]))
+        # the attempt takes a few of the words that follow for its own bits; the draws after
+        # it are those of the words that are left
+        assert any(
+            np.array_equal(
+                values[-49:], draw(2**20, 49 + gained, _Scripted(following[taken:]))[-49:]
+            )
+            for taken in range(1, 9)
+            for gained in (0, 1, 2)
+        )
+    settled = _Scripted(stream(3).words(600))
+    np.testing.assert_array_equal(draw(2**20, 50, settled), plain)
+
+
+def test_floor_draws_have_their_law():
+    for (name, (draw, law)), steps in itertools.product(DRAWS.items(), (1, 3, 2**30)):
+        size = 200_000 if JIT else 2000
+        values = draw(steps, size, stream(11))
+        edges = np.unique(np.round(steps * np.linspace(-3.5, 3.5, 29))).astype(np.int64)
+        # floor(steps Z) < e iff Z < e / steps
+        below = np.concatenate(([0.0], law.cdf(edges / steps), [1.0]))
+        counts = np.histogram(values, bins=[-(2**62), *edges, 2**62])[0]
+        assert fits(counts, size * np.diff(below)), (name, steps)
+        if JIT and steps > 3:
+            stretched = np.histogram(1.05 * values, bins=[-(2**62), *edges, 2**62])[0]
+            assert not fits(stretched, size * np.diff(below)), (name, steps)
+
+
+def test_draws_do_not_depend_on_how_they_are_batched():
+    whole = floor_normal(2**20, 300, stream(2))
+    one = stream(2)
+    parts = [floor_normal(2**20, size, one) for size in (1, 0, 99, 150, 50)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def softmax(scores, scale):
+    weights = np.exp((scores - scores.max()) / scale)
+    return weights / weights.sum()
+
+
+def survivor_law(scores, scale):
+    """P(j) of a uniform draw among independent survivors, over all sets of survivors."""
+    keep = np.exp((scores - scores.max()) / scale)
+    law = np.zeros(scores.size)
+    for survive in itertools.product((False, True), repeat=scores.size):
+        chance = np.prod(np.where(survive, keep, 1 - keep))
+        if any(survive):
+            law += chance * np.array(survive) / sum(survive)
+    return law
+
+
+UNEVEN = np.array([0.0, -0.3, -2.0, -6.9, -7.1, -8.0, -9.0, -7.5])
+
+
+@pytest.mark.parametrize("from_the_start", [True, False])
+def test_softmax_in_groups_has_its_law(monkeypatch, from_the_start):
+    monkeypatch.setattr(exact, "_UNIFORM_ATTEMPTS", 0 if from_the_start else 3)
+    # the weights below e^-7 only show where there are many of them
+    scores = np.concatenate((UNEVEN, np.full(4000, -7.6)))
+    n = 60_000 if JIT else 300
+    one = stream(4)
+    chosen = np.array([sample_softmax(scores, 1.0, one) for _ in range(n)])
+    groups = np.minimum(chosen, UNEVEN.size)
+    law = softmax(scores, 1.0)
+    expected = n * np.append(law[: UNEVEN.size], law[UNEVEN.size :].sum())
+    counts = np.bincount(groups, minlength=expected.size)
+    assert fits(counts, expected)
+    far = np.unique(chosen[chosen >= UNEVEN.size], return_counts=True)[1]
+    assert not JIT or far.size > 3000  # spread evenly
+
+
+@pytest.mark.parametrize("flips", [0, 2, 64])
+def test_permute_and_flip_has_its_law_however_it_is_drawn(monkeypatch, flips):
+    monkeypatch.setattr(exact, "_FLIPS", flips)
+    scores = np.array([-1.0, 0.0, -0.4, -2.5, -0.1])
+    n = 60_000 if JIT else 300
+    one = stream(6)
+    chosen = [permute_and_flip(scores, 0.9, one) for _ in range(n)]
+    expected = n * survivor_law(scores, 0.9)
+    assert stats.chisquare(np.bincount(chosen, minlength=5), expected).pvalue > LEVEL
+
+
+def test_far_scores_survive_as_often_as_they_should(monkeypatch):
+    monkeypatch.setattr(exact, "_FLIPS", 0)
+    size, t = (20_000, 7.5) if JIT else (2000, 7.5)
+    scores = np.full(size, -t)
+    scores[0] = 0.0
+    one, n = stream(8), 400
+    rejected = np.empty(0, dtype=np.int64)
+    counts = [exact._survivors(scores, 0.0, 1.0, rejected, one).size - 1 for _ in range(n)]
+    mean = (size - 1) * math.exp(-t)
+    assert abs(np.mean(counts) - mean) < 5.2 * math.sqrt(mean / n)
+
+
+def test_thinning_is_binomial_and_uniform():
+    size, n, one = 3000, 2000 if JIT else 50, stream(9)
+    found = [exact._thinned(size, one) for _ in range(n)]
+    assert all(np.unique(part).size == part.size for part in found)
+    numbers = np.array([part.size for part in found])
+    mean, variance = size / 1024, size / 1024 * (1 - 1 / 1024)
+    assert abs(numbers.mean() - mean) < 5.2 * math.sqrt(variance / n)
+    if JIT:
+        assert 0.8 < numbers.var() / variance < 1.25
+        everything = np.concatenate(found) / size
+        assert stats.kstest(everything, "uniform").pvalue > LEVEL
+
+
+def test_count_bits():
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 2**64, 5, dtype=np.uint64)
+    bits = "".join(format(int(w), "064b")[::-1] for w in words)
+    for size in (0, 1, 63, 64, 65, 320):
+        part = words[: -(-size // 64)]
+        assert kernels.count_bits(part, size) == bits[:size].count("1")
+
+
+@pytest.mark.parametrize("sample", [sample_softmax, permute_and_flip])
+def test_selections_at_extreme_scores(sample):
+    one = stream(1)
+    assert sample(np.array([3.0]), 1.0, one) == 0
+    huge = np.array([-1e300, 1e300, 0.0])
+    assert {sample(huge, 1e-5, one) for _ in range(20)} == {1}
+    assert {sample(np.zeros(3), 1e300, one) for _ in range(200)} == {0, 1, 2}
+    # far apart against the scale, with the top hard to find
+    scores = np.full(2000, -1e6)
+    scores[1234] = 5.0
+    assert {sample(scores, 1.0, one) for _ in range(20)} == {1234}
+
+
+@pytest.mark.parametrize("sample", [sample_softmax, permute_and_flip])
+def test_differences_of_scores_beyond_the_largest_float(sample):
+    scores, scale = np.array([1.7e308, -1.7e308]), 1e308
+    weight = math.exp(-3.4)
+    share = weight / (1 + weight) if sample is sample_softmax else weight / 2
+    one, n = stream(3), 4000
+    counts = np.bincount([sample(scores, scale, one) for _ in range(n)], minlength=2)
+    assert stats.binomtest(int(counts[1]), n, share).pvalue > LEVEL
+    assert sample(scores, 2.0**-1074, one) == 0
+
+
+def test_coins_of_tiny_probability_take_no_time():
+    for score in (-1e4, -1e5, -1e9, -1e300):
+        assert not exact._exact_coin(0, 0.0, score, 1.0, 1, stream(1)), score
+
+
+@pytest.mark.parametrize("sample", [sample_softmax, permute_and_flip])
+def test_a_coin_on_the_edge_is_settled_exactly(sample):
+    # first word: index 1 of 2; second: the leading bits of exp(-1), so that more decide
+    edge = int(exact_exp_minus(1.0) * Decimal(2) ** 64)
+    scores = np.array([0.0, -1.0])
+    outcomes = {
+        sample(scores, 1.0, _Scripted([2**63 + 5, edge, extra, 5, 0], seed=1))
+        for extra in (0, 2**64 - 1)
+    }
+    assert outcomes == {0, 1}
+
+
+def test_integers_and_permutations_are_uniform():
+    one = stream(0)
+    counts = np.bincount([one.integer(7) for _ in range(20_000)], minlength=7)
+    assert stats.chisquare(counts).pvalue > LEVEL
+    orders = [tuple(one.permutation(4)) for _ in range(24_000)]
+    counts = np.unique(orders, axis=0, return_counts=True)[1]
+    assert counts.size == 24
+    assert stats.chisquare(counts).pvalue > LEVEL
+    np.testing.assert_array_equal(np.sort(one.permutation(1000)), np.arange(1000))
+    assert one.permutation(0).size == 0
+
+
+def test_words_that_are_put_back_come_again():
+    one, other = stream(3), stream(3)
+    first = one.words(100).copy()
+    one.unread(40)
+    np.testing.assert_array_equal(one.words(2000)[:40], first[60:])
+    np.testing.assert_array_equal(other.words(2060)[:100], first)
+
+
+# --------------------------------------------------------------- attacks on the low bits
+
+N_ATTACK = 2_000_000 if JIT else 2000
+
+
+def fine_bits(values):
+    """Whether a value has finer bits than 1 + noise can have in floating point."""
+    return np.mod(values, 2.0**-54) != 0
+
+
+@pytest.mark.parametrize("kind", [Gaussian, Laplace])
+def test_no_output_betrays_the_value_by_its_low_bits(kind):
+    safe = kind(1.0, 1.0, N_ATTACK)
+    releases = {
+        value: safe.release(np.full(N_ATTACK, value), stream(seed))
+        for seed, value in enumerate((0.0, 1.0, 1 / 3))
+    }
+    for values in releases.values():
+        steps = values / safe.grid - 0.5
+        # one and the same lattice for every value
+        assert np.all(steps == np.rint(steps))
+    if JIT:
+        # the attack itself works on noise in floating point
+        unsafe = kind(1.0, 1.0, N_ATTACK, "float")
+        zero, one = (fine_bits(unsafe.release(np.full(N_ATTACK, v), stream(0))) for v in (0.0, 1.0))
+        assert zero.mean() > 0.02
+        assert not np.any(one)
+        # and the histograms of the lattice's residues agree
+        residues = [
+            np.bincount(((v / safe.grid - 0.5).astype(np.int64)) & 15, minlength=16)
+            for v in releases.values()
+        ]
+        assert stats.chi2_contingency(residues).pvalue > LEVEL
+
+
+@pytest.mark.parametrize("noise", ["gumbel", "exponential"])
+def test_selections_have_the_same_support_on_neighbours(noise):
+    mechanism = SelectVertex(1.0, 0.5, noise)
+    seen = []
+    for scores in ([0.0, 1.0, 0.3], [1.0, 0.0, 0.3]):
+        one = stream(0)
+        seen.append({mechanism.release(np.array(scores), one) for _ in range(3000)})
+    assert seen == [{0, 1, 2}] * 2

@@ -1,0 +1,292 @@
+"""The solvers that the audit and the sensitivity replay run on, and the bugs they must find.
+
+A new solver joins both suites by an entry of `CASES`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from support import problem, solver_data
+
+from sklearn_dpsco.audit import map_mechanisms
+from sklearn_dpsco.data import rows
+from sklearn_dpsco.geometry import L1Ball, L2Ball
+from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+from sklearn_dpsco.solvers.ftrl import FTRL
+from sklearn_dpsco.solvers.heavy_tail import HeavyTail
+from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
+from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
+
+RELATIONS = ["replace-one", "zero-out"]
+EPSILON, DELTA = 4.0, 1e-6
+
+# the three releases before a descent on rows of bounded norm
+FIRST = frozenset({"first.target", "first.means", "first.row_factor"})
+
+
+def flipped_label(facts, relation):
+    """All weight on one feature; the record turns the whole mean gradient's tail around.
+
+    The other rows balance what the first table's record adds, so that a selection stands
+    at a tie on one side and at the full range on the other.
+    """
+    n, d = facts.n_samples, facts.n_features
+    X, y = np.zeros((n, d)), np.where(np.arange(n) % 2, 1.0, -1.0)
+    X[:2, 0], y[:2] = 1.0, (1.0, -1.0)
+    other_y, scale = y.copy(), None
+    if relation == "zero-out":
+        scale = np.ones(n)
+        scale[0] = 0.0
+    else:
+        other_y[0] = -1.0
+    fit_intercept = facts.fit_intercept
+    return (
+        solver_data(X, y, fit_intercept=fit_intercept),
+        solver_data(X, other_y, scale=scale, fit_intercept=fit_intercept),
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """One solver and the runs that the suites make of it.
+
+    Attributes
+    ----------
+    name : str
+    solver : Solver
+        With a few steps, for the replay and the audit of whole plans.
+    single : Solver
+        So that one release decides the outcome and the audit loses no power.
+    facts : Problem
+        For `single`.
+    delta : float
+        For `single`; 0 asks for pure DP, audited without assumptions, otherwise the
+        Gaussian bound is the sharp one.
+    pair : callable (facts, relation) -> two SolverData
+        The worst neighbours for `single`.
+    statistic : callable or None
+        For `single`, see `audit_solver`.
+    releases : set of str
+        Mechanisms that the replay must have driven close to their sensitivities.
+    immune : set of str
+        Names of `BUGS` that cannot be planted in this solver.
+    feasible_set : type of Geometry
+        For `solver`.
+    """
+
+    name: str
+    solver: Any
+    single: Any
+    facts: Problem
+    delta: float = DELTA
+    pair: Callable[..., Any] = flipped_label
+    statistic: Callable[[Any], float] | None = None
+    releases: frozenset[str] = frozenset({"step", "first.target"})
+    immune: frozenset[str] = frozenset()
+    feasible_set: Any = L1Ball
+
+    def __str__(self):
+        return self.name
+
+
+def _first_coefficient(result):
+    return result.coef[0]
+
+
+CASES = [
+    Case(
+        "frank_wolfe-gradient",
+        FrankWolfe("gradient", max_iter=4, gradient_clip=0.4),
+        FrankWolfe("gradient", max_iter=1, gradient_clip=0.3, data_norm=1.0),
+        problem(20, 2, fit_intercept=False),
+        statistic=_first_coefficient,
+        releases=frozenset({"step"}) | FIRST,
+    ),
+    Case(
+        "frank_wolfe-selection",
+        FrankWolfe("selection", max_iter=4, gradient_clip=0.4),
+        FrankWolfe("selection", max_iter=1, gradient_clip=0.3),
+        problem(20, 1, fit_intercept=False),
+        delta=0.0,
+        statistic=_first_coefficient,
+        # a selection needs no bound on rows beyond the box
+        immune=frozenset({"row clip"}),
+    ),
+    Case(
+        "frank_wolfe-constant",
+        FrankWolfe("constant"),
+        FrankWolfe("constant"),
+        problem(20, 1, task="classification"),  # regression takes 25 steps to the centre
+        releases=frozenset({"first.target"}),
+        # no gradients, and one release
+        immune=frozenset(
+            {"derivative clip", "row clip", "sum for a mean", "private n", "early stopping"}
+        ),
+    ),
+    Case(
+        "mirror_descent",
+        MirrorDescent("noisy-md", max_iter=4, gradient_clip=0.4),
+        MirrorDescent("noisy-md", max_iter=1, gradient_clip=0.3, data_norm=1.0, learning_rate=1.0),
+        problem(20, 2, fit_intercept=False, feasible_set=L2Ball),
+        statistic=_first_coefficient,
+        releases=frozenset({"stages[0].noises[0]"}) | FIRST,
+        feasible_set=L2Ball,
+    ),
+    Case(
+        "mirror_descent-localized",
+        MirrorDescent("localized", max_iter=1, n_phases=2, gradient_clip=0.4),
+        # one phase, so that the record is in it
+        MirrorDescent("localized", max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
+        problem(20, 1, fit_intercept=False, feasible_set=L2Ball),
+        statistic=_first_coefficient,
+        releases=frozenset({"stages[0].noises[0]", "stages[1].noises[0]"}) | FIRST,
+        # one step in each phase: the case above has the same loop
+        immune=frozenset({"early stopping"}),
+        feasible_set=L2Ball,
+    ),
+    Case(
+        "phased_sgd",
+        PhasedSGD(max_iter=2, n_phases=2, gradient_clip=0.4),
+        PhasedSGD(max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
+        # so few that the one iterate that counts is the last
+        problem(16, 1, fit_intercept=False, feasible_set=L2Ball),
+        statistic=_first_coefficient,
+        releases=frozenset({"phases[0].noise", "phases[1].noise"}) | FIRST,
+        # no mean gradients
+        immune=frozenset({"sum for a mean", "private n"}),
+        feasible_set=L2Ball,
+    ),
+    Case(
+        "ftrl",
+        FTRL(batch_size=5, gradient_clip=0.4, mirror_map="euclidean", shuffle=False),
+        FTRL(
+            batch_size=20,
+            gradient_clip=0.3,
+            data_norm=1.0,
+            mirror_map="euclidean",
+            learning_rate=0.01,
+        ),
+        problem(20, 2, fit_intercept=False),
+        statistic=_first_coefficient,
+        releases=frozenset({"first.noise", "epochs[0].noise"}),
+        # it takes sums, and never looks at max_iter
+        immune=frozenset({"sum for a mean", "private n", "early stopping"}),
+    ),
+    Case(
+        "heavy_tail",
+        HeavyTail(max_iter=2, private_scale_y=False, private_center_y=False),
+        HeavyTail(
+            max_iter=1,
+            tau=0.3,
+            private_scale_X=False,
+            private_scale_y=False,
+            private_center_X=False,
+            private_center_y=False,
+        ),
+        problem(20, 2, fit_intercept=False, feasible_set=L2Ball),
+        statistic=_first_coefficient,
+        # those of the regression's target alone are replayed in test_heavy_tail.py
+        releases=frozenset(
+            {"first.features.select", "first.features.center", "first.intercept", "steps[0]"}
+        ),
+        # its oracle clips whole gradients: test_heavy_tail.py plants a bug there
+        immune=frozenset({"derivative clip", "row clip", "sum for a mean", "private n"}),
+        feasible_set=L2Ball,
+    ),
+]
+
+
+# ------------------------------------------------------------------------- planted bugs
+
+
+def weaker(plan, factor):
+    """The plan with all its noise divided by `factor`."""
+    return map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / factor))
+
+
+def _as_planned(solver, plan):
+    return solver, plan
+
+
+def _noise(_):
+    return lambda solver, plan: (solver, weaker(plan, math.sqrt(2)))
+
+
+def _derivative_clip(_):
+    return lambda solver, plan: (solver, dataclasses.replace(plan, gradient_clip=math.inf))
+
+
+def _row_clip(monkeypatch):
+    clip = rows.Rows.with_norm_bound
+    monkeypatch.setattr(rows.Rows, "with_norm_bound", lambda self, bound: clip(self, 1e9))
+    return _as_planned
+
+
+def _times(monkeypatch, factor):
+    """Multiply every mean gradient by what `factor` makes of its rows."""
+    for kind in (rows._DenseRows, rows._CSRRows, rows._CSCRows):
+        for name in ("mean_gradient", "mean_gradient_after_move"):
+            method = getattr(kind, name)
+            monkeypatch.setattr(
+                kind, name, lambda self, *a, method=method: factor(self) * method(self, *a)
+            )
+    return _as_planned
+
+
+def _sum_for_a_mean(monkeypatch):
+    return _times(monkeypatch, lambda table: table.n_samples)
+
+
+def _private_n(monkeypatch):
+    # the mean over the records that are there, not over the public number of them
+    def factor(table):
+        n_present = table.n_samples if table.scale is None else np.count_nonzero(table.scale)
+        return table.n_samples / max(1, n_present)
+
+    return _times(monkeypatch, factor)
+
+
+def _relation(_):
+    # calibrated to zero-out, and run on neighbours that need twice as much
+    def plant(solver, plan):
+        budget = dataclasses.replace(plan.budget, relation="zero-out")
+        return solver, solver.plan(plan.problem, budget)
+
+    return plant
+
+
+@dataclass(frozen=True)
+class _StopsEarly:
+    """Runs fewer steps on data that look easy."""
+
+    solver: Any
+
+    def solve(self, data, plan, stream):
+        if data.mean_target <= 0:
+            plan = dataclasses.replace(plan, max_iter=plan.max_iter // 2)
+            if hasattr(plan, "stages"):
+                stages = (dataclasses.replace(s, n_steps=s.n_steps // 2) for s in plan.stages)
+                plan = dataclasses.replace(plan, stages=tuple(stages))
+        return self.solver.solve(data, plan, stream)
+
+
+def _early_stopping(_):
+    return lambda solver, plan: (_StopsEarly(solver), plan)
+
+
+# name: (plant, the relations that it matters under); `plant(monkeypatch)` is called once
+# and returns what changes (solver, plan)
+BUGS = {
+    "noise": (_noise, RELATIONS),
+    "derivative clip": (_derivative_clip, RELATIONS),
+    "row clip": (_row_clip, RELATIONS),
+    "sum for a mean": (_sum_for_a_mean, RELATIONS),
+    "private n": (_private_n, ["zero-out"]),
+    "early stopping": (_early_stopping, RELATIONS),
+    "relation": (_relation, ["replace-one"]),
+}

@@ -1,0 +1,83 @@
+"""Rules for defaults in simple cases, and what must hold of their numbers."""
+
+import dataclasses
+import math
+
+import pytest
+from support import problem
+
+from sklearn_dpsco.privacy.budget import PrivacyBudget
+from sklearn_dpsco.solvers import defaults
+
+BUDGET = PrivacyBudget(1.0, 1e-6)
+SETS = (
+    defaults.FRANK_WOLFE, defaults.MIRROR_DESCENT, defaults.PHASED_SGD, defaults.FTRL,
+    defaults.HEAVY_TAIL,
+)  # fmt: skip
+
+
+def test_every_set_is_frozen_and_holds_positive_numbers():
+    for rules in (defaults.FIRST_RELEASES, *(s[task] for s in SETS for task in s)):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            rules.radius = 1.0
+        for field in dataclasses.fields(rules):
+            value = getattr(rules, field.name)
+            assert all(number > 0 for number in (value if type(value) is tuple else (value,)))
+    for one in SETS:
+        assert set(one) == {"regression", "classification"}
+
+
+def test_shares_leave_something_for_the_descent():
+    rules = defaults.FIRST_RELEASES
+    assert rules.most_target_share + rules.means_share + rules.row_factor_share < 1
+    for task in ("regression", "classification"):
+        # a slice of its own is for the first releases alone
+        assert sum(defaults.PHASED_SGD[task].first_shares) == pytest.approx(1.0)
+        heavy = defaults.HEAVY_TAIL[task]
+        others = heavy.target_share + heavy.intercept_share + heavy.row_norm_share
+        assert heavy.largest_share + others == pytest.approx(0.93)
+        assert heavy.feature_share <= heavy.largest_share
+
+
+def test_the_row_bound_is_half_of_the_longest_row_in_the_box_and_at_least_one():
+    for d, fit_intercept, expected in ((1, True, 1), (4, False, 1), (15, True, 2), (100, False, 5)):
+        assert defaults.data_norm(problem(10, d, fit_intercept=fit_intercept)) == expected
+
+
+def test_the_noise_of_a_gradient_is_that_of_the_budget():
+    def noise(n, relation="replace-one", n_models=1):
+        facts = problem(n, 3, n_models=n_models)
+        return defaults.gradient_noise(facts, PrivacyBudget(1.0, 1e-6, relation), 1.5, 0.5)
+
+    # mu = 1: the l2 sensitivity 2 B / n in each of four coordinates
+    assert noise(100) == pytest.approx(2 * 1.5 / 100 * 2)
+    assert noise(100, "zero-out") == pytest.approx(noise(100) / 2)
+    assert noise(1000) == pytest.approx(noise(100) / 10)
+    assert noise(100, n_models=4) == pytest.approx(2 * noise(100))
+
+
+def test_clips_grow_to_one_as_the_noise_falls():
+    assert defaults.growing_clip(0.1, 1.0, 0.02) == 0.1
+    assert defaults.growing_clip(0.1, 0.02, 0.02) == 0.1
+    assert defaults.growing_clip(0.1, 0.005, 0.02) == pytest.approx(0.2)
+    assert defaults.growing_clip(0.1, 1e-9, 0.02) == 1.0
+
+
+def test_the_share_of_the_target_brings_its_noise_to_what_is_aimed_at():
+    rules = defaults.FIRST_RELEASES
+    for budget in (BUDGET, PrivacyBudget(1.0, 0.0)):
+        shares = [defaults.intercept_share(problem(n, 3), budget) for n in (2, 50, 10**6)]
+        assert shares[0] == rules.most_target_share
+        assert shares[-1] == rules.least_target_share
+        assert shares == sorted(shares, reverse=True)
+    facts, budget = problem(150, 3), BUDGET
+    share = defaults.intercept_share(facts, budget)
+    assert rules.least_target_share < share < rules.most_target_share
+    noise = 2 / 150 / math.sqrt(2 * share * budget.rho)
+    assert noise == pytest.approx(rules.target_noise)
+
+
+def test_steps_are_as_many_as_are_affordable():
+    rules = defaults.StepLimits(fewest_steps=5, most_steps=50, affordable=1e4)
+    for n, expected in ((1, 50), (100, 10), (10_000, 5)):
+        assert defaults.affordable_steps(problem(n, 10), rules) == expected

@@ -1,0 +1,243 @@
+"""FTRL: against a plain reference, its sensitivities, its plans and its iterates together."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from support import LOSSES, problem, scaled_table, solver_data, storage, stream
+
+from sklearn_dpsco.audit import audit_outcomes, check_sensitivity, neighbours
+from sklearn_dpsco.data.rows import Objective, make_rows
+from sklearn_dpsco.geometry import L1Ball, L2Ball, LInfBall, Simplex
+from sklearn_dpsco.losses import Absolute, Hinge, Logistic, Quantile, Squared
+from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.randomness.stream import RandomStream
+from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.ftrl import FTRL, FTRLRun
+
+
+def l2_problem(n, d, **facts):
+    return problem(n, d, feasible_set=L2Ball, **facts)
+
+
+# ---------------------------------------------------------------------------------- plans
+
+
+def test_zero_out_needs_half_the_noise():
+    facts = l2_problem(1000, 4, fit_intercept=False)
+    plans = [FTRL().plan(facts, PrivacyBudget(1.0, 1e-6, relation)) for relation in RELATIONS]
+    (one,), (half,) = (plan.epochs for plan in plans)
+    assert half.noise.scale == pytest.approx(one.noise.scale / 2, rel=1e-3)
+
+
+def test_a_plan_makes_256_steps_and_reads_as_a_table():
+    plan = FTRL().plan(l2_problem(10_000, 20), PrivacyBudget(1.0))
+    assert "prefix sums" in str(plan)
+    assert "first means" in str(plan)
+    assert plan.epochs[0].batch_size == -(-plan.epochs[0].n_records // 256)
+
+
+def test_the_regularizer_follows_the_noise():
+    def exponent(n, d, feasible_set=L1Ball):
+        plan = FTRL().plan(problem(n, d, feasible_set=feasible_set), PrivacyBudget(1.0))
+        return plan.mirror_map.exponent(d)
+
+    assert exponent(10**6, 100) == 2
+    assert exponent(10**4, 2000) < 1.2
+    assert exponent(10**4, 2000, L2Ball) == 2
+
+
+def test_what_cannot_work_is_refused_whatever_the_sizes_are():
+    loss = LOSSES["regression"]
+    with pytest.raises(ValueError, match="DPLassoFW"):
+        FTRL().check(loss, L2Ball, PrivacyBudget(1.0, 0.0))
+    with pytest.raises(ValueError, match="mirror_map"):
+        FTRL(mirror_map="entropy").check(loss, L2Ball(1.0), PrivacyBudget(1.0))
+
+
+# ---------------------------------------------------------------------------- sensitivity
+
+
+@pytest.mark.parametrize("factorization", ["toeplitz", "tree", "honaker"])
+@pytest.mark.parametrize("loss", [Squared(), Logistic(), Hinge(), Quantile(0.3)], ids=repr)
+def test_replays_stay_within_the_sensitivities(factorization, loss):
+    for relation in RELATIONS:
+        worst = {}
+        for k, (n, d, doubling) in enumerate([(9, 3, False), (16, 8, True), (40, 2, True)]):
+            solver = FTRL(
+                factorization=factorization, batch_size=2, doubling=doubling, first_epoch=4,
+                gradient_clip=0.4,
+            )  # fmt: skip
+            facts = l2_problem(n, d, loss=loss)
+            plan = solver.plan(facts, PrivacyBudget(50.0, 1e-6, relation))
+            pairs = neighbours(facts, relation, 12, random_state=k)
+            found = check_sensitivity(solver, plan, pairs, random_state=k)
+            assert not found.violations, f"{relation}, {n} x {d}: {found.violations}"
+            for name, ratio in found.ratios.items():
+                worst[name] = max(ratio, worst.get(name, 0.0))
+        assert len(worst) > 3, relation
+        assert worst.pop("first.noise") > 0.6, relation
+        assert max(worst.values()) > 0.8, relation
+
+
+def test_a_record_that_enters_twice_is_found(monkeypatch):
+    facts = l2_problem(16, 3)
+    solver = FTRL(batch_size=2, gradient_clip=0.4)
+    plan = solver.plan(facts, PrivacyBudget(50.0))
+
+    def with_replacement(self, size):
+        return (self.words(size) % np.uint64(size)).astype(np.intp)
+
+    monkeypatch.setattr(RandomStream, "permutation", with_replacement)
+    pairs = neighbours(facts, "replace-one", 24)
+    found = check_sensitivity(solver, plan, pairs)
+    assert "groups" in found.violations
+    assert "epochs[0].noise" in found.violations
+
+
+def test_scaled_gradients_never_exceed_the_bound():
+    rng = np.random.default_rng(0)
+    X = rng.choice([-1.0, 1.0, 0.3], (500, 6))
+    y = rng.choice([-1.0, 1.0], 500)
+    rows = make_rows(X, True).centered(rng.uniform(-1, 1, 6))
+    coef = 10 * rng.normal(size=7)
+    for i in range(500):
+        one = rows.part(slice(i, i + 1))
+        objective = Objective(y[i : i + 1], 0.0, Squared(), 0.3)
+        gradient = one.clipped_gradient_sum(coef, objective, 1.1)
+        assert np.linalg.norm(gradient) <= 0.3 * 1.1, i
+
+
+# ------------------------------------------------------------------------------ the method
+
+
+def reference_leader(X, y, plan, loss, batch_size):
+    """The last iterate and the average without noise, written down plainly."""
+    n = len(X)
+    rows = np.column_stack((X, np.ones(n))) if plan.problem.fit_intercept else X
+    factor = np.minimum(1, plan.data_norm / np.linalg.norm(rows, axis=1))
+    rate, clip = plan.epochs[0].learning_rate, plan.gradient_clip
+    w, total, average, n_done = np.zeros(rows.shape[1]), 0.0, 0.0, 0
+    for start in range(0, n, batch_size):
+        batch = slice(start, start + batch_size)
+        r = np.clip(loss.derivative(rows[batch] @ w, y[batch]), -clip, clip)
+        total = total + rows[batch].T @ (r * factor[batch])
+        w = -rate * total
+        w /= max(1.0, np.linalg.norm(w) / plan.geometry.radius)
+        m = len(r)
+        n_done += m
+        weight = 3 * m / (n_done + 2 * m)
+        average = average + weight * (w - average)
+    return w, average
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic(), Absolute()], ids=repr)
+def test_without_noise_it_follows_the_leader(loss):
+    X, y = scaled_table(103, 4, task=loss.task)
+    for average in (True, False):
+        solver = FTRL(batch_size=10, shuffle=False, average=average, learning_rate=0.5)
+        facts = l2_problem(103, 4, loss=loss, fit_intercept=False)
+        plan = solver.plan(facts, PrivacyBudget(1e9, 1e-6))
+        data = solver_data(X, y, fit_intercept=False)
+        found = solver.solve(data, plan, stream()).coef
+        last, mean = reference_leader(X, y, plan, loss, 10)
+        np.testing.assert_allclose(found, mean if average else last, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["dense", "fortran", "csr", "csc"])
+def test_gradient_sums_of_every_storage(name):
+    X, y = scaled_table(70, 5, density=0.6)
+    weight = (np.arange(70) % 7 > 0).astype(float)
+
+    class Own(Squared):
+        """No kernel knows it."""
+
+    for fit_intercept in (True, False):
+        center = np.linspace(-0.5, 0.5, 5) if fit_intercept else None
+        rows = make_rows(storage(X, name), fit_intercept, weight).row_major().centered(center)
+        coef = np.random.default_rng(1).normal(size=rows.dimension)
+        full = X if center is None else np.column_stack((X - center, np.ones(70)))
+        factor = weight * np.minimum(1, 1.3 / np.maximum(np.linalg.norm(full, axis=1), 1e-9))
+        for loss in (Squared(), Own()):
+            r = np.clip(loss.derivative(full @ coef + 0.2, y), -0.4, 0.4) * factor
+            found = rows.clipped_gradient_sum(coef, Objective(y, 0.2, loss, 0.4), 1.3)
+            np.testing.assert_allclose(found, full.T @ r, rtol=1e-10, atol=1e-12)
+        part = np.array([5, 3, 60])
+        halves = [
+            rows.part(p).clipped_gradient_sum(coef, Objective(y[p], 0.2, loss, 0.4), 1.3)
+            for p in (part, np.setdiff1d(np.arange(70), part))
+        ]
+        np.testing.assert_allclose(halves[0] + halves[1], found, rtol=1e-10, atol=1e-12)
+
+
+def test_iterates_stay_in_the_feasible_set():
+    X, y = scaled_table(300, 4)
+    for geometry, mirror_map in (
+        (L2Ball(0.3), "euclidean"), (L1Ball(0.4), "entropy"), (L1Ball(0.4), "power"),
+        (LInfBall(0.2), "euclidean"), (Simplex(1.0), "entropy"), (Simplex(1.0), "euclidean"),
+    ):  # fmt: skip
+        solver = FTRL(mirror_map=mirror_map, average=False)
+        facts = Problem(300, 4, Squared(), geometry, fit_intercept=False)
+        plan = solver.plan(facts, PrivacyBudget(1.0))
+        result = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+        assert geometry.norm(result.coef) <= geometry.radius * (1 + 1e-9), (geometry, mirror_map)
+        if isinstance(geometry, Simplex):
+            assert result.coef.min() >= 0, mirror_map
+            assert result.coef.sum() == pytest.approx(1.0), mirror_map
+
+
+def test_a_run_takes_the_records_of_its_plan_and_no_more():
+    sizes = [(1, 1), (2, 1), (3, 5), (513, 2), (1025, 1)]
+    for (n, d), doubling in itertools.product(sizes, (True, False)):
+        case = f"{n} x {d}, doubling={doubling}"
+        X, y = scaled_table(n, d)
+        solver = FTRL(doubling=doubling, first_epoch=4)
+        plan = solver.plan(l2_problem(n, d), PrivacyBudget(1.0))
+        assert plan.first.n_records + sum(epoch.n_records for epoch in plan.epochs) == n, case
+        run = FTRLRun(plan)
+        run.add(make_rows(X, True), y, stream())
+        assert run.n_seen == n, case
+        assert run.n_steps == plan.max_iter == sum(epoch.n_steps for epoch in plan.epochs), case
+        assert np.all(np.isfinite(run.result().coef)), case
+        with pytest.raises(ValueError, match="longer"):
+            run.add(make_rows(X[:1], True), y[:1], stream())
+
+
+# -------------------------------------------------------------------------------- audits
+
+N_AUDIT, TRIALS, EPSILON = 6, 3000, 4.0
+
+
+def iterates(position, value, n_trials, factor, seed):
+    """All iterates of many runs on a stream whose record at `position` has that target.
+
+    The derivative's clip is reached by every record, so the record turns its whole
+    gradient around.
+    """
+    X, y = np.zeros((N_AUDIT, 1)), np.zeros(N_AUDIT)
+    X[position], y[position] = 1.0, value
+    facts = Problem(N_AUDIT, 1, Squared(), L2Ball(1e6), fit_intercept=False)
+    solver = FTRL(batch_size=1, gradient_clip=0.3, data_norm=1.0, learning_rate=0.1, average=False)
+    plan = solver.plan(facts, PrivacyBudget(EPSILON, 1e-6))
+    (epoch,) = plan.epochs
+    weaker = dataclasses.replace(epoch.noise, scale=epoch.noise.scale / factor)
+    plan = dataclasses.replace(plan, epochs=(dataclasses.replace(epoch, noise=weaker),))
+    root, out = stream(seed), np.empty((n_trials, N_AUDIT))
+    rows = make_rows(X, False)
+    for k in range(n_trials):
+        run, noise = FTRLRun(plan), root.substream(k)
+        for t in range(N_AUDIT):
+            run.add(rows.part(slice(t, t + 1)), y[t : t + 1], noise)
+            out[k, t] = run.result().coef[0]
+    return out
+
+
+@pytest.mark.parametrize("position", [0, N_AUDIT // 2, N_AUDIT - 1])
+def test_all_iterates_together_are_within_the_claim(position):
+    for factor, is_private in ((1.0, True), (2.0, False)):
+        outcomes = [iterates(position, value, TRIALS, factor, k) for k, value in enumerate((1, -1))]
+        result = audit_outcomes(*outcomes, epsilon=EPSILON, delta=1e-6)
+        bound = result.gaussian_epsilon_lower_bound
+        assert (bound <= EPSILON) == is_private
+        assert bound > 0.3 * EPSILON

@@ -1,0 +1,445 @@
+"""Heavy-tailed tables: the solver's plans and releases, the estimators, bad input."""
+
+import dataclasses
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import LinearRegression
+from support import problem, recomputed_epsilon, solver_data, storage, stream
+
+from sklearn_dpsco import HeavyTailDPClassifier, HeavyTailDPRegressor
+from sklearn_dpsco.audit import check_sensitivity, map_mechanisms
+from sklearn_dpsco.geometry import L2Ball
+from sklearn_dpsco.losses import Huber, Squared
+from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.solvers.base import SolverData
+from sklearn_dpsco.solvers.heavy_tail import FORMS, HeavyTail
+from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES, NormClipped
+from sklearn_dpsco.solvers.heavy_tail.solver import _slices
+
+TASKS = ["regression", "classification"]
+
+
+def facts(n, d, task="regression", **others):
+    return problem(n, d, task=task, feasible_set=L2Ball, **others)
+
+
+def silent(plan):
+    """The plan without noise: its mechanisms release what they are given, or the best."""
+
+    class Silent:
+        def __init__(self, mechanism):
+            self.mechanism = mechanism
+
+        def __getattr__(self, name):
+            return getattr(self.mechanism, name)
+
+        def release(self, value, _stream):
+            return int(np.argmax(value)) if self.mechanism.selects else value
+
+    return map_mechanisms(plan, lambda _, m: Silent(m))
+
+
+def table(n=20_000, d=3, seed=0, task="regression"):
+    """Heavy-tailed columns of very different units, far from 0."""
+    rng = np.random.default_rng(seed)
+    unit = 10.0 ** rng.integers(-3, 4, d)
+    Z = rng.standard_t(3, (n, d))
+    signal = Z @ np.linspace(1, -1, d) + rng.standard_t(3, n)
+    X = unit * (Z + 10)
+    return X, 1000 * signal + 5e4 if task == "regression" else np.where(signal > 0, "b", "a")
+
+
+# --------------------------------------------------------------------------------- plans
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_plans_agree_with_the_second_accountant(form, delta):
+    # the second accountant of pure plans takes long for many releases
+    sizes = [(1.0, 5000, 3, 1), (0.3, 40, 8, 1), (3.0, 2000, 2, 3)] if delta else [(1.0, 500, 1, 1)]
+    for task, relation, (epsilon, n, d, n_models) in itertools.product(TASKS, RELATIONS, sizes):
+        solver = HeavyTail(form, max_iter=5 if delta else 2)
+        budget = PrivacyBudget(epsilon, delta, relation)
+        plan = solver.plan(facts(n, d, task, n_models=n_models), budget)
+        found = recomputed_epsilon(plan.guarantee)
+        assert found <= epsilon * (1 + 1e-4), f"{task}, {relation}, epsilon={epsilon}"
+
+
+def test_plans_spend_what_there_is():
+    for delta, task, public in itertools.product([0.0, 1e-6], TASKS, [True, False]):
+        case = f"delta={delta}, {task}, public={public}"
+        private = dict.fromkeys(("private_scale_X", "private_scale_y"), not public)
+        plan = HeavyTail(**private).plan(facts(5000, 4, task), PrivacyBudget(1.0, delta))
+        budget = plan.budget
+        limit = {"pure": 1.0, "zcdp": budget.rho, "gdp": budget.mu**2 / 2}
+        composition = plan.guarantee.composition
+        assert composition == ("pure" if delta == 0 else "gdp" if public else "zcdp"), case
+        assert plan.guarantee.spent == pytest.approx(limit[composition], rel=1e-6), case
+
+
+def test_what_is_given_is_not_paid_for():
+    names = lambda plan: {r.name for r in plan.guarantee.releases}  # noqa: E731
+    size = {"n_samples": 20_000, "n_features": 3}
+    plan = HeavyTailDPRegressor(scale_X=1.0, center_X=0.0, scale_y=2.0, center_y=0.0).plan(**size)
+    assert names(plan) == {"mean log norm", "mean target", "mean gradient"}
+    plan = HeavyTailDPRegressor(fit_intercept=False).plan(**size)
+    assert names(plan) == {"feature scales", "target scales", "mean gradient"}
+    plan = HeavyTailDPClassifier(classes=[0, 1]).plan(**size)
+    assert names(plan) == {"feature scales", "feature centres", "mean target", "mean gradient"}
+
+
+def test_the_share_for_scales_is_kept():
+    for share in (0.1, 0.5):
+        plan = HeavyTailDPRegressor(epsilon=0.3, scale_share=share).plan(5000, 10)
+        spent = sum(
+            r.count * r.mechanism.cost("zcdp")
+            for r in plan.guarantee.releases
+            if r.name.startswith("feature")
+        )
+        assert spent <= share * plan.budget.rho
+
+
+def test_the_largest_share_leaves_something_for_the_gradients():
+    given = {"tau": 1.0, "max_iter": 5}  # nothing is left to rules that need a positive rest
+    for delta, task in itertools.product([0.0, 1e-6], TASKS):
+        for form, public in itertools.product(FORMS, [True, False]):
+            case = f"{form}, delta={delta}, {task}, public={public}"
+            solver = HeavyTail(form, scale_share=0.7, private_scale_X=not public, **given)
+            plan = solver.plan(facts(1000, 3, task), PrivacyBudget(1.0, delta, precision="float"))
+            assert all(r.mechanism.scale > 0 for r in plan.guarantee.releases), case
+            assert all(m.cost(plan.guarantee.composition) > 0 for m in plan.steps), case
+        for share in (0.71, 0.8, 1.0, -0.1):
+            solver, budget = HeavyTail(scale_share=share, **given), PrivacyBudget(1.0, delta)
+            with pytest.raises(ValueError, match="scale_share"):
+                solver.check(facts(1000, 3, task).loss, L2Ball, budget)
+            with pytest.raises(ValueError, match="scale_share"):
+                solver.plan(facts(1000, 3, task), budget)
+
+
+def test_small_tables_learn_an_intercept_only():
+    plan = HeavyTailDPRegressor().plan(100, 20)
+    assert plan.oracle is None
+    assert plan.first.features is None
+    # unless the user gives the scales, or insists
+    assert HeavyTailDPRegressor(scale_X=1.0, center_X=0.0).plan(1000, 2).oracle is not None
+    assert HeavyTailDPRegressor(max_iter=3).plan(100, 20).oracle is not None
+
+
+def test_more_columns_need_clearer_scales():
+    # one scale of many that is far off spoils the predictions
+    chances = []
+    for d in (1, 10, 100, 1000):
+        plan = HeavyTailDPRegressor().plan(int(600 + 290 * math.sqrt(d)), d)
+        noise = plan.first.features.select.scale
+        chances.append(64 * d * math.exp(-1 / (2 * noise)))
+    assert max(chances) <= 1e-3 * (1 + 1e-9)
+
+
+def test_features_need_the_centre_of_the_target():
+    small = HeavyTailDPRegressor().plan(400, 2)
+    assert small.oracle is None
+    assert small.first.target.n_rounds > 0
+    for settings in ({"center_y": 0.0}, {"fit_intercept": False}, {"max_iter": 5}):
+        assert HeavyTailDPRegressor(**settings).plan(400, 2).oracle is not None
+    # far from 0 in units of its spread, where the noise would be that of its size
+    X, y = table(n=400, d=2)
+    fits = [HeavyTailDPRegressor(random_state=k).fit(X, y).score(X, y) for k in range(9)]
+    assert np.median(fits) > -3
+
+
+def test_classes_share_the_scales():
+    plan = HeavyTailDPClassifier(classes=range(4)).plan(20_000, 3)
+    counts = {r.name: r.count for r in plan.guarantee.releases}
+    assert counts["feature scales"] == 3 * plan.first.features.n_scales
+    assert counts["mean target"] == 4
+    assert counts["mean gradient"] == 4 * plan.max_iter
+
+
+def test_several_models_cannot_release_the_scales_again():
+    rng = np.random.default_rng(0)
+    data = solver_data(rng.standard_normal((50, 2)), np.ones(50))
+    solver = HeavyTail(max_iter=2)
+    plan = solver.plan(facts(50, 2, "classification", n_models=3), PrivacyBudget(1.0))
+    with pytest.raises(ValueError, match="units"):
+        solver.solve(data, plan, stream())
+    released = SolverData(data.rows, data.y, plan.release_units(data.rows, stream()))
+    assert np.all(np.isfinite(solver.solve(released, plan, stream()).coef))
+
+
+def test_slices_are_disjoint_and_have_the_whole_budget():
+    full = HeavyTail("scof", max_iter=4).plan(facts(1000, 2), PrivacyBudget(1.0))
+    sliced = HeavyTail("scof-slices", max_iter=4, tau=full.oracle.tau).plan(
+        facts(1000, 2), PrivacyBudget(1.0)
+    )
+    assert len({r.group for r in sliced.guarantee.releases if r.name == "mean gradient"}) == 4
+    # four times the sensitivity, one release on each record in place of four
+    assert sliced.steps[0].scale == pytest.approx(2 * full.steps[0].scale, rel=1e-9)
+    rng = np.random.default_rng(0)
+    data = solver_data(rng.standard_normal((1000, 2)), rng.standard_normal(1000))
+    parts = _slices(data.rows, np.arange(1000.0), sliced, stream())
+    seen = np.concatenate([part.target for part in parts])
+    assert len(np.unique(seen)) == seen.size == 1000
+
+
+# ----------------------------------------------------------------------------- sensitivity
+
+EXTREMES = [1e300, -1e300, np.inf, -np.inf, 1e-300, 0.0, 1.0]
+
+
+def extreme_pairs(facts, relation, rng, n_pairs=8):
+    """Neighbours whose record holds values without any bound."""
+    n, d = facts.n_samples, facts.n_features
+    for k in range(n_pairs):
+        X = rng.choice([-1.0, 0.0, 0.5, 100.0], (n, d))
+        y = rng.choice([-1.0, 1.0], n)
+        i = rng.integers(n)
+        first, second = rng.choice(EXTREMES, (2, d))
+        X[i], y[i] = first, rng.choice([-1.0, 1.0])
+        other, other_y, scale = X.copy(), y.copy(), None
+        if facts.loss.task == "regression":
+            y[i], other_y[i] = rng.choice(EXTREMES, 2)
+        else:
+            other_y[i] = -y[i]
+        if k % 2:
+            second = -first  # same magnitudes: the gradients turn around
+        if relation == "zero-out":
+            scale = (np.arange(n) != i).astype(np.float64)
+        else:
+            other[i] = second
+        yield tuple(
+            solver_data(*arrays, fit_intercept=facts.fit_intercept, scale=s)
+            for *arrays, s in ((X, y, None), (other, other_y, scale))
+        )
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("oracle", ORACLES)
+def test_records_of_any_size_stay_within_the_sensitivities(form, oracle):
+    for relation in RELATIONS:
+        rng = np.random.default_rng(0)
+        worst = {}
+        sizes = itertools.product([5, 8], [3], TASKS, [0.0, 1e-6], [True, False])
+        for n, d, task, delta, fit_intercept in sizes:
+            case = f"{relation}, {n} x {d}, {task}, delta={delta}, fit_intercept={fit_intercept}"
+            solver = HeavyTail(form, oracle, max_iter=3 if form == "scof" else 2, n_buckets=2)
+            problem = facts(n, d, task, fit_intercept=fit_intercept)
+            plan = solver.plan(problem, PrivacyBudget(1.0, delta, relation))
+            found = check_sensitivity(solver, plan, extreme_pairs(problem, relation, rng))
+            assert not found.violations, f"{case}: {found.violations}"
+            for name, ratio in found.ratios.items():
+                kind = name.partition("[")[0]  # of several slices, a record is in one
+                worst[kind] = max(worst.get(kind, 0.0), ratio)
+        assert all(0.75 < ratio <= 1 + 1e-12 for ratio in worst.values()), (relation, worst)
+
+
+@dataclasses.dataclass(frozen=True)
+class Overflowing(Squared):
+    """A loss of the user's own whose derivative may be infinite or NaN."""
+
+    def derivative(self, z, y):
+        with np.errstate(all="ignore"):
+            return np.exp(np.abs(y)) - np.exp(np.abs(z))
+
+
+@pytest.mark.parametrize("oracle", ORACLES)
+def test_a_derivative_that_is_not_finite_moves_no_more_than_another(oracle):
+    rng = np.random.default_rng(0)
+    base = facts(6, 2)
+    for tau in (1.0, 1e-50, 1e50):
+        solver = HeavyTail(oracle=oracle, tau=tau, max_iter=2, n_buckets=2)
+        plan = solver.plan(dataclasses.replace(base, loss=Overflowing()), PrivacyBudget(1.0))
+        assert not check_sensitivity(
+            solver, plan, extreme_pairs(base, "replace-one", rng, 6)
+        ).violations
+
+
+def test_an_oracle_without_its_clip_is_found():
+    solver = HeavyTail(max_iter=3)
+    problem = facts(9, 2)
+    plan = solver.plan(problem, PrivacyBudget(1.0))
+    loose = dataclasses.replace(plan, oracle=NormClipped(2 * plan.oracle.tau))
+    pairs = list(extreme_pairs(problem, "replace-one", np.random.default_rng(0)))
+    assert not check_sensitivity(solver, plan, pairs).violations
+    assert check_sensitivity(solver, loose, pairs).violations
+    first = dataclasses.replace(plan.first, target_clip=2 * plan.first.target_clip)
+    wide = dataclasses.replace(plan, first=first)
+    assert check_sensitivity(solver, wide, pairs).violations
+
+
+# ------------------------------------------------------------------------------- descents
+
+
+def test_without_noise_and_clips_it_is_least_squares():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 3)) * [1.0, 10.0, 0.1] + [0.0, 50.0, 1.0]
+    y = X @ [1.0, -0.2, 5.0] + 3 + rng.standard_normal(400)
+    solver = HeavyTail(tau=1e6, max_iter=4000, learning_rate=0.5)
+    plan = solver.plan(facts(400, 3), PrivacyBudget(1.0))
+    result = solver.solve(solver_data(X, y), silent(plan), stream())
+    exact = LinearRegression().fit(X, y)
+    np.testing.assert_allclose(result.coef, exact.coef_, rtol=1e-6)
+    assert result.intercept == pytest.approx(exact.intercept_, rel=1e-6)
+
+
+@pytest.mark.parametrize("oracle", ORACLES)
+def test_without_noise_every_oracle_agrees_on_light_tails(oracle):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((2000, 2))
+    y = X @ [1.0, -1.0] + 0.1 * rng.standard_normal(2000)
+    solver = HeavyTail(oracle=oracle, tau=100.0, n_buckets=2, max_iter=300)
+    plan = solver.plan(facts(2000, 2), PrivacyBudget(50.0))
+    result = solver.solve(solver_data(X, y), silent(plan), stream())
+    np.testing.assert_allclose(result.coef, [1, -1], atol=0.02)
+
+
+def test_a_penalty_shrinks_the_coefficients_and_not_the_intercept():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((500, 2)), rng.standard_normal(500) + 100.0
+    results = []
+    for penalty in (0.0, 5.0):
+        solver = HeavyTail(
+            tau=1e6, max_iter=2000, learning_rate=0.1, l2_penalty=penalty,
+            private_scale_X=False, private_center_X=False,
+        )  # fmt: skip
+        plan = silent(solver.plan(facts(500, 2), PrivacyBudget(1.0)))
+        results.append(solver.solve(solver_data(X, y + X[:, 0]), plan, stream()))
+    free, shrunk = results
+    second_moment = X.T @ X / 500
+    expected = np.linalg.solve(second_moment + 5 * np.eye(2), second_moment @ free.coef)
+    assert free.coef[0] == pytest.approx(1.0, abs=0.1)
+    np.testing.assert_allclose(shrunk.coef, expected, atol=0.01)
+    assert shrunk.intercept == pytest.approx(100.0, abs=0.3)
+
+
+def test_storages_agree_without_centres():
+    rng = np.random.default_rng(0)
+    X = rng.lognormal(0, 2, (3000, 4)) * (rng.uniform(size=(3000, 4)) < 0.3)
+    y = X[:, 0] + rng.standard_normal(3000)
+    model = HeavyTailDPRegressor(center_X=0.0, random_state=0, max_iter=20)
+    expected = clone(model).fit(X, y)
+    for kind in ("dense", "csr", "csc"):
+        got = model.fit(storage(X, kind), y)
+        np.testing.assert_allclose(got.coef_, expected.coef_, rtol=1e-9, err_msg=kind)
+        found = got.predict(storage(X, kind))
+        np.testing.assert_allclose(found, expected.predict(X), rtol=1e-9, err_msg=kind)
+
+
+# ----------------------------------------------------------------------------- estimators
+
+
+def test_the_defaults_need_no_bounds_and_beat_the_mean():
+    X, y = table()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = HeavyTailDPRegressor(random_state=0).fit(X[:15_000], y[:15_000])
+    exact = LinearRegression().fit(X[:15_000], y[:15_000])
+    assert model.score(X[15_000:], y[15_000:]) > exact.score(X[15_000:], y[15_000:]) - 0.05
+    trivial = DummyRegressor().fit(X[:15_000], y[:15_000])
+    assert trivial.score(X[15_000:], y[15_000:]) < 0.01
+    assert model.scale_X_.shape == model.center_X_.shape == (3,)
+
+
+def test_the_classifier_finds_classes_without_bounds():
+    X, y = table(task="classification")
+    model = HeavyTailDPClassifier(classes=["a", "b"], random_state=0).fit(X[:15_000], y[:15_000])
+    assert model.score(X[15_000:], y[15_000:]) > 0.75
+    assert model.predict_proba(X[:5]).shape == (5, 2)
+
+
+def test_the_classifier_tells_three_classes_apart():
+    X, y = table()
+    labels = np.digitize(y, [4.95e4, 5.05e4])
+    model = HeavyTailDPClassifier(epsilon=3.0, classes=[0, 1, 2], random_state=0).fit(X, labels)
+    assert model.coef_.shape == (3, 3)
+    assert model.score(X, labels) > 0.5
+    assert recomputed_epsilon(model.guarantee_) <= 3.0 * (1 + 1e-4)
+
+
+def test_units_do_not_matter():
+    X, y = table(5000)
+    model = HeavyTailDPRegressor(random_state=0)
+    base = clone(model).fit(X, y).predict(X)
+    # the scales move along; the a-priori weights decide only where the data do not
+    moved = clone(model).fit(X * 2.0**5, y * 2.0**-3).predict(X * 2.0**5) * 2.0**3
+    np.testing.assert_allclose(moved, base, atol=0.1 * np.std(y))
+
+
+def test_public_guesses_may_be_off_by_some_factor():
+    X, y = table()
+    for factor in (0.03, 0.3, 1.0, 3.0):
+        guesses = {"scale_X": factor * X.std(axis=0), "center_X": np.median(X, axis=0)}
+        model = HeavyTailDPRegressor(**guesses, scale_y=2000.0, center_y=5e4, random_state=0)
+        assert model.fit(X, y).score(X, y) > 0.4, factor
+
+
+def test_outliers_of_any_size_do_not_break_the_model():
+    X, y = table()
+    rng = np.random.default_rng(0)
+    spoiled, spoiled_y = X[:15_000].copy(), y[:15_000].copy()
+    spoiled[rng.integers(0, 15_000, 15)] = 1e300
+    spoiled_y[rng.integers(0, 15_000, 15)] = -1e300
+    model = HeavyTailDPRegressor(random_state=0).fit(spoiled, spoiled_y)
+    assert model.score(X[15_000:], y[15_000:]) > 0.4
+
+
+def test_wide_tables_and_constant_columns_give_finite_models():
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(3, (60, 100))
+    X[:, :10] = 7.0
+    y = X[:, -1]
+    for settings in ({}, {"max_iter": 3}, {"scale_X": 1.0, "center_X": 0.0}):
+        model = HeavyTailDPRegressor(random_state=0, **settings).fit(X, y)
+        assert np.all(np.isfinite(model.coef_))
+        assert math.isfinite(model.intercept_)
+
+
+def test_a_huber_loss_may_have_the_size_that_the_user_wants():
+    X, y = table(5000)
+    model = HeavyTailDPRegressor(loss=Huber(1.0), random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.4
+
+
+def test_guesses_by_column_name():
+    pandas = pytest.importorskip("pandas")
+    X, y = table(2000)
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    scale, center = {"c": 3.0, "a": 1.0, "b": 2.0}, {"c": 0.0, "a": 5.0, "b": 7.0}
+    model = HeavyTailDPRegressor(scale_X=scale, center_X=center, random_state=0).fit(frame, y)
+    expected = clone(model).set_params(scale_X=[1.0, 2.0, 3.0], center_X=[5.0, 7.0, 0.0])
+    np.testing.assert_array_equal(model.coef_, expected.fit(frame, y).coef_)
+    np.testing.assert_array_equal(model.center_X_, [5.0, 7.0, 0.0])
+    for value in ("private", 0.0, [1.0], None):
+        with pytest.raises(ValueError, match=r"scale_X\['a'\]"):
+            clone(model).set_params(scale_X=scale | {"a": value}).fit(frame, y)
+    with pytest.raises(ValueError, match="center_X needs"):
+        clone(model).set_params(fit_intercept=False).fit(frame, y)
+    for name, value in (("scale_X", scale), ("center_X", [0.0, 1.0, 2.0])):
+        with pytest.raises(ValueError, match=f"{name} has 3 columns"):
+            HeavyTailDPRegressor(**{name: value}).plan(2000, 4)
+
+
+def test_centres_need_an_intercept():
+    X, y = table(40)
+    for name in ("center_X", "center_y"):
+        with pytest.raises(ValueError, match=name):
+            HeavyTailDPRegressor(fit_intercept=False, **{name: 1.0}).fit(X, y)
+
+
+def test_the_released_norm_of_the_rows_stays_within_its_sensitivity():
+    # released where the units are guesses
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for relation, task in itertools.product(RELATIONS, TASKS):
+        problem = facts(6, 2, task)
+        solver = HeavyTail(max_iter=2, private_scale_X=False, private_center_X=False)
+        plan = solver.plan(problem, PrivacyBudget(1.0, relation=relation))
+        found = check_sensitivity(solver, plan, extreme_pairs(problem, relation, rng, 20))
+        assert not found.violations
+        worst = max(worst, found.ratios["first.row_norm"])
+    assert 0.9 < worst <= 1 + 1e-12

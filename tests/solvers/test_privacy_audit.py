@@ -1,0 +1,190 @@
+"""Every solver under the two tools of `sklearn_dpsco.audit`, right and with planted bugs.
+
+The solvers and the bugs are in `audit_cases`. All streams are seeded, so each verdict is
+the same in every run.
+
+The bounds see only what some thousand runs can show: an (epsilon, delta) claim with a tiny
+delta is tested through the Gaussian curve that its noise has (doc/privacy, section 9,
+item 4), a pure claim by itself.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from audit_cases import BUGS, CASES, DELTA, EPSILON, RELATIONS, weaker
+from support import problem
+
+from sklearn_dpsco.audit import audit_solver, check_sensitivity, mechanisms, neighbours
+from sklearn_dpsco.mechanisms import Gaussian
+from sklearn_dpsco.mechanisms.additive import AdditiveNoise
+from sklearn_dpsco.privacy.budget import PrivacyBudget
+from sklearn_dpsco.randomness.stream import stream_from_random_state
+
+# The default run has a fixed total of solves, however many solvers there are.
+RUNS = min(5000, 100_000 // len(CASES))
+MANY_RUNS = 20_000
+
+# what a plan without an intercept does not release
+OF_THE_INTERCEPT = {
+    "first.target", "first.means", "first.noise", "first.intercept", "first.features.center",
+}  # fmt: skip
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+# ------------------------------------------------------------------------------- replay
+
+
+def replays(case, relation, *, task="regression", fit_intercept=True, plant=None):
+    """What replays of plans of several sizes found."""
+    rng = np.random.default_rng(0)
+    for k in range(12):
+        facts = problem(
+            int(rng.choice([2, 3, 9, 16])), int(rng.choice([1, 3, 8])),
+            task=task, fit_intercept=fit_intercept, feasible_set=case.feasible_set,
+        )  # fmt: skip
+        solver = case.solver
+        plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
+        if plant is not None:
+            solver, plan = plant(solver, plan)
+        pairs = neighbours(facts, relation, 6, random_state=k)
+        yield check_sensitivity(solver, plan, pairs, random_state=k)
+
+
+@every_case
+def test_every_release_stays_within_its_sensitivity(case):
+    for relation, fit_intercept in itertools.product(RELATIONS, (True, False)):
+        expected = case.releases if fit_intercept else case.releases - OF_THE_INTERCEPT
+        if not expected:
+            continue  # nothing is released
+        at, worst = f"{relation}, fit_intercept={fit_intercept}", {}
+        for task in ("regression", "classification"):
+            for found in replays(case, relation, task=task, fit_intercept=fit_intercept):
+                assert not found.violations, f"{at}, {task}: {found.violations}"
+                for name, ratio in found.ratios.items():
+                    worst[name] = max(ratio, worst.get(name, 0.0))
+        assert set(worst) == expected, at
+        # the lower end shows that the pairs are harmful enough for the upper to mean much
+        assert all(0.49 <= ratio <= 1 + 1e-12 for ratio in worst.values()), f"{at}: {worst}"
+        assert worst.get("step", 1.0) >= 0.95, at
+
+
+@every_case
+def test_every_vector_that_is_released_lies_on_its_grid(case, monkeypatch):
+    # whatever the data: so no output can occur under one table only
+    found = []
+    release = AdditiveNoise.with_noise
+
+    def recording(mechanism, value, stream):
+        released = release(mechanism, value, stream)
+        found.append((mechanism.grid, released))
+        return released
+
+    monkeypatch.setattr(AdditiveNoise, "with_noise", recording)
+    facts = problem(16, 3, feasible_set=case.feasible_set)
+    plan = case.solver.plan(facts, PrivacyBudget(1.0))
+    for pair in neighbours(facts, "replace-one", 2, random_state=0):
+        for data in pair:
+            case.solver.solve(data, plan, stream_from_random_state(None))
+    assert found
+    for grid, released in found:
+        steps = released / grid - 0.5
+        assert grid > 0
+        assert np.all(steps == np.rint(steps))
+
+
+# -------------------------------------------------------------------------------- audit
+
+
+def single_run(case, relation, n_trials=RUNS, plant=None):
+    """The audit of one release on the worst pair."""
+    solver = case.single
+    plan = solver.plan(case.facts, PrivacyBudget(EPSILON, case.delta, relation))
+    if plant is not None:
+        solver, plan = plant(solver, plan)
+    pair = case.pair(case.facts, relation)
+    return audit_solver(solver, plan, *pair, n_trials, statistic=case.statistic, random_state=0)
+
+
+def sharp_bound(case, result):
+    return result.gaussian_epsilon_lower_bound if case.delta else result.epsilon_lower_bound
+
+
+@every_case
+def test_one_release_is_close_to_its_claim_and_not_beyond(case):
+    for relation in RELATIONS:
+        result = single_run(case, relation)
+        assert not result.flagged, relation
+        assert 0.5 * EPSILON < sharp_bound(case, result) <= EPSILON, relation
+
+
+def whole_run(case, relation, n_trials, *, solver=None, factor=1.0):
+    """The audit of several steps, the intercept and whatever else the plan releases."""
+    solver = solver or case.solver
+    facts = problem(20, 2, feasible_set=case.feasible_set)
+    plan = weaker(solver.plan(facts, PrivacyBudget(EPSILON, DELTA, relation)), factor)
+    result = audit_solver(solver, plan, *case.pair(facts, relation), n_trials, random_state=0)
+    return plan, result
+
+
+def assert_whole_runs_are_not_flagged(case, n_trials):
+    for relation in RELATIONS:
+        plan, result = whole_run(case, relation, n_trials)
+        assert not result.flagged, relation
+        if all(isinstance(m, Gaussian) for m in mechanisms(plan).values()):
+            assert result.gaussian_epsilon_lower_bound <= EPSILON, relation
+
+
+@every_case
+def test_whole_plans_are_not_flagged(case):
+    assert_whole_runs_are_not_flagged(case, RUNS // 4)
+
+
+@every_case
+def test_noise_that_is_far_too_small_is_flagged_in_whole_plans(case):
+    assert whole_run(case, "replace-one", RUNS // 2, factor=60.0)[1].flagged
+
+
+@pytest.mark.slow
+@every_case
+def test_whole_plans_with_many_runs(case):
+    assert_whole_runs_are_not_flagged(case, MANY_RUNS)
+
+
+@pytest.mark.slow
+@every_case
+def test_one_release_with_many_runs(case):
+    for relation in RELATIONS:
+        result = single_run(case, relation, MANY_RUNS)
+        assert not result.flagged, relation
+        assert sharp_bound(case, result) <= EPSILON, relation
+
+
+# -------------------------------------------------------------------------- planted bugs
+
+
+@every_case
+def test_planted_bugs_are_flagged(case):
+    planted = 0
+    for bug, (plant_in, relations) in BUGS.items():
+        if bug in case.immune:
+            continue
+        for relation in relations:
+            with pytest.MonkeyPatch.context() as patch:
+                plant = plant_in(patch)
+                if bug == "noise":
+                    # the replay takes the noise for granted
+                    bound = sharp_bound(case, single_run(case, relation, plant=plant))
+                    assert bound > EPSILON, f"{bug}, {relation}"
+                else:
+                    found = replays(case, relation, plant=plant)
+                    assert any(one.violations for one in found), f"{bug}, {relation}"
+            planted += 1
+    assert planted >= 3  # noise under both relations, and the other relation's noise
+
+
+def test_every_bug_is_planted_somewhere():
+    for bug in BUGS:
+        assert any(bug not in case.immune for case in CASES), bug
+    assert set().union(*(case.immune for case in CASES)) <= set(BUGS)

@@ -1,0 +1,201 @@
+"""How far one record moves a release: the record's own term, and the float error beside it."""
+
+import math
+
+import pytest
+from support import problem
+
+from sklearn_dpsco.data.summation import UNIT_ROUNDOFF, gamma, summation_error
+from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.solvers import sensitivity
+from sklearn_dpsco.solvers.sensitivity import GradientSteps
+
+D, NORM, CLIP, ETA, SIZE = 5, 1.5, 0.3, 0.01, 7
+STEPS = GradientSteps(n_steps=40, learning_rate=ETA, beta=math.inf, clip=CLIP, block=16)
+
+
+def facts(n):
+    return problem(n, D)  # with an intercept: d + 1 coordinates
+
+
+# Each function as one of (n, budget), and the record's own term for a record factor of 1.
+EVERY = {
+    "mean_of_numbers": (
+        lambda n, budget: sensitivity.mean_of_numbers(n, D, budget.record_factor),
+        lambda n: 1 / n,
+    ),
+    "unit_mean": (
+        lambda n, budget: sensitivity.unit_mean(facts(n), budget),
+        lambda n: 1 / n,
+    ),
+    "coordinate_mean": (
+        lambda n, budget: sensitivity.coordinate_mean(
+            2.0, budget.record_factor / n, n, D, D + 1, 2
+        ),
+        lambda n: 2.0 * math.sqrt(D + 1) / n,
+    ),
+    "row_mean": (
+        lambda n, budget: sensitivity.row_mean(facts(n), budget, NORM),
+        lambda n: NORM / n,
+    ),
+    "row_mean_in_norm": (
+        lambda n, budget: sensitivity.row_mean_in_norm(facts(n), budget, NORM, 2.0, 4.0),
+        lambda n: NORM / n,
+    ),
+    "batch_mean": (
+        lambda n, budget: sensitivity.batch_mean(facts(n), budget, NORM, SIZE),
+        lambda n: NORM / SIZE,
+    ),
+    "row_factor_mean": (
+        lambda n, budget: sensitivity.row_factor_mean(facts(n), budget, 0.2),
+        lambda n: 0.2 / n,
+    ),
+    "vertex_scores": (
+        lambda n, budget: sensitivity.vertex_scores(facts(n), budget, 4.0, CLIP),
+        lambda n: 4.0 * CLIP / n,
+    ),
+    "octave_score": (
+        lambda n, budget: sensitivity.octave_score(n, budget.record_factor, 160, 3.0),
+        lambda n: 1 / n,
+    ),
+    "row_and_target_sum": (
+        lambda n, budget: sensitivity.row_and_target_sum(n, budget.record_factor),
+        lambda n: 1.0,
+    ),
+    "gradient_sum": (
+        lambda n, budget: sensitivity.gradient_sum(facts(n), budget, n, CLIP, NORM)[0],
+        lambda n: CLIP * NORM,
+    ),
+    "phase_mean": (
+        lambda n, budget: sensitivity.phase_mean(
+            facts(n), budget, STEPS._replace(n_steps=n), 0.5, 2.0, NORM
+        ),
+        lambda n: ETA * CLIP * NORM,
+    ),
+}
+
+
+def close(value, rel):
+    """Without the absolute tolerance of `approx`, which is above many a float error."""
+    return pytest.approx(value, rel=rel, abs=0)
+
+
+every_function = pytest.mark.parametrize("name", EVERY)
+
+
+def values(name, n):
+    """Under zero-out and under replace-one."""
+    function, _ = EVERY[name]
+    by_relation = {relation: function(n, PrivacyBudget(1.0, 1e-6, relation))
+                   for relation in RELATIONS}  # fmt: skip
+    return by_relation["zero-out"], by_relation["replace-one"]
+
+
+def test_every_function_is_here():
+    assert {*EVERY, "GradientSteps"} == set(sensitivity.__all__)
+
+
+@every_function
+def test_the_relation_doubles_the_term_of_the_record_and_nothing_else(name):
+    for n in (10, 1000, 20_000):
+        zero_out, replace_one = values(name, n)
+        record = EVERY[name][1](n)
+        assert replace_one - zero_out == close(record, 1e-9), n
+        # what is left of both is the float error, the same for both, which is never missing
+        error = 2 * zero_out - replace_one
+        assert 0 < error < 1e-5 * record, n
+        assert zero_out - record == close(error, 1e-2), n
+
+
+@every_function
+def test_the_term_of_the_record_falls_with_the_number_of_records_or_not_at_all(name):
+    (one, two), (many_one, many_two) = values(name, 100), values(name, 10_000)
+    is_mean = name not in ("batch_mean", "row_and_target_sum", "gradient_sum", "phase_mean")
+    expected = (two - one) / (100 if is_mean else 1)
+    assert many_two - many_one == close(expected, 1e-9)
+
+
+@every_function
+def test_float_errors_never_fall_with_the_number_of_records(name):
+    errors = [2 * zero_out - replace_one for zero_out, replace_one in
+              (values(name, n) for n in (10, 1000, 100_000))]  # fmt: skip
+    if name == "octave_score":  # counts are exact: only the score itself is rounded
+        assert errors == close([errors[0]] * 3, 1e-2)
+    else:
+        assert errors[0] < errors[1] < errors[2]
+
+
+# ------------------------------------------------------------------------ in simple cases
+
+
+def test_float_errors_are_counted_for_both_tables():
+    n, error = 10, summation_error(10, D)
+    budget = PrivacyBudget(1.0, 1e-6, "zero-out")
+    longest = math.sqrt(D + 1)  # the norm of a row in a corner of the box
+
+    def assert_error(value, expected):
+        assert value == close(expected, 1e-15)
+
+    assert_error(sensitivity.mean_of_numbers(n, D, 1.0), 0.1 + 2 * error)
+    assert_error(sensitivity.coordinate_mean(0.5, 0.1, n, D, 4, 1), 4 * 0.5 * (0.1 + 2 * error))
+    assert_error(sensitivity.coordinate_mean(0.5, 0.1, n, D, 4, 2), 2 * 0.5 * (0.1 + 2 * error))
+    # centred rows are differences of two sums, of twice the length together
+    row_error = 2 * error * (1.0 + 2 * longest)
+    assert_error(sensitivity.row_mean(facts(n), budget, 1.0), 0.1 + row_error)
+    assert_error(sensitivity.row_factor_mean(facts(n), budget, 0.5), 0.05 + 2 * error)
+    scores = sensitivity.vertex_scores(facts(n), budget, 4.0, 0.5)
+    assert_error(scores, 2.0 * (0.1 + 2 * error))
+    in_norm = sensitivity.row_mean_in_norm(facts(n), budget, 1.0, 2.0, math.inf)
+    assert_error(in_norm, 0.1 + 4 * 2.0 * error)
+    # each term of a stream's sum may meet all others, twice, and sixteen roundings of its own
+    assert_error(sensitivity.row_and_target_sum(n, 1.0), 1.0 + 2 * n * gamma(2 * n + 16))
+
+
+def test_a_batch_of_all_records_is_the_mean_over_all():
+    for relation in RELATIONS:
+        budget = PrivacyBudget(1.0, 1e-6, relation)
+        whole = sensitivity.row_mean(facts(50), budget, NORM)
+        assert sensitivity.batch_mean(facts(50), budget, NORM, 50) == close(whole, 1e-15)
+        # a sum over a batch errs as one over all records may: it is divided by less
+        half = sensitivity.batch_mean(facts(50), budget, NORM, 25)
+        assert half == close(2 * whole, 1e-15)
+
+
+def test_the_orders_of_a_norm_differ_by_the_number_of_coordinates():
+    one, two = (sensitivity.coordinate_mean(1.0, 0.1, 10, D, 9, order) for order in (1, 2))
+    assert one == close(3 * two, 1e-15)
+
+
+def test_roundings_and_the_prior_of_a_score_are_counted():
+    assert sensitivity.octave_score(4, 2.0, 0, 0.0) == 0.5
+    assert sensitivity.octave_score(4, 1.0, 0, 0.0) == 0.25
+    for roundings, prior in ((3, 0.0), (0, 3.0)):
+        # both scores of both neighbours, each with an error of its own
+        more = sensitivity.octave_score(4, 2.0, roundings, prior) - 0.5
+        assert more == close(4 * 3 * UNIT_ROUNDOFF, 1e-1)
+
+
+def test_sums_of_a_stream_have_a_bound_on_their_norm():
+    for relation in RELATIONS:
+        budget = PrivacyBudget(1.0, 1e-6, relation)
+        change, largest = sensitivity.gradient_sum(facts(50), budget, 50, CLIP, NORM)
+        factor = 2 if relation == "replace-one" else 1
+        assert factor * CLIP * NORM < change < factor * CLIP * NORM * (1 + 1e-9)
+        assert 50 * CLIP * NORM < largest < 50 * CLIP * NORM * (1 + 1e-9)
+        # the sum of either table errs
+        assert change - factor * CLIP * NORM == close(2 * (largest - 50 * CLIP * NORM), 1e-2)
+
+
+def test_a_phase_costs_one_step_whatever_it_starts_from():
+    budget = PrivacyBudget(1.0, 1e-6)
+    step = 2 * ETA * CLIP * NORM
+    for n_steps, start, radius in ((1, 0.0, 1.0), (40, 0.5, 1.0), (10_000, 3.0, math.inf)):
+        steps = STEPS._replace(n_steps=n_steps)
+        change = sensitivity.phase_mean(facts(20_000), budget, steps, start, radius, NORM)
+        assert step < change < step * (1 + 1e-6), (n_steps, start, radius)
+    # longer coefficients err by more, as long as nothing holds them back
+    short, long, held = (
+        sensitivity.phase_mean(facts(100), budget, STEPS, start, radius, NORM)
+        for start, radius in ((1.0, math.inf), (100.0, math.inf), (100.0, 1.0))
+    )
+    assert max(short, held) < long
