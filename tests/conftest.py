@@ -10,3 +10,10 @@ import os
 # the suite runs in several processes; BLAS threads on top of that only get in the way
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_configure(config):
+    # not in pyproject.toml, where pytest would import the package before coverage starts
+    config.addinivalue_line(
+        "filterwarnings", "error::sklearn_dpsco.exceptions.PrivacyParameterWarning"
+    )

@@ -128,8 +128,8 @@ def whole_run(case, relation, n_trials, *, solver=None, factor=1.0):
     return plan, result
 
 
-def assert_whole_runs_are_not_flagged(case, n_trials):
-    for relation in RELATIONS:
+def assert_whole_runs_are_not_flagged(case, n_trials, relations=RELATIONS):
+    for relation in relations:
         plan, result = whole_run(case, relation, n_trials)
         assert not result.flagged, relation
         if all(isinstance(m, Gaussian) for m in mechanisms(plan).values()):
@@ -138,7 +138,8 @@ def assert_whole_runs_are_not_flagged(case, n_trials):
 
 @every_case
 def test_whole_plans_are_not_flagged(case):
-    assert_whole_runs_are_not_flagged(case, RUNS // 4)
+    # the relations in turns; the long runs below take both
+    assert_whole_runs_are_not_flagged(case, RUNS // 4, RELATIONS[CASES.index(case) % 2 :][:1])
 
 
 @every_case
