@@ -1,0 +1,23 @@
+"""The code blocks of the guide run as they stand, one after the other."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+DOC = Path(__file__).parent.parent / "doc"
+BLOCK = re.compile(r"\.\. code-block:: python\n\n((?: {3}.*\n|\n)+)")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", ["index.rst", "user_guide.rst"])
+def test_code_blocks_run(page, capsys):
+    blocks = BLOCK.findall((DOC / page).read_text())
+    assert blocks
+    X = np.random.default_rng(0).uniform(0, 1, (500, 3))
+    # what the reader is assumed to have
+    names = {"np": np, "X": X, "y": X @ [1.0, 0.5, 0.0], "X_new": X[:5], "n_samples": 500}
+    for number, block in enumerate(blocks):
+        source = "\n".join(line[3:] for line in block.splitlines())
+        exec(compile(source, f"{page}, block {number}", "exec"), names)
