@@ -399,7 +399,7 @@ class _Descent:
         X: Any = data.rows.X
         d, is_sparse = plan.problem.n_features, sparse.issparse(X)
         self.X: Any = X if is_sparse else np.ascontiguousarray(X)
-        self.y, self.weights, self.order = data.y, data.rows.weights(), order
+        self.y, self.scale, self.order = data.y, data.rows.scale, order
         self.plan, self.offset = plan, offset
         error = 4 * (d + 8) * UNIT_ROUNDOFF
         bias, bound = float(plan.problem.fit_intercept), plan.data_norm * (1 - error)
@@ -409,6 +409,7 @@ class _Descent:
         fitting = _CHUNK_ROWS if is_sparse else _CHUNK_BYTES // (8 * d)
         longest = max(phase.size for phase in plan.phases)
         self.chunk = min(longest, max(1, fitting // self.block) * self.block)
+        self.ones = np.ones(self.chunk)  # the weights of records without a scale
         self.gathered: Any = None
 
     def run(self, phase: Phase, start: Array) -> Array:
@@ -423,14 +424,15 @@ class _Descent:
             stop = min(phase.size, done + self.chunk)
             part = _taken(self.order, phase.start + done, phase.start + stop)
             steps = Steps(phase.learning_rate, phase.beta, radius, self.block, first - done)
-            count += self._steps(part, slope, steps, w, total)
+            weight = self.ones[: stop - done] if self.scale is None else self.scale[part]
+            count += self._steps(part, weight, self.y[part], self.form, slope, steps, w, total)
         return total / count
 
-    def _steps(self, part: slice | NDArray[np.intp], *settings: Any) -> int:
-        """One call of the kernel; `settings` are its last arguments."""
+    def _steps(self, part: slice | NDArray[np.intp], *arguments: Any) -> int:
+        """One call of the kernel; `arguments` are those after the rows."""
         from .._kernels.sgd_steps import csr_steps, dense_steps, gather_rows
 
-        X, arguments = self.X, (self.weights[part], self.y[part], self.form, *settings)
+        X = self.X
         if sparse.issparse(X):
             return csr_steps(Compressed.of(X[part]), *arguments)
         if isinstance(part, slice):
