@@ -17,7 +17,7 @@ from scipy import sparse
 
 from .._kernels.arguments import Compressed, Move, RowForm, Slope
 from ..losses import Loss
-from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows
+from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error
 
 __all__ = ["Move", "Objective", "Rows", "clipped", "make_rows"]
 
@@ -98,6 +98,10 @@ class Rows:
         """The scale of every row, shape (n,)."""
         return np.ones(self.n_samples) if self.scale is None else self.scale
 
+    def without_empty(self, values: Array) -> Array:
+        """Numbers of the records, with 0 for each record that contributes nothing."""
+        return values if self.scale is None else values * (self.scale > 0)
+
     def norms(self) -> Array:
         """l2 norms of the unscaled rows [x - center, 1], shape (n,), rounded up."""
         squares = self._squared_norms()
@@ -106,8 +110,7 @@ class Rows:
             size = float(self.center @ self.center)
             squares = squares - 2 * self._product(self.center) + size
             largest = (np.sqrt(largest) + math.sqrt(size)) ** 2
-        # each of the sums errs by at most (d + 4) u times the sum of absolute values
-        error = 4 * (self.n_columns + 8) * UNIT_ROUNDOFF
+        error = norm_error(self.n_columns)
         return np.sqrt(np.maximum(squares, 0.0) + error * largest + self.has_intercept)
 
     def product(self, coef: Array) -> Array:
@@ -168,8 +171,8 @@ class Rows:
             return self.weighted_sum(r * np.asarray(self.with_norm_bound(bound).scale))
         kernel, X = compiled
         center = np.zeros(d) if self.center is None else self.center
-        bound, norm_error = bound * (1 - 8 * UNIT_ROUNDOFF), 4 * (d + 8) * UNIT_ROUNDOFF
-        form = RowForm(center, float(self.has_intercept), bound, norm_error)
+        bound *= 1 - 8 * UNIT_ROUNDOFF
+        form = RowForm(center, float(self.has_intercept), bound, norm_error(d))
         total, point = np.zeros(d + 1), np.append(coef, np.zeros(d + 1 - coef.size))
         kernel(X, self.weights(), objective.y, form, slope, point, total)
         return total[: self.dimension]

@@ -17,6 +17,7 @@ __all__ = [
     "UNIT_ROUNDOFF",
     "chunk_rows",
     "gamma",
+    "norm_error",
     "piece_rows",
     "summation_error",
 ]
@@ -42,6 +43,14 @@ def piece_rows(X: Any) -> int:
 def gamma(k: float) -> float:
     r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings together."""
     return k * UNIT_ROUNDOFF / (1 - k * UNIT_ROUNDOFF)
+
+
+def norm_error(n_columns: int) -> float:
+    """Bound on the relative error of the squared norm of a row, centred or not, in any order.
+
+    Each of its sums errs by at most (d + 4) u times the sum of the absolute values.
+    """
+    return 4 * (n_columns + 8) * UNIT_ROUNDOFF
 
 
 def summation_error(n_samples: int, n_features: int) -> float:

@@ -113,9 +113,7 @@ class SolverData:
     @property
     def mean_target(self) -> float:
         """Mean of y over the records; one that contributes nothing counts as 0."""
-        scale = self.rows.scale
-        y = self.y if scale is None else self.y * (scale > 0)
-        return float(y.mean())
+        return float(self.rows.without_empty(self.y).mean())
 
 
 @dataclass(frozen=True)

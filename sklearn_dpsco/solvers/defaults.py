@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..geometry import Geometry
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
@@ -29,6 +30,7 @@ __all__ = [
     "gradient_noise",
     "growing_clip",
     "intercept_share",
+    "sized_set",
 ]
 
 # --------------------------------------------------------------- rules that solvers share
@@ -47,6 +49,19 @@ def gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float, amount:
     spread = math.sqrt(2 * amount / problem.n_models)
     per_coordinate = budget.record_factor * norm / (problem.n_samples * spread)
     return per_coordinate * math.sqrt(problem.dimension)
+
+
+def sized_set(problem: Problem, radius: float) -> Geometry:
+    """The declared set, or one of this radius.
+
+    Without the origin the radius fixes the size of the model: in regression, 1 for convex
+    combinations.
+    """
+    kind = problem.feasible_set
+    if isinstance(kind, Geometry):
+        return kind
+    is_fixed = problem.loss.task == "regression" and not kind.contains_origin
+    return kind(1.0 if is_fixed else radius)
 
 
 def growing_clip(smallest: float, noise: float, accurate: float) -> float:

@@ -160,8 +160,8 @@ class FirstReleases(Part):
         assert self.row_factor is not None
         half_range = _row_factor_half_range(self.problem, self.norm)
         middle = 1 - half_range
-        scale = np.asarray(rows.scale)
-        offsets = np.where(scale > 0, np.clip(scale - middle, -half_range, half_range), 0.0)
+        offsets = np.clip(np.asarray(rows.scale) - middle, -half_range, half_range)
+        offsets = rows.without_empty(offsets)
         released = self.row_factor.release(np.array([offsets.mean()]), stream)[0]
         return float(np.clip(middle + released, middle - half_range, 1.0))
 
@@ -268,13 +268,12 @@ def _release_location(
 
     Its noise is proportional to `location_clip`, that of a mean to the range of the targets.
     """
-    clip, scale = RULES.location_clip, data.rows.scale
-    present = 1.0 if scale is None else (scale > 0).astype(np.float64)
+    clip = RULES.location_clip
     reach = RULES.location_reach / (mechanism.scale * math.sqrt(n_steps))
     step = min(RULES.location_step, reach)
     centre, total = 0.0, 0.0
     for t in range(1, n_steps + 1):
-        residual = np.clip(centre - data.y, -clip, clip) * present
+        residual = data.rows.without_empty(np.clip(centre - data.y, -clip, clip))
         released = mechanism.release(np.array([residual.mean()]), stream)[0]
         centre = float(np.clip(centre - step * released, -1.0, 1.0))
         total += t * centre

@@ -313,23 +313,14 @@ class _Facts:
         """The declared set, or one whose radius falls as the noise grows."""
         rules, noise = self.rules, self.gradient_noise
         fading = min(1.0, (rules.noisy / noise) ** 1.5)
-        return self._geometry(
-            min(rules.largest_radius, rules.gradient_radius / math.sqrt(noise)) * fading
-        )
+        radius = min(rules.largest_radius, rules.gradient_radius / math.sqrt(noise)) * fading
+        return defaults.sized_set(self.problem, radius)
 
     @property
     def selection_geometry(self) -> Geometry:
         """The same, for selections."""
         fading = min(1.0, self.rules.selectable / self.selection_noise)
-        return self._geometry(self.rules.selection_radius * fading)
-
-    def _geometry(self, radius: float) -> Geometry:
-        problem, kind = self.problem, self.problem.feasible_set
-        if isinstance(kind, Geometry):
-            return kind
-        # without the origin the radius fixes the size of the model: 1 for convex combinations
-        is_fixed = problem.loss.task == "regression" and not kind.contains_origin
-        return kind(1.0 if is_fixed else radius)
+        return defaults.sized_set(self.problem, self.rules.selection_radius * fading)
 
     @property
     def selection_steps(self) -> int:

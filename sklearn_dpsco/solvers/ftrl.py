@@ -258,7 +258,7 @@ class FTRL:
         rules, loss = defaults.FTRL[problem.loss.task], problem.loss
         allowance = budget.gaussian_allowance.share(1 / problem.n_models)
         norm = self.data_norm or defaults.data_norm(problem)
-        geometry = _geometry(problem, rules)
+        geometry = defaults.sized_set(problem, rules.radius)
         mirror_map = self._mirror_map(problem, budget, allowance, geometry, norm, rules)
         # every l_p norm of the coefficients that bounds a prediction is at most this
         largest = geometry.radius * 2 * problem.dimension + abs(loss.best_constant(1.0))
@@ -389,16 +389,6 @@ class _Facts:
         if math.isfinite(smoothness):
             return 1.9 / (smoothness * row**2)
         return self.rules.reach / (self.clip * row**2 * math.sqrt(n_steps))
-
-
-def _geometry(problem: Problem, rules: FTRLDefaults) -> Geometry:
-    """The declared set, or one of a default size."""
-    kind = problem.feasible_set
-    if isinstance(kind, Geometry):
-        return kind
-    if problem.loss.task == "regression" and not kind.contains_origin:
-        return kind(1.0)  # convex combinations
-    return kind(rules.radius)
 
 
 # ------------------------------------------------------------------------------ a stream

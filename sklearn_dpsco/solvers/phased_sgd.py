@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import Compressed, RowForm, Slope, Steps
-from ..data.summation import UNIT_ROUNDOFF
+from ..data.summation import norm_error
 from ..geometry import Geometry, L2Ball, Unconstrained
 from ..losses import Loss
 from ..mechanisms import Gaussian, Release
@@ -401,7 +401,7 @@ class _Descent:
         self.X: Any = X if is_sparse else np.ascontiguousarray(X)
         self.y, self.scale, self.order = data.y, data.rows.scale, order
         self.plan, self.offset = plan, offset
-        error = 4 * (d + 8) * UNIT_ROUNDOFF
+        error = norm_error(d)
         bias, bound = float(plan.problem.fit_intercept), plan.data_norm * (1 - error)
         self.form = RowForm(center, bias, bound, 2 * error if is_sparse else 0.0)
         self.block = _block(d)

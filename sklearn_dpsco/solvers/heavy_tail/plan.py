@@ -106,9 +106,7 @@ class FirstMagnitudes(Part):
         """The best constant for the noisy mean of the clipped targets."""
         if self.intercept is None:
             return 0.0
-        clipped = np.clip(target, -self.target_clip, self.target_clip)
-        if rows.scale is not None:
-            clipped = clipped * (rows.scale > 0)
+        clipped = rows.without_empty(np.clip(target, -self.target_clip, self.target_clip))
         stream = stream.substream("intercept")
         noisy = self.intercept.release(np.array([clipped.mean()]), stream)[0]
         loss = self.problem.loss
@@ -126,9 +124,7 @@ class FirstMagnitudes(Part):
         # without the intercept, for the norms of x alone
         norms = make_rows(rows.X, False).norms()
         octaves = np.log2(np.maximum(norms, 1e-300)) - math.log2(d) / 2
-        octaves = np.clip(octaves, -most, most)
-        if rows.scale is not None:
-            octaves = octaves * (rows.scale > 0)
+        octaves = rows.without_empty(np.clip(octaves, -most, most))
         released = self.row_norm.release(np.array([octaves.mean()]), stream)[0]
         found = float(np.clip(released, -most, most))
         smoothness = row_smoothness(d, rules.smoothness)

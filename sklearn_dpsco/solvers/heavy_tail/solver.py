@@ -392,6 +392,4 @@ class _Slice:
         r = self.loss.derivative(self.rows.product(coef) + offset, self.target)
         # a loss or a radius of the user's own may overflow: a NaN then counts as 0
         r = np.clip(np.where(np.isnan(r), 0.0, r), -_LARGEST_DERIVATIVE, _LARGEST_DERIVATIVE)
-        if self.rows.scale is not None:
-            r = r * (self.rows.scale > 0)
-        return self.oracle.mean(self.rows, r, self.limits)
+        return self.oracle.mean(self.rows, self.rows.without_empty(r), self.limits)
