@@ -226,7 +226,9 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         accountant = accountant_in_force(self.accountant)
         # an accountant adds up plans of any kind, in the one currency that they share
         currency: Any = "auto" if accountant is None else "zcdp"
-        budget = PrivacyBudget(self.epsilon, self.delta, self.relation, self.precision, currency)
+        order = None if accountant is None else accountant.order
+        claim = self.epsilon, self.delta, self.relation
+        budget = PrivacyBudget(*claim, self.precision, currency, order)
         _ = budget.gaussian_allowance  # what cannot be converted raises here
         return accountant, budget
 

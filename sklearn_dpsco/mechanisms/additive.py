@@ -165,10 +165,10 @@ class Gaussian(AdditiveNoise):
         """Expected l_q norm of the noise."""
         return self.scale * mean_noise_norm(q, 2.0, self.dimension)
 
-    def cost(self, composition: str) -> float:
-        """Rho ("zcdp") or mu^2 / 2 ("gdp") of one release, which are the same number."""
+    def cost(self, composition: str, count: int = 1) -> float:
+        """Rho ("zcdp") or mu^2 / 2 ("gdp") of `count` releases, which are the same number."""
         self.check(composition)
-        return (self.rounded_sensitivity / self.scale) ** 2 / 2
+        return count * (self.rounded_sensitivity / self.scale) ** 2 / 2
 
 
 @dataclass(frozen=True)
@@ -220,11 +220,11 @@ class Laplace(AdditiveNoise):
     def _float_draws(self, size: int, stream: RandomStream) -> NDArray[np.float64]:
         return stream.laplace(size)
 
-    def cost(self, composition: str) -> float:
-        """Epsilon ("pure") or rho ("zcdp") of one release."""
+    def cost(self, composition: str, count: int = 1) -> float:
+        """Epsilon ("pure") or rho ("zcdp") of `count` releases."""
         self.check(composition)
         epsilon = self.rounded_sensitivity / self.scale
-        return epsilon if composition == "pure" else epsilon**2 / 2
+        return count * (epsilon if composition == "pure" else epsilon**2 / 2)
 
 
 def additive_noise(allowance: Allowance) -> type[Gaussian | Laplace]:

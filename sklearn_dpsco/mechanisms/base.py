@@ -7,6 +7,7 @@ Other modules read the attributes below instead of asking for the class of a mec
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -73,20 +74,31 @@ class Mechanism:
         """Size of the difference of two values, in the norm of the sensitivity."""
         return lp_norm(difference, self.order)
 
-    def cost(self, composition: str) -> float:
-        """Cost of one release: epsilon ("pure"), rho ("zcdp") or mu^2 / 2 ("gdp")."""
+    def cost(self, composition: str, count: int = 1) -> float:
+        """Cost of `count` releases: epsilon ("pure"), rho ("zcdp") or mu^2 / 2 ("gdp")."""
         raise NotImplementedError
 
-    def dp_event(self, composition: str) -> Any:
-        """The event of one release: Gaussian noise by its multiplier, else its `cost`."""
+    def dp_event(self, composition: str, count: int = 1) -> Any:
+        """The event of `count` releases: Gaussian noise by its multiplier, else their cost."""
         from ..privacy import events
 
-        if composition not in ("rdp", "pld"):  # these are the costs of whole plans
+        if composition != "pld":  # the cost of a whole plan
             self.check(composition)
         if self.noise_multiplier is not None:
-            return events.gaussian(self.noise_multiplier)
-        cost = self.cost(composition)
-        return events.pure(cost) if composition == "pure" else events.zcdp(cost)
+            return events.repeated(events.gaussian(self.noise_multiplier), count)
+        if composition == "pure":
+            return events.pure(self.cost(composition), count)
+        cost = self.cost(composition, count)
+        if composition == "gdp":
+            return events.gaussian(1 / math.sqrt(2 * cost))
+        return events.zcdp(cost)
+
+    def renyi(self, order: float) -> float:
+        """Bound on the Renyi divergence of this order (above 1) of one release."""
+        bounds = [order * self.cost("zcdp")]
+        if "pure" in self.compositions:
+            bounds.append(self.cost("pure"))
+        return min(bounds)
 
     def check(self, composition: str) -> None:
         """Raise `ValueError` if a release has no cost under this analysis."""

@@ -1,6 +1,6 @@
 """Gaussian noise on the mean over a random batch, and its calibration.
 
-An accountant of `dp_accounting` computes the cost of a whole plan with sampling
+The cost of a whole plan with sampling is computed from its privacy loss distribution
 (`privacy.sampling`; doc/privacy, section 2.6).
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ..privacy.budget import PrivacyBudget
-from ..privacy.guarantee import Release, composed_event
-from ..privacy.sampling import event_epsilon
+from ..privacy.budget import Composition, PrivacyBudget
+from ..privacy.guarantee import Release, composed_event, renyi
+from ..privacy.sampling import batch_renyi, pld_delta
 from ..randomness.subsets import RandomBatches
 from .additive import Gaussian
 
@@ -21,6 +21,7 @@ __all__ = ["BatchGaussian", "calibrate_batches"]
 
 _TOLERANCE = 2e-3  # of the calibration, on the private side
 _LEAST_MULTIPLIER = 0.05
+_GROWTH = 1.1  # of the bracket
 
 
 @dataclass(frozen=True)
@@ -39,58 +40,77 @@ class BatchGaussian(Gaussian):
 
     # The cost without amplification, which adds up with other releases: given the batch, this
     # is a Gaussian release, and the random choice of the batch costs nothing.
-    compositions: ClassVar[tuple[str, ...]] = ("zcdp",)
+    compositions: ClassVar[tuple[str, ...]] = ("zcdp", "gdp")
 
     @property
     def batches(self) -> RandomBatches:
         return self.sampling
 
-    def dp_event(self, composition: str) -> Any:
-        """The event with its sampling ("rdp", "pld"), or that of the full cost ("zcdp")."""
+    def renyi(self, order: float) -> float:
+        """Of one release, the sampling included."""
+        z, sampling = self.noise_multiplier, self.sampling
+        return batch_renyi(float(order), z, sampling.batch_size / sampling.n_samples, sampling.law)
+
+    def dp_event(self, composition: str, count: int = 1) -> Any:
+        """The events with their sampling ("pld"), or those of the full cost."""
         from ..privacy import events
 
-        noise, sampling = super().dp_event(composition), self.sampling
-        if composition == "zcdp":
-            return noise
+        sampling = self.sampling
+        if composition != "pld":
+            return super().dp_event(composition, count)
+        noise = events.gaussian(self.noise_multiplier)
         if sampling.law == "fixed":
-            return events.fixed_batches(noise, sampling.n_samples, sampling.batch_size)
-        return events.poisson_batches(noise, sampling.batch_size / sampling.n_samples)
+            event = events.fixed_batches(noise, sampling.n_samples, sampling.batch_size)
+        else:
+            event = events.poisson_batches(noise, sampling.batch_size / sampling.n_samples)
+        return events.repeated(event, count)
 
 
 def calibrate_batches(
     budget: PrivacyBudget,
     make: Callable[[float], BatchGaussian],
     releases: Callable[[BatchGaussian], Sequence[Release]],
-    composition: str,
     repetitions: int,
     enough: float,
-) -> BatchGaussian:
-    """The least noise, to 0.2 %, with which a plan meets the budget.
+) -> tuple[BatchGaussian, Composition]:
+    """The least noise, to 0.2 %, with which a plan meets the budget, and how it composes.
 
     Parameters
     ----------
     budget : PrivacyBudget
+        With an `order`, what the plan costs at that order is kept within rho as well.
     make : callable
         The mechanism with a given noise multiplier.
     releases : callable
         Every release of the plan with that mechanism.
-    composition : {"rdp", "pld"}
     repetitions : int
         How many times the releases run.
     enough : float
-        A multiplier to start from, such as the one without amplification.
+        The multiplier that is enough without sampling, which is never exceeded.
     """
 
     def is_enough(multiplier: float) -> bool:
-        event = composed_event(releases(make(multiplier)), composition, repetitions)
-        return event_epsilon(event, composition, budget.epsilon, budget.delta) <= budget.epsilon
+        parts = releases(make(multiplier))
+        event = composed_event(parts, "pld", repetitions)
+        if pld_delta(event, budget.epsilon, budget.epsilon) > budget.delta:
+            return False
+        order = budget.order
+        return order is None or renyi(parts, order, repetitions) <= order * budget.rho
 
-    low, high = enough / 2, enough
-    while not is_enough(high):  # with few Renyi orders, more noise may be needed
-        low, high = high, 2 * high
-    while low > _LEAST_MULTIPLIER and is_enough(low):
-        low, high = low / 2, low
+    unsampled = make(enough), budget.gaussian_allowance.kind
+    if budget.currency == "zcdp" and budget.order is None:
+        return unsampled
+    # the start: many releases are nearly Gaussian, and their variances add up
+    sampling = unsampled[0].sampling
+    start = enough * sampling.batch_size / sampling.n_samples
+    low = high = 1 / math.sqrt(math.log1p(start**-2))
+    while not is_enough(high):
+        if high >= enough:
+            return unsampled
+        low, high = high, high * _GROWTH
+    while low == high or (low > _LEAST_MULTIPLIER and is_enough(low)):
+        low, high = low / _GROWTH, low
     while high > low * (1 + _TOLERANCE):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return make(high)
+    return unsampled if high >= enough else (make(high), "pld")

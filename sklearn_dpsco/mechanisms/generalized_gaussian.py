@@ -99,10 +99,10 @@ class GeneralizedGaussian(Mechanism):
         """Expected l_q norm of the noise."""
         return self.scale * mean_noise_norm(q, self.exponent, self.dimension)
 
-    def cost(self, composition: str) -> float:
-        """Rho ("zcdp") or mu^2 / 2 ("gdp") of one release, which are the same number."""
+    def cost(self, composition: str, count: int = 1) -> float:
+        """Rho ("zcdp") or mu^2 / 2 ("gdp") of `count` releases, which are the same number."""
         self.check(composition)
-        return 1 / (2 * self.noise_multiplier**2)
+        return count / (2 * self.noise_multiplier**2)
 
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
         """`value` plus noise, shape (dimension,)."""

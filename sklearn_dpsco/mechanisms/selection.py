@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..privacy.budget import ROUNDING, Allowance, Precision
+from ..privacy.selections import selections_mu, selections_of_mu
 from ..randomness.exact import permute_and_flip, sample_softmax
 from ..randomness.stream import RandomStream
 from .base import Mechanism
@@ -27,7 +28,10 @@ class SelectVertex(Mechanism):
     * Gumbel noise of scale b is the exponential mechanism: (r / b)-DP with bounded
       range, hence :math:`(r / b)^2 / 8`-zCDP.
     * Exponential noise of scale b is permute-and-flip: (r / b)-DP, never a larger
-      expected error than Gumbel noise at the same pure epsilon, but not bounded-range.
+      expected error than Gumbel noise at the same pure epsilon, and of bounded range
+      2 r / b only.
+
+    Selections of bounded range eta are mu-Gaussian-DP as well, mu = `selections_mu`.
 
     Parameters
     ----------
@@ -43,7 +47,7 @@ class SelectVertex(Mechanism):
     noise: str = "gumbel"
     precision: Precision = "exact"
 
-    compositions: ClassVar[tuple[str, ...]] = ("zcdp", "pure")
+    compositions: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "pure")
     selects: ClassVar[bool] = True
     _LAWS: ClassVar[tuple[str, str]] = ("gumbel", "exponential")
 
@@ -55,7 +59,8 @@ class SelectVertex(Mechanism):
     def calibrate(cls, sensitivity: float, allowance: Allowance, count: int = 1) -> SelectVertex:
         """Least noise with which `count` selections stay within `allowance`."""
         if allowance.kind == "gdp":
-            raise ValueError("a selection has no Gaussian-DP guarantee")
+            eta = selections_of_mu(math.sqrt(2 * allowance.amount), count)
+            return cls.of_range(sensitivity, eta, allowance.precision)
         if allowance.kind == "pure":
             scale, noise = sensitivity * count / allowance.amount, "exponential"
         else:
@@ -76,13 +81,18 @@ class SelectVertex(Mechanism):
         """The range of the change of the scores."""
         return float(np.ptp(difference))
 
-    def cost(self, composition: str) -> float:
-        """Epsilon ("pure") or rho ("zcdp") of one selection."""
+    def cost(self, composition: str, count: int = 1) -> float:
+        """Epsilon ("pure"), rho ("zcdp") or mu^2 / 2 ("gdp") of `count` selections.
+
+        Under "gdp" many cost less than one does times their number; only releases with
+        Gaussian noise may come between them.
+        """
         self.check(composition)
         epsilon = self.sensitivity / self.scale
         if composition == "pure":
-            return epsilon
-        return epsilon**2 / (8 if self.noise == "gumbel" else 2)
+            return count * epsilon
+        eta = epsilon if self.noise == "gumbel" else 2 * epsilon
+        return selections_mu(eta, count) ** 2 / 2 if composition == "gdp" else count * eta**2 / 8
 
     def release(self, scores: NDArray[np.float64], stream: RandomStream) -> int:
         """Index of the selected score; the scores must be finite."""

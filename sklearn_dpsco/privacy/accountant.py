@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._checks import check_real
 from ..exceptions import PrivacyBudgetError
-from .budget import ROUNDING, PrivacyBudget, best_log_gap, zcdp_epsilon
+from .budget import ROUNDING, PrivacyBudget, best_log_gap, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
 
 __all__ = ["BudgetAccountant", "ParallelGroup", "accountant_in_force", "active_accountant"]
@@ -137,6 +137,12 @@ class BudgetAccountant:
         _accountants[self._id] = self
 
     @property
+    def order(self) -> float | None:
+        """Order of the Renyi filter, which plans with random batches use; None for delta = 0."""
+        self._check_process()
+        return None if self.budget.is_pure else self._order
+
+    @property
     def ledger(self) -> tuple[Guarantee, ...]:
         """The guarantees that were charged, in order."""
         with self._locked():
@@ -200,15 +206,17 @@ class BudgetAccountant:
     def total_spent(self) -> float:
         """Epsilon of the ledger at the budget's delta, 0 if nothing was charged.
 
-        The smaller of the sum of epsilons (if all compose purely) and the epsilon of the sum
-        of rho, and never above the budget's. It holds if the fits were fixed in advance;
-        if later ones were chosen after looking at the results of earlier ones, the budget
-        itself is the guarantee.
+        The smallest of the sum of epsilons (if all compose purely), the epsilon of the sum
+        of rho and that of the sum at the order of the filter, and never above the budget's. It
+        holds if the fits were fixed in advance; if later ones were chosen after looking at the
+        results of earlier ones, the budget itself is the guarantee.
         """
-        epsilon, rho, _ = self._total()
-        if not self.budget.is_pure:
+        epsilon, rho, at_order = self._total()
+        delta, order = self.budget.delta, self.order
+        if order is not None:
             # one part in 1e12: the other end of the bracket
-            epsilon = min(epsilon, zcdp_epsilon(rho, self.budget.delta) * (1 + 1e-12))
+            by_rho = zcdp_epsilon(rho, delta) * (1 + 1e-12)
+            epsilon = min(epsilon, by_rho, renyi_epsilon(order, order * at_order, delta))
         return float(min(epsilon, self.budget.epsilon))
 
     @contextmanager
@@ -242,7 +250,8 @@ class BudgetAccountant:
             epsilon = guarantee.spent
         else:
             epsilon = math.inf if rho > 0 else 0.0
-        return np.array([epsilon, rho, min(rho, epsilon / self._order)])
+        at_order = rho if self.order is None else guarantee.renyi(self.order) / self.order
+        return np.array([epsilon, rho, min(at_order, epsilon / self._order)])
 
     def _allows(self, epsilon: float, rho: float) -> bool:
         budget = self.budget

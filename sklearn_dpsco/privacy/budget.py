@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
+import numpy as np
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr
 
 from .._checks import check_choice, check_real
+from .selections import LARGEST_MU, gaussian_delta
 
 __all__ = [
     "RELATIONS",
@@ -24,6 +25,9 @@ __all__ = [
     "Precision",
     "PrivacyBudget",
     "best_log_gap",
+    "mu_delta",
+    "pure_delta",
+    "renyi_epsilon",
     "zcdp_delta",
     "zcdp_epsilon",
 ]
@@ -36,7 +40,7 @@ CURRENCIES = ("auto", "zcdp")
 # than the formulas ask for; totals may exceed a budget by it, which the margin on rho covers.
 ROUNDING = 1 + 1e-12
 
-Composition = Literal["zcdp", "gdp", "pure", "adaptive-range", "rdp", "pld"]
+Composition = Literal["zcdp", "gdp", "pure", "adaptive-range", "pld"]
 Precision = Literal["exact", "float"]
 
 
@@ -79,17 +83,23 @@ def best_log_gap(rho: float, epsilon: float) -> float | None:
     return float(brentq(slope, low, high, xtol=1e-12))
 
 
-_SMALL_MU = 1e-4
+def mu_delta(mu: float, epsilon: float) -> float:
+    r"""Smallest delta of mu-Gaussian DP at `epsilon`.
+
+    :math:`\Phi(\mu/2 - \epsilon/\mu) - e^\epsilon \Phi(-\mu/2 - \epsilon/\mu)` (Balle and
+    Wang 2018).
+    """
+    return float(gaussian_delta(np.array([epsilon]), mu)[0])
 
 
-def _gaussian_delta(mu: float, epsilon: float) -> float:
-    a, b = -epsilon / mu + mu / 2, -epsilon / mu - mu / 2
-    if mu < _SMALL_MU:
-        # The two terms are nearly equal: in floats their difference would be rounding error.
-        # A bound: mu times the slope of the Mills ratio at -a, too large by 1 + mu at most.
-        mills = math.sqrt(math.pi / 2) * erfcx(-a / math.sqrt(2))
-        return mu * max(0.0, 1 + a * mills) * math.exp(-a * a / 2) / math.sqrt(2 * math.pi)
-    return math.exp(log_ndtr(a)) - math.exp(epsilon + log_ndtr(b))
+def pure_delta(total: float, epsilon: float) -> float:
+    r"""Smallest delta of pure `total`-DP at a smaller epsilon.
+
+    :math:`(e^t - e^\epsilon)_+ / (e^t + 1)`, attained by binary randomized response.
+    """
+    if epsilon >= total:
+        return 0.0
+    return -math.expm1(epsilon - total) / (1 + math.exp(-total))
 
 
 def _largest(delta_of: Any, delta: float) -> float:
@@ -117,12 +127,24 @@ def _rho(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _mu(epsilon: float, delta: float) -> float:
-    return _largest(lambda mu: _gaussian_delta(mu, epsilon), delta) * (1 - 1e-10)
+    return _largest(lambda mu: mu_delta(mu, epsilon), delta) * (1 - 1e-10)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Epsilon that rho-zCDP proves at `delta`: the low end of a bracket, 0 for rho = 0."""
     return _largest(lambda epsilon: -zcdp_delta(rho, epsilon), -delta) if rho > 0 else 0.0
+
+
+def renyi_epsilon(order: float, divergence: float, delta: float) -> float:
+    r"""Epsilon that a Renyi divergence of one order above 1 proves at `delta` above 0.
+
+    :math:`D + (\ln \frac{1}{\delta (\alpha - 1)} + \alpha \ln(1 - 1 / \alpha)) / (\alpha - 1)`,
+    the formula of `zcdp_delta` at this order.
+    """
+    if divergence == 0:
+        return 0.0
+    log_slack = -math.log(delta * (order - 1)) + order * math.log1p(-1 / order)
+    return max(0.0, divergence + log_slack / (order - 1))
 
 
 @dataclass(frozen=True)
@@ -172,6 +194,9 @@ class PrivacyBudget:
     currency : {"auto", "zcdp"}
         "zcdp" for plans that an accountant adds up with others of any kind; "auto" takes
         the analysis that gives a single plan the least noise.
+    order : float > 1 or None
+        Order of the Renyi filter of that accountant, for plans that cost less at one order
+        than rho says (random batches).
     """
 
     epsilon: float
@@ -179,6 +204,7 @@ class PrivacyBudget:
     relation: str = "replace-one"
     precision: Precision = "exact"
     currency: Literal["auto", "zcdp"] = "auto"
+    order: float | None = None
 
     def __post_init__(self) -> None:
         check_real("epsilon", self.epsilon, low=0, low_open=True)
@@ -215,6 +241,11 @@ class PrivacyBudget:
         if self.is_pure or self.currency == "zcdp":
             return self.allowance
         return Allowance("gdp", self.mu**2 / 2, self.precision)
+
+    @property
+    def mixed_allowance(self) -> Allowance:
+        """The whole budget for a plan of Gaussian releases and selections with Gumbel noise."""
+        return self.allowance if self.mu > LARGEST_MU else self.gaussian_allowance
 
     @property
     def record_factor(self) -> float:

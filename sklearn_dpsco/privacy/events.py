@@ -7,25 +7,28 @@ since the library takes about a second to load.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attr
 import numpy as np
 from dp_accounting import dp_event
-from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
+
+from . import sampling
 
 __all__ = [
     "AdaptiveSelectionsDpEvent",
     "composed",
     "fixed_batches",
     "gaussian",
-    "pld_epsilon",
     "poisson_batches",
+    "privacy_loss",
     "pure",
-    "rdp_epsilon",
+    "repeated",
     "second_opinion",
     "with_selections",
     "zcdp",
@@ -65,11 +68,12 @@ def zcdp(rho: float) -> Any:
     return dp_event.ZCDpEvent(rho)
 
 
-def pure(epsilon: float) -> Any:
-    """Binary randomized response, whose trade-off curve is that of pure epsilon-DP."""
+def pure(epsilon: float, count: int) -> Any:
+    """Binary randomized responses, whose trade-off curve is that of pure epsilon-DP."""
     # 2 / (1 + e^epsilon), written so that a large epsilon does not overflow
     noise = 2 * math.exp(-epsilon) / (1 + math.exp(-epsilon))
-    return dp_event.RandomizedResponseDpEvent(noise, 2)
+    # one by one, as the PLD accountant ignores the count of a self-composed binary response
+    return dp_event.ComposedDpEvent([dp_event.RandomizedResponseDpEvent(noise, 2)] * count)
 
 
 def fixed_batches(event: Any, n_samples: int, batch_size: int) -> Any:
@@ -82,51 +86,104 @@ def poisson_batches(event: Any, probability: float) -> Any:
     return dp_event.PoissonSampledDpEvent(probability, event)
 
 
-def composed(counted: Iterable[tuple[Any, int]], composition: str) -> Any:
-    """All events, each as often as it is counted."""
-    if composition == "pure":
-        # the PLD accountant ignores the count of a self-composed binary response
-        events = [event for event, count in counted for _ in range(count)]
-    else:
-        events = [dp_event.SelfComposedDpEvent(event, count) for event, count in counted]
-    return dp_event.ComposedDpEvent(events) if events else dp_event.NoOpDpEvent()
+def repeated(event: Any, count: int) -> Any:
+    """The event, so many times."""
+    return dp_event.SelfComposedDpEvent(event, count)
 
 
-def with_selections(counted: Iterable[tuple[Any, int]], log_range: float, count: int) -> Any:
+def composed(parts: Sequence[Any]) -> Any:
+    """All events together."""
+    return dp_event.ComposedDpEvent(list(parts)) if parts else dp_event.NoOpDpEvent()
+
+
+def with_selections(parts: Sequence[Any], log_range: float, count: int) -> Any:
     """Gaussian events, and `AdaptiveSelectionsDpEvent` next to them."""
-    events = [dp_event.SelfComposedDpEvent(event, count) for event, count in counted]
-    return dp_event.ComposedDpEvent([*events, AdaptiveSelectionsDpEvent(log_range, count)])
+    return composed([*parts, AdaptiveSelectionsDpEvent(log_range, count)])
 
 
-def rdp_epsilon(event: Any, delta: float, orders: Sequence[float]) -> float:
-    """Epsilon by Renyi DP at the given orders, for replace-one neighbours."""
-    accountant = RdpAccountant(list(orders), NeighboringRelation.REPLACE_ONE)
-    return float(accountant.compose(event).get_epsilon(delta))
+# ------------------------------------------------------------ privacy loss distributions
+
+_POINTS_PER_EPSILON = 1000
+_POINTS_PER_DEVIATION = 8  # of one release; coarser grids add noise to every step
+_MOST_POINTS_PER_EPSILON = 10**6
+_TAIL = 10.0  # standard deviations of noise, whose tail is below the rounding of a transform
 
 
-def pld_epsilon(event: Any, delta: float, interval: float) -> float:
-    """Epsilon by privacy loss distributions, for a record that is added or removed.
+def privacy_loss(event: Any, epsilon: float) -> Any:
+    """The privacy loss distribution of a plan with random batches; any grid is on the safe side.
 
-    Any `interval` of the discretization errs on the safe side.
+    For batches of a fixed size the library has none: theirs is made of the curve of
+    `sampling.fixed_batch_delta`, by the library's own pessimistic discretization.
     """
-    accountant = PLDAccountant(
-        NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval
-    )
-    return float(accountant.compose(event).get_epsilon(delta))
+    parts = list(_flat(event, 1))
+    finest = min((_deviation(part) for part, _ in parts), default=math.inf)
+    width = min(epsilon / _POINTS_PER_EPSILON, finest / _POINTS_PER_DEVIATION)
+    width = max(width, epsilon / _MOST_POINTS_PER_EPSILON)
+    whole = privacy_loss_distribution.identity(width)
+    for part, count in parts:
+        whole = whole.compose(_one_loss(part, width).self_compose(count))
+    return whole
+
+
+def _flat(event: Any, count: int) -> Iterator[tuple[Any, int]]:
+    if isinstance(event, dp_event.ComposedDpEvent):
+        for part in event.events:
+            yield from _flat(part, count)
+    elif isinstance(event, dp_event.SelfComposedDpEvent):
+        yield from _flat(event.event, count * event.count)
+    elif not isinstance(event, dp_event.NoOpDpEvent):
+        yield event, count
+
+
+def _sampled(event: Any) -> tuple[float, float]:
+    """Noise multiplier and sampling probability of Gaussian noise."""
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        return event.event.noise_multiplier, event.sampling_probability
+    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
+        return event.event.noise_multiplier, event.sample_size / event.source_dataset_size
+    return event.noise_multiplier, 1.0
+
+
+def _deviation(event: Any) -> float:
+    return sampling.loss_deviation(*_sampled(event))
+
+
+def _one_loss(event: Any, width: float) -> Any:
+    multiplier, probability = _sampled(event)
+    is_fixed = isinstance(event, dp_event.SampledWithoutReplacementDpEvent)
+    if not is_fixed or probability == 1:
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            multiplier, value_discretization_interval=width, sampling_prob=probability
+        )
+    largest = _TAIL / multiplier + 1 / (2 * multiplier**2)
+    largest = float(np.logaddexp(math.log1p(-probability), math.log(probability) + largest))
+    end = math.ceil(largest / width)
+    loss = np.arange(end + 1, dtype=np.float64) * width
+    delta = sampling.fixed_batch_delta(loss, multiplier, probability)
+    # the other order of the neighbours has the same curve
+    mirrored = -np.expm1(-loss[:0:-1]) + np.exp(-loss[:0:-1]) * delta[:0:-1]
+    curve = np.concatenate((mirrored, delta))
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(width, -end, end, curve)
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+
+
+# ------------------------------------------------------------------------ second opinions
 
 
 def second_opinion(event: Any, composition: str, epsilon: float, delta: float) -> float:
     """Epsilon of an unsampled event at `delta`; `epsilon` sets the resolution."""
     grid = epsilon * 1e-4
+    if composition == "pure":
+        # one by one and added: of many together the accountant cuts a tail off, which is not
+        # possible at delta = 0. Binary response is not defined under add-or-remove.
+        relation = NeighboringRelation.REPLACE_ONE
+        total = 0.0
+        for part, count in Counter(part for part, _ in _flat(event, 1)).items():
+            alone = PLDAccountant(relation, value_discretization_interval=grid / 10 / count)
+            total += count * float(alone.compose(part).get_epsilon(0.0))
+        return total
     if composition == "gdp":
         accountant: Any = PLDAccountant(value_discretization_interval=grid)
-    elif composition == "pure":
-        grid /= 10 * (len(getattr(event, "events", ())) + 2)
-        # binary response is not defined under add-or-remove
-        accountant = PLDAccountant(
-            NeighboringRelation.REPLACE_ONE, value_discretization_interval=grid
-        )
-        delta = 0.0
     else:
         accountant = RdpAccountant(list(_DENSE_ORDERS))
     return float(accountant.compose(event).get_epsilon(delta))

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Protocol
 
-from .budget import ROUNDING, Composition, PrivacyBudget
-from .sampling import event_epsilon
+from scipy.special import ndtr, ndtri
+
+from .._checks import check_real
+from .budget import ROUNDING, Composition, PrivacyBudget, mu_delta, pure_delta, zcdp_delta
+from .sampling import pld_delta, pld_epsilon
 from .selections import selection_delta, selection_epsilon
 
-__all__ = ["Costed", "Guarantee", "Release", "composed_event"]
+__all__ = ["Costed", "Guarantee", "Release", "composed_event", "renyi"]
+
+
+_LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
 
 
 class Costed(Protocol):
@@ -29,9 +36,14 @@ class Costed(Protocol):
     @property
     def log_range(self) -> float | None: ...
 
-    def cost(self, composition: str) -> float: ...
+    @property
+    def noise_multiplier(self) -> float | None: ...
 
-    def dp_event(self, composition: str) -> Any: ...
+    def cost(self, composition: str, count: int = 1) -> float: ...
+
+    def renyi(self, order: float) -> float: ...
+
+    def dp_event(self, composition: str, count: int = 1) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -53,9 +65,13 @@ class Release:
     count: int = 1
     group: str | None = None
 
-    def cost(self, composition: str) -> float:
-        """Of all its uses."""
-        return self.count * self.mechanism.cost(composition)
+    def cost(self, composition: str, repetitions: int = 1) -> float:
+        """Of all its uses, by so many models one after the other."""
+        return self.mechanism.cost(composition, self.count * repetitions)
+
+    def dp_event(self, composition: str, repetitions: int = 1) -> Any:
+        """All its uses as one event."""
+        return self.mechanism.dp_event(composition, self.count * repetitions)
 
 
 @dataclass(frozen=True)
@@ -66,11 +82,11 @@ class Guarantee:
     ----------
     epsilon, delta, relation
         As in `PrivacyBudget`: the claim.
-    composition : {"zcdp", "gdp", "pure", "adaptive-range", "rdp", "pld"}
+    composition : {"zcdp", "gdp", "pure", "adaptive-range", "pld"}
         The analysis under which the releases compose. "adaptive-range" is the optimum for
-        adaptively chosen selections of one range after Gaussian releases that do not
-        depend on them; it proves this epsilon at this delta and no other pair. "rdp" and
-        "pld" are the accountants of `dp_accounting`, for Gaussian noise on random batches.
+        adaptively chosen selections of one range and Gaussian releases; it proves this
+        epsilon at this delta and no other pair. "pld" adds up privacy loss distributions,
+        for Gaussian noise on random batches.
     releases : tuple of Release
         Every mechanism that touches the data, with the number of its uses. Releases of
         different groups are on disjoint records.
@@ -108,7 +124,7 @@ class Guarantee:
             spent, count, mu = self._selections()
             limit = selection_epsilon(float(self.epsilon), float(self.delta), count, mu)
         else:
-            limits = {"zcdp": budget.rho, "gdp": budget.mu**2 / 2}
+            limits = {"zcdp": budget.rho, "gdp": budget.mu**2 / 2, "pld": budget.delta}
             spent, limit = self.spent, limits.get(self.composition, budget.epsilon)
         # A plan that overspends is a defect of the package, not a user's error.
         if not spent <= limit * ROUNDING:  # NaN must not pass
@@ -135,8 +151,7 @@ class Guarantee:
     def spent(self) -> float:
         """Total cost in the currency of `composition`: rho, mu^2 / 2, or epsilon if pure.
 
-        For "adaptive-range" it is the delta that is proved at `epsilon`, for "rdp" and
-        "pld" the epsilon that is proved at `delta`.
+        For "adaptive-range" and "pld" it is the delta that is proved at `epsilon`.
         """
         return self.cost(self.composition)
 
@@ -145,35 +160,171 @@ class Guarantee:
         if composition == "adaptive-range":
             eta, count, mu = self._selections()
             return selection_delta(self.epsilon, eta, count, mu, self.delta)
-        if composition in ("rdp", "pld"):
-            return event_epsilon(self.dp_event, composition, self.epsilon, self.delta)
-        worst = _worst(self.releases, composition)
-        return self.repetitions * sum(release.cost(composition) for release in worst)
+        if composition == "pld":
+            return pld_delta(self.dp_event, self.epsilon, self.epsilon)
+
+        def cost(release: Release) -> float:
+            return release.cost(composition, self.repetitions)
+
+        return sum(map(cost, _worst(self.releases, cost)))
+
+    def renyi(self, order: float) -> float:
+        """Renyi divergence of this order (above 1), for the worst record; delta must be above 0.
+
+        What a Renyi filter charges; at most `order` times the cost in rho.
+        """
+        return renyi(self.releases, order, self.repetitions)
 
     def _selections(self) -> tuple[float, int, float]:
-        """Range and number of the selections, and mu of the releases with a Gaussian-DP cost."""
+        """Range and number of the selections, and mu of the releases with Gaussian noise."""
         ranges, count, gaussian = [0.0], 0, 0.0
         for release in self.releases:
             mechanism = release.mechanism
             if release.group is None and mechanism.log_range is not None:
                 ranges.append(mechanism.log_range)
                 count += release.count
-            elif release.group is None and "gdp" in mechanism.compositions:
-                gaussian += release.cost("gdp")
+            elif release.group is None and mechanism.noise_multiplier is not None:
+                gaussian += release.cost("gdp", self.repetitions)
             else:
                 raise ValueError(f"{release.name} has no adaptive-range guarantee")
-        mu = math.sqrt(2 * (self.repetitions * gaussian))
-        return max(ranges), self.repetitions * count, mu
+        return max(ranges), self.repetitions * count, math.sqrt(2 * gaussian)
+
+    # -------------------------------------------------------------- the whole privacy curve
+
+    def delta_at(self, epsilon: float) -> float:
+        """Smallest delta that is proved at another epsilon >= 0.
+
+        The least over all analyses that hold for these releases: that of `composition`, and
+        zCDP, Gaussian DP and pure DP where all of them have a cost there. Never above `delta`
+        at `epsilon` and beyond.
+        """
+        epsilon = check_real("epsilon", epsilon, low=0)
+        found = [1.0, *(curve(epsilon) for curve in self._curves)]
+        return min(found) if epsilon < self.epsilon else min(self.delta, *found)
+
+    def epsilon_at(self, delta: float) -> float:
+        """Smallest epsilon that is proved at another delta in [0, 1); inf if none is.
+
+        To one part in 1e9, from above.
+        """
+        delta = check_real("delta", delta, low=0, high=1, high_open=True)
+        if delta == 0:
+            return self.cost("pure") if self._composes("pure") else math.inf
+        low, high = 0.0, self.epsilon
+        if self.delta_at(low) <= delta:
+            return low
+        while self.delta_at(high) > delta:
+            low, high = high, 2 * high
+            if high > _LARGEST_EPSILON * max(1.0, self.epsilon):
+                return math.inf
+        while high - low > 1e-9 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta_at(middle) <= delta else (middle, high)
+        return high
+
+    @property
+    def mu(self) -> float | None:
+        """Smallest mu of Gaussian DP that is proved; None where there is none."""
+        if not self._composes("gdp"):
+            return None
+        mu = math.sqrt(2 * self.cost("gdp"))
+        return mu if math.isfinite(mu) else None
+
+    def trade_off(self, alpha: float) -> float:
+        r"""Least false-negative rate of any test of two neighbours at a false-positive rate.
+
+        A lower bound on the trade-off curve f: :math:`\Phi(\Phi^{-1}(1 - \alpha) - \mu)` where
+        there is a `mu`, and :math:`\sup_\epsilon \max(1 - \delta - e^\epsilon \alpha,
+        e^{-\epsilon} (1 - \delta - \alpha))` over the pairs of `delta_at`.
+
+        Parameters
+        ----------
+        alpha : float in [0, 1]
+
+        Returns
+        -------
+        float in [0, 1 - alpha]
+        """
+        alpha = check_real("alpha", alpha, low=0, high=1)
+        bounds = [0.0]
+        for epsilon, delta in self._pairs:
+            bounds.append(1 - delta - math.exp(min(epsilon, 700.0)) * alpha)
+            bounds.append(math.exp(-epsilon) * (1 - delta - alpha))
+        if self.mu is not None:
+            bounds.append(float(ndtr(ndtri(1 - alpha) - self.mu)))
+        return max(bounds)
+
+    @cached_property
+    def _pairs(self) -> list[tuple[float, float]]:
+        """Points of the curve, which are dense where trade-off curves bend."""
+        grid = [self.epsilon * k / 16 for k in range(17)]
+        end = self.epsilon_at(max(self.delta * 1e-2, 1e-12)) if not self.is_pure else 0.0
+        if math.isfinite(end):
+            grid += [end * k / 32 for k in range(1, 33)]
+        return [(epsilon, self.delta_at(epsilon)) for epsilon in sorted(grid)]
+
+    @property
+    def is_pure(self) -> bool:
+        """True if delta is 0."""
+        return self.delta == 0
+
+    def _composes(self, composition: str) -> bool:
+        return all(composition in r.mechanism.compositions for r in self.releases)
+
+    @cached_property
+    def _curves(self) -> list[Callable[[float], float]]:
+        """Delta as a function of epsilon, by every analysis that holds for the releases."""
+        curves: list[Callable[[float], float]] = []
+        if self._composes("pure"):
+            curves.append(partial(pure_delta, self.cost("pure")))
+        if self._composes("zcdp"):
+            curves.append(partial(zcdp_delta, self.cost("zcdp")))
+        if self.mu is not None:
+            curves.append(partial(mu_delta, self.mu))
+        if self.composition == "adaptive-range":
+            eta, count, mu = self._selections()
+            curves.append(lambda epsilon: selection_delta(epsilon, eta, count, mu, self.delta))
+        if self.composition == "pld":
+            curves.append(lambda epsilon: pld_delta(self.dp_event, epsilon, self.epsilon))
+        return curves
+
+    def to_frame(self) -> Any:
+        """The releases as a pandas data frame, one row each.
+
+        Columns: release, uses (over all models), mechanism, sensitivity, scale, records (the
+        group, None for all), and share, of the plan's total in rho (in epsilon for delta = 0);
+        groups have the shares of what a record in them bears.
+        """
+        from pandas import DataFrame
+
+        currency: Composition = "pure" if self.composition == "pure" else "zcdp"
+        total = self.cost(currency)
+        return DataFrame(
+            [
+                {
+                    "release": release.name,
+                    "uses": release.count * self.repetitions,
+                    "mechanism": type(release.mechanism).__name__,
+                    "sensitivity": release.mechanism.sensitivity,
+                    "scale": release.mechanism.scale,
+                    "records": release.group,
+                    "share": release.cost(currency, self.repetitions) / total,
+                }
+                for release in self.releases
+            ]
+        )
 
     @property
     def dp_event(self) -> Any:
         """The releases as a `dp_accounting` event, for a second opinion on epsilon.
 
         For "zcdp" use the RDP accountant with orders up to 1e5, as its default orders are
-        too coarse; for "gdp" the PLD accountant; for "rdp" the RDP accountant with the
-        REPLACE_ONE relation; for "pld" the PLD accountant. For "pure" use the PLD accountant with
-        the REPLACE_ONE relation and a tiny delta: each event is a binary response with exactly
-        the epsilon of the release, whatever the relation of this guarantee.
+        too coarse; for "gdp" the PLD accountant, and for "pld" with Poisson batches. Batches of
+        a fixed size are only known to its RDP accountant, with the REPLACE_ONE relation, which
+        asks for more than is needed. For "pure" use the PLD accountant with the REPLACE_ONE
+        relation and a tiny delta: each event is a binary response with exactly the epsilon of the
+        release, whatever the relation of this guarantee. Selections in "gdp" are exported as the
+        Gaussian noise that bounds them.
         Of groups on disjoint records, the event holds the one that costs most.
 
         No accountant of that library knows the composition of "adaptive-range". Its event,
@@ -186,50 +337,51 @@ class Guarantee:
 
         eta, count, _ = self._selections()
         gaussians = [release for release in self.releases if release.mechanism.log_range is None]
-        return events.with_selections(_counted(gaussians, "gdp", self.repetitions), eta, count)
+        parts = [release.dp_event("gdp", self.repetitions) for release in gaussians]
+        return events.with_selections(parts, eta, count)
 
     def second_opinion(self) -> float:
         """Epsilon at `delta` that `dp_accounting` computes for `dp_event`.
 
         At most `epsilon`, up to the resolution of its accountants (a few parts in 1e4):
-        Renyi DP with dense orders for "zcdp", privacy loss distributions for "gdp" and
-        "pure", and the accountant of that name for "rdp" and "pld".
+        Renyi DP with dense orders for "zcdp", privacy loss distributions for "gdp", "pld", and
+        each release of "pure". The distribution of batches of a fixed size is made here, from
+        the curve of section 2.6.
 
         Raises
         ------
         dp_accounting.privacy_accountant.UnsupportedEventError
             For "adaptive-range", which that library does not know.
         """
-        if self.composition in ("rdp", "pld"):
-            return self.spent
+        if self.composition == "pld":
+            return pld_epsilon(self.dp_event, self.delta, self.epsilon)
         from . import events
 
         return events.second_opinion(self.dp_event, self.composition, self.epsilon, self.delta)
+
+
+def renyi(releases: Sequence[Release], order: float, repetitions: int) -> float:
+    """Renyi divergence of this order of all releases, `repetitions` times, for the worst record."""
+
+    def cost(release: Release) -> float:
+        return repetitions * release.count * release.mechanism.renyi(order)
+
+    return sum(map(cost, _worst(releases, cost)))
 
 
 def composed_event(releases: Sequence[Release], composition: str, repetitions: int) -> Any:
     """The releases that may read one record, `repetitions` times, as one event."""
     from . import events
 
-    worst = _worst(releases, composition)
-    return events.composed(_counted(worst, composition, repetitions), composition)
+    worst = _worst(releases, lambda release: release.cost(composition))
+    return events.composed([release.dp_event(composition, repetitions) for release in worst])
 
 
-def _counted(
-    releases: Sequence[Release], composition: str, repetitions: int
-) -> list[tuple[Any, int]]:
-    return [(r.mechanism.dp_event(composition), r.count * repetitions) for r in releases]
-
-
-def _worst(releases: Sequence[Release], composition: str) -> tuple[Release, ...]:
+def _worst(releases: Sequence[Release], cost: Callable[[Release], float]) -> tuple[Release, ...]:
     """The releases on all records and those of the group that costs most."""
     groups: dict[str | None, list[Release]] = {}
     for release in releases:
         groups.setdefault(release.group, []).append(release)
     common = groups.pop(None, [])
-    largest: list[Release] = max(
-        groups.values(),
-        key=lambda group: sum(release.cost(composition) for release in group),
-        default=[],
-    )
+    largest = max(groups.values(), key=lambda group: sum(map(cost, group)), default=[])
     return (*common, *largest)

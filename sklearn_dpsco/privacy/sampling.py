@@ -1,47 +1,146 @@
-"""Epsilon of Gaussian noise on random batches.
+r"""What Gaussian noise on random batches costs.
 
-Two laws have a tight accountant, one for each relation (doc/privacy, section 2.6): batches
-of a fixed size drawn without replacement under replace-one, by Renyi DP ("rdp"); Poisson
-batches, normalized by their expected size, under zero-out, by privacy loss distributions
-("pld").
+Two laws of the batch, one for each relation (doc/privacy, section 2.6): batches of a fixed size
+drawn without replacement under replace-one, and Poisson batches, normalized by their expected
+size, under zero-out. Both are pairs of a mixture and one of its parts: with
+:math:`Q = N(0, 1)`, z the noise multiplier and q the probability that a record is in the batch,
+
+.. math:: P = (1 - q) Q + q N(1 / z, 1) .
 """
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
 from typing import Any
 
-__all__ = ["event_epsilon"]
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
 
-# Orders of Renyi DP. Any set is valid; few orders cost a little more noise.
-_ORDERS = (*range(2, 17), 20, 25, 32, 40, 50, 64, 80, 320, 512, 1024, 2048)
-_DISCRETIZATION = 1e-3  # of the privacy loss, in units of the claim
-_MOST_KNOWN = 1024
+from .selections import gaussian_delta
 
-_known: dict[tuple[str, str, float, float], float] = {}
+__all__ = ["batch_renyi", "fixed_batch_delta", "loss_deviation", "pld_delta", "pld_epsilon"]
+
+Array = NDArray[np.float64]
+
+_LARGEST_LOG = 700.0
+# Of the quadrature: its reach beyond the peak and its panels, in standard deviations of the
+# noise, and a margin for its error.
+_REACH, _PANELS_PER_UNIT, _MOST_PANELS = 40.0, 50, 10**6
+_QUADRATURE = 1 + 1e-6
 
 
-def event_epsilon(event: Any, composition: str, epsilon: float, delta: float) -> float:
-    """Epsilon of an event at `delta`; cached, as a calibration asks often.
+def fixed_batch_delta(epsilon: Array, noise_multiplier: float, probability: float) -> Array:
+    r"""Delta at epsilon >= 0 of one release on a batch of fixed size, elementwise.
+
+    :math:`q \, \delta_{1/z}(\ln(1 + (e^\epsilon - 1) / q))`, with the curve of Gaussian
+    noise; the same for both orders of two neighbours.
+    """
+    q = probability
+    with np.errstate(over="ignore"):
+        amplified = np.log1p(np.expm1(epsilon) / q)
+    # where the exponential overflows, ln((e^epsilon - 1 + q) / q) is epsilon - ln(q)
+    amplified = np.where(np.isfinite(amplified), amplified, epsilon - math.log(q))
+    return q * gaussian_delta(amplified, 1 / noise_multiplier)
+
+
+def loss_deviation(noise_multiplier: float, probability: float) -> float:
+    """About the standard deviation of the privacy loss of one release, for a grid's width."""
+    return probability * math.sqrt(math.expm1(min(_LARGEST_LOG, noise_multiplier**-2)))
+
+
+@lru_cache(maxsize=1024)
+def batch_renyi(order: float, noise_multiplier: float, probability: float, law: str) -> float:
+    r"""Renyi divergence of one release on a random batch, for the worst order of neighbours.
 
     Parameters
     ----------
-    event : DpEvent
-    composition : {"rdp", "pld"}
-    epsilon : float
-        The claim, which sets the discretization for "pld".
-    delta : float
+    order : float > 1
+        alpha.
+    noise_multiplier : float > 0
+        z.
+    probability : float in (0, 1]
+        q, that a record is in the batch.
+    law : {"fixed", "poisson"}
+
+    Returns
+    -------
+    float
+        Poisson: :math:`\ln E_Q[r^\alpha] / (\alpha - 1)`, r = P / Q. Fixed size: with the
+        symmetric curve of `fixed_batch_delta`, :math:`\ln(1 + E_Q[(r^\alpha - r +
+        r^{1 - \alpha} - 1) 1_{r > 1}]) / (\alpha - 1)`. At most the cost without sampling.
     """
-    key = (repr(event), composition, float(epsilon), float(delta))
+    z, q, a = noise_multiplier, probability, order - 1
+    whole = order / (2 * z**2)
+    end = order / z + _REACH  # the integrand is largest between 0 and order / z
+    n_panels = 2 * math.ceil(_PANELS_PER_UNIT * (end + _REACH) / 2)
+    if q >= 1 or n_panels > _MOST_PANELS:
+        return whole
+    start = 0.5 / z if law == "fixed" else -_REACH
+    w = np.linspace(start, max(end, start + _REACH), n_panels + 1)
+    log_ratio = np.logaddexp(math.log1p(-q), math.log(q) + w / z - 1 / (2 * z**2))
+    if law == "fixed":
+        # (1 - r^-a) (r^alpha - 1), which is the sum above without cancellation
+        log_ratio = np.maximum(log_ratio, 0.0)
+        terms = _log(-np.expm1(-a * log_ratio)) + _log(-np.expm1(-order * log_ratio))
+        terms += order * log_ratio
+    else:
+        terms = _log_excess(log_ratio, order)
+    weights = np.ones(w.size)  # Simpson's
+    weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0
+    weights *= (w[1] - w[0]) / 3
+    log_density = -(w**2) / 2 - math.log(2 * math.pi) / 2
+    excess = float(logsumexp(terms + log_density + np.log(weights)))
+    return min(whole, float(np.logaddexp(0.0, excess)) * _QUADRATURE / a)
+
+
+def _log_excess(u: Array, order: float) -> Array:
+    """ln(r^alpha - 1 - alpha (r - 1)) at r = e^u, or a little more; its mean is E[r^alpha] - 1."""
+    exponent = order * u
+    near = np.abs(exponent) < 1e-5  # Taylor's remainder, free of cancellation
+    remainder = order * (order - 1) / 2 * np.expm1(np.where(near, u, 1.0)) ** 2
+    with np.errstate(over="ignore"):
+        exact = np.expm1(np.minimum(exponent, 50.0)) - order * np.expm1(np.minimum(u, 50.0))
+    remainder *= np.exp(np.where(near, np.abs(exponent), 0.0))
+    middle = _log(np.where(near, remainder, np.maximum(exact, 0.0)))
+    return np.where(exponent > 40.0, exponent, middle)
+
+
+def _log(values: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(values))
+
+
+_known: dict[tuple[str, float], Any] = {}
+_MOST_KNOWN = 256
+
+
+def _composed(event: Any, epsilon: float) -> Any:
+    """The privacy loss distribution of an event, on a grid for this epsilon; cached."""
+    from . import events
+
+    key = (repr(event), float(epsilon))
     if key not in _known:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        _known[key] = _epsilon(event, composition, epsilon, delta)
+        _known[key] = events.privacy_loss(event, epsilon)
     return _known[key]
 
 
-def _epsilon(event: Any, composition: str, epsilon: float, delta: float) -> float:
-    from . import events
+# Rounding of the Fourier transforms, and of the curves that are composed.
+_ABSOLUTE, _RELATIVE = 1e-13, 1 + 1e-8
 
-    if composition == "rdp":
-        return events.rdp_epsilon(event, delta, _ORDERS)
-    return events.pld_epsilon(event, delta, epsilon * _DISCRETIZATION)
+
+def pld_delta(event: Any, epsilon: float, grid_epsilon: float) -> float:
+    """Delta at `epsilon` by privacy loss distributions; the claim `grid_epsilon` sets the grid."""
+    found = float(_composed(event, grid_epsilon).get_delta_for_epsilon(float(epsilon)))
+    return min(1.0, max(0.0, found) * _RELATIVE + _ABSOLUTE)
+
+
+def pld_epsilon(event: Any, delta: float, grid_epsilon: float) -> float:
+    """Epsilon at `delta` by privacy loss distributions, inf if delta is below their rounding."""
+    left = (delta - _ABSOLUTE) / _RELATIVE
+    if left <= 0:
+        return math.inf
+    return float(_composed(event, grid_epsilon).get_epsilon_for_delta(left))

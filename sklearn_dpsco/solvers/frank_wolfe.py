@@ -32,9 +32,9 @@ from ..data.rows import Move, Objective, Rows
 from ..geometry import Geometry
 from ..losses import Loss
 from ..mechanisms import Gaussian, Release, SelectVertex
-from ..privacy.budget import Composition, PrivacyBudget
+from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
-from ..privacy.selections import MOST_SELECTIONS, selection_epsilon
+from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
@@ -247,25 +247,29 @@ def _best_selections(
 ) -> _Selections:
     """The analysis with the least noise, of those that the budget may use."""
 
-    def composed(budget: PrivacyBudget) -> _Selections:
-        allowance = budget.allowance.share(1 / problem.n_models)
+    def composed(budget: PrivacyBudget, whole: Allowance) -> _Selections:
+        allowance = whole.share(1 / problem.n_models)
         share = defaults.intercept_share(problem, budget) if problem.fit_intercept else 0.0
         first = FirstReleases(problem, target=plan_mean(problem, budget, allowance.share(share)))
-        step = SelectVertex.calibrate(change, allowance.share(1 - share), max_iter)
-        return _Selections(allowance.kind, first, step)
+        # all models' selections together: a group costs less than its parts
+        left, runs = whole.share(1 - share), problem.n_models * max_iter
+        return _Selections(whole.kind, first, SelectVertex.calibrate(change, left, runs))
 
-    basic = composed(budget)
+    basic = composed(budget, budget.allowance)
     if budget.is_pure or budget.currency == "zcdp":
         return basic
-    found = [basic, composed(replace(budget, delta=0.0))]
+    pure = replace(budget, delta=0.0)
+    found = [basic, composed(pure, pure.allowance)]
     runs = problem.n_models * max_iter
-    if runs <= MOST_SELECTIONS:
+    if has_optimum(budget.epsilon, runs):
         gaussian = sum(release.cost("gdp") for release in basic.first.releases)
         mu = math.sqrt(2 * (problem.n_models * gaussian))
         eta = selection_epsilon(float(budget.epsilon), float(budget.delta), runs, mu)
         if eta > 0:
             step = SelectVertex.of_range(change, eta, budget.precision)
             found.append(_Selections("adaptive-range", basic.first, step))
+    else:
+        found.append(composed(budget, budget.mixed_allowance))
 
     def noise(selections: _Selections) -> float:
         is_gumbel = selections.step.noise == "gumbel"

@@ -76,12 +76,15 @@ def test_plans_spend_what_there_is_and_no_more(name):
             else:
                 assert 0.9 * guarantee.delta <= guarantee.spent <= guarantee.delta, case
             if is_shared:  # with others, whatever their mechanisms are
-                with BudgetAccountant(epsilon, 1e-6, relation):
+                with BudgetAccountant(epsilon, 1e-6, relation) as accountant:
                     guarantee = model.plan(n, d).guarantee
                 assert stated_epsilon(guarantee) <= epsilon * (1 + 1e-3), case
-                assert guarantee.composition in ("zcdp", "pure"), case
-                limit = PrivacyBudget(epsilon, 1e-6).rho if guarantee.delta else np.inf
-                assert 0 < guarantee.cost("zcdp") <= limit * (1 + 1e-9), case
+                assert guarantee.composition in ("zcdp", "pure", "pld"), case
+                if guarantee.delta:
+                    order, rho = accountant.order, PrivacyBudget(epsilon, 1e-6).rho
+                    assert 0 < guarantee.renyi(order) <= order * rho * (1 + 1e-9), case
+                    if guarantee.composition != "pld":  # then at every order
+                        assert guarantee.cost("zcdp") <= rho * (1 + 1e-9), case
 
 
 @each

@@ -10,6 +10,7 @@ from dp_accounting.dp_event import (
     GaussianDpEvent,
     PoissonSampledDpEvent,
     SampledWithoutReplacementDpEvent,
+    SelfComposedDpEvent,
 )
 from support import assert_refuses, recomputed_epsilon, stream
 
@@ -27,7 +28,7 @@ from sklearn_dpsco.privacy.budget import ROUNDING, Allowance, PrivacyBudget
 from sklearn_dpsco.privacy.guarantee import Guarantee, Release
 from sklearn_dpsco.randomness.subsets import RandomBatches
 
-ANALYSES = ("zcdp", "gdp", "pure", "adaptive-range", "rdp", "pld")
+ANALYSES = ("zcdp", "gdp", "pure", "adaptive-range", "pld")
 D = 3
 FIXED, POISSON = RandomBatches(50, 5, "fixed"), RandomBatches(50, 5, "poisson")
 EXAMPLES = [
@@ -67,6 +68,8 @@ def test_a_mechanism_has_a_cost_under_the_analyses_that_it_names_and_no_other(me
         if composition in mechanism.compositions:
             mechanism.check(composition)
             assert 0 < mechanism.cost(composition) < math.inf, composition
+            many = mechanism.cost(composition, 7)
+            assert many <= 7 * mechanism.cost(composition) * (1 + 1e-12), composition
         else:
             for ask in (mechanism.cost, mechanism.check):
                 assert_refuses(ask, f"{name} has no {composition} guarantee", composition)
@@ -77,12 +80,15 @@ def test_costs_under_several_analyses_follow_from_each_other(mechanism):
     costs = {composition: mechanism.cost(composition) for composition in mechanism.compositions}
     if "pure" in costs:  # pure DP is zCDP
         assert costs["zcdp"] <= costs["pure"] ** 2 / 2 * (1 + 1e-12)
+    for order in (1.5, 20.0, 1e6):
+        assert mechanism.renyi(order) <= order * costs["zcdp"] * (1 + 1e-12)
+        assert mechanism.renyi(order) <= costs.get("pure", math.inf)
     if mechanism.noise_multiplier is not None:
         expected = 1 / (2 * mechanism.noise_multiplier**2)
         assert costs["zcdp"] == pytest.approx(expected, rel=1e-12)
         assert costs.get("gdp", costs["zcdp"]) == costs["zcdp"]
-    else:
-        assert "gdp" not in costs
+    elif "gdp" in costs:  # of Gaussian noise, the zCDP cost is the same; of others it is less
+        assert costs["gdp"] > costs["zcdp"]
     # they depend on the sensitivity in units of the noise, which is what is calibrated
     twice = {"sensitivity": 2 * mechanism.sensitivity, "scale": 2 * mechanism.scale}
     larger = dataclasses.replace(mechanism, **twice)
@@ -90,7 +96,8 @@ def test_costs_under_several_analyses_follow_from_each_other(mechanism):
     for composition, cost in costs.items():
         assert larger.cost(composition) == pytest.approx(cost, rel=1e-12), composition
         power = 1 if composition == "pure" else 2
-        # the grid of exact noise is coarser with more of it
+        # the grid of exact noise is coarser with more of it, and the Gaussian curve above a
+        # selection's is about in proportion
         expected = pytest.approx(cost / 2**power, rel=1e-2)
         assert noisier.cost(composition) == expected, composition
 
@@ -182,22 +189,24 @@ def test_events_are_of_gaussian_noise_or_of_an_analysis_that_there_is():
     for mechanism, composition in itertools.product(EXAMPLES, ANALYSES):
         if composition in mechanism.compositions or mechanism.batches is not None:
             continue
-        if mechanism.noise_multiplier is not None and composition in ("rdp", "pld"):
+        if mechanism.noise_multiplier is not None and composition == "pld":
             # an accountant of sampled events takes unsampled ones, too
-            assert mechanism.dp_event(composition) == GaussianDpEvent(mechanism.noise_multiplier)
+            noise = GaussianDpEvent(mechanism.noise_multiplier)
+            assert mechanism.dp_event(composition, 3) == SelfComposedDpEvent(noise, 3)
         else:
             assert_refuses(mechanism.dp_event, "guarantee", composition)
 
 
 def test_events_of_batches_hold_the_sampling_where_there_is_an_accountant_of_it():
-    for batches, composition in ((FIXED, "rdp"), (POISSON, "pld")):
+    for batches in (FIXED, POISSON):
         mechanism = BatchGaussian(0.5, 4.0, D, sampling=batches)
         noise = GaussianDpEvent(mechanism.noise_multiplier)
-        assert mechanism.dp_event("zcdp") == noise
+        for whole in ("zcdp", "gdp"):
+            assert mechanism.dp_event(whole, 4) == SelfComposedDpEvent(noise, 4)
         sampled = {
-            "rdp": SampledWithoutReplacementDpEvent(50, 5, noise),
-            "pld": PoissonSampledDpEvent(0.1, noise),
-        }[composition]
-        assert mechanism.dp_event(composition) == sampled
-        for other in ("pure", "gdp", "adaptive-range"):
+            "fixed": SampledWithoutReplacementDpEvent(50, 5, noise),
+            "poisson": PoissonSampledDpEvent(0.1, noise),
+        }[batches.law]
+        assert mechanism.dp_event("pld", 4) == SelfComposedDpEvent(sampled, 4)
+        for other in ("pure", "adaptive-range"):
             assert_refuses(mechanism.dp_event, "guarantee", other)

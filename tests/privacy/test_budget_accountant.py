@@ -110,7 +110,8 @@ def test_a_mix_of_pure_and_zcdp():
     rho = 0.1**2 / 2 + PrivacyBudget(0.8, DELTA).rho + 20 * 0.01**2 / 8
     assert rho < 0.024356
     spent = accountant.total_spent()
-    assert PrivacyBudget(spent, DELTA).rho == pytest.approx(rho, rel=1e-8)
+    # never more than the sum of rho says, and less by what is pure
+    assert 0.95 * rho < PrivacyBudget(spent, DELTA).rho <= rho * (1 + 1e-8)
     with pytest.raises(PrivacyBudgetError, match="rho"):
         accountant.spend(zcdp(0.4))
 

@@ -20,6 +20,7 @@ from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget, best_log_gap,
 from sklearn_dpsco.privacy.guarantee import Guarantee, Release
 from sklearn_dpsco.privacy.selections import selection_epsilon
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
 
 DELTA = 1e-6
 RELATIONS = ("replace-one", "zero-out")
@@ -224,7 +225,7 @@ def test_second_accountant_sees_an_event_that_is_too_cheap():
     rho, delta = PrivacyBudget(1.0, 1e-6).rho, 1e-6
 
     class Fake(Gaussian):
-        def cost(self, composition):
+        def cost(self, composition, count=1):
             return 0.0
 
     releases = (Release("x", Fake(1.01, 1 / math.sqrt(2 * rho))),)
@@ -245,7 +246,7 @@ def test_selections_use_whichever_analysis_allows_least_noise():
             factor = 0.9 if plan.step.noise == "exponential" else 1.0
             assert plan.step.scale * factor <= least * (1 + 1e-12), (facts, max_iter, epsilon)
             used.add(plan.guarantee.composition)
-        assert used == {"pure", "adaptive-range"}
+        assert used == {"pure", "adaptive-range"} | ({"gdp"} if n_models == 3 else set())
 
 
 def test_selections_of_a_fit_under_an_accountant_compose_in_zcdp():
@@ -292,10 +293,93 @@ def test_event_of_adaptive_selections_is_complete_and_refused():
     first = Release("mean target", Gaussian(1.0, 50.0), 2)
     event = adaptive_range(0.05, count=5, repetitions=3, gaussian=(first,)).dp_event
     means, selections = event.events
-    assert (means.count, means.event) == (6, first.mechanism.dp_event("gdp"))
+    assert means == first.mechanism.dp_event("gdp", 6)
     assert (selections.log_range, selections.count) == (0.05, 15)
     assert pickle.loads(pickle.dumps(event)) == event
     for accountant in (RdpAccountant(), PLDAccountant()):
         assert not accountant.supports(event)
         with pytest.raises(UnsupportedEventError):
             accountant.compose(event)
+
+
+# ------------------------------------------------------------------ the whole privacy curve
+
+
+def guarantees():
+    """One of each composition, by name."""
+    facts = problem(1000, 10)
+    solvers = {
+        "gdp": (FrankWolfe("gradient", max_iter=5), PrivacyBudget(1.0, DELTA)),
+        "zcdp": (FrankWolfe("selection", max_iter=5), PrivacyBudget(1.0, DELTA, currency="zcdp")),
+        "adaptive-range": (FrankWolfe("selection", max_iter=30), PrivacyBudget(1.0, DELTA)),
+        "pure": (FrankWolfe("selection", max_iter=5), PrivacyBudget(1.0, 0.0)),
+        "pld": (MirrorDescent(batch_size=50, max_iter=20), PrivacyBudget(1.0, DELTA)),
+    }
+    plans = {name: solver.plan(facts, budget) for name, (solver, budget) in solvers.items()}
+    assert {name: plan.guarantee.composition for name, plan in plans.items()} == {
+        name: name for name in plans
+    }
+    return {name: plan.guarantee for name, plan in plans.items()}
+
+
+def test_the_privacy_curve_goes_through_the_claim():
+    for name, guarantee in guarantees().items():
+        claim = guarantee.epsilon
+        assert guarantee.delta_at(claim) <= guarantee.delta, name
+        assert 0.97 * claim < guarantee.epsilon_at(guarantee.delta) <= claim, name
+        deltas = [guarantee.delta_at(e) for e in (0.0, 0.2, 0.7, 1.0, 1.5, 3.0)]
+        assert np.all(np.diff(deltas) <= 0), name
+        assert deltas[0] < 1, name
+        epsilons = [guarantee.epsilon_at(d) for d in (1e-10, 1e-6, 1e-3, 0.3)]
+        assert np.all(np.diff(epsilons) <= 0), name
+        for delta, epsilon in zip((1e-10, 1e-6, 1e-3, 0.3), epsilons, strict=True):
+            if epsilon < math.inf:
+                assert guarantee.delta_at(epsilon) <= delta, name
+        assert (guarantee.epsilon_at(0.0) == math.inf) == (name != "pure"), name
+        assert_refuses(guarantee.delta_at, "epsilon must be", -1.0)
+        assert_refuses(guarantee.epsilon_at, "delta must be", 1.0)
+
+
+def test_trade_off_curves():
+    for name, guarantee in guarantees().items():
+        levels = np.array([0.0, 1e-3, 0.05, 0.3, 0.5, 0.9, 1.0])
+        curve = np.array([guarantee.trade_off(a) for a in levels])
+        assert np.all((curve >= 0) & (curve <= 1 - levels + 1e-12)), name
+        assert np.all(np.diff(curve) <= 0), name
+        for alpha, beta in zip(levels, curve, strict=True):  # the claim alone
+            e, d = guarantee.epsilon, guarantee.delta
+            assert beta >= 1 - d - math.exp(e) * alpha - 1e-12, name
+            assert beta >= math.exp(-e) * (1 - d - alpha) - 1e-12, name
+        assert (guarantee.mu is None) == (name == "pure"), name
+        assert_refuses(guarantee.trade_off, "alpha must be", 1.5)
+    gaussian = guarantees()["gdp"]
+    assert gaussian.mu == pytest.approx(PrivacyBudget(1.0, DELTA).mu, rel=1e-6)
+    expected = norm.cdf(norm.ppf(0.7) - gaussian.mu)
+    assert gaussian.trade_off(0.3) == pytest.approx(expected, rel=1e-9)
+    assert Guarantee(1.0, 1e-6, "zero-out", "zcdp", ()).trade_off(0.2) == 0.8
+
+
+def test_frames_of_releases():
+    for name, guarantee in guarantees().items():
+        frame = guarantee.to_frame()
+        assert list(frame["release"]) == [r.name for r in guarantee.releases], name
+        assert frame["share"].sum() == pytest.approx(1.0), name
+        assert frame["uses"].tolist() == [r.count for r in guarantee.releases], name
+
+
+def test_second_opinion_of_many_pure_releases():
+    for max_iter in (100, 3000):
+        plan = FrankWolfe("selection", max_iter=max_iter).plan(
+            problem(1000, 10), PrivacyBudget(1.0, 0.0)
+        )
+        assert plan.guarantee.second_opinion() == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_plans_of_large_budgets():
+    for epsilon, max_iter in itertools.product((150.0, 700.0, 1e4, 1e9), (1, 7, 2000)):
+        plan = FrankWolfe("selection", max_iter=max_iter).plan(
+            problem(2000, 3), PrivacyBudget(epsilon, 1e-6)
+        )
+        assert 0 < plan.step.scale < math.inf
+        assert plan.step.sensitivity / plan.step.scale >= epsilon / max_iter * 0.5

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import time
 
 import numpy as np
 import pytest
@@ -12,8 +11,14 @@ from scipy.stats import norm
 from support import lattice_delta
 
 from sklearn_dpsco.privacy import selections
-from sklearn_dpsco.privacy.budget import PrivacyBudget, zcdp_delta
-from sklearn_dpsco.privacy.selections import selection_delta, selection_epsilon
+from sklearn_dpsco.privacy.budget import PrivacyBudget, mu_delta, zcdp_delta
+from sklearn_dpsco.privacy.selections import (
+    has_optimum,
+    selection_delta,
+    selection_epsilon,
+    selections_mu,
+    selections_of_mu,
+)
 
 
 def one_step(epsilon, eta):
@@ -206,9 +211,79 @@ def test_a_finer_grid_only_lowers_the_bound(monkeypatch):
     assert found[2] == pytest.approx(found[3], rel=0.02)
 
 
-def test_speed():
-    # generous, for busy machines: 0.04 s and 0.2 s on a quiet one
-    for count, limit in ((50, 1.0), (200, 4.0)):
-        start = time.process_time()
-        selection_epsilon.__wrapped__(1.0, 1e-6, count, 0.05)
-        assert time.process_time() - start < limit
+# ------------------------------------------------------------------- Gaussian curves above
+
+
+def test_the_gaussian_curve_of_selections_is_nowhere_below_theirs():
+    for case in itertools.product((1e-3, 0.3, 2.0), (1, 2, 3, 7, 20)):
+        eta, count = case
+        mu = selections_mu(eta, count)
+        levels = eta * math.sqrt(count) / 2 * np.linspace(0, 5, 60)
+        for epsilon in levels[levels < count * eta]:
+            # a lower bound on the truth, by an adversary with fewer choices
+            game = lattice_delta(epsilon, eta, count, points=16)
+            assert game <= mu_delta(mu, epsilon), case
+        # and no lower curve is above it: somewhere they touch
+        gap = [
+            selection_delta(epsilon, eta, count) / mu_delta(mu * 0.999, epsilon)
+            for epsilon in levels
+        ]
+        assert max(gap) > 1, case
+
+
+def test_one_selection_touches_its_gaussian_curve_where_it_should():
+    # the total variation, tanh(eta / 4), against erf(mu / sqrt 8)
+    for eta in (1e-4, 0.1, 1.0, 8.0):
+        expected = 2 * norm.ppf((1 + math.tanh(eta / 4)) / 2)
+        assert expected <= selections_mu(eta, 1) <= expected * 1.001, eta
+
+
+def test_gaussian_curves_of_selections_tend_to_the_limit():
+    for eta in (1e-5, 0.2):
+        for count, most in ((1, 1.2535), (16, 1.022), (128, 1.0045), (1000, 1.005), (10**7, 1.005)):
+            ratio = selections_mu(eta, count) / (eta * math.sqrt(count) / 2)
+            assert 1 <= ratio <= most, (eta, count)
+    for mu, count in itertools.product((1e-3, 0.2, 8.0), (1, 100, 129, 5000)):
+        eta = selections_of_mu(mu, count)
+        assert mu * (1 - 1e-4) <= selections_mu(eta, count) <= mu, (mu, count)
+    # two laws that a float cannot tell from disjoint ones have no curve
+    assert selections_mu(20.0, 50) == math.inf
+    with pytest.raises(ValueError, match="at most 8"):
+        selections_of_mu(8.1, 5)
+
+
+def test_a_gaussian_release_is_worst_before_the_selections():
+    # after one selection: the largest mean of the Gaussian curve over its two outcomes
+    for eta, mu, epsilon in itertools.product((0.1, 0.8), (0.05, 0.4), (0.0, 0.1, 0.5, 1.2)):
+        t = np.linspace(0, eta, 301)
+        likely = np.expm1(t - eta) / np.expm1(-eta)
+        after = [
+            p * mu_delta(mu, epsilon - s) + (1 - p) * mu_delta(mu, epsilon - s + eta)
+            for p, s in zip(likely, t, strict=True)
+        ]
+        both = math.hypot(mu, selections_mu(eta, 1))
+        before = selection_delta(epsilon, eta, 1, mu)
+        assert max(after) <= before * (1 + 1e-9), (eta, mu, epsilon)
+        assert before <= mu_delta(both, epsilon) * (1 + 1e-6), (eta, mu, epsilon)
+
+
+def test_selections_between_gaussian_releases_stay_below_the_common_curve():
+    for case in itertools.product((0.05, 0.5), (3, 12), (0.1, 0.5), (0.0, 0.3, 1.5)):
+        eta, count, mu, epsilon = case
+        both = math.hypot(mu, selections_mu(eta, count))
+        bound = mu_delta(both, epsilon)
+        assert lattice_delta(epsilon, eta, count, mu) <= bound * (1 + 1e-9), case
+        assert selection_delta(epsilon, eta, count, mu) <= bound * 1.02 + 1e-12, case
+
+
+@pytest.mark.filterwarnings("error")
+def test_large_budgets_raise_and_warn_nothing():
+    for epsilon, count in itertools.product((20.0, 99.0, 100.0), (1, 2, 30, 128)):
+        assert has_optimum(epsilon, count)
+        eta = selection_epsilon(epsilon, 1e-6, count)
+        assert epsilon / count <= eta * 1.001
+        assert selection_delta(epsilon, eta, count, scale=1e-6) <= 1e-6
+    assert not has_optimum(700.0, 1)
+    assert not has_optimum(1.0, 129)
+    for epsilon in (1000.0, 1e4):  # numbers do not grow with e^epsilon
+        assert selection_delta(epsilon, epsilon * 0.999, 1) == 0

@@ -147,7 +147,7 @@ class _Draft:
         self.rules = HEAVY_TAIL[problem.loss.task]
         self.is_regression = problem.loss.task == "regression"
         selects = solver.private_scale_X or (self.is_regression and solver.private_scale_y)
-        self.allowance = budget.allowance if selects else budget.gaussian_allowance
+        self.allowance = budget.mixed_allowance if selects else budget.gaussian_allowance
         self.noise_kind = additive_noise(self.allowance)
         self.row_norm: Noise | None = None
         self.intercept: Noise | None = None

@@ -244,7 +244,6 @@ class MirrorDescent:
         n_steps = self.max_iter or _batch_iterations(problem, size)
         fixed = budget.relation == "replace-one"
         sampling = RandomBatches(problem.n_samples, size, "fixed" if fixed else "poisson")
-        composition: Composition = "rdp" if fixed else "pld"
         change = facts.clip * sensitivity.batch_mean(problem, budget, facts.norm, size)
 
         def make(multiplier: float) -> BatchGaussian:
@@ -258,10 +257,7 @@ class MirrorDescent:
             return (*first.releases, Release("batch gradient", noise, n_steps))
 
         enough = math.sqrt(n_steps / (2 * left.amount))
-        if budget.currency == "zcdp":
-            noise, composition = make(enough), "zcdp"
-        else:
-            noise = calibrate_batches(budget, make, releases, composition, problem.n_models, enough)
+        noise, composition = calibrate_batches(budget, make, releases, problem.n_models, enough)
         return [facts.stage(None, noise, n_steps, self.learning_rate)], composition
 
     def _plan_phases(self, facts: _Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
