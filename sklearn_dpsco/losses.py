@@ -1,9 +1,11 @@
 """Pointwise losses l(z, y) of a raw prediction z and a target y, in scaled units.
 
 Regression targets lie in [-1, 1]; classification targets are -1 or +1. A loss never sees
-X, and its constants (`smoothness`, `derivative_bound`) are public facts. Each loss has
-an integer `loss_id` by which the compiled kernels know it (`_kernels/derivatives.py`); a
-user's own loss leaves it at `None` and runs through numpy.
+X, and its constants (`smoothness`, `derivative_bound`) are public facts. Each loss of this
+module has an integer `loss_id` by which the compiled kernels know it
+(`_kernels/derivatives.py`). Every other class, those that inherit from one of these included,
+is a user's loss: it runs through numpy, `clipped_derivative` bounds what it returns, and
+`check_loss` tries it out.
 
 All losses here are convex in z. A non-smooth one (`smoothness` infinite) gives a subgradient as
 its derivative, and can be smoothed: its Moreau envelope of parameter beta has a derivative
@@ -33,23 +35,38 @@ __all__ = [
     "SmoothedHinge",
     "Squared",
     "SquaredHinge",
+    "bounded_clip",
+    "check_loss",
+    "clipped_derivative",
     "get_loss",
+    "kernel_id",
 ]
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Loss:
     """Base class: the methods and constants that solvers use.
+
+    A loss of your own is a frozen dataclass that inherits from this class. The guarantee of a
+    fit with it rests on your word that `derivative` is a function of each record's own z and y
+    and of nothing else, for all z and y, on arrays of any length; that it raises and warns for
+    no value of them; and that no field of the object was taken from private data. If this is
+    false, the privacy claim is void. `check_loss` tries out the first on a few public numbers,
+    before anything is spent. The other facts are not trusted: whatever `derivative` returns is
+    clipped, and a wrong `smoothness`, `derivative_bound` or `best_constant` costs accuracy
+    alone. Solvers whose guarantee needs more of a loss refuse such an object
+    (doc/extending.rst, "A loss").
 
     Attributes
     ----------
     task : {"regression", "classification"}
     loss_id : int or None
-        Number by which the compiled kernels know the derivative. Not inherited.
+        Number by which the compiled kernels know the derivative. Set for the very classes of
+        this package, and without effect in any other.
     smoothness : float
-        Bound on the second derivative in z; infinite for a non-smooth loss.
+        Bound on the second derivative in z, at least 0; infinite for a non-smooth loss.
     """
 
     task: ClassVar[str]
@@ -58,11 +75,6 @@ class Loss:
     @property
     def smoothness(self) -> float:
         raise NotImplementedError
-
-    @property
-    def kernel_id(self) -> int | None:
-        """`loss_id` if this class itself sets it: a subclass may differ from its parent."""
-        return type(self).__dict__.get("loss_id")
 
     @property
     def kernel_parameter(self) -> float:
@@ -74,7 +86,18 @@ class Loss:
         raise NotImplementedError
 
     def derivative(self, z: Array, y: Array) -> Array:
-        """dl/dz, elementwise; at a kink some subgradient."""
+        """dl/dz, elementwise; at a kink some subgradient.
+
+        Parameters
+        ----------
+        z, y : ndarray of shape (n,)
+            Of some of the records, in some order; must be left as they are.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Solvers clip it; NaN counts as 0.
+        """
         raise NotImplementedError
 
     def prox(self, z: Array, y: Array, beta: float) -> Array:
@@ -111,7 +134,7 @@ class Loss:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Regression(Loss):
     """A regression loss; its `best_constant` is the mean of the targets."""
 
@@ -121,7 +144,7 @@ class _Regression(Loss):
         return mean
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Classification(Loss):
     """A loss of the margin y z."""
 
@@ -131,6 +154,8 @@ class _Classification(Loss):
 class _Kinked:
     """A loss that is not smooth, with derivatives within [-1, 1]."""
 
+    __slots__ = ()
+
     @property
     def smoothness(self) -> float:
         return math.inf
@@ -139,7 +164,7 @@ class _Kinked:
         return 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Squared(_Regression):
     r"""Squared error, :math:`l(z, y) = (z - y)^2 / 2`.
 
@@ -166,7 +191,7 @@ class Squared(_Regression):
         return prediction_bound + y_bound
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Huber(_Regression):
     r"""Huber's loss: squared within `threshold`, linear beyond it.
 
@@ -209,7 +234,7 @@ class Huber(_Regression):
         return min(float(self.threshold), prediction_bound + y_bound)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Logistic(_Classification):
     r"""Logistic loss, :math:`l(z, y) = \log(1 + e^{-y z})`, y in {-1, +1}.
 
@@ -243,7 +268,7 @@ class Logistic(_Classification):
         return expit(z)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SmoothedHinge(_Classification):
     r"""Hinge loss, smoothed by a parabola of width h below the margin 1.
 
@@ -296,7 +321,7 @@ class SmoothedHinge(_Classification):
         return math.copysign(1 - self.width * (1 - majority) / majority, mean)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Absolute(_Kinked, _Regression):
     r"""Absolute error, :math:`l(z, y) = |z - y|`: regression towards the median.
 
@@ -316,7 +341,7 @@ class Absolute(_Kinked, _Regression):
         return np.clip(beta * (z - y), -1.0, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Quantile(_Kinked, _Regression):
     r"""Pinball loss, whose minimizer is the quantile of the given level.
 
@@ -354,7 +379,7 @@ class Quantile(_Kinked, _Regression):
         return max(float(self.level), 1 - float(self.level))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class EpsilonInsensitive(_Kinked, _Regression):
     r"""Absolute error beyond a tolerance, :math:`l(z, y) = \max(|z - y| - w, 0)`.
 
@@ -389,7 +414,7 @@ class EpsilonInsensitive(_Kinked, _Regression):
         return np.copysign(np.clip(beta * (np.abs(r) - self.width), 0.0, 1.0), r)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Hinge(_Kinked, _Classification):
     r"""Hinge loss, :math:`l(z, y) = \max(1 - y z, 0)`, y in {-1, +1}.
 
@@ -412,7 +437,7 @@ class Hinge(_Kinked, _Classification):
         return math.copysign(1.0, mean) if mean else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SquaredHinge(_Classification):
     r"""Squared hinge loss, :math:`l(z, y) = \max(1 - y z, 0)^2 / 2`, y in {-1, +1}.
 
@@ -455,13 +480,136 @@ _LOSSES: dict[str, type[Loss]] = {
 }
 
 
+# numbers that are public, for trying out a user's loss: small, usual and far predictions
+_PROBE_Z = np.array(
+    [0.0, -5.3, 2.2, -0.7, 40.0, -0.2, 1.3, 0.1, -2.6, 6.1, 0.4, -1.1, 3.7, -40.0, 0.9, 0.5]
+)
+_PROBE_Y = np.array(
+    [0.2, -1.0, 1.0, 0.7, -0.4, -0.9, 0.3, 0.1, -0.6, 0.5, -0.1, -0.8, 0.9, -0.3, -0.5, 0.6]
+)
+_PROBE_TARGETS = {"regression": _PROBE_Y, "classification": np.sign(_PROBE_Y)}
+# Vector code may treat the end of an array otherwise than its middle and differ in the last
+# bits. Where a record lies is public, so such bits tell nothing of other records.
+_LAST_BITS = 2.0**-48
+
+
+def kernel_id(loss: Loss) -> int | None:
+    """Number by which the compiled kernels know the loss; None for a user's loss.
+
+    A class of this package itself, whose derivative and constants are those that the kernels
+    and the proofs have; a subclass may differ in any of them.
+    """
+    return loss.loss_id if type(loss) in _LOSSES.values() else None
+
+
+def clipped_derivative(loss: Loss, z: Array, y: Array, clip: float) -> Array:
+    """dl/dz of every record within [-clip, clip]; NaN counts as 0, infinities as the ends.
+
+    The one place where solvers call a loss on data. Bounds hold whatever the loss returns.
+
+    Parameters
+    ----------
+    loss : Loss
+    z, y : ndarray of shape (n,)
+    clip : float > 0
+
+    Returns
+    -------
+    ndarray of shape (n,), float64
+        In single precision, rounding would carry the clip and sums beyond their bounds.
+
+    Raises
+    ------
+    ValueError
+        If there is not one number for each record.
+    """
+    with np.errstate(all="ignore"):  # a warning would tell of some record
+        derivative = np.asarray(loss.derivative(z, y), dtype=np.float64)
+    if derivative.shape != z.shape:
+        raise ValueError(f"{type(loss).__name__}.derivative must give one number for each record")
+    derivative = np.clip(derivative, -clip, clip)
+    derivative[np.isnan(derivative)] = 0.0
+    return derivative
+
+
+def bounded_clip(loss: Loss, clip: float, prediction_bound: float) -> float:
+    """The smaller of the clip and the loss's own bound on its derivative.
+
+    Raises
+    ------
+    ValueError
+        If that bound is not a positive number.
+    """
+    bound = loss.derivative_bound(prediction_bound)
+    if not bound > 0:  # NaN must not pass
+        raise ValueError(
+            f"loss must have a positive {type(loss).__name__}.derivative_bound, got {bound!r}"
+        )
+    return min(clip, float(bound))
+
+
+def check_loss(loss: Loss) -> None:
+    """Try out a user's loss on fixed public numbers.
+
+    The derivative of a record must be the same alone, among others, in any order, and when
+    asked for again, up to the last bits.
+
+    Raises
+    ------
+    ValueError
+        If it is not, or if a constant of the loss is out of its range.
+    """
+    if kernel_id(loss) is not None:
+        return
+    name = type(loss).__name__
+    targets = _PROBE_TARGETS.get(getattr(loss, "task", ""))
+    if targets is None:
+        raise ValueError(f"loss must be a Loss with a task of {list(_PROBE_TARGETS)}, got {loss!r}")
+    every = np.arange(_PROBE_Z.size)
+    shuffled = every * 5 % every.size
+    parts = (shuffled, shuffled[:7], *every[:8, None], every)
+    expected = _probed(loss, _PROBE_Z, targets)
+    wanted = expected[np.concatenate(parts)]
+    found = np.concatenate([_probed(loss, _PROBE_Z[which], targets[which]) for which in parts])
+    with np.errstate(invalid="ignore"):
+        near = np.abs(found - wanted) <= _LAST_BITS * np.maximum(1.0, np.abs(wanted))
+    if not np.all(near | (found == wanted) | (np.isnan(found) & np.isnan(wanted))):
+        raise ValueError(
+            f"loss must treat each record by itself: on fixed numbers, what {name}.derivative gave "
+            "for a record changed with the other records or from call to call. Compute it "
+            "elementwise, without means, maxima, sorting, random numbers or state"
+        )
+    if not loss.smoothness >= 0:
+        raise ValueError(f"loss: {name}.smoothness must be at least 0, got {loss.smoothness!r}")
+    for mean in (-1.0, -0.3, 0.0, 0.7, 1.0):
+        if not math.isfinite(loss.best_constant(mean)):
+            raise ValueError(
+                f"loss: {name}.best_constant must be finite on [-1, 1], not so at {mean}"
+            )
+
+
+def _probed(loss: Loss, z: Array, y: Array) -> Array:
+    """The loss's derivative at public numbers; errors say what it must be able to do."""
+    own_z, own_y = z.copy(), y.copy()
+    try:
+        derivative = clipped_derivative(loss, own_z, own_y, math.inf)
+    except Exception as error:
+        raise ValueError(
+            f"loss: {type(loss).__name__}.derivative(z, y) must give one number for each record, "
+            f"for arrays of any length; for fixed ones of length {z.size} it failed: {error!r}"
+        ) from error
+    if np.any(own_z != z) or np.any(own_y != y):
+        raise ValueError(f"loss: {type(loss).__name__}.derivative must not change its arguments")
+    return derivative
+
+
 def get_loss(loss: Any, task: str) -> Loss:
     """The loss of that name, or the object itself, checked against the task.
 
     Raises
     ------
     ValueError
-        If the name is unknown or the loss belongs to the other task.
+        If the name is unknown, the loss belongs to the other task, or `check_loss` refuses it.
     """
     names = [name for name, kind in _LOSSES.items() if kind.task == task]
     if isinstance(loss, str) and loss in _LOSSES:
@@ -470,4 +618,5 @@ def get_loss(loss: Any, task: str) -> Loss:
         raise ValueError(
             f"loss must be a Loss for {task} or one of {', '.join(map(repr, names))}, got {loss!r}"
         )
+    check_loss(loss)
     return loss

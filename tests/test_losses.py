@@ -1,30 +1,43 @@
 """Losses: derivatives, their bounds, proximal points and envelopes, and the compiled twins."""
 
+import dataclasses
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import minimize_scalar
+from scipy.special import erf, expit
 from support import assert_refuses, problem
 
 from sklearn_dpsco._kernels import derivatives
 from sklearn_dpsco._kernels.arguments import Slope
-from sklearn_dpsco.data.rows import clipped
+from sklearn_dpsco.data.rows import Objective, make_rows
+from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.losses import (
     Absolute,
     EpsilonInsensitive,
     Hinge,
     Huber,
     Logistic,
+    Loss,
     Quantile,
     SmoothedHinge,
     Squared,
     SquaredHinge,
+    bounded_clip,
+    check_loss,
+    clipped_derivative,
     get_loss,
+    kernel_id,
 )
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+from sklearn_dpsco.solvers.ftrl import FTRL
+from sklearn_dpsco.solvers.heavy_tail import HeavyTail
+from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
 
 LOSSES = [
     Squared(),
@@ -225,7 +238,7 @@ def test_compiled_derivative_is_the_same(loss):
     y = np.concatenate((y, [1.0, 1.0, -1.0, -1.0]))
     functions = compiled_and_plain(derivatives.clipped_derivative)
     for function, clip, offset in itertools.product(functions, (np.inf, 0.2), (0.0, -0.3)):
-        slope = Slope(loss.kernel_id, loss.kernel_parameter, clip, offset)
+        slope = Slope(loss.loss_id, loss.kernel_parameter, clip, offset)
         found = [function(slope, zi, yi) for zi, yi in zip(z, y, strict=True)]
         expected = np.clip(loss.derivative(z + offset, y), -clip, clip)
         np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
@@ -239,7 +252,7 @@ def test_compiled_envelope_derivative_is_the_same(loss):
     for beta in (*BETAS, np.inf):
         plain = loss.derivative(z, y) if beta == np.inf else loss.envelope_derivative(z, y, beta)
         for function, clip in itertools.product(functions, (np.inf, 0.2)):
-            slope = Slope(loss.kernel_id, loss.kernel_parameter, clip, 0.0)
+            slope = Slope(loss.loss_id, loss.kernel_parameter, clip, 0.0)
             found = [function(slope, beta, zi, yi) for zi, yi in zip(z, y, strict=True)]
             expected = np.clip(plain, -clip, clip)
             np.testing.assert_allclose(
@@ -334,11 +347,205 @@ def test_bad_parameters():
     assert_refuses(Quantile, "level must be", 1.0)
 
 
-def test_derivatives_that_are_not_a_number_are_clipped_too():
+class Own(Loss):
+    """A user's loss with any derivative."""
+
+    def __init__(self, rule, task="regression", *, smoothness=1.0, constant=0.0, bound=1.0):
+        facts = {"rule": rule, "task": task, "constant": constant, "bound": bound}
+        self.__dict__.update(facts, own_smoothness=smoothness)
+
+    @property
+    def smoothness(self):
+        return self.own_smoothness
+
+    def derivative(self, z, y):
+        return self.rule(z, y)
+
+    def derivative_bound(self, prediction_bound, y_bound=1.0):
+        return self.bound
+
+    def best_constant(self, mean):
+        return self.constant
+
+
+def test_derivatives_that_are_not_finite_are_clipped_too():
     infinite = np.array([np.nan, np.inf, -np.inf, 0.2])
-    np.testing.assert_array_equal(clipped(infinite, 0.5), [-0.5, 0.5, -0.5, 0.2])
+    given = Own(lambda z, y: z)
+    found = clipped_derivative(given, infinite, np.zeros(4), 0.5)
+    np.testing.assert_array_equal(found, [0.0, 0.5, -0.5, 0.2])
     values = math.nan, math.inf, -math.inf
     for loss_id, z, y in itertools.product(range(9), values, (-1.0, 1.0)):
         slope = Slope(loss_id, 0.5, 0.25, 0.0)
         assert abs(derivatives.clipped_derivative(slope, z, y)) <= 0.25, (loss_id, z, y)
         assert abs(derivatives.smoothed_derivative(slope, 2.0, z, y)) <= 0.25, (loss_id, z, y)
+
+
+def test_a_derivative_in_single_precision_keeps_to_the_clip():
+    # the float32 next to 0.1 is above it
+    z = np.linspace(-3, 3, 50)
+    found = clipped_derivative(Own(lambda z, y: z.astype(np.float32)), z, z, 0.1)
+    assert found.dtype == np.float64
+    assert np.abs(found).max() == 0.1
+
+
+def test_a_warning_of_a_users_loss_tells_nothing_of_a_record():
+    z = np.array([1e3, -1e3, 0.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = clipped_derivative(Own(lambda z, y: np.exp(z) / z), z, z, 2.0)
+    np.testing.assert_array_equal(found, [2.0, 0.0, 2.0])
+
+
+# ------------------------------------------------------------------------- losses of users
+
+
+def calls():
+    """A rule that has another value at each call."""
+    count = itertools.count()
+    return lambda z, y: z - y + 1e-9 * next(count)
+
+
+def in_place(z, y):
+    z -= y
+    return z
+
+
+def failing(z, y):
+    raise RuntimeError("three records at least")
+
+
+MIXED = {
+    "mean": lambda z, y: z - y.mean(),
+    "standardized": lambda z, y: (z - z.mean()) / (z.std() + 1),
+    "maximum": lambda z, y: z / np.abs(z).max(),
+    "softmax": lambda z, y: np.exp(z - 50) / np.exp(z - 50).sum() - (y > 0),
+    "sorted": lambda z, y: np.sort(z) - y,
+    "cumulated": lambda z, y: np.cumsum(z - y),
+    "neighbour": lambda z, y: z - np.roll(y, 1),
+    "ranked": lambda z, y: np.argsort(np.argsort(z)) - y,
+    "trimmed": lambda z, y: np.minimum(z - y, np.quantile(z - y, 0.9)),
+    "number of records": lambda z, y: (z - y) / z.size,
+    "place": lambda z, y: (z - y) * np.linspace(0.5, 1, z.size),
+    "random": lambda z, y: z - y + np.random.default_rng().normal(size=z.size),
+    "state": calls(),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_a_loss_whose_records_have_to_do_with_each_other_is_refused(name):
+    for task in ("regression", "classification"):
+        loss = Own(MIXED[name], task)
+        assert_refuses(check_loss, "treat each record by itself", loss)
+        assert_refuses(get_loss, "treat each record by itself", loss, task)
+        assert_refuses(problem, "treat each record by itself", 100, 3, loss=loss)
+
+
+def test_a_loss_that_cannot_be_called_on_records_is_refused():
+    for rule, match in (
+        (lambda z, y: 1.0, "one number for each record"),
+        (lambda z, y: (z - y)[:, None], "one number for each record"),
+        (lambda z, y: (z - y)[1:], "one number for each record"),
+        (lambda z, y: ["a"] * z.size, "one number for each record"),
+        (failing, "three records at least"),
+        (in_place, "must not change its arguments"),
+        (lambda z, y: in_place(y, z), "must not change its arguments"),
+    ):
+        assert_refuses(check_loss, match, Own(rule))
+
+
+def test_constants_of_a_users_loss_are_checked():
+    def rule(z, y):
+        return z - y
+
+    check_loss(Own(rule))
+    check_loss(Own(rule, smoothness=math.inf))
+    for bad in (math.nan, -1.0):
+        assert_refuses(check_loss, "smoothness must be at least 0", Own(rule, smoothness=bad))
+    for bad in (math.nan, math.inf):
+        assert_refuses(check_loss, "best_constant must be finite", Own(rule, constant=bad))
+    assert_refuses(check_loss, "task", Own(rule, task="ranking"))
+    assert_refuses(check_loss, "task", "squared")
+    for bad in (math.nan, 0.0, -1.0):
+        loss = Own(rule, bound=bad)
+        assert_refuses(bounded_clip, "a positive Own.derivative_bound", loss, 1.0, 2.0)
+        facts = problem(100, 3, loss=loss, feasible_set=L2Ball)
+        for solver in (FrankWolfe("gradient"), FTRL(), MirrorDescent(), HeavyTail(max_iter=2)):
+            assert_refuses(
+                solver.plan, "a positive Own.derivative_bound", facts, PrivacyBudget(1.0)
+            )
+    assert bounded_clip(Own(rule, bound=math.inf), 0.5, 2.0) == 0.5
+    assert bounded_clip(Own(rule, bound=np.float64(0.2)), 0.5, 2.0) == 0.2
+
+
+HONEST = {
+    "exp": lambda z, y: -y / (1 + np.exp(y * z)),
+    "poisson": lambda z, y: np.exp(z) - y,
+    "tanh": lambda z, y: np.tanh(z - y),
+    "where": lambda z, y: np.where(z > y, (z - y) ** 2, z - y),
+    "expit": lambda z, y: -y * expit(-y * z),
+    "erf": lambda z, y: erf(z - y),
+    "hypot": lambda z, y: (z - y) / np.hypot(1, (z - y) / 0.1),
+    "power": lambda z, y: np.sign(z - y) * np.abs(z - y) ** 1.5,
+    "log": lambda z, y: np.sign(z - y) * np.log1p(np.abs(z - y)),
+    "sine": lambda z, y: np.sin(np.clip(z - y, -1, 1)),
+    "arctan": lambda z, y: np.arctan(z - y),
+    "not a number": lambda z, y: np.sqrt(z - y),
+    "infinite": lambda z, y: 1 / np.maximum(z, 0),
+    "single": lambda z, y: (z - y).astype(np.float32),
+    "python": np.vectorize(lambda z, y: math.tanh(z - y)),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_losses_pass_at_every_length(name):
+    rule = HONEST[name]
+    for task in ("regression", "classification"):
+        check_loss(Own(rule, task))
+    # the bits that the check leaves to vector code are enough for arrays of other lengths
+    rng = np.random.default_rng(0)
+    for n in (2, 5, 8, 17, 33, 1000):
+        z, y = rng.normal(size=n) * 4, rng.uniform(-1, 1, n)
+        whole = clipped_derivative(Own(rule), z, y, 100.0)
+        for which in (*np.arange(n)[:40, None], rng.permutation(n), np.arange(n)[1:]):
+            found = clipped_derivative(Own(rule), z[which], y[which], 100.0)
+            np.testing.assert_allclose(found, whole[which], rtol=2**-48, atol=2**-48)
+
+
+@every_loss
+def test_built_in_losses_pass_as_a_users(loss):
+    kind = type(loss)
+    own = type("Own" + kind.__name__, (kind,), {})(**dataclasses.asdict(loss))
+    assert kernel_id(own) is None
+    check_loss(own)
+
+
+def test_the_kernels_know_the_classes_of_this_package_alone():
+    assert sorted({kernel_id(loss) for loss in EVERY}) == list(range(9))
+
+    class Tilted(Absolute):
+        """What it says of itself is not that of its parent."""
+
+        loss_id = 4
+        kernel_id = 4
+        smoothness = 1.0
+
+        def derivative(self, z, y):
+            return 0.1 * (z - y)
+
+    assert kernel_id(Tilted()) is None
+    y, X = np.array([0.3, -0.2, 0.9]), np.array([[1.0], [0.5], [-1.0]])
+    for storage in (np.array, sparse.csr_matrix, sparse.csc_matrix):
+        rows = make_rows(storage(X), False)
+        objective = Objective(y, 0.0, Tilted(), 5.0)
+        found = rows.mean_gradient(np.zeros(1), objective)
+        np.testing.assert_allclose(found, X.T @ (-0.1 * y) / 3, rtol=1e-12)
+        found = rows.row_major().clipped_gradient_sum(np.zeros(1), objective, 9.0)
+        np.testing.assert_allclose(found, X.T @ (-0.1 * y), rtol=1e-12)
+
+
+@every_loss
+def test_nothing_can_be_put_on_a_loss_beside_its_fields(loss):
+    # the kernels would not see it
+    for name in ("derivative", "smoothness", "loss_id", "anything"):
+        with pytest.raises(AttributeError):
+            object.__setattr__(loss, name, 1.0)

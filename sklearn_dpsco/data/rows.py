@@ -16,17 +16,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import Compressed, Move, RowForm, Slope
-from ..losses import Loss
+from ..losses import Loss, clipped_derivative, kernel_id
 from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error
 
-__all__ = ["Move", "Objective", "Rows", "clipped", "make_rows"]
+__all__ = ["Move", "Objective", "Rows", "make_rows"]
 
 Array = NDArray[np.float64]
-
-
-def clipped(derivative: Array, clip: float) -> Array:
-    """Derivatives within [-clip, clip]; NaN, which only infinite predictions give, at an end."""
-    return np.fmin(np.fmax(derivative, -clip), clip)
 
 
 class Objective(NamedTuple):
@@ -50,10 +45,10 @@ class Objective(NamedTuple):
     @property
     def slope(self) -> Slope | None:
         """The derivative as compiled kernels take it; None for a loss that they do not know."""
-        loss = self.loss
-        if loss.kernel_id is None:
+        loss_id = kernel_id(self.loss)
+        if loss_id is None:
             return None
-        return Slope(loss.kernel_id, loss.kernel_parameter, self.clip, self.offset)
+        return Slope(loss_id, self.loss.kernel_parameter, self.clip, self.offset)
 
 
 class Rows:
@@ -167,7 +162,7 @@ class Rows:
             z = self.product(coef) + offset
             if self.center is not None:
                 z -= self.center @ coef[:d]
-            r = clipped(loss.derivative(z, y), clip)
+            r = clipped_derivative(loss, z, y, clip)
             return self.weighted_sum(r * np.asarray(self.with_norm_bound(bound).scale))
         kernel, X = compiled
         center = np.zeros(d) if self.center is None else self.center
@@ -230,7 +225,7 @@ class Rows:
         scale = None if self.scale is None else self.scale[part]
         z = product if scale is None else product * scale
         y, offset, loss, clip = objective
-        r = clipped(loss.derivative(z + offset, y[part]), clip)
+        r = clipped_derivative(loss, z + offset, y[part], clip)
         return r if scale is None else r * scale
 
     def _gradient_sum(self) -> tuple[Callable[..., None], Any] | None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..data.rows import Rows
 from ..geometry import Geometry
-from ..losses import Loss
+from ..losses import Loss, check_loss
 from ..mechanisms import Release
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -29,6 +29,7 @@ class Problem:
     ----------
     n_samples, n_features : int
     loss : Loss
+        Tried out by `losses.check_loss` if it is a user's own.
     feasible_set : Geometry or subclass of Geometry
         The set of (coef, intercept) in scaled units; a class leaves the radius to the
         plan, and `Geometry` itself the kind of set as well.
@@ -43,6 +44,9 @@ class Problem:
     feasible_set: Geometry | type[Geometry]
     fit_intercept: bool = True
     n_models: int = 1
+
+    def __post_init__(self) -> None:
+        check_loss(self.loss)
 
     @property
     def dimension(self) -> int:

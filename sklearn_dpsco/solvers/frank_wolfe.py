@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from ..data.rows import Move, Objective, Rows
 from ..geometry import Geometry
-from ..losses import Loss
+from ..losses import Loss, bounded_clip
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -223,7 +223,7 @@ class FrankWolfe:
         rules, loss = facts.rules, facts.problem.loss
         clip = self.gradient_clip
         clip = clip or defaults.growing_clip(rules.smallest_clip, noise, rules.accurate)
-        return min(clip, loss.derivative_bound(geometry.radius + abs(loss.best_constant(1.0))))
+        return bounded_clip(loss, clip, geometry.radius + abs(loss.best_constant(1.0)))
 
     # ----------------------------------------------------------------- running
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from ..data.rows import Objective, Rows
 from ..data.summation import UNIT_ROUNDOFF, piece_rows
 from ..geometry import Geometry, MirrorMap
-from ..losses import Loss
+from ..losses import Loss, bounded_clip
 from ..mechanisms import Gaussian, PrefixSum, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -262,7 +262,7 @@ class FTRL:
         mirror_map = self._mirror_map(problem, budget, allowance, geometry, norm, rules)
         # every l_p norm of the coefficients that bounds a prediction is at most this
         largest = geometry.radius * 2 * problem.dimension + abs(loss.best_constant(1.0))
-        clip = min(self.gradient_clip or rules.clip, loss.derivative_bound(largest))
+        clip = bounded_clip(loss, self.gradient_clip or rules.clip, largest)
         return _Facts(problem, budget, rules, allowance, geometry, mirror_map, norm, clip)
 
     def _mirror_map(

@@ -27,10 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._kernels.arguments import Compressed, RowForm, Slope, Steps
+from .._kernels.arguments import Compressed, RowForm, Steps
+from ..data.rows import Objective
 from ..data.summation import norm_error
 from ..geometry import Geometry, L2Ball, Unconstrained
-from ..losses import Loss
+from ..losses import Loss, kernel_id
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -154,10 +155,10 @@ class PhasedSGD:
         """See `Solver.check`."""
         if budget.is_pure:
             raise ValueError("phased SGD has no pure-DP form (delta=0); DPLassoFW has one")
-        if loss.kernel_id is None:
+        if kernel_id(loss) is None:
             raise ValueError(
-                "phased SGD needs a loss of this package, since its guarantee rests on the "
-                f"loss being convex and smooth as stated; got {loss!r}"
+                "phased SGD needs a loss of this package, and not a subclass of one, since its "
+                f"guarantee rests on the loss being convex and smooth as stated; got {loss!r}"
             )
         kind = feasible_set if isinstance(feasible_set, type) else type(feasible_set)
         if kind not in (L2Ball, Unconstrained):
@@ -415,8 +416,7 @@ class _Descent:
     def run(self, phase: Phase, start: Array) -> Array:
         """Mean of the last iterates of one pass over the phase's records from `start`."""
         plan, loss, radius = self.plan, self.plan.problem.loss, self.plan.geometry.radius
-        assert loss.kernel_id is not None
-        slope = Slope(loss.kernel_id, loss.kernel_parameter, plan.gradient_clip, self.offset)
+        slope = Objective(self.y, self.offset, loss, plan.gradient_clip).slope
         w, total, count = start.copy(), np.zeros_like(start), 0
         averaged = PHASED_SGD[plan.problem.loss.task].averaged
         first = phase.size - math.ceil(averaged * phase.size)

@@ -21,7 +21,7 @@ from sklearn.base import is_classifier as _is_classifier
 import sklearn_dpsco
 from sklearn_dpsco import BudgetAccountant, PrivacyBudget, mechanisms
 from sklearn_dpsco.geometry import L1Ball, L2Ball, Simplex
-from sklearn_dpsco.losses import Logistic, Squared
+from sklearn_dpsco.losses import Logistic, Squared, SquaredHinge
 
 NAN, INF = np.nan, np.inf
 
@@ -59,9 +59,25 @@ BAD = {
     "accountant": (1.0, "auto", PrivacyBudget(1.0), BudgetAccountant),
     "random_state": (-1, "0", 1.5, True, np.random.default_rng(0)),
 }  # fmt: skip
+
+
+class Mixing(Squared):
+    """A user's loss that is not one of each record."""
+
+    def derivative(self, z, y):
+        return z - y.mean()
+
+
+class MixingHinge(SquaredHinge):
+    """The same for labels."""
+
+    def derivative(self, z, y):
+        return (z - y) / np.abs(z).max()
+
+
 BAD_LOSSES = {
-    "regression": ("logistic", "smoothed_hinge", Logistic()),
-    "classification": ("squared", "huber", Squared()),
+    "regression": ("logistic", "smoothed_hinge", Logistic(), Mixing()),
+    "classification": ("squared", "huber", Squared(), MixingHinge()),
 }
 
 

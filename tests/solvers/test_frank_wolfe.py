@@ -136,6 +136,12 @@ def test_a_loss_that_is_not_smooth_is_refused():
         task = "classification"
         smoothness = math.inf
 
+        def derivative(self, z, y):
+            return np.where(y * z < 1, -y, 0.0)
+
+        def best_constant(self, mean):
+            return mean
+
     with pytest.raises(ValueError, match="smooth"):
         FrankWolfe().check(Hinge(), L1Ball, BUDGET)
     with pytest.raises(ValueError, match="smooth"):

@@ -243,7 +243,7 @@ def distance_of_runs(loss, learning_rate, beta, clip, rng, *, relation, n=12, d=
         w.append(start.copy())
         kernels.dense_steps(
             table, weight, target, RowForm(np.zeros(d), 1.0, bound, 0.0),
-            Slope(loss.kernel_id, loss.kernel_parameter, clip, 0.1),
+            Slope(loss.loss_id, loss.kernel_parameter, clip, 0.1),
             Steps(learning_rate / bound**2, beta, radius, 4, 0), w[-1], np.zeros(d + 1),
         )  # fmt: skip
     factor = 2.0 if relation == "replace-one" else 1.0
@@ -280,7 +280,7 @@ def test_longer_steps_than_the_limit_would_expand(loss):
             w.append(np.array([start, 0.0]))
             kernels.dense_steps(
                 np.ones((1, 1)), np.ones(1), np.ones(1), RowForm(np.zeros(1), 0.0, 1.0, 0.0),
-                Slope(loss.kernel_id, loss.kernel_parameter, 10.0, 0.0),
+                Slope(loss.loss_id, loss.kernel_parameter, 10.0, 0.0),
                 Steps(length / smoothness, beta, 1e9, 4, 0), w[-1], np.zeros(2),
             )  # fmt: skip
         distances.append(abs(w[0][0] - w[1][0]) / 1e-6)
@@ -550,12 +550,26 @@ def test_a_rank_bound_above_the_number_of_features_is_refused():
     assert model.set_params(rank_bound=3).fit(X, y).coef_.shape == (3,)
 
 
-def test_losses_whose_smoothness_is_only_claimed_are_refused():
+def test_losses_whose_facts_are_only_claimed_are_refused():
     @dataclass(frozen=True)
-    class Claimed(Squared):
+    class Smoother(Squared):
         @property
         def smoothness(self):
             return 1e-6
 
-    with pytest.raises(ValueError, match="needs a loss of this package"):
-        PhasedSGD().check(Claimed(), L2Ball, PrivacyBudget(1.0))
+    class Numbered(Smoother):
+        """With the number of another loss's kernel, and smooth by its own word."""
+
+        loss_id = 4
+        kernel_id = 4
+
+    class Same(Squared):
+        """Nothing differs, which nobody can check."""
+
+        loss_id = Squared.loss_id
+
+    for loss in (Smoother(), Numbered(), Same()):
+        with pytest.raises(ValueError, match="needs a loss of this package"):
+            PhasedSGD().check(loss, L2Ball, PrivacyBudget(1.0))
+        with pytest.raises(ValueError, match="needs a loss of this package"):
+            PhasedSGD().plan(facts(20, 2, loss=loss), PrivacyBudget(1.0))

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from ..._checks import check_real
 from ...data.rows import Rows
 from ...geometry import Geometry
-from ...losses import Loss
+from ...losses import Loss, bounded_clip, clipped_derivative
 from ...mechanisms import Release, additive_noise
 from ...privacy.budget import PrivacyBudget
 from ...privacy.guarantee import Guarantee
@@ -284,7 +284,7 @@ class _Draft:
         # be larger, but a smaller clip was better in the benchmarks
         size = math.sqrt(rules.second_moment * problem.n_features + problem.fit_intercept)
         noise = self._noise(self.left, n_iter)
-        tau, largest = solver.tau, problem.loss.derivative_bound(math.inf)
+        tau, largest = solver.tau, bounded_clip(problem.loss, math.inf, math.inf)
         if tau is None and math.isfinite(largest):
             tau = rules.bounded_clip * largest * solver.moment_bound ** (1 / solver.moment_order)
             whole = noise * math.sqrt(problem.dimension)
@@ -389,7 +389,6 @@ class _Slice:
 
     def mean_gradient(self, coef: Array, offset: float) -> Array:
         """The oracle's mean of l'(z_i, y_i) [x_i, 1], without noise."""
-        r = self.loss.derivative(self.rows.product(coef) + offset, self.target)
-        # a loss or a radius of the user's own may overflow: a NaN then counts as 0
-        r = np.clip(np.where(np.isnan(r), 0.0, r), -_LARGEST_DERIVATIVE, _LARGEST_DERIVATIVE)
+        z = self.rows.product(coef) + offset
+        r = clipped_derivative(self.loss, z, self.target, _LARGEST_DERIVATIVE)
         return self.oracle.mean(self.rows, self.rows.without_empty(r), self.limits)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.rows import Objective, Rows, clipped
+from ...data.rows import Objective, Rows
+from ...losses import clipped_derivative
 from ...randomness.stream import RandomStream
 from .stages import MirrorDescentPlan, Stage, VectorNoise
 
@@ -43,14 +44,14 @@ class Records:
             z = z - rows.center @ coef[: rows.n_columns]
         if rows.scale is not None:
             z = z * rows.scale
-        return clipped(loss.derivative(z + offset, y), clip)
+        return clipped_derivative(loss, z + offset, y, clip)
 
     def mean_change(self, coef: Array, before: Array, largest: float) -> Array:
         """Mean change of the gradients, the change of each derivative clipped to `largest`.
 
         With the clip, the sensitivity depends neither on the loss nor on float errors.
         """
-        change = clipped(self.derivative(coef) - self.derivative(before), largest)
+        change = np.clip(self.derivative(coef) - self.derivative(before), -largest, largest)
         if self.rows.scale is not None:
             change = change * self.rows.scale
         return self.rows.weighted_sum(change) / self.rows.n_samples

@@ -30,7 +30,7 @@ from typing import Any
 
 from ...data.rows import Objective
 from ...geometry import Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
-from ...losses import Loss
+from ...losses import Loss, bounded_clip
 from ...mechanisms import BatchGaussian, Gaussian, Release, vector_mechanism
 from ...mechanisms.batch import calibrate_batches
 from ...privacy.budget import Allowance, Composition, PrivacyBudget
@@ -209,7 +209,7 @@ class MirrorDescent:
         clip = clip or defaults.growing_clip(rules.smallest_clip, noise, rules.accurate)
         largest = norm * _l2_radius(geometry, problem.dimension)
         largest += abs(problem.loss.best_constant(1.0))
-        clip = min(clip, problem.loss.derivative_bound(largest))
+        clip = bounded_clip(problem.loss, clip, largest)
         penalty = float(self.l2_penalty)
         return _Facts(problem, budget, rules, geometry, self._map(geometry), norm, clip, penalty)
 
