@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from ..privacy.budget import ROUNDING, Allowance, Precision
 from ..randomness.exact import floor_laplace, floor_normal
 from ..randomness.stream import RandomStream
-from .base import Mechanism
+from .base import Mechanism, releasable
 from .noise_norms import mean_noise_norm
 
 __all__ = ["AdditiveNoise", "Gaussian", "Laplace", "additive_noise"]
@@ -48,11 +49,13 @@ class AdditiveNoise(Mechanism):
     dimension: int = 1
     precision: Precision = "exact"
 
-    @cached_property
+    @property
     def grid(self) -> float:
         """Width g of the grid, 0 for noise in floating point."""
-        if self.precision == "float":
-            return 0.0
+        return 0.0 if self.precision == "float" else self._width
+
+    @cached_property
+    def _width(self) -> float:
         wanted = min(
             _ROUNDING_SHARE * self.sensitivity / self.rounding_factor,
             self.scale / _STEPS_PER_SCALE,
@@ -60,6 +63,11 @@ class AdditiveNoise(Mechanism):
         least = self.scale / _MOST_STEPS_PER_SCALE
         exponent = max(math.frexp(wanted)[1] - 1, math.frexp(least)[1])
         return math.ldexp(1.0, exponent)
+
+    @property
+    def largest(self) -> float:
+        """Larger coordinates are released as this, infinities too; at least 2^51 scales."""
+        return min(_LARGEST_STEP * self._width, sys.float_info.max)
 
     @property
     def variance(self) -> float:
@@ -94,19 +102,24 @@ class AdditiveNoise(Mechanism):
         raise ValueError("noise this large cannot be drawn exactly: epsilon is too small")
 
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
-        """`value` plus noise, shape (dimension,)."""
+        """`value` plus noise, shape (dimension,).
+
+        Raises
+        ------
+        ValueError
+            If `value` holds NaN or has another number of coordinates.
+        """
         if value.size != self.dimension:
             raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")
         return self.with_noise(value, stream)
 
     def with_noise(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
         """`release` without the check of the dimension."""
-        grid = self.grid
+        grid, value = self.grid, releasable(value, self.largest)
         if grid == 0:
             return value + self.scale * self._float_draws(value.size, stream)
-        # both exact: the grid's width is a power of two, and the limit is a multiple of it
-        rounded = np.rint(value / grid)
-        steps = np.minimum(np.maximum(rounded, -_LARGEST_STEP), _LARGEST_STEP).astype(np.int64)
+        # exact: the grid's width is a power of two
+        steps = np.rint(value / grid).astype(np.int64)
         noise = self._floor_draws(math.ceil(self.scale / grid), value.size, stream)
         return (steps + noise).astype(np.float64) * grid + grid / 2
 

@@ -18,7 +18,22 @@ from ..geometry.norms import lp_norm
 from ..randomness.stream import RandomStream
 from ..randomness.subsets import RandomBatches
 
-__all__ = ["Mechanism"]
+__all__ = ["Mechanism", "releasable"]
+
+
+def releasable(value: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
+    """`value` within [-largest, largest], which moves no two values apart.
+
+    Noise hides neither NaN nor an infinity: added to one, it would be released as it is.
+
+    Raises
+    ------
+    ValueError
+        If a number is NaN, for which no sensitivity holds.
+    """
+    if np.isnan(value).any():
+        raise ValueError("a value to be released must not hold NaN")
+    return np.clip(value, -largest, largest)
 
 
 @dataclass(frozen=True)
@@ -106,5 +121,11 @@ class Mechanism:
             raise ValueError(f"{type(self).__name__} has no {composition} guarantee")
 
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> Any:
-        """A noisy version of `value`."""
+        """A noisy version of `value`.
+
+        Raises
+        ------
+        ValueError
+            If `value` holds NaN.
+        """
         raise NotImplementedError

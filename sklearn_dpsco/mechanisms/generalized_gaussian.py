@@ -14,10 +14,12 @@ from ..geometry.norms import lp_norm
 from ..privacy.budget import ROUNDING, Allowance, Precision
 from ..randomness.stream import RandomStream
 from .additive import Gaussian
-from .base import Mechanism
+from .base import Mechanism, releasable
 from .noise_norms import best_exponent, mean_noise_norm, regularity
 
 __all__ = ["GeneralizedGaussian", "vector_mechanism"]
+
+_MOST_SCALES = 2.0**47  # beyond them, floats are too coarse to show the noise
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,16 @@ class GeneralizedGaussian(Mechanism):
         return count / (2 * self.noise_multiplier**2)
 
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
-        """`value` plus noise, shape (dimension,)."""
+        """`value` plus noise, shape (dimension,).
+
+        Raises
+        ------
+        ValueError
+            If `value` holds NaN or has another number of coordinates.
+        """
         if value.size != self.dimension:
             raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")
+        value = releasable(value, _MOST_SCALES * self.scale)
         # |z|_r is chi with d degrees of freedom, and independent of the direction z / |z|_r,
         # which has the law of y / |y|_r, y of independent coordinates of density ~ exp(-|y|^r)
         radius = math.sqrt(2 * gammainccinv(self.dimension / 2, stream.uniform(1)[0]))
@@ -154,7 +163,14 @@ def vector_mechanism(
         Number of releases within `allowance`.
     dimension : int >= 1
         d, number of coordinates of the value.
+
+    Raises
+    ------
+    ValueError
+        If q is below 2: the l2 norm may then be as large as the l_q norm.
     """
+    if not q >= 2:  # NaN must not pass
+        raise ValueError(f"q must be at least 2, got {q!r}")
     if allowance.precision == "float" and best_exponent(q, dimension) > 2:
         return GeneralizedGaussian.calibrate(q, sensitivity, allowance, count, dimension)
     sensitivity_2 = dimension ** (1 / 2 - 1 / q) * sensitivity * ROUNDING

@@ -277,7 +277,13 @@ class PrefixSum(Gaussian):
         return _TreeRun(self.n_steps, width, self.factorization == "honaker")
 
     def release(self, value: Array, stream: RandomStream) -> Array:
-        """One step of the encoded stream plus noise, in the shape of `value`."""
+        """One step of the encoded stream plus noise, in the shape of `value`.
+
+        Raises
+        ------
+        ValueError
+            If `value` holds NaN.
+        """
         return self.with_noise(value, stream)
 
     @property

@@ -95,7 +95,15 @@ class SelectVertex(Mechanism):
         return selections_mu(eta, count) ** 2 / 2 if composition == "gdp" else count * eta**2 / 8
 
     def release(self, scores: NDArray[np.float64], stream: RandomStream) -> int:
-        """Index of the selected score; the scores must be finite."""
+        """Index of the selected score.
+
+        Raises
+        ------
+        ValueError
+            If a score is not finite.
+        """
+        if not np.isfinite(scores).all():
+            raise ValueError("the scores of a selection must be finite")
         is_gumbel = self.noise == "gumbel"
         if self.precision == "exact":
             sample = sample_softmax if is_gumbel else permute_and_flip

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from numbers import Integral
 from typing import Any, Protocol
 
 from scipy.special import ndtr, ndtri
@@ -73,6 +74,16 @@ class Release:
         """All its uses as one event."""
         return self.mechanism.dp_event(composition, self.count * repetitions)
 
+    def check(self) -> None:
+        """Raise `AssertionError` on numbers for which a cost says nothing; NaN must not pass."""
+        sensitivity, scale = self.mechanism.sensitivity, self.mechanism.scale
+        if not 0 <= sensitivity < math.inf or not 0 < scale < math.inf:
+            raise AssertionError(
+                f"the release {self.name!r} needs a finite sensitivity >= 0 and a finite scale "
+                f"> 0, got {sensitivity!r} and {scale!r}"
+            )
+        _check_count(f"the count of the release {self.name!r}", self.count)
+
 
 @dataclass(frozen=True)
 class Guarantee:
@@ -120,6 +131,9 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         budget = PrivacyBudget(self.epsilon, self.delta, self.relation)
+        for release in self.releases:
+            release.check()
+        _check_count("repetitions", self.repetitions)
         if self.composition == "adaptive-range":
             spent, count, mu = self._selections()
             limit = selection_epsilon(float(self.epsilon), float(self.delta), count, mu)
@@ -367,6 +381,11 @@ def renyi(releases: Sequence[Release], order: float, repetitions: int) -> float:
         return repetitions * release.count * release.mechanism.renyi(order)
 
     return sum(map(cost, _worst(releases, cost)))
+
+
+def _check_count(name: str, number: Any) -> None:
+    if not isinstance(number, Integral) or number < 1:
+        raise AssertionError(f"{name} must be an integer >= 1, got {number!r}")
 
 
 def composed_event(releases: Sequence[Release], composition: str, repetitions: int) -> Any:

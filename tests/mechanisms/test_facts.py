@@ -166,6 +166,43 @@ def test_releases_are_what_the_facts_say(mechanism):
     assert mechanism.batches == getattr(mechanism, "sampling", None)
 
 
+@each
+def test_what_noise_does_not_hide_is_not_released(mechanism):
+    for place in range(D):
+        value = np.array([1.0, -2.0, 0.5])
+        value[place] = np.nan
+        with pytest.raises(ValueError, match=r"NaN|finite") as found:
+            mechanism.release(value, stream())
+        assert "2.0" not in str(found.value)
+        for infinite in (np.inf, -np.inf):
+            value[place] = infinite
+            if mechanism.selects:
+                assert_refuses(mechanism.release, "must be finite", value, stream())
+                continue
+            # as the largest number that is told apart from others, with noise that shows
+            noisy = [mechanism.release(value, stream(seed)) for seed in range(20)]
+            assert np.all(np.isfinite(noisy))
+            assert np.all(np.sign([released[place] for released in noisy]) == np.sign(infinite))
+            assert np.unique([released[place] for released in noisy]).size > 10
+            # the other coordinates are released as always
+            value[place] = 0.0
+            plain = mechanism.release(value, stream(0))
+            others = np.arange(D) != place
+            np.testing.assert_array_equal(noisy[0][others], plain[others])
+
+
+@pytest.mark.parametrize("mechanism", [m for m in EXAMPLES if not m.selects], ids=repr)
+def test_clipping_large_values_moves_no_two_apart(mechanism):
+    # the same noise, so that only the values differ
+    rng = np.random.default_rng(0)
+    for exponent in (10, 50, 55, 60, 70, 1000):
+        value = rng.standard_normal(D) * 2.0**exponent
+        change = rng.standard_normal(D) * 2.0 ** (exponent - 1)
+        found = [mechanism.release(v, stream()) for v in (value, value + change)]
+        distance = mechanism.distance(found[1] - found[0])
+        assert distance <= mechanism.distance(change) * (1 + 1e-2)
+
+
 def within_the_budget(mechanism, composition, budget):
     """The mechanism with noise for which one release costs the whole budget."""
     limits = {"zcdp": budget.rho, "gdp": budget.mu**2 / 2, "pure": budget.epsilon}

@@ -220,6 +220,10 @@ def test_refusals():
         GeneralizedGaussian.calibrate(math.inf, 1.0, float_allowance("pure", 1.0))
     with pytest.raises(ValueError, match="precision='float'"):
         GeneralizedGaussian.calibrate(math.inf, 1.0, Allowance("zcdp", 1.0), dimension=5)
+    # an l_q sensitivity below 2 would be divided where nothing allows it
+    for kind, q in itertools.product((float_allowance, Allowance), (1.0, 1.5, math.nan)):
+        with pytest.raises(ValueError, match="q must be at least 2"):
+            vector_mechanism(q, 1.0, kind("zcdp", 1.0), dimension=5)
     for q, r in ((4.0, 4.5), (4.0, 1.9), (math.inf, math.inf), (math.inf, math.nan)):
         with pytest.raises(ValueError, match="exponent must be"):
             GeneralizedGaussian(1.0, 1.0, q, r, 3)

@@ -4,6 +4,7 @@ import itertools
 import math
 import pickle
 from decimal import Decimal, localcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from scipy.stats import norm
 from support import assert_refuses, problem, recomputed_epsilon
 
 from sklearn_dpsco import BudgetAccountant, DPLassoFW
-from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
+from sklearn_dpsco.mechanisms import Gaussian, GeneralizedGaussian, Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget, best_log_gap, zcdp_delta
 from sklearn_dpsco.privacy.guarantee import Guarantee, Release
 from sklearn_dpsco.privacy.selections import selection_epsilon
@@ -166,9 +167,35 @@ def test_a_plan_that_overspends_has_no_guarantee():
     pure = Release("step", Laplace(1.0, 1 / 0.26), 4)
     with pytest.raises(AssertionError, match="spends more"):
         Guarantee(1.0, 0.0, "zero-out", "pure", (pure,))
-    undefined = Release("step", SelectVertex(math.inf, math.inf))
-    with pytest.raises(AssertionError, match="spends more"):
-        Guarantee(1.0, DELTA, "zero-out", "zcdp", (undefined,))
+
+
+def test_releases_that_no_cost_is_true_of_have_no_guarantee():
+    good = Release("step", Gaussian(1e-3, 1.0))
+    assert 0 < Guarantee.of(PrivacyBudget(1.0), (good,)).spent < 1e-6
+    bad = (math.nan, math.inf, -math.inf, -1e-3)
+    kinds = (Gaussian, Laplace, SelectVertex, partial(GeneralizedGaussian, q=2.0, exponent=2.0))
+    for kind, composition in itertools.product(kinds, ("zcdp", "adaptive-range")):
+        extra = {"dimension": 3} if isinstance(kind, partial) else {}
+        wrong = [kind(value, 1.0, **extra) for value in bad]
+        # of a negative scale the square costs nothing, and of 0 infinitely much
+        wrong += [kind(1e-3, value, **extra) for value in (*bad, 0.0)]
+        for mechanism in wrong:
+            for releases in ((Release("wrong", mechanism),), (good, Release("wrong", mechanism))):
+                with pytest.raises(AssertionError, match="the release 'wrong' needs a finite"):
+                    Guarantee(1.0, DELTA, "zero-out", composition, releases)
+    # a release that no record moves is fine
+    Guarantee(1.0, DELTA, "zero-out", "zcdp", (Release("nothing", SelectVertex(0.0, 1.0)),))
+
+
+def test_numbers_of_uses_are_whole_and_positive():
+    mechanism = Gaussian(1e-3, 1.0)
+    for bad in (0, -1, 0.5, math.nan, "2"):
+        with pytest.raises(AssertionError, match="count of the release 'step' must be an integer"):
+            Guarantee(1.0, DELTA, "zero-out", "zcdp", (Release("step", mechanism, bad),))
+        with pytest.raises(AssertionError, match="repetitions must be an integer"):
+            Guarantee(1.0, DELTA, "zero-out", "zcdp", (Release("step", mechanism),), bad)
+    releases = (Release("step", mechanism, np.int64(2)),)
+    assert Guarantee(1.0, DELTA, "zero-out", "zcdp", releases, np.int64(3)).spent > 0
 
 
 def test_a_guarantee_without_releases_is_free():

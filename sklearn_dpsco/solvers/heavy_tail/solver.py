@@ -314,8 +314,8 @@ class _Draft:
             problem, self.features, self.target, self.row_norm, self.intercept, self.target_clip
         )
         releases = [*first.releases, *self._step_releases()]
-        # A defect of the package: a negative share or scale would lower the cost of a plan.
-        if self.left < -1e-12 or any(r.mechanism.scale <= 0 for r in releases):
+        # A defect of the package: a negative share would lower the cost of a plan.
+        if self.left < -1e-12:
             raise AssertionError("a plan spends more than its budget")
         kind = problem.feasible_set
         return HeavyTailPlan(
