@@ -71,7 +71,7 @@ def iteration(X: Any, label: str, limit: float) -> None:
     def select() -> None:
         move = Move(0.9, 3, 0.1)
         gradient = rows.mean_gradient_after_move(product, move, objective)
-        plan.step.release(plan.geometry.vertex_scores(gradient), stream)
+        plan.step.release(plan.vertices.scores(gradient), stream)
 
     mirror = DPMirrorClassifier(classes=[0, 1], bounds_X=(-1, 1), feasible_set="l2").plan(n, d)
     noise, mirror_map = mirror.stages[0].noises[0], mirror.mirror_map

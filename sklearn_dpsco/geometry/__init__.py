@@ -10,11 +10,12 @@ from .sets import (
     LpBall,
     Simplex,
     Unconstrained,
-    Vertex,
     get_geometry,
 )
+from .vertices import AxisVertices, Vertex, VertexList, Vertices, known_vertices
 
 __all__ = [
+    "AxisVertices",
     "Entropy",
     "Geometry",
     "L1Ball",
@@ -26,6 +27,9 @@ __all__ = [
     "Simplex",
     "Unconstrained",
     "Vertex",
+    "VertexList",
+    "Vertices",
     "get_geometry",
+    "known_vertices",
     "lp_norm",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .._checks import check_choice, check_real, check_size
 from .mirror_maps import Entropy, MirrorMap, PowerMap
 from .norms import lp_norm
+from .vertices import AxisVertices, Vertex, Vertices
 
 __all__ = [
     "Geometry",
@@ -21,18 +22,10 @@ __all__ = [
     "LpBall",
     "Simplex",
     "Unconstrained",
-    "Vertex",
     "get_geometry",
 ]
 
 Array = NDArray[np.float64]
-
-
-class Vertex(NamedTuple):
-    """The point ``value * e_coordinate``, a vertex of a polyhedral set."""
-
-    coordinate: int
-    value: float
 
 
 @dataclass(frozen=True)
@@ -50,8 +43,7 @@ class Geometry:
     contains_origin : bool
         Whether 0 is in the set, and with a point all its multiples by factors in [0, 1].
     has_vertices : bool
-        Whether it has `vertex_scores`, `vertex` and `l1_diameter`, which selections
-        need.
+        Whether it has `vertices`, which selections need.
     mirror_maps : tuple of str
         The kinds of mirror map that `mirror_map` offers, the default first.
     """
@@ -71,11 +63,6 @@ class Geometry:
         """Largest distance of two points of the set, in its norm."""
         raise NotImplementedError
 
-    @property
-    def l1_diameter(self) -> float:
-        """Largest l1 distance of two vertices; it bounds the range of a selection."""
-        raise NotImplementedError
-
     def norm(self, x: Array) -> float:
         """The norm of the set."""
         raise NotImplementedError
@@ -88,17 +75,18 @@ class Geometry:
         """The point that a solver starts from: 0, unless the set says otherwise."""
         return np.zeros(n_features)
 
-    def vertex_scores(self, direction: Array) -> Array:
-        """-<v, direction> for every vertex v, in the order of `vertex`."""
-        raise NotImplementedError
+    def vertices(self, n_features: int) -> Vertices:
+        """All vertices: `AxisVertices` or a `VertexList`, nothing else.
 
-    def vertex(self, number: int, n_features: int) -> Vertex:
-        """The vertex of that number."""
+        These compute what the privacy of a selection rests on, its scores and their range, so
+        that a set cannot state it wrongly.
+        """
         raise NotImplementedError
 
     def lmo(self, direction: Array) -> Vertex:
         """A vertex that minimizes <v, direction> (linear minimization oracle)."""
-        return self.vertex(int(np.argmax(self.vertex_scores(direction))), direction.size)
+        vertices = self.vertices(direction.size)
+        return vertices.vertex(int(np.argmax(vertices.scores(direction))))
 
     def extreme_point(self, direction: Array) -> Array:
         """A point that minimizes <v, direction>, as an array."""
@@ -160,10 +148,6 @@ class _L1Set(Geometry):
     def diameter(self) -> float:
         return 2.0 * self.radius
 
-    @property
-    def l1_diameter(self) -> float:
-        return self.diameter
-
     def norm(self, x: Array) -> float:
         return float(np.abs(x).sum())
 
@@ -185,15 +169,8 @@ class L1Ball(_L1Set):
 
     set_id: ClassVar[int] = 0
 
-    def vertex_scores(self, direction: Array) -> Array:
-        scores = np.empty(2 * direction.size)
-        np.multiply(direction, -self.radius, out=scores[: direction.size])
-        np.multiply(direction, self.radius, out=scores[direction.size :])
-        return scores
-
-    def vertex(self, number: int, n_features: int) -> Vertex:
-        sign = 1.0 if number < n_features else -1.0
-        return Vertex(number % n_features, sign * self.radius)
+    def vertices(self, n_features: int) -> Vertices:
+        return AxisVertices(n_features, (self.radius, -self.radius))
 
     def lmo(self, direction: Array) -> Vertex:
         index = int(np.argmax(np.abs(direction)))
@@ -226,11 +203,8 @@ class Simplex(_L1Set):
     def center(self, n_features: int) -> Array:
         return np.full(n_features, self.radius / n_features)
 
-    def vertex_scores(self, direction: Array) -> Array:
-        return -self.radius * direction
-
-    def vertex(self, number: int, n_features: int) -> Vertex:
-        return Vertex(number, float(self.radius))
+    def vertices(self, n_features: int) -> Vertices:
+        return AxisVertices(n_features, (self.radius,))
 
     def project(self, x: Array) -> Array:
         return _project_simplex(x, self.radius)

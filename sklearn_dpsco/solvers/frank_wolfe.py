@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.rows import Move, Objective, Rows
-from ..geometry import Geometry
+from ..geometry import Geometry, Vertices, known_vertices
 from ..losses import Loss, bounded_clip
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
@@ -72,6 +72,8 @@ class FrankWolfePlan(Plan):
         "gradient": u_t minimizes ``<v_t, u> + q_t / 2 norm(u - w_t)^2`` over the feasible
         set, ``q_t = smoothing / sqrt(t + 1) + curvature / (t + 2)``.
     curvature : float
+    vertices : Vertices or None
+        "selection": what is chosen among, and what the scores are computed from.
     """
 
     geometry: Geometry
@@ -81,6 +83,7 @@ class FrankWolfePlan(Plan):
     learning_rate: float | None = None
     smoothing: float = 0.0
     curvature: float = 0.0
+    vertices: Vertices | None = None
 
     @property
     def data_norm(self) -> float | None:
@@ -169,11 +172,12 @@ class FrankWolfe:
         problem, budget, geometry = facts.problem, facts.budget, facts.selection_geometry
         clip = self._clip(facts, geometry, facts.selection_noise)
         max_iter = self.max_iter or facts.selection_steps
-        change = sensitivity.vertex_scores(problem, budget, geometry.l1_diameter, clip)
+        vertices = known_vertices(geometry.vertices(problem.dimension), problem.dimension)
+        change = sensitivity.vertex_scores(problem, budget, vertices.l1_diameter, clip)
         composition, first, step = _best_selections(problem, budget, change, max_iter)
         return self._finish(
             facts, "selection", composition, geometry, first,
-            max_iter=max_iter, step=step, gradient_clip=clip,
+            max_iter=max_iter, step=step, gradient_clip=clip, vertices=vertices,
         )  # fmt: skip
 
     def _plan_gradient(self, facts: _Facts) -> FrankWolfePlan:
@@ -362,7 +366,7 @@ class _Walk:
     ) -> None:
         self.rows, self.objective, self.plan, self.stream = rows, objective, plan, stream
         self.mechanism: Any = plan.step
-        self.coef = plan.geometry.center(plan.problem.dimension)
+        self.coef = np.array(plan.geometry.center(plan.problem.dimension), dtype=np.float64)
 
     def step_size(self, t: int) -> float:
         rate = self.plan.learning_rate
@@ -381,10 +385,10 @@ class _VertexWalk(_Walk):
         self.move = Move(1.0, 0, 0.0)
 
     def step(self, t: int) -> None:
-        plan = self.plan
+        vertices = self.plan.vertices
+        assert vertices is not None
         gradient = self.rows.mean_gradient_after_move(self.product, self.move, self.objective)
-        number = self.mechanism.release(plan.geometry.vertex_scores(gradient), self.stream)
-        vertex = plan.geometry.vertex(number, self.coef.size)
+        vertex = vertices.vertex(self.mechanism.release(vertices.scores(gradient), self.stream))
         eta = self.step_size(t)
         self.move = Move(1 - eta, vertex.coordinate, eta * vertex.value)
         self.coef *= 1 - eta

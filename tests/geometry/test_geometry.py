@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -9,13 +10,16 @@ from scipy.optimize import minimize
 from support import assert_refuses
 
 from sklearn_dpsco.geometry import (
+    AxisVertices,
     Geometry,
     L1Ball,
     L2Ball,
     LInfBall,
     LpBall,
     Simplex,
+    VertexList,
     get_geometry,
+    known_vertices,
 )
 from sklearn_dpsco.geometry.norms import lp_norm
 
@@ -24,12 +28,12 @@ DIMENSIONS = [1, 2, 7]
 every_dimension = pytest.mark.parametrize("d", DIMENSIONS)
 
 
-def vertices(geometry, d):
-    """Every vertex as a row of an array, in the order of `vertex`."""
-    n_vertices = geometry.vertex_scores(np.zeros(d)).size
-    out = np.zeros((n_vertices, d))
+def points_of(vertices):
+    """Every vertex as a row of an array, in the order of their numbers."""
+    n_vertices = vertices.scores(np.zeros(vertices.n_features)).size
+    out = np.zeros((n_vertices, vertices.n_features))
     for number in range(n_vertices):
-        coordinate, value = geometry.vertex(number, d)
+        coordinate, value = vertices.vertex(number)
         out[number, coordinate] = value
     return out
 
@@ -49,13 +53,14 @@ def contains(geometry, x, tolerance=1e-12):
 @every_dimension
 def test_vertices_scores_and_lmo_against_enumeration(d):
     for geometry in SETS:
-        points = vertices(geometry, d)
+        points = points_of(geometry.vertices(d))
         expected = [geometry.radius * row for row in np.eye(d)]
         if isinstance(geometry, L1Ball):
             expected += [-row for row in expected]
         assert {tuple(v + 0.0) for v in points} == {tuple(v + 0.0) for v in expected}, geometry
         for direction in directions(d):
-            np.testing.assert_allclose(geometry.vertex_scores(direction), -points @ direction)
+            scores = geometry.vertices(d).scores(direction)
+            np.testing.assert_allclose(scores, -points @ direction)
             coordinate, value = geometry.lmo(direction)
             assert value * direction[coordinate] == pytest.approx((points @ direction).min())
             assert any(value == v[coordinate] for v in points), geometry
@@ -66,7 +71,7 @@ def test_vertices_scores_and_lmo_against_enumeration(d):
 @every_dimension
 def test_the_diameter_is_the_largest_distance_of_vertices(d):
     for geometry in SETS:
-        points = vertices(geometry, d)
+        points = points_of(geometry.vertices(d))
         pairs = itertools.combinations(points, 2)
         widest = max((geometry.norm(v - w) for v, w in pairs), default=0.0)
         assert widest <= geometry.diameter, geometry
@@ -77,10 +82,67 @@ def test_the_diameter_is_the_largest_distance_of_vertices(d):
 @every_dimension
 def test_the_l1_diameter_bounds_the_range_of_the_scores(d):
     # what the sensitivity of a selection rests on
-    for geometry, change in itertools.product(SETS, directions(d)):
-        scores = geometry.vertex_scores(change)
-        largest = geometry.l1_diameter * np.abs(change).max()
-        assert np.ptp(scores) <= largest * (1 + 1e-15), (geometry, change)
+    lists = [geometry.vertices(d) for geometry in SETS] + random_lists(d)
+    for vertices, change in itertools.product(lists, directions(d)):
+        scores = vertices.scores(change)
+        largest = vertices.l1_diameter * np.abs(change).max()
+        assert np.ptp(scores) <= largest * (1 + 1e-15), (vertices, change)
+
+
+def random_lists(d):
+    """Vertices with several on an axis, axes without any, and 0 among them."""
+    rng = np.random.default_rng(d)
+    sizes = rng.integers(2, 9, size=20)
+    lists = [VertexList(d, rng.integers(0, d, size=k), rng.normal(size=k)) for k in sizes]
+    return [*lists, VertexList(d, (0, 0), (1.0, 0.0)), VertexList(d, (d - 1, 0), (3.0, -3.0))]
+
+
+@every_dimension
+def test_a_list_of_vertices_computes_its_own_diameter(d):
+    for vertices in random_lists(d):
+        points = points_of(vertices)
+        widest = max(np.abs(v - w).sum() for v, w in itertools.combinations(points, 2))
+        assert widest <= vertices.l1_diameter <= widest * (1 + 1e-14)
+        for direction in directions(d, 5):
+            np.testing.assert_allclose(vertices.scores(direction), -points @ direction)
+
+
+def test_a_list_of_vertices_stays_what_it_is():
+    # also if it was made of what can be changed
+    coordinates, values = np.array([0, 1]), np.array([1.0, 2.0])
+    vertices = VertexList(2, coordinates, values)
+    assert vertices == VertexList(2, (0, 1), (1.0, 2.0))
+    assert hash(vertices) == hash(VertexList(2, (0, 1), (1.0, 2.0)))
+    values[:] = 50.0
+    assert points_of(vertices).max() == 2.0
+    sides = [1.0]
+    axes = AxisVertices(2, sides)
+    sides[0] = 50.0
+    assert points_of(axes).max() == 1.0
+    assert pickle.loads(pickle.dumps(vertices)) == vertices
+
+
+def test_vertices_that_make_no_set_are_refused():
+    for bad in ((), (0.0, 0.0), (np.nan,), (np.inf, 1.0), (1e51, 1.0), ("a", 1.0)):
+        assert_refuses(AxisVertices, "vert", 2, bad)
+        assert_refuses(VertexList, "vert", 2, tuple(range(len(bad))), bad)
+    assert_refuses(AxisVertices, "n_features", 0, (1.0,))
+    for coordinates, values in (
+        ((0, 1), (1.0,)), ((0, 2), (1.0, 1.0)), ((-1, 0), (1.0, 1.0)), ((0.5, 1), (1.0, 1.0)),
+        ((0, 0), (1.0, 1.0)), ((1,), (2.0,)),
+    ):  # fmt: skip
+        assert_refuses(VertexList, "vert", 2, coordinates, values)
+
+
+def test_only_vertices_that_compute_their_own_range_are_known():
+    class Narrow(VertexList):
+        l1_diameter = 1e-9
+
+    for vertices in (AxisVertices(3, (1.0,)), VertexList(3, (0, 2), (1.0, -1.0))):
+        assert known_vertices(vertices, 3) is vertices
+        assert_refuses(known_vertices, "must have 4 coordinates", vertices, 4)
+    for other in (Narrow(3, (0, 2), (1.0, -1.0)), np.eye(3), None):
+        assert_refuses(known_vertices, "must be AxisVertices or a VertexList", other, 3)
 
 
 @every_dimension
@@ -105,13 +167,15 @@ def points_to_project(geometry, d):
     rng = np.random.default_rng(1)
     points = list(geometry.radius * rng.standard_normal((20, d)) * rng.choice([0.1, 1, 9], (20, 1)))
     points += [np.zeros(d), np.full(d, 5.0), np.full(d, -5.0), geometry.center(d)]
-    return points + list(vertices(geometry, d)) + list(2 * vertices(geometry, d))
+    return (
+        points + list(points_of(geometry.vertices(d))) + list(2 * points_of(geometry.vertices(d)))
+    )
 
 
 @every_dimension
 def test_the_projection_is_the_nearest_point(d):
     for geometry in SETS:
-        corners = vertices(geometry, d)
+        corners = points_of(geometry.vertices(d))
         for x in points_to_project(geometry, d):
             nearest = geometry.project(x.copy())
             assert contains(geometry, nearest), (geometry, x)
@@ -122,7 +186,7 @@ def test_the_projection_is_the_nearest_point(d):
 
 def test_the_projection_against_a_generic_solver():
     for geometry in (L1Ball(1.3), Simplex(1.3)):
-        corners = vertices(geometry, 4)
+        corners = points_of(geometry.vertices(4))
         for x in points_to_project(geometry, 4)[:20:4]:
             # the point as a convex combination of the vertices
             found = minimize(

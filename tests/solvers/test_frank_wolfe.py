@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from support import LOSSES, problem, scaled_table, solver_data, storage, stream
 
 from sklearn_dpsco import DPLassoFW
-from sklearn_dpsco.audit import map_mechanisms, mechanisms
-from sklearn_dpsco.geometry import L1Ball, Simplex
+from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms
+from sklearn_dpsco.geometry import Geometry, L1Ball, Simplex, VertexList
 from sklearn_dpsco.losses import Huber, Loss
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
@@ -296,3 +296,63 @@ def test_the_order_of_the_rows_does_not_matter(form):
         order = np.random.default_rng(0).permutation(151)
         first, other = (solved(X[o], y[o], form=form, task=task) for o in (slice(None), order))
         np.testing.assert_allclose(other, first, atol=1e-9, rtol=0, err_msg=task)
+
+
+# ------------------------------------------------------------------------- a user's own set
+
+
+@dataclasses.dataclass(frozen=True)
+class Corners(Geometry):
+    """0 and a multiple of each unit vector, on the first axis a longer one."""
+
+    has_vertices = True
+    l1_diameter = 1e-6  # nobody asks
+
+    def vertices(self, n_features):
+        values = np.append(np.full(n_features, self.radius), [0.0, 3 * self.radius])
+        return VertexList(n_features, [*range(n_features), 0, 0], values)
+
+    def vertex_scores(self, direction):
+        return -1e6 * direction
+
+    def vertex(self, number, n_features):
+        return 0, 1e6
+
+
+def test_the_range_of_a_selection_is_that_of_the_vertices_whatever_a_set_says():
+    n, d = 200, 4
+    for relation in ("replace-one", "zero-out"):
+        budget = PrivacyBudget(1.0, relation=relation)
+        fact = problem(n, d, feasible_set=Corners, radius=0.5)
+        solver = FrankWolfe("selection", max_iter=3, gradient_clip=0.3)
+        plan = solver.plan(fact, budget)
+        # the longest vertex, of length 1.5, and any other
+        assert plan.vertices.l1_diameter == pytest.approx(2.0, rel=1e-12)
+        expected = budget.record_factor * 2.0 * 0.3 / n
+        assert plan.step.sensitivity == pytest.approx(expected, rel=1e-6)
+        found = check_sensitivity(solver, plan)
+        assert not found.violations
+        assert 0.4 < found.ratios["step"] <= 1
+
+
+def test_a_set_of_the_users_own_is_searched_as_it_is():
+    X, _ = scaled_table(400, 3)
+    model = DPLassoFW(
+        epsilon=1e6, delta=0, bounds_X=(-1, 1), bounds_y=(-1, 1), solver="selection",
+        feasible_set=Corners(0.3), max_iter=200, random_state=0, fit_intercept=False,
+        gradient_clip=2.0,
+    ).fit(X, X @ [0.5, 0.1, 0.0])  # fmt: skip
+    np.testing.assert_allclose(model.coef_, [0.5, 0.1, 0.0], atol=0.05)
+
+
+def test_vertices_that_state_their_own_range_are_refused_before_anything_is_spent():
+    class Narrow(VertexList):
+        l1_diameter = 1e-6
+
+    class Stated(Corners):
+        def vertices(self, n_features):
+            return Narrow(n_features, (0, 1), (1.0, 1.0))
+
+    fact = problem(100, 3, feasible_set=Stated)
+    with pytest.raises(ValueError, match="must be AxisVertices or a VertexList"):
+        FrankWolfe("selection").plan(fact, BUDGET)
