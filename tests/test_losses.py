@@ -428,6 +428,7 @@ MIXED = {
     "place": lambda z, y: (z - y) * np.linspace(0.5, 1, z.size),
     "random": lambda z, y: z - y + np.random.default_rng().normal(size=z.size),
     "state": calls(),
+    "mean of infinities": lambda z, y: np.where(z.size > 1, np.inf, z - y),
 }
 
 
