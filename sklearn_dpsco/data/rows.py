@@ -135,6 +135,10 @@ class Rows:
         scale = None if self.scale is None else self.scale[which]
         return type(self)(self._taken(which), self.has_intercept, scale, self.center)
 
+    def drawn(self, which: NDArray[np.intp]) -> Rows:
+        """The rows of a random batch, whose predictions do not depend on the batch."""
+        return self.part(which)
+
     def clipped_gradient_sum(self, coef: Array, objective: Objective, bound: float) -> Array:
         r"""Sum of :math:`s_i l'(z_i, y_i) [x_i - m, 1]`, :math:`z_i = b + <[x_i - m, 1], w>`.
 
@@ -270,10 +274,17 @@ class _DenseRows(Rows):
     def _part(self, part: slice) -> Array:
         return np.asarray(self.X[part], dtype=np.float64)
 
+    def drawn(self, which: NDArray[np.intp]) -> Rows:
+        taken = self.part(which)
+        return _DrawnRows(taken.X, taken.has_intercept, taken.scale, taken.center)
+
+    def _predicted(self, block: Array, weights: Array) -> Array:
+        return np.asarray(block @ weights)
+
     def _product(self, weights: Array) -> Array:
         out = np.empty(self.n_samples)
         for part in self._chunks():
-            np.dot(self._part(part), weights, out=out[part])
+            out[part] = self._predicted(self._part(part), weights)
         return out
 
     def _squared_norms(self) -> Array:
@@ -301,7 +312,7 @@ class _DenseRows(Rows):
         total = np.zeros(self.dimension)
         for part in self._chunks():
             block = self._part(part)
-            r = self._derivative(block @ weights + intercept, part, objective)
+            r = self._derivative(self._predicted(block, weights) + intercept, part, objective)
             total[:d] += block.T @ r
             if self.has_intercept:
                 total[d] += r.sum()
@@ -311,6 +322,21 @@ class _DenseRows(Rows):
         from .._kernels.gradient_sums import dense_gradient_sum
 
         return dense_gradient_sum, np.ascontiguousarray(self.X)
+
+
+class _DrawnRows(_DenseRows):
+    """A random batch of dense rows.
+
+    BLAS rounds a product by the place of its row, and other records have other places in the
+    batches that an analysis compares. At a kink, a last bit may turn a derivative.
+    """
+
+    def _predicted(self, block: Array, weights: Array) -> Array:
+        from .._kernels.products import row_products
+
+        out = np.empty(block.shape[0])
+        row_products(np.ascontiguousarray(block), weights, out)
+        return out
 
 
 class _SparseRows(Rows):

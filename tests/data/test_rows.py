@@ -21,7 +21,7 @@ from sklearn_dpsco._kernels import sparse_sums as kernels
 from sklearn_dpsco._kernels.arguments import Compressed, Slope
 from sklearn_dpsco.data.rows import Move, Objective, make_rows
 from sklearn_dpsco.data.summation import BLOCK_ROWS, chunk_rows, summation_error
-from sklearn_dpsco.losses import Huber, Logistic, Loss, SmoothedHinge, Squared
+from sklearn_dpsco.losses import Absolute, Huber, Logistic, Loss, SmoothedHinge, Squared
 
 STORAGES = ["dense", "fortran", "csr", "csc"]
 
@@ -282,3 +282,23 @@ def test_modules_list_what_they_offer():
         module = importlib.import_module(f"sklearn_dpsco.data.{name}")
         missing = [offered for offered in module.__all__ if not hasattr(module, offered)]
         assert not missing, name
+
+
+def test_predictions_of_a_random_batch_do_not_depend_on_the_other_records():
+    rng = np.random.default_rng(0)
+    for n, d, kind in itertools.product((3, 40), (1, 7, 20, 133), ("dense", "csr")):
+        X = rng.standard_normal((n, d))
+        rows = make_rows(storage(X, kind), True)
+        coef = rng.standard_normal(d + 1)
+        alone = np.array([rows.drawn(np.array([i])).product(coef)[0] for i in range(n)])
+        np.testing.assert_allclose(alone, X @ coef[:d] + coef[d], rtol=1e-12, atol=1e-12)
+        for size in range(1, n + 1, 1 if n < 10 else 7):
+            which = rng.permutation(n)[:size]
+            batch = rows.drawn(which)
+            np.testing.assert_array_equal(batch.product(coef), alone[which])
+            # an absolute loss with every record on its kink: derivatives turn with a last bit
+            y = alone[which]
+            if kind == "csr":  # its gradient has a product of its own, row by row
+                continue
+            gradient = batch.mean_gradient(coef, Objective(y, 0.0, Absolute(), 1.0))
+            np.testing.assert_array_equal(gradient, np.zeros(d + 1))

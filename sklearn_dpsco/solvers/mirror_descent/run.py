@@ -26,9 +26,10 @@ class Records:
     objective: Objective
 
     def take(self, which: slice | NDArray[np.intp]) -> Records:
-        """The records of a range or of an array of positions."""
+        """The records of a range, or those of a random batch."""
         y, offset, loss, clip = self.objective
-        return Records(self.rows.part(which), Objective(y[which], offset, loss, clip))
+        rows = self.rows.part(which) if isinstance(which, slice) else self.rows.drawn(which)
+        return Records(rows, Objective(y[which], offset, loss, clip))
 
     def mean_gradient(self, coef: Array) -> Array:
         if self.rows.n_samples == 0:
