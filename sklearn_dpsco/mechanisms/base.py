@@ -93,17 +93,20 @@ class Mechanism:
         """Cost of `count` releases: epsilon ("pure"), rho ("zcdp") or mu^2 / 2 ("gdp")."""
         raise NotImplementedError
 
-    def dp_event(self, composition: str, count: int = 1) -> Any:
-        """The event of `count` releases: Gaussian noise by its multiplier, else their cost."""
+    def dp_event(self, composition: str, count: int = 1, rows: int = 1) -> Any:
+        """The event of `count` releases: Gaussian noise by its multiplier, else their cost.
+
+        For so many rows of a user together.
+        """
         from ..privacy import events
 
         if composition != "pld":  # the cost of a whole plan
             self.check(composition)
         if self.noise_multiplier is not None:
-            return events.repeated(events.gaussian(self.noise_multiplier), count)
+            return events.repeated(events.gaussian(self.noise_multiplier / rows), count)
         if composition == "pure":
-            return events.pure(self.cost(composition), count)
-        cost = self.cost(composition, count)
+            return events.pure(rows * self.cost(composition), count)
+        cost = rows**2 * self.cost(composition, count)
         if composition == "gdp":
             return events.gaussian(1 / math.sqrt(2 * cost))
         return events.zcdp(cost)

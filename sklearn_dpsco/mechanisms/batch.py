@@ -51,13 +51,13 @@ class BatchGaussian(Gaussian):
         z, sampling = self.noise_multiplier, self.sampling
         return batch_renyi(float(order), z, sampling.batch_size / sampling.n_samples, sampling.law)
 
-    def dp_event(self, composition: str, count: int = 1) -> Any:
+    def dp_event(self, composition: str, count: int = 1, rows: int = 1) -> Any:
         """The events with their sampling ("pld"), or those of the full cost."""
         from ..privacy import events
 
         sampling = self.sampling
         if composition != "pld":
-            return super().dp_event(composition, count)
+            return super().dp_event(composition, count, rows)
         noise = events.gaussian(self.noise_multiplier)
         if sampling.law == "fixed":
             event = events.fixed_batches(noise, sampling.n_samples, sampling.batch_size)
@@ -98,7 +98,8 @@ def calibrate_batches(
         return order is None or renyi(parts, order, repetitions) <= order * budget.rho
 
     unsampled = make(enough), budget.gaussian_allowance.kind
-    if budget.currency == "zcdp" and budget.order is None:
+    adds_up = budget.currency == "zcdp" and budget.order is None
+    if adds_up or budget.rows_per_user > 1:  # batches of rows are not batches of users
         return unsampled
     # the start: many releases are nearly Gaussian, and their variances add up
     sampling = unsampled[0].sampling

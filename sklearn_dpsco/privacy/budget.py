@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.optimize import brentq
 
-from .._checks import check_choice, check_real
+from .._checks import check_choice, check_int, check_real
 from .selections import LARGEST_MU, gaussian_delta
 
 __all__ = [
@@ -197,6 +197,9 @@ class PrivacyBudget:
     order : float > 1 or None
         Order of the Renyi filter of that accountant, for plans that cost less at one order
         than rho says (random batches).
+    rows_per_user : int >= 1
+        The guarantee is for all rows of a user together, of whom nobody has more than this.
+        `rho`, `mu` and the allowances are what is left for one row (doc/privacy, section 2.14).
     """
 
     epsilon: float
@@ -205,8 +208,10 @@ class PrivacyBudget:
     precision: Precision = "exact"
     currency: Literal["auto", "zcdp"] = "auto"
     order: float | None = None
+    rows_per_user: int = 1
 
     def __post_init__(self) -> None:
+        check_int("rows_per_user", self.rows_per_user, low=1)
         check_real("epsilon", self.epsilon, low=0, low_open=True)
         check_real("delta", self.delta, low=0, high=1, high_open=True)
         check_choice("relation", self.relation, RELATIONS)
@@ -220,19 +225,29 @@ class PrivacyBudget:
 
     @cached_property
     def rho(self) -> float:
-        """Largest rho such that rho-zCDP implies (epsilon, delta)-DP; 0 if delta is 0."""
-        return 0.0 if self.is_pure else _rho(float(self.epsilon), float(self.delta))
+        """Largest rho such that rho-zCDP implies (epsilon, delta)-DP; 0 if delta is 0.
+
+        Divided by m^2, m being `rows_per_user`: rho-zCDP for a row is m^2 rho-zCDP for m.
+        """
+        if self.is_pure:
+            return 0.0
+        return _rho(float(self.epsilon), float(self.delta)) / self.rows_per_user**2
 
     @cached_property
     def mu(self) -> float:
-        """Largest mu such that mu-Gaussian-DP implies (epsilon, delta)-DP; 0 if delta is 0."""
-        return 0.0 if self.is_pure else _mu(float(self.epsilon), float(self.delta))
+        """Largest mu such that mu-Gaussian-DP implies (epsilon, delta)-DP; 0 if delta is 0.
+
+        Divided by `rows_per_user`.
+        """
+        if self.is_pure:
+            return 0.0
+        return _mu(float(self.epsilon), float(self.delta)) / self.rows_per_user
 
     @property
     def allowance(self) -> Allowance:
         """The whole budget: epsilon if delta is 0, else rho."""
         if self.is_pure:
-            return Allowance("pure", self.epsilon, self.precision)
+            return Allowance("pure", self.epsilon / self.rows_per_user, self.precision)
         return Allowance("zcdp", self.rho, self.precision)
 
     @property
@@ -245,7 +260,8 @@ class PrivacyBudget:
     @property
     def mixed_allowance(self) -> Allowance:
         """The whole budget for a plan of Gaussian releases and selections with Gumbel noise."""
-        return self.allowance if self.mu > LARGEST_MU else self.gaussian_allowance
+        is_large = self.rows_per_user * self.mu > LARGEST_MU
+        return self.allowance if is_large else self.gaussian_allowance
 
     @property
     def record_factor(self) -> float:

@@ -44,7 +44,7 @@ class Costed(Protocol):
 
     def renyi(self, order: float) -> float: ...
 
-    def dp_event(self, composition: str, count: int = 1) -> Any: ...
+    def dp_event(self, composition: str, count: int = 1, rows: int = 1) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Release:
         """Of all its uses, by so many models one after the other."""
         return self.mechanism.cost(composition, self.count * repetitions)
 
-    def dp_event(self, composition: str, repetitions: int = 1) -> Any:
-        """All its uses as one event."""
-        return self.mechanism.dp_event(composition, self.count * repetitions)
+    def dp_event(self, composition: str, repetitions: int = 1, rows: int = 1) -> Any:
+        """All its uses as one event, for so many rows of a user."""
+        return self.mechanism.dp_event(composition, self.count * repetitions, rows)
 
     def check(self) -> None:
         """Raise `AssertionError` on numbers for which a cost says nothing; NaN must not pass."""
@@ -103,6 +103,9 @@ class Guarantee:
         different groups are on disjoint records.
     repetitions : int
         How many times the whole list runs (the classes of one-vs-rest).
+    rows_per_user : int
+        The claim is for all rows of a user, of whom nobody has more. The releases state the
+        sensitivity to one row; costs are those of so many.
     """
 
     epsilon: float
@@ -111,6 +114,7 @@ class Guarantee:
     composition: Composition
     releases: tuple[Release, ...]
     repetitions: int = 1
+    rows_per_user: int = 1
 
     @classmethod
     def of(
@@ -125,9 +129,8 @@ class Guarantee:
         `composition` None stands for the budget's own currency.
         """
         composition = composition or budget.allowance.kind
-        return cls(
-            budget.epsilon, budget.delta, budget.relation, composition, tuple(releases), repetitions
-        )
+        claim = budget.epsilon, budget.delta, budget.relation
+        return cls(*claim, composition, tuple(releases), repetitions, budget.rows_per_user)
 
     def __post_init__(self) -> None:
         budget = PrivacyBudget(self.epsilon, self.delta, self.relation)
@@ -146,6 +149,8 @@ class Guarantee:
 
     def __str__(self) -> str:
         times = f", {self.repetitions} models" if self.repetitions > 1 else ""
+        if self.rows_per_user > 1:
+            times += f", for users of up to {self.rows_per_user} rows"
         lines = [
             f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours, "
             f"{self.composition} composition{times}",
@@ -180,14 +185,20 @@ class Guarantee:
         def cost(release: Release) -> float:
             return release.cost(composition, self.repetitions)
 
-        return sum(map(cost, _worst(self.releases, cost)))
+        of_a_row = sum(map(cost, _worst(self.releases, cost)))
+        return self.rows_per_user ** (1 if composition == "pure" else 2) * of_a_row
 
     def renyi(self, order: float) -> float:
         """Renyi divergence of this order (above 1), for the worst record; delta must be above 0.
 
         What a Renyi filter charges; at most `order` times the cost in rho.
         """
-        return renyi(self.releases, order, self.repetitions)
+        if self.rows_per_user == 1:
+            return renyi(self.releases, order, self.repetitions)
+        bounds = [order * self.cost("zcdp")]
+        if self._composes("pure"):
+            bounds.append(self.cost("pure"))
+        return min(bounds)
 
     def _selections(self) -> tuple[float, int, float]:
         """Range and number of the selections, and mu of the releases with Gaussian noise."""
@@ -201,7 +212,8 @@ class Guarantee:
                 gaussian += release.cost("gdp", self.repetitions)
             else:
                 raise ValueError(f"{release.name} has no adaptive-range guarantee")
-        return max(ranges), self.repetitions * count, math.sqrt(2 * gaussian)
+        rows = self.rows_per_user
+        return rows * max(ranges), self.repetitions * count, rows * math.sqrt(2 * gaussian)
 
     # -------------------------------------------------------------- the whole privacy curve
 
@@ -346,12 +358,14 @@ class Guarantee:
         and accountants refuse it (`UnsupportedEventError`).
         """
         if self.composition != "adaptive-range":
-            return composed_event(self.releases, self.composition, self.repetitions)
+            runs = self.repetitions, self.rows_per_user
+            return composed_event(self.releases, self.composition, *runs)
         from . import events
 
         eta, count, _ = self._selections()
         gaussians = [release for release in self.releases if release.mechanism.log_range is None]
-        parts = [release.dp_event("gdp", self.repetitions) for release in gaussians]
+        runs = self.repetitions, self.rows_per_user
+        parts = [release.dp_event("gdp", *runs) for release in gaussians]
         return events.with_selections(parts, eta, count)
 
     def second_opinion(self) -> float:
@@ -388,12 +402,14 @@ def _check_count(name: str, number: Any) -> None:
         raise AssertionError(f"{name} must be an integer >= 1, got {number!r}")
 
 
-def composed_event(releases: Sequence[Release], composition: str, repetitions: int) -> Any:
+def composed_event(
+    releases: Sequence[Release], composition: str, repetitions: int, rows: int = 1
+) -> Any:
     """The releases that may read one record, `repetitions` times, as one event."""
     from . import events
 
     worst = _worst(releases, lambda release: release.cost(composition))
-    return events.composed([release.dp_event(composition, repetitions) for release in worst])
+    return events.composed([release.dp_event(composition, repetitions, rows) for release in worst])
 
 
 def _worst(releases: Sequence[Release], cost: Callable[[Release], float]) -> tuple[Release, ...]:

@@ -74,7 +74,8 @@ def intercept_share(problem: Problem, budget: PrivacyBudget) -> float:
     rules = FIRST_RELEASES
     full = budget.record_factor / problem.n_samples
     if budget.is_pure:
-        share = math.sqrt(2) * full * problem.n_models / budget.epsilon / rules.target_noise
+        share = math.sqrt(2) * full * problem.n_models / budget.allowance.amount
+        share /= rules.target_noise
     else:
         share = (full / rules.target_noise) ** 2 * problem.n_models / (2 * budget.rho)
     return min(rules.most_target_share, max(rules.least_target_share, share))

@@ -267,10 +267,11 @@ def _best_selections(
     runs = problem.n_models * max_iter
     if has_optimum(budget.epsilon, runs):
         gaussian = sum(release.cost("gdp") for release in basic.first.releases)
-        mu = math.sqrt(2 * (problem.n_models * gaussian))
+        # of all rows of a user
+        mu = budget.rows_per_user * math.sqrt(2 * (problem.n_models * gaussian))
         eta = selection_epsilon(float(budget.epsilon), float(budget.delta), runs, mu)
         if eta > 0:
-            step = SelectVertex.of_range(change, eta, budget.precision)
+            step = SelectVertex.of_range(change, eta / budget.rows_per_user, budget.precision)
             found.append(_Selections("adaptive-range", basic.first, step))
     else:
         found.append(composed(budget, budget.mixed_allowance))
@@ -311,7 +312,7 @@ class _Facts:
         problem, budget = self.problem, self.budget
         change = 2 * budget.record_factor / problem.n_samples
         if budget.is_pure:
-            scale = change * problem.n_models / budget.epsilon
+            scale = change * problem.n_models / budget.allowance.amount
         else:
             scale = change * math.sqrt(problem.n_models / (8 * budget.rho))
         return scale * math.log(2 * problem.dimension)
