@@ -15,11 +15,24 @@ __all__ = [
     "auto_or",
     "check_bool",
     "check_choice",
+    "check_count",
     "check_int",
     "check_real",
     "check_size",
+    "shown",
     "warn_user",
 ]
+
+_LONGEST = 80  # characters of a value that a message shows
+
+
+def shown(value: Any) -> str:
+    """`value` for a message, cut if it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # such as that of an integer with too many digits
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def check_real(
@@ -33,15 +46,23 @@ def check_real(
 ) -> float:
     """Return `value` as a float if it is a finite real number in the range."""
     left, right = "(" if low_open else "[", ")" if high_open else "]"
-    allowed = f"a finite number in {left}{low:g}, {high:g}{right}"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
-    number = float(value)
+    number = _as_float(value)
     below = number <= low if low_open else number < low
     above = number >= high if high_open else number > high
     if not math.isfinite(number) or below or above:
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+        allowed = f"a finite number in {left}{low:g}, {high:g}{right}"
+        raise ValueError(f"{name} must be {allowed}, got {shown(value)}")
     return number
+
+
+def _as_float(value: Any) -> float:
+    """The float nearest to a real number; NaN for anything else, or for one without a float."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
 
 
 def check_size(name: str, value: Any, *, high: float = 1e50) -> float:
@@ -49,17 +70,24 @@ def check_size(name: str, value: Any, *, high: float = 1e50) -> float:
     return check_real(name, value, low=1e-50, high=high)
 
 
-def check_int(name: str, value: Any, *, low: int) -> int:
-    """Return `value` as an int if it is an integer of at least `low`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or value < low:
-        raise ValueError(f"{name} must be an integer >= {low}, got {value!r}")
+def check_int(name: str, value: Any, *, low: int, high: float = math.inf) -> int:
+    """Return `value` as an int if it is an integer in [low, high]."""
+    is_integer = isinstance(value, Integral) and not isinstance(value, (bool, np.bool_))
+    if not is_integer or not low <= value <= high:
+        allowed = f">= {low}" if high == math.inf else f"in [{low}, {high:g}]"
+        raise ValueError(f"{name} must be an integer {allowed}, got {shown(value)}")
     return int(value)
+
+
+def check_count(name: str, value: Any, *, low: int = 1, high: float = 1e15) -> int:
+    """Return `value` as an int if it is one in [low, high]: exact as a float, as are its sums."""
+    return check_int(name, value, low=low, high=high)
 
 
 def check_bool(name: str, value: Any) -> bool:
     """Return `value` if it is a bool."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False, got {value!r}")
+        raise ValueError(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
 
 
@@ -67,7 +95,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return `value` if it is one of the names in `choices`."""
     if not isinstance(value, str) or value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+        raise ValueError(f"{name} must be one of {listed}, got {shown(value)}")
     return value
 
 

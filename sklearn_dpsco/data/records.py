@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import column_or_1d
 
+from .cells import as_objects, is_missing_cell, plain
+
 __all__ = ["as_labels", "clear_rows", "is_missing", "label_codes", "nonfinite_rows"]
 
 Flags = NDArray[np.bool_]
@@ -80,9 +82,8 @@ def as_labels(y: Any) -> NDArray[Any]:
     A plain list becomes an array of objects, since numpy would turn all numbers of a list
     into text if one label is text.
     """
-    if not hasattr(y, "__array__"):
-        y = np.array(y, dtype=object)
-    return np.asarray(column_or_1d(y, warn=True))
+    y = plain(y)
+    return np.asarray(column_or_1d(y if hasattr(y, "__array__") else as_objects(y), warn=True))
 
 
 def is_missing(labels: NDArray[Any]) -> Flags:
@@ -93,16 +94,7 @@ def is_missing(labels: NDArray[Any]) -> Flags:
         return np.isnat(labels)
     if labels.dtype.kind != "O":
         return np.zeros(labels.shape, dtype=bool)
-    return np.fromiter((_is_missing(label) for label in labels), bool, labels.size)
-
-
-def _is_missing(label: Any) -> bool:
-    if label is None:
-        return True
-    try:
-        return bool(label != label) or label in (np.inf, -np.inf)
-    except TypeError:  # a missing value that is neither equal to itself nor different
-        return True
+    return np.fromiter((is_missing_cell(label) for label in labels), bool, labels.size)
 
 
 def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
@@ -121,5 +113,5 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
 def _code(label: Any, codes: dict[Any, int]) -> int:
     try:
         return codes.get(label, -1)
-    except TypeError:  # cannot be looked up, so it is none of the classes
+    except Exception:  # cannot be looked up, so it is none of the classes
         return -1

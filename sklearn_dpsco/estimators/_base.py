@@ -6,7 +6,7 @@ A concrete estimator holds parameters and a docstring, and names its solver.
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
@@ -34,6 +34,7 @@ from ..data.bounds import (
     feature_scaling,
     target_scaling,
 )
+from ..data.cells import as_numbers
 from ..data.records import as_labels, clear_rows, is_missing, label_codes, nonfinite_rows
 from ..data.rows import Rows, make_rows
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
@@ -51,21 +52,17 @@ __all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "Run", "Settings"]
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-_ACCEPTED: dict[str, Any] = {
-    "accept_sparse": ("csr", "csc"),
-    "dtype": (np.float64, np.float32),
-}
+
+_SMALL = 2.0**-600  # any float times this times a coefficient is finite
 
 
-def _without_data(message: str) -> str:
-    """scikit-learn's message without the values of the data that some of them quote."""
-    if "could not convert" in message:
-        return "X and y must hold numbers: could not convert a string to a number"
-    for quote_follows in ("\narray=", "Complex data not supported"):
-        head, found, _ = message.partition(quote_follows)
-        if found:
-            return head + found.replace("\narray=", "")
-    return message
+def _checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
+    """What scikit-learn's check returns; its message comes without the values that it quotes."""
+    try:
+        return check(data, **settings)
+    except ValueError as error:
+        head, quote, _ = str(error).partition("\narray=")
+        raise ValueError(f"{head} Reshape your data." if quote else head) from None
 
 
 class Settings(NamedTuple):
@@ -139,13 +136,13 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         Arithmetic of the noise. "exact" samples the stated laws to the last bit. "float" is a
         little faster, and the low bits of what it publishes may reveal something about a record.
     nonfinite : {"raise", "zero"}, default="raise"
-        What is done in training with a record that holds NaN or an infinity, or in
-        classification a label that is missing or was not declared. "raise" raises a
-        `ValueError`, which tells one bit of the data that lies outside the guarantee. "zero"
-        makes it an empty record, which contributes nothing and is still counted; no error and
-        no warning shows it, and the guarantee covers such records, too. With "zero", `predict`
-        takes a row that holds NaN or an infinity for one whose scaled features are all 0; with
-        "raise" it raises.
+        What is done in training with an invalid record: one that holds NaN, an infinity or
+        no number at all (in a list, a data frame or an array of objects), or in classification
+        a label that is missing or was not declared. "raise" raises a `ValueError`, which tells
+        one bit of the data that lies outside the guarantee. "zero" makes it an empty record,
+        which contributes nothing and is still counted; no error and no warning shows it, and
+        the guarantee covers such records, too. With "zero", `predict` takes an invalid row for
+        one whose scaled features are all 0; with "raise" it raises.
     accountant : None or BudgetAccountant, default=None
         Where `fit` charges its guarantee, in full, after the data were checked and before
         anything else is computed from their values. None stands for the accountant whose
@@ -261,31 +258,49 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2
     ) -> tuple[Any, Any]:
         """X and y as arrays; with nonfinite="zero" they may hold invalid records."""
-        checks = _ACCEPTED | {"reset": reset, "ensure_min_samples": min_samples}
-        try:
-            if self.nonfinite == "zero":
-                with np.errstate(all="ignore"):  # a cast may warn of a single value
-                    return self._validate_with_gaps(X, y, checks)
-            is_regression = self._task == "regression"
-            X, y = validate_data(self, X, y, y_numeric=is_regression, **checks)
-            return X, y.astype(np.float64) if is_regression else y
-        except ValueError as error:
-            raise ValueError(_without_data(str(error))) from None
-
-    def _validate_with_gaps(self, X: Any, y: Any, checks: dict[str, Any]) -> tuple[Any, Any]:
-        # by hand, since scikit-learn's validators never let NaN pass in y
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        X = validate_data(self, X, ensure_all_finite=False, **checks)
-        if self._task == "classification":
-            y = as_labels(y)
-        else:
-            y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False)
-            y = column_or_1d(y, warn=True)
+        with np.errstate(all="ignore"):  # a warning would tell of a single value
+            X, y = self._features(X, reset=reset, min_samples=min_samples), self._targets(y)
         check_consistent_length(X, y)
         return X, y
+
+    @property
+    def _is_strict(self) -> bool:
+        """Whether an invalid record is an error."""
+        return bool(self.nonfinite != "zero")
+
+    def _features(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
+        """X as an array or a sparse matrix of finite numbers, or with "zero" of any numbers."""
+        table = as_numbers("X", X, strict=self._is_strict)
+        # One cell may decide on the type and the layout that a frame has as an array, and so on
+        # the rounding of products with other rows: only those of an array are kept.
+        is_array = isinstance(X, np.ndarray) or sparse.issparse(X)
+        checked = _checked(
+            check_array, table, accept_sparse=("csr", "csc"), input_name="X", estimator=self,
+            dtype=(np.float64, np.float32) if is_array else np.float64,
+            order=None if is_array else "C",
+            ensure_all_finite=self._is_strict, ensure_min_samples=min_samples,
+        )  # fmt: skip
+        # the names and the number of the columns
+        validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
+        return checked
+
+    def _targets(self, y: Any) -> Any:
+        """Numbers or labels, shape (n,); with "zero", of invalid records too."""
+        if self._task == "regression":
+            y = _checked(
+                check_array, as_numbers("y", y, strict=self._is_strict), dtype=np.float64,
+                ensure_2d=False, ensure_all_finite=self._is_strict, input_name="y",
+                estimator=self,
+            )  # fmt: skip
+            return _checked(column_or_1d, y, warn=True)
+        labels = _checked(as_labels, y)
+        if self._is_strict and np.any(is_missing(labels)):
+            raise ValueError("y contains labels that are missing: NaN, None or infinity")
+        return labels
 
     @contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:
@@ -322,7 +337,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         `is_empty` flags records whose target is invalid; those with invalid features are
         found here.
         """
-        if self.nonfinite != "zero":
+        if self._is_strict:
             return make_rows(scaling.transform(X), fit_intercept)
         X = canonical(X) if sparse.issparse(X) else X
         empty = nonfinite_rows(X) | is_empty
@@ -388,7 +403,8 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         ------
         ValueError
             If a parameter or the shape of the data is wrong, or, unless ``nonfinite="zero"``,
-            if X or y has a missing or infinite value or y a label that was not declared.
+            if X or y has a value that is missing, infinite or no number, or y a label that was
+            not declared.
             Nothing is spent then. The errors tell one bit of the data that lies outside the
             guarantee: that it is invalid.
         PrivacyBudgetError
@@ -423,18 +439,24 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
 
     def _raw_prediction(self, X: Any) -> Array:
         check_is_fitted(self)
-        if self.nonfinite != "zero":
-            X = validate_data(self, X, reset=False, **_ACCEPTED)
-            return self._linear(X)
-        X = validate_data(self, X, reset=False, ensure_all_finite=False, **_ACCEPTED)
-        X = canonical(X) if sparse.issparse(X) else X
-        invalid = nonfinite_rows(X)
-        raw = self._linear(clear_rows(X, invalid, X))
-        raw[invalid] = self._linear(self._origin)
+        with np.errstate(all="ignore"):
+            X = self._features(X, reset=False)
+            if self._is_strict:
+                return self._linear(X)
+            X = canonical(X) if sparse.issparse(X) else X
+            invalid = nonfinite_rows(X)
+            raw = self._linear(clear_rows(X, invalid, X))
+            raw[invalid] = self._linear(self._origin[None, :])
         return raw
 
     def _linear(self, X: Any) -> Any:
-        return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        raw = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        beyond = ~np.isfinite(raw.reshape(len(raw), -1)).all(axis=1)
+        if np.any(beyond):  # terms or partial sums overflow, even if their sum does not
+            small = X[beyond].astype(np.float64) * _SMALL
+            raw[beyond] = safe_sparse_dot(small, self.coef_.T, dense_output=True) / _SMALL
+            raw[beyond] += self.intercept_
+        return raw
 
     def __getstate__(self) -> dict[str, Any]:
         # a block does not reach other processes: what is sent there takes its accountant
@@ -447,7 +469,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.nonfinite == "zero"
+        tags.input_tags.allow_nan = tags.input_tags.string = not self._is_strict
         return tags
 
 
@@ -502,8 +524,8 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     def predict(self, X: Any) -> Array:
         """``X @ coef_ + intercept_``, in the units of y, shape (n_samples,).
 
-        With ``nonfinite="zero"``, a row with NaN or an infinity is taken for one whose
-        scaled features are all 0.
+        With ``nonfinite="zero"``, an invalid row is taken for one whose scaled features are
+        all 0. A prediction beyond the largest float is infinite.
         """
         return self._raw_prediction(X)
 
@@ -556,9 +578,9 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
     def _classes_of(self, y: NDArray[Any]) -> NDArray[Any]:
         """The labels that occur, with a warning."""
-        if self.nonfinite == "zero":
+        if not self._is_strict:
             y = y[~is_missing(y)]
-            y = np.asarray(y.tolist()) if y.dtype.kind == "O" else y
+        y = np.asarray(y.tolist()) if y.dtype.kind == "O" else y
         check_classification_targets(y)
         found = np.unique(y)
         if found.size < 2:
@@ -576,7 +598,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         # an array of text against numbers is a mistake in the types, not in some records
         of_other_type = (y.dtype.kind in "US") != (classes.dtype.kind in "US")
         of_other_type = of_other_type and "O" not in (y.dtype.kind, classes.dtype.kind)
-        if of_other_type or (self.nonfinite == "raise" and np.any(codes < 0)):
+        if of_other_type or (self._is_strict and np.any(codes < 0)):
             raise ValueError("y has labels that are not among the declared classes")
         return codes
 
@@ -642,7 +664,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     @available_if(_loss_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
-        return np.log(self.predict_proba(X))
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,0 +1,140 @@
+"""Cells of tables and targets as numbers: one address for what is a number and what is none.
+
+A cell that is no number becomes NaN, and decides about no other cell: neither about its value
+nor about an error or a warning. What the type of a whole container says is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+__all__ = ["NotANumberError", "as_numbers", "as_objects", "is_missing_cell", "plain"]
+
+_NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, and warns
+_NO_NUMBERS = {
+    "c": "Complex",
+    "M": "Date",
+    "m": "Time span",
+    "S": "Byte",
+    "T": "Text",
+    "U": "Text",
+    "V": "Structured",
+}
+
+
+class NotANumberError(ValueError, TypeError):
+    """A cell is neither a number nor missing. A `TypeError`, too, as scikit-learn has it."""
+
+
+def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
+    """`values` with all cells numbers or NaN.
+
+    Arrays, sparse matrices and data frames of numeric types are returned as they are: that
+    their types are numeric is public. All else is converted cell by cell to a float64 array:
+    numbers of any kind, and text that `float` reads as one, become the nearest float; those that
+    are too large become infinite or NaN, and all else NaN.
+
+    Parameters
+    ----------
+    name : str
+        What the values are, for messages.
+    values : array-like, data frame or sparse matrix
+    strict : bool
+        Whether a cell that is neither a number nor missing, or too large, is an error.
+
+    Raises
+    ------
+    ValueError
+        If the values are of a type that holds no numbers, such as complex numbers or text.
+    NotANumberError
+        With `strict`, and then only, for a cell.
+    """
+    values = plain(values)
+    kinds = _kinds(values)
+    for kind in sorted(kinds & _NO_NUMBERS.keys()):
+        raise ValueError(f"{_NO_NUMBERS[kind]} data not supported: {name} must hold numbers")
+    if "O" not in kinds:
+        return values
+    cells = as_objects(values)
+    found = [_number(cell) for cell in cells.flat]
+    if strict and any(
+        number is None and not is_missing_cell(cell)
+        for number, cell in zip(found, cells.flat, strict=True)
+    ):
+        raise NotANumberError(
+            f"{name} must hold numbers within the range of floats: float's argument must be a "
+            "string or a real number"
+        )
+    out = np.empty_like(cells, dtype=np.float64)  # in the same order
+    out[...] = np.reshape([np.nan if n is None else n for n in found], cells.shape)
+    return out
+
+
+def plain(values: Any) -> Any:
+    """Whatever converts itself to an array as that array, where a masked cell is NaN.
+
+    Lists, sparse matrices and data frames remain what they are.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.filled(values.astype(object), np.nan)
+    is_other = isinstance(values, np.ndarray) or sparse.issparse(values) or _is_frame(values)
+    return np.asarray(values) if hasattr(values, "__array__") and not is_other else values
+
+
+def is_missing_cell(cell: Any) -> bool:
+    """Whether it is None, NaN or infinite, or does not let itself be compared, like `pandas.NA`."""
+    if cell is None:
+        return True
+    try:
+        return bool(cell != cell) or cell in (np.inf, -np.inf)
+    except Exception:
+        return True
+
+
+def _is_frame(values: Any) -> bool:
+    return hasattr(values, "columns") and hasattr(values, "dtypes")
+
+
+def _kinds(values: Any) -> set[str]:
+    """Of the types of all columns, as numpy abbreviates them; "O" for what has none."""
+    if not _is_frame(values):
+        return {getattr(getattr(values, "dtype", None), "kind", "O")}
+    kinds = {getattr(column_type, "kind", "O") for column_type in values.dtypes}
+    # pandas makes a column complex for a single cell
+    return {"O" if kind == "c" else kind for kind in kinds}
+
+
+def as_objects(values: Any) -> NDArray[np.object_]:
+    """An array of objects. numpy would make text of a whole list, or raise, for one odd cell."""
+    if not isinstance(values, (list, tuple)):
+        return np.asarray(values, dtype=object)
+    is_table = all(_is_row(row) for row in values) and len({len(row) for row in values}) == 1
+    out = np.empty((len(values), len(values[0])) if is_table else len(values), dtype=object)
+    for i, row in enumerate(values):
+        if not is_table:
+            out[i] = row
+            continue
+        for j, cell in enumerate(row):
+            out[i, j] = cell
+    return out
+
+
+def _is_row(row: Any) -> bool:
+    is_array = isinstance(row, np.ndarray) and row.ndim == 1
+    return is_array or (isinstance(row, Sequence) and not isinstance(row, (str, bytes)))
+
+
+def _number(cell: Any) -> float | None:
+    try:
+        if isinstance(cell, complex) and cell.imag == 0:
+            return float(cell.real)
+        return float(cell) if isinstance(cell, _NUMBERS) else None
+    except Exception:  # whatever an object of another package may raise
+        return None

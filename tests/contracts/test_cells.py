@@ -1,0 +1,216 @@
+"""Cells and labels that are no numbers or no labels: each is an invalid record, and no more.
+
+With `nonfinite="zero"` the fit equals, bit for bit, one whose record holds NaN in that place; with
+"raise" there is one `ValueError`, which quotes nothing.
+"""
+
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from registry import (
+    build,
+    columns_as,
+    each,
+    each_classifier,
+    forms,
+    is_classifier,
+    known,
+    main_form,
+    nothing_is_released,
+    outcome,
+    table,
+)
+
+BAD_ROW = 5
+
+
+class Hostile:
+    """Whatever is asked of it raises."""
+
+    def _raise(self, *args):
+        raise RuntimeError("SECRET")
+
+    __hash__ = __eq__ = __ne__ = __bool__ = __float__ = __repr__ = __len__ = __iter__ = _raise
+
+
+NO_NUMBERS = (
+    None, pd.NA, pd.NaT, np.datetime64("NaT"), np.datetime64("2020-01-01"), np.timedelta64(3, "D"),
+    10**400, -(10**5000), Fraction(10**400, 3), Decimal("sNaN"), Decimal("NaN"),
+    Decimal("Infinity"), Decimal("1e999999"), np.finfo(np.longdouble).max, 1j, np.complex128(1j),
+    "SECRET", "", b"SECRET", "nan", [0.5], [], ["SECRET", "SECRET"], np.array([0.5, 0.5]),
+    {"SECRET": 1}, object(), Hostile(),
+)  # fmt: skip
+NUMBERS = (
+    np.float32(0.5), Fraction(1, 2), Decimal("0.5"), "0.5", b"0.5", np.longdouble(0.5),
+    np.float16(0.5), 0.5 + 0j, np.array(0.5)[()],
+)  # fmt: skip
+NO_LABELS = (
+    None, pd.NA, pd.NaT, np.nan, np.datetime64("NaT"), Decimal("sNaN"), Decimal("NaN"), 10**400,
+    -np.inf, 1j, b"yes", ["yes"], ["no", "yes"], np.array(["no", "yes"]), {"yes"}, Hostile(),
+    ("no", "yes"), "SECRET",
+)  # fmt: skip
+
+
+def as_list(cells):
+    return [list(row) for row in cells]
+
+
+def as_frame(cells):
+    """A frame whose columns have the types that pandas finds."""
+    return columns_as(cells).infer_objects()
+
+
+FORMS = {"array": np.array, "list": as_list, "frame": as_frame}
+
+
+def with_cell(X, cell):
+    out = X.astype(object)
+    out[BAD_ROW, 1] = cell
+    return out
+
+
+def with_nan(X):
+    out = X.copy()
+    out[BAD_ROW, 1] = np.nan
+    return out
+
+
+def quietly(call, *data):
+    """The call, in which each warning is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return call(*data)
+
+
+def assert_same(model, other, case):
+    np.testing.assert_array_equal(outcome(model), outcome(other), err_msg=repr(case)[:80])
+
+
+@each
+def test_a_cell_that_is_no_number_is_like_nan(name):
+    X, y = table(name)
+    whole = np.rint(3 * X)
+    nan, bounds = with_nan(whole), known(name, {"bounds_X": (-3, 3)})
+    for form in forms(name):
+        is_main = form == main_form(name)
+        expected = build(name, form, nonfinite="zero", **bounds).fit(nan, y)
+        for kind, pack in FORMS.items() if is_main else [("array", np.array)]:
+            cases = [with_cell(whole, cell) for cell in NO_NUMBERS[:: 1 if is_main else 5]]
+            # what a table of integers becomes if one of them is not there
+            cases += [with_cell(whole.astype(np.int64), None), nan.astype(object)]
+            for number, cells in enumerate(cases):
+                model = build(name, form, nonfinite="zero", **bounds)
+                quietly(model.fit, pack(cells), y)
+                assert_same(model, expected, (form, kind, number))
+                predicted = quietly(model.predict, pack(cells))
+                np.testing.assert_array_equal(predicted, expected.predict(nan))
+
+
+@each
+def test_numbers_of_all_kinds_are_taken_for_what_they_are(name):
+    X, y = table(name)
+    X[BAD_ROW, 1] = 0.5
+    for mode in ("zero", "raise"):
+        expected = build(name, nonfinite=mode).fit(X, y)
+        for cell in NUMBERS:
+            for pack in FORMS.values():
+                model = build(name, nonfinite=mode)
+                assert_same(quietly(model.fit, pack(with_cell(X, cell)), y), expected, cell)
+
+
+@each
+def test_columns_of_one_type_do_not_depend_on_a_cell_of_another_column(name):
+    X, y = table(name)
+    bounds = known(name, {"bounds_X": (-3, 3)})
+    whole = np.rint(3 * X)
+    for column_type in ("int64", "float32", "int8", "Int64", "Float32", "object"):
+        fits = []
+        for cell in (None, "SECRET", np.nan, 10**400):
+            frame = columns_as(whole).astype(column_type)
+            if cell is not None:
+                frame["b"] = pd.Series(with_cell(whole, cell)[:, 1], dtype=object)
+            else:
+                frame = frame.astype({"b": float})
+                frame.loc[BAD_ROW, "b"] = np.nan
+            model = build(name, nonfinite="zero", **bounds)
+            fits.append(quietly(model.fit, frame, y))
+        for fit in fits[1:]:
+            assert_same(fit, fits[0], column_type)
+        assert list(fits[0].feature_names_in_) == ["a", "b", "c"]
+
+
+@each
+def test_masked_cells_are_missing(name):
+    X, y = table(name)
+    for values in (X, X.astype(np.float32).astype(np.float64), np.rint(3 * X).astype(int)):
+        mask = np.zeros(X.shape, dtype=bool)
+        mask[BAD_ROW, 1] = True
+        masked = np.ma.MaskedArray(values, mask)
+        expected = build(name, nonfinite="zero").fit(with_nan(values.astype(float)), y)
+        assert_same(build(name, nonfinite="zero").fit(masked, y), expected, values.dtype)
+        with nothing_is_released(), pytest.raises(ValueError, match="NaN"):
+            build(name).fit(masked, y)
+
+
+@each
+def test_a_target_that_is_none_is_like_nan(name):
+    X, y = table(name)
+    kinds = {"array": lambda v: v, "list": list, "series": lambda v: pd.Series(v, dtype=object)}
+    for form in forms(name):
+        missing = y.astype(object)
+        missing[BAD_ROW] = None if is_classifier(name) else np.nan
+        expected = build(name, form, nonfinite="zero").fit(X, missing)
+        for number, target in enumerate(NO_LABELS if is_classifier(name) else NO_NUMBERS):
+            if form != main_form(name) and number % 5:
+                continue
+            for kind, pack in kinds.items():
+                targets = y.astype(object)
+                targets[BAD_ROW] = target
+                model = build(name, form, nonfinite="zero")
+                quietly(model.fit, X, pack(targets))
+                assert_same(model, expected, (form, kind, number))
+
+
+@each_classifier
+def test_numeric_labels_and_one_that_is_none(name):
+    X, y = table(name)
+    codes = np.where(y == "yes", 1, 0)
+    for classes in ([0, 1], [0.0, 1.0]):
+        fits = []
+        for target in (*NO_LABELS, 2, 0.5):
+            labels = codes.astype(object)
+            labels[BAD_ROW] = target
+            for pack in (list, np.array):
+                model = build(name, classes=classes, nonfinite="zero")
+                fits.append(quietly(model.fit, X, pack(labels)))
+        for fit in fits[1:]:
+            assert_same(fit, fits[0], classes)
+
+
+@each
+def test_the_other_mode_refuses_each_with_a_message_that_quotes_nothing(name):
+    X, y = table(name)
+    for cell in NO_NUMBERS:
+        for pack in FORMS.values():
+            assert_refuses(
+                build(name), pack(with_cell(X, cell)), y, r"^(Input )?X .*(numb|NaN|inf)"
+            )
+    model = build(name).fit(X, y)
+    with pytest.raises(ValueError, match=r"X .*numbers"):
+        model.predict(with_cell(X, 10**400))
+    for target in NO_LABELS if is_classifier(name) else NO_NUMBERS:
+        targets = y.astype(object)
+        targets[BAD_ROW] = target
+        for pack in (np.array, list):
+            assert_refuses(build(name), X, pack(targets), r"^(Input )?y (.*numb|.*NaN|.*inf|has l)")
+
+
+def assert_refuses(model, X, y, pattern):
+    with nothing_is_released(), pytest.raises(ValueError, match=pattern) as caught:
+        quietly(model.fit, X, y)
+    assert "SECRET" not in str(caught.value)
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
