@@ -262,8 +262,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        with np.errstate(all="ignore"):  # a warning would tell of a single value
-            X, y = self._features(X, reset=reset, min_samples=min_samples), self._targets(y)
+        X, y = self._features(X, reset=reset, min_samples=min_samples), self._targets(y)
         check_consistent_length(X, y)
         return X, y
 
@@ -411,13 +410,14 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             If the accountant refuses the charge. Nothing is spent then, either.
         """
         settings = self._settings()
-        with self._until_spent():
-            X, y = self._validate(X, y)
-            targets = self._read(y)
-            run = self._charge(settings, X, targets.n_models)
-        self.__dict__.update(targets.attributes)
-        results = self._fit_models(run, X, targets)
-        self.__dict__.update(targets.model(results))
+        with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
+            with self._until_spent():
+                X, y = self._validate(X, y)
+                targets = self._read(y)
+                run = self._charge(settings, X, targets.n_models)
+            self.__dict__.update(targets.attributes)
+            results = self._fit_models(run, X, targets)
+            self.__dict__.update(targets.model(results))
         return self
 
     @abstractmethod

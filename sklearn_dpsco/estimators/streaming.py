@@ -239,12 +239,13 @@ class _StreamingModel(DPLinearModel):
         read: Callable[[Any], Numbers | Labels],
     ) -> Self:
         """Take in a chunk, whose targets `read` makes of validated y."""
-        with self._unchanged_on_error():
-            X, y = self._validate_chunk(X, y, progress)
-            targets = read(y)
-            if isinstance(progress, Settings):
-                progress = self._begin(progress, X, targets)
-        self._feed(progress, X, targets)
+        with np.errstate(all="ignore"):  # as in `fit`
+            with self._unchanged_on_error():
+                X, y = self._validate_chunk(X, y, progress)
+                targets = read(y)
+                if isinstance(progress, Settings):
+                    progress = self._begin(progress, X, targets)
+            self._feed(progress, X, targets)
         return self
 
     def _begin(self, settings: Settings, X: Any, targets: Numbers | Labels) -> _Progress:
