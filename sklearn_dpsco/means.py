@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import auto_or, check_choice, check_int, check_real, check_size
+from ._checks import auto_or, check_choice, check_count, check_real, check_size
+from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
 from .mechanisms import Gaussian, Laplace, Release, additive_noise
 from .privacy.accountant import accountant_in_force
@@ -66,12 +67,12 @@ class MeanPlan:
             raise ValueError(
                 f"X must have the plan's shape ({self.n_samples}, {self.n_features}), got {X.shape}"
             )
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             V = (X - self.center) / self.scale
-        V = np.clip(np.where(np.isnan(V), 0.0, V), -LARGEST, LARGEST)
-        rows = make_rows(np.ascontiguousarray(V), has_intercept=False)
-        limits = self.oracle.limits(rows, self.noise.order)
-        return self.oracle.mean(rows, np.ones(self.n_samples), limits)
+            V = np.clip(np.where(np.isnan(V), 0.0, V), -LARGEST, LARGEST)
+            rows = make_rows(np.ascontiguousarray(V), has_intercept=False)
+            limits = self.oracle.limits(rows, self.noise.order)
+            return self.oracle.mean(rows, np.ones(self.n_samples), limits)
 
     def release(self, X: Any, *, random_state: Any = None) -> Array:
         """The private mean of X, shape (n_features,)."""
@@ -80,10 +81,8 @@ class MeanPlan:
 
 
 def _check_sample(X: Any) -> Array:
-    try:
-        X = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("X must hold numbers") from None
+    with np.errstate(all="ignore"):  # a cast may warn of a single value
+        X = np.asarray(as_numbers("X", X, strict=False), dtype=np.float64)
     if X.ndim != 2 or X.shape[0] < 1 or X.shape[1] < 1:
         raise ValueError(f"X must have shape (n_samples, n_features), got {X.shape}")
     return X
@@ -91,16 +90,11 @@ def _check_sample(X: Any) -> Array:
 
 def _per_column(name: str, value: Any, n_features: int, *, positive: bool) -> Array:
     """A number or one number per column, as an array of shape (n_features,)."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.array(np.nan)
+    array = check_numbers(name, value, **({"low": 1e-50} if positive else {}))
     if array.ndim > 1 or (array.ndim == 1 and array.size != n_features):
         raise ValueError(
             f"{name} must be a number or an array of shape ({n_features},), got shape {array.shape}"
         )
-    if not np.all(np.isfinite(array)) or (positive and np.any(array <= 0)):
-        raise ValueError(f"{name} must be finite{' and positive' if positive else ''}")
     return np.broadcast_to(array, (n_features,)).copy()
 
 
@@ -155,8 +149,9 @@ def plan_mean(
     moment_bound : float in [1e-50, 1e50]
         Bound on E abs((X_j - center_j) / scale_j)^k, for every column j.
     center, scale : float or array-like of shape (n_features,)
-        Public guesses of the mean and of the spread about it. The error is larger where
-        `center` is far from the mean, or `scale` far from the spread.
+        Within [-1e50, 1e50] and [1e-50, 1e50]. Public guesses of the mean and of the spread
+        about it. The error is larger where `center` is far from the mean, or `scale` far from
+        the spread.
     tau : "auto" or float in [1e-50, 1e50]
         In units of scale. "clipped": bound on the norm of a record. "smoothed": the scale of
         the function. Others: coordinates are clipped to [-3 tau, 3 tau].
@@ -173,13 +168,13 @@ def plan_mean(
     ValueError
         If a parameter is out of range or there are fewer records than buckets.
     """
-    n = check_int("n_samples", n_samples, low=1)
-    d = check_int("n_features", n_features, low=1)
+    n = check_count("n_samples", n_samples)
+    d = check_count("n_features", n_features)
     check_choice("oracle", oracle, tuple(ORACLES))
     order = check_real("moment_order", moment_order, low=2)
     moment = check_size("moment_bound", moment_bound)
     tau = auto_or(check_size, "tau", tau)
-    n_buckets = auto_or(check_int, "n_buckets", n_buckets, low=1)
+    n_buckets = auto_or(check_count, "n_buckets", n_buckets)
     budget, allowance = _budget(epsilon, delta, rho, relation, precision, accountant)
     kind, norm = additive_noise(allowance), additive_noise(allowance).order
     per_unit = math.sqrt(2) / allowance.amount if norm == 1 else 1 / math.sqrt(2 * allowance.amount)
@@ -210,7 +205,8 @@ def clipped_median_of_means(X: Any, *, random_state: Any = None, **settings: Any
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Any numbers. Infinities count as 2^300 scales, NaN as `center`.
+        Any numbers. Infinities count as 2^300 scales; NaN, and in lists or objects what is no
+        number, as `center`.
     random_state : None, int or RandomState, default=None
         An int makes the result reproducible and *not private*.
     **settings

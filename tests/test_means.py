@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import math
+import warnings
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -285,12 +287,38 @@ def test_moments_of_any_order_and_sizes_at_the_ends(oracle):
 
 def test_bad_samples_are_refused_without_their_values():
     plan = plan_mean(4, 2)
-    for bad in ([["a", "b"]] * 4, np.zeros(4), np.zeros((3, 2))):
+    for bad in (np.full((4, 2), "a"), np.zeros(4), np.zeros((3, 2))):
         with pytest.raises(ValueError, match="X must") as error:
             plan.statistic(bad)
         assert "'a'" not in str(error.value)
     with pytest.raises(ValueError, match="accountant"):
         means.clipped_mean(np.zeros((4, 2)), accountant=3)
+
+
+@every_oracle
+def test_cells_that_are_no_numbers_count_as_the_center(oracle):
+    X = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+    plan = plan_mean(20, 2, oracle=oracle, center=[0.3, -2.0], scale=[1.0, 3.0])
+    X[5, 1] = -2.0
+    expected = plan.statistic(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for cell in (None, "?", 10**400, Decimal("sNaN"), 1j, [1.0], np.nan):
+            table = X.astype(object)
+            table[5, 1] = cell
+            np.testing.assert_array_equal(plan.statistic(table), expected)
+            np.testing.assert_array_equal(plan.statistic([list(row) for row in table]), expected)
+
+
+@every_oracle
+def test_samples_near_the_largest_float(oracle):
+    plan = plan_mean(20, 2, oracle=oracle)
+    for value in (1.7e308, -1.7e308, 5e-324):
+        X = np.zeros((20, 2))
+        X[3:6] = [[value], [-value], [value]]
+        with warnings.catch_warnings(), np.errstate(all="warn"):
+            warnings.simplefilter("error")
+            assert np.all(np.isfinite(plan.release(X, random_state=0)))
 
 
 @every_oracle

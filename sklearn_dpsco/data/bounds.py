@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._checks import warn_user
+from .._checks import shown, warn_user
 from ..exceptions import BoundsNotDeclaredWarning
+from .cells import check_numbers
 
 __all__ = [
     "FeatureScaling",
@@ -30,6 +31,10 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+
+_NARROWEST = 1e-50  # high - low, and in units of the larger end:
+_FINEST = 1e-12
+_APART = f"at least {_NARROWEST:g} and {_FINEST:g} times the larger end apart"
 
 _CHECK_ROWS_BYTES = 2**22
 _CHECK_VALUES = 2**18
@@ -170,17 +175,22 @@ def canonical(X: Any) -> Any:
 
 
 def _pair(name: str, bounds: Any) -> tuple[Array, Array]:
-    if not isinstance(bounds, Sequence) and not isinstance(bounds, np.ndarray):
-        raise ValueError(f"{name} must be a pair (low, high), got {type(bounds).__name__}")
-    if isinstance(bounds, str) or len(bounds) != 2:
-        raise ValueError(f"{name} must be a pair (low, high), got {bounds!r}")
-    try:
-        low, high = (np.asarray(end, dtype=np.float64) for end in bounds)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold numbers, got {bounds!r}") from None
-    if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
-        raise ValueError(f"{name} must be finite, got {bounds!r}")
+    is_array = isinstance(bounds, np.ndarray) and bounds.ndim > 0
+    if not is_array and (not isinstance(bounds, Sequence) or isinstance(bounds, (str, bytes))):
+        raise ValueError(f"{name} must be a pair (low, high), got {shown(bounds)}")
+    if len(bounds) != 2:
+        raise ValueError(f"{name} must be a pair (low, high), got {shown(bounds)}")
+    low, high = (check_numbers(name, end) for end in bounds)
     return low, high
+
+
+def _is_wide_enough(low: Array, high: Array) -> bool:
+    """Whether low < high in every column, and far enough for floating point.
+
+    Else the rounding of the middle, or of a division by the width, would show in predictions.
+    """
+    size = np.maximum(np.abs(low), np.abs(high))
+    return bool(np.all(high - low >= np.maximum(_NARROWEST, _FINEST * size)))
 
 
 def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:
@@ -199,25 +209,39 @@ def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:
     return np.array([value[column] for column in columns], dtype=np.float64)
 
 
-def check_feature_bounds(bounds: Any) -> None:
-    """Raise `ValueError` for `bounds_X` that are wrong for any number of features."""
+def check_feature_bounds(bounds: Any, n_features: int | None = None) -> None:
+    """Raise `ValueError` for `bounds_X` that are wrong for that number of features, or for any."""
     if isinstance(bounds, Mapping):
+        if n_features not in (None, len(bounds)):
+            raise ValueError(f"bounds_X names {len(bounds)} columns, but n_features={n_features}")
         for name in bounds:
             low, high = _pair(f"bounds_X[{name!r}]", bounds[name])
-            if low.ndim or high.ndim or low >= high:
+            if low.ndim or high.ndim or not _is_wide_enough(low, high):
                 raise ValueError(
-                    f"bounds_X[{name!r}] must be two numbers with low < high, got {bounds[name]!r}"
+                    f"bounds_X[{name!r}] must be two numbers with low < high, {_APART}, "
+                    f"got {shown(bounds[name])}"
                 )
     elif bounds is not None:
         low, high = _pair("bounds_X", bounds)
-        if low.ndim > 1 or high.ndim > 1:
-            raise ValueError("bounds_X must hold scalars or arrays of shape (n_features,)")
-        if low.ndim and high.ndim and low.shape != high.shape:
-            raise ValueError(f"bounds_X has ends of shapes {low.shape} and {high.shape}")
-        if np.any(low >= high):
+        _check_shapes(low, high, n_features)
+        if not _is_wide_enough(low, high):
             raise ValueError(
-                "bounds_X must have low < high in every column; it is one pair (low, high) of "
-                "scalars or of arrays over the columns, or a dict of pairs by column name"
+                f"bounds_X must have low < high in every column, {_APART}; it is one pair "
+                "(low, high) of scalars or of arrays over the columns, or a dict of pairs by "
+                "column name"
+            )
+
+
+def _check_shapes(low: Array, high: Array, n_features: int | None) -> None:
+    if low.ndim > 1 or high.ndim > 1:
+        raise ValueError("bounds_X must hold scalars or arrays of shape (n_features,)")
+    if low.ndim and high.ndim and low.shape != high.shape:
+        raise ValueError(f"bounds_X has ends of shapes {low.shape} and {high.shape}")
+    for end in (low, high):
+        if n_features is not None and end.ndim == 1 and end.size != n_features:
+            raise ValueError(
+                f"bounds_X must hold scalars or arrays of shape ({n_features},), got shapes "
+                f"{low.shape} and {high.shape}"
             )
 
 
@@ -236,7 +260,8 @@ def feature_scaling(
     Raises
     ------
     ValueError
-        If the bounds are not finite, of the wrong length, or low >= high somewhere.
+        If the bounds are not within [-1e50, 1e50], of the wrong length, or somewhere not
+        low < high or so close that floating point cannot tell values between them apart.
     """
     if bounds is None:
         warn_user(
@@ -245,23 +270,16 @@ def feature_scaling(
             BoundsNotDeclaredWarning,
         )
         bounds = (-1.0, 1.0)
-    check_feature_bounds(bounds)
     if isinstance(bounds, Mapping):
+        check_feature_bounds(bounds)
         low, high = by_column("bounds_X", bounds, feature_names).T
     else:
+        check_feature_bounds(bounds, n_features)
         low, high = _pair("bounds_X", bounds)
-    for end in (low, high):
-        if end.ndim == 1 and end.size != n_features:
-            raise ValueError(
-                f"bounds_X must hold scalars or arrays of shape ({n_features},), got shapes "
-                f"{low.shape} and {high.shape}"
-            )
     low, high = (np.broadcast_to(end, (n_features,)).copy() for end in (low, high))
     one_sided = (low == 0) | (high == 0)
     shift = np.where(one_sided, 0.0, low / 2 + high / 2)
     width = np.where(one_sided, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
-    if np.any(width == 0):  # the ends are so small that their halves are 0
-        raise ValueError("bounds_X is too narrow for floating point in some column")
     return FeatureScaling(low, high, shift, width)
 
 
@@ -271,7 +289,8 @@ def target_scaling(bounds: Any) -> TargetScaling:
     Raises
     ------
     ValueError
-        If the bounds are not two finite numbers with low < high.
+        If the bounds are not two numbers within [-1e50, 1e50] with low < high, or so close
+        that floating point cannot tell values between them apart.
     """
     if bounds is None:
         warn_user(
@@ -281,6 +300,8 @@ def target_scaling(bounds: Any) -> TargetScaling:
         )
         bounds = (-1.0, 1.0)
     low, high = _pair("bounds_y", bounds)
-    if low.ndim or high.ndim or high / 2 - low / 2 <= 0:
-        raise ValueError(f"bounds_y must be two numbers with low < high, got {bounds!r}")
+    if low.ndim or high.ndim or not _is_wide_enough(low, high):
+        raise ValueError(
+            f"bounds_y must be two numbers with low < high, {_APART}, got {shown(bounds)}"
+        )
     return TargetScaling(float(low), float(high))

@@ -15,7 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["NotANumberError", "as_numbers", "as_objects", "is_missing_cell", "plain"]
+from .._checks import shown
+
+__all__ = [
+    "NotANumberError",
+    "as_numbers",
+    "as_objects",
+    "check_numbers",
+    "is_missing_cell",
+    "plain",
+]
+
+Array = NDArray[np.float64]
 
 _NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, and warns
 _NO_NUMBERS = {
@@ -75,6 +86,22 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     out = np.empty_like(cells, dtype=np.float64)  # in the same order
     out[...] = np.reshape([np.nan if n is None else n for n in found], cells.shape)
     return out
+
+
+def check_numbers(name: str, value: Any, *, low: float = -1e50, high: float = 1e50) -> Array:
+    """A parameter that is a number or numbers by column, as an array, if all are in the range.
+
+    The default range is far beyond any use, and keeps products of parameters finite.
+    """
+    try:
+        array = np.asarray(as_numbers(name, value, strict=True), dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.array(np.nan)
+    if not np.all((array >= low) & (array <= high)):
+        raise ValueError(
+            f"{name} must hold finite numbers in [{low:g}, {high:g}], got {shown(value)}"
+        )
+    return array
 
 
 def plain(values: Any) -> Any:

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .._checks import shown
 from .bounds import FeatureScaling, TargetScaling, canonical
+from .cells import check_numbers
 
 __all__ = ["PRIVATE", "FeatureMagnitudes", "TargetMagnitude", "check_magnitude"]
 
@@ -25,25 +27,19 @@ PRIVATE = "private"
 
 
 def check_magnitude(name: str, value: Any, *, positive: bool) -> None:
-    """Raise unless `value` is "private", or finite: a number, an array, or a dict of numbers."""
-    kind = "positive numbers" if positive else "finite numbers"
-    message = f"{name} must be 'private' or {kind}"
+    """Raise unless `value` is "private", or in range: a number, an array, or a dict of numbers."""
     if isinstance(value, Mapping):
         for column, number in value.items():
-            if isinstance(number, str) or np.ndim(number) != 0:
-                raise ValueError(f"{name}[{column!r}] must be a number, got {number!r}")
+            if isinstance(number, (str, Mapping)) or np.ndim(number) != 0:
+                raise ValueError(f"{name}[{column!r}] must be a number, got {shown(number)}")
             check_magnitude(f"{name}[{column!r}]", number, positive=positive)
-        return
-    if isinstance(value, str):
+    elif isinstance(value, str):
         if value != PRIVATE:
-            raise ValueError(f"{message}, got {value!r}")
-        return
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{message}, got {type(value).__name__}") from None
-    if array.ndim > 1 or not np.all(np.isfinite(array)) or (positive and np.any(array <= 0)):
-        raise ValueError(f"{message}, a scalar or one for each column, got {value!r}")
+            raise ValueError(f"{name} must be 'private' or numbers, got {shown(value)}")
+    elif check_numbers(name, value, **({"low": 1e-50} if positive else {})).ndim > 1:
+        raise ValueError(
+            f"{name} must be 'private', a scalar or one number for each column, got {shown(value)}"
+        )
 
 
 def _is_private(value: Any) -> bool:

@@ -6,7 +6,7 @@ A concrete estimator holds parameters and a docstring, and names its solver.
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
@@ -25,7 +25,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._checks import auto_or, check_bool, check_choice, check_int, check_size, warn_user
+from .._checks import auto_or, check_bool, check_choice, check_count, check_size, warn_user
 from ..data.bounds import (
     FeatureScaling,
     TargetScaling,
@@ -115,7 +115,8 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     bounds_X : pair (low, high), dict or None, default=None
         Bounds of the features from domain knowledge, never from the data: scalars, arrays of
         shape (n_features,), or for a data frame ``{column: (low, high)}``. Values outside are
-        clipped. In scaled units a feature is (x - middle) / half width, in [-1, 1]; one whose
+        clipped. Ends lie within [-1e50, 1e50], at least 1e-50 and 1e-12 times the larger one
+        apart. In scaled units a feature is (x - middle) / half width, in [-1, 1]; one whose
         bounds have an end at 0 is divided by the size of the other end and not centred. Sparse
         X needs bounds with an end at 0 or symmetric about 0. None stands for (-1, 1) and warns
         `BoundsNotDeclaredWarning`.
@@ -425,15 +426,9 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         """Targets of a fit from validated y."""
 
     def _check_plan_sizes(self, n_samples: Any, n_features: Any) -> tuple[int, int]:
-        n_samples = check_int("n_samples", n_samples, low=2)
-        n_features = check_int("n_features", n_features, low=1)
-        if isinstance(self.bounds_X, Mapping):
-            if len(self.bounds_X) != n_features:
-                raise ValueError(
-                    f"bounds_X names {len(self.bounds_X)} columns, but n_features={n_features}"
-                )
-        elif self.bounds_X is not None:
-            feature_scaling(self.bounds_X, n_features)
+        n_samples = check_count("n_samples", n_samples, low=2)
+        n_features = check_count("n_features", n_features)
+        check_feature_bounds(self.bounds_X, n_features)
         self._warn_if_delta_is_large(n_samples)
         return n_samples, n_features
 
@@ -479,7 +474,8 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     Parameters
     ----------
     bounds_y : pair (low, high) or None, default=None
-        Bounds of the target from domain knowledge. Values outside are clipped. In scaled units
+        Bounds of the target from domain knowledge, as far out and apart as those of a feature
+        may be. Values outside are clipped. In scaled units
         a target is (y - middle) / half width, in [-1, 1], so that a raw prediction of 0 stands
         for the middle. None stands for (-1, 1) and warns `BoundsNotDeclaredWarning`.
 
@@ -626,7 +622,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         settings, declared = self._settings(), self._declared_classes()
         if n_classes is None:
             n_classes = 2 if declared is None else declared.size
-        n_classes = check_int("n_classes", n_classes, low=2)
+        n_classes = check_count("n_classes", n_classes, low=2)
         if declared is not None and n_classes != declared.size:
             raise ValueError(f"n_classes={n_classes} but classes has {declared.size} labels")
         sizes = self._check_plan_sizes(n_samples, n_features)

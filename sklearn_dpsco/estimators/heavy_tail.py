@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import auto_or, check_choice, check_int, check_real, check_size
+from .._checks import auto_or, check_bool, check_choice, check_count, check_real, check_size, shown
 from ..data.bounds import FeatureScaling, TargetScaling, by_column
 from ..data.guesses import PRIVATE, FeatureMagnitudes, TargetMagnitude, check_magnitude
-from ..solvers.defaults import HEAVY_TAIL
+from ..solvers.defaults import HEAVY_TAIL, MOST_STEPS
 from ..solvers.heavy_tail import FORMS, HeavyTail
 from ..solvers.heavy_tail.oracles import ORACLES
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings
@@ -28,14 +28,15 @@ class _HeavyTailMixin(DPLinearModel):
     scale_X : "private", float > 0, array-like of shape (n_features,) or dict, default="private"
         How far values typically lie from the centre of their column. "private" estimates it
         for each column as a power of two between 2^-64 and 2^64. Numbers are public guesses
-        from domain knowledge, which cost nothing; one that is off by a factor of ten or more
-        costs accuracy. A dict names every column of a data frame. In scaled units a feature is
-        (x - centre) / scale.
+        in [1e-50, 1e50] from domain knowledge, which cost nothing; one that is off by a factor of
+        ten or more costs accuracy. A dict names every column of a data frame. In scaled units a
+        feature is (x - centre) / scale.
     center_X : "private", float, array-like of shape (n_features,) or dict, default="private"
-        Where the values of each column lie; numbers and dicts as for `scale_X`. "private"
+        Where the values of each column lie; numbers in [-1e50, 1e50] and dicts as for `scale_X`.
+        "private"
         estimates means of clipped values. Without an intercept it is 0: nothing is estimated,
         and other numbers are refused. Sparse X needs 0.
-    scale_share : "auto" or float in (0, 0.7], default="auto"
+    scale_share : "auto" or float in [1e-6, 0.7], default="auto"
         Largest share of the budget for the scales and centres of the features; "auto" is 0.3.
         Less is spent where that is enough; what was spent is in `guarantee_`. If the share is
         too small to tell the scales from noise, only an intercept is learned.
@@ -131,13 +132,11 @@ class _HeavyTailMixin(DPLinearModel):
             moment_order=check_real("moment_order", self.moment_order, low=2),
             moment_bound=check_size("moment_bound", self.moment_bound),
             tau=auto_or(check_size, "tau", self.tau),
-            n_buckets=auto_or(check_int, "n_buckets", self.n_buckets, low=1),
-            max_iter=auto_or(check_int, "max_iter", self.max_iter, low=1),
+            n_buckets=auto_or(check_count, "n_buckets", self.n_buckets),
+            max_iter=auto_or(check_count, "max_iter", self.max_iter, high=MOST_STEPS),
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
             l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0, high=1e50),
-            scale_share=auto_or(
-                check_real, "scale_share", self.scale_share, low=0, low_open=True, high=most
-            ),
+            scale_share=auto_or(check_real, "scale_share", self.scale_share, low=1e-6, high=most),
             **{f"private_{name}": value for name, value in self._private().items()},
         )
 
@@ -152,7 +151,11 @@ class _HeavyTailMixin(DPLinearModel):
         center = self.center_X
         center = list(center.values()) if isinstance(center, Mapping) else center
         is_public = not isinstance(center, str)
-        if not self.fit_intercept and is_public and np.any(np.asarray(center) != 0):
+        if (
+            not check_bool("fit_intercept", self.fit_intercept)
+            and is_public
+            and np.any(np.asarray(center) != 0)
+        ):
             raise ValueError("center_X needs fit_intercept=True: a centre is part of the intercept")
 
     def _feature_scaling(self, n_features: int) -> FeatureScaling:
@@ -207,7 +210,7 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         How far targets typically lie from their centre; see `scale_X`.
     center_y : "private" or float, default="private"
         Where the targets lie; see `center_X`. In scaled units a target is (y - centre) / scale.
-    scale_share : "auto" or float in (0, 0.7], default="auto"
+    scale_share : "auto" or float in [1e-6, 0.7], default="auto"
         ... The target's scale and centre take at most another 0.12, or 0.6 where only an
         intercept is learned.
     loss : {"squared", "huber"} or Loss, default="squared"
@@ -264,8 +267,8 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         check_magnitude("center_y", self.center_y, positive=False)
         for name in ("scale_y", "center_y"):
             value = getattr(self, name)
-            if not isinstance(value, str) and np.ndim(value) != 0:
-                raise ValueError(f"{name} must be 'private' or a number, got {value!r}")
+            if isinstance(value, Mapping) or np.ndim(value) != 0:
+                raise ValueError(f"{name} must be 'private' or a number, got {shown(value)}")
         if not self.fit_intercept and not isinstance(self.center_y, str) and self.center_y != 0:
             raise ValueError("center_y needs fit_intercept=True: a centre is part of the intercept")
 

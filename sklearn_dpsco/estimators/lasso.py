@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._checks import auto_or, check_choice, check_int, check_size
+from .._checks import auto_or, check_choice, check_count, check_size
+from ..solvers.defaults import MOST_STEPS
 from ..solvers.frank_wolfe import FORMS, FrankWolfe
 from ._base import DPClassifier, DPLinearModel, DPRegressor
 
@@ -80,7 +81,7 @@ class _FrankWolfeMixin(DPLinearModel):
     def _solver(self) -> FrankWolfe:
         return FrankWolfe(
             form=check_choice("solver", self.solver, ("auto", *FORMS)),
-            max_iter=auto_or(check_int, "max_iter", self.max_iter, low=1),
+            max_iter=auto_or(check_count, "max_iter", self.max_iter, high=MOST_STEPS),
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate, high=1),
             gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
             data_norm=auto_or(check_size, "data_norm", self.data_norm),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._checks import auto_or, check_choice, check_int, check_real, check_size
+from .._checks import auto_or, check_choice, check_count, check_real, check_size
 from ..geometry import Geometry
+from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.mirror_descent import FORMS, MirrorDescent
 from ._base import DPClassifier, DPLinearModel, DPRegressor
 
@@ -105,17 +106,17 @@ class _MirrorMixin(DPLinearModel):
         mirror_map = check_choice("mirror_map", self.mirror_map, _MIRROR_MAPS)
         batch_size = self.batch_size
         if batch_size is not None:
-            batch_size = check_int("batch_size", batch_size, low=1)
+            batch_size = check_count("batch_size", batch_size)
         return MirrorDescent(
             form=form,
-            max_iter=auto_or(check_int, "max_iter", self.max_iter, low=1),
+            max_iter=auto_or(check_count, "max_iter", self.max_iter, high=MOST_STEPS),
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate, **most),
             gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
             data_norm=auto_or(check_size, "data_norm", self.data_norm),
             l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0, high=1e50),
             batch_size=batch_size,
             mirror_map=None if mirror_map == "auto" else mirror_map,
-            n_phases=auto_or(check_int, "n_phases", self.n_phases, low=1),
+            n_phases=auto_or(check_count, "n_phases", self.n_phases, high=MOST_PHASES),
             radius=auto_or(check_size, "radius", self.radius),
         )
 

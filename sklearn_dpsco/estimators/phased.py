@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._checks import auto_or, check_bool, check_int, check_size
+from .._checks import auto_or, check_bool, check_count, check_size
+from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.phased_sgd import PhasedSGD
 from ._base import DPClassifier, DPLinearModel, DPRegressor
 
@@ -90,10 +91,10 @@ class _PhasedMixin(DPLinearModel):
     def _solver(self) -> PhasedSGD:
         rank_bound = self.rank_bound
         if rank_bound is not None:
-            rank_bound = check_int("rank_bound", rank_bound, low=1)
+            rank_bound = check_count("rank_bound", rank_bound)
         return PhasedSGD(
-            max_iter=auto_or(check_int, "max_iter", self.max_iter, low=1),
-            n_phases=auto_or(check_int, "n_phases", self.n_phases, low=1),
+            max_iter=auto_or(check_count, "max_iter", self.max_iter, high=MOST_STEPS),
+            n_phases=auto_or(check_count, "n_phases", self.n_phases, high=MOST_PHASES),
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
             gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
             data_norm=auto_or(check_size, "data_norm", self.data_norm),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import auto_or, check_bool, check_choice, check_int, check_size
+from .._checks import auto_or, check_bool, check_choice, check_count, check_size
 from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.summation import piece_rows
 from ..mechanisms.prefix_sum import FACTORIZATIONS
@@ -161,7 +161,7 @@ class _StreamingModel(DPLinearModel):
     def _solver(self) -> FTRL:
         mirror_map = check_choice("mirror_map", self.mirror_map, _MIRROR_MAPS)
         return FTRL(
-            batch_size=auto_or(check_int, "batch_size", self.batch_size, low=1),
+            batch_size=auto_or(check_count, "batch_size", self.batch_size),
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
             gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
             data_norm=auto_or(check_size, "data_norm", self.data_norm),
@@ -173,7 +173,7 @@ class _StreamingModel(DPLinearModel):
 
     def _settings(self) -> Settings:
         if self.horizon is not None:
-            check_int("horizon", self.horizon, low=1)
+            check_count("horizon", self.horizon, high=LONGEST_STREAM)
         return super()._settings()
 
     def _fit_models(self, run: Run, X: Any, targets: Numbers | Labels) -> list[SolverResult]:

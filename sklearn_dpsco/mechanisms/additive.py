@@ -97,7 +97,7 @@ class AdditiveNoise(Mechanism):
             grid = mechanism.grid
             scale = (mechanism.sensitivity + grid * mechanism.rounding_factor) * noise_multiplier
             mechanism = dataclasses.replace(mechanism, scale=scale * ROUNDING)
-            if mechanism.grid <= grid:
+            if math.isfinite(mechanism.scale) and mechanism.grid <= grid:
                 return mechanism
         raise ValueError("noise this large cannot be drawn exactly: epsilon is too small")
 

@@ -24,6 +24,8 @@ __all__ = [
     "FTRL",
     "HEAVY_TAIL",
     "MIRROR_DESCENT",
+    "MOST_PHASES",
+    "MOST_STEPS",
     "PHASED_SGD",
     "affordable_steps",
     "data_norm",
@@ -32,6 +34,10 @@ __all__ = [
     "intercept_share",
     "sized_set",
 ]
+
+# Limits of what a user may ask for.
+MOST_STEPS = 10**9  # whose noise would drown any model, and which would take weeks
+MOST_PHASES = 100  # a phase has about half of the records of the one before, or of its steps
 
 # --------------------------------------------------------------- rules that solvers share
 

@@ -232,7 +232,7 @@ class FTRL:
         """Everything that a stream of ``problem.n_samples`` records does; see `Solver.plan`."""
         if problem.n_samples > LONGEST_STREAM:
             raise ValueError(
-                f"a stream has at most {LONGEST_STREAM} records, got horizon={problem.n_samples}"
+                f"a stream has at most {LONGEST_STREAM} records, got n_samples={problem.n_samples}"
             )
         self.check(problem.loss, problem.feasible_set, budget)
         facts = self._facts(problem, budget)

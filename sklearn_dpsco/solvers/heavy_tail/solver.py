@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +68,7 @@ class HeavyTail:
     l2_penalty : float >= 0
     private_scale_X, private_center_X, private_scale_y, private_center_y : bool
         What the plan releases. Other scales are 1, other centres 0, in the units of the data.
-    scale_share : float in (0, 0.7] or None
+    scale_share : float in [1e-6, 0.7] or None
         Largest share of the budget for the features' scales and centres.
     """
 
@@ -98,8 +97,7 @@ class HeavyTail:
             raise ValueError(f"the heavy-tail solvers need a smooth loss, got {loss!r}")
         rules = HEAVY_TAIL[loss.task]
         if self.scale_share is not None:
-            limits: dict[str, Any] = {"low": 0, "low_open": True, "high": rules.largest_share}
-            check_real("scale_share", self.scale_share, **limits)
+            check_real("scale_share", self.scale_share, low=1e-6, high=rules.largest_share)
         geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
         if type(geometry).project is Geometry.project:
             raise ValueError(f"the heavy-tail solvers need a set with `project`, got {geometry!r}")
