@@ -137,7 +137,7 @@ def plan_mean(
 
     Parameters
     ----------
-    n_samples, n_features : int >= 1
+    n_samples, n_features : int in [1, 1e15]
     oracle : {"clipped", "median-of-means", "smoothed", "coordinate-clipped"}
     epsilon, delta, relation, precision
         As in `PrivacyBudget`. delta = 0 asks for pure epsilon-DP, by Laplace noise.
@@ -155,7 +155,7 @@ def plan_mean(
     tau : "auto" or float in [1e-50, 1e50]
         In units of scale. "clipped": bound on the norm of a record. "smoothed": the scale of
         the function. Others: coordinates are clipped to [-3 tau, 3 tau].
-    n_buckets : "auto" or int >= 1
+    n_buckets : "auto" or int in [1, 1e15]
         For "median-of-means".
     accountant : None or BudgetAccountant
 

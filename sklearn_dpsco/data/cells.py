@@ -94,7 +94,8 @@ def check_numbers(name: str, value: Any, *, low: float = -1e50, high: float = 1e
     The default range is far beyond any use, and keeps products of parameters finite.
     """
     try:
-        array = np.asarray(as_numbers(name, value, strict=True), dtype=np.float64)
+        with np.errstate(over="ignore"):
+            array = np.asarray(as_numbers(name, value, strict=True), dtype=np.float64)
     except (TypeError, ValueError):
         array = np.array(np.nan)
     if not np.all((array >= low) & (array <= high)):

@@ -120,14 +120,14 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         bounds have an end at 0 is divided by the size of the other end and not centred. Sparse
         X needs bounds with an end at 0 or symmetric about 0. None stands for (-1, 1) and warns
         `BoundsNotDeclaredWarning`.
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         Size of the feasible set in scaled units. It bounds the coefficients and the intercept's
         correction together. Must be "auto" with a Geometry object.
-    gradient_clip : "auto" or float > 0, default="auto"
+    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         Bound c on the absolute derivative of the loss in the raw prediction, in scaled units;
         derivatives beyond it are clipped. Noise is proportional to c. A c above the largest
         derivative that the loss can have for a model of the feasible set is lowered to it.
-    data_norm : "auto" or float > 0, default="auto"
+    data_norm : "auto" or float in [1e-50, 1e50], default="auto"
         Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are scaled
         down. Noise is proportional to B. "auto" is max(1, sqrt(n_features + 1) / 2), half of the
         largest norm in the box, but at least 1 (without an intercept, the 1 under the root is
@@ -508,7 +508,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
         Parameters
         ----------
-        n_samples, n_features : int
+        n_samples, n_features : int in [2, 1e15] and [1, 1e15]
 
         Returns
         -------
@@ -610,8 +610,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
         Parameters
         ----------
-        n_samples, n_features : int
-        n_classes : int or None
+        n_samples, n_features : int in [2, 1e15] and [1, 1e15]
+        n_classes : int in [2, 1e15] or None
             None stands for the number of declared classes, or 2.
 
         Returns

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import shown
 from ..data.bounds import TargetScaling
 from ..data.records import is_missing
 from ..solvers.base import SolverResult
@@ -95,9 +96,9 @@ def check_classes(classes: Any) -> NDArray[Any]:
     try:
         declared = np.unique(np.asarray(classes))
     except TypeError:
-        raise ValueError(f"classes must be of one kind, got {classes!r}") from None
+        raise ValueError(f"classes must be of one kind, got {shown(classes)}") from None
     if np.ndim(classes) != 1 or declared.size != len(classes) or declared.size < 2:
         raise ValueError(
-            f"classes must be None or a list of at least two different labels, got {classes!r}"
+            f"classes must be None or a list of at least two different labels, got {shown(classes)}"
         )
     return declared

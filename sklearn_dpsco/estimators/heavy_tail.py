@@ -10,7 +10,7 @@ import numpy as np
 from .._checks import auto_or, check_bool, check_choice, check_count, check_real, check_size, shown
 from ..data.bounds import FeatureScaling, TargetScaling, by_column
 from ..data.guesses import PRIVATE, FeatureMagnitudes, TargetMagnitude, check_magnitude
-from ..solvers.defaults import HEAVY_TAIL, MOST_STEPS
+from ..solvers.defaults import HEAVY_TAIL, MOST_SLICES, MOST_STEPS
 from ..solvers.heavy_tail import FORMS, HeavyTail
 from ..solvers.heavy_tail.oracles import ORACLES
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings
@@ -45,7 +45,7 @@ class _HeavyTailMixin(DPLinearModel):
         targets; where only an intercept is learned, all that is left of it.
     loss : str or Loss
         In scaled units. Must be smooth.
-    l2_penalty : float >= 0, default=0.0
+    l2_penalty : float in [0, 1e50], default=0.0
         Adds l2_penalty / 2 times the squared norm of the scaled coefficients, without the
         intercept.
     feasible_set : {"l2", ...} or Geometry, default="l2"
@@ -66,15 +66,16 @@ class _HeavyTailMixin(DPLinearModel):
         or l1 with delta=0); for "median-of-means" and "coordinate-clipped", coordinates pass up
         to 3 tau; for "smoothed", those far below tau pass nearly unchanged. "auto" balances the
         bias of the clipping with the noise.
-    n_buckets : "auto" or int >= 1, default="auto"
+    n_buckets : "auto" or int in [1, 1e15], default="auto"
         Number of the means of "median-of-means". "auto" grows like the logarithm of the number
         of features.
     solver : {"scof", "scof-slices"}, default="scof"
         Whether each step uses all records, or each a slice of its own with the whole budget of
         the steps (KLZ22's strongly convex case; nearly always noisier).
-    max_iter : "auto" or int >= 1, default="auto"
-        Number of steps T. A number also has the coefficients learned however noisy they are.
-    learning_rate : "auto" or float > 0, default="auto"
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of steps T, at most 10^4 with "scof-slices". A number also has the coefficients
+        learned however noisy they are.
+    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
         Step size in scaled units. "auto" follows from the noise.
     nonfinite : {"raise", "zero"}, default="raise"
         ... Such a row lies at `center_X_`. To let infinities count as the largest of values,
@@ -126,14 +127,16 @@ class _HeavyTailMixin(DPLinearModel):
     def _solver(self) -> HeavyTail:
         self._check_magnitudes()
         most = HEAVY_TAIL[self._task].largest_share
+        form = check_choice("solver", self.solver, FORMS)
+        most_steps = MOST_SLICES if form == "scof-slices" else MOST_STEPS
         return HeavyTail(
-            form=check_choice("solver", self.solver, FORMS),
+            form=form,
             oracle=check_choice("oracle", self.oracle, tuple(ORACLES)),
             moment_order=check_real("moment_order", self.moment_order, low=2),
             moment_bound=check_size("moment_bound", self.moment_bound),
             tau=auto_or(check_size, "tau", self.tau),
             n_buckets=auto_or(check_count, "n_buckets", self.n_buckets),
-            max_iter=auto_or(check_count, "max_iter", self.max_iter, high=MOST_STEPS),
+            max_iter=auto_or(check_count, "max_iter", self.max_iter, high=most_steps),
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
             l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0, high=1e50),
             scale_share=auto_or(check_real, "scale_share", self.scale_share, low=1e-6, high=most),
@@ -206,16 +209,16 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
 
     Parameters
     ----------
-    scale_y : "private" or float > 0, default="private"
+    scale_y : "private" or float in [1e-50, 1e50], default="private"
         How far targets typically lie from their centre; see `scale_X`.
-    center_y : "private" or float, default="private"
+    center_y : "private" or float in [-1e50, 1e50], default="private"
         Where the targets lie; see `center_X`. In scaled units a target is (y - centre) / scale.
     scale_share : "auto" or float in [1e-6, 0.7], default="auto"
         ... The target's scale and centre take at most another 0.12, or 0.6 where only an
         intercept is learned.
     loss : {"squared", "huber"} or Loss, default="squared"
         ...
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 20, which hardly ever binds.
 
     Examples
@@ -296,7 +299,7 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
         left is divided among these.
     loss : {"logistic", "smoothed_hinge"} or Loss, default="logistic"
         ...
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 70, which hardly ever binds.
 
     Examples

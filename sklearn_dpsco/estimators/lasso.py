@@ -31,13 +31,13 @@ class _FrankWolfeMixin(DPLinearModel):
     feasible_set : {"l1", "simplex"} or Geometry, default="l1"
         The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) needs
         ``fit_intercept=False``.
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is chosen from the numbers of records and features and the budget, and falls as
         the noise grows.
-    gradient_clip : "auto" or float > 0, default="auto"
+    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 0.15 in regression and 0.5 in classification where the noise is large, and
         rises to 1 as it vanishes.
-    data_norm : "auto" or float > 0, default="auto"
+    data_norm : "auto" or float in [1e-50, 1e50], default="auto"
         ... Used by ``solver="gradient"`` only.
     solver : {"auto", "selection", "gradient"}, default="auto"
         What each step releases: a vertex of the feasible set, or a noisy gradient. "auto" takes
@@ -45,9 +45,9 @@ class _FrankWolfeMixin(DPLinearModel):
         and `max_iter` is "auto", it spends the whole budget on the intercept and leaves the
         coefficients at the centre of the feasible set, which is 0 for "l1". With delta=0,
         "gradient" is refused.
-    max_iter : "auto" or int >= 1, default="auto"
+    max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps T, each of which costs a part of the budget.
-    learning_rate : "auto" or float in (0, 1], default="auto"
+    learning_rate : "auto" or float in [1e-50, 1], default="auto"
         Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...
 
     Attributes
@@ -102,7 +102,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     ----------
     loss : {"squared", "huber"} or Loss, default="squared"
         ...
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... For "simplex" it is 1.
     """
 

@@ -39,10 +39,10 @@ class _MirrorMixin(DPLinearModel):
         What measures a step: half the squared l_p norm with the p of the set (p = 1 + 1 / ln d
         for the l1 ball and the simplex, at most 2; 2 for p > 2), half the squared l2 norm, or, on
         the l1 ball and the simplex, the entropy (exponentiated gradient). "auto" is "power".
-    l2_penalty : float >= 0, default=0.0
+    l2_penalty : float in [0, 1e50], default=0.0
         Weight of half the squared l2 norm of the scaled coefficients, intercept's correction
         included.
-    gradient_clip : "auto" or float > 0, default="auto"
+    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 0.12 in regression and 0.3 in classification where the noise is large, and
         rises to 1 as it vanishes.
     solver : {"auto", "noisy-md", "localized", "noisy-sfw"}, default="auto"
@@ -50,19 +50,19 @@ class _MirrorMixin(DPLinearModel):
         phases on disjoint parts of the records, "noisy-sfw" is one pass of stochastic
         Frank-Wolfe, for p <= 2. These two use each record in one part only, and are less
         accurate than "noisy-md" unless n is in the tens of thousands. "auto" is "noisy-md".
-    max_iter : "auto" or int >= 1, default="auto"
+    max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps; of each phase for "localized". With "noisy-md", more steps cost time and
         hardly change the accuracy: the noise of each step grows with their number, and averages
         out.
-    n_phases : "auto" or int >= 1, default="auto"
+    n_phases : "auto" or int in [1, 100], default="auto"
         Number of phases of "localized"; each has about half of the records of the one before.
         "auto" is log2(n + 1), rounded down and at most 6.
-    batch_size : None or int >= 1, default=None
+    batch_size : None or int in [1, 1e15], default=None
         Records in each step of "noisy-md". None takes all. Else batches are random: of this size
         under "replace-one", of this expected size under "zero-out". The budget is then tracked
         by `dp_accounting`, which takes seconds when a plan is made. Full batches need less noise
         in all; batches save time on large tables.
-    learning_rate : "auto" or float > 0, default="auto"
+    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
         Step in scaled units. For "noisy-md", "auto" adapts to the released gradients (scalar
         AdaGrad), within bounds made of the noise. For "localized" it is eta of the first phase,
         which falls to a quarter from phase to phase, and for "noisy-sfw" the weight of the new
@@ -141,7 +141,7 @@ class DPMirrorRegressor(_MirrorMixin, DPRegressor):
     ----------
     loss : {"squared", "huber"} or Loss, default="squared"
         ...
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 2 for "l2" and "l1", 1 for "simplex" and 3 / sqrt(n_features + 1) for "linf"
         (without an intercept, the 1 under the root is left out); with ``solver="noisy-sfw"`` a
         quarter of that, but for "simplex".
@@ -193,7 +193,7 @@ class DPMirrorClassifier(_MirrorMixin, DPClassifier):
     ----------
     loss : {"logistic", "smoothed_hinge"} or Loss, default="logistic"
         ...
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 10 for "l2" and "l1", 1 for "simplex" and 15 / sqrt(n_features + 1) for
         "linf" (without an intercept, the 1 under the root is left out); with
         ``solver="noisy-sfw"`` a quarter of that, but for "simplex".

@@ -25,25 +25,25 @@ class _PhasedMixin(DPLinearModel):
         intercept's correction is one more coordinate of the feasible set.
     feasible_set : {"l2", "unconstrained"} or L2Ball, default="l2"
         The set of the scaled coefficients.
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... Must be "auto" with "unconstrained", too.
-    rank_bound : None or int >= 1, default=None
+    rank_bound : None or int in [1, 1e15], default=None
         For ``feasible_set="unconstrained"``: a bound on the rank of X that is known beforehand,
         at most n_features. The smaller it is, the larger is the default step, since noise
         outside the span of the rows does not change the predictions.
-    gradient_clip : "auto" or float > 0, default="auto"
+    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 0.35 in regression and 0.5 in classification for smooth losses, rising to 1
         as the noise vanishes, and the derivative's own bound for the others.
-    n_phases : "auto" or int >= 1, default="auto"
+    n_phases : "auto" or int in [1, 100], default="auto"
         Number of slices that the records are cut into. Each phase descends over one of them from
         the noisy result of the one before, with a third of its step, and has the whole budget of
         the phases, since no record is in two of them. "auto" is 3 for one pass and 1 for more.
-    max_iter : "auto" or int >= 1, default="auto"
+    max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of passes over the records. More passes share the budget of each phase; the mean
         of the second half of their results is the model. "auto" takes what some tenths of a
         second allow: 40 passes for small tables, and a single one from about
         n_samples * n_features = 3e7 on.
-    learning_rate : "auto" or float > 0, default="auto"
+    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
         Step of the last phase, for scaled rows. At most 2 over the product of the loss's
         smoothness and B^2, beyond which the proof fails; a non-smooth loss is smoothed as little
         as its step allows. "auto" is a function of n, d and the noise.
@@ -119,7 +119,7 @@ class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
     loss : str or Loss, default="squared"
         In scaled units: "squared", "huber", "absolute", "quantile" (`losses.Quantile` sets the
         level) or "epsilon_insensitive".
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 10 for "l2".
     """
 
@@ -167,7 +167,7 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
     loss : str or Loss, default="logistic"
         In scaled units: "logistic", which alone has probabilities, "smoothed_hinge", "hinge" or
         "squared_hinge".
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 100 for "l2".
     """
 

@@ -76,12 +76,12 @@ class _StreamingModel(DPLinearModel):
         Whether to fit an intercept. The first records (2 to 30 percent where the length of the
         stream is known, else as many as the noise demands) then buy private means of the targets
         and the features, about which the others are centred, and are used for nothing else.
-    horizon : int >= 1 or None, default=None
+    horizon : int in [1, 2^40] or None, default=None
         Number of records that `partial_fit` will see in all, at most 2^40; more are refused.
         None: not known; the stream is cut into epochs that double, each with the full budget on
         records of its own, which costs some accuracy. `fit` takes the number of rows of its
         table instead.
-    batch_size : "auto" or int >= 1, default="auto"
+    batch_size : "auto" or int in [1, 1e15], default="auto"
         Records per step. The model changes after every step. "auto" makes 256 steps of the
         stream, or of each epoch, but none of fewer than 4 records.
     feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
@@ -94,11 +94,11 @@ class _StreamingModel(DPLinearModel):
     factorization : {"toeplitz", "tree", "honaker"}, default="toeplitz"
         How the noise of the steps is correlated, see `mechanisms.PrefixSum`. Both trees have
         several times the noise.
-    gradient_clip : "auto" or float > 0, default="auto"
+    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 0.3 in regression and 0.5 in classification.
-    data_norm : "auto" or float > 0, default="auto"
+    data_norm : "auto" or float in [1e-50, 1e50], default="auto"
         ... Here a longer row stays as it is, and its gradient is scaled down.
-    learning_rate : "auto" or float > 0, default="auto"
+    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
         Factor of a step's mean gradient; "auto" takes the largest that is stable and keeps the
         noise in the coefficients in bounds, by public facts.
     average : bool, default=True
@@ -321,7 +321,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
     loss : str or Loss, default="squared"
         One of "squared", "huber", "absolute", "quantile", "epsilon_insensitive" or an object. In
         scaled units; need not be smooth.
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 3, or 1 for "simplex".
     """
 
@@ -409,7 +409,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
     loss : str or Loss, default="logistic"
         One of "logistic", "smoothed_hinge", "hinge", "squared_hinge" or an object. In scaled
         units; need not be smooth.
-    radius : "auto" or float > 0, default="auto"
+    radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 30.
     """
 

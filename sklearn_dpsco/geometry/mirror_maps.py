@@ -39,8 +39,6 @@ class MapDomain(Protocol):
     @property
     def set_id(self) -> int: ...
 
-    def center(self, n_features: int) -> Array: ...
-
 
 @dataclass(frozen=True)
 class MirrorMap:
@@ -156,7 +154,9 @@ class PowerMap(MirrorMap):
             return within**2 / (2 * (p - 1))
         if p < self.geometry.p:
             largest *= dimension ** (1 / p - 1 / self.geometry.p)
-        start = self.norm(self.geometry.center(dimension))
+        # of the centre, without an array: 0, or equal coordinates that sum to the radius
+        is_at_origin = self.geometry.contains_origin
+        start = 0.0 if is_at_origin else self.geometry.radius * dimension ** (1 / p - 1)
         # the gradient at the start is orthogonal to all differences within the set
         return (largest**2 - start**2) / (2 * (p - 1))
 

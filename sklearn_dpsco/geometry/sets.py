@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import check_choice, check_real, check_size
+from .._checks import check_choice, check_real, check_size, shown
 from .mirror_maps import Entropy, MirrorMap, PowerMap
 from .norms import lp_norm
 from .vertices import AxisVertices, Vertex, Vertices
@@ -34,7 +34,7 @@ class Geometry:
 
     Parameters
     ----------
-    radius : float > 0
+    radius : float in [1e-50, 1e50]
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class L1Ball(_L1Set):
 
     Parameters
     ----------
-    radius : float > 0
+    radius : float in [1e-50, 1e50]
         s.
     """
 
@@ -192,7 +192,7 @@ class Simplex(_L1Set):
 
     Parameters
     ----------
-    radius : float > 0
+    radius : float in [1e-50, 1e50]
         s.
     """
 
@@ -218,7 +218,7 @@ class LpBall(Geometry):
 
     Parameters
     ----------
-    radius : float > 0
+    radius : float in [1e-50, 1e50]
         s.
     p : float > 1
         `math.inf` is allowed.
@@ -282,7 +282,7 @@ class L2Ball(LpBall):
 
     Parameters
     ----------
-    radius : float > 0
+    radius : float in [1e-50, 1e50]
         s.
     """
 
@@ -295,7 +295,7 @@ class LInfBall(LpBall):
 
     Parameters
     ----------
-    radius : float > 0
+    radius : float in [1e-50, 1e50]
         s.
     """
 
@@ -355,6 +355,8 @@ def get_geometry(feasible_set: Any, radius: float | None) -> Geometry | type[Geo
         return feasible_set
     if not isinstance(feasible_set, str) or feasible_set not in _GEOMETRIES:
         names = ", ".join(map(repr, _GEOMETRIES))
-        raise ValueError(f"feasible_set must be a Geometry or one of {names}, got {feasible_set!r}")
+        raise ValueError(
+            f"feasible_set must be a Geometry or one of {names}, got {shown(feasible_set)}"
+        )
     kind = _GEOMETRIES[feasible_set]
     return kind if radius is None else kind(radius)

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from .._checks import shown
+
 __all__ = ["RandomStream", "check_random_state", "stream_from_random_state"]
 
 _KEY_BYTES = 32
@@ -166,5 +168,5 @@ def check_random_state(random_state: Any) -> None:
     if random_state is not None and not isinstance(random_state, np.random.RandomState):
         raise ValueError(
             "random_state must be None, an int >= 0 or a numpy.random.RandomState, "
-            f"got {random_state!r}"
+            f"got {shown(random_state)}"
         )

@@ -25,6 +25,7 @@ __all__ = [
     "HEAVY_TAIL",
     "MIRROR_DESCENT",
     "MOST_PHASES",
+    "MOST_SLICES",
     "MOST_STEPS",
     "PHASED_SGD",
     "affordable_steps",
@@ -38,6 +39,7 @@ __all__ = [
 # Limits of what a user may ask for.
 MOST_STEPS = 10**9  # whose noise would drown any model, and which would take weeks
 MOST_PHASES = 100  # a phase has about half of the records of the one before, or of its steps
+MOST_SLICES = 10**4  # of heavy-tailed records, each of which has a mechanism of its own
 
 # --------------------------------------------------------------- rules that solvers share
 
@@ -67,7 +69,8 @@ def sized_set(problem: Problem, radius: float) -> Geometry:
     if isinstance(kind, Geometry):
         return kind
     is_fixed = problem.loss.task == "regression" and not kind.contains_origin
-    return kind(1.0 if is_fixed else radius)
+    # noise beyond all measure would ask for a radius that no set may have
+    return kind(1.0 if is_fixed else max(radius, 1e-50))
 
 
 def growing_clip(smallest: float, noise: float, accurate: float) -> float:

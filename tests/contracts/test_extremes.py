@@ -1,8 +1,13 @@
 """Extremes: values of the data near the largest float, and parameters of any size and kind."""
 
+import re
+import time
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
+import pytest
 from registry import (
     STORAGES,
     build,
@@ -12,10 +17,16 @@ from registry import (
     forms,
     is_classifier,
     known,
+    main_form,
     outcome,
+    parameters_of,
     table,
     ways_to_store,
 )
+
+from sklearn_dpsco import exceptions
+from sklearn_dpsco._checks import shown
+from sklearn_dpsco.geometry import LpBall
 
 HUGE, TINY = 1.7e308, 5e-324
 WIDE = {"bounds_X": (-1e50, 1e50), "bounds_y": (-1e50, 1e50)}
@@ -119,3 +130,98 @@ def test_labels_near_the_largest_float_are_labels():
             labels = np.where(y == "yes", *classes)
             quietly(model.fit, X, labels)
             assert set(model.predict(X)) <= set(classes)
+
+
+# ---------------------------------------------------------------------------- parameters
+
+VALUES = (
+    0, -1, np.nan, np.inf, -np.inf, 1e300, -1e300, HUGE, TINY, 1e-300, 1e50, 1e-50, 10**400,
+    -(10**5000), 10**30, 10**12, 2**63, 1e15, True, np.True_, "text", "auto", "0.5", b"x", None,
+    np.float32(0.3), np.float64(2.0), np.int64(3), np.float32(np.inf), np.longdouble(HUGE) * 10,
+    Decimal("0.5"), Decimal("sNaN"), Decimal("1e999999"), Fraction(1, 3), Fraction(10**400, 3), 1j,
+    [], {}, set(), object(), np.array(0.5), np.array([1.0, 2.0]), [1.0, None], (1, 2), float, 7,
+)  # fmt: skip
+PAIRS = (
+    (-1e308, 1e308), (-HUGE, HUGE), (0, HUGE), (-1e50, 1e50), (0, 1e51), (0, TINY), (TINY, 1e-323),
+    (-TINY, TINY), (0, 1e-310), (0, 1e-50), (-1e-50, 0), (-1e-50, 1e-50), (1, 1 + 3e-16),
+    (1, 1 + 1e-9), (1e50, 1.1e50), (1e16, 1e16 + 2), (-(10**400), 10**400), (0, 10**400),
+    (Decimal(0), Decimal(1)), (Decimal("sNaN"), 1), (None, None), (True, False), (1j, 2), ([], []),
+    (0, [1, 1, 1e308]), ([0, 0, 0], [1, 1, TINY]), (0, [1, 1, 10**400]), ("0", "1"),
+)  # fmt: skip
+COLUMNS = ([1.0, 1e300, 1.0], [1.0, TINY, 1.0], [1, 10**400, 1], [1.0, 1e50, 1e-50])
+# Budgets, accountants and losses have tests of their own.
+ELSEWHERE = ("epsilon", "delta", "accountant", "loss")
+
+
+def extremes_of(key):
+    """Values to try for a parameter."""
+    return (*VALUES, *(PAIRS if "bounds" in key else ()), *(COLUMNS if "_X" in key else ()))
+
+
+def refusal(call, *data):
+    """What the `ValueError` of the call says; None if it raises none. Other warnings are errors."""
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in exceptions.__all__:
+            if kind.endswith("Warning"):
+                warnings.simplefilter("ignore", getattr(exceptions, kind))
+        try:
+            call(*data)
+        except ValueError as error:
+            return str(error)
+    # a few milliseconds, or the time to compile a kernel
+    assert time.process_time() - start < 20
+    return None
+
+
+@each
+def test_a_parameter_of_any_size_and_kind_is_refused_by_name_or_right(name):
+    X, y = table(name)
+    for form in (None, main_form(name)):
+        for key in sorted(parameters_of(name) - set(ELSEWHERE)):
+            for value in extremes_of(key):
+                case = (form, key, shown(value))
+                model = build(name, form, **{key: value})
+                message = refusal(model.fit, X, y)
+                if message is None:
+                    assert np.all(np.isfinite(outcome(model))), case
+                    assert np.all(np.isfinite(model.coef_ @ X.T)), case
+                else:
+                    assert re.search(rf"\b{key}\b", message), (case, message)
+                    assert len(message) < 400, case
+
+
+SIZES = ((2, 1), (2, 10**15), (10**12, 10**8), (10**6, 10**6))
+
+
+@each
+def test_plans_of_any_size(name):
+    asked = ({"max_iter": 10**4}, {"max_iter": 10**9}, {"n_phases": 1}, {"n_phases": 100})
+    cases = [(form, {}) for form in (None, *forms(name))] + [(None, one) for one in asked]
+    for form, settings in cases:
+        model = build(name, form, **known(name, settings))
+        for sizes in SIZES:
+            # nothing is made of the size of the data, and nothing takes longer for more of them
+            message = refusal(model.plan, *sizes)
+            small = r"n_samples|records|too small|number of samples"
+            assert message is None or re.search(small, message), (form, settings, sizes)
+            assert message is None or sizes[0] == 2, (form, settings, sizes, message)
+    for sizes in ((10**400, 3), (100, 10**400), (10**16, 3), (100, 10**16)):
+        with pytest.raises(ValueError, match=r"n_samples|n_features"):
+            build(name).plan(*sizes)
+
+
+@pytest.mark.parametrize("p", [1 + 1e-15, 1 + 1e-8, 1.0001, 1.01, 30.0, 1e4, 1e300])
+def test_lp_balls_with_extreme_exponents(p):
+    X, y = table("DPMirrorRegressor")
+    for solver in ("noisy-md", "localized", *(["noisy-sfw"] if p <= 2 else [])):
+        for precision in ("exact", "float"):
+            ball = LpBall(2.0, p)
+            model = build(
+                "DPMirrorRegressor", feasible_set=ball, solver=solver, max_iter=3,
+                precision=precision,
+            )  # fmt: skip
+            quietly(model.fit, X, y)
+            assert np.all(np.isfinite(outcome(model)))
+            assert ball.norm(model.coef_) <= 2 * (1 + 1e-9)
