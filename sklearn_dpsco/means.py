@@ -95,7 +95,7 @@ def _per_column(name: str, value: Any, n_features: int, *, positive: bool) -> Ar
         raise ValueError(
             f"{name} must be a number or an array of shape ({n_features},), got shape {array.shape}"
         )
-    return np.broadcast_to(array, (n_features,)).copy()
+    return np.broadcast_to(array.copy(), (n_features,))  # takes no memory by column
 
 
 def _budget(

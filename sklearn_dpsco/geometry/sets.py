@@ -56,7 +56,8 @@ class Geometry:
     mirror_maps: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        check_size("radius", self.radius)
+        # a plain float, which is what kernels take
+        object.__setattr__(self, "radius", check_size("radius", self.radius))
 
     @property
     def diameter(self) -> float:
@@ -228,8 +229,8 @@ class LpBall(Geometry):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.p != math.inf:
-            check_real("p", self.p, low=1, low_open=True)
+        if not (isinstance(self.p, float) and self.p == math.inf):
+            object.__setattr__(self, "p", check_real("p", self.p, low=1, low_open=True))
 
     mirror_maps: ClassVar[tuple[str, ...]] = ("power", "euclidean")
 

@@ -1,5 +1,6 @@
 """Extremes: values of the data near the largest float, and parameters of any size and kind."""
 
+import itertools
 import re
 import time
 import warnings
@@ -26,7 +27,9 @@ from registry import (
 
 from sklearn_dpsco import exceptions
 from sklearn_dpsco._checks import shown
-from sklearn_dpsco.geometry import LpBall
+from sklearn_dpsco.geometry import L1Ball, L2Ball, LInfBall, LpBall, Simplex
+from sklearn_dpsco.means import plan_mean
+from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES
 
 HUGE, TINY = 1.7e308, 5e-324
 WIDE = {"bounds_X": (-1e50, 1e50), "bounds_y": (-1e50, 1e50)}
@@ -190,6 +193,68 @@ def test_a_parameter_of_any_size_and_kind_is_refused_by_name_or_right(name):
                 else:
                     assert re.search(rf"\b{key}\b", message), (case, message)
                     assert len(message) < 400, case
+
+
+@each
+def test_the_ends_of_all_ranges_together(name):
+    X, y = table(name)
+    small, large = (-1e-50, 1e-50), (-1e50, 1e50)
+    for bounds, size in itertools.product(((small, large), (large, small)), (1e-50, 1e50)):
+        extremes = {
+            "bounds_X": bounds[0], "bounds_y": bounds[1], "scale_X": bounds[0][1],
+            "scale_y": bounds[1][1], "center_X": bounds[0][0], "center_y": bounds[1][0],
+            "gradient_clip": size, "data_norm": size, "tau": size, "moment_bound": size,
+        }  # fmt: skip
+        for more in ({}, {"learning_rate": size, "l2_penalty": size}, {"radius": size}):
+            for form in forms(name):
+                model = build(name, form, **known(name, extremes | more))
+                message = refusal(model.fit, X, y)
+                if message is None:
+                    assert np.all(np.isfinite(outcome(model))), (form, bounds, size, more)
+                else:
+                    assert re.search("learning_rate must", message), message
+
+
+@pytest.mark.parametrize("oracle", sorted(ORACLES))
+def test_a_parameter_of_a_mean_is_refused_by_name_or_right(oracle):
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+
+    def mean_of_60(key, value):
+        plan = plan_mean(60, 2, oracle=oracle, **{key: value})
+        assert np.all(np.isfinite(plan.release(X, random_state=0)))
+
+    def planned(*sizes):
+        assert plan_mean(*sizes, oracle=oracle).noise.scale > 0
+
+    for key in ("moment_order", "moment_bound", "center", "scale", "tau", "n_buckets", "precision"):
+        for value in (*VALUES, [1.0, TINY], [1, 10**400], [1.0, 1e300], [1e50, 1.0]):
+            message = refusal(mean_of_60, key, value)
+            if message is not None:
+                assert re.search(rf"\b{key}\b", message), (key, shown(value), message)
+                assert len(message) < 400, (key, shown(value))
+    for sizes in SIZES:
+        assert refusal(planned, *sizes) is None
+    for value in VALUES:
+        for sizes in ((value, 2), (60, value)):
+            message = refusal(planned, *sizes)
+            assert message is None or re.search("n_samples|n_features", message), message
+
+
+def test_a_parameter_of_a_set_is_refused_by_name_or_right():
+    direction = np.array([3.0, -1.0, 0.5])
+    for value in VALUES:
+        for kind in (L1Ball, L2Ball, LInfBall, Simplex):
+            message = refusal(kind, value)
+            assert message is None or re.search("radius must be .*1e-50, 1e[+]50", message), message
+            if message is None:
+                ball = kind(value)
+                assert ball.norm(ball.project(1e3 * value * direction)) <= value * (1 + 1e-9)
+        message = refusal(LpBall, 1.0, value)
+        assert message is None or re.search("p must be a finite number in .1, inf", message)
+        if message is None:
+            ball = LpBall(1.0, value)
+            for point in (ball.project(direction), ball.extreme_point(direction)):
+                assert 1 - 1e-6 <= ball.norm(point) <= 1 + 1e-9, shown(value)
 
 
 SIZES = ((2, 1), (2, 10**15), (10**12, 10**8), (10**6, 10**6))
