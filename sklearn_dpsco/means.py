@@ -195,7 +195,7 @@ def _estimate(X: Any, oracle: str, settings: dict[str, Any], random_state: Any) 
     accountant = accountant_in_force(settings.pop("accountant", None))
     plan = plan_mean(*X.shape, oracle=oracle, accountant=accountant, **settings)
     if accountant is not None:
-        accountant.spend(plan.guarantee)
+        accountant.spend(plan, estimator=f"{oracle} mean")
     return plan.release(X, random_state=random_state)
 
 

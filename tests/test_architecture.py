@@ -22,7 +22,16 @@ ROOMS = [
 ]
 # Within a room whose order matters.
 ORDERED = {
-    "privacy": ["budget", "events", "selections", "sampling", "guarantee", "accountant"],
+    "privacy": [
+        "selections",
+        "budget",
+        "sampling",
+        "events",
+        "guarantee",
+        "branches",
+        "ledger",
+        "accountant",
+    ],
     "geometry": ["norms", "mirror_maps", "sets"],
     "data": ["summation", "bounds", "guesses", "records", "rows"],
 }

@@ -356,7 +356,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         scaling = self._feature_scaling(X.shape[1])
         scaling.transform(X[:0])  # bounds that do not suit sparse X: an error before the charge
         if settings.accountant is not None:
-            settings.accountant.spend(plan.guarantee)
+            settings.accountant.spend(plan, estimator=type(self).__name__)
         return Run(settings.solver, plan, scaling)
 
     def _fit_models(self, run: Run, X: Any, targets: Numbers | Labels) -> list[SolverResult]:

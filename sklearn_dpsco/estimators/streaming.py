@@ -16,6 +16,7 @@ from .._checks import auto_or, check_bool, check_choice, check_count, check_size
 from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.summation import piece_rows
 from ..mechanisms.prefix_sum import FACTORIZATIONS
+from ..privacy.accountant import BudgetAccountant, accountant_in_force
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import SolverResult
@@ -43,6 +44,7 @@ class _Progress:
     scaling: TargetScaling | None
     runs: list[FTRLRun]
     noise: list[RandomStream] | None
+    charged: list[BudgetAccountant]
     lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -107,7 +109,8 @@ class _StreamingModel(DPLinearModel):
     shuffle : bool, default=True
         Whether `fit` takes the records in random order. `partial_fit` takes them as they come.
     accountant : None or BudgetAccountant, default=None
-        ... The first call of `partial_fit` charges the guarantee of the whole stream.
+        ... The first call of `partial_fit` charges the guarantee of the whole stream, and so does
+        the first one for which another accountant is in force, of a stream that began without it.
 
     Attributes
     ----------
@@ -245,6 +248,8 @@ class _StreamingModel(DPLinearModel):
                 targets = read(y)
                 if isinstance(progress, Settings):
                     progress = self._begin(progress, X, targets)
+                else:
+                    self._charge_again(progress)
             self._feed(progress, X, targets)
         return self
 
@@ -256,6 +261,7 @@ class _StreamingModel(DPLinearModel):
         settings = self._in_force(settings)._replace(solver=solver)
         plan: Any = settings.plan(self.horizon or _NO_HORIZON, X.shape[1], targets.n_models)
         features = self._spend(settings, plan, X).scaling
+        charged = [] if settings.accountant is None else [settings.accountant]
         runs = [FTRLRun(plan) for _ in range(targets.n_models)]
         root = stream_from_random_state(self.random_state)
         self.__dict__.update(
@@ -266,8 +272,17 @@ class _StreamingModel(DPLinearModel):
             **self._units_used(features, None),
         )
         scaling = targets.scaling if isinstance(targets, Numbers) else None
-        self._stream = _Progress(plan, features, scaling, runs, _noise_streams(root, runs))
+        noise = _noise_streams(root, runs)
+        self._stream = _Progress(plan, features, scaling, runs, noise, charged)
         return self._stream
+
+    def _charge_again(self, progress: _Progress) -> None:
+        """Charge the whole stream to the accountant in force, unless that was done."""
+        accountant = accountant_in_force(self.accountant)
+        if accountant is not None and accountant not in progress.charged:
+            # in full: what is released from now on may hold all of the stream
+            accountant.spend(progress.plan, estimator=type(self).__name__)
+            progress.charged = [*progress.charged, accountant]
 
     def _feed(self, progress: _Progress, X: Any, targets: Numbers | Labels) -> None:
         """Feed one chunk to all models, and publish what they are now.
@@ -378,7 +393,8 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
             infinite value, the columns are not those of the first call, the stream has
             ended, or this chunk reaches beyond `horizon`. Nothing is taken in then.
         PrivacyBudgetError
-            At the first call, if the accountant refuses the charge.
+            If an accountant is in force to which the stream was not charged yet (at the first
+            call, or in another block), and it refuses the charge. Nothing is taken in then.
         """
         progress = self._progress()
 
@@ -466,7 +482,8 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
             As `DPFTRLRegressor.partial_fit`, or if the classes are missing or do not agree, or
             y has another label. Nothing is taken in then.
         PrivacyBudgetError
-            At the first call, if the accountant refuses the charge.
+            If an accountant is in force to which the stream was not charged yet (at the first
+            call, or in another block), and it refuses the charge. Nothing is taken in then.
         """
         progress = self._progress()
         declared = self._classes_of_stream(classes, progress)

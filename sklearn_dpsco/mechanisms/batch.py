@@ -1,7 +1,7 @@
 """Gaussian noise on the mean over a random batch, and its calibration.
 
 The cost of a whole plan with sampling is computed from its privacy loss distribution
-(`privacy.sampling`; doc/privacy, section 2.6).
+(`privacy.events`; doc/privacy, section 2.6).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from ..privacy.budget import Composition, PrivacyBudget
 from ..privacy.guarantee import Release, composed_event, renyi
-from ..privacy.sampling import batch_renyi, pld_delta
+from ..privacy.sampling import batch_renyi
 from ..randomness.subsets import RandomBatches
 from .additive import Gaussian
 
@@ -89,10 +89,12 @@ def calibrate_batches(
         The multiplier that is enough without sampling, which is never exceeded.
     """
 
+    from ..privacy import events
+
     def is_enough(multiplier: float) -> bool:
         parts = releases(make(multiplier))
         event = composed_event(parts, "pld", repetitions)
-        if pld_delta(event, budget.epsilon, budget.epsilon) > budget.delta:
+        if events.pld_delta(event, budget.epsilon, budget.epsilon) > budget.delta:
             return False
         order = budget.order
         return order is None or renyi(parts, order, repetitions) <= order * budget.rho

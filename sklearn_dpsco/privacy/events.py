@@ -25,8 +25,9 @@ __all__ = [
     "composed",
     "fixed_batches",
     "gaussian",
+    "pld_delta",
+    "pld_epsilon",
     "poisson_batches",
-    "privacy_loss",
     "pure",
     "repeated",
     "second_opinion",
@@ -165,6 +166,38 @@ def _one_loss(event: Any, width: float) -> Any:
     curve = np.concatenate((mirrored, delta))
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(width, -end, end, curve)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+
+
+_known: dict[tuple[str, float], Any] = {}
+_MOST_KNOWN = 256
+
+
+def _composed(event: Any, epsilon: float) -> Any:
+    """The privacy loss distribution of an event, on a grid for this epsilon; cached."""
+    key = (repr(event), float(epsilon))
+    if key not in _known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = privacy_loss(event, epsilon)
+    return _known[key]
+
+
+# Rounding of the Fourier transforms, and of the curves that are composed.
+_ABSOLUTE, _RELATIVE = 1e-13, 1 + 1e-8
+
+
+def pld_delta(event: Any, epsilon: float, grid_epsilon: float) -> float:
+    """Delta at `epsilon` by privacy loss distributions; the claim `grid_epsilon` sets the grid."""
+    found = float(_composed(event, grid_epsilon).get_delta_for_epsilon(float(epsilon)))
+    return min(1.0, max(0.0, found) * _RELATIVE + _ABSOLUTE)
+
+
+def pld_epsilon(event: Any, delta: float, grid_epsilon: float) -> float:
+    """Epsilon at `delta` by privacy loss distributions, inf if delta is below their rounding."""
+    left = (delta - _ABSOLUTE) / _RELATIVE
+    if left <= 0:
+        return math.inf
+    return float(_composed(event, grid_epsilon).get_epsilon_for_delta(left))
 
 
 # ------------------------------------------------------------------------ second opinions

@@ -13,7 +13,6 @@ from scipy.special import ndtr, ndtri
 
 from .._checks import check_real
 from .budget import ROUNDING, Composition, PrivacyBudget, mu_delta, pure_delta, zcdp_delta
-from .sampling import pld_delta, pld_epsilon
 from .selections import selection_delta, selection_epsilon
 
 __all__ = ["Costed", "Guarantee", "Release", "composed_event", "renyi"]
@@ -180,13 +179,18 @@ class Guarantee:
             eta, count, mu = self._selections()
             return selection_delta(self.epsilon, eta, count, mu, self.delta)
         if composition == "pld":
-            return pld_delta(self.dp_event, self.epsilon, self.epsilon)
+            return self._batch_delta(self.epsilon)
 
         def cost(release: Release) -> float:
             return release.cost(composition, self.repetitions)
 
         of_a_row = sum(map(cost, _worst(self.releases, cost)))
         return self.rows_per_user ** (1 if composition == "pure" else 2) * of_a_row
+
+    def _batch_delta(self, epsilon: float) -> float:
+        from . import events
+
+        return events.pld_delta(self.dp_event, epsilon, self.epsilon)
 
     def renyi(self, order: float) -> float:
         """Renyi divergence of this order (above 1), for the worst record; delta must be above 0.
@@ -311,7 +315,7 @@ class Guarantee:
             eta, count, mu = self._selections()
             curves.append(lambda epsilon: selection_delta(epsilon, eta, count, mu, self.delta))
         if self.composition == "pld":
-            curves.append(lambda epsilon: pld_delta(self.dp_event, epsilon, self.epsilon))
+            curves.append(self._batch_delta)
         return curves
 
     def to_frame(self) -> Any:
@@ -381,10 +385,10 @@ class Guarantee:
         dp_accounting.privacy_accountant.UnsupportedEventError
             For "adaptive-range", which that library does not know.
         """
-        if self.composition == "pld":
-            return pld_epsilon(self.dp_event, self.delta, self.epsilon)
         from . import events
 
+        if self.composition == "pld":
+            return events.pld_epsilon(self.dp_event, self.delta, self.epsilon)
         return events.second_opinion(self.dp_event, self.composition, self.epsilon, self.delta)
 
 

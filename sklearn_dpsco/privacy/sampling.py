@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from scipy.special import logsumexp
 
 from .selections import gaussian_delta
 
-__all__ = ["batch_renyi", "fixed_batch_delta", "loss_deviation", "pld_delta", "pld_epsilon"]
+__all__ = ["batch_renyi", "fixed_batch_delta", "loss_deviation"]
 
 Array = NDArray[np.float64]
 
@@ -110,37 +109,3 @@ def _log_excess(u: Array, order: float) -> Array:
 def _log(values: Array) -> Array:
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(values))
-
-
-_known: dict[tuple[str, float], Any] = {}
-_MOST_KNOWN = 256
-
-
-def _composed(event: Any, epsilon: float) -> Any:
-    """The privacy loss distribution of an event, on a grid for this epsilon; cached."""
-    from . import events
-
-    key = (repr(event), float(epsilon))
-    if key not in _known:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[key] = events.privacy_loss(event, epsilon)
-    return _known[key]
-
-
-# Rounding of the Fourier transforms, and of the curves that are composed.
-_ABSOLUTE, _RELATIVE = 1e-13, 1 + 1e-8
-
-
-def pld_delta(event: Any, epsilon: float, grid_epsilon: float) -> float:
-    """Delta at `epsilon` by privacy loss distributions; the claim `grid_epsilon` sets the grid."""
-    found = float(_composed(event, grid_epsilon).get_delta_for_epsilon(float(epsilon)))
-    return min(1.0, max(0.0, found) * _RELATIVE + _ABSOLUTE)
-
-
-def pld_epsilon(event: Any, delta: float, grid_epsilon: float) -> float:
-    """Epsilon at `delta` by privacy loss distributions, inf if delta is below their rounding."""
-    left = (delta - _ABSOLUTE) / _RELATIVE
-    if left <= 0:
-        return math.inf
-    return float(_composed(event, grid_epsilon).get_epsilon_for_delta(left))

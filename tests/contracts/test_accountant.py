@@ -1,5 +1,6 @@
 """Every fit is charged once, in full and first; what is charged is what it releases."""
 
+import gc
 from collections import Counter
 from contextlib import ExitStack
 
@@ -39,8 +40,8 @@ class Watched(BudgetAccountant):
         super().__init__(*budget, **keywords)
         self.then, self.events = then, []
 
-    def spend(self, guarantee):
-        super().spend(guarantee)
+    def spend(self, *arguments, **keywords):
+        super().spend(*arguments, **keywords)
         self.events.append("charge")
         self.then()
 
@@ -68,7 +69,9 @@ def test_a_fit_is_charged_once_in_full_before_anything_is_released(name):
         events = accountant.events
         assert (events[0], events.count("charge")) == ("charge", 1), form
         assert "release" in events, form
-        assert accountant.ledger == (model.guarantee_,), form
+        (charge,) = accountant.ledger
+        assert charge.guarantee == model.guarantee_, form
+        assert (charge.estimator, charge.n_samples, charge.n_features) == (name, 60, 3), form
         assert (model.guarantee_.epsilon, model.guarantee_.delta) == (model.epsilon, model.delta)
         if model.delta:  # a pure plan costs less where others are not pure
             # what batches cost is known at the order of this budget only
@@ -81,7 +84,8 @@ def test_a_fit_is_charged_once_in_full_before_anything_is_released(name):
         block = BudgetAccountant(2.0)
         with block:
             in_block = build(name, form).fit(X, y)
-        assert block.ledger == (in_block.guarantee_,) == accountant.ledger, form
+        assert [charge.guarantee for charge in block.ledger] == [in_block.guarantee_], form
+        assert in_block.guarantee_ == charge.guarantee, form
         np.testing.assert_array_equal(outcome(in_block), outcome(model), err_msg=form)
         in_block.fit(X, y)
         build(name, form, accountant=accountant).plan(60, 3)
@@ -185,7 +189,7 @@ def test_a_block_that_opens_while_the_data_are_checked_is_charged(name):
             return active_accountant() is accountant
 
         model = build(name).fit(Late(), y)
-    assert accountant.ledger == (model.guarantee_,)
+    assert [charge.guarantee for charge in accountant.ledger] == [model.guarantee_]
 
 
 @each_classifier
@@ -219,6 +223,33 @@ def test_a_search_leaves_all_its_fits_on_the_ledger(name):
         search.set_params(estimator=clone(model).set_params(accountant=tight)).fit(X, y)
     assert 1 <= len(tight.ledger) < 5
     assert tight.total_spent() <= 0.15
+
+
+@each
+def test_a_model_stored_by_skops_charges_its_accountant(name):
+    skops = pytest.importorskip("skops.io")
+    X, y = table(name)
+    accountant = BudgetAccountant(10.0)
+    for form in forms(name):
+        model = build(name, form, accountant=accountant).fit(X, y)
+        stored = skops.dumps(model)
+        untrusted = skops.get_untrusted_types(data=stored)
+        loaded = skops.loads(stored, trusted=untrusted)
+        np.testing.assert_array_equal(outcome(loaded), outcome(model))
+        assert loaded.accountant == accountant, form
+        before = len(accountant.ledger)
+        with accountant, loaded.accountant:
+            loaded.fit(X, y)
+        assert len(accountant.ledger) == len(loaded.accountant.ledger) == before + 1, form
+        assert loaded.accountant.total_spent() == accountant.total_spent()
+        with pytest.raises(PrivacyBudgetError):
+            loaded.set_params(epsilon=20.0).fit(X, y)
+    del accountant, model, loaded
+    gc.collect()
+    loaded = skops.loads(stored, trusted=untrusted)
+    loaded.predict(X)
+    with pytest.raises(PrivacyBudgetError, match="another process"):
+        loaded.fit(X, y)
 
 
 # -------------------------------------------------------------------- what is not charged

@@ -488,6 +488,33 @@ def test_an_accountant_is_charged_once():
     assert len(accountant.ledger) == 2
 
 
+@both
+def test_a_stream_that_goes_on_under_another_accountant_is_charged_in_full(kind):
+    X, y = table(kind)
+    first, second = BudgetAccountant(2.0, 1e-6), BudgetAccountant(2.0, 1e-6)
+    model = model_of(kind, horizon=300)
+    model.partial_fit(X[:50], y[:50])  # without an accountant
+    for accountant, rows in ((first, range(50, 70)), (second, range(70, 90)), (first, [90])):
+        with accountant:
+            for i in rows:
+                model.partial_fit(X[[i]], y[[i]])
+                assert [charge.guarantee for charge in accountant.ledger] == [model.plan_.guarantee]
+    model.partial_fit(X[91:100], y[91:100])
+    tight = BudgetAccountant(0.5, 1e-6)
+    before = model.n_seen_, model.coef_.copy()
+    with tight, pytest.raises(PrivacyBudgetError):
+        model.partial_fit(X[100:], y[100:])
+    assert (model.n_seen_, tight.ledger) == (before[0], ())
+    np.testing.assert_array_equal(model.coef_, before[1])
+    # also as a parameter, and after a pickle
+    again = pickle.loads(pickle.dumps(model))
+    with second:
+        again.partial_fit(X[100:110], y[100:110])
+    assert len(second.ledger) == 1
+    with pytest.raises(PrivacyBudgetError):
+        again.set_params(accountant=tight).partial_fit(X[110:], y[110:])
+
+
 # ------------------------------------------------------------------------------ learning
 
 

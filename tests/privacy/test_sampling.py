@@ -12,9 +12,10 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from support import batch_game
 
-from sklearn_dpsco.privacy import events, sampling
+from sklearn_dpsco.privacy import events
 from sklearn_dpsco.privacy.budget import PrivacyBudget
-from sklearn_dpsco.privacy.sampling import batch_renyi, fixed_batch_delta, pld_delta, pld_epsilon
+from sklearn_dpsco.privacy.events import pld_delta, pld_epsilon
+from sklearn_dpsco.privacy.sampling import batch_renyi, fixed_batch_delta
 
 
 def density_ratio(w, multiplier, q):
@@ -111,5 +112,5 @@ def test_renyi_divergences_of_batches():
 def test_batches_of_all_records_cost_what_gaussian_noise_costs():
     event = events.repeated(events.fixed_batches(events.gaussian(10.0), 50, 50), 4)
     budget = PrivacyBudget(1.0, 1e-6)
-    exact = sampling.pld_epsilon(events.repeated(events.gaussian(10.0), 4), 1e-6, 1.0)
+    exact = pld_epsilon(events.repeated(events.gaussian(10.0), 4), 1e-6, 1.0)
     assert pld_epsilon(event, budget.delta, 1.0) == pytest.approx(exact, rel=1e-3)

@@ -30,7 +30,7 @@ from sklearn_dpsco.audit import (
 from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball, LInfBall, LpBall, Simplex
 from sklearn_dpsco.losses import Absolute, Huber
 from sklearn_dpsco.mechanisms import GeneralizedGaussian
-from sklearn_dpsco.privacy import sampling
+from sklearn_dpsco.privacy import events
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.privacy.guarantee import Guarantee
 from sklearn_dpsco.randomness.subsets import RandomBatches
@@ -580,7 +580,7 @@ def test_plans_without_batches_need_no_privacy_loss_distributions(monkeypatch):
     def refuse(*_):
         raise AssertionError("not needed")
 
-    monkeypatch.setattr(sampling, "_composed", refuse)
+    monkeypatch.setattr(events, "_composed", refuse)
     MirrorDescent().plan(l2_problem(100, 3), BUDGET)
     with pytest.raises(AssertionError, match="not needed"):
         batch_plan(100, 10, "zero-out")

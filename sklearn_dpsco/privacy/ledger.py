@@ -1,0 +1,310 @@
+"""The charges of a budget accountant: what they add up to, and the file that keeps them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import time as clock
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._checks import check_int, check_real
+from .branches import BranchPath
+from .budget import PrivacyBudget
+from .file_lock import file_lock
+from .guarantee import Guarantee
+
+__all__ = ["Charge", "Ledger", "LedgerFile", "Snapshot", "now"]
+
+Cost = NDArray[np.float64]
+
+FORMAT = "sklearn_dpsco budget ledger"
+VERSION = 1
+COSTS = ("pure_epsilon", "rho", "rho_at_order")
+PATIENCE = 60.0  # seconds to wait for the lock; a charge holds it for some milliseconds
+
+
+def now() -> datetime:
+    """The time of a charge, in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Charge:
+    r"""An entry of a ledger. It holds public facts only.
+
+    Attributes
+    ----------
+    epsilon, delta, relation, composition
+        The claim, as in `Guarantee`.
+    pure_epsilon : float
+        Cost in the sum of epsilons; infinite if the guarantee does not compose purely.
+    rho : float
+        Cost in the sum of rho.
+    rho_at_order : float
+        What the guarantee costs of the budget's rho: its Renyi divergence at the order alpha of
+        the accountant is at most alpha times this.
+    branch : tuple of str
+        Groups and branches of `BudgetAccountant.parallel` that were in force, from the outermost:
+        group, branch, group, branch, ... Empty outside of all branches.
+    label : str or None
+        What the user called it.
+    estimator : str or None
+        Class of the estimator, or name of the private mean.
+    n_samples, n_features : int or None
+        Size of the table that the plan is made for; for a stream, its horizon, or the longest
+        stream that there may be.
+    time : datetime
+        When it was charged, in UTC.
+    guarantee : Guarantee or None
+        The guarantee itself, if this process charged it and the accountant has not been loaded
+        since.
+    """
+
+    epsilon: float
+    delta: float
+    relation: str
+    composition: str
+    pure_epsilon: float
+    rho: float
+    rho_at_order: float
+    branch: BranchPath = ()
+    label: str | None = None
+    estimator: str | None = None
+    n_samples: int | None = None
+    n_features: int | None = None
+    time: datetime = field(default_factory=now)
+    guarantee: Guarantee | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def cost(self) -> Cost:
+        """The vector (pure_epsilon, rho, rho_at_order)."""
+        return np.array([getattr(self, key) for key in COSTS])
+
+    def summary(self) -> dict[str, Any]:
+        """All fields but the guarantee, by name."""
+        fields = asdict(replace(self, guarantee=None))
+        del fields["guarantee"]
+        return fields
+
+
+class _Branch:
+    """Charges that may fall on the same record: its own, and the largest of each group."""
+
+    def __init__(self) -> None:
+        self.own: Cost = np.zeros(3)
+        self.groups: dict[str, dict[str, _Branch]] = {}
+
+    def total(self) -> Cost:
+        return self.own + sum((_largest(group) for group in self.groups.values()), np.zeros(3))
+
+    def at(self, path: BranchPath) -> _Branch:
+        if not path:
+            return self
+        group, branch, *rest = path
+        branches = self.groups.setdefault(group, {})
+        return branches.setdefault(branch, _Branch()).at(tuple(rest))
+
+    def beside(self, path: BranchPath) -> Cost:
+        """What adds to further charges on this path: the total without sibling branches."""
+        if not path:
+            return self.total()
+        group, branch, *rest = path
+        others = (_largest(g) for name, g in self.groups.items() if name != group)
+        inner = self.at((group, branch)).beside(tuple(rest))
+        return self.own + sum(others, np.zeros(3)) + inner
+
+
+def _largest(group: dict[str, _Branch]) -> Cost:
+    return np.max([np.zeros(3), *(branch.total() for branch in group.values())], axis=0)
+
+
+class Ledger:
+    """Charges in order, and their total: a sum, of which each group gives its largest branch."""
+
+    def __init__(self) -> None:
+        self.charges: list[Charge] = []
+        self._root = _Branch()
+
+    def add(self, charge: Charge) -> None:
+        """Add an entry."""
+        branch = self._root.at(charge.branch)
+        branch.own = branch.own + charge.cost
+        self.charges.append(charge)
+
+    def total(self) -> Cost:
+        """The vector (pure epsilon, rho, rho at the order) of the worst record."""
+        return self._root.total()
+
+    def total_with(self, charge: Charge) -> Cost:
+        """The total if this charge were added."""
+        branch = self._root.at(charge.branch)
+        before = branch.own
+        branch.own = before + charge.cost
+        try:
+            return self.total()
+        finally:
+            branch.own = before
+
+    def beside(self, branch: BranchPath) -> Cost:
+        """The cost that a further charge in this branch comes on top of."""
+        return self._root.beside(branch)
+
+
+class Snapshot(NamedTuple):
+    """What a ledger's file says."""
+
+    id: str
+    budget: PrivacyBudget
+    order: float
+    charges: list[Charge]
+
+
+class LedgerFile:
+    """A ledger in a file of JSON text, of which every state is complete.
+
+    A new state is written beside the file, forced to the disk, and put in its place in one
+    step. So whoever reads sees the old state or the new one, and a file that is cut off was not
+    cut off by a crash. Writers hold the lock of the file at `path` + ".lock".
+
+    Parameters
+    ----------
+    path : str or path-like
+        Kept as the absolute path, links followed.
+    """
+
+    def __init__(self, path: Any) -> None:
+        self.path = Path(path).resolve()
+
+    def __str__(self) -> str:
+        return repr(str(self.path))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from writing. Raises `OSError` if that cannot be had."""
+        with file_lock(Path(f"{self.path}.lock"), PATIENCE):
+            yield
+
+    def read(self) -> Snapshot:
+        """What the file says; `ValueError` if that is not a whole ledger that adds up."""
+        text = self.path.read_bytes()
+        try:
+            return _parsed(json.loads(text, parse_constant=_no_constant))
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{self} is not a ledger that this version can read: {error}. If it was damaged, "
+                "charges may be missing: count its budget as spent"
+            ) from error
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Put this state in the file. Needs the lock. Raises `OSError` if it fails."""
+        fresh = self.path.with_name(self.path.name + ".new")
+        fresh.unlink(missing_ok=True)
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            file.write(_text(snapshot))
+            file.flush()
+            os.fsync(file.fileno())
+        if self.path.exists():
+            shutil.copymode(self.path, fresh)
+        _move(fresh, self.path)
+        if hasattr(os, "O_DIRECTORY"):
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+def _move(source: Path, target: Path) -> None:
+    for _ in range(20):
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:  # on Windows, while somebody reads the file
+            clock.sleep(0.01)
+    os.replace(source, target)
+
+
+def _total(charges: list[Charge]) -> dict[str, float | None]:
+    ledger = Ledger()
+    for charge in charges:
+        ledger.add(charge)
+    return {key: _finite(cost) for key, cost in zip(COSTS, ledger.total().tolist(), strict=True)}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None  # JSON has no infinity
+
+
+def _text(snapshot: Snapshot) -> bytes:
+    budget = snapshot.budget
+    entries = []
+    for charge in snapshot.charges:
+        entry = charge.summary()
+        costs = {key: _finite(entry[key]) for key in COSTS}
+        entries.append(entry | costs | {"time": charge.time.isoformat()})
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "id": snapshot.id,
+        "epsilon": float(budget.epsilon),
+        "delta": float(budget.delta),
+        "relation": budget.relation,
+        "order": snapshot.order,
+        "total": _total(snapshot.charges),
+        "charges": entries,
+    }
+    return json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"it holds {name}")
+
+
+def _parsed(document: Any) -> Snapshot:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"it does not say that its format is {FORMAT!r}")
+    if document["version"] != VERSION:
+        raise ValueError(
+            f"it has version {document['version']!r} of the format, this is version {VERSION}"
+        )
+    budget = PrivacyBudget(*(document[key] for key in ("epsilon", "delta", "relation")))
+    order = check_real("order", document["order"], low=1)
+    charges = [_charge(entry, budget) for entry in document["charges"]]
+    if document["total"] != _total(charges):
+        raise ValueError("its charges do not add up to its total")
+    return Snapshot(_string("id", document["id"]), budget, order, charges)
+
+
+def _charge(entry: dict[str, Any], budget: PrivacyBudget) -> Charge:
+    claim = PrivacyBudget(*(entry[key] for key in ("epsilon", "delta", "relation")))
+    if claim.relation != budget.relation:
+        raise ValueError("a charge has another relation than the budget")
+    checked: dict[str, Any] = {"composition": _string("composition", entry["composition"])}
+    for key in COSTS:
+        cost = entry[key]
+        checked[key] = math.inf if cost is None else check_real(key, cost, low=0)
+    for key in ("label", "estimator"):
+        checked[key] = entry[key] if entry[key] is None else _string(key, entry[key])
+    for key in ("n_samples", "n_features"):
+        checked[key] = entry[key] if entry[key] is None else check_int(key, entry[key], low=1)
+    branch = tuple(_string("branch", part) for part in entry["branch"])
+    if len(branch) % 2:
+        raise ValueError("a branch without its group")
+    time = datetime.fromisoformat(entry["time"])
+    return Charge(**entry | checked | {"branch": branch, "time": time})
+
+
+def _string(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a string")
+    return value

@@ -1,0 +1,628 @@
+"""The ledger in a file: what a crash, a race, an edit or another process may do to it."""
+
+import errno
+import gc
+import json
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold
+from support import assert_refuses, scaled_table
+
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPLassoFW,
+    Guarantee,
+    PrivacyBudget,
+    PrivacyBudgetError,
+)
+from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
+from sklearn_dpsco.privacy import ledger as ledger_module
+from sklearn_dpsco.privacy.budget import Allowance
+from sklearn_dpsco.privacy.file_lock import file_lock
+from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+
+DELTA = 1e-6
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a fork among threads
+
+
+def zcdp(epsilon, delta=DELTA):
+    mechanism = Gaussian.calibrate(1.0, PrivacyBudget(epsilon, delta).allowance)
+    return Guarantee(epsilon, delta, "replace-one", "zcdp", (Release("x", mechanism),))
+
+
+def pure(epsilon):
+    mechanism = Laplace.calibrate(1.0, Allowance("pure", epsilon))
+    return Guarantee(epsilon, 0.0, "replace-one", "pure", (Release("x", mechanism),))
+
+
+def regressor(**parameters):
+    common = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "max_iter": 5, "epsilon": 0.1}
+    return DPLassoFW(**common | parameters)
+
+
+def kept(path, epsilon=1.0, delta=DELTA):
+    accountant = BudgetAccountant(epsilon, delta)
+    accountant.save(path)
+    return accountant
+
+
+def reloaded(accountant):
+    """What another process would load; the accountant must not be in use elsewhere."""
+    path = accountant._file.path
+    for attribute in list(vars(accountant)):
+        delattr(accountant, attribute)
+    accountant._why_not, accountant._file = "given up", None
+    return BudgetAccountant.load(path)
+
+
+def forked(work):
+    """Run in a child; its exit status, or minus the signal that ended it."""
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            status = work() or 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def die(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+# -------------------------------------------------------------------------- what it holds
+
+
+def test_a_loaded_ledger_goes_on_where_the_saved_one_was(tmp_path):
+    accountant, twin = (BudgetAccountant(1, DELTA) for _ in range(2))
+    for one in (accountant, twin):
+        one.spend(zcdp(0.1 + 0.2, 1e-7), "before")
+    accountant.save(tmp_path / "budget.json")
+    for one in (accountant, twin):
+        one.spend(pure(np.float64(0.1)))
+        with one.parallel() as group:
+            for epsilon in (0.2, 0.3):
+                with group.branch(), one.label("half"):
+                    one.spend(zcdp(epsilon))
+    before, numbers = accountant.ledger, (accountant.total_spent(), accountant.remaining(1e-9))
+    assert numbers == (twin.total_spent(), twin.remaining(1e-9))
+    loaded = reloaded(accountant)
+    assert loaded.ledger == before
+    assert (loaded.total_spent(), loaded.remaining(1e-9)) == numbers
+    assert (loaded.budget, loaded._order) == (twin.budget, twin._order)
+    assert [charge.label for charge in loaded.ledger] == ["before", None, "half", "half"]
+    assert all(charge.guarantee is None for charge in loaded.ledger)
+    epsilon = loaded.remaining() * (1 + 1e-6)
+    for one in (loaded, twin):
+        with pytest.raises(PrivacyBudgetError):
+            one.spend(zcdp(epsilon))
+        one.spend(zcdp(epsilon / 2))
+    assert loaded.total_spent() == twin.total_spent()
+
+
+def test_a_charge_says_what_it_was_for(tmp_path):
+    X, y = scaled_table(60, 3)
+    accountant = kept(tmp_path / "budget.json", 10.0)
+    start = datetime.now(UTC)
+    model = regressor(accountant=accountant)
+    with accountant.label("outer"), accountant.label("inner"):
+        thread = threading.Thread(target=clone(model).fit, args=(X, y))
+        thread.start()
+        thread.join()
+        accountant.spend(pure(0.5), "\udc80 own")
+    model.fit(X, y)
+    loaded = reloaded(accountant)
+    in_block, own, after = loaded.ledger
+    assert (in_block.label, own.label, after.label) == ("inner", "\udc80 own", None)
+    assert (in_block.estimator, own.estimator) == ("DPLassoFW", None)
+    assert (after.n_samples, after.n_features) == (60, 3)
+    assert (after.epsilon, after.delta) == (0.1, DELTA)
+    assert start <= in_block.time <= own.time <= after.time < start + timedelta(minutes=5)
+    for label in (3, b"x"):
+        assert_refuses(loaded.spend, "label must be a string", zcdp(0.1), label)
+        assert_refuses(lambda text: loaded.label(text).__enter__(), "label must be", label)
+    frame = loaded.to_frame()
+    assert list(frame["label"][:2]) == ["inner", "\udc80 own"]
+    assert frame["rho"].tolist() == [charge.rho for charge in loaded.ledger]
+    assert frame["pure_epsilon"].tolist() == pytest.approx([math.inf, 0.5, math.inf])
+    assert list(BudgetAccountant(1.0).to_frame().columns) == list(frame.columns)
+
+
+def test_a_frame_needs_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="needs pandas"):
+        BudgetAccountant(1.0).to_frame()
+
+
+def test_the_file_is_text_with_public_facts_only(tmp_path):
+    X, y = scaled_table(60, 3)
+    accountant = kept(tmp_path / "budget.json")
+    regressor(accountant=accountant, random_state=0).fit(X, y)
+    document = json.loads((tmp_path / "budget.json").read_text())
+    assert set(document) == {
+        *("format", "version", "id", "epsilon", "delta", "relation", "order", "total", "charges")
+    }
+    (entry,) = document["charges"]
+    assert set(entry) == {
+        *("epsilon", "delta", "relation", "composition", "pure_epsilon", "rho", "rho_at_order"),
+        *("branch", "label", "estimator", "n_samples", "n_features", "time"),
+    }
+    assert entry["pure_epsilon"] is None
+    assert entry["rho"] == pytest.approx(PrivacyBudget(0.1, DELTA).rho, rel=1e-9)
+
+
+def test_the_representation_tells_what_is_left(tmp_path):
+    accountant = BudgetAccountant(1, DELTA)
+    accountant.spend(zcdp(0.5))
+    text = (
+        "BudgetAccountant(epsilon=1, delta=1e-06, relation='replace-one', "
+        "spent=0.5, left=0.8434, charges=1)"
+    )
+    assert repr(accountant) == text
+    accountant.save(tmp_path / "budget.json")
+    assert repr(reloaded(accountant)) == text
+    accountant = kept(tmp_path / "other.json", 1.0, 0.0)
+    accountant.spend(pure(0.25))
+    text = repr(accountant)
+    assert text.endswith("spent=0.25, left=0.75, charges=1)")
+    (tmp_path / "other.json").unlink()
+    assert repr(accountant) == text
+    accountant._lock.acquire()
+    try:
+        assert repr(accountant) == text.partition(", spent")[0] + ")"
+    finally:
+        accountant._lock.release()
+
+
+# ----------------------------------------------------------------------- several processes
+
+
+@needs_fork
+def test_processes_cannot_spend_the_same_rest(tmp_path):
+    accountant = kept(tmp_path / "budget.json", 1.0, 0.0)
+    with accountant.parallel() as group, group.branch():
+        accountant.spend(pure(0.25))
+    pickled = pickle.dumps(accountant)
+    ready, go = os.pipe(), os.pipe()
+
+    def work(ours):
+        os.write(ready[1], b".")
+        os.read(go[0], 1)
+        accepted = 0
+        for _ in range(8):
+            try:
+                ours().spend(pure(0.05))
+                accepted += 1
+            except PrivacyBudgetError as error:
+                accepted += 0 if "would be exceeded" in str(error) else 50
+        return accepted
+
+    # inherited, unpickled, and loaded as a process that knew nothing would
+    ways = [
+        lambda: accountant,
+        lambda: pickle.loads(pickled),
+        lambda: reloaded(BudgetAccountant.load(tmp_path / "budget.json")),
+    ]
+    children = []
+    for way in ways:
+        child = os.fork()
+        if child == 0:
+            os._exit(work(way))
+        children.append(child)
+    for _ in children:
+        os.read(ready[0], 1)
+    os.write(go[1], b"..." * len(ways))
+    accepted = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    for end in (*ready, *go):
+        os.close(end)
+    assert sum(accepted) == 15
+    assert len(accountant.ledger) == 16
+    assert accountant.total_spent() == pytest.approx(1.0)
+    assert len(accountant.ledger[0].branch) == 2
+
+
+@needs_fork
+def test_one_of_two_wins_the_rest(tmp_path):
+    for k in range(5):
+        accountant = kept(tmp_path / f"{k}.json", 1.0, 0.0)
+        start, results = threading.Barrier(2), []
+
+        def spend(start=start, results=results, accountant=accountant):
+            start.wait()
+            results.append(forked(lambda: accountant.spend(pure(0.6))))
+
+        threads = [threading.Thread(target=spend) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(results) == [0, 99]
+        assert len(accountant.ledger) == 1
+
+
+def test_workers_of_a_search_charge_the_file(tmp_path):
+    X, y = scaled_table(60, 3)
+    accountant = kept(tmp_path / "budget.json")
+    search = GridSearchCV(
+        regressor(), {"radius": [0.5, 1.0]}, cv=KFold(2), error_score="raise", n_jobs=2
+    )
+    with accountant, accountant.label("search"), accountant.parallel() as group, group.branch():
+        search.fit(X, y)
+    charges = accountant.ledger
+    assert len(charges) == 5
+    # a worker knows of no branch and no label, so its charges count for all records
+    assert [len(charge.branch) for charge in charges] == [0] * 4 + [2]
+    assert [charge.guarantee is None for charge in charges] == [True] * 4 + [False]
+    rho = 5 * PrivacyBudget(0.1, DELTA).rho
+    assert PrivacyBudget(accountant.total_spent(), DELTA).rho == pytest.approx(rho, rel=1e-3)
+    # a worker of a model that names its accountant, and one for which nothing is left
+    tight = kept(tmp_path / "tight.json", 0.15)
+    with pytest.raises(PrivacyBudgetError, match="would be exceeded"):
+        search.set_params(estimator=regressor(accountant=tight)).fit(X, y)
+    assert 1 <= len(tight.ledger) < 4
+
+
+def test_a_pickle_in_another_process_charges_the_file(tmp_path, monkeypatch):
+    X, y = scaled_table(60, 3)
+    monkeypatch.chdir(tmp_path)
+    accountant = kept("budget.json")
+    model = regressor(accountant=accountant).fit(X, y)
+    Path("model").write_bytes(pickle.dumps(model))
+    script = """
+import pickle
+import numpy as np
+from sklearn_dpsco import BudgetAccountant, PrivacyBudgetError
+model, again = (pickle.load(open("../model", "rb")) for _ in range(2))
+accountant = model.accountant
+assert again.accountant is accountant is BudgetAccountant.load("../budget.json")
+X, y = np.zeros((5, 3)), np.zeros(5)
+model.set_params(delta=1e-7).fit(X, y)
+try:
+    model.set_params(epsilon=1.2).fit(X, y)
+except PrivacyBudgetError as error:
+    print(error)
+"""
+    Path("elsewhere").mkdir()
+    run = [sys.executable, "-W", "ignore", "-c", script]
+    said = subprocess.run(run, capture_output=True, text=True, check=True, cwd="elsewhere").stdout
+    assert "still fits is 1.0" in said
+    first, second = accountant.ledger
+    assert (first.guarantee, second.guarantee) == (model.guarantee_, None)
+    assert (second.delta, second.n_samples) == (1e-7, 5)
+
+
+@needs_fork
+def test_a_child_in_a_branch_charges_the_branch(tmp_path):
+    accountant = kept(tmp_path / "budget.json", 1.0, 0.0)
+    with accountant.parallel() as group:
+        for epsilon in (0.5, 0.75):
+            with group.branch():
+                assert forked(lambda epsilon=epsilon: accountant.spend(pure(epsilon))) == 0
+    assert accountant.total_spent() == pytest.approx(0.75)
+    assert len({charge.branch for charge in accountant.ledger}) == 2
+
+
+# --------------------------------------------------------------------------------- crashes
+
+
+@needs_fork
+def test_a_fit_that_is_killed_stays_charged(tmp_path, monkeypatch):
+    X, y = scaled_table(60, 3)
+    accountant = kept(tmp_path / "budget.json")
+    monkeypatch.setattr(FrankWolfe, "solve", die)
+    fit = regressor(accountant=accountant).fit
+    assert forked(lambda: fit(X, y)) == -signal.SIGKILL
+    assert [charge.estimator for charge in accountant.ledger] == ["DPLassoFW"]
+    loaded = reloaded(accountant)
+    assert loaded.total_spent() == pytest.approx(0.1, rel=1e-6)
+    loaded.spend(zcdp(0.1))
+
+
+@needs_fork
+@pytest.mark.parametrize("moment", ["fsync", "replace", "after"])
+def test_a_writer_that_is_killed_harms_nobody(tmp_path, monkeypatch, moment):
+    accountant = kept(tmp_path / "budget.json")
+    accountant.spend(zcdp(0.1))
+    replace = os.replace
+
+    def after(*arguments):
+        replace(*arguments)
+        die()
+
+    name, act = ("replace", after) if moment == "after" else (moment, die)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, act)
+        assert forked(lambda: accountant.spend(zcdp(0.2))) == -signal.SIGKILL
+    # the charge of the fit that never began is there or it is not, and the lock is free
+    expected = [0.1, 0.2] if moment == "after" else [0.1]
+    assert [charge.epsilon for charge in accountant.ledger] == expected
+    accountant.spend(zcdp(0.3))
+    assert [charge.epsilon for charge in reloaded(accountant).ledger] == [*expected, 0.3]
+
+
+def test_a_file_that_was_cut_off_is_refused(tmp_path):
+    path = tmp_path / "budget.json"
+    accountant = kept(path)
+    for epsilon in (0.1, 0.2):
+        accountant.spend(zcdp(epsilon))
+    whole = path.read_bytes()
+    for length in range(0, len(whole.rstrip()), 7):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"not a ledger .* count its budget as spent"):
+            BudgetAccountant.load(path)
+        with pytest.raises(PrivacyBudgetError, match="nothing is accepted"):
+            accountant.spend(zcdp(0.1))
+        assert path.read_bytes() == whole[:length]
+    path.unlink()
+    for call in (lambda: accountant.spend(zcdp(0.1)), accountant.remaining):
+        with pytest.raises(PrivacyBudgetError, match="No such file"):
+            call()
+    assert not path.exists()
+    path.write_bytes(whole)
+    accountant.spend(zcdp(0.1))
+    assert len(accountant.ledger) == 3
+
+
+@contextmanager
+def failing(monkeypatch, name, error, *, then=False):
+    real = getattr(os, name)
+
+    def call(*arguments):
+        if then:
+            real(*arguments)
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, call)
+        yield
+
+
+FAILURES = [
+    ("fsync", OSError(errno.ENOSPC, "No space left on device")),
+    ("replace", OSError(errno.EIO, "Input/output error")),
+    ("replace", KeyboardInterrupt()),
+]
+
+
+@pytest.mark.parametrize(("name", "error"), FAILURES)
+def test_a_charge_that_cannot_be_written_is_refused(tmp_path, monkeypatch, name, error):
+    X, y = scaled_table(60, 3)
+    path = tmp_path / "budget.json"
+    accountant = kept(path)
+    accountant.spend(zcdp(0.1))
+    before, model = path.read_bytes(), regressor(accountant=accountant)
+    expected = PrivacyBudgetError if isinstance(error, OSError) else KeyboardInterrupt
+    with failing(monkeypatch, name, error), pytest.raises(expected):
+        model.fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert (path.read_bytes(), len(accountant.ledger)) == (before, 1)
+    # in doubt the charge counts, though its fit never began
+    with failing(monkeypatch, "replace", error, then=True), pytest.raises(expected):
+        model.fit(X, y)
+    assert len(accountant.ledger) == 2
+    model.fit(X, y)
+    assert len(accountant.ledger) == 3
+
+
+def test_a_slow_reader_on_windows_is_waited_for(tmp_path, monkeypatch):
+    accountant = kept(tmp_path / "budget.json")
+    replace, refusals = os.replace, [PermissionError()] * 3
+
+    def busy(*arguments):
+        if refusals:
+            raise refusals.pop()
+        replace(*arguments)
+
+    monkeypatch.setattr(os, "replace", busy)
+    accountant.spend(zcdp(0.1))
+    assert len(accountant.ledger) == 1
+
+
+@needs_fork
+def test_a_child_does_not_keep_the_lock_of_a_parent_that_was_killed(tmp_path, monkeypatch):
+    accountant = kept(tmp_path / "budget.json")
+    monkeypatch.setattr(ledger_module, "PATIENCE", 5.0)
+    end, started = os.pipe(), os.pipe()
+
+    def parent():
+        with accountant._file.locked():
+            if os.fork() == 0:
+                os.write(started[1], b".")
+                os.read(end[0], 1)
+                os._exit(0)
+            os.read(started[0], 1)
+            die()
+
+    assert forked(parent) == -signal.SIGKILL
+    accountant.spend(zcdp(0.1))
+    os.write(end[1], b".")
+    for pipe in (*end, *started):
+        os.close(pipe)
+
+
+@needs_fork
+def test_a_child_does_not_give_back_the_lock_of_its_parent(tmp_path):
+    path = tmp_path / "lock"
+    with file_lock(path, 0.0):
+
+        def child():
+            with pytest.raises(TimeoutError), file_lock(path, 0.0):
+                pass
+
+        assert forked(child) == 0
+        with pytest.raises(TimeoutError), file_lock(path, 0.0):
+            pass
+    path.unlink()
+    with file_lock(path, 0.0), pytest.raises(TimeoutError), file_lock(path, 0.0):
+        pass
+
+
+def test_who_waits_too_long_for_the_lock_is_refused(tmp_path, monkeypatch):
+    accountant = kept(tmp_path / "budget.json")
+    monkeypatch.setattr(ledger_module, "PATIENCE", 0.05)
+    with file_lock(tmp_path / "budget.json.lock", 0.0):
+        with pytest.raises(PrivacyBudgetError, match=r"another process holds .*json\.lock"):
+            accountant.spend(zcdp(0.1))
+        assert accountant.ledger == ()  # to read it needs no lock
+    accountant.spend(zcdp(0.1))
+
+
+# ------------------------------------------------------------------- edits, copies, old states
+
+
+def test_an_edited_file_is_refused(tmp_path):
+    path = tmp_path / "budget.json"
+    accountant = kept(path)
+    accountant.spend(zcdp(0.1))
+    with accountant.parallel() as group, group.branch():
+        accountant.spend(pure(0.2))
+    document = json.loads(path.read_text())
+
+    def edited(*keys, value):
+        changed = json.loads(json.dumps(document))
+        inner = changed
+        for key in keys[:-1]:
+            inner = inner[key]
+        assert keys[-1] == "extra" or inner[keys[-1]] != value
+        inner[keys[-1]] = value
+        path.write_text(json.dumps(changed))
+        return path
+
+    for *keys, value, pattern in (
+        ("charges", 0, "rho", 0.0, "do not add up"),
+        ("charges", 0, "rho_at_order", -1.0, "rho_at_order must be"),
+        ("charges", 1, "rho_at_order", 0.0, "do not add up"),
+        ("charges", 1, "pure_epsilon", math.nan, "NaN"),
+        ("charges", 0, "rho", math.inf, "Infinity"),
+        ("charges", 1, "branch", ["a"], "without its group"),
+        ("charges", 1, "branch", [1, 2], "must be a string"),
+        ("charges", 0, "relation", "zero-out", "another relation"),
+        ("charges", 0, "time", "yesterday", "isoformat"),
+        ("charges", 0, "n_samples", -1, "n_samples must be"),
+        ("charges", 0, "extra", 1, "unexpected keyword"),
+        ("charges", 0, None, "NoneType"),
+        ("charges", [], "do not add up"),
+        ("total", "rho", 0.0, "do not add up"),
+        ("version", 2, "has version 2 of the format"),
+        ("format", "other", "does not say that its format"),
+        ("epsilon", -1.0, "epsilon must be"),
+        ("epsilon", 2.0, "does not belong to the budget"),
+        ("order", 1.5, "does not belong to the budget"),
+        ("id", 3, "id must be a string"),
+    ):
+        with pytest.raises(ValueError, match=pattern):
+            BudgetAccountant.load(edited(*keys, value=value))
+        with pytest.raises(PrivacyBudgetError):
+            accountant.spend(zcdp(0.1))
+    for text in ("", "[]", "{}", "null", "[" * 100_000, "\udc80"):
+        path.write_bytes(text.encode(errors="surrogateescape"))
+        with pytest.raises(ValueError, match="not a ledger"):
+            BudgetAccountant.load(path)
+    path.write_text(json.dumps(document))
+    assert len(BudgetAccountant.load(path).ledger) == 2
+
+
+def test_an_older_state_is_noticed_by_who_knows_better(tmp_path):
+    path = tmp_path / "budget.json"
+    accountant = kept(path)
+    accountant.spend(zcdp(0.1))
+    old = path.read_bytes()
+    accountant.spend(zcdp(0.2))
+    path.write_bytes(old)
+    for call in (lambda: accountant.spend(zcdp(0.1)), accountant.total_spent):
+        with pytest.raises(PrivacyBudgetError, match="charges are missing"):
+            call()
+    other = kept(tmp_path / "other.json")
+    other.spend(zcdp(0.1))
+    path.write_bytes((tmp_path / "other.json").read_bytes())
+    with pytest.raises(PrivacyBudgetError, match="not the one that was loaded"):
+        accountant.spend(zcdp(0.1))
+
+
+def test_a_ledger_is_bound_to_one_new_file(tmp_path, monkeypatch):
+    path = tmp_path / "budget.json"
+    accountant = kept(path)
+    with pytest.raises(ValueError, match=r"bound to .* already"):
+        accountant.save(tmp_path / "other.json")
+    before = path.read_bytes()
+    free = BudgetAccountant(1.0)
+    with pytest.raises(FileExistsError, match="never overwritten"):
+        free.save(path)
+    assert path.read_bytes() == before
+    with pytest.raises(OSError, match="No such file"):
+        free.save(tmp_path / "missing" / "budget.json")
+    # a file that was written in spite of an error would be a second budget
+    other = tmp_path / "other.json"
+    late = failing(monkeypatch, "replace", FAILURES[1][1], then=True)
+    with late, pytest.raises(OSError, match="Input/output"):
+        free.save(other)
+    assert not other.exists()
+    free.spend(zcdp(0.1))
+    free.save(other)
+    assert len(reloaded(free).ledger) == 1
+
+
+def test_copies_of_the_file_and_of_the_accountant(tmp_path):
+    path, copied = tmp_path / "budget.json", tmp_path / "copy.json"
+    accountant = kept(path)
+    (tmp_path / "link.json").symlink_to(path)
+    for same in (BudgetAccountant.load(tmp_path / "link.json"), clone(accountant)):
+        assert same is accountant
+    assert pickle.loads(pickle.dumps(accountant)) is accountant
+    copied.write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match="is a copy of"):
+        BudgetAccountant.load(copied)
+    path.chmod(0o640)
+    accountant.spend(zcdp(0.1))
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "link.json").is_symlink()
+    pickled = pickle.dumps(accountant)
+    del accountant, same
+    gc.collect()
+    assert len(pickle.loads(pickled).ledger) == 1
+
+
+def test_a_model_whose_file_is_gone_loads_and_refuses(tmp_path):
+    X, y = scaled_table(60, 3)
+    path = tmp_path / "budget.json"
+    model = regressor(accountant=kept(path)).fit(X, y)
+    expected, pickled = model.predict(X), pickle.dumps(model)
+    whole = path.read_bytes()
+    del model
+    gc.collect()
+    path.unlink()
+    model = pickle.loads(pickled)
+    np.testing.assert_array_equal(model.predict(X), expected)
+    assert "a file that cannot be used" in repr(model)
+    for call in (
+        lambda: model.fit(X, y),
+        lambda: model.accountant.budget,
+        lambda: model.accountant.save(tmp_path / "new.json"),
+        model.accountant.remaining,
+        model.accountant.__enter__,
+    ):
+        with pytest.raises(PrivacyBudgetError, match=r"cannot be used here: .*No such file"):
+            call()
+    assert not path.exists()
+    # once it is back, a pickle finds it again, also one of the model that refused
+    again = pickle.dumps(model)
+    path.write_bytes(whole)
+    for data in (again, pickled):
+        pickle.loads(data).fit(X, y)
+    assert len(BudgetAccountant.load(path).ledger) == 3
