@@ -7,7 +7,7 @@ the influence of a record is bounded is described in `solvers.heavy_tail.oracles
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
 from .mechanisms import Gaussian, Laplace, Release, additive_noise
 from .privacy.accountant import accountant_in_force
-from .privacy.budget import Allowance, PrivacyBudget
+from .privacy.budget import Allowance, PrivacyBudget, default_delta
 from .privacy.guarantee import Guarantee
 from .randomness.stream import stream_from_random_state
 from .solvers.heavy_tail.oracles import LARGEST, ORACLES, MeanOracle, OracleFacts, make_oracle
@@ -98,19 +98,15 @@ def _per_column(name: str, value: Any, n_features: int, *, positive: bool) -> Ar
     return np.broadcast_to(array.copy(), (n_features,))  # takes no memory by column
 
 
-def _budget(
-    epsilon: Any, delta: Any, rho: Any, relation: str, precision: Any, accountant: Any
-) -> tuple[PrivacyBudget, Allowance]:
-    currency: Any = "auto" if accountant is None else "zcdp"
+def _budget(claim: PrivacyBudget, rho: Any) -> tuple[PrivacyBudget, Allowance]:
+    """The budget and what the noise may cost; rho stands in place of the claim's epsilon."""
     if rho is None:
-        budget = PrivacyBudget(epsilon, delta, relation, precision, currency)
-        return budget, budget.gaussian_allowance
+        return claim, claim.gaussian_allowance
     rho = check_real("rho", rho, low=0, low_open=True)
-    if delta == 0:
+    if claim.is_pure:
         raise ValueError("rho needs delta > 0, at which its epsilon is stated")
-    PrivacyBudget(1.0, delta, relation, precision)
-    budget = PrivacyBudget(_epsilon_for(rho, delta), delta, relation, precision, "zcdp")
-    return budget, Allowance("zcdp", rho, precision)
+    budget = replace(claim, epsilon=_epsilon_for(rho, claim.delta), currency="zcdp")
+    return budget, Allowance("zcdp", rho / claim.rows_per_user**2, claim.precision)
 
 
 def _epsilon_for(rho: float, delta: float) -> float:
@@ -129,7 +125,8 @@ def _epsilon_for(rho: float, delta: float) -> float:
 
 def plan_mean(
     n_samples: int, n_features: int, *, oracle: str = "clipped", epsilon: float = 1.0,
-    delta: float = 1e-6, rho: float | None = None, relation: str = "replace-one",
+    delta: Any = "auto", rho: float | None = None, relation: str = "replace-one",
+    max_rows_per_user: int = 1,
     moment_order: float = 2.0, moment_bound: float = 1.0, center: Any = 0.0, scale: Any = 1.0,
     tau: Any = "auto", n_buckets: Any = "auto", precision: Any = "exact", accountant: Any = None,
 ) -> MeanPlan:  # fmt: skip
@@ -140,10 +137,13 @@ def plan_mean(
     n_samples, n_features : int in [1, 1e15]
     oracle : {"clipped", "median-of-means", "smoothed", "coordinate-clipped"}
     epsilon, delta, relation, precision
-        As in `PrivacyBudget`. delta = 0 asks for pure epsilon-DP, by Laplace noise.
+        As in `PrivacyBudget`. delta = 0 asks for pure epsilon-DP, by Laplace noise; "auto" is
+        min(1e-6, 1 / (10 n_samples)), or the accountant's.
     rho : float > 0 or None
         A budget of zero-concentrated DP in place of epsilon. The guarantee then states the
         epsilon that it implies at delta.
+    max_rows_per_user : int >= 1
+        The guarantee is for all rows of a user together, of whom nobody has more than this.
     moment_order : float >= 2
         k.
     moment_bound : float in [1e-50, 1e50]
@@ -175,7 +175,14 @@ def plan_mean(
     moment = check_size("moment_bound", moment_bound)
     tau = auto_or(check_size, "tau", tau)
     n_buckets = auto_or(check_count, "n_buckets", n_buckets)
-    budget, allowance = _budget(epsilon, delta, rho, relation, precision, accountant)
+    accountant = accountant if accountant is None else accountant_in_force(accountant)
+    if isinstance(delta, str) and delta == "auto":
+        delta = default_delta(n) if accountant is None else accountant.budget.delta
+    rows = check_count("max_rows_per_user", max_rows_per_user)
+    currency: Any = "auto" if accountant is None else "zcdp"
+    epsilon = epsilon if rho is None else 1.0
+    claim = PrivacyBudget(epsilon, delta, relation, precision, currency, rows_per_user=rows)
+    budget, allowance = _budget(claim, rho)
     kind, norm = additive_noise(allowance), additive_noise(allowance).order
     per_unit = math.sqrt(2) / allowance.amount if norm == 1 else 1 / math.sqrt(2 * allowance.amount)
     noise = budget.record_factor / n * per_unit

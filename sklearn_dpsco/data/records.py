@@ -6,6 +6,7 @@ change what another one contributes.
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,15 @@ from sklearn.utils.validation import column_or_1d
 
 from .cells import as_objects, is_missing_cell, plain
 
-__all__ = ["as_labels", "clear_rows", "is_missing", "label_codes", "nonfinite_rows"]
+__all__ = [
+    "as_labels",
+    "clear_rows",
+    "is_missing",
+    "is_nameless",
+    "label_codes",
+    "nonfinite_rows",
+    "surplus_rows",
+]
 
 Flags = NDArray[np.bool_]
 
@@ -95,6 +104,40 @@ def is_missing(labels: NDArray[Any]) -> Flags:
     if labels.dtype.kind != "O":
         return np.zeros(labels.shape, dtype=bool)
     return np.fromiter((is_missing_cell(label) for label in labels), bool, labels.size)
+
+
+def is_nameless(labels: NDArray[Any]) -> Flags:
+    """Whether a label is missing or cannot be compared, shape (n,)."""
+    missing = is_missing(labels)
+    if labels.dtype.kind != "O":
+        return missing
+    return missing | ~np.fromiter(map(_can_be_compared, labels), bool, labels.size)
+
+
+def _can_be_compared(label: Any) -> bool:
+    try:
+        return bool({label: True}.get(label, False))
+    except Exception:
+        return False
+
+
+def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, int]) -> Flags:
+    """Whether a row comes after the first `most` of its user, or has none, shape (n,).
+
+    It depends on the rows of that user alone. `counted` holds the number of rows that count
+    of each user so far, and is brought up to date.
+    """
+    nameless = is_nameless(users)
+    surplus = nameless.copy()
+    for i, user in enumerate(users.tolist()):
+        if nameless[i]:
+            continue
+        seen = counted.get(user, 0)
+        if seen < most:
+            counted[user] = seen + 1
+        else:
+            surplus[i] = True
+    return surplus
 
 
 def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:

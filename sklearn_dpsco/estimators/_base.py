@@ -6,8 +6,9 @@ A concrete estimator holds parameters and a docstring, and names its solver.
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -35,13 +36,21 @@ from ..data.bounds import (
     target_scaling,
 )
 from ..data.cells import as_numbers
-from ..data.records import as_labels, clear_rows, is_missing, label_codes, nonfinite_rows
+from ..data.records import (
+    as_labels,
+    clear_rows,
+    is_missing,
+    is_nameless,
+    label_codes,
+    nonfinite_rows,
+    surplus_rows,
+)
 from ..data.rows import Rows, make_rows
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, get_loss
 from ..privacy.accountant import BudgetAccountant, accountant_in_force, active_accountant
-from ..privacy.budget import PrivacyBudget
+from ..privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
 from ._docstrings import merged
@@ -74,14 +83,31 @@ class Settings(NamedTuple):
     feasible_set: Geometry | type[Geometry]
     fit_intercept: bool
     accountant: BudgetAccountant | None
+    sizes_delta: bool
 
     def plan(self, n_samples: int, n_features: int, n_models: int) -> Plan:
         """The plan of a fit on data of this size."""
         problem = Problem(
             n_samples, n_features, self.loss, self.feasible_set, self.fit_intercept, n_models
         )
-        plan: Plan = self.solver.plan(problem, self.budget)
+        plan: Plan = self.solver.plan(problem, self.budget_of(n_samples))
         return plan
+
+    def budget_of(self, n_samples: int) -> PrivacyBudget:
+        """The budget, with the delta that belongs to so many records if `sizes_delta`."""
+        if not self.sizes_delta:
+            return self.budget
+        return replace(self.budget, delta=default_delta(n_samples))
+
+    def warn_if_delta_is_large(self, n_samples: int) -> None:
+        """A `PrivacyParameterWarning` if delta is not below 1 / n_samples."""
+        delta = self.budget_of(n_samples).delta
+        if delta >= 1 / n_samples:
+            warn_user(
+                f"delta={delta!r} is not below 1 / n_samples: such a guarantee lets a "
+                "mechanism publish a whole record",
+                PrivacyParameterWarning,
+            )
 
 
 class Run(NamedTuple):
@@ -102,16 +128,21 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     ----------
     epsilon : float > 0, default=1.0
         Privacy loss. Smaller is more private and less accurate.
-    delta : float in [0, 1), default=1e-6
+    delta : "auto" or float in [0, 1), default="auto"
         Slack of the guarantee, in units of probability: for any set of outcomes, its
         probability is at most e^epsilon times that on a neighbouring table, plus delta.
-        Should be well below 1 over the number of records.
+        Should be well below 1 over the number of records. "auto" is min(1e-6, 1 / (10 n)) for n
+        records, or under an accountant the accountant's delta.
     relation : {"replace-one", "zero-out"}, default="replace-one"
         Which tables are neighbours (for a stream: which sequences of records): two that differ
         in the values of one record, or two of which one has, in the place of a record of the
         other, one that contributes nothing. The number of records is public in both. Zero-out
         needs about half of the noise, and its (epsilon, delta) implies replace-one
         (2 epsilon, (1 + e^epsilon) delta).
+    max_rows_per_user : int >= 1, default=1
+        The guarantee is for all rows of one person together, of whom nobody has more than this:
+        a promise of yours, or kept by `groups` in `fit`. Neighbours then differ in all of them.
+        The noise is this many times larger, and random batches are not amplified.
     bounds_X : pair (low, high), dict or None, default=None
         Bounds of the features from domain knowledge, never from the data: scalars, arrays of
         shape (n_features,), or for a data frame ``{column: (low, high)}``. Values outside are
@@ -176,6 +207,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     epsilon: Any
     delta: Any
     relation: Any
+    max_rows_per_user: Any
     bounds_X: Any
     fit_intercept: Any
     loss: Any
@@ -203,7 +235,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
 
     def _settings(self) -> Settings:
         """All parameters, checked; raises on any that is wrong whatever the data are."""
-        accountant, budget = self._accounting()
+        accountant, budget, sizes_delta = self._accounting()
         solver, loss = self._solver(), get_loss(self.loss, self._task)
         feasible_set = self._feasible_set()
         fit_intercept = check_bool("fit_intercept", self.fit_intercept)
@@ -217,23 +249,31 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
         check_random_state(self.random_state)
         check_feature_bounds(self.bounds_X)
-        return Settings(solver, budget, loss, feasible_set, fit_intercept, accountant)
+        facts = loss, feasible_set, fit_intercept
+        return Settings(solver, budget, *facts, accountant, sizes_delta)
 
-    def _accounting(self) -> tuple[BudgetAccountant | None, PrivacyBudget]:
-        """The accountant that is in force at this moment, and the budget of a fit under it."""
+    def _accounting(self) -> tuple[BudgetAccountant | None, PrivacyBudget, bool]:
+        """The accountant in force at this moment, the budget of a fit under it, `sizes_delta`.
+
+        "auto" stands for the accountant's delta, so that a fit can spend all of its budget.
+        """
         accountant = accountant_in_force(self.accountant)
         # an accountant adds up plans of any kind, in the one currency that they share
         currency: Any = "auto" if accountant is None else "zcdp"
         order = None if accountant is None else accountant.order
-        claim = self.epsilon, self.delta, self.relation
-        budget = PrivacyBudget(*claim, self.precision, currency, order)
+        is_auto, delta = isinstance(self.delta, str) and self.delta == "auto", self.delta
+        if is_auto:
+            delta = LARGEST_DEFAULT_DELTA if accountant is None else accountant.budget.delta
+        rows = check_count("max_rows_per_user", self.max_rows_per_user)
+        claim = self.epsilon, delta, self.relation
+        budget = PrivacyBudget(*claim, self.precision, currency, order, rows)
         _ = budget.gaussian_allowance  # what cannot be converted raises here
-        return accountant, budget
+        return accountant, budget, is_auto and accountant is None
 
     def _in_force(self, settings: Settings) -> Settings:
         """The settings at the time of the charge: a block may be open that was not before."""
-        accountant, budget = self._accounting()
-        return settings._replace(accountant=accountant, budget=budget)
+        accountant, budget, sizes_delta = self._accounting()
+        return settings._replace(accountant=accountant, budget=budget, sizes_delta=sizes_delta)
 
     def _feasible_set(self) -> Geometry | type[Geometry]:
         """The declared set, or its class if the plan is to choose the radius."""
@@ -246,14 +286,6 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     def _feature_names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else list(names)
-
-    def _warn_if_delta_is_large(self, n_samples: int) -> None:
-        if self.delta >= 1 / n_samples:
-            warn_user(
-                f"delta={self.delta!r} is not below 1 / n_samples: such a guarantee lets a "
-                "mechanism publish a whole record",
-                PrivacyParameterWarning,
-            )
 
     def _validate(
         self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2
@@ -331,24 +363,31 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
-    def _rows(self, X: Any, scaling: FeatureScaling, fit_intercept: bool, is_empty: Flags) -> Rows:
-        """Scaled rows. With nonfinite="zero", invalid ones are zeros of weight 0.
+    def _rows(
+        self, X: Any, scaling: FeatureScaling, fit_intercept: bool, is_empty: Flags,
+        is_surplus: Flags | None,
+    ) -> Rows:  # fmt: skip
+        """Scaled rows. Those of weight 0 are empty records.
 
-        `is_empty` flags records whose target is invalid; those with invalid features are
-        found here.
+        `is_empty` flags records whose target is invalid, which only nonfinite="zero" has; those
+        with invalid features are found here. `is_surplus` flags the rows of users who have too
+        many of them, None if there are no `groups`.
         """
         if self._is_strict:
-            return make_rows(scaling.transform(X), fit_intercept)
+            weights = None if is_surplus is None else np.where(is_surplus, 0.0, 1.0)
+            return make_rows(scaling.transform(X), fit_intercept, weights)
         X = canonical(X) if sparse.issparse(X) else X
         empty = nonfinite_rows(X) | is_empty
+        if is_surplus is not None:
+            empty |= is_surplus
         cleared = clear_rows(scaling.transform(X), empty, X)
         return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0))
 
     def _charge(self, settings: Settings, X: Any, n_models: int) -> Run:
         """The plan of the fit, charged to the accountant; reads no value of X."""
         n_samples, n_features = X.shape
-        self._warn_if_delta_is_large(n_samples)
         settings = self._in_force(settings)
+        settings.warn_if_delta_is_large(n_samples)
         return self._spend(settings, settings.plan(n_samples, n_features, n_models), X)
 
     def _spend(self, settings: Settings, plan: Plan, X: Any) -> Run:
@@ -359,10 +398,12 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             settings.accountant.spend(plan, estimator=type(self).__name__)
         return Run(settings.solver, plan, scaling)
 
-    def _fit_models(self, run: Run, X: Any, targets: Numbers | Labels) -> list[SolverResult]:
+    def _fit_models(
+        self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Flags | None
+    ) -> list[SolverResult]:
         """Run all models; sets the attributes that they have in common."""
         solver, plan, scaling = run
-        rows = self._rows(X, scaling, plan.problem.fit_intercept, targets.is_empty)
+        rows = self._rows(X, scaling, plan.problem.fit_intercept, targets.is_empty, is_surplus)
         stream = stream_from_random_state(self.random_state)
         units = plan.release_units(rows, stream.substream("magnitudes"))
         results = []
@@ -384,7 +425,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         """Attributes that tell of the features' units; `_origin` is where they are all 0."""
         return {"_origin": scaling.shift}
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -394,6 +435,12 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         y : array-like of shape (n_samples,)
             Numbers, which are clipped to `bounds_y`, or labels, all of them among `classes` if
             those were declared.
+        groups : array-like of shape (n_samples,) or None, default=None
+            The user whom each row belongs to: any labels. Of each user the first
+            `max_rows_per_user` rows of the table count, and the others are empty records, which
+            contribute nothing. A row without a label (missing, or one that cannot be compared) is
+            an error, or with ``nonfinite="zero"`` an empty record. Which rows belong to one
+            user is not protected. None: you promise that nobody has more rows.
 
         Returns
         -------
@@ -414,22 +461,41 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X, y = self._validate(X, y)
-                targets = self._read(y)
+                targets, is_surplus = self._read(y), self._surplus(X, groups)
                 run = self._charge(settings, X, targets.n_models)
             self.__dict__.update(targets.attributes)
-            results = self._fit_models(run, X, targets)
+            results = self._fit_models(run, X, targets, is_surplus)
             self.__dict__.update(targets.model(results))
         return self
+
+    def _surplus(
+        self, X: Any, groups: Any, counted: MutableMapping[Any, int] | None = None
+    ) -> Flags | None:
+        """Flags the rows beyond those that count of their users; None without `groups`.
+
+        `counted` has the users' numbers of rows in earlier chunks, and is brought up to date.
+        """
+        if groups is None:
+            return None
+        labels = _checked(as_labels, groups)
+        check_consistent_length(X, labels)
+        counted = {} if counted is None else counted
+        is_surplus = surplus_rows(labels, self.max_rows_per_user, counted)
+        if self._is_strict and np.any(is_nameless(labels)):
+            raise ValueError("groups contains labels that are missing or cannot be compared")
+        return is_surplus
 
     @abstractmethod
     def _read(self, y: Any) -> Numbers | Labels:
         """Targets of a fit from validated y."""
 
-    def _check_plan_sizes(self, n_samples: Any, n_features: Any) -> tuple[int, int]:
+    def _check_plan_sizes(
+        self, settings: Settings, n_samples: Any, n_features: Any
+    ) -> tuple[int, int]:
         n_samples = check_count("n_samples", n_samples, low=2)
         n_features = check_count("n_features", n_features)
         check_feature_bounds(self.bounds_X, n_features)
-        self._warn_if_delta_is_large(n_samples)
+        settings.warn_if_delta_is_large(n_samples)
         return n_samples, n_features
 
     def _raw_prediction(self, X: Any) -> Array:
@@ -515,7 +581,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         Plan
         """
         settings = self._settings()
-        return settings.plan(*self._check_plan_sizes(n_samples, n_features), n_models=1)
+        return settings.plan(*self._check_plan_sizes(settings, n_samples, n_features), n_models=1)
 
     def predict(self, X: Any) -> Array:
         """``X @ coef_ + intercept_``, in the units of y, shape (n_samples,).
@@ -625,7 +691,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         n_classes = check_count("n_classes", n_classes, low=2)
         if declared is not None and n_classes != declared.size:
             raise ValueError(f"n_classes={n_classes} but classes has {declared.size} labels")
-        sizes = self._check_plan_sizes(n_samples, n_features)
+        sizes = self._check_plan_sizes(settings, n_samples, n_features)
         return settings.plan(*sizes, n_models_of(n_classes))
 
     def decision_function(self, X: Any) -> Array:

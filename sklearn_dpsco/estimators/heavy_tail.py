@@ -23,7 +23,7 @@ class _HeavyTailMixin(DPLinearModel):
 
     Parameters
     ----------
-    delta : float in [0, 1), default=1e-6
+    delta : "auto" or float in [0, 1), default="auto"
         ... 0 asks for pure epsilon-DP, which costs much accuracy here.
     scale_X : "private", float > 0, array-like of shape (n_features,) or dict, default="private"
         How far values typically lie from the centre of their column. "private" estimates it
@@ -166,8 +166,10 @@ class _HeavyTailMixin(DPLinearModel):
         center = by_column("center_X", self.center_X, names)
         return FeatureMagnitudes.of(center, by_column("scale_X", self.scale_X, names), n_features)
 
-    def _check_plan_sizes(self, n_samples: Any, n_features: Any) -> tuple[int, int]:
-        sizes = super()._check_plan_sizes(n_samples, n_features)
+    def _check_plan_sizes(
+        self, settings: Settings, n_samples: Any, n_features: Any
+    ) -> tuple[int, int]:
+        sizes = super()._check_plan_sizes(settings, n_samples, n_features)
         for name in ("scale_X", "center_X"):
             value = getattr(self, name)
             is_single = isinstance(value, str) or not (isinstance(value, Mapping) or np.ndim(value))
@@ -237,8 +239,9 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         self,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: Any = "auto",
         relation: str = "replace-one",
+        max_rows_per_user: int = 1,
         scale_X: Any = PRIVATE,
         scale_y: Any = PRIVATE,
         center_X: Any = PRIVATE,
@@ -318,8 +321,9 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
         self,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: Any = "auto",
         relation: str = "replace-one",
+        max_rows_per_user: int = 1,
         scale_X: Any = PRIVATE,
         center_X: Any = PRIVATE,
         scale_share: Any = "auto",

@@ -17,7 +17,7 @@ class _FrankWolfeMixin(DPLinearModel):
 
     Parameters
     ----------
-    delta : float in [0, 1), default=1e-6
+    delta : "auto" or float in [0, 1), default="auto"
         ... 0 asks for pure epsilon-DP.
     fit_intercept : bool, default=True
         Whether to fit an intercept. A share of the budget, a tenth to a half, then buys a
@@ -110,8 +110,9 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         self,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: Any = "auto",
         relation: str = "replace-one",
+        max_rows_per_user: int = 1,
         bounds_X: Any = None,
         bounds_y: Any = None,
         fit_intercept: bool = True,
@@ -152,8 +153,9 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         self,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: Any = "auto",
         relation: str = "replace-one",
+        max_rows_per_user: int = 1,
         bounds_X: Any = None,
         classes: Any = None,
         fit_intercept: bool = True,

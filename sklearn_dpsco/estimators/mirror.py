@@ -20,7 +20,7 @@ class _MirrorMixin(DPLinearModel):
 
     Parameters
     ----------
-    delta : float in (0, 1), default=1e-6
+    delta : "auto" or float in (0, 1), default="auto"
         ... Must be positive: no form is pure.
     fit_intercept : bool, default=True
         Whether to fit an intercept. A share of the budget, a tenth to a half, then buys a
@@ -151,8 +151,9 @@ class DPMirrorRegressor(_MirrorMixin, DPRegressor):
         self,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: Any = "auto",
         relation: str = "replace-one",
+        max_rows_per_user: int = 1,
         bounds_X: Any = None,
         bounds_y: Any = None,
         fit_intercept: bool = True,
@@ -203,8 +204,9 @@ class DPMirrorClassifier(_MirrorMixin, DPClassifier):
         self,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: Any = "auto",
         relation: str = "replace-one",
+        max_rows_per_user: int = 1,
         bounds_X: Any = None,
         classes: Any = None,
         fit_intercept: bool = True,

@@ -17,7 +17,7 @@ class _PhasedMixin(DPLinearModel):
 
     Parameters
     ----------
-    delta : float in (0, 1), default=1e-6
+    delta : "auto" or float in (0, 1), default="auto"
         ... Must be positive: no form is pure.
     fit_intercept : bool, default=True
         Whether to fit an intercept. A part of the budget or of the records then buys private
@@ -127,8 +127,9 @@ class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
         self,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: Any = "auto",
         relation: str = "replace-one",
+        max_rows_per_user: int = 1,
         bounds_X: Any = None,
         bounds_y: Any = None,
         fit_intercept: bool = True,
@@ -175,8 +176,9 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
         self,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: Any = "auto",
         relation: str = "replace-one",
+        max_rows_per_user: int = 1,
         bounds_X: Any = None,
         classes: Any = None,
         fit_intercept: bool = True,

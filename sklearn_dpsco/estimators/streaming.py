@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -45,6 +46,7 @@ class _Progress:
     runs: list[FTRLRun]
     noise: list[RandomStream] | None
     charged: list[BudgetAccountant]
+    rows_of_users: dict[Any, int] | None
     lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -72,8 +74,9 @@ class _StreamingModel(DPLinearModel):
 
     Parameters
     ----------
-    delta : float in (0, 1), default=1e-6
-        ... Must be positive: no form is pure.
+    delta : "auto" or float in (0, 1), default="auto"
+        ... Must be positive: no form is pure. For a stream of unknown length "auto" is 1e-6, which
+        is below 1 / n for up to a million records: set it if there may be more.
     fit_intercept : bool, default=True
         Whether to fit an intercept. The first records (2 to 30 percent where the length of the
         stream is known, else as many as the noise demands) then buy private means of the targets
@@ -179,8 +182,10 @@ class _StreamingModel(DPLinearModel):
             check_count("horizon", self.horizon, high=LONGEST_STREAM)
         return super()._settings()
 
-    def _fit_models(self, run: Run, X: Any, targets: Numbers | Labels) -> list[SolverResult]:
-        results = super()._fit_models(run, X, targets)
+    def _fit_models(
+        self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Any
+    ) -> list[SolverResult]:
+        results = super()._fit_models(run, X, targets, is_surplus)
         self.n_seen_ = run.plan.problem.n_samples
         return results
 
@@ -238,6 +243,7 @@ class _StreamingModel(DPLinearModel):
         self,
         X: Any,
         y: Any,
+        groups: Any,
         progress: _Progress | Settings,
         read: Callable[[Any], Numbers | Labels],
     ) -> Self:
@@ -246,19 +252,34 @@ class _StreamingModel(DPLinearModel):
             with self._unchanged_on_error():
                 X, y = self._validate_chunk(X, y, progress)
                 targets = read(y)
+                counted = self._rows_of_users(groups, progress)
+                is_surplus = self._surplus(X, groups, counted)
                 if isinstance(progress, Settings):
                     progress = self._begin(progress, X, targets)
+                    progress.rows_of_users = None if counted is None else {}
                 else:
                     self._charge_again(progress)
-            self._feed(progress, X, targets)
+            self._feed(progress, X, targets, is_surplus, counted)
         return self
+
+    def _rows_of_users(
+        self, groups: Any, progress: _Progress | Settings
+    ) -> ChainMap[Any, int] | None:
+        """Counts of the stream so far, and room for those of a chunk; None without `groups`."""
+        if isinstance(progress, Settings):
+            return None if groups is None else ChainMap({})
+        if (groups is None) != (progress.rows_of_users is None):
+            raise ValueError("groups must be given with every chunk of a stream, or with none")
+        return None if groups is None else ChainMap({}, progress.rows_of_users or {})
 
     def _begin(self, settings: Settings, X: Any, targets: Numbers | Labels) -> _Progress:
         """Plan and charge the whole stream; reads no value of X or y."""
-        if self.horizon is not None:
-            self._warn_if_delta_is_large(self.horizon)
         solver = replace(settings.solver, doubling=self.horizon is None)
         settings = self._in_force(settings)._replace(solver=solver)
+        if self.horizon is None:
+            settings = settings._replace(sizes_delta=False)
+        else:
+            settings.warn_if_delta_is_large(self.horizon)
         plan: Any = settings.plan(self.horizon or _NO_HORIZON, X.shape[1], targets.n_models)
         features = self._spend(settings, plan, X).scaling
         charged = [] if settings.accountant is None else [settings.accountant]
@@ -273,7 +294,7 @@ class _StreamingModel(DPLinearModel):
         )
         scaling = targets.scaling if isinstance(targets, Numbers) else None
         noise = _noise_streams(root, runs)
-        self._stream = _Progress(plan, features, scaling, runs, noise, charged)
+        self._stream = _Progress(plan, features, scaling, runs, noise, charged, None)
         return self._stream
 
     def _charge_again(self, progress: _Progress) -> None:
@@ -284,7 +305,10 @@ class _StreamingModel(DPLinearModel):
             accountant.spend(progress.plan, estimator=type(self).__name__)
             progress.charged = [*progress.charged, accountant]
 
-    def _feed(self, progress: _Progress, X: Any, targets: Numbers | Labels) -> None:
+    def _feed(
+        self, progress: _Progress, X: Any, targets: Numbers | Labels, is_surplus: Any,
+        counted: ChainMap[Any, int] | None,
+    ) -> None:  # fmt: skip
         """Feed one chunk to all models, and publish what they are now.
 
         An error or an interrupt leaves the stream before the chunk, and nothing has been
@@ -299,8 +323,9 @@ class _StreamingModel(DPLinearModel):
             for start in range(0, X.shape[0], size):
                 part = slice(start, min(start + size, X.shape[0]))
                 rows = self._rows(
-                    X[part], progress.features, plan.problem.fit_intercept, is_empty[part]
-                )
+                    X[part], progress.features, plan.problem.fit_intercept, is_empty[part],
+                    None if is_surplus is None else is_surplus[part],
+                )  # fmt: skip
                 for run, target, stream in zip(runs, scaled, streams, strict=True):
                     run.add(rows, target[part], stream)
             n_seen, results = runs[0].n_seen, []
@@ -316,6 +341,8 @@ class _StreamingModel(DPLinearModel):
                 "_stream": None if n_seen == plan.problem.n_samples else progress,
                 **targets.model(results),
             }
+            if counted is not None and progress.rows_of_users is not None:
+                progress.rows_of_users.update(counted.maps[0])
             # no interrupt comes between these two
             progress.runs = runs
             self.__dict__.update(published)
@@ -344,8 +371,9 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         self,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: Any = "auto",
         relation: str = "replace-one",
+        max_rows_per_user: int = 1,
         bounds_X: Any = None,
         bounds_y: Any = None,
         fit_intercept: bool = True,
@@ -368,7 +396,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
     ) -> None:
         self._store(locals())
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Take in the next records of the stream, each of them once.
 
         However the same records are cut into chunks, the model after the last has the same
@@ -381,6 +409,9 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
             Values outside `bounds_X` are clipped.
         y : array-like of shape (n_samples,)
             Values outside `bounds_y` are clipped.
+        groups : array-like of shape (n_samples,) or None, default=None
+            As in `fit`, over the whole stream: of each user the first `max_rows_per_user` rows
+            count. With every chunk or with none; the stream in progress remembers the labels.
 
         Returns
         -------
@@ -402,7 +433,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
             scaling = None if isinstance(progress, Settings) else progress.scaling
             return Numbers(y, scaling or self._target_scaling())
 
-        return self._take_in(X, y, progress, read)
+        return self._take_in(X, y, groups, progress, read)
 
 
 class DPFTRLClassifier(_StreamingModel, DPClassifier):
@@ -433,8 +464,9 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         self,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: Any = "auto",
         relation: str = "replace-one",
+        max_rows_per_user: int = 1,
         bounds_X: Any = None,
         classes: Any = None,
         fit_intercept: bool = True,
@@ -457,7 +489,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
     ) -> None:
         self._store(locals())
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, groups: Any = None) -> Self:
         """Take in the next records of the stream, each of them once.
 
         As `DPFTRLRegressor.partial_fit`, with labels.
@@ -471,6 +503,8 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         classes : list of labels or None
             The labels that may occur: needed at the first call if the constructor was not
             given them. Given twice, they must agree.
+        groups : array-like of shape (n_samples,) or None, default=None
+            As in `DPFTRLRegressor.partial_fit`.
 
         Returns
         -------
@@ -487,7 +521,11 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         """
         progress = self._progress()
         declared = self._classes_of_stream(classes, progress)
-        return self._take_in(X, y, progress, lambda y: Labels(self._codes(y, declared), declared))
+
+        def read(y: Any) -> Labels:
+            return Labels(self._codes(y, declared), declared)
+
+        return self._take_in(X, y, groups, progress, read)
 
     def _classes_of_stream(self, classes: Any, progress: _Progress | Settings) -> NDArray[Any]:
         is_first = isinstance(progress, Settings)

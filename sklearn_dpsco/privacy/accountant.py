@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import check_real
+from .._checks import check_int, check_real
 from ..exceptions import PrivacyBudgetError
 from .branches import BranchPath, OpenBranches, ParallelGroup
 from .budget import ROUNDING, PrivacyBudget, best_log_gap, renyi_epsilon, zcdp_epsilon
@@ -52,6 +52,9 @@ class BudgetAccountant:
         0 accepts only guarantees that compose purely.
     relation : {"replace-one", "zero-out"}, default="replace-one"
         As in `PrivacyBudget`. Guarantees under the other relation are refused.
+    max_rows_per_user : int >= 1, default=1
+        The budget is for all rows of a user together, of whom nobody has more than this.
+        Guarantees for users of fewer rows are refused.
 
     Notes
     -----
@@ -96,14 +99,19 @@ class BudgetAccountant:
     BudgetAccountant(epsilon=1, delta=1e-06, relation='replace-one', spent=0, left=1, charges=0)
     """
 
-    def __init__(self, epsilon: float, delta: float = 1e-6, relation: str = "replace-one") -> None:
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 1e-6,
+        relation: str = "replace-one",
+        max_rows_per_user: int = 1,
+    ) -> None:
         budget = PrivacyBudget(epsilon, delta, relation)
-        self._set_up(uuid.uuid4().hex, budget, _best_order(budget))
+        rows = check_int("max_rows_per_user", max_rows_per_user, low=1)
+        self._set_up(Snapshot(uuid.uuid4().hex, budget, rows, _best_order(budget), []))
 
-    def _set_up(self, identifier: str, budget: PrivacyBudget, order: float) -> None:
-        self._id = identifier
-        self._budget = budget
-        self._order = order
+    def _set_up(self, snapshot: Snapshot) -> None:
+        self._id, self._budget, self._rows, self._order, _ = snapshot
         self._process: object = _process()
         self._file: LedgerFile | None = None
         self._why_not: str | None = None
@@ -111,7 +119,7 @@ class BudgetAccountant:
         self._ledger = Ledger()
         self._branches = OpenBranches()
         self._labels: list[list[str]] = []
-        _accountants[identifier] = self
+        _accountants[self._id] = self
 
     @classmethod
     def load(cls, path: Any) -> Self:
@@ -146,7 +154,7 @@ class BudgetAccountant:
                 )
             return known
         accountant = cls.__new__(cls)
-        accountant._set_up(saved.id, saved.budget, saved.order)
+        accountant._set_up(saved)
         accountant._file = file
         accountant._take_in(saved)
         return accountant
@@ -203,6 +211,11 @@ class BudgetAccountant:
         """The total."""
         self._check_process()
         return self._budget
+
+    @property
+    def max_rows_per_user(self) -> int:
+        """Most rows of a user whom the budget is for."""
+        return self._rows
 
     @property
     def order(self) -> float | None:
@@ -264,6 +277,11 @@ class BudgetAccountant:
                 raise PrivacyBudgetError(
                     f"the accountant's relation is {self._budget.relation!r}, that of the "
                     f"guarantee {guarantee.relation!r}"
+                )
+            if guarantee.rows_per_user < self._rows:
+                raise PrivacyBudgetError(
+                    f"the accountant's budget is for users of up to {self._rows} rows, the "
+                    f"guarantee for those of up to {guarantee.rows_per_user}: set max_rows_per_user"
                 )
             charge = self._entry(guarantee, plan, label, estimator)
             total = self._ledger.total_with(charge)
@@ -407,6 +425,7 @@ class BudgetAccountant:
             epsilon=float(guarantee.epsilon),
             delta=float(guarantee.delta),
             relation=guarantee.relation,
+            rows_per_user=guarantee.rows_per_user,
             composition=guarantee.composition,
             pure_epsilon=epsilon,
             rho=rho,
@@ -422,13 +441,13 @@ class BudgetAccountant:
     # ------------------------------------------------------------- file, lock, process
 
     def _snapshot(self, *more: Charge) -> Snapshot:
-        return Snapshot(self._id, self._budget, self._order, [*self._ledger.charges, *more])
+        charges = [*self._ledger.charges, *more]
+        return Snapshot(self._id, self._budget, self._rows, self._order, charges)
 
     def _take_in(self, saved: Snapshot) -> None:
         """Go on from what the file says, which is what is known here and perhaps more."""
         known = self._ledger.charges
-        budget = saved.budget
-        is_same = (saved.id, budget, saved.order) == (self._id, self._budget, self._order)
+        is_same = saved[:4] == (self._id, self._budget, self._rows, self._order)
         if not is_same or saved.charges[: len(known)] != known:
             raise ValueError(
                 "the file is not the one that was loaded, or charges are missing from it. Put back "
@@ -519,6 +538,8 @@ class BudgetAccountant:
             return f"BudgetAccountant(<of {where}>)"
         budget = self._budget
         parts = f"epsilon={budget.epsilon:g}, delta={budget.delta:g}, relation={budget.relation!r}"
+        if self._rows > 1:
+            parts += f", max_rows_per_user={self._rows}"
         if self._lock.acquire(timeout=1):  # or somebody is charging
             try:
                 parts += self._state()

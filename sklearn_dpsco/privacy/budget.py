@@ -18,6 +18,7 @@ from .._checks import check_choice, check_int, check_real
 from .selections import LARGEST_MU, gaussian_delta
 
 __all__ = [
+    "LARGEST_DEFAULT_DELTA",
     "RELATIONS",
     "ROUNDING",
     "Allowance",
@@ -25,6 +26,7 @@ __all__ = [
     "Precision",
     "PrivacyBudget",
     "best_log_gap",
+    "default_delta",
     "mu_delta",
     "pure_delta",
     "renyi_epsilon",
@@ -35,6 +37,8 @@ __all__ = [
 RELATIONS = ("replace-one", "zero-out")
 PRECISIONS = ("exact", "float")
 CURRENCIES = ("auto", "zcdp")
+
+LARGEST_DEFAULT_DELTA = 1e-6
 
 # Room for the float error of calibrations and of sums. Mechanisms have this much more noise
 # than the formulas ask for; totals may exceed a budget by it, which the margin on rho covers.
@@ -133,6 +137,11 @@ def _mu(epsilon: float, delta: float) -> float:
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Epsilon that rho-zCDP proves at `delta`: the low end of a bracket, 0 for rho = 0."""
     return _largest(lambda epsilon: -zcdp_delta(rho, epsilon), -delta) if rho > 0 else 0.0
+
+
+def default_delta(n_samples: int) -> float:
+    """The delta that "auto" stands for: min(1e-6, 1 / (10 n)), below 1 / n at every n."""
+    return min(LARGEST_DEFAULT_DELTA, 0.1 / n_samples)
 
 
 def renyi_epsilon(order: float, divergence: float, delta: float) -> float:

@@ -44,7 +44,7 @@ class Charge:
 
     Attributes
     ----------
-    epsilon, delta, relation, composition
+    epsilon, delta, relation, rows_per_user, composition
         The claim, as in `Guarantee`.
     pure_epsilon : float
         Cost in the sum of epsilons; infinite if the guarantee does not compose purely.
@@ -73,6 +73,7 @@ class Charge:
     epsilon: float
     delta: float
     relation: str
+    rows_per_user: int
     composition: str
     pure_epsilon: float
     rho: float
@@ -165,6 +166,7 @@ class Snapshot(NamedTuple):
 
     id: str
     budget: PrivacyBudget
+    max_rows_per_user: int
     order: float
     charges: list[Charge]
 
@@ -259,6 +261,7 @@ def _text(snapshot: Snapshot) -> bytes:
         "epsilon": float(budget.epsilon),
         "delta": float(budget.delta),
         "relation": budget.relation,
+        "max_rows_per_user": snapshot.max_rows_per_user,
         "order": snapshot.order,
         "total": _total(snapshot.charges),
         "charges": entries,
@@ -278,11 +281,12 @@ def _parsed(document: Any) -> Snapshot:
             f"it has version {document['version']!r} of the format, this is version {VERSION}"
         )
     budget = PrivacyBudget(*(document[key] for key in ("epsilon", "delta", "relation")))
+    rows = check_int("max_rows_per_user", document["max_rows_per_user"], low=1)
     order = check_real("order", document["order"], low=1)
     charges = [_charge(entry, budget) for entry in document["charges"]]
     if document["total"] != _total(charges):
         raise ValueError("its charges do not add up to its total")
-    return Snapshot(_string("id", document["id"]), budget, order, charges)
+    return Snapshot(_string("id", document["id"]), budget, rows, order, charges)
 
 
 def _charge(entry: dict[str, Any], budget: PrivacyBudget) -> Charge:
@@ -290,6 +294,7 @@ def _charge(entry: dict[str, Any], budget: PrivacyBudget) -> Charge:
     if claim.relation != budget.relation:
         raise ValueError("a charge has another relation than the budget")
     checked: dict[str, Any] = {"composition": _string("composition", entry["composition"])}
+    checked["rows_per_user"] = check_int("rows_per_user", entry["rows_per_user"], low=1)
     for key in COSTS:
         cost = entry[key]
         checked[key] = math.inf if cost is None else check_real(key, cost, low=0)

@@ -33,6 +33,7 @@ BAD = {
     "epsilon": (-1, 0, NAN, INF, "1", None, True),
     "delta": (-1e-9, 1, 1.5, NAN, "0", None),
     "relation": ("replace_one", None),
+    "max_rows_per_user": (0, -1, 1.5, "2", None, True, NAN),
     "bounds_X": (
         (1, -1), (0, 0), (0,), (0, NAN), (-INF, 1), "ab", 3, ("low", "high"),
         ([0, 0, 1], [1, 1, 0]), ([0, 0], [1, 1, 1]), {"a": (1, 0)}, {"a": 1},

@@ -448,7 +448,7 @@ def test_a_second_accountant_agrees():
         settings = {"bounds_X": (-1, 1), "classes": [0, 1]} | facts
         model = DPFTRLClassifier(relation=relation, **settings)
         model.partial_fit(np.zeros((60, 2)), np.full(60, settings["classes"][0]))
-        limit = PrivacyBudget(model.epsilon, model.delta).mu ** 2 / 2
+        limit = PrivacyBudget(model.epsilon, model.plan_.budget.delta).mu ** 2 / 2
         for guarantee in (model.guarantee_, model.plan_.guarantee):
             assert guarantee.spent <= limit * (1 + 1e-9), case
             assert recomputed_epsilon(guarantee) <= model.epsilon * (1 + 1e-4), case

@@ -155,12 +155,13 @@ def test_the_file_is_text_with_public_facts_only(tmp_path):
     regressor(accountant=accountant, random_state=0).fit(X, y)
     document = json.loads((tmp_path / "budget.json").read_text())
     assert set(document) == {
-        *("format", "version", "id", "epsilon", "delta", "relation", "order", "total", "charges")
+        *("format", "version", "id", "epsilon", "delta", "relation", "max_rows_per_user"),
+        *("order", "total", "charges"),
     }
     (entry,) = document["charges"]
     assert set(entry) == {
         *("epsilon", "delta", "relation", "composition", "pure_epsilon", "rho", "rho_at_order"),
-        *("branch", "label", "estimator", "n_samples", "n_features", "time"),
+        *("rows_per_user", "branch", "label", "estimator", "n_samples", "n_features", "time"),
     }
     assert entry["pure_epsilon"] is None
     assert entry["rho"] == pytest.approx(PrivacyBudget(0.1, DELTA).rho, rel=1e-9)

@@ -1,0 +1,219 @@
+"""Users with several rows: what their noise costs, and which of their rows count."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from registry import build, changes, each, forms, is_classifier, outcome, statistics, table
+from sklearn import config_context
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from support import recomputed_epsilon
+
+from sklearn_dpsco import BudgetAccountant, PrivacyBudget, PrivacyBudgetError, means
+
+ROWS = 3
+
+
+def users_of(n, rng):
+    """A user for each row, some with more than `ROWS` rows."""
+    return rng.integers(0, n // 3, n).astype(str)
+
+
+@each
+def test_the_noise_is_as_many_times_larger(name):
+    for form in forms(name):
+        one = build(name, form).plan(60, 3)
+        many = build(name, form, max_rows_per_user=ROWS).plan(60, 3)
+        guarantee, composition = many.guarantee, many.guarantee.composition
+        assert guarantee.rows_per_user == ROWS, form
+        assert f"up to {ROWS} rows" in str(guarantee), form
+        claim = (guarantee.epsilon, guarantee.delta)
+        assert claim == (one.guarantee.epsilon, one.guarantee.delta), form
+        # the cost of a row, by the group privacy of each currency
+        if composition in ("zcdp", "gdp", "pure"):
+            row = dataclasses.replace(guarantee, rows_per_user=1).cost(composition)
+            power = 1 if composition == "pure" else 2
+            assert guarantee.spent == pytest.approx(ROWS**power * row), form
+        if composition != "adaptive-range":
+            assert 0.85 < recomputed_epsilon(guarantee) <= 1 + 1e-3, form
+        # never amplified, and a little more noise than the claim for rows alone
+        assert composition != "pld", form
+        alone = dataclasses.replace(many.budget, epsilon=1.0 / ROWS, rows_per_user=1)
+        if alone.delta:
+            assert many.budget.mu == pytest.approx(PrivacyBudget(1.0, alone.delta).mu / ROWS)
+            assert many.budget.rho == pytest.approx(PrivacyBudget(1.0, alone.delta).rho / ROWS**2)
+            assert guarantee.renyi(7.0) <= 7 * guarantee.cost("zcdp") * (1 + 1e-12), form
+        else:
+            assert many.budget.allowance.amount == alone.epsilon, form
+
+
+@each
+def test_only_the_first_rows_of_a_user_count(name):
+    X, y = table(name)
+    rng = np.random.default_rng(0)
+    users = users_of(len(y), rng)
+    counts = {}
+    kept = np.array([counts.setdefault(u, []).append(0) or len(counts[u]) <= ROWS for u in users])
+    assert 0 < kept.sum() < len(y)
+    for form in forms(name):
+        for nonfinite in ("raise", "zero"):
+            settings = {"max_rows_per_user": ROWS, "nonfinite": nonfinite}
+            model = build(name, form, **settings).fit(X, y, groups=users)
+            # the others have no influence at all: whatever they hold, the same bits
+            other_X, other_y = X.copy(), y.copy()
+            other_X[~kept] *= -0.5
+            other_y[~kept] = other_y[~kept][::-1]
+            other = build(name, form, **settings).fit(other_X, other_y, groups=users.tolist())
+            np.testing.assert_array_equal(outcome(model), outcome(other), err_msg=form)
+            # they are empty records
+            if nonfinite == "zero":
+                other_X[~kept] = np.nan
+                empty = build(name, form, **settings).fit(other_X, other_y)
+                np.testing.assert_array_equal(outcome(model), outcome(empty), err_msg=form)
+            # and everybody's first rows do count
+            whole = build(name, form, **settings).fit(X, y)
+            assert np.any(outcome(whole) != outcome(model)), form
+            assert whole.plan_ == model.plan_, form
+
+
+@each
+def test_all_rows_of_a_user_move_a_release_by_as_many_sensitivities(name):
+    # what a fit releases on tables that differ in all rows of a user, earlier answers frozen
+    X, y = table(name)
+    rng = np.random.default_rng(1)
+    users = np.repeat(np.arange(len(y) // 2), 2)
+    for form in forms(name):
+        model = build(name, form, max_rows_per_user=2)
+        other_X, other_y = X.copy(), y.copy()
+        mine = users == 3
+        other_X[mine] = rng.choice([-1.0, 1.0], (2, X.shape[1]))
+        y = y.copy()
+        y[mine], other_y[mine] = ("no", "yes") if is_classifier(name) else (-1.0, 1.0)
+        first = statistics(model, X, y)
+        second = statistics(model, other_X, other_y)
+        moved = changes(first, second).values()
+        assert 0 < max(moved) <= 2 + 1e-9, form
+
+
+@pytest.mark.parametrize("name", ["DPFTRLRegressor", "DPFTRLClassifier"])
+def test_a_stream_remembers_the_rows_of_its_users(name):
+    X, y = table(name)
+    users = users_of(len(y), np.random.default_rng(2))
+    settings = {"horizon": len(y), "max_rows_per_user": ROWS}
+    whole = build(name, **settings).partial_fit(X, y, groups=users)
+    chunked = build(name, **settings)
+    for part in np.array_split(np.arange(len(y)), 7):
+        chunked.partial_fit(X[part], y[part], groups=users[part])
+    np.testing.assert_array_equal(outcome(whole), outcome(chunked))
+    model = build(name, **settings).partial_fit(X[:5], y[:5], groups=users[:5])
+    with pytest.raises(ValueError, match="with every chunk"):
+        model.partial_fit(X[5:9], y[5:9])
+    before = dict(model._stream.rows_of_users)
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.partial_fit(X[5:9], y[5:9], groups=users[5:8])
+    assert model._stream.rows_of_users == before
+    assert model.n_seen_ == 5
+
+
+@each
+def test_rows_without_a_user(name):
+    X, y = table(name)
+    users = np.arange(len(y)).astype(object)
+
+    class Hostile:
+        def __hash__(self):
+            raise RuntimeError("no")
+
+    for label in (None, np.nan, [1], Hostile()):
+        users[7] = label
+        accountant = BudgetAccountant(1.0)
+        with pytest.raises(ValueError, match="groups contains labels that are missing"):
+            build(name, accountant=accountant).fit(X, y, groups=users)
+        assert accountant.ledger == ()
+        model = build(name, nonfinite="zero").fit(X, y, groups=users)
+        other_X = X.copy()
+        other_X[7] = np.nan
+        empty = build(name, nonfinite="zero").fit(other_X, y)
+        np.testing.assert_array_equal(outcome(model), outcome(empty))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        build(name).fit(X, y, groups=users[1:])
+
+
+def test_groups_reach_a_model_in_pipelines_and_searches():
+    X, y = table("DPMirrorRegressor")
+    users = users_of(len(y), np.random.default_rng(3))
+    model = build("DPMirrorRegressor", "noisy-md", max_rows_per_user=ROWS)
+    pipeline = make_pipeline(FunctionTransformer(), model)
+    pipeline.fit(X, y, dpmirrorregressor__groups=users)
+    alone = build("DPMirrorRegressor", "noisy-md", max_rows_per_user=ROWS).fit(X, y, groups=users)
+    np.testing.assert_array_equal(outcome(pipeline[-1]), outcome(alone))
+    with config_context(enable_metadata_routing=True):
+        routed = build("DPMirrorRegressor", "noisy-md").set_fit_request(groups=True)
+        scores = cross_val_score(routed, X, y, cv=3, params={"groups": users})
+    assert np.all(np.isfinite(scores))
+
+
+def test_an_accountant_for_users():
+    for rows, mine in itertools.product((1, 3), (1, 2, 3, 5)):
+        accountant = BudgetAccountant(1.0, 1e-6, max_rows_per_user=rows)
+        model = build("DPMirrorRegressor", max_rows_per_user=mine, accountant=accountant)
+        X, y = table("DPMirrorRegressor")
+        if mine < rows:
+            with pytest.raises(PrivacyBudgetError, match="set max_rows_per_user"):
+                model.fit(X, y)
+            assert accountant.ledger == ()
+        else:
+            model.fit(X, y)
+            # the claim is that of the users, whatever their number of rows
+            assert accountant.total_spent() == pytest.approx(1.0, rel=1e-6)
+            assert accountant.ledger[0].rows_per_user == mine
+    assert "max_rows_per_user=3" in repr(BudgetAccountant(1.0, max_rows_per_user=3))
+
+
+def test_an_accountant_for_users_in_a_file(tmp_path):
+    accountant = BudgetAccountant(1.0, 1e-6, max_rows_per_user=4)
+    plan = build("DPLassoFW", max_rows_per_user=4, epsilon=0.5).plan(100, 3)
+    accountant.save(tmp_path / "ledger")
+    accountant.spend(plan)
+    identifier = accountant._id
+    del accountant
+    loaded = BudgetAccountant.load(tmp_path / "ledger")
+    assert (loaded._id, loaded.max_rows_per_user) == (identifier, 4)
+    assert loaded.ledger[0].rows_per_user == 4
+
+
+def test_means_of_users():
+    X = np.random.default_rng(0).standard_normal((500, 2))
+    for delta in (0.0, 1e-6):
+        one = means.plan_mean(500, 2, delta=delta)
+        many = means.plan_mean(500, 2, delta=delta, max_rows_per_user=ROWS)
+        # the clip grows with the noise, so the ratio is not exactly the number of rows
+        ratio = (many.noise.scale / many.noise.sensitivity) / (
+            one.noise.scale / one.noise.sensitivity
+        )
+        assert ratio == pytest.approx(ROWS, rel=1e-3)
+        assert recomputed_epsilon(many.guarantee) == pytest.approx(1.0, rel=1e-3)
+    assert means.clipped_mean(X, max_rows_per_user=2, random_state=0).shape == (2,)
+
+
+def test_defaults_have_a_delta_below_one_over_the_number_of_records(recwarn):
+    for n in (2, 100, 10**5, 10**6, 10**9, 10**12, 10**15):
+        plan = build("DPMirrorRegressor").plan(n, 3)
+        assert plan.guarantee.delta == min(1e-6, 0.1 / n) < 1 / n
+        assert means.plan_mean(n, 2).guarantee.delta == plan.guarantee.delta
+    accountant = BudgetAccountant(1.0, 1e-9)
+    model = build("DPMirrorRegressor", accountant=accountant)
+    assert model.plan(10**4, 3).guarantee.delta == 1e-9
+    # so that a fit may spend all that there is
+    accountant.spend(model.plan(10**4, 3))
+    assert accountant.remaining() < 1e-3
+    assert build("DPLassoFW", accountant=BudgetAccountant(1.0, 0)).plan(50, 2).budget.is_pure
+    for horizon, delta in ((10**7, 1e-8), (100, 1e-6), (None, 1e-6)):
+        stream = build("DPFTRLRegressor", horizon=horizon)
+        stream.partial_fit(np.zeros((3, 2)), np.zeros(3))
+        assert math.isclose(stream.guarantee_.delta, delta)
+    assert not recwarn.list
