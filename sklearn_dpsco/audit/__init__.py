@@ -4,12 +4,13 @@ r"""Audits: do the outputs or the releases of a fit depend on one record more th
 computes lower bounds on epsilon from how well the outcomes tell the tables apart. It can
 find errors of every kind, noise that is too small included, but it cannot show an epsilon
 above about log(n_trials / 30). `audit_solver` does the same for a solver and its plan, in
-seconds, and `audit_outcomes` for outcomes from anywhere.
+seconds, or for a plan of Gaussian noise by its releases, in about a tenth of the runs.
+`audit_outcomes` takes outcomes from anywhere.
 
 `check_sensitivity` runs a solver on neighbours with the answers of its mechanisms frozen.
 The values that still differ depend on the record, so every release is compared with the
-sensitivity that its noise was calibrated to. It is exact and fast, but does not test the
-noise of the mechanisms.
+sensitivity that its noise was calibrated to. The order of the releases and the random words
+that they read are checked, too. It is exact and fast, but does not test the law of the noise.
 
 Neither is a proof: an error that does not show on the given tables is not found.
 Use invented tables, since the results on real ones are not private.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from .._checks import check_choice, check_int
@@ -12,8 +14,9 @@ from ..data.rows import make_rows
 from ..privacy.budget import RELATIONS
 from ..solvers.base import Plan, Problem, SolverData
 
-__all__ = ["Pair", "check_pairs", "neighbours"]
+__all__ = ["Pair", "changed_record", "check_pairs", "differing_rows", "neighbours"]
 
+Array = NDArray[np.float64]
 Pair = tuple[SolverData, SolverData]
 
 
@@ -26,6 +29,33 @@ def check_pairs(plan: Plan, pairs: list[Pair]) -> None:
             raise ValueError(f"tables must have the plan's shape {shape}")
 
 
+def changed_record(pair: Pair) -> int:
+    """The row in which two tables differ.
+
+    Raises
+    ------
+    ValueError
+        If they are equal, or differ in several rows.
+    """
+    first, second = pair
+    differs = differing_rows(first.rows.X, second.rows.X) | (first.y != second.y)
+    differs = differs | (first.rows.weights() != second.rows.weights())
+    (rows,) = np.nonzero(differs)
+    if rows.size != 1:
+        raise ValueError(f"tables of a pair must differ in one record, got {rows.size}")
+    return int(rows[0])
+
+
+def differing_rows(first: Any, second: Any) -> NDArray[np.bool_]:
+    """Flags the rows in which two matrices differ."""
+    if sparse.issparse(first) or sparse.issparse(second):
+        rows = (sparse.csr_array(first) - sparse.csr_array(second)).tocoo()
+        differs = np.zeros(rows.shape[0], dtype=bool)
+        differs[rows.row[rows.data != 0]] = True
+        return differs
+    return np.any(np.asarray(first) != np.asarray(second), axis=1)
+
+
 def neighbours(
     problem: Problem, relation: str, n_pairs: int = 24, *, random_state: int = 0
 ) -> list[Pair]:
@@ -33,7 +63,9 @@ def neighbours(
 
     Its features are at a corner of the box, at the centre or on one axis, its target at
     an end of the interval. Under "zero-out" one table has a record of scale 0 in its
-    place. Dense, CSR and CSC storage alternate.
+    place. The other records are drawn at random in every first of two pairs; in every second
+    they are what may lead a solver onto a rare path: all of one label, without any signal, all
+    alike, constant in each column, or empty. Dense, CSR and CSC storage alternate.
 
     Parameters
     ----------
@@ -50,30 +82,79 @@ def neighbours(
     check_int("n_pairs", n_pairs, low=1)
     rng = np.random.default_rng(check_int("random_state", random_state, low=0))
     storages = (np.ascontiguousarray, sparse.csr_array, sparse.csc_array)
-    return [
-        _neighbours(problem, relation, storages[k % len(storages)], rng) for k in range(n_pairs)
-    ]
+    pairs = []
+    for k in range(n_pairs):
+        table = _random_table(problem, rng)
+        if k % 2:
+            extreme = _EXTREMES[(k // 2 + random_state) % len(_EXTREMES)]
+            extreme(table)
+        places = _PLACES[(k + random_state) % len(_PLACES)]
+        storage, i = storages[k % len(storages)], int(rng.integers(problem.n_samples))
+        pairs.append(_pair(problem, relation, table, places, storage, i))
+    return pairs
 
 
-def _neighbours(problem: Problem, relation: str, storage: Any, rng: Any) -> Pair:
+@dataclass
+class _Table:
+    """Features, targets, and which records are not empty; a corner and a label for the record."""
+
+    X: Array
+    y: Array
+    present: NDArray[np.bool_]
+    corner: Array
+    label: float
+
+
+def _random_table(problem: Problem, rng: np.random.Generator) -> _Table:
     n, d = problem.n_samples, problem.n_features
-    X = rng.choice([-1.0, -0.2, 0.0, 0.5, 1.0], (n, d))
     is_regression = problem.loss.task == "regression"
     y = rng.uniform(-1, 1, n) if is_regression else rng.choice([-1.0, 1.0], n)
-    i = rng.integers(n)
-    corner = rng.choice([-1.0, 1.0], d)
-    places = [
-        (corner, corner),  # same place, other target
-        (corner, -corner),
-        (corner, np.zeros(d)),
-        (corner * (np.arange(d) == 0), corner),
-    ][rng.integers(4)]
-    target = rng.choice([-1.0, 1.0])
-    tables = []
+    X = rng.choice([-1.0, -0.2, 0.0, 0.5, 1.0], (n, d))
+    corner, label = rng.choice([-1.0, 1.0], d), rng.choice([-1.0, 1.0])
+    return _Table(X, y, np.ones(n, dtype=bool), corner, label)
+
+
+def _one_label(table: _Table) -> None:
+    table.y[:] = table.label
+
+
+def _no_signal(table: _Table) -> None:
+    table.X[:] = 0.0
+    # no residual for a regression, and labels that cancel out
+    is_label = np.all(np.abs(table.y) == 1)
+    table.y[:] = np.where(np.arange(table.y.size) % 2, 1.0, -1.0) if is_label else 0.0
+
+
+def _all_alike(table: _Table) -> None:
+    table.X[:] = table.corner
+    _one_label(table)
+
+
+def _constant_columns(table: _Table) -> None:
+    table.X[:, ::2] = table.corner[::2]
+
+
+def _all_empty(table: _Table) -> None:
+    table.present[:] = False
+
+
+_EXTREMES = (_one_label, _no_signal, _all_alike, _constant_columns, _all_empty)
+
+# of the record in the two tables, as factors on its corner; None for that corner on one axis
+_PLACES = ((1.0, 1.0), (1.0, -1.0), (1.0, 0.0), (None, 1.0))
+
+
+def _pair(
+    problem: Problem, relation: str, table: _Table, places: tuple[Any, Any], storage: Any, i: int
+) -> Pair:
+    """Two tables, between which record i moves."""
+    tables: list[SolverData] = []
     for place, sign in zip(places, (1, -1), strict=True):
-        X[i], y[i] = place, sign * target
-        rows = make_rows(storage(X.copy()), problem.fit_intercept)
-        tables.append(SolverData(rows, y.copy()))
-    if relation == "zero-out":
-        tables[0].rows.scale = (np.arange(n) != i).astype(np.float64)
+        is_axis = np.arange(table.corner.size) == 0
+        table.X[i] = table.corner * (is_axis if place is None else place)
+        table.y[i], table.present[i] = sign * table.label, relation != "zero-out" or bool(tables)
+        rows = make_rows(storage(table.X.copy()), problem.fit_intercept)
+        if not np.all(table.present):
+            rows.scale = table.present.astype(np.float64)
+        tables.append(SolverData(rows, table.y.copy()))
     return tables[0], tables[1]

@@ -13,10 +13,10 @@ from scipy.optimize import brentq
 from scipy.stats import beta, norm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from .._checks import check_real
+from .._checks import check_bool, check_real
 from ..privacy.budget import PrivacyBudget
 
-__all__ = ["LEAST_TRIALS", "AuditResult", "audit_outcomes", "check_confidence"]
+__all__ = ["LEAST_TRIALS", "AuditResult", "audit_outcomes", "check_confidence", "epsilon_of_mu"]
 
 Array = NDArray[np.float64]
 
@@ -44,6 +44,11 @@ class AuditResult:
         epsilon-DP mechanisms may exceed their claim here. NaN for delta = 0.
     gaussian_mu_lower_bound : float
         The mu of Gaussian DP behind it, :math:`\Phi^{-1}(1 - a) - \Phi^{-1}(b)`.
+    decided_by : {"assumption-free", "gaussian", "releases"}
+        Which of the two bounds `flagged` compares with the claim. It is the Gaussian one where
+        the claim is of Gaussian DP, as that of a plan whose releases are all Gaussian.
+        "releases": the Gaussian bound of `audit_solver` with ``statistic="releases"``, which
+        comes from the noise of the releases, not from a threshold; the other one is 0.
     confidence : float
         Each bound holds with at least this probability.
     scores, neighbour_scores : ndarray of shape (n,)
@@ -55,16 +60,20 @@ class AuditResult:
     epsilon_lower_bound: float
     gaussian_epsilon_lower_bound: float
     gaussian_mu_lower_bound: float
+    decided_by: str
     confidence: float
     scores: Array = field(repr=False)
     neighbour_scores: Array = field(repr=False)
 
     @property
     def flagged(self) -> bool:
-        """Whether `epsilon_lower_bound` exceeds the claim.
+        """Whether the bound that decides exceeds the claim.
 
-        If the claim is true, this happens with probability at most 1 - `confidence`.
+        If the claim is true, this happens with probability at most 1 - `confidence`: only one
+        of the bounds is compared, and which one does not depend on the outcomes.
         """
+        if self.decided_by != "assumption-free":
+            return self.gaussian_mu_lower_bound > PrivacyBudget(self.epsilon, self.delta).mu
         return self.epsilon_lower_bound > self.epsilon
 
     def plot(self, ax: Any = None) -> Any:
@@ -100,6 +109,7 @@ def audit_outcomes(
     *,
     epsilon: float,
     delta: float = 0.0,
+    gaussian: bool = False,
     confidence: float = 0.9999,
 ) -> AuditResult:
     """Lower bounds on epsilon from outcomes of independent runs on two neighbours.
@@ -114,6 +124,9 @@ def audit_outcomes(
         discriminant with Ledoit-Wolf shrinkage) and the others are projected on it.
     epsilon, delta : float
         The claim.
+    gaussian : bool, default=False
+        Whether the claim is of the mu-Gaussian DP that gives this (epsilon, delta), and not of
+        (epsilon, delta)-DP alone. Then the Gaussian bound decides. Needs delta > 0.
     confidence : float in (0, 1), default=0.9999
 
     Returns
@@ -127,6 +140,8 @@ def audit_outcomes(
     """
     claim = PrivacyBudget(epsilon, delta)
     check_confidence(confidence)
+    if check_bool("gaussian", gaussian) and claim.is_pure:
+        raise ValueError("gaussian must be False for delta=0: no Gaussian noise is pure DP")
     first, second = (
         np.asarray(values, dtype=np.float64) for values in (outcomes, neighbour_outcomes)
     )
@@ -150,8 +165,9 @@ def audit_outcomes(
     return AuditResult(
         epsilon=claim.epsilon, delta=claim.delta,
         epsilon_lower_bound=max(0.0, _best_bound(first, second, log_ratio, confidence)),
-        gaussian_epsilon_lower_bound=_epsilon_of_mu(mu, delta),
-        gaussian_mu_lower_bound=mu, confidence=confidence,
+        gaussian_epsilon_lower_bound=epsilon_of_mu(mu, delta),
+        gaussian_mu_lower_bound=mu, decided_by="gaussian" if gaussian else "assumption-free",
+        confidence=confidence,
         scores=first, neighbour_scores=second,
     )  # fmt: skip
 
@@ -208,7 +224,7 @@ def _best_bound(
     return float(value(*rates)[0])
 
 
-def _epsilon_of_mu(mu: float, delta: float) -> float:
+def epsilon_of_mu(mu: float, delta: float) -> float:
     """Epsilon of mu-Gaussian-DP at `delta`; NaN if delta is 0."""
     if delta == 0:
         return math.nan

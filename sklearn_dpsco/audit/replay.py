@@ -1,26 +1,34 @@
-"""Running a solver on neighbours with the answers of its mechanisms frozen."""
+"""Running a solver on neighbours with the answers of its mechanisms frozen.
+
+What the checks prove: doc/privacy, section 9.1.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_int
-from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Part, Plan, Solver
-from .neighbours import Pair, check_pairs, neighbours
+from .neighbours import Pair, changed_record, check_pairs, neighbours
+from .traces import Path, Reads, TracedStream
 
 __all__ = ["SensitivityResult", "check_sensitivity", "map_mechanisms", "mechanisms"]
 
 Array = NDArray[np.float64]
 
 _EXCESS = 1e-12  # relative float error of a replayed distance
+_ROUNDS = 8  # of all pairs, with other streams, until every release was moved
+_ENOUGH_DRAWS = 64  # all of them are equal with probability 2^-64 at most
+# what mechanisms answer, for every other pair: see _Recorder
+_ANSWERS = (("near", "large"), ("exact", "zero"))
 
 
 @dataclass(frozen=True)
@@ -34,12 +42,22 @@ class SensitivityResult:
         its values on two neighbours, over its sensitivity. Infinite if the number
         of releases or their shape depends on the data.
     violations : dict of str to str
-        What is wrong, by the name of the mechanism, or "result", or "groups". Empty if
-        nothing was found.
+        What is wrong, by the name of the mechanism, or "result", "groups", "sequence" or
+        "streams". Empty if nothing was found.
     """
 
     ratios: dict[str, float]
     violations: dict[str, str]
+
+    @property
+    def untested(self) -> tuple[str, ...]:
+        """The mechanisms whose releases no record moved: of their sensitivity, nothing is known."""
+        return tuple(name for name, ratio in self.ratios.items() if ratio == 0)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every release was moved by a record, and nothing is wrong."""
+        return not self.violations and not self.untested
 
 
 def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
@@ -79,51 +97,169 @@ def mechanisms(plan: Any) -> dict[str, Any]:
 
 
 @dataclass
+class _Run:
+    """What one run did.
+
+    Attributes
+    ----------
+    reads : Reads
+    events : list of (name, path)
+        Every release and every draw of a batch, and the path of the stream that it was given.
+    values : dict of str to list of ndarray
+        What each mechanism was given.
+    absent : dict of str to list of bool
+        For each release from a batch: whether the record is not in it.
+    draws : dict of str to list of ndarray
+        The batches as drawn, before the record is put in or left out.
+    problems : dict of str to str
+        What is wrong with this run alone.
+    outcome : ndarray
+        The coefficients, the intercept and the number of steps.
+    """
+
+    reads: Reads = field(default_factory=Reads)
+    events: list[tuple[str, Path | None]] = field(default_factory=list)
+    values: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
+    absent: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
+    draws: dict[str, list[NDArray[np.intp]]] = field(default_factory=lambda: defaultdict(list))
+    problems: dict[str, str] = field(default_factory=dict)
+    outcome: Array | None = None
+
+
+@dataclass
+class _Frozen:
+    """What is the same in the runs on both tables of a pair.
+
+    Attributes
+    ----------
+    record : int
+        The one in which the tables differ.
+    kind : {"near", "large", "exact", "zero"}
+        Of the answers.
+    rng : numpy Generator
+    answers, presences : dict of str to list
+        By mechanism: its answers, and whether the record is in its batches. The first run makes
+        them.
+    run : _Run
+        The one in progress.
+    """
+
+    record: int
+    kind: str
+    rng: np.random.Generator
+    answers: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    presences: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
+    run: _Run = field(default_factory=_Run)
+
+
+@dataclass(eq=False)
 class _Recorder:
     """Replaces a mechanism: keeps the values it gets, and gives both runs the same answers.
 
-    The first run makes the answers, `script`: for vectors the value plus noise of its size,
-    every second one times 100 if adversarial; for selections a random index.
+    An answer to a vector is the first run's value plus noise of its size ("near"), every second
+    one times 100 ("large"), the value itself ("exact") or zeros ("zero"); to scores, a random
+    index, that of the largest ("exact") or 0 ("zero"). The mechanism's own release is made as
+    well, to see which random words it reads, and dropped.
     """
 
+    name: str
     mechanism: Any
-    rng: np.random.Generator
-    adversarial: bool
-    script: list[Any] = field(default_factory=list)
-    seen: list[Array] = field(default_factory=list)
+    frozen: _Frozen
+    batch: NDArray[np.intp] | None = None
 
     def __getattr__(self, name: str) -> Any:
         # other attributes that a solver reads, such as the scale
         return getattr(self.mechanism, name)
 
-    def release(self, value: ArrayLike, _stream: Any) -> Any:
-        self.seen.append(np.array(value, dtype=np.float64))
-        if len(self.seen) > len(self.script):
-            self.script.append(self._answer(self.seen[-1]))
-        return self.script[len(self.seen) - 1]
+    @property
+    def batches(self) -> _BatchRecorder | None:
+        return None if self.mechanism.batches is None else _BatchRecorder(self)
+
+    def release(self, value: ArrayLike, stream: Any) -> Any:
+        run = self.frozen.run
+        value = np.array(value, dtype=np.float64)
+        run.values[self.name].append(value)
+        run.events.append((self.name, getattr(stream, "path", None)))
+        self._draw_noise(value, stream)
+        if self.mechanism.batches is not None:
+            self._use_batch()
+        return self._answer(value)
+
+    def _draw_noise(self, value: Array, stream: Any) -> None:
+        problems = self.frozen.run.problems
+        if not isinstance(stream, TracedStream):
+            problems[self.name] = "its noise does not come from the stream of the run"
+            return
+        # a selection may read more words on one table than on the other: the run must not
+        stream = stream.twin()
+        self.mechanism.release(value.copy(), stream)
+        if stream.n_read <= 0:
+            problems[self.name] = "is released without noise"
+
+    def _use_batch(self) -> None:
+        run = self.frozen.run
+        if self.batch is None:
+            run.problems[self.name] = "is computed without a batch of its own"
+        else:
+            run.absent[self.name].append(self.frozen.record not in self.batch)
+        self.batch = None
 
     def _answer(self, value: Array) -> Any:
-        if self.mechanism.selects:
-            return int(self.rng.integers(value.size))
-        noise = self.rng.standard_normal(value.shape) * (np.abs(value).mean() + 0.1)
-        return (value + noise) * (100 if self.adversarial and len(self.script) % 2 else 1)
+        k, answers = len(self.frozen.run.values[self.name]) - 1, self.frozen.answers[self.name]
+        if k == len(answers):
+            answers.append(self._index(value) if self.mechanism.selects else self._vector(value, k))
+        return np.copy(answers[k]) if isinstance(answers[k], np.ndarray) else answers[k]
 
-    def rewind(self) -> list[Array]:
-        """The values of this run; the next run gets the answers from the start again."""
-        seen, self.seen = self.seen, []
-        return seen
+    def _index(self, scores: Array) -> int:
+        fixed = {"exact": int(np.argmax(scores)), "zero": 0}
+        return fixed.get(self.frozen.kind, int(self.frozen.rng.integers(scores.size)))
 
-    def distances(self, first: list[Array], second: list[Array]) -> list[float]:
-        """Of every release, over the sensitivity and in the metric that it is stated in."""
-        if [v.shape for v in first] != [v.shape for v in second]:
-            return [math.inf]
-        if self.mechanism.is_joint and first:
-            # one sensitivity for the whole run
-            first, second = ([np.concatenate(values)] for values in (first, second))
-        return [
-            float(self.mechanism.distance(a - b)) / self.mechanism.sensitivity
-            for a, b in zip(first, second, strict=True)
-        ]
+    def _vector(self, value: Array, k: int) -> Array:
+        if self.frozen.kind in ("exact", "zero"):
+            return value * (self.frozen.kind == "exact")
+        noise = self.frozen.rng.standard_normal(value.shape) * (np.abs(value).mean() + 0.1)
+        return (value + noise) * (100 if self.frozen.kind == "large" and k % 2 else 1)
+
+
+@dataclass(eq=False)
+class _BatchRecorder:
+    """Replaces the random batches of a mechanism.
+
+    Draws a batch, and then puts the record in or leaves it out, by a fair coin that both runs
+    share: small batches would hardly ever hold it.
+    """
+
+    recorder: _Recorder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.recorder.mechanism.batches, name)
+
+    def draw(self, stream: Any) -> NDArray[np.intp]:
+        name, frozen = self.recorder.name, self.recorder.frozen
+        batches = self.recorder.mechanism.batches
+        frozen.run.events.append((f"{name}: batch", getattr(stream, "path", None)))
+        before = getattr(stream, "n_read", 0)
+        batch = batches.draw(stream)
+        if getattr(stream, "n_read", 0) <= before and batches.batch_size < batches.n_samples:
+            frozen.run.problems[name] = "its batch is not drawn from the stream of the run"
+        frozen.run.draws[name].append(batch)
+        self.recorder.batch = self._with_or_without_record(batch)
+        return self.recorder.batch
+
+    def _with_or_without_record(self, batch: NDArray[np.intp]) -> NDArray[np.intp]:
+        frozen, batches = self.recorder.frozen, self.recorder.mechanism.batches
+        presences = frozen.presences[self.recorder.name]
+        k = len(frozen.run.absent[self.recorder.name])
+        while len(presences) <= k:
+            presences.append(bool(frozen.rng.integers(2)))
+        is_in, record = frozen.record in batch, frozen.record
+        if presences[k] == is_in or batches.batch_size == batches.n_samples:
+            return batch
+        rest = batch[batch != record]
+        if batches.law == "fixed":  # another record makes room, or takes the place
+            others = np.setdiff1d(np.arange(batches.n_samples), np.append(batch, record))
+            rest = batch[1:] if presences[k] else np.append(rest, others[:1])
+        return np.sort(np.append(rest, record) if presences[k] else rest)
 
 
 def check_sensitivity(
@@ -132,23 +268,33 @@ def check_sensitivity(
     """Replay a solver on neighbours and compare every release with its sensitivity.
 
     ``solver.solve`` runs on both tables of a pair with the plan's mechanisms replaced by
-    recorders whose answers are the same for both: once near the values, once with every
-    second vector 100 times too large. For each release, the `distance` of the two values, in the
-    mechanism's own metric, must not exceed the sensitivity; a mechanism with a true `is_joint`
-    counts all its releases of a run as one. The number of releases must not depend on the data,
-    no more of them may depend on the record than the plan's guarantee counts, no two groups of
-    releases that claim disjoint records may depend on the same one, and the two results must be
-    equal, since they may depend on the data through releases only.
+    recorders whose answers are the same for both: near the values, with every second vector
+    100 times too large, equal to the values without any noise, or zero. These must hold:
+
+    * For each release, the `distance` of the two values, in the mechanism's own metric, does not
+      exceed the sensitivity; a mechanism with a true `is_joint` counts all its releases of a run
+      as one.
+    * All runs, on whatever data, make the same releases and draw the same batches, in the same
+      order and from the same substreams. They make at least as many as the plan's guarantee
+      counts, and no more of them than it counts depend on one record.
+    * No word of randomness is used twice, and each release reads some. Each release from a random
+      batch has a fresh one, and depends on the record only if it is in that batch.
+    * No two groups of releases that claim disjoint records depend on the same one.
+    * The two results are equal, since they may depend on the data through releases only.
+
+    The record is put into every second batch. The pairs are replayed with up to 8 streams, until
+    each release was moved at least once; those that never were are `untested`.
 
     Parameters
     ----------
     solver : Solver
+        For a plan of several models, `solve` has to run all of them.
     plan : Plan
         Its mechanisms are found by `map_mechanisms`.
     pairs : iterable of (SolverData, SolverData) or None, default=None
         Neighbours under the relation of the plan. None takes those of `neighbours`.
     random_state : int, default=0
-        Decides the answers.
+        Decides the answers, the order of the records and the batches.
 
     Returns
     -------
@@ -157,66 +303,149 @@ def check_sensitivity(
     Raises
     ------
     ValueError
-        If a table has another shape than the plan, or the guarantee counts a mechanism that
-        no field of the plan holds.
+        If a table has another shape than the plan, the tables of a pair do not differ in
+        one record, or the guarantee counts a mechanism that no field of the plan holds.
     """
     check_int("random_state", random_state, low=0)
     if pairs is None:
         pairs = neighbours(plan.problem, plan.budget.relation, random_state=random_state)
     pairs = list(pairs)
     check_pairs(plan, pairs)
-    found = mechanisms(plan)
-    if any(all(r.mechanism is not m for m in found.values()) for r in plan.guarantee.releases):
-        raise ValueError("the plan's guarantee counts a mechanism that is in no field of the plan")
-    claimed = {
-        name: sum(r.count for r in plan.guarantee.releases if r.mechanism is mechanism)
-        for name, mechanism in found.items()
-    }
-    groups = {
-        name: r.group
-        for name, mechanism in found.items()
-        for r in plan.guarantee.releases
-        if r.mechanism is mechanism and r.group is not None
-    }
-    ratios, violations = dict.fromkeys(found, 0.0), {}
-    rng = np.random.default_rng(random_state)
-    for pair in pairs:
-        for adversarial in (False, True):
-            distances, results_agree = _replay(solver, plan, pair, rng, adversarial, random_state)
-            if not results_agree:
-                violations["result"] = "depends on the record beyond what was released"
-            touched = {group for name, group in groups.items() if np.any(distances[name])}
-            if len(touched) > 1:
-                violations["groups"] = "releases on disjoint records depend on one record"
-            for name, found_distances in distances.items():
-                ratios[name] = float(np.max([ratios[name], *found_distances]))
-                count = np.count_nonzero(found_distances)
-                if count > claimed[name]:
-                    violations[name] = (
-                        f"{count} releases depend on one record, the guarantee counts "
-                        f"{claimed[name]}"
-                    )
-    for name, ratio in ratios.items():
-        if ratio == math.inf:
-            violations[name] = "the number or the shape of the releases depends on the data"
-        elif not ratio <= 1 + _EXCESS:
-            violations[name] = f"a record changes it by {ratio:.3g} times its sensitivity"
-    return SensitivityResult(ratios, violations)
+    records = [changed_record(pair) for pair in pairs]
+    findings, rng = _Findings(plan), np.random.default_rng(random_state)
+    for attempt in range(_ROUNDS):
+        for k, (pair, record) in enumerate(zip(pairs, records, strict=True)):
+            for kind in _ANSWERS[(k + attempt) % 2]:
+                frozen = _Frozen(record, kind, rng)
+                findings.add(*_replay(solver, plan, pair, frozen, int(rng.integers(2**32))))
+        # a single pair takes two rounds, to get every kind of answer
+        if (attempt or len(pairs) > 1) and not findings.result().untested:
+            break
+    return findings.result()
 
 
 def _replay(
-    solver: Solver, plan: Plan, pair: Pair, rng: Any, adversarial: bool, seed: int
-) -> tuple[dict[str, list[float]], bool]:
-    """Distances over sensitivities by mechanism, and whether the results are equal."""
-    replayed = map_mechanisms(plan, lambda _, m: _Recorder(m, rng, adversarial))
-    recorders = cast("dict[str, _Recorder]", mechanisms(replayed))
-    seen, results = [], []
+    solver: Solver, plan: Plan, pair: Pair, frozen: _Frozen, seed: int
+) -> tuple[_Run, _Run]:
+    """The runs on both tables."""
+    runs = []
     for data in pair:
-        result = solver.solve(data, replayed, stream_from_random_state(seed))
-        results.append(np.append(result.coef, (result.intercept, result.n_iter)))
-        seen.append({name: recorder.rewind() for name, recorder in recorders.items()})
-    distances = {
-        name: recorder.distances(seen[0][name], seen[1][name])
-        for name, recorder in recorders.items()
-    }
-    return distances, np.array_equal(results[0], results[1], equal_nan=True)
+        frozen.run = run = _Run()
+        replayed = map_mechanisms(plan, lambda name, m: _Recorder(name, m, frozen))
+        result = solver.solve(data, replayed, TracedStream(seed, run.reads))
+        run.outcome = np.append(result.coef, (result.intercept, result.n_iter))
+        runs.append(run)
+    return runs[0], runs[1]
+
+
+class _Findings:
+    """What the replays of a plan have shown so far."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.found, self.times = mechanisms(plan), plan.guarantee.repetitions
+        releases = plan.guarantee.releases
+        if any(all(r.mechanism is not m for m in self.found.values()) for r in releases):
+            raise ValueError(
+                "the plan's guarantee counts a mechanism that is in no field of the plan"
+            )
+        self.claimed: dict[str, int] = {}
+        self.groups: dict[str, str] = {}
+        for name, mechanism in self.found.items():
+            of_it = [r for r in releases if r.mechanism is mechanism]
+            self.claimed[name] = sum(r.count for r in of_it)
+            for release in of_it:
+                if release.group is not None:
+                    self.groups[name] = release.group
+        self.ratios = dict.fromkeys(self.found, 0.0)
+        # by mechanism: pairs of batches in a row, and how many of them are equal
+        self.draws: dict[str, tuple[int, int]] = dict.fromkeys(self.found, (0, 0))
+        self.violations: dict[str, str] = {}
+        self.events: list[Any] | None = None  # those of the first run
+
+    def result(self) -> SensitivityResult:
+        violations = {}
+        for name, ratio in self.ratios.items():
+            if ratio == math.inf:
+                violations[name] = "the number or the shape of the releases depends on the data"
+            elif not ratio <= 1 + _EXCESS:
+                violations[name] = f"a record changes it by {ratio:.3g} times its sensitivity"
+        for name, (n_draws, n_equal) in self.draws.items():
+            if n_equal == n_draws >= _ENOUGH_DRAWS and name not in self.violations:
+                violations[name] = "its batch is the same in every step"
+        return SensitivityResult(dict(self.ratios), self.violations | violations)
+
+    def add(self, first: _Run, second: _Run) -> None:
+        for run in (first, second):
+            self._check_run(run)
+        if first.reads.n_words != second.reads.n_words:
+            self.violations["streams"] = "what a run reads from its streams depends on the data"
+        assert first.outcome is not None
+        assert second.outcome is not None
+        if not np.array_equal(first.outcome, second.outcome, equal_nan=True):
+            self.violations["result"] = "depends on the record beyond what was released"
+        for name in self.found:
+            self._count_draws(name, first.draws[name])
+        for k in range(self.times):
+            self._compare_models(first, second, k)
+
+    def _compare_models(self, first: _Run, second: _Run, k: int) -> None:
+        """The releases of the k-th time that the guarantee's list runs."""
+        touched = set()
+        for name, mechanism in self.found.items():
+            values = (self._part(run.values[name], k) for run in (first, second))
+            distances = _distances(mechanism, *values)
+            self._compare(name, distances, self._part(first.absent[name], k))
+            if name in self.groups and np.any(distances):
+                touched.add(self.groups[name])
+        if len(touched) > 1:
+            self.violations["groups"] = "releases on disjoint records depend on one record"
+
+    def _part(self, of_all: list[Any], k: int) -> list[Any]:
+        size = len(of_all) // self.times
+        return of_all[k * size : (k + 1) * size if k + 1 < self.times else None]
+
+    def _check_run(self, run: _Run) -> None:
+        self.violations |= run.problems
+        for path in run.reads.repeated:
+            self.violations["streams"] = f"the words of substream {path} are used twice"
+        if self.events is None:
+            self.events = run.events
+        if run.events != self.events:
+            self.violations["sequence"] = (
+                "runs differ in their releases, the order of these or their substreams"
+            )
+        for name, claimed in self.claimed.items():
+            n_releases = len(run.values[name])
+            if n_releases < claimed * self.times:
+                said = f"a run makes {n_releases} releases, the guarantee counts "
+                self.violations.setdefault(name, f"{said}{claimed * self.times}")
+
+    def _count_draws(self, name: str, draws: list[NDArray[np.intp]]) -> None:
+        batches = self.found[name].batches
+        if batches is not None and batches.batch_size < batches.n_samples:
+            n_draws, n_equal = self.draws[name]
+            equal = sum(map(np.array_equal, draws, draws[1:]))
+            self.draws[name] = n_draws + max(0, len(draws) - 1), n_equal + equal
+
+    def _compare(self, name: str, distances: list[float], absent: list[bool]) -> None:
+        self.ratios[name] = float(np.max([self.ratios[name], *distances]))
+        count = np.count_nonzero(distances)
+        if count > self.claimed[name]:
+            self.violations[name] = (
+                f"{count} releases depend on one record, the guarantee counts {self.claimed[name]}"
+            )
+        if any(d > 0 and is_absent for d, is_absent in zip(distances, absent, strict=False)):
+            self.violations[name] = "depends on a record that is not in its batch"
+
+
+def _distances(mechanism: Any, first: list[Array], second: list[Array]) -> list[float]:
+    """Of every release, over the sensitivity and in the metric that it is stated in."""
+    if [v.shape for v in first] != [v.shape for v in second]:
+        return [math.inf]
+    if mechanism.is_joint and first:
+        # one sensitivity for the whole run
+        first, second = ([np.concatenate(values)] for values in (first, second))
+    return [
+        float(mechanism.distance(a - b)) / mechanism.sensitivity
+        for a, b in zip(first, second, strict=True)
+    ]

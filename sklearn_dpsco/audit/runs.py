@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 
 from .._checks import check_bool, check_int
-from ..privacy.budget import PrivacyBudget
+from ..privacy.budget import PrivacyBudget, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Solver, SolverData
-from .neighbours import check_pairs
+from .neighbours import check_pairs, differing_rows
 from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, check_confidence
+from .releases import audit_releases
 
 __all__ = ["audit", "audit_solver"]
 
@@ -44,9 +44,10 @@ def audit(
         With the interface of scikit-learn; clones of it are fitted, and an `accountant`
         among its parameters is not charged.
     data, neighbour : pair (X, y)
-        Two invented tables of the same shape that differ in one record. The more that record
-        changes the model, the better the bounds: take few records, and one in a corner of the
-        bounds against its mirror image or its other label.
+        Two invented tables of the same shape that differ in one record, or in as many as the
+        estimator's `max_rows_per_user`. The more they change the model, the better the bounds:
+        take few records, and one in a corner of the bounds against its mirror image or its
+        other label.
     n_trials : int >= 20, default=5000
         Fits of each table. No epsilon above about log(n_trials / 30) can be shown.
     statistic : callable or None, default=None
@@ -55,7 +56,8 @@ def audit(
     claim : pair (epsilon, delta) or None, default=None
         For tables that differ in one record. None reads the parameters `epsilon`, `delta`
         (absent: 0) and `relation`; "zero-out" counts as the
-        (2 epsilon, (1 + e^epsilon) delta) that it implies for such tables.
+        (2 epsilon, (1 + e^epsilon) delta) that it implies for such tables. Where the fitted
+        `guarantee_` counts Gaussian releases only, the Gaussian bound decides.
     confidence : float in (0, 1), default=0.9999
     random_state : None, int or RandomState, default=None
         None fits with ``random_state=None``. Otherwise each fit gets a seed of its own
@@ -90,25 +92,29 @@ def audit(
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
     parameters = estimator.get_params()
-    budget = _claim(parameters, claim)
-    tables = _tables(data, neighbour)
+    tables = _tables(data, neighbour, parameters.get("max_rows_per_user", 1))
+    budget = _claim(parameters, claim, len(tables[0][1]))
     if random_state is not None and "random_state" not in parameters:
         raise ValueError("random_state was given, but the estimator has no such parameter")
     start = int(stream_from_random_state(random_state).words(1)[0] % np.uint64(2**31))
     fixed = {"accountant": None} if "accountant" in parameters else {}
+    guarantee: Any = None
 
     def run(side: int, k: int) -> Any:
+        nonlocal guarantee
         settings: dict[str, Any] = dict(fixed)
         if "random_state" in parameters:
             seed = (start + side * n_trials + k) % 2**32
             settings["random_state"] = None if random_state is None else seed
         model = clone(estimator).set_params(**settings)
         model.fit(*tables[side])
+        guarantee = getattr(model, "guarantee_", None)
         return _coefficients(model) if statistic is None else _number(statistic(model))
 
+    outcomes = _repeat(run, n_trials, progress)
     return audit_outcomes(
-        *_repeat(run, n_trials, progress),
-        epsilon=budget[0], delta=budget[1], confidence=confidence,
+        *outcomes, epsilon=budget[0], delta=budget[1],
+        gaussian=budget[1] > 0 and _is_gaussian(guarantee), confidence=confidence,
     )  # fmt: skip
 
 
@@ -119,7 +125,7 @@ def audit_solver(
     neighbour: SolverData,
     n_trials: int = 5000,
     *,
-    statistic: Callable[[Any], float] | None = None,
+    statistic: Callable[[Any], float] | str | None = None,
     confidence: float = 0.9999,
     random_state: Any = None,
     progress: bool = False,
@@ -133,10 +139,19 @@ def audit_solver(
         For one model. The claim is that of its guarantee.
     data, neighbour : SolverData
         Neighbours under the relation of the plan; an empty record has scale 0.
-    statistic : callable or None, default=None
-        Maps a `SolverResult` to a number; None as in `audit`.
-    n_trials, confidence, random_state, progress
-        As in `audit`.
+    n_trials : int >= 20, default=5000
+        Runs of each table; with "releases" at most.
+    statistic : callable, "releases" or None, default=None
+        Maps a `SolverResult` to a number; None as in `audit`. "releases" looks at all releases
+        of a run instead of its result, and at the noise in them: each run is replayed on the
+        other table with the same answers, and the noise is measured along the differences. It
+        needs a plan of Gaussian noise only. It stops as soon as the claim is refuted, or the
+        bound is within a tenth of what it estimates: after about 120 releases if the noise is
+        too small by sqrt 2, at most about 1,500 otherwise. The false alarms are as rare as ever,
+        however it stops. As a bound on mu it assumes that the scales of the noise have the plan's
+        proportions, and it is of the costliest run that was seen.
+    confidence, random_state, progress
+        As in `audit`; "releases" reports no progress.
 
     Returns
     -------
@@ -145,24 +160,39 @@ def audit_solver(
     Raises
     ------
     ValueError
-        As `audit`.
+        As `audit`. With "releases", if a release of the plan is not Gaussian, or the number of
+        releases depends on the data.
     """
-    _check_trials(n_trials, statistic, confidence, random_state, progress)
+    by_releases = isinstance(statistic, str) and statistic == "releases"
+    _check_trials(n_trials, None if by_releases else statistic, confidence, random_state, progress)
     check_pairs(plan, [(data, neighbour)])
     if plan.problem.n_models != 1:
         raise ValueError(f"plan must be for one model, got one for {plan.problem.n_models}")
     root = stream_from_random_state(random_state)
+    if by_releases:
+        return audit_releases(solver, plan, (data, neighbour), n_trials, confidence, root)
 
     def run(side: int, k: int) -> Any:
         result = solver.solve((data, neighbour)[side], plan, root.substream(side, k))
-        if statistic is not None:
+        if callable(statistic):
             return _number(statistic(result))
         return np.append(result.coef, result.intercept)
 
     return audit_outcomes(
         *_repeat(run, n_trials, progress),
-        epsilon=plan.guarantee.epsilon, delta=plan.guarantee.delta, confidence=confidence,
+        epsilon=plan.guarantee.epsilon, delta=plan.guarantee.delta,
+        gaussian=plan.guarantee.delta > 0 and _is_gaussian(plan.guarantee), confidence=confidence,
     )  # fmt: skip
+
+
+def _is_gaussian(guarantee: Any) -> bool:
+    """Whether it is of Gaussian DP: by its composition, or as all noise is Gaussian."""
+    releases = getattr(guarantee, "releases", ())
+    if len(releases) == 0 or guarantee.composition == "pld":  # sampling is not Gaussian DP
+        return False
+    return guarantee.composition == "gdp" or all(
+        r.mechanism.noise_multiplier is not None for r in releases
+    )
 
 
 def _check_trials(
@@ -176,8 +206,8 @@ def _check_trials(
     check_bool("progress", progress)
 
 
-def _claim(parameters: dict[str, Any], claim: Any) -> tuple[float, float]:
-    """(epsilon, delta) for tables that differ in one record."""
+def _claim(parameters: dict[str, Any], claim: Any, n_samples: int) -> tuple[float, float]:
+    """(epsilon, delta) for tables that differ in one record, or in the rows of a user."""
     if claim is not None:
         if not isinstance(claim, tuple) or len(claim) != 2:
             raise ValueError(f"claim must be None or a pair (epsilon, delta), got {claim!r}")
@@ -185,11 +215,11 @@ def _claim(parameters: dict[str, Any], claim: Any) -> tuple[float, float]:
     elif "epsilon" not in parameters:
         raise ValueError("the estimator has no parameter epsilon: give claim=(epsilon, delta)")
     else:
-        budget = PrivacyBudget(
-            parameters["epsilon"],
-            parameters.get("delta", 0.0),
-            parameters.get("relation", "replace-one"),
-        )
+        delta = parameters.get("delta", 0.0)
+        if isinstance(delta, str) and delta == "auto":
+            delta = default_delta(n_samples)
+        relation = parameters.get("relation", "replace-one")
+        budget = PrivacyBudget(parameters["epsilon"], delta, relation)
     if budget.relation == "replace-one":
         return budget.epsilon, budget.delta
     # two steps of zero-out, through the table in which the record contributes nothing
@@ -199,7 +229,7 @@ def _claim(parameters: dict[str, Any], claim: Any) -> tuple[float, float]:
     return 2 * budget.epsilon, delta
 
 
-def _tables(data: Any, neighbour: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+def _tables(data: Any, neighbour: Any, most: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     for name, table in (("data", data), ("neighbour", neighbour)):
         if not isinstance(table, tuple) or len(table) != 2:
             raise ValueError(f"{name} must be a pair (X, y), got {type(table).__name__}")
@@ -207,20 +237,12 @@ def _tables(data: Any, neighbour: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]
             raise ValueError(f"{name} must have X of shape (n, d) and y of shape (n,)")
     if np.shape(data[0]) != np.shape(neighbour[0]):
         raise ValueError("data and neighbour must have the same shape")
-    differs = _differing_rows(data[0], neighbour[0])
+    differs = differing_rows(data[0], neighbour[0])
     differs = differs | (np.asarray(data[1]) != np.asarray(neighbour[1]))
-    if np.count_nonzero(differs) > 1:
-        raise ValueError("data and neighbour must differ in at most one row")
+    if np.count_nonzero(differs) > most:
+        rows = "one row" if most == 1 else f"{most} rows, the estimator's max_rows_per_user"
+        raise ValueError(f"data and neighbour must differ in at most {rows}")
     return data, neighbour
-
-
-def _differing_rows(first: Any, second: Any) -> NDArray[np.bool_]:
-    if sparse.issparse(first) or sparse.issparse(second):
-        rows = (sparse.csr_array(first) - sparse.csr_array(second)).tocoo()
-        differs = np.zeros(rows.shape[0], dtype=bool)
-        differs[rows.row[rows.data != 0]] = True
-        return differs
-    return np.any(np.asarray(first) != np.asarray(second), axis=1)
 
 
 def _coefficients(model: Any) -> Array:

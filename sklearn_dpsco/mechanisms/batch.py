@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from ..privacy.budget import Composition, PrivacyBudget
 from ..privacy.guarantee import Release, composed_event, renyi
-from ..privacy.sampling import batch_renyi
+from ..privacy.sampling import LEAST_DELTA, batch_renyi
 from ..randomness.subsets import RandomBatches
 from .additive import Gaussian
 
@@ -100,17 +100,19 @@ def calibrate_batches(
         return order is None or renyi(parts, order, repetitions) <= order * budget.rho
 
     unsampled = make(enough), budget.gaussian_allowance.kind
-    adds_up = budget.currency == "zcdp" and budget.order is None
-    if adds_up or budget.rows_per_user > 1:  # batches of rows are not batches of users
+    has_no_order = budget.currency == "zcdp" and budget.order is None
+    # batches of rows are not batches of users
+    if has_no_order or budget.rows_per_user > 1 or budget.delta < LEAST_DELTA:
         return unsampled
     # the start: many releases are nearly Gaussian, and their variances add up
     sampling = unsampled[0].sampling
     start = enough * sampling.batch_size / sampling.n_samples
     low = high = 1 / math.sqrt(math.log1p(start**-2))
+    growth = _GROWTH
     while not is_enough(high):
         if high >= enough:
             return unsampled
-        low, high = high, high * _GROWTH
+        low, high, growth = high, high * growth, growth * growth
     while low == high or (low > _LEAST_MULTIPLIER and is_enough(low)):
         low, high = low / _GROWTH, low
     while high > low * (1 + _TOLERANCE):

@@ -106,7 +106,7 @@ def with_selections(parts: Sequence[Any], log_range: float, count: int) -> Any:
 
 _POINTS_PER_EPSILON = 1000
 _POINTS_PER_DEVIATION = 8  # of one release; coarser grids add noise to every step
-_MOST_POINTS_PER_EPSILON = 10**6
+_MOST_POINTS = 2**18  # of one release, where rare losses are far beyond the others
 _TAIL = 10.0  # standard deviations of noise, whose tail is below the rounding of a transform
 
 
@@ -119,7 +119,7 @@ def privacy_loss(event: Any, epsilon: float) -> Any:
     parts = list(_flat(event, 1))
     finest = min((_deviation(part) for part, _ in parts), default=math.inf)
     width = min(epsilon / _POINTS_PER_EPSILON, finest / _POINTS_PER_DEVIATION)
-    width = max(width, epsilon / _MOST_POINTS_PER_EPSILON)
+    width = max(width, max((_reach(part) for part, _ in parts), default=0.0) / _MOST_POINTS)
     whole = privacy_loss_distribution.identity(width)
     for part, count in parts:
         whole = whole.compose(_one_loss(part, width).self_compose(count))
@@ -149,6 +149,15 @@ def _deviation(event: Any) -> float:
     return sampling.loss_deviation(*_sampled(event))
 
 
+def _reach(event: Any) -> float:
+    """The largest loss that counts."""
+    multiplier, probability = _sampled(event)
+    largest = _TAIL / multiplier + 1 / (2 * multiplier**2)
+    if probability == 1:
+        return largest
+    return float(np.logaddexp(math.log1p(-probability), math.log(probability) + largest))
+
+
 def _one_loss(event: Any, width: float) -> Any:
     multiplier, probability = _sampled(event)
     is_fixed = isinstance(event, dp_event.SampledWithoutReplacementDpEvent)
@@ -156,9 +165,7 @@ def _one_loss(event: Any, width: float) -> Any:
         return privacy_loss_distribution.from_gaussian_mechanism(
             multiplier, value_discretization_interval=width, sampling_prob=probability
         )
-    largest = _TAIL / multiplier + 1 / (2 * multiplier**2)
-    largest = float(np.logaddexp(math.log1p(-probability), math.log(probability) + largest))
-    end = math.ceil(largest / width)
+    end = math.ceil(_reach(event) / width)
     loss = np.arange(end + 1, dtype=np.float64) * width
     delta = sampling.fixed_batch_delta(loss, multiplier, probability)
     # the other order of the neighbours has the same curve
@@ -183,7 +190,7 @@ def _composed(event: Any, epsilon: float) -> Any:
 
 
 # Rounding of the Fourier transforms, and of the curves that are composed.
-_ABSOLUTE, _RELATIVE = 1e-13, 1 + 1e-8
+_ABSOLUTE, _RELATIVE = sampling.LEAST_DELTA / 10, 1 + 1e-8
 
 
 def pld_delta(event: Any, epsilon: float, grid_epsilon: float) -> float:

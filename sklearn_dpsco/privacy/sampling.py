@@ -19,9 +19,12 @@ from scipy.special import logsumexp
 
 from .selections import gaussian_delta
 
-__all__ = ["batch_renyi", "fixed_batch_delta", "loss_deviation"]
+__all__ = ["LEAST_DELTA", "batch_renyi", "fixed_batch_delta", "loss_deviation"]
 
 Array = NDArray[np.float64]
+
+# Below, privacy loss distributions are not asked: Fourier transforms round absolutely.
+LEAST_DELTA = 1e-12
 
 _LARGEST_LOG = 700.0
 # Of the quadrature: its reach beyond the peak and its panels, in standard deviations of the

@@ -29,7 +29,9 @@ from sklearn_dpsco.audit import (
     mechanisms,
     neighbours,
 )
+from sklearn_dpsco.audit.releases import NoiseScale
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
+from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers.base import Part, Plan, SolverResult
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
@@ -84,13 +86,29 @@ def test_false_alarms_are_as_rare_as_stated():
     n, mu = 400, PrivacyBudget(1.0, 0.01).mu
     results = [
         audit_outcomes(
-            *gaussian_outcomes(0.999 * mu, 400, seed), epsilon=1.0, delta=0.01, confidence=0.9
+            *gaussian_outcomes(0.999 * mu, 400, seed),
+            epsilon=1.0, delta=0.01, confidence=0.9, gaussian=seed % 2 == 0,
         )
         for seed in range(n)
-    ]
-    limit = 0.1 + 4 * math.sqrt(0.1 * 0.9 / n)
-    assert np.mean([r.flagged for r in results]) <= limit
+    ]  # fmt: skip
+    limit = 0.1 + 4 * math.sqrt(0.1 * 0.9 / (n / 2))
+    for by_which in (results[::2], results[1::2]):
+        assert np.mean([r.flagged for r in by_which]) <= limit
     assert np.mean([r.gaussian_mu_lower_bound > mu for r in results]) <= limit
+
+
+def test_the_bound_that_the_claim_is_of_decides():
+    # mu of a Gaussian claim exceeded by half: only the bound for it can see so little
+    first, second = gaussian_outcomes(1.5 * PrivacyBudget(4.0, DELTA).mu)
+    decided = {
+        gaussian: audit_outcomes(first, second, epsilon=4.0, delta=DELTA, gaussian=gaussian)
+        for gaussian in (False, True)
+    }
+    assert [r.flagged for r in decided.values()] == [False, True]
+    assert [r.decided_by for r in decided.values()] == ["assumption-free", "gaussian"]
+    assert decided[False].epsilon_lower_bound == decided[True].epsilon_lower_bound < 4.0
+    with pytest.raises(ValueError, match="gaussian"):
+        audit_outcomes(first, second, epsilon=4.0, gaussian=True)
 
 
 def test_vectors_are_projected_where_they_differ():
@@ -175,6 +193,9 @@ def test_estimators_are_audited():
     low = audit(model, *tables(), 1000, claim=(0.2, 1e-6), random_state=0)
     assert low.flagged
     assert low.epsilon == 0.2
+    assert result.decided_by == low.decided_by == "gaussian"
+    pure = audit(lasso(delta=0, solver="selection"), *tables(), 20, random_state=0)
+    assert pure.decided_by == "assumption-free"
     np.testing.assert_array_equal(low.scores, result.scores)
 
 
@@ -376,6 +397,130 @@ def test_a_number_of_releases_that_depends_on_the_data_is_a_violation():
     assert "the number or the shape of the releases" in found.violations["sums[0]"]
 
 
+def one_for_each(stream, t):
+    return stream.substream("step", t)
+
+
+@dataclass(frozen=True)
+class StepsSolver:
+    """Releases the mean of X's rows `max_iter` times, unless the data `stop` it."""
+
+    stop: Any = None
+    substream: Any = one_for_each
+
+    def plan(self, facts, budget):
+        change = budget.record_factor * math.sqrt(facts.n_features) / facts.n_samples
+        noise = Gaussian.calibrate(change, budget.allowance, 3, facts.n_features)
+        guarantee = Guarantee.of(budget, [Release("mean", noise, 3)])
+        return MeanPlan(facts, budget, "mean", 3, guarantee, (noise,))
+
+    def solve(self, data, plan, stream):
+        rows, weights = data.rows, data.rows.weights()
+        n_steps = 1 if self.stop and self.stop(data) else plan.max_iter
+        for t in range(n_steps):
+            mean = rows.weighted_sum(weights)[: plan.problem.n_features] / rows.n_samples
+            plan.sums[0].release(mean, self.substream(stream, t))
+        return SolverResult(np.zeros(plan.problem.n_features), 0.0, 3)
+
+
+def replayed(solver, relation="replace-one"):
+    facts = problem(12, 2, fit_intercept=False)
+    return check_sensitivity(solver, solver.plan(facts, PrivacyBudget(1.0, DELTA, relation)))
+
+
+def plain(data):
+    X = data.rows.X
+    return X.toarray() if sparse.issparse(X) else X
+
+
+def test_stopping_on_rare_data_is_a_violation():
+    rare = {
+        "one label": lambda data: np.ptp(data.y) == 0,
+        "no signal": lambda data: np.count_nonzero(np.any(plain(data), axis=1)) <= 1,
+        "all alike": lambda data: np.all(plain(data) == plain(data)[0]),
+        "a constant column": lambda data: np.any(np.ptp(plain(data), axis=0) == 0),
+        "all empty": lambda data: np.count_nonzero(data.rows.weights()) <= 1,
+    }
+    for relation in ("replace-one", "zero-out"):
+        assert replayed(StepsSolver(), relation).passed
+        for what, stop in rare.items():
+            found = replayed(StepsSolver(stop), relation)
+            assert "sequence" in found.violations, what
+            assert "the guarantee counts 3" in found.violations["sums[0]"] or (
+                found.ratios["sums[0]"] == math.inf
+            )
+
+
+def test_randomness_that_is_used_twice_is_a_violation():
+    for substream in (
+        lambda stream, t: stream.substream("step"),
+        lambda stream, t: stream.substream("step", t // 2),
+    ):
+        assert "used twice" in replayed(StepsSolver(substream=substream)).violations["streams"]
+    # one stream that all steps read is as good as one for each
+    assert replayed(StepsSolver(substream=lambda stream, t: stream)).passed
+
+
+def test_randomness_that_is_not_of_the_run_is_a_violation():
+    fixed = replayed(StepsSolver(substream=lambda stream, t: stream_from_random_state(t)))
+    assert "stream of the run" in fixed.violations["sums[0]"]
+
+
+def test_a_release_without_noise_is_a_violation(monkeypatch):
+    monkeypatch.setattr(Gaussian, "with_noise", lambda self, value, stream: value.copy())
+    assert replayed(StepsSolver()).violations == {"sums[0]": "is released without noise"}
+
+
+def test_an_order_of_releases_that_depends_on_the_data_is_a_violation():
+    class Swapped(MeanSolver):
+        def solve(self, data, plan, stream):
+            if np.ptp(data.y) == 0:
+                plan = dataclasses.replace(plan, sums=plan.sums[::-1])
+            return super().solve(data, plan, stream)
+
+    solver = Swapped(n_batches=2)
+    found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)))
+    assert "sequence" in found.violations
+
+
+def test_reading_more_randomness_on_some_data_is_a_violation():
+    def reading(data, stream):
+        if data.y[0] > 0:
+            stream.permutation(5)
+
+    class Reads(MeanSolver):
+        def solve(self, data, plan, stream):
+            reading(data, stream)
+            return super().solve(data, plan, stream)
+
+    solver = Reads()
+    found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)), [flipped_target()])
+    assert "streams" in found.violations
+
+
+def test_what_no_record_moved_is_untested():
+    class Blind(MeanSolver):
+        def solve(self, data, plan, stream):
+            data = dataclasses.replace(data, y=np.where(np.arange(data.y.size) < 6, data.y, 0.0))
+            return super().solve(data, plan, stream)
+
+    for solver, untested in ((MeanSolver(n_batches=2), ()), (Blind(n_batches=2), ("sums[1]",))):
+        found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)))
+        assert not found.violations
+        assert found.untested == untested
+        assert found.passed == (not untested)
+
+
+def test_tables_that_do_not_differ_in_one_record_are_refused():
+    solver = MeanSolver()
+    plan = solver.plan(FACTS, PrivacyBudget(1.0))
+    first = flipped_target()[0]
+    several = solver_data(np.zeros((12, 2)), -first.y)
+    for other in (first, several):
+        with pytest.raises(ValueError, match="differ in one record"):
+            check_sensitivity(solver, plan, [(first, other)])
+
+
 def test_a_mechanism_that_is_not_in_the_plan_is_refused():
     solver = MeanSolver()
     plan = solver.plan(FACTS, PrivacyBudget(1.0))
@@ -442,6 +587,81 @@ def test_solver_and_estimator_agree():
     np.testing.assert_array_equal(result.scores, again.scores)
 
 
+# ------------------------------------------------------------------- audits by releases
+
+
+def ever_below(draws, alpha):
+    """After how many draws the bound on their scale is below 1; None if it never is."""
+    noise = NoiseScale(alpha)
+    for k, draw in enumerate(draws):
+        noise.add(np.array([draw]))
+        if noise.rules_out(1.0):
+            return k + 1
+    return None
+
+
+def test_the_bound_on_the_noise_holds_at_all_times_together():
+    rng = np.random.default_rng(0)
+    stops = [ever_below(rng.standard_normal(100), 0.1) for _ in range(200)]
+    assert np.mean([stop is not None for stop in stops]) <= 0.1 + 4 * math.sqrt(0.1 * 0.9 / 200)
+    small = [ever_below(rng.standard_normal(300) / math.sqrt(2), 1e-4) for _ in range(20)]
+    assert all(20 < stop < 300 for stop in small)
+    assert 80 < np.median(small) < 150
+    assert ever_below(np.zeros(3), 1e-4) == 2
+
+
+def test_the_bound_on_the_noise_closes_in_on_its_scale():
+    noise = NoiseScale(1e-4)
+    assert noise.upper_bound == math.inf
+    noise.add(3.0 * np.random.default_rng(0).standard_normal(5000))
+    assert 3.0 < noise.upper_bound < 3.3
+
+
+def test_an_audit_by_releases_sees_through_what_the_result_hides():
+    class Rounded(MeanSolver):
+        def solve(self, data, plan, stream):
+            result = super().solve(data, plan, stream)
+            return dataclasses.replace(result, intercept=float(result.intercept > 0))
+
+    solver, budget = Rounded(), PrivacyBudget(4.0, DELTA)
+    plan = solver.plan(FACTS, budget)
+    by_releases = {"n_trials": 1000, "statistic": "releases", "random_state": 0}
+    found = audit_solver(solver, plan, *flipped_target(), **by_releases)
+    assert not found.flagged
+    assert found.epsilon_lower_bound == 0.0
+    assert 3.0 < found.gaussian_epsilon_lower_bound <= 4.0
+    # log-likelihood ratios: normal, of mean -mu^2 / 2 and mu^2 / 2
+    assert found.scores.mean() == pytest.approx(-(budget.mu**2) / 2, abs=0.15)
+    assert found.neighbour_scores.mean() == pytest.approx(budget.mu**2 / 2, abs=0.15)
+    again = audit_solver(solver, plan, *flipped_target(), **by_releases)
+    np.testing.assert_array_equal(found.scores, again.scores)
+    # far too small a noise, and none
+    for factor in (20, 1e8):
+        noise = dataclasses.replace(plan.sums[0], scale=plan.sums[0].scale / factor)
+        less = dataclasses.replace(plan, sums=(noise,))
+        found = audit_solver(solver, less, *flipped_target(), **by_releases)
+        assert found.flagged
+        assert found.scores.size <= 5
+
+
+def test_audits_by_releases_refuse_what_they_cannot_judge():
+    class Stops(MeanSolver):
+        def solve(self, data, plan, stream):
+            n = 1 if data.y[0] > 0 else 2
+            return super().solve(data, dataclasses.replace(plan, sums=plan.sums[:n]), stream)
+
+    solver = MeanSolver(Laplace)
+    pure = solver.plan(FACTS, PrivacyBudget(1.0, 0.0))
+    with pytest.raises(ValueError, match="Gaussian throughout"):
+        audit_solver(solver, pure, *flipped_target(), 20, statistic="releases")
+    solver = Stops(n_batches=2)
+    plan = solver.plan(FACTS, PrivacyBudget(1.0))
+    with pytest.raises(ValueError, match="depends on the data"):
+        audit_solver(solver, plan, *flipped_target(), 20, statistic="releases")
+    with pytest.raises(ValueError, match="statistic"):
+        audit_solver(solver, plan, *flipped_target(), 20, statistic="results")
+
+
 def test_map_mechanisms_leaves_the_rest_alone():
     plan = FrankWolfe("gradient", max_iter=3).plan(FACTS, PrivacyBudget(1.0))
     names = list(mechanisms(plan))
@@ -480,7 +700,7 @@ def test_mechanisms_are_found_in_parts_and_tuples_of_them_and_nowhere_else():
 
 def test_neighbours_differ_in_one_row():
     for relation in ("replace-one", "zero-out"):
-        pairs = neighbours(FACTS, relation, 9)
+        pairs, n_empty = neighbours(FACTS, relation, 10), 0
         assert len({type(pair[0].rows) for pair in pairs}) == 3
         for first, second in pairs:
             X, X2 = (
@@ -489,14 +709,54 @@ def test_neighbours_differ_in_one_row():
             )
             differs = np.any(X != X2, axis=1) | (first.y != second.y)
             assert differs.sum() == 1
-            if relation == "zero-out":
-                np.testing.assert_array_equal(first.rows.scale, np.where(differs, 0.0, 1.0))
-            else:
-                assert first.rows.scale is None
-            assert second.rows.scale is None
+            i = np.flatnonzero(differs)[0]
+            weights, weights2 = first.rows.weights(), second.rows.weights()
+            assert (weights[i], weights2[i]) == (float(relation != "zero-out"), 1.0)
+            np.testing.assert_array_equal(np.delete(weights, i), np.delete(weights2, i))
+            n_empty += np.all(np.delete(weights, i) == 0)
+        assert n_empty == 1  # one of the extreme tables
 
 
 def test_outcomes_without_any_noise_are_told_apart():
     first, second = np.tile([1.0, 2.0, 3.0], (200, 1)), np.tile([1.0, 2.0, 3.5], (200, 1))
     assert audit_outcomes(first, second, epsilon=1.0).flagged
     assert not audit_outcomes(first, first.copy(), epsilon=1.0).flagged
+
+
+# ------------------------------------------------------------------------------- users
+
+
+def test_users_of_several_rows_are_audited():
+    # a step on tables that differ in all four rows of a user
+    facts = problem(20, 1, fit_intercept=False)
+    solver = FrankWolfe("gradient", max_iter=1, learning_rate=1.0, gradient_clip=0.3, data_norm=1.0)
+    X, y = np.zeros((20, 1)), np.tile([1.0, -1.0], 10)
+    X[:4], y[:4] = 1.0, 1.0
+    other = y.copy()
+    other[:4] = -1.0
+    pair = solver_data(X, y, fit_intercept=False), solver_data(X, other, fit_intercept=False)
+
+    def audited(rows, statistic):
+        plan = solver.plan(facts, PrivacyBudget(1.0, DELTA, rows_per_user=rows))
+        return audit_solver(solver, plan, *pair, 2000, statistic=statistic, random_state=0)
+
+    for statistic in (None, "releases"):
+        assert audited(1, statistic).flagged
+        found = audited(4, statistic)
+        assert not found.flagged
+    assert 0.7 < found.gaussian_epsilon_lower_bound <= 1.0
+
+
+def test_estimators_are_audited_on_users():
+    X, y = np.zeros((20, 1)), np.tile([1.0, -1.0], 10)
+    X[:3] = 1.0
+    other = y.copy()
+    other[:3] = -other[:3]
+    settings = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "epsilon": 4.0}
+    model = DPLassoFW(max_rows_per_user=3, **settings)
+    assert not audit(model, (X, y), (X, other), 100, random_state=0).flagged
+    assert_refuses(
+        audit, "at most one row", DPLassoFW(**settings), (X, y), (X, other), 100, random_state=0
+    )
+    other[3] = -other[3]
+    assert_refuses(audit, "at most 3 rows", model, (X, y), (X, other), 100, random_state=0)

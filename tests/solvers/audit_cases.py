@@ -15,6 +15,7 @@ from support import problem, solver_data
 from sklearn_dpsco.audit import map_mechanisms
 from sklearn_dpsco.data import rows
 from sklearn_dpsco.geometry import L1Ball, L2Ball
+from sklearn_dpsco.mechanisms import AdditiveNoise, SelectVertex
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 from sklearn_dpsco.solvers.ftrl import FTRL
@@ -125,7 +126,14 @@ CASES = [
         releases=frozenset({"first.target"}),
         # no gradients, and one release
         immune=frozenset(
-            {"derivative clip", "row clip", "sum for a mean", "private n", "early stopping"}
+            {
+                "derivative clip",
+                "row clip",
+                "sum for a mean",
+                "private n",
+                "early stopping",
+                "rare stopping",
+            }
         ),
     ),
     Case(
@@ -146,7 +154,7 @@ CASES = [
         statistic=_first_coefficient,
         releases=frozenset({"stages[0].noises[0]", "stages[1].noises[0]"}) | FIRST,
         # one step in each phase: the case above has the same loop
-        immune=frozenset({"early stopping"}),
+        immune=frozenset({"early stopping", "rare stopping"}),
         feasible_set=L2Ball,
     ),
     Case(
@@ -175,7 +183,7 @@ CASES = [
         statistic=_first_coefficient,
         releases=frozenset({"first.noise", "epochs[0].noise"}),
         # it takes sums, and never looks at max_iter
-        immune=frozenset({"sum for a mean", "private n", "early stopping"}),
+        immune=frozenset({"sum for a mean", "private n", "early stopping", "rare stopping"}),
     ),
     Case(
         "heavy_tail",
@@ -266,8 +274,11 @@ class _StopsEarly:
 
     solver: Any
 
+    def stops(self, data):
+        return data.mean_target <= 0
+
     def solve(self, data, plan, stream):
-        if data.mean_target <= 0:
+        if self.stops(data):
             plan = dataclasses.replace(plan, max_iter=plan.max_iter // 2)
             if hasattr(plan, "stages"):
                 stages = (dataclasses.replace(s, n_steps=s.n_steps // 2) for s in plan.stages)
@@ -279,6 +290,29 @@ def _early_stopping(_):
     return lambda solver, plan: (_StopsEarly(solver), plan)
 
 
+@dataclass(frozen=True)
+class _StopsOnRareData(_StopsEarly):
+    def stops(self, data):
+        return np.ptp(data.y) == 0  # all labels are the same
+
+
+def _rare_stopping(_):
+    return lambda solver, plan: (_StopsOnRareData(solver), plan)
+
+
+def _noise_again(monkeypatch):
+    """Every release draws from the same substream of what it is given."""
+    for kind in (AdditiveNoise, SelectVertex):
+        name = "with_noise" if kind is AdditiveNoise else "release"
+        original = getattr(kind, name)
+        monkeypatch.setattr(
+            kind, name, lambda self, value, stream, original=original: original(
+                self, value, stream.substream("noise")
+            )
+        )  # fmt: skip
+    return _as_planned
+
+
 # name: (plant, the relations that it matters under); `plant(monkeypatch)` is called once
 # and returns what changes (solver, plan)
 BUGS = {
@@ -288,5 +322,7 @@ BUGS = {
     "sum for a mean": (_sum_for_a_mean, RELATIONS),
     "private n": (_private_n, ["zero-out"]),
     "early stopping": (_early_stopping, RELATIONS),
+    "rare stopping": (_rare_stopping, RELATIONS),
+    "noise again": (_noise_again, RELATIONS),
     "relation": (_relation, ["replace-one"]),
 }

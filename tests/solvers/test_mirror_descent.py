@@ -35,7 +35,7 @@ from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.privacy.guarantee import Guarantee
 from sklearn_dpsco.randomness.subsets import RandomBatches
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.mirror_descent import FORMS, MirrorDescent
+from sklearn_dpsco.solvers.mirror_descent import FORMS, MirrorDescent, run
 
 TASKS = ["regression", "classification"]
 every_form = pytest.mark.parametrize("form", FORMS)
@@ -520,6 +520,58 @@ def test_batch_sensitivities_in_the_replay(relation):
         wrong = dataclasses.replace(plan, gradient_clip=10.0)
         assert check_sensitivity(solver, wrong).violations
     assert 0.9 < worst <= 1 + 1e-12
+
+
+@every_relation
+def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
+    solver, plan = batch_plan(40, 4, relation, steps=6)
+    assert check_sensitivity(solver, plan).passed
+    draw, first = RandomBatches.draw, np.arange(4)
+
+    def not_drawn(batches, stream):
+        return first
+
+    def drawn_and_forgotten(batches, stream):
+        draw(batches, stream)
+        return first
+
+    def from_one_substream(batches, stream):
+        return draw(batches, stream.substream("batch"))
+
+    def plant(kind, name, bug):
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, name, bug)
+            return check_sensitivity(solver, plan).violations
+
+    noise = "stages[0].noises[0]"
+    assert "not drawn" in plant(RandomBatches, "draw", not_drawn)[noise]
+    assert "the same in every step" in plant(RandomBatches, "draw", drawn_and_forgotten)[noise]
+    assert "used twice" in plant(RandomBatches, "draw", from_one_substream)["streams"]
+
+    def drawn_once(part, noise, stream):
+        batch = part.take(noise.batches.draw(stream))
+        factor = batch.rows.n_samples / noise.batches.batch_size
+        return lambda coef: batch.mean_gradient(coef) * factor
+
+    def drawn_and_left(part, noise, stream):
+        gradient_at = drawn_once(part, noise, stream)
+
+        def gradient(coef):
+            noise.batches.draw(stream)
+            return gradient_at(coef)
+
+        return gradient
+
+    assert "batch of its own" in plant(run, "_gradient_source", drawn_once)[noise]
+    assert "not in its batch" in plant(run, "_gradient_source", drawn_and_left)[noise]
+
+
+@every_relation
+def test_replays_put_the_record_into_batches(relation):
+    # one batch in a hundred would hold it
+    solver, plan = batch_plan(400, 4, relation, steps=2)
+    found = check_sensitivity(solver, plan, neighbours(plan.problem, relation, 4))
+    assert found.ratios["stages[0].noises[0]"] > 0.5
 
 
 def test_frank_wolfe_sensitivities_in_the_replay():

@@ -1,0 +1,188 @@
+r"""An audit of the releases of a plan of Gaussian noise, one run after the other.
+
+A run on one table is followed by a replay on the other with the same answers. So two things
+are known of every release: the difference :math:`\delta_t` of the two values, and the noise.
+Along :math:`\delta_t` the noise, over the scale :math:`\sigma_t` that the plan states, is
+:math:`u_t \sim N(0, \kappa^2)`, with :math:`\kappa = 1` if the plan is right. The releases
+of a run then cost :math:`\mu^2 = \sum_t \|\delta_t\|^2 / (\kappa \sigma_t)^2`
+(doc/privacy, section 9.2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from ..privacy.budget import PrivacyBudget
+from ..randomness.stream import RandomStream
+from ..solvers.base import Plan, Solver
+from .neighbours import Pair
+from .outcomes import AuditResult, epsilon_of_mu
+from .replay import map_mechanisms, mechanisms
+
+__all__ = ["NoiseScale", "audit_releases"]
+
+Array = NDArray[np.float64]
+
+_CLOSE = 0.9  # a bound this close to its estimate has little left to gain
+_LEAST_CHANGE = 0.1  # of the sensitivity: releases that change less say nothing of the cost
+_SMALLEST, _LARGEST = 1e-9, 1e9  # factors on the noise that are told apart
+# how many times too large the scale under test may be: fine where errors are small
+_FACTORS = np.array([*2 ** (np.arange(1, 9) / 8), 4.0, 8.0, 16.0, 64.0, 256.0, 65536.0])
+_LOG_FACTORS = np.log(_FACTORS)
+
+
+class NoiseScale:
+    r"""Upper confidence bound on kappa from draws of :math:`N(0, \kappa^2)`, valid at any time.
+
+    For a factor g > 1 the likelihood ratio of :math:`N(0, (\kappa_0 / g)^2)` against
+    :math:`N(0, \kappa_0^2)` after N draws of sum of squares S is
+    :math:`\exp(N \log g - S (g^2 - 1) / (2 \kappa_0^2))`: a martingale of mean 1 if
+    :math:`\kappa = \kappa_0`. So is the mean over several g, which exceeds 1 / alpha at any
+    time with probability at most alpha (Ville). It grows with :math:`\kappa_0`; the bound is
+    where it is 1 / alpha.
+    """
+
+    def __init__(self, alpha: float) -> None:
+        self.alpha = alpha
+        self.n_draws, self.energy = 0, 0.0
+
+    def add(self, draws: Array) -> None:
+        self.n_draws += draws.size
+        self.energy += float(draws @ draws)
+
+    @property
+    def estimate(self) -> float:
+        return math.sqrt(self.energy / self.n_draws) if self.n_draws else math.inf
+
+    def rules_out(self, scale: float) -> bool:
+        """Whether the draws are too small for this scale, and so for every larger one."""
+        return self._evidence(math.log(scale)) >= 0
+
+    @property
+    def upper_bound(self) -> float:
+        """The least scale that is ruled out, infinite while there is none."""
+        low, high = math.log(_SMALLEST), math.log(_LARGEST)
+        if not self.rules_out(_LARGEST):
+            return math.inf
+        if self.rules_out(_SMALLEST):
+            return _SMALLEST
+        return math.exp(float(brentq(self._evidence, low, high))) * (1 + 1e-9)
+
+    def _evidence(self, log_scale: float) -> float:
+        """Logarithm of alpha times the mean likelihood ratio."""
+        power = self.energy / (2 * math.exp(2 * log_scale))
+        ratios = self.n_draws * _LOG_FACTORS - power * (_FACTORS**2 - 1)
+        top = float(ratios.max())
+        return top + math.log(float(np.exp(ratios - top).mean()) * self.alpha)
+
+
+@dataclass(eq=False)
+class _Witness:
+    """Stands for a mechanism: the first run gets its true answers, the second one the same."""
+
+    mechanism: Any
+    answers: list[Array] = field(default_factory=list)
+    values: list[Array] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.mechanism, name)
+
+    def release(self, value: Array, stream: RandomStream) -> Array:
+        # also in the second run, so that both read the same words for what follows
+        answer = self.mechanism.release(value, stream)
+        self.values.append(np.array(value, dtype=np.float64))
+        if len(self.answers) < len(self.values):
+            self.answers.append(answer)
+        return self.answers[len(self.values) - 1].copy()
+
+    def rewind(self) -> list[Array]:
+        values, self.values = self.values, []
+        return values
+
+
+class _Transcript(NamedTuple):
+    """A run and its replay on the other table.
+
+    Attributes
+    ----------
+    loss : float
+        Log-likelihood ratio of the run's table to the other one, by the stated noise.
+    cost : float
+        mu^2 of the releases, by the stated noise.
+    draws : ndarray
+        The noise along each difference, over the stated scale.
+    """
+
+    loss: float
+    cost: float
+    draws: Array
+
+
+def _transcript(
+    solver: Solver, plan: Plan, pair: Pair, root: RandomStream, names: tuple[int, int]
+) -> _Transcript:
+    witnesses: dict[str, _Witness] = {}
+
+    def witness(name: str, mechanism: Any) -> _Witness:
+        return witnesses.setdefault(name, _Witness(mechanism))
+
+    watched, values = map_mechanisms(plan, witness), []
+    for data in pair:
+        solver.solve(data, watched, root.substream(*names))
+        values.append({name: w.rewind() for name, w in witnesses.items()})
+    loss, cost, draws = 0.0, 0.0, []
+    for name, w in witnesses.items():
+        first, second = (of_side[name] for of_side in values)
+        if [v.shape for v in first] != [v.shape for v in second]:
+            raise ValueError(
+                f"how often {name} is released depends on the data: see check_sensitivity"
+            )
+        for value, other, answer in zip(first, second, w.answers, strict=True):
+            change, noise = (other - value) / w.scale, (answer - value) / w.scale
+            size = float(np.linalg.norm(change))
+            cost += size**2
+            loss += size**2 / 2 - float(change @ noise)
+            if size * w.scale >= _LEAST_CHANGE * w.sensitivity:
+                draws.append(float(change @ noise) / size)
+    return _Transcript(loss, cost, np.array(draws))
+
+
+def audit_releases(
+    solver: Solver, plan: Plan, pair: Pair, n_trials: int, confidence: float, root: RandomStream
+) -> AuditResult:
+    """See `audit_solver` with ``statistic="releases"``."""
+    guarantee = plan.guarantee
+    if not guarantee.delta > 0 or any(
+        m.noise_multiplier is None or m.batches is not None or m.order != 2
+        for m in mechanisms(plan).values()
+    ):
+        raise ValueError("statistic='releases' needs a plan whose noise is Gaussian throughout")
+    claim = PrivacyBudget(guarantee.epsilon, guarantee.delta).mu
+    noise, largest = NoiseScale(1 - confidence), 0.0
+    scores: tuple[list[float], list[float]] = ([], [])
+    for k in range(2 * n_trials):
+        side = k % 2
+        tables = pair if side == 0 else (pair[1], pair[0])
+        found = _transcript(solver, plan, tables, root, (side, k // 2))
+        # of the neighbour against the table
+        scores[side].append(found.loss if side else -found.loss)
+        noise.add(found.draws)
+        largest = max(largest, math.sqrt(found.cost))
+        if noise.n_draws and any(
+            noise.rules_out(min(max(scale, _SMALLEST), _LARGEST))
+            for scale in (largest / claim, noise.estimate / _CLOSE)
+        ):
+            break
+    bound = largest / noise.upper_bound
+    return AuditResult(
+        epsilon=guarantee.epsilon, delta=guarantee.delta, epsilon_lower_bound=0.0,
+        gaussian_epsilon_lower_bound=epsilon_of_mu(bound, guarantee.delta),
+        gaussian_mu_lower_bound=bound, decided_by="releases", confidence=confidence,
+        scores=np.array(scores[0]), neighbour_scores=np.array(scores[1]),
+    )  # fmt: skip
