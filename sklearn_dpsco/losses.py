@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ._checks import check_real
+from ._checks import check_real, check_size
 
 __all__ = [
     "Absolute",
@@ -201,7 +201,7 @@ class Huber(_Regression):
 
     Parameters
     ----------
-    threshold : float > 0, default=0.1
+    threshold : float in [1e-50, 1e50], default=0.1
         :math:`\tau`, in units of half the width of `bounds_y`.
     """
 
@@ -210,7 +210,7 @@ class Huber(_Regression):
     loss_id: ClassVar[int | None] = 1
 
     def __post_init__(self) -> None:
-        check_real("threshold", self.threshold, low=0, low_open=True)
+        object.__setattr__(self, "threshold", check_size("threshold", self.threshold))
 
     @property
     def smoothness(self) -> float:
@@ -280,7 +280,7 @@ class SmoothedHinge(_Classification):
 
     Parameters
     ----------
-    width : float > 0, default=1.0
+    width : float in [1e-50, 1e50], default=1.0
         h.
     """
 
@@ -289,7 +289,7 @@ class SmoothedHinge(_Classification):
     loss_id: ClassVar[int | None] = 3
 
     def __post_init__(self) -> None:
-        check_real("width", self.width, low=0, low_open=True)
+        object.__setattr__(self, "width", check_size("width", self.width))
 
     @property
     def smoothness(self) -> float:
@@ -360,7 +360,8 @@ class Quantile(_Kinked, _Regression):
     loss_id: ClassVar[int | None] = 5
 
     def __post_init__(self) -> None:
-        check_real("level", self.level, low=0, high=1, low_open=True, high_open=True)
+        level = check_real("level", self.level, low=0, high=1, low_open=True, high_open=True)
+        object.__setattr__(self, "level", level)
 
     @property
     def kernel_parameter(self) -> float:
@@ -387,7 +388,7 @@ class EpsilonInsensitive(_Kinked, _Regression):
 
     Parameters
     ----------
-    width : float >= 0, default=0.1
+    width : float in [0, 1e50], default=0.1
         w, in units of half the width of `bounds_y`.
     """
 
@@ -396,7 +397,7 @@ class EpsilonInsensitive(_Kinked, _Regression):
     loss_id: ClassVar[int | None] = 6
 
     def __post_init__(self) -> None:
-        check_real("width", self.width, low=0)
+        object.__setattr__(self, "width", check_real("width", self.width, low=0, high=1e50))
 
     @property
     def kernel_parameter(self) -> float:

@@ -126,7 +126,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
 
     Parameters
     ----------
-    epsilon : float > 0, default=1.0
+    epsilon : float in [1e-15, 1e9], default=1.0
         Privacy loss. Smaller is more private and less accurate.
     delta : "auto" or float in [0, 1), default="auto"
         Slack of the guarantee, in units of probability: for any set of outcomes, its

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import check_int, check_real
+from .._checks import check_int, check_real, shown
 from ..exceptions import PrivacyBudgetError
 from .branches import BranchPath, OpenBranches, ParallelGroup
 from .budget import ROUNDING, PrivacyBudget, best_log_gap, renyi_epsilon, zcdp_epsilon
@@ -47,7 +47,7 @@ class BudgetAccountant:
 
     Parameters
     ----------
-    epsilon : float > 0
+    epsilon : float in [1e-15, 1e9]
     delta : float in [0, 1), default=1e-6
         0 accepts only guarantees that compose purely.
     relation : {"replace-one", "zero-out"}, default="replace-one"
@@ -590,7 +590,7 @@ def accountant_in_force(accountant: Any) -> BudgetAccountant | None:
     if accountant is None:
         return active_accountant()
     if not isinstance(accountant, BudgetAccountant):
-        raise ValueError(f"accountant must be None or a BudgetAccountant, got {accountant!r}")
+        raise ValueError(f"accountant must be None or a BudgetAccountant, got {shown(accountant)}")
     return accountant
 
 

@@ -190,7 +190,7 @@ class PrivacyBudget:
 
     Parameters
     ----------
-    epsilon : float > 0
+    epsilon : float in [1e-15, 1e9]
     delta : float in [0, 1)
         0 asks for pure epsilon-DP.
     relation : {"replace-one", "zero-out"}
@@ -221,7 +221,7 @@ class PrivacyBudget:
 
     def __post_init__(self) -> None:
         check_int("rows_per_user", self.rows_per_user, low=1)
-        check_real("epsilon", self.epsilon, low=0, low_open=True)
+        check_real("epsilon", self.epsilon, low=1e-15, high=1e9)
         check_real("delta", self.delta, low=0, high=1, high_open=True)
         check_choice("relation", self.relation, RELATIONS)
         check_choice("precision", self.precision, PRECISIONS)

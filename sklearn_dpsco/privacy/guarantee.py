@@ -13,9 +13,9 @@ from scipy.special import ndtr, ndtri
 
 from .._checks import check_real
 from .budget import ROUNDING, Composition, PrivacyBudget, mu_delta, pure_delta, zcdp_delta
-from .selections import selection_delta, selection_epsilon
+from .selections import has_optimum, selection_delta, selection_epsilon
 
-__all__ = ["Costed", "Guarantee", "Release", "composed_event", "renyi"]
+__all__ = ["Costed", "Guarantee", "Release", "composed_event", "renyi", "selection_slack"]
 
 
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
@@ -205,19 +205,7 @@ class Guarantee:
         return min(bounds)
 
     def _selections(self) -> tuple[float, int, float]:
-        """Range and number of the selections, and mu of the releases with Gaussian noise."""
-        ranges, count, gaussian = [0.0], 0, 0.0
-        for release in self.releases:
-            mechanism = release.mechanism
-            if release.group is None and mechanism.log_range is not None:
-                ranges.append(mechanism.log_range)
-                count += release.count
-            elif release.group is None and mechanism.noise_multiplier is not None:
-                gaussian += release.cost("gdp", self.repetitions)
-            else:
-                raise ValueError(f"{release.name} has no adaptive-range guarantee")
-        rows = self.rows_per_user
-        return rows * max(ranges), self.repetitions * count, rows * math.sqrt(2 * gaussian)
+        return selections_game(self.releases, self.repetitions, self.rows_per_user)
 
     # -------------------------------------------------------------- the whole privacy curve
 
@@ -390,6 +378,44 @@ class Guarantee:
         if self.composition == "pld":
             return events.pld_epsilon(self.dp_event, self.delta, self.epsilon)
         return events.second_opinion(self.dp_event, self.composition, self.epsilon, self.delta)
+
+
+def selections_game(
+    releases: Sequence[Release], repetitions: int, rows: int
+) -> tuple[float, int, float]:
+    """Range and number of the selections, and mu of the releases with Gaussian noise."""
+    ranges, count, gaussian = [0.0], 0, 0.0
+    for release in releases:
+        mechanism = release.mechanism
+        if release.group is None and mechanism.log_range is not None:
+            ranges.append(mechanism.log_range)
+            count += release.count
+        elif release.group is None and mechanism.noise_multiplier is not None:
+            gaussian += release.cost("gdp", repetitions)
+        else:
+            raise ValueError(f"{release.name} has no adaptive-range guarantee")
+    return rows * max(ranges), repetitions * count, rows * math.sqrt(2 * gaussian)
+
+
+def selection_slack(budget: PrivacyBudget, releases: Sequence[Release]) -> float:
+    """By how much all noise could fall if a plan in "gdp" composed as "adaptive-range".
+
+    The optimum of few selections is well below the Gaussian curve above it; those of several
+    ranges count as if all had the largest. At most 2, below 1 if the plan needs more noise, and
+    0 where the optimum is not known: without selections, for too many or on disjoint records.
+    """
+    if budget.is_pure or budget.currency == "zcdp" or any(r.group is not None for r in releases):
+        return 0.0
+    eta, count, mu = selections_game(releases, 1, budget.rows_per_user)
+    if count == 0 or not has_optimum(budget.epsilon, budget.delta, count):
+        return 0.0
+    claim = float(budget.epsilon), float(budget.delta)
+    low, high = 0.5, 2.0
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        is_enough = middle * eta <= selection_epsilon(*claim, count, middle * mu)
+        low, high = (middle, high) if is_enough else (low, middle)
+    return low
 
 
 def renyi(releases: Sequence[Release], order: float, repetitions: int) -> float:

@@ -61,11 +61,12 @@ LARGEST_MU = 8.0
 
 # Beyond this epsilon the grid would be long, and every analysis gives nearly no noise.
 _LARGEST_EPSILON = 100.0
+_LEAST_DELTA = 1e-100  # far below it, floats have no room
 
 
-def has_optimum(epsilon: float, count: int) -> bool:
+def has_optimum(epsilon: float, delta: float, count: int) -> bool:
     """Whether `selection_epsilon` finds the optimum of so many selections in good time."""
-    return count <= _GROUP and epsilon <= _LARGEST_EPSILON
+    return count <= _GROUP and epsilon <= _LARGEST_EPSILON and delta >= _LEAST_DELTA
 
 
 def _cells(count: int) -> int:

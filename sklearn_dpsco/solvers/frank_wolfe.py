@@ -265,7 +265,7 @@ def _best_selections(
     pure = replace(budget, delta=0.0)
     found = [basic, composed(pure, pure.allowance)]
     runs = problem.n_models * max_iter
-    if has_optimum(budget.epsilon, runs):
+    if has_optimum(budget.epsilon, budget.delta, runs):
         gaussian = sum(release.cost("gdp") for release in basic.first.releases)
         # of all rows of a user
         mu = budget.rows_per_user * math.sqrt(2 * (problem.n_models * gaussian))

@@ -279,11 +279,12 @@ def test_selections_between_gaussian_releases_stay_below_the_common_curve():
 @pytest.mark.filterwarnings("error")
 def test_large_budgets_raise_and_warn_nothing():
     for epsilon, count in itertools.product((20.0, 99.0, 100.0), (1, 2, 30, 128)):
-        assert has_optimum(epsilon, count)
+        assert has_optimum(epsilon, 1e-6, count)
         eta = selection_epsilon(epsilon, 1e-6, count)
         assert epsilon / count <= eta * 1.001
         assert selection_delta(epsilon, eta, count, scale=1e-6) <= 1e-6
-    assert not has_optimum(700.0, 1)
-    assert not has_optimum(1.0, 129)
+    assert not has_optimum(700.0, 1e-6, 1)
+    assert not has_optimum(1.0, 1e-6, 129)
+    assert not has_optimum(1.0, 1e-200, 5)
     for epsilon in (1000.0, 1e4):  # numbers do not grow with e^epsilon
         assert selection_delta(epsilon, epsilon * 0.999, 1) == 0

@@ -109,7 +109,7 @@ def test_the_largest_share_leaves_something_for_the_gradients():
             solver = HeavyTail(form, scale_share=0.7, private_scale_X=not public, **given)
             plan = solver.plan(facts(1000, 3, task), PrivacyBudget(1.0, delta, precision="float"))
             assert all(r.mechanism.scale > 0 for r in plan.guarantee.releases), case
-            assert all(m.cost(plan.guarantee.composition) > 0 for m in plan.steps), case
+            assert all(m.cost("pure" if delta == 0 else "gdp") > 0 for m in plan.steps), case
         for share in (0.71, 0.8, 1.0, -0.1):
             solver, budget = HeavyTail(scale_share=share, **given), PrivacyBudget(1.0, delta)
             with pytest.raises(ValueError, match="scale_share"):
@@ -174,8 +174,9 @@ def test_slices_are_disjoint_and_have_the_whole_budget():
         facts(1000, 2), PrivacyBudget(1.0)
     )
     assert len({r.group for r in sliced.guarantee.releases if r.name == "mean gradient"}) == 4
-    # four times the sensitivity, one release on each record in place of four
-    assert sliced.steps[0].scale == pytest.approx(2 * full.steps[0].scale, rel=1e-9)
+    # four times the sensitivity, one release on each record in place of four; few selections
+    # compose a little better where no group is apart
+    assert 2 <= sliced.steps[0].scale / full.steps[0].scale < 2.05
     rng = np.random.default_rng(0)
     data = solver_data(rng.standard_normal((1000, 2)), rng.standard_normal(1000))
     parts = _slices(data.rows, np.arange(1000.0), sliced, stream())

@@ -31,8 +31,8 @@ from ...data.rows import Rows
 from ...geometry import Geometry
 from ...losses import Loss, bounded_clip, clipped_derivative
 from ...mechanisms import Release, additive_noise
-from ...privacy.budget import PrivacyBudget
-from ...privacy.guarantee import Guarantee
+from ...privacy.budget import Composition, PrivacyBudget
+from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
 from .. import sensitivity
 from ..base import Problem, SolverData, SolverResult
@@ -47,6 +47,8 @@ Array = NDArray[np.float64]
 
 FORMS = ("scof", "scof-slices")
 
+# Less noise by this factor is worth another analysis, as long as it is quickly found.
+_WORTHWHILE, _MOST_STEPS = 1.005, 12
 _LARGEST_DERIVATIVE = 2.0**300  # only keeps numbers finite: far beyond any useful clip
 
 
@@ -105,7 +107,24 @@ class HeavyTail:
     def plan(self, problem: Problem, budget: PrivacyBudget) -> HeavyTailPlan:
         """Everything that a run does, from public facts alone; see `Solver.plan`."""
         self.check(problem.loss, problem.feasible_set, budget)
-        draft = _Draft(problem, budget, self)
+        draft, factor = self._draft(problem, budget), 1.0
+        composition: Composition = draft.allowance.kind
+        # few selections cost less than the Gaussian curve above them
+        step = selection_slack(budget, draft.releases)
+        for _ in range(_MOST_STEPS):
+            if step <= _WORTHWHILE:
+                break
+            other = self._draft(problem, budget, factor * step)
+            slack = selection_slack(budget, other.releases)
+            if slack >= 1:
+                draft, factor, step, composition = other, factor * step, slack, "adaptive-range"
+            else:
+                step = 1 + (step - 1) / 2
+        return draft.finish(composition)
+
+    def _draft(self, problem: Problem, budget: PrivacyBudget, factor: float = 1.0) -> _Draft:
+        """A plan with all noise smaller by a factor than Gaussian DP alone allows."""
+        draft = _Draft(problem, budget, self, factor)
         if not draft.plan_features() or draft.is_too_noisy():
             draft.forget_features()
         draft.plan_target()
@@ -116,7 +135,7 @@ class HeavyTail:
         if draft.features is not None:
             draft.plan_row_norm()
             draft.plan_steps()
-        return draft.finish()
+        return draft
 
     # ----------------------------------------------------------------- running
 
@@ -140,12 +159,15 @@ class HeavyTail:
 class _Draft:
     """An unfinished plan: the decisions so far, and the share of the budget that is left."""
 
-    def __init__(self, problem: Problem, budget: PrivacyBudget, solver: HeavyTail) -> None:
+    def __init__(
+        self, problem: Problem, budget: PrivacyBudget, solver: HeavyTail, factor: float
+    ) -> None:
         self.problem, self.budget, self.solver = problem, budget, solver
         self.rules = HEAVY_TAIL[problem.loss.task]
         self.is_regression = problem.loss.task == "regression"
         selects = solver.private_scale_X or (self.is_regression and solver.private_scale_y)
-        self.allowance = budget.mixed_allowance if selects else budget.gaussian_allowance
+        whole = budget.mixed_allowance if selects else budget.gaussian_allowance
+        self.allowance = whole.share(factor**2)
         self.noise_kind = additive_noise(self.allowance)
         self.row_norm: Noise | None = None
         self.intercept: Noise | None = None
@@ -305,13 +327,22 @@ class _Draft:
             rules.noise_energy**2 / (smoothness * whole**2),
         )
 
-    def finish(self) -> HeavyTailPlan:
+    @property
+    def first(self) -> FirstMagnitudes:
+        """What is released before the descent."""
+        return FirstMagnitudes(
+            self.problem, self.features, self.target, self.row_norm, self.intercept,
+            self.target_clip,
+        )  # fmt: skip
+
+    @property
+    def releases(self) -> list[Release]:
+        """All of them."""
+        return [*self.first.releases, *self._step_releases()]
+
+    def finish(self, composition: Composition) -> HeavyTailPlan:
         """The plan, with the guarantee of all its releases."""
         problem, budget = self.problem, self.budget
-        first = FirstMagnitudes(
-            problem, self.features, self.target, self.row_norm, self.intercept, self.target_clip
-        )
-        releases = [*first.releases, *self._step_releases()]
         # A defect of the package: a negative share would lower the cost of a plan.
         if self.left < -1e-12:
             raise AssertionError("a plan spends more than its budget")
@@ -321,9 +352,9 @@ class _Draft:
             budget,
             self.solver.form,
             self.max_iter,
-            guarantee=Guarantee.of(budget, releases, self.allowance.kind),
+            guarantee=Guarantee.of(budget, self.releases, composition),
             geometry=kind if isinstance(kind, Geometry) else kind(self.rules.radius),
-            first=first,
+            first=self.first,
             oracle=self.oracle,
             steps=self.steps,
             learning_rate=self.learning_rate,
