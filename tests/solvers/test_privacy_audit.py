@@ -41,7 +41,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=str)
 def replays(case, relation, *, task="regression", fit_intercept=True, plant=None):
     """What replays of plans of several sizes found."""
     rng = np.random.default_rng(0)
-    for k in range(12):
+    for k in range(7):
         facts = problem(
             int(rng.choice([2, 3, 9, 16])), int(rng.choice([1, 3, 8])),
             task=task, fit_intercept=fit_intercept, feasible_set=case.feasible_set,
@@ -115,10 +115,10 @@ def sharp_bound(case, result):
 
 @every_case
 def test_one_release_is_close_to_its_claim_and_not_beyond(case):
-    for relation in RELATIONS:
-        result = single_run(case, relation)
-        assert not result.flagged, relation
-        assert 0.5 * EPSILON < sharp_bound(case, result) <= EPSILON, relation
+    # the relations in turns; the long runs below take both
+    result = single_run(case, RELATIONS[CASES.index(case) % 2])
+    assert not result.flagged
+    assert 0.5 * EPSILON < sharp_bound(case, result) <= EPSILON
 
 
 def whole_run(case, relation, n_trials, *, solver=None, factor=1.0):
@@ -141,13 +141,13 @@ def assert_whole_runs_are_not_flagged(case, n_trials, relations=RELATIONS):
 @every_case
 def test_whole_plans_are_not_flagged(case):
     # the relations in turns; the long runs below take both
-    assert_whole_runs_are_not_flagged(case, RUNS // 4, RELATIONS[CASES.index(case) % 2 :][:1])
+    assert_whole_runs_are_not_flagged(case, RUNS // 8, RELATIONS[CASES.index(case) % 2 :][:1])
 
 
 @every_case
 def test_noise_that_is_far_too_small_is_flagged_in_whole_plans(case):
     # the bound without assumptions needs more runs
-    n_trials = RUNS // (8 if case in GAUSSIAN else 2)
+    n_trials = RUNS // (16 if case in GAUSSIAN else 2)
     assert whole_run(case, "replace-one", n_trials, factor=60.0)[1].flagged
 
 
