@@ -289,7 +289,7 @@ class Guarantee:
     def _composes(self, composition: str) -> bool:
         return all(composition in r.mechanism.compositions for r in self.releases)
 
-    @cached_property
+    @property
     def _curves(self) -> list[Callable[[float], float]]:
         """Delta as a function of epsilon, by every analysis that holds for the releases."""
         curves: list[Callable[[float], float]] = []

@@ -363,6 +363,7 @@ def test_the_privacy_curve_goes_through_the_claim():
             if epsilon < math.inf:
                 assert guarantee.delta_at(epsilon) <= delta, name
         assert (guarantee.epsilon_at(0.0) == math.inf) == (name != "pure"), name
+        assert pickle.loads(pickle.dumps(guarantee)) == guarantee, name
         assert_refuses(guarantee.delta_at, "epsilon must be", -1.0)
         assert_refuses(guarantee.epsilon_at, "delta must be", 1.0)
 
