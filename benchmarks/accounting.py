@@ -7,7 +7,7 @@ could fall before a tight accountant finds the claim broken:
 * Selections: the exact curve of the Gaussian noise that they tend to, eta sqrt(k) / 2, which no
   analysis of many of them beats; few of them cost more than that (shown apart, against the
   optimum on a grid eight times finer).
-* Random batches: privacy loss distributions on a grid four times finer, without any margin.
+* Random batches: privacy loss distributions on a grid four times finer.
 * Pure plans: the sum of epsilons, which is tight.
 
     python benchmarks/accounting.py
@@ -71,8 +71,8 @@ def batch_waste(guarantee) -> float:
     """By how much the batches' noise could fall."""
     *first, steps = guarantee.releases
     mechanism = steps.mechanism
-    before = (events._ABSOLUTE, events._RELATIVE, events._POINTS_PER_DEVIATION)
-    events._ABSOLUTE, events._RELATIVE, events._POINTS_PER_DEVIATION = 0.0, 1.0, 32
+    before = (events._RELATIVE, events._POINTS_PER_DEVIATION)
+    events._RELATIVE, events._POINTS_PER_DEVIATION = 1.0, 32
     events._known.clear()
 
     def delta(factor: float) -> float:
@@ -92,7 +92,7 @@ def batch_waste(guarantee) -> float:
             middle = (low + high) / 2
             low, high = (middle, high) if delta(middle) <= guarantee.delta else (low, middle)
     finally:
-        events._ABSOLUTE, events._RELATIVE, events._POINTS_PER_DEVIATION = before
+        events._RELATIVE, events._POINTS_PER_DEVIATION = before
         events._known.clear()
     return low - 1
 

@@ -175,36 +175,40 @@ def _one_loss(event: Any, width: float) -> Any:
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
-_known: dict[tuple[str, float], Any] = {}
+_known: dict[tuple[str, float], tuple[Any, float]] = {}
 _MOST_KNOWN = 256
 
 
-def _composed(event: Any, epsilon: float) -> Any:
-    """The privacy loss distribution of an event, on a grid for this epsilon; cached."""
+def _composed(event: Any, epsilon: float) -> tuple[Any, float]:
+    """The privacy loss distribution of an event, and its rounding in delta; cached.
+
+    `epsilon` sets the grid. The error of a Fourier transform to the power T grows like T.
+    """
     key = (repr(event), float(epsilon))
     if key not in _known:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        _known[key] = privacy_loss(event, epsilon)
+        n_releases = sum(count for _, count in _flat(event, 1))
+        rounding = max(sampling.LEAST_DELTA / 10, n_releases * 2.0**-53)
+        _known[key] = privacy_loss(event, epsilon), rounding
     return _known[key]
 
 
-# Rounding of the Fourier transforms, and of the curves that are composed.
-_ABSOLUTE, _RELATIVE = sampling.LEAST_DELTA / 10, 1 + 1e-8
+_RELATIVE = 1 + 1e-8  # rounding of the curves that are composed
 
 
 def pld_delta(event: Any, epsilon: float, grid_epsilon: float) -> float:
     """Delta at `epsilon` by privacy loss distributions; the claim `grid_epsilon` sets the grid."""
-    found = float(_composed(event, grid_epsilon).get_delta_for_epsilon(float(epsilon)))
-    return min(1.0, max(0.0, found) * _RELATIVE + _ABSOLUTE)
+    loss, rounding = _composed(event, grid_epsilon)
+    found = float(loss.get_delta_for_epsilon(float(epsilon)))
+    return min(1.0, max(0.0, found) * _RELATIVE + rounding)
 
 
 def pld_epsilon(event: Any, delta: float, grid_epsilon: float) -> float:
     """Epsilon at `delta` by privacy loss distributions, inf if delta is below their rounding."""
-    left = (delta - _ABSOLUTE) / _RELATIVE
-    if left <= 0:
-        return math.inf
-    return float(_composed(event, grid_epsilon).get_epsilon_for_delta(left))
+    loss, rounding = _composed(event, grid_epsilon)
+    left = (delta - rounding) / _RELATIVE
+    return float(loss.get_epsilon_for_delta(left)) if left > 0 else math.inf
 
 
 # ------------------------------------------------------------------------ second opinions

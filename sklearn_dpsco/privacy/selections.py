@@ -53,7 +53,7 @@ _TOLERANCE = 1e-4  # of the search for eta, whose lower end is returned
 _BEYOND_GRID = 1e-4  # what lies beyond the grid's end, relative to delta
 
 
-_SMALL_MU = 1e-4
+_SMALL_MU, _SMALLEST_ETA, _LARGEST_ETA = 1e-4, 1e-9, 50.0
 _FAR = 40.0  # where a normal density is below all floats
 
 # The two laws then differ so much that 1 - H is lost to rounding.
@@ -61,12 +61,13 @@ LARGEST_MU = 8.0
 
 # Beyond this epsilon the grid would be long, and every analysis gives nearly no noise.
 _LARGEST_EPSILON = 100.0
-_LEAST_DELTA = 1e-100  # far below it, floats have no room
+_LEAST_EPSILON, _LEAST_DELTA = 1e-9, 1e-100  # far below, floats have no room
 
 
 def has_optimum(epsilon: float, delta: float, count: int) -> bool:
     """Whether `selection_epsilon` finds the optimum of so many selections in good time."""
-    return count <= _GROUP and epsilon <= _LARGEST_EPSILON and delta >= _LEAST_DELTA
+    is_usual = _LEAST_EPSILON <= epsilon <= _LARGEST_EPSILON and delta >= _LEAST_DELTA
+    return count <= _GROUP and is_usual
 
 
 def _cells(count: int) -> int:
@@ -283,8 +284,8 @@ def selections_mu(eta: float, count: int) -> float:
         inf where it would be above about `LARGEST_MU`.
     """
     groups, rest = divmod(count, _GROUP)
-    squares = groups * _group_mu(eta, _GROUP) ** 2 if groups else 0.0
-    return math.sqrt(squares + (_group_mu(eta, rest) ** 2 if rest else 0.0))
+    of_groups = math.sqrt(groups) * _group_mu(eta, _GROUP) if groups else 0.0
+    return math.hypot(of_groups, _group_mu(eta, rest) if rest else 0.0)
 
 
 @lru_cache(maxsize=1024)
@@ -319,6 +320,12 @@ def selections_of_mu(mu: float, count: int) -> float:
 
 @lru_cache(maxsize=256)
 def _group_mu(eta: float, count: int) -> float:
+    if eta > _LARGEST_ETA:
+        return math.inf
+    if eta < _SMALLEST_ETA:
+        # differences of the curve would be rounding; mu is proportional to eta, up to terms of
+        # the relative size count * eta
+        return eta / _SMALLEST_ETA * _group_mu(_SMALLEST_ETA, count) * (1 + 1e-6)
     m = _cells(count)
     h = eta / m
     values = _optimum(count, m, h, count * m) * _FINAL_ROUNDING

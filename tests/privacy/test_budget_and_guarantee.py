@@ -411,3 +411,4 @@ def test_plans_of_large_budgets():
         )
         assert 0 < plan.step.scale < math.inf
         assert plan.step.sensitivity / plan.step.scale >= epsilon / max_iter * 0.5
+        assert 0 <= plan.guarantee.delta_at(epsilon / 2) <= 1

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from support import batch_game
 
 from sklearn_dpsco.privacy import events
-from sklearn_dpsco.privacy.budget import PrivacyBudget
+from sklearn_dpsco.privacy.budget import PrivacyBudget, mu_delta
 from sklearn_dpsco.privacy.events import pld_delta, pld_epsilon
 from sklearn_dpsco.privacy.sampling import batch_renyi, fixed_batch_delta
 
@@ -114,3 +114,12 @@ def test_batches_of_all_records_cost_what_gaussian_noise_costs():
     budget = PrivacyBudget(1.0, 1e-6)
     exact = pld_epsilon(events.repeated(events.gaussian(10.0), 4), 1e-6, 1.0)
     assert pld_epsilon(event, budget.delta, 1.0) == pytest.approx(exact, rel=1e-3)
+
+
+def test_many_compositions_round_to_the_private_side():
+    # the error of a transform to the power T grows like T
+    mu = PrivacyBudget(1.0, 1e-6).mu
+    for count in (100, 10**4, 10**6):
+        event = events.repeated(events.gaussian(math.sqrt(count) / mu), count)
+        for epsilon in (1.0, 1.3, 1.4, 1.5, 1.6, 2.0):
+            assert pld_delta(event, epsilon, 1.0) >= mu_delta(mu, epsilon), (count, epsilon)

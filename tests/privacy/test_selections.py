@@ -243,11 +243,14 @@ def test_gaussian_curves_of_selections_tend_to_the_limit():
         for count, most in ((1, 1.2535), (16, 1.022), (128, 1.0045), (1000, 1.005), (10**7, 1.005)):
             ratio = selections_mu(eta, count) / (eta * math.sqrt(count) / 2)
             assert 1 <= ratio <= most, (eta, count)
+    # in proportion, where floats could not tell the curves apart
+    for eta in (1e-13, 1e-17, 1e-300):
+        assert selections_mu(eta, 5) / eta == pytest.approx(selections_mu(1e-6, 5) / 1e-6, rel=1e-4)
     for mu, count in itertools.product((1e-3, 0.2, 8.0), (1, 100, 129, 5000)):
         eta = selections_of_mu(mu, count)
         assert mu * (1 - 1e-4) <= selections_mu(eta, count) <= mu, (mu, count)
     # two laws that a float cannot tell from disjoint ones have no curve
-    assert selections_mu(20.0, 50) == math.inf
+    assert selections_mu(20.0, 50) == selections_mu(1e6, 1) == math.inf
     with pytest.raises(ValueError, match="at most 8"):
         selections_of_mu(8.1, 5)
 
