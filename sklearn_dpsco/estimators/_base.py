@@ -461,7 +461,8 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X, y = self._validate(X, y)
-                targets, is_surplus = self._read(y), self._surplus(X, groups)
+                targets = self._read(y)
+                is_surplus = self._surplus(X, groups, settings.budget.rows_per_user, {})
                 run = self._charge(settings, X, targets.n_models)
             self.__dict__.update(targets.attributes)
             results = self._fit_models(run, X, targets, is_surplus)
@@ -469,7 +470,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         return self
 
     def _surplus(
-        self, X: Any, groups: Any, counted: MutableMapping[Any, int] | None = None
+        self, X: Any, groups: Any, most: int, counted: MutableMapping[Any, int]
     ) -> Flags | None:
         """Flags the rows beyond those that count of their users; None without `groups`.
 
@@ -479,8 +480,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             return None
         labels = _checked(as_labels, groups)
         check_consistent_length(X, labels)
-        counted = {} if counted is None else counted
-        is_surplus = surplus_rows(labels, self.max_rows_per_user, counted)
+        is_surplus = surplus_rows(labels, most, counted)
         if self._is_strict and np.any(is_nameless(labels)):
             raise ValueError("groups contains labels that are missing or cannot be compared")
         return is_surplus

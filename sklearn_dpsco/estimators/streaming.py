@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import ChainMap
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -47,13 +48,13 @@ class _Progress:
     noise: list[RandomStream] | None
     charged: list[BudgetAccountant]
     rows_of_users: dict[Any, int] | None
-    lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+    lock: Any = field(default_factory=threading.RLock, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"noise": None, "lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, lock=threading.Lock())
+        self.__dict__.update(state, lock=threading.RLock())
 
     def streams(self, random_state: Any) -> list[RandomStream]:
         """One stream of noise per model; fresh ones after a pickle or a copy."""
@@ -248,12 +249,16 @@ class _StreamingModel(DPLinearModel):
         read: Callable[[Any], Numbers | Labels],
     ) -> Self:
         """Take in a chunk, whose targets `read` makes of validated y."""
-        with np.errstate(all="ignore"):  # as in `fit`
+        # threads take turns, also in counting the rows of users
+        lock = nullcontext() if isinstance(progress, Settings) else progress.lock
+        with lock, np.errstate(all="ignore"):  # as in `fit`
             with self._unchanged_on_error():
                 X, y = self._validate_chunk(X, y, progress)
                 targets = read(y)
                 counted = self._rows_of_users(groups, progress)
-                is_surplus = self._surplus(X, groups, counted)
+                begun = progress if isinstance(progress, Settings) else progress.plan
+                rows = begun.budget.rows_per_user
+                is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
                 if isinstance(progress, Settings):
                     progress = self._begin(progress, X, targets)
                     progress.rows_of_users = None if counted is None else {}

@@ -58,6 +58,8 @@ class BatchGaussian(Gaussian):
         sampling = self.sampling
         if composition != "pld":
             return super().dp_event(composition, count, rows)
+        if rows > 1:
+            raise ValueError("random batches of rows are not amplified for users of several")
         noise = events.gaussian(self.noise_multiplier)
         if sampling.law == "fixed":
             event = events.fixed_batches(noise, sampling.n_samples, sampling.batch_size)

@@ -136,8 +136,11 @@ class Guarantee:
         for release in self.releases:
             release.check()
         _check_count("repetitions", self.repetitions)
+        _check_count("rows_per_user", self.rows_per_user)
         if self.composition == "adaptive-range":
             spent, count, mu = self._selections()
+            if count and not has_optimum(self.epsilon, self.delta, count):
+                raise ValueError("so many selections have no adaptive-range guarantee here")
             limit = selection_epsilon(float(self.epsilon), float(self.delta), count, mu)
         else:
             limits = {"zcdp": budget.rho, "gdp": budget.mu**2 / 2, "pld": budget.delta}
@@ -316,7 +319,7 @@ class Guarantee:
         from pandas import DataFrame
 
         currency: Composition = "pure" if self.composition == "pure" else "zcdp"
-        total = self.cost(currency)
+        total = self.cost(currency) / self.rows_per_user ** (1 if currency == "pure" else 2)
         return DataFrame(
             [
                 {

@@ -355,7 +355,9 @@ def _least_gap(values: Array, h: float, mu: float) -> Array:
     left = np.arange(values.size - 1) * h
     half = math.expm1(h) / 2  # of the cell's width
     middle = left + math.log1p(half)
-    gap = gaussian_delta(middle, mu) - (values[:-1] + values[1:]) / 2
+    # for a tiny mu, `gaussian_delta` is a bound from above
+    below = gaussian_delta(middle, mu) / (1 + mu if mu < _SMALL_MU else 1)
+    gap = below - (values[:-1] + values[1:]) / 2
     # slopes times the left point: of the curve, -gamma Phi(-b) with the Mills ratio at b
     with np.errstate(under="ignore", over="ignore"):
         density = np.exp(-((middle / mu - mu / 2) ** 2) / 2)

@@ -40,6 +40,9 @@ def test_the_noise_is_as_many_times_larger(name):
             assert guarantee.spent == pytest.approx(ROWS**power * row), form
         if composition != "adaptive-range":
             assert 0.85 < recomputed_epsilon(guarantee) <= 1 + 1e-3, form
+        assert guarantee.to_frame()["share"].sum() >= 1 - 1e-9, form
+        with pytest.raises(AssertionError, match="rows_per_user must be"):
+            dataclasses.replace(guarantee, rows_per_user=0)
         # never amplified, and a little more noise than the claim for rows alone
         assert composition != "pld", form
         alone = dataclasses.replace(many.budget, epsilon=1.0 / ROWS, rows_per_user=1)
@@ -112,11 +115,15 @@ def test_a_stream_remembers_the_rows_of_its_users(name):
     model = build(name, **settings).partial_fit(X[:5], y[:5], groups=users[:5])
     with pytest.raises(ValueError, match="with every chunk"):
         model.partial_fit(X[5:9], y[5:9])
+    # the rows of the first call, whatever is set later
+    model.set_params(max_rows_per_user=1000)
+    model.partial_fit(X[5:6], y[5:6], groups=users[:1])
+    assert max(model._stream.rows_of_users.values()) <= ROWS
     before = dict(model._stream.rows_of_users)
     with pytest.raises(ValueError, match="inconsistent"):
         model.partial_fit(X[5:9], y[5:9], groups=users[5:8])
     assert model._stream.rows_of_users == before
-    assert model.n_seen_ == 5
+    assert model.n_seen_ == 6
 
 
 @each
