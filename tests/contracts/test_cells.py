@@ -83,6 +83,8 @@ def quietly(call, *data):
     """The call, in which each warning is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # of old versions of pandas about numpy
+        warnings.filterwarnings("ignore", "np.find_common_type", DeprecationWarning)
         return call(*data)
 
 
