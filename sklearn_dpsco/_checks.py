@@ -19,6 +19,7 @@ __all__ = [
     "check_int",
     "check_real",
     "check_size",
+    "import_pandas",
     "shown",
     "warn_user",
 ]
@@ -107,6 +108,21 @@ def auto_or(check: Callable[..., Any], name: str, value: Any, **limits: Any) -> 
         return check(name, value, **limits)
     except ValueError as error:
         raise ValueError(str(error).replace(" must be ", " must be 'auto' or ", 1)) from None
+
+
+def import_pandas(what: str) -> Any:
+    """The module, which is not required.
+
+    Raises
+    ------
+    ImportError
+        That names what needs it, if it is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(f"{what} needs pandas: install it") from error
+    return pandas
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

@@ -18,7 +18,7 @@ from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
 from .mechanisms import Gaussian, Laplace, Release, additive_noise
 from .privacy.accountant import accountant_in_force
-from .privacy.budget import Allowance, PrivacyBudget, default_delta
+from .privacy.budget import Allowance, PrivacyBudget, check_delta, default_delta
 from .privacy.guarantee import Guarantee
 from .randomness.stream import stream_from_random_state
 from .solvers.heavy_tail.oracles import LARGEST, ORACLES, MeanOracle, OracleFacts, make_oracle
@@ -142,7 +142,7 @@ def plan_mean(
     rho : float > 0 or None
         A budget of zero-concentrated DP in place of epsilon. The guarantee then states the
         epsilon that it implies at delta.
-    max_rows_per_user : int >= 1
+    max_rows_per_user : int in [1, 1e15]
         The guarantee is for all rows of a user together, of whom nobody has more than this.
     moment_order : float >= 2
         k.
@@ -176,8 +176,9 @@ def plan_mean(
     tau = auto_or(check_size, "tau", tau)
     n_buckets = auto_or(check_count, "n_buckets", n_buckets)
     accountant = accountant if accountant is None else accountant_in_force(accountant)
-    if isinstance(delta, str) and delta == "auto":
-        delta = default_delta(n) if accountant is None else accountant.budget.delta
+    fallback = default_delta(n) if accountant is None else accountant.budget.delta
+    given = check_delta(delta)
+    delta = fallback if given is None else given
     rows = check_count("max_rows_per_user", max_rows_per_user)
     currency: Any = "auto" if accountant is None else "zcdp"
     epsilon = epsilon if rho is None else 1.0

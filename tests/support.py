@@ -12,9 +12,12 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from sklearn_dpsco import Guarantee, PrivacyBudget
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.losses import Logistic, Squared
+from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
+from sklearn_dpsco.privacy.budget import Allowance
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers.base import Problem, SolverData
 
@@ -22,6 +25,18 @@ from sklearn_dpsco.solvers.base import Problem, SolverData
 ORDERS = [*(1 + np.geomspace(1e-3, 1, 150, endpoint=False)), *np.geomspace(2, 1e5, 1500)]
 
 LOSSES = {"regression": Squared(), "classification": Logistic()}
+
+
+def zcdp(epsilon, delta=1e-6, relation="replace-one"):
+    """A guarantee that spends the budget on one Gaussian release."""
+    mechanism = Gaussian.calibrate(1.0, PrivacyBudget(epsilon, delta).allowance)
+    return Guarantee(epsilon, delta, relation, "zcdp", (Release("x", mechanism),))
+
+
+def pure(epsilon, kind=Laplace, count=1, delta=0.0):
+    """A guarantee that spends the budget on releases which compose purely."""
+    mechanism = kind.calibrate(1.0, Allowance("pure", epsilon), count)
+    return Guarantee(epsilon, delta, "replace-one", "pure", (Release("x", mechanism, count),))
 
 
 def recomputed_epsilon(guarantee):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .._checks import check_bool, check_int
-from ..privacy.budget import PrivacyBudget, default_delta
+from ..privacy.budget import PrivacyBudget, check_delta, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Solver, SolverData
 from .neighbours import check_pairs, differing_rows
@@ -215,9 +215,8 @@ def _claim(parameters: dict[str, Any], claim: Any, n_samples: int) -> tuple[floa
     elif "epsilon" not in parameters:
         raise ValueError("the estimator has no parameter epsilon: give claim=(epsilon, delta)")
     else:
-        delta = parameters.get("delta", 0.0)
-        if isinstance(delta, str) and delta == "auto":
-            delta = default_delta(n_samples)
+        given = check_delta(parameters.get("delta", 0.0))
+        delta = default_delta(n_samples) if given is None else given
         relation = parameters.get("relation", "replace-one")
         budget = PrivacyBudget(parameters["epsilon"], delta, relation)
     if budget.relation == "replace-one":

@@ -18,6 +18,7 @@ from .cells import as_objects, is_missing_cell, plain
 
 __all__ = [
     "as_labels",
+    "as_users",
     "clear_rows",
     "is_missing",
     "is_nameless",
@@ -93,6 +94,21 @@ def as_labels(y: Any) -> NDArray[Any]:
     """
     y = plain(y)
     return np.asarray(column_or_1d(y if hasattr(y, "__array__") else as_objects(y), warn=True))
+
+
+def as_users(groups: Any) -> NDArray[Any]:
+    """Users of rows as an array of shape (n,).
+
+    What is no numpy array becomes an array of objects, so that one missing user turns no other
+    one into a float, and a user of one chunk is found again in the next.
+    """
+    users = plain(groups if isinstance(groups, np.ndarray) else as_objects(groups))
+    if users.ndim != 1 or users.dtype.kind in "mM":
+        raise ValueError(
+            "groups must have the shape (n_samples,) and hold numbers or text, got an array of "
+            f"shape {users.shape} and type {users.dtype}"
+        )
+    return users
 
 
 def is_missing(labels: NDArray[Any]) -> Flags:

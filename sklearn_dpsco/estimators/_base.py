@@ -38,6 +38,7 @@ from ..data.bounds import (
 from ..data.cells import as_numbers
 from ..data.records import (
     as_labels,
+    as_users,
     clear_rows,
     is_missing,
     is_nameless,
@@ -50,7 +51,7 @@ from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, get_loss
 from ..privacy.accountant import BudgetAccountant, accountant_in_force, active_accountant
-from ..privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, default_delta
+from ..privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
 from ._docstrings import merged
@@ -139,7 +140,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         other, one that contributes nothing. The number of records is public in both. Zero-out
         needs about half of the noise, and its (epsilon, delta) implies replace-one
         (2 epsilon, (1 + e^epsilon) delta).
-    max_rows_per_user : int >= 1, default=1
+    max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all rows of one person together, of whom nobody has more than this:
         a promise of yours, or kept by `groups` in `fit`. Neighbours then differ in all of them.
         The noise is this many times larger, and random batches are not amplified.
@@ -261,14 +262,14 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         # an accountant adds up plans of any kind, in the one currency that they share
         currency: Any = "auto" if accountant is None else "zcdp"
         order = None if accountant is None else accountant.order
-        is_auto, delta = isinstance(self.delta, str) and self.delta == "auto", self.delta
-        if is_auto:
-            delta = LARGEST_DEFAULT_DELTA if accountant is None else accountant.budget.delta
+        given = check_delta(self.delta)
+        fallback = LARGEST_DEFAULT_DELTA if accountant is None else accountant.budget.delta
+        delta = fallback if given is None else given
         rows = check_count("max_rows_per_user", self.max_rows_per_user)
         claim = self.epsilon, delta, self.relation
         budget = PrivacyBudget(*claim, self.precision, currency, order, rows)
         _ = budget.gaussian_allowance  # what cannot be converted raises here
-        return accountant, budget, is_auto and accountant is None
+        return accountant, budget, given is None and accountant is None
 
     def _in_force(self, settings: Settings) -> Settings:
         """The settings at the time of the charge: a block may be open that was not before."""
@@ -436,11 +437,12 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             Numbers, which are clipped to `bounds_y`, or labels, all of them among `classes` if
             those were declared.
         groups : array-like of shape (n_samples,) or None, default=None
-            The user whom each row belongs to: any labels. Of each user the first
-            `max_rows_per_user` rows of the table count, and the others are empty records, which
-            contribute nothing. A row without a label (missing, or one that cannot be compared) is
-            an error, or with ``nonfinite="zero"`` an empty record. Which rows belong to one
-            user is not protected. None: you promise that nobody has more rows.
+            The user whom each row belongs to: numbers or text; beyond 2^53 integers, since floats
+            cannot tell those apart. Of each user the first `max_rows_per_user` rows of the table
+            count, and the others are empty records, which contribute nothing. A row without a
+            label (missing, or one that cannot be compared) is an error, or with
+            ``nonfinite="zero"`` an empty record. Which rows belong to one user is not protected.
+            None: you promise that nobody has more rows.
 
         Returns
         -------
@@ -478,10 +480,10 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         """
         if groups is None:
             return None
-        labels = _checked(as_labels, groups)
-        check_consistent_length(X, labels)
-        is_surplus = surplus_rows(labels, most, counted)
-        if self._is_strict and np.any(is_nameless(labels)):
+        users = as_users(groups)
+        check_consistent_length(X, users)
+        is_surplus = surplus_rows(users, most, counted)
+        if self._is_strict and np.any(is_nameless(users)):
             raise ValueError("groups contains labels that are missing or cannot be compared")
         return is_surplus
 

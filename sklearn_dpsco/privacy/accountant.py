@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import check_int, check_real, shown
+from .._checks import check_int, check_real, import_pandas, shown
 from ..exceptions import PrivacyBudgetError
 from .branches import BranchPath, OpenBranches, ParallelGroup
 from .budget import ROUNDING, PrivacyBudget, best_log_gap, renyi_epsilon, zcdp_epsilon
@@ -68,7 +68,8 @@ class BudgetAccountant:
       its conversion is best. :math:`\rho_i` adds up the releases' costs in zCDP
       (:math:`\varepsilon_t^2 / 2` for a pure release, :math:`\varepsilon_t^2 / 8` for a
       selection with Gumbel noise), and :math:`\varepsilon_i` is infinite for guarantees
-      that do not compose purely.
+      that do not compose purely. A release on random batches costs its Renyi divergence of order
+      :math:`\alpha`, over :math:`\alpha`, where that is less.
 
     Each summand of the second test, times alpha, bounds the Renyi divergence of order alpha,
     so that the sum is a Renyi filter (Feldman and Zrnic 2021): the budget holds also if fits
@@ -76,11 +77,11 @@ class BudgetAccountant:
     (doc/privacy, section 1). Outcomes that pass the pure test need no delta, so either test may
     be used.
 
-    Plans of fits under an accountant are made in zCDP, so that they add up whatever their
-    mechanisms are. A plan with Gaussian noise alone then has sqrt(mu^2 / (2 rho)) times the noise
-    that it has without an accountant: 7 % more at (1, 1e-6), and 2 to 13 % for delta from 1e-10 to
-    1e-5 and epsilon from 0.01 to 100. It is more for small epsilon and large delta: up to 28 % at
-    delta = 1e-3, and 51 % at delta = 0.1.
+    Plans of fits under an accountant are made in zCDP, those with random batches at the order
+    :math:`\alpha`, so that they add up whatever their mechanisms are. A plan with Gaussian noise
+    alone then has sqrt(mu^2 / (2 rho)) times the noise that it has without an accountant: 7 % more
+    at (1, 1e-6), and 2 to 13 % for delta from 1e-10 to 1e-5 and epsilon from 0.01 to 100. It is
+    more for small epsilon and large delta: up to 28 % at delta = 1e-3, and 51 % at delta = 0.1.
 
     Copies (`copy.copy`, `copy.deepcopy`, `sklearn.clone`) are the same object, so every fit
     of a search is charged. A pickle holds an identifier only, and the path of the file if there
@@ -237,10 +238,7 @@ class BudgetAccountant:
         ImportError
             If pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: install it, or read `ledger`") from error
+        pandas = import_pandas("BudgetAccountant.to_frame")
         columns = [name for name in Charge.__dataclass_fields__ if name != "guarantee"]
         return pandas.DataFrame([charge.summary() for charge in self.ledger], columns=columns)
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.optimize import brentq
 
-from .._checks import check_choice, check_int, check_real
+from .._checks import auto_or, check_choice, check_int, check_real
 from .selections import LARGEST_MU, gaussian_delta
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Precision",
     "PrivacyBudget",
     "best_log_gap",
+    "check_delta",
     "default_delta",
     "mu_delta",
     "pure_delta",
@@ -137,6 +138,12 @@ def _mu(epsilon: float, delta: float) -> float:
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Epsilon that rho-zCDP proves at `delta`: the low end of a bracket, 0 for rho = 0."""
     return _largest(lambda epsilon: -zcdp_delta(rho, epsilon), -delta) if rho > 0 else 0.0
+
+
+def check_delta(delta: Any) -> float | None:
+    """The parameter `delta` of whoever fits: `None` for "auto", else a number in [0, 1)."""
+    checked: float | None = auto_or(check_real, "delta", delta, low=0, high=1, high_open=True)
+    return checked
 
 
 def default_delta(n_samples: int) -> float:

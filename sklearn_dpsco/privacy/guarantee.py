@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from scipy.special import ndtr, ndtri
 
-from .._checks import check_real
+from .._checks import check_real, import_pandas
 from .budget import ROUNDING, Composition, PrivacyBudget, mu_delta, pure_delta, zcdp_delta
 from .selections import has_optimum, selection_delta, selection_epsilon
 
@@ -183,12 +183,16 @@ class Guarantee:
             return selection_delta(self.epsilon, eta, count, mu, self.delta)
         if composition == "pld":
             return self._batch_delta(self.epsilon)
+        power = 1 if composition == "pure" else 2
+        return self.rows_per_user**power * self._of_a_row(composition)
+
+    def _of_a_row(self, composition: Composition) -> float:
+        """Total cost for one row of the worst record, in a currency that adds up."""
 
         def cost(release: Release) -> float:
             return release.cost(composition, self.repetitions)
 
-        of_a_row = sum(map(cost, _worst(self.releases, cost)))
-        return self.rows_per_user ** (1 if composition == "pure" else 2) * of_a_row
+        return sum(map(cost, _worst(self.releases, cost)))
 
     def _batch_delta(self, epsilon: float) -> float:
         from . import events
@@ -267,27 +271,22 @@ class Guarantee:
         float in [0, 1 - alpha]
         """
         alpha = check_real("alpha", alpha, low=0, high=1)
-        bounds = [0.0]
+        bounds, mu = [0.0], self.mu
         for epsilon, delta in self._pairs:
             bounds.append(1 - delta - math.exp(min(epsilon, 700.0)) * alpha)
             bounds.append(math.exp(-epsilon) * (1 - delta - alpha))
-        if self.mu is not None:
-            bounds.append(float(ndtr(ndtri(1 - alpha) - self.mu)))
+        if mu is not None:
+            bounds.append(float(ndtr(ndtri(1 - alpha) - mu)))
         return max(bounds)
 
     @cached_property
     def _pairs(self) -> list[tuple[float, float]]:
         """Points of the curve, which are dense where trade-off curves bend."""
         grid = [self.epsilon * k / 16 for k in range(17)]
-        end = self.epsilon_at(max(self.delta * 1e-2, 1e-12)) if not self.is_pure else 0.0
+        end = self.epsilon_at(max(self.delta * 1e-2, 1e-12)) if self.delta > 0 else 0.0
         if math.isfinite(end):
             grid += [end * k / 32 for k in range(1, 33)]
         return [(epsilon, self.delta_at(epsilon)) for epsilon in sorted(grid)]
-
-    @property
-    def is_pure(self) -> bool:
-        """True if delta is 0."""
-        return self.delta == 0
 
     def _composes(self, composition: str) -> bool:
         return all(composition in r.mechanism.compositions for r in self.releases)
@@ -300,11 +299,11 @@ class Guarantee:
             curves.append(partial(pure_delta, self.cost("pure")))
         if self._composes("zcdp"):
             curves.append(partial(zcdp_delta, self.cost("zcdp")))
-        if self.mu is not None:
-            curves.append(partial(mu_delta, self.mu))
+        if (mu := self.mu) is not None:
+            curves.append(partial(mu_delta, mu))
         if self.composition == "adaptive-range":
-            eta, count, mu = self._selections()
-            curves.append(lambda epsilon: selection_delta(epsilon, eta, count, mu, self.delta))
+            game = self._selections()
+            curves.append(lambda epsilon: selection_delta(epsilon, *game, self.delta))
         if self.composition == "pld":
             curves.append(self._batch_delta)
         return curves
@@ -316,11 +315,9 @@ class Guarantee:
         group, None for all), and share, of the plan's total in rho (in epsilon for delta = 0);
         groups have the shares of what a record in them bears.
         """
-        from pandas import DataFrame
-
         currency: Composition = "pure" if self.composition == "pure" else "zcdp"
-        total = self.cost(currency) / self.rows_per_user ** (1 if currency == "pure" else 2)
-        return DataFrame(
+        total = self._of_a_row(currency)
+        return import_pandas("Guarantee.to_frame").DataFrame(
             [
                 {
                     "release": release.name,
@@ -352,14 +349,13 @@ class Guarantee:
         an `AdaptiveSelectionsDpEvent` next to the Gaussian ones, says what was composed,
         and accountants refuse it (`UnsupportedEventError`).
         """
+        runs = self.repetitions, self.rows_per_user
         if self.composition != "adaptive-range":
-            runs = self.repetitions, self.rows_per_user
             return composed_event(self.releases, self.composition, *runs)
         from . import events
 
         eta, count, _ = self._selections()
         gaussians = [release for release in self.releases if release.mechanism.log_range is None]
-        runs = self.repetitions, self.rows_per_user
         parts = [release.dp_event("gdp", *runs) for release in gaussians]
         return events.with_selections(parts, eta, count)
 

@@ -1,4 +1,4 @@
-r"""The optimal accounting of adaptively chosen selections, after a Gaussian release.
+r"""The optimal accounting of adaptively chosen selections and Gaussian releases.
 
 A selection with Gumbel noise (the exponential mechanism) has **bounded range** eta: between
 neighbours the logarithm of the probability ratio stays, over all outcomes, in an interval of
@@ -52,7 +52,8 @@ _FINAL_ROUNDING = 1 + 1e-8
 _TOLERANCE = 1e-4  # of the search for eta, whose lower end is returned
 _BEYOND_GRID = 1e-4  # what lies beyond the grid's end, relative to delta
 
-
+# Where differences of curves would be rounding: below this mu and this range bounds are used.
+# Beyond the largest range, no mu below `LARGEST_MU` is enough.
 _SMALL_MU, _SMALLEST_ETA, _LARGEST_ETA = 1e-4, 1e-9, 50.0
 _FAR = 40.0  # where a normal density is below all floats
 
@@ -201,7 +202,8 @@ def selection_delta(
         Range of each selection, which may be chosen after looking at all earlier outcomes.
     count : int >= 1
     mu : float >= 0, default=0.0
-        The releases that do not depend on the selections are together mu-Gaussian-DP.
+        The Gaussian releases, before, between or after the selections, are together
+        mu-Gaussian-DP.
     scale : float in (0, 1), default=1e-6
         Size of the delta that matters: the bound is loose by about 1e-4 of it.
 

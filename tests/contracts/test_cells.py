@@ -61,7 +61,14 @@ def as_list(cells):
 
 def as_frame(cells):
     """A frame whose columns have the types that pandas finds."""
-    return columns_as(cells).infer_objects()
+
+    def inferred(column):
+        try:
+            return column.infer_objects()
+        except OverflowError:  # of old versions at an integer that no float holds
+            return column
+
+    return columns_as(cells).apply(inferred)
 
 
 FORMS = {"array": np.array, "list": as_list, "frame": as_frame}

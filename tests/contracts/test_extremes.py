@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import time
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -162,7 +161,6 @@ def extremes_of(key):
 
 def refusal(call, *data):
     """What the `ValueError` of the call says; None if it raises none. Other warnings are errors."""
-    start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for kind in exceptions.__all__:
@@ -172,8 +170,6 @@ def refusal(call, *data):
             call(*data)
         except ValueError as error:
             return str(error)
-    # a few milliseconds, or the time to compile a kernel
-    assert time.process_time() - start < 20
     return None
 
 

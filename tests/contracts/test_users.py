@@ -5,6 +5,7 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from registry import build, changes, each, forms, is_classifier, outcome, statistics, table
 from sklearn import config_context
@@ -124,6 +125,27 @@ def test_a_stream_remembers_the_rows_of_its_users(name):
         model.partial_fit(X[5:9], y[5:9], groups=users[5:8])
     assert model._stream.rows_of_users == before
     assert model.n_seen_ == 6
+
+
+def test_a_missing_user_changes_no_other_one():
+    X, y = table("DPFTRLRegressor")
+    ids = [2**53 + 1 + 2 * (k // 2) for k in range(len(y))]  # no float holds any of them
+    unknown = [*ids[:-1], None]
+    for kind in ("Int64", object):
+        model = build("DPFTRLRegressor", horizon=3 * len(y), nonfinite="zero")
+        for chunk in (ids, unknown):
+            model.partial_fit(X, y, groups=pd.Series(chunk, dtype=kind))
+        assert len(model._stream.rows_of_users) == len(set(ids))
+
+
+@each
+def test_groups_that_name_nobody(name):
+    X, y = table(name)
+    accountant = BudgetAccountant(1.0)
+    for groups in ([(1, 2)] * len(y), np.full(len(y), "2020", dtype="datetime64[us]"), "one"):
+        with pytest.raises(ValueError, match="groups must have the shape"):
+            build(name, accountant=accountant).fit(X, y, groups=groups)
+    assert accountant.ledger == ()
 
 
 @each

@@ -20,7 +20,7 @@ from dp_accounting.rdp import RdpAccountant
 from joblib import parallel_backend
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
-from support import ORDERS, assert_refuses, problem, scaled_table
+from support import ORDERS, assert_refuses, problem, pure, scaled_table, zcdp
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -29,22 +29,12 @@ from sklearn_dpsco import (
     PrivacyBudget,
     PrivacyBudgetError,
 )
-from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release, SelectVertex
+from sklearn_dpsco.mechanisms import Release, SelectVertex
 from sklearn_dpsco.privacy import accountant as accountant_module
-from sklearn_dpsco.privacy.budget import Allowance, zcdp_epsilon
+from sklearn_dpsco.privacy.budget import zcdp_epsilon
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
 DELTA = 1e-6
-
-
-def zcdp(epsilon, delta=DELTA, relation="replace-one"):
-    mechanism = Gaussian.calibrate(1.0, PrivacyBudget(epsilon, delta).allowance)
-    return Guarantee(epsilon, delta, relation, "zcdp", (Release("x", mechanism),))
-
-
-def pure(epsilon, kind=Laplace, count=1, delta=0.0):
-    mechanism = kind.calibrate(1.0, Allowance("pure", epsilon), count)
-    return Guarantee(epsilon, delta, "replace-one", "pure", (Release("x", mechanism, count),))
 
 
 def charged(accountant):

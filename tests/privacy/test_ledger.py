@@ -19,34 +19,21 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold
-from support import assert_refuses, scaled_table
+from support import assert_refuses, pure, scaled_table, zcdp
 
 from sklearn_dpsco import (
     BudgetAccountant,
     DPLassoFW,
-    Guarantee,
     PrivacyBudget,
     PrivacyBudgetError,
 )
-from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
 from sklearn_dpsco.privacy import ledger as ledger_module
-from sklearn_dpsco.privacy.budget import Allowance
 from sklearn_dpsco.privacy.file_lock import file_lock
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
 DELTA = 1e-6
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a fork among threads
-
-
-def zcdp(epsilon, delta=DELTA):
-    mechanism = Gaussian.calibrate(1.0, PrivacyBudget(epsilon, delta).allowance)
-    return Guarantee(epsilon, delta, "replace-one", "zcdp", (Release("x", mechanism),))
-
-
-def pure(epsilon):
-    mechanism = Laplace.calibrate(1.0, Allowance("pure", epsilon))
-    return Guarantee(epsilon, 0.0, "replace-one", "pure", (Release("x", mechanism),))
 
 
 def regressor(**parameters):
