@@ -45,9 +45,9 @@ def gaussian_waste(guarantee) -> float:
     gaussian, selected = 0.0, 0.0
     for release in guarantee.releases:
         if release.mechanism.log_range is None:
-            gaussian += release.cost("gdp", guarantee.repetitions)
+            gaussian += release.cost("gdp")
         else:
-            count = release.count * guarantee.repetitions
+            count = release.count
             selected += count * release.mechanism.log_range**2 / 4
     return largest / math.sqrt(2 * gaussian + selected) - 1
 

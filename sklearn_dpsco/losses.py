@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from ._checks import check_real, check_size
 
@@ -29,17 +29,24 @@ __all__ = [
     "EpsilonInsensitive",
     "Hinge",
     "Huber",
+    "Joint",
     "Logistic",
     "Loss",
+    "Multinomial",
     "Quantile",
     "SmoothedHinge",
     "Squared",
     "SquaredHinge",
+    "base_loss",
+    "best_constants",
     "bounded_clip",
     "check_loss",
     "clipped_derivative",
+    "clipped_rows",
+    "clipped_to",
     "get_loss",
     "kernel_id",
+    "largest_constant",
 ]
 
 Array = NDArray[np.float64]
@@ -71,6 +78,15 @@ class Loss:
 
     task: ClassVar[str]
     loss_id: ClassVar[int | None] = None
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of predictions of a record that the loss takes together."""
+        return 1
+
+    def of_outputs(self, n_outputs: int) -> Loss:
+        """The loss of so many predictions of a record together: the sum over them, if several."""
+        return self if n_outputs == 1 else Joint(self, n_outputs)
 
     @property
     def smoothness(self) -> float:
@@ -262,6 +278,10 @@ class Logistic(_Classification):
         # the log-odds, kept within those of 1:99 so that a noisy mean stays finite
         mean = min(0.98, max(-0.98, mean))
         return math.log1p(mean) - math.log1p(-mean)
+
+    def of_outputs(self, n_outputs: int) -> Loss:
+        """Of several classes the multinomial loss."""
+        return self if n_outputs == 1 else Multinomial(self, n_outputs)
 
     def probability(self, z: Array) -> Array:
         """P(y = +1) at raw prediction z."""
@@ -468,6 +488,101 @@ class SquaredHinge(_Classification):
         return mean
 
 
+# ------------------------------------------------------------------------ several outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Joint(Loss):
+    r"""One loss of K outputs of a record: the sum over them, :math:`\sum_k l(z_k, y_k)`.
+
+    Predictions and targets have shape (n, K). A record's K derivatives are clipped together, to
+    the l2 norm, so that the noise of a coefficient matrix is that of one record's gradient,
+    whatever K is.
+
+    Parameters
+    ----------
+    base : Loss
+        l, of a single output.
+    count : int >= 2
+        K: targets of a regression, or classes, of which each is told from the rest.
+    """
+
+    base: Loss
+    count: int
+
+    @property
+    def n_outputs(self) -> int:
+        return self.count
+
+    @property
+    def task(self) -> str:  # type: ignore[override]
+        return self.base.task
+
+    @property
+    def smoothness(self) -> float:
+        return self.base.smoothness
+
+    def value(self, z: Array, y: Array) -> Array:
+        return self.base.value(z, y).sum(axis=1)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        derivative = np.asarray(self.base.derivative(z.ravel(), y.ravel()))
+        return derivative.reshape(z.shape) if derivative.size == z.size else derivative
+
+    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
+        return math.sqrt(self.n_outputs) * self.base.derivative_bound(prediction_bound, y_bound)
+
+    def best_constants(self, means: Array) -> Array:
+        """The constants z that suit targets with the given means, each in [-1, 1]."""
+        return np.array([self.base.best_constant(float(mean)) for mean in means])
+
+    def best_constant(self, mean: float) -> float:
+        """Of one output."""
+        return self.base.best_constant(mean)
+
+    def probability(self, z: Array) -> Array:
+        """P(class k), shape (n, K): those of the outputs, normalized to sum to 1."""
+        positive = self.base.probability(z)  # type: ignore[attr-defined]
+        total = positive.sum(axis=1, keepdims=True)
+        uniform = np.full_like(positive, 1 / self.n_outputs)
+        return np.divide(positive, total, out=uniform, where=total > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Multinomial(Joint):
+    r"""Multinomial logistic loss, :math:`-z_y + \log \sum_k e^{z_k}`.
+
+    Its derivative p - e_y, p the softmax of z, has norm at most sqrt(2) and the Jacobian
+    diag(p) - p p^T of norm at most 1/2.
+    """
+
+    @property
+    def smoothness(self) -> float:
+        return 0.5
+
+    def value(self, z: Array, y: Array) -> Array:
+        return logsumexp(z, axis=1) - np.sum(z, axis=1, where=y > 0)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        derivative = self.probability(z)
+        derivative -= y > 0
+        return derivative
+
+    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
+        return math.sqrt(2)
+
+    def best_constants(self, means: Array) -> Array:
+        # centred logarithms of the frequencies, which are kept from 0 as those of two classes
+        frequencies = np.maximum((1 + means) / 2, 0.02 / self.n_outputs)
+        logs = np.log(frequencies)
+        return logs - logs.mean()
+
+    def probability(self, z: Array) -> Array:
+        weights = np.exp(z - z.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        return weights
+
+
 _LOSSES: dict[str, type[Loss]] = {
     "squared": Squared,
     "huber": Huber,
@@ -494,6 +609,9 @@ _PROBE_TARGETS = {"regression": _PROBE_Y, "classification": np.sign(_PROBE_Y)}
 _LAST_BITS = 2.0**-48
 
 
+_ROUNDOFF = 2.0**-52  # relative error of an operation, and as much again
+
+
 def kernel_id(loss: Loss) -> int | None:
     """Number by which the compiled kernels know the loss; None for a user's loss.
 
@@ -503,34 +621,68 @@ def kernel_id(loss: Loss) -> int | None:
     return loss.loss_id if type(loss) in _LOSSES.values() else None
 
 
+def base_loss(loss: Loss) -> Loss:
+    """The loss of a single output."""
+    return loss.base if isinstance(loss, Joint) else loss
+
+
+def largest_constant(loss: Loss) -> float:
+    """Bound on the constants that the loss may ask for, in absolute value."""
+    ends = [np.full(loss.n_outputs, end) for end in (-1.0, 1.0)]
+    if isinstance(loss, Multinomial):
+        ends = [np.where(np.arange(loss.n_outputs) == 0, end, -end) for end in (-1.0, 1.0)]
+    return max(float(np.abs(best_constants(loss, end)).max()) for end in ends)
+
+
+def best_constants(loss: Loss, means: Array) -> Array:
+    """The constants z, shape (n_outputs,), that suit targets with the given means in [-1, 1]."""
+    if isinstance(loss, Joint):
+        return loss.best_constants(means)
+    return np.array([loss.best_constant(float(mean)) for mean in means])
+
+
 def clipped_derivative(loss: Loss, z: Array, y: Array, clip: float) -> Array:
-    """dl/dz of every record within [-clip, clip]; NaN counts as 0, infinities as the ends.
+    """dl/dz of every record, of l2 norm at most `clip`; NaN counts as 0, infinities as the ends.
 
     The one place where solvers call a loss on data. Bounds hold whatever the loss returns.
 
     Parameters
     ----------
     loss : Loss
-    z, y : ndarray of shape (n,)
+    z, y : ndarray of shape (n,), or (n, K) for a loss of K outputs
     clip : float > 0
 
     Returns
     -------
-    ndarray of shape (n,), float64
+    ndarray of the shape of z, float64
         In single precision, rounding would carry the clip and sums beyond their bounds.
 
     Raises
     ------
     ValueError
-        If there is not one number for each record.
+        If there is not one number for each record and output.
     """
     with np.errstate(all="ignore"):  # a warning would tell of some record
         derivative = np.asarray(loss.derivative(z, y), dtype=np.float64)
     if derivative.shape != z.shape:
         raise ValueError(f"{type(loss).__name__}.derivative must give one number for each record")
-    derivative = np.clip(derivative, -clip, clip)
-    derivative[np.isnan(derivative)] = 0.0
-    return derivative
+    return clipped_to(derivative, clip)
+
+
+def clipped_to(values: Array, clip: float) -> Array:
+    """Numbers clipped to [-clip, clip], rows of a matrix to that l2 norm; NaN counts as 0."""
+    values = np.clip(values, -clip, clip)
+    values[np.isnan(values)] = 0.0
+    return values if values.ndim == 1 else clipped_rows(values, np.full(len(values), clip), 2)
+
+
+def clipped_rows(values: Array, clips: Array, order: float) -> Array:
+    """Rows of a matrix shrunk to norms of order 1 or 2 that are at most `clips`."""
+    # relative to the clip, so that no square overflows, and rounded up
+    size = np.abs(values) / clips[:, None]
+    norms = size.sum(axis=1) if order == 1 else np.sqrt(np.einsum("ij,ij->i", size, size))
+    norms *= 1 + (size.shape[1] + 8) * _ROUNDOFF
+    return values / np.maximum(norms, 1.0)[:, None]
 
 
 def bounded_clip(loss: Loss, clip: float, prediction_bound: float) -> float:
@@ -560,6 +712,7 @@ def check_loss(loss: Loss) -> None:
     ValueError
         If it is not, or if a constant of the loss is out of its range.
     """
+    loss = base_loss(loss)
     if kernel_id(loss) is not None:
         return
     name = type(loss).__name__

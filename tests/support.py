@@ -130,10 +130,11 @@ def stream(seed=0):
 
 
 def problem(
-    n, d, *, task="regression", radius=2.0, fit_intercept=True, n_models=1, loss=None,
+    n, d, *, task="regression", radius=2.0, fit_intercept=True, n_outputs=1, loss=None,
     feasible_set=L1Ball,
 ):  # fmt: skip
-    return Problem(n, d, loss or LOSSES[task], feasible_set(radius), fit_intercept, n_models)
+    loss = (loss or LOSSES[task]).of_outputs(n_outputs)
+    return Problem(n, d, loss, feasible_set(radius), fit_intercept)
 
 
 def solver_data(X, y, *, fit_intercept=True, scale=None):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Compressed", "Move", "RowForm", "Slope", "Steps"]
+__all__ = ["MULTINOMIAL", "Compressed", "Move", "RowForm", "Slope", "Steps"]
+
+MULTINOMIAL = -1  # in the place of a loss_id: that of several classes together
 
 
 class Compressed(NamedTuple):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from .arguments import Slope
+from .arguments import MULTINOMIAL, Slope
 from .jit import njit
 
-__all__ = ["clipped_derivative", "smoothed_derivative"]
+__all__ = ["clipped_derivative", "joint_derivative", "smoothed_derivative"]
 
 
 @njit(cache=True, inline="always")
@@ -77,3 +78,26 @@ def smoothed_derivative(slope: Slope, beta: float, prediction: float, y: float) 
         return clipped_derivative(slope, prediction, y)
     z = slope.offset + prediction
     return _clipped(_envelope_derivative(slope.loss_id, z, y, slope.parameter, beta), slope.clip)
+
+
+@njit(cache=True, inline="always")
+def joint_derivative(slope: Slope, beta: float, z: Any, y: Any, out: Any) -> None:
+    """Derivatives at the predictions z of a record's outputs, offsets included, into `out`.
+
+    That of the multinomial loss is not clipped, the others each: derivatives that were clipped
+    together would not be those of a convex function.
+    """
+    if slope.loss_id != MULTINOMIAL:
+        for k in range(z.size):
+            out[k] = smoothed_derivative(slope, beta, z[k], y[k])
+        return
+    top, total = z[0], 0.0
+    for k in range(z.size):
+        top = max(top, z[k])
+    for k in range(z.size):
+        out[k] = math.exp(z[k] - top)
+        total += out[k]
+    for k in range(z.size):
+        out[k] /= total
+        if y[k] > 0.0:
+            out[k] -= 1.0

@@ -4,6 +4,7 @@ The step for a record, whose row r is formed as in `RowForm`, is
 
     w <- w - learning_rate l'(offset + <r, w>, y) r.
 
+With K outputs, w and `total` have shape (d + 1, K), y (n, K), and `offset` (K,).
 A record of weight 0 is skipped. After each block of records w is projected onto a ball and,
 once the first records are done, added to `total`; the functions return how many were added.
 """
@@ -16,24 +17,25 @@ from typing import Any
 import numpy as np
 
 from .arguments import Compressed, RowForm, Slope, Steps
-from .derivatives import smoothed_derivative
+from .derivatives import joint_derivative, smoothed_derivative
 from .jit import njit
 from .products import dense_products, inner_product, row_factor, stored_products
 
-__all__ = ["csr_steps", "dense_steps", "gather_rows"]
+__all__ = ["csr_steps", "dense_steps", "gather_rows", "joint_csr_steps", "joint_dense_steps"]
 
 
 @njit(cache=True, inline="always")
 def _close_block(w: Any, radius: float, is_averaged: bool, total: Any) -> int:
     """Project w, and add it to `total` if it is averaged."""
-    norm = math.sqrt(inner_product(w, w))
+    flat, flat_total = w.ravel(), total.ravel()  # views
+    norm = math.sqrt(inner_product(flat, flat))
     if norm > radius:
-        for j in range(w.size):
-            w[j] *= radius / norm
+        for j in range(flat.size):
+            flat[j] *= radius / norm
     if not is_averaged:
         return 0
-    for j in range(w.size):
-        total[j] += w[j]
+    for j in range(flat.size):
+        flat_total[j] += flat[j]
     return 1
 
 
@@ -110,5 +112,95 @@ def csr_steps(
         if shift != 0.0:
             for j in range(d):
                 w[j] += shift * center[j]
+        count += _close_block(w, steps.radius, end > steps.first, total)
+    return count
+
+
+@njit(cache=True)
+def joint_dense_steps(
+    X: Any, weight: Any, y: Any, form: RowForm, slope: Slope, offset: Any, steps: Steps, w: Any,
+    total: Any,
+) -> int:  # fmt: skip
+    """`dense_steps` for K outputs."""
+    center, bias, bound, norm_error = form
+    n, d, count = y.shape[0], center.size, 0
+    z, r = np.empty(w.shape[1]), np.empty(w.shape[1])
+    for start in range(0, n, steps.block):
+        end = min(n, start + steps.block)
+        for t in range(start, end):
+            if weight[t] > 0.0:
+                row, square = X[t], 0.0
+                for k in range(z.size):
+                    z[k] = bias * w[d, k]
+                for j in range(d):
+                    value = row[j] - center[j]
+                    square += value * value
+                    for k in range(z.size):
+                        z[k] += value * w[j, k]
+                s = row_factor(weight[t], square * (1.0 + norm_error) + bias, bound)
+                for k in range(z.size):
+                    z[k] = offset[k] + s * z[k]
+                joint_derivative(slope, steps.beta, z, y[t], r)
+                for k in range(z.size):
+                    r[k] *= steps.learning_rate * s
+                for j in range(d):
+                    value = row[j] - center[j]
+                    for k in range(z.size):
+                        w[j, k] -= r[k] * value
+                for k in range(z.size):
+                    w[d, k] -= r[k] * bias
+        count += _close_block(w, steps.radius, end > steps.first, total)
+    return count
+
+
+@njit(cache=True)
+def joint_csr_steps(
+    X: Compressed, weight: Any, y: Any, form: RowForm, slope: Slope, offset: Any, steps: Steps,
+    w: Any, total: Any,
+) -> int:  # fmt: skip
+    """`csr_steps` for K outputs: within a block the coefficients are w + center shift^T."""
+    data, indices, indptr = X
+    center, bias, bound, norm_error = form
+    n, d, count = y.shape[0], center.size, 0
+    n_outputs = w.shape[1]
+    z, r, row_w = np.empty(n_outputs), np.empty(n_outputs), np.empty(n_outputs)
+    center_w, shift = np.empty(n_outputs), np.empty(n_outputs)
+    center_square = inner_product(center, center)
+    for start in range(0, n, steps.block):
+        end = min(n, start + steps.block)
+        shift[:] = 0.0
+        center_w[:] = 0.0
+        for i in range(d):
+            for k in range(n_outputs):
+                center_w[k] += center[i] * w[i, k]
+        for t in range(start, end):
+            if weight[t] > 0.0:
+                row_w[:] = 0.0
+                row_center, square = 0.0, 0.0
+                for e in range(indptr[t], indptr[t + 1]):
+                    x, j = data[e], np.uint64(indices[e])
+                    row_center += x * center[j]
+                    square += x * x
+                    for k in range(n_outputs):
+                        row_w[k] += x * w[j, k]
+                error = norm_error * (square + center_square)
+                square = max(square - 2.0 * row_center + center_square, 0.0) + error
+                s = row_factor(weight[t], square + bias, bound)
+                for k in range(n_outputs):
+                    product = row_w[k] - center_w[k] + shift[k] * (row_center - center_square)
+                    z[k] = offset[k] + s * (product + bias * w[d, k])
+                joint_derivative(slope, steps.beta, z, y[t], r)
+                for k in range(n_outputs):
+                    r[k] *= steps.learning_rate * s
+                    w[d, k] -= r[k] * bias
+                    center_w[k] -= r[k] * row_center
+                    shift[k] += r[k]
+                for e in range(indptr[t], indptr[t + 1]):
+                    x, j = data[e], np.uint64(indices[e])
+                    for k in range(n_outputs):
+                        w[j, k] -= r[k] * x
+        for i in range(d):
+            for k in range(n_outputs):
+                w[i, k] += shift[k] * center[i]
         count += _close_block(w, steps.radius, end > steps.first, total)
     return count

@@ -114,24 +114,30 @@ def row_norms(data: Any, indptr: Any) -> Any:
 
 @njit(cache=True)
 def csr_transposed_product(X: Compressed, r: Any, chunk: int, total: Any) -> None:
-    """Add X^T r to `total`, summed over chunks of rows."""
+    """Add X^T r to `total`, summed over chunks of rows; r has shape (n, K), `total` (d, K)."""
     data, indices, indptr = X
-    n = indptr.size - 1
-    part = np.zeros(total.size)
+    n, n_outputs = r.shape
+    part = np.zeros(total.shape)
     for first in range(0, n, chunk):
         part[:] = 0.0
         for i in range(first, min(n, first + chunk)):
-            _scatter(data, indices, np.uint64(indptr[i]), np.uint64(indptr[i + 1]), r[i], part)
+            for k in range(indptr[i], indptr[i + 1]):
+                row, value = part[np.uint64(indices[k])], data[k]
+                for output in range(n_outputs):
+                    row[output] += value * r[i, output]
         total += part
 
 
 @njit(cache=True)
 def csc_transposed_product(X: Compressed, r: Any, chunk: int, total: Any) -> None:
-    """Add X^T r to `total`, each column summed over chunks of stored values."""
+    """The same, each column summed over chunks of stored values."""
     data, indices, indptr = X
-    for j in range(total.size):
+    part = np.zeros(r.shape[1])
+    for j in range(total.shape[0]):
         for start in range(indptr[j], indptr[j + 1], chunk):
-            part = 0.0
+            part[:] = 0.0
             for k in range(start, min(indptr[j + 1], start + chunk)):
-                part += data[k] * r[np.uint64(indices[k])]
+                row, value = r[np.uint64(indices[k])], data[k]
+                for output in range(part.size):
+                    part[output] += value * row[output]
             total[j] += part

@@ -21,12 +21,13 @@ Pair = tuple[SolverData, SolverData]
 
 
 def check_pairs(plan: Plan, pairs: list[Pair]) -> None:
-    shape = plan.problem.n_samples, plan.problem.n_features
+    n, d, k = plan.problem.n_samples, plan.problem.n_features, plan.problem.n_outputs
+    shape, of_y = (n, d), (n,) if k == 1 else (n, k)
     for data in (side for pair in pairs for side in pair):
         if not isinstance(data, SolverData):
             raise ValueError(f"tables must be SolverData, got {type(data).__name__}")
-        if (data.rows.n_samples, data.rows.n_columns) != shape or data.y.shape != shape[:1]:
-            raise ValueError(f"tables must have the plan's shape {shape}")
+        if (data.rows.n_samples, data.rows.n_columns) != shape or data.y.shape != of_y:
+            raise ValueError(f"tables must have the plan's shapes {shape} and {of_y}")
 
 
 def changed_record(pair: Pair) -> int:
@@ -38,7 +39,9 @@ def changed_record(pair: Pair) -> int:
         If they are equal, or differ in several rows.
     """
     first, second = pair
-    differs = differing_rows(first.rows.X, second.rows.X) | (first.y != second.y)
+    n = len(first.y)
+    differs = differing_rows(first.rows.X, second.rows.X)
+    differs |= differing_rows(first.y.reshape(n, -1), second.y.reshape(n, -1))
     differs = differs | (first.rows.weights() != second.rows.weights())
     (rows,) = np.nonzero(differs)
     if rows.size != 1:
@@ -96,33 +99,48 @@ def neighbours(
 
 @dataclass
 class _Table:
-    """Features, targets, and which records are not empty; a corner and a label for the record."""
+    """Features, targets, and which records are not empty.
+
+    Of the record that differs, a corner, and its targets in both tables.
+    """
 
     X: Array
     y: Array
     present: NDArray[np.bool_]
     corner: Array
-    label: float
+    labels: tuple[Any, Any]
 
 
 def _random_table(problem: Problem, rng: np.random.Generator) -> _Table:
-    n, d = problem.n_samples, problem.n_features
-    is_regression = problem.loss.task == "regression"
-    y = rng.uniform(-1, 1, n) if is_regression else rng.choice([-1.0, 1.0], n)
+    n, d, k = problem.n_samples, problem.n_features, problem.n_outputs
+    shape = (n,) if k == 1 else (n, k)
+    y: Array
+    labels: tuple[Any, Any]
+    if problem.loss.task == "regression":
+        y, label = rng.uniform(-1, 1, shape), rng.choice([-1.0, 1.0], shape[1:])
+        labels = label, -label
+    elif k == 1:
+        y, label = rng.choice([-1.0, 1.0], n), rng.choice([-1.0, 1.0])
+        labels = label, -label
+    else:
+        classes = 2 * np.eye(k) - 1
+        y, labels = classes[rng.integers(k, size=n)], tuple(classes[rng.permutation(k)[:2]])
     X = rng.choice([-1.0, -0.2, 0.0, 0.5, 1.0], (n, d))
-    corner, label = rng.choice([-1.0, 1.0], d), rng.choice([-1.0, 1.0])
-    return _Table(X, y, np.ones(n, dtype=bool), corner, label)
+    corner = rng.choice([-1.0, 1.0], d)
+    return _Table(X, y, np.ones(n, dtype=bool), corner, labels)
 
 
 def _one_label(table: _Table) -> None:
-    table.y[:] = table.label
+    table.y[:] = table.labels[0]
 
 
 def _no_signal(table: _Table) -> None:
     table.X[:] = 0.0
     # no residual for a regression, and labels that cancel out
-    is_label = np.all(np.abs(table.y) == 1)
-    table.y[:] = np.where(np.arange(table.y.size) % 2, 1.0, -1.0) if is_label else 0.0
+    if np.all(np.abs(table.y) == 1):
+        table.y[::2], table.y[1::2] = table.labels
+    else:
+        table.y[:] = 0.0
 
 
 def _all_alike(table: _Table) -> None:
@@ -149,10 +167,10 @@ def _pair(
 ) -> Pair:
     """Two tables, between which record i moves."""
     tables: list[SolverData] = []
-    for place, sign in zip(places, (1, -1), strict=True):
+    for place, label in zip(places, table.labels, strict=True):
         is_axis = np.arange(table.corner.size) == 0
         table.X[i] = table.corner * (is_axis if place is None else place)
-        table.y[i], table.present[i] = sign * table.label, relation != "zero-out" or bool(tables)
+        table.y[i], table.present[i] = label, relation != "zero-out" or bool(tables)
         rows = make_rows(storage(table.X.copy()), problem.fit_intercept)
         if not np.all(table.present):
             rows.scale = table.present.astype(np.float64)

@@ -288,7 +288,6 @@ def check_sensitivity(
     Parameters
     ----------
     solver : Solver
-        For a plan of several models, `solve` has to run all of them.
     plan : Plan
         Its mechanisms are found by `map_mechanisms`.
     pairs : iterable of (SolverData, SolverData) or None, default=None
@@ -333,7 +332,7 @@ def _replay(
         frozen.run = run = _Run()
         replayed = map_mechanisms(plan, lambda name, m: _Recorder(name, m, frozen))
         result = solver.solve(data, replayed, TracedStream(seed, run.reads))
-        run.outcome = np.append(result.coef, (result.intercept, result.n_iter))
+        run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter))
         runs.append(run)
     return runs[0], runs[1]
 
@@ -342,7 +341,7 @@ class _Findings:
     """What the replays of a plan have shown so far."""
 
     def __init__(self, plan: Plan) -> None:
-        self.found, self.times = mechanisms(plan), plan.guarantee.repetitions
+        self.found = mechanisms(plan)
         releases = plan.guarantee.releases
         if any(all(r.mechanism is not m for m in self.found.values()) for r in releases):
             raise ValueError(
@@ -385,24 +384,14 @@ class _Findings:
             self.violations["result"] = "depends on the record beyond what was released"
         for name in self.found:
             self._count_draws(name, first.draws[name])
-        for k in range(self.times):
-            self._compare_models(first, second, k)
-
-    def _compare_models(self, first: _Run, second: _Run, k: int) -> None:
-        """The releases of the k-th time that the guarantee's list runs."""
         touched = set()
         for name, mechanism in self.found.items():
-            values = (self._part(run.values[name], k) for run in (first, second))
-            distances = _distances(mechanism, *values)
-            self._compare(name, distances, self._part(first.absent[name], k))
+            distances = _distances(mechanism, first.values[name], second.values[name])
+            self._compare(name, distances, first.absent[name])
             if name in self.groups and np.any(distances):
                 touched.add(self.groups[name])
         if len(touched) > 1:
             self.violations["groups"] = "releases on disjoint records depend on one record"
-
-    def _part(self, of_all: list[Any], k: int) -> list[Any]:
-        size = len(of_all) // self.times
-        return of_all[k * size : (k + 1) * size if k + 1 < self.times else None]
 
     def _check_run(self, run: _Run) -> None:
         self.violations |= run.problems
@@ -416,9 +405,9 @@ class _Findings:
             )
         for name, claimed in self.claimed.items():
             n_releases = len(run.values[name])
-            if n_releases < claimed * self.times:
-                said = f"a run makes {n_releases} releases, the guarantee counts "
-                self.violations.setdefault(name, f"{said}{claimed * self.times}")
+            if n_releases < claimed:
+                said = f"a run makes {n_releases} releases, the guarantee counts {claimed}"
+                self.violations.setdefault(name, said)
 
     def _count_draws(self, name: str, draws: list[NDArray[np.intp]]) -> None:
         batches = self.found[name].batches

@@ -166,8 +166,6 @@ def audit_solver(
     by_releases = isinstance(statistic, str) and statistic == "releases"
     _check_trials(n_trials, None if by_releases else statistic, confidence, random_state, progress)
     check_pairs(plan, [(data, neighbour)])
-    if plan.problem.n_models != 1:
-        raise ValueError(f"plan must be for one model, got one for {plan.problem.n_models}")
     root = stream_from_random_state(random_state)
     if by_releases:
         return audit_releases(solver, plan, (data, neighbour), n_trials, confidence, root)
@@ -176,7 +174,7 @@ def audit_solver(
         result = solver.solve((data, neighbour)[side], plan, root.substream(side, k))
         if callable(statistic):
             return _number(statistic(result))
-        return np.append(result.coef, result.intercept)
+        return np.append(result.coef, result.intercept)  # flattened
 
     return audit_outcomes(
         *_repeat(run, n_trials, progress),

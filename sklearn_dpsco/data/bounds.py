@@ -26,6 +26,7 @@ __all__ = [
     "by_column",
     "canonical",
     "check_feature_bounds",
+    "check_target_bounds",
     "feature_scaling",
     "target_scaling",
 ]
@@ -126,26 +127,30 @@ class FeatureScaling:
         stop = min(part.stop, X.nnz)
         return np.searchsorted(X.indptr, np.arange(part.start, stop), side="right") - 1
 
-    def unscale(self, coef: Array, intercept: float) -> tuple[Array, float]:
-        """Coefficients and intercept for unscaled features, with the same predictions."""
+    def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
+        """Coefficients and intercept for unscaled features, with the same predictions.
+
+        Of one output, shape (n_features,), or of several, (n_outputs, n_features).
+        """
         coef = coef / self.width
-        return coef, float(intercept - coef @ self.shift)
+        intercept = intercept - coef @ self.shift
+        return coef, float(intercept) if coef.ndim == 1 else intercept
 
 
 @dataclass(frozen=True)
 class TargetScaling:
-    """The map y -> (clip(y, low, high) - middle) / half."""
+    """The map y -> (clip(y, low, high) - middle) / half, with ends for all targets or for each."""
 
-    low: float
-    high: float
+    low: Any
+    high: Any
 
     @property
-    def middle(self) -> float:
+    def middle(self) -> Any:
         """The target that a raw prediction of 0 stands for."""
         return self.low / 2 + self.high / 2
 
     @property
-    def half(self) -> float:
+    def half(self) -> Any:
         """One scaled unit, in the user's units."""
         return self.high / 2 - self.low / 2
 
@@ -155,9 +160,9 @@ class TargetScaling:
             y = np.clip(np.asarray(y, dtype=np.float64), self.low, self.high)
             return np.clip((y - self.middle) / self.half, -1.0, 1.0)
 
-    def unscale(self, coef: Array, intercept: float) -> tuple[Array, float]:
+    def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
         """Coefficients and intercept that predict in the user's units."""
-        return coef * self.half, intercept * self.half + self.middle
+        return (coef.T * self.half).T, intercept * self.half + self.middle
 
 
 def canonical(X: Any) -> Any:
@@ -283,14 +288,29 @@ def feature_scaling(
     return FeatureScaling(low, high, shift, width)
 
 
-def target_scaling(bounds: Any) -> TargetScaling:
+def check_target_bounds(bounds: Any, n_targets: int | None = None) -> None:
+    """Raise `ValueError` for `bounds_y` that are wrong for that number of targets, or for any."""
+    if bounds is None:
+        return
+    low, high = _pair("bounds_y", bounds)
+    shapes = {end.shape for end in (low, high)} - {()}
+    if len(shapes) > 1 or max(low.ndim, high.ndim) > 1 or not _is_wide_enough(low, high):
+        raise ValueError(
+            f"bounds_y must be two numbers with low < high, {_APART}, or two arrays of such "
+            f"numbers over the targets, got {shown(bounds)}"
+        )
+    if n_targets is not None and shapes - {(n_targets,)}:
+        raise ValueError(f"bounds_y has the ends of {shapes.pop()[0]} targets, y has {n_targets}")
+
+
+def target_scaling(bounds: Any, n_targets: int = 1) -> TargetScaling:
     """The scaling that `bounds_y` declares; None stands for (-1, 1) and warns.
 
     Raises
     ------
     ValueError
-        If the bounds are not two numbers within [-1e50, 1e50] with low < high, or so close
-        that floating point cannot tell values between them apart.
+        If the bounds are not numbers within [-1e50, 1e50], two for all targets or two for each,
+        with low < high, or so close that floating point cannot tell values between them apart.
     """
     if bounds is None:
         warn_user(
@@ -299,9 +319,8 @@ def target_scaling(bounds: Any) -> TargetScaling:
             BoundsNotDeclaredWarning,
         )
         bounds = (-1.0, 1.0)
+    check_target_bounds(bounds, n_targets)
     low, high = _pair("bounds_y", bounds)
-    if low.ndim or high.ndim or not _is_wide_enough(low, high):
-        raise ValueError(
-            f"bounds_y must be two numbers with low < high, {_APART}, got {shown(bounds)}"
-        )
-    return TargetScaling(float(low), float(high))
+    if n_targets == 1:
+        return TargetScaling(low.item(), high.item())
+    return TargetScaling(*(np.broadcast_to(end, (n_targets,)).copy() for end in (low, high)))

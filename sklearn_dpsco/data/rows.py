@@ -19,7 +19,7 @@ from .._kernels.arguments import Compressed, Move, RowForm, Slope
 from ..losses import Loss, clipped_derivative, kernel_id
 from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error
 
-__all__ = ["Move", "Objective", "Rows", "make_rows"]
+__all__ = ["Move", "Objective", "Rows", "make_rows", "times_rows"]
 
 Array = NDArray[np.float64]
 
@@ -29,16 +29,16 @@ class Objective(NamedTuple):
 
     Attributes
     ----------
-    y : ndarray of shape (n_samples,)
-    offset : float
+    y : ndarray of shape (n_samples,), or (n_samples, K) for a loss of K outputs
+    offset : float or ndarray of shape (K,)
         A constant outside the linear model.
     loss : Loss
     clip : float
-        Bound on the absolute derivative.
+        Bound on the l2 norm of a record's derivatives.
     """
 
     y: Array
-    offset: float
+    offset: Any
     loss: Loss
     clip: float
 
@@ -56,6 +56,9 @@ class Rows:
 
     The centre is never subtracted from the stored values: a model on centred rows is one
     on plain rows with another intercept.
+
+    Coefficients and gradients of K > 1 outputs are matrices of shape (dimension, K), with one
+    product for all of them.
 
     Parameters
     ----------
@@ -95,7 +98,7 @@ class Rows:
 
     def without_empty(self, values: Array) -> Array:
         """Numbers of the records, with 0 for each record that contributes nothing."""
-        return values if self.scale is None else values * (self.scale > 0)
+        return times_rows(values, None if self.scale is None else self.scale > 0)
 
     def norms(self) -> Array:
         """l2 norms of the unscaled rows [x - center, 1], shape (n,), rounded up."""
@@ -111,7 +114,7 @@ class Rows:
     def product(self, coef: Array) -> Array:
         """<[x_i, 1], coef> for every row, shape (n,), without scale and centre."""
         if not np.any(coef):
-            return np.zeros(self.n_samples)
+            return np.zeros((self.n_samples, *coef.shape[1:]))
         intercept = coef[self.n_columns] if self.has_intercept else 0.0
         return self._product(coef[: self.n_columns]) + intercept
 
@@ -148,7 +151,7 @@ class Rows:
 
         Parameters
         ----------
-        coef : ndarray of shape (dimension,)
+        coef : ndarray of shape (dimension,) or (dimension, K)
             w, the intercept last.
         objective : Objective
             l, its clip, y and the offset b.
@@ -157,7 +160,7 @@ class Rows:
 
         Returns
         -------
-        ndarray of shape (dimension,)
+        ndarray of the shape of `coef`
         """
         d, slope = self.n_columns, objective.slope
         compiled = None if slope is None else self._gradient_sum()
@@ -167,7 +170,7 @@ class Rows:
             if self.center is not None:
                 z -= self.center @ coef[:d]
             r = clipped_derivative(loss, z, y, clip)
-            return self.weighted_sum(r * np.asarray(self.with_norm_bound(bound).scale))
+            return self.weighted_sum(times_rows(r, self.with_norm_bound(bound).scale))
         kernel, X = compiled
         center = np.zeros(d) if self.center is None else self.center
         bound *= 1 - 8 * UNIT_ROUNDOFF
@@ -177,10 +180,16 @@ class Rows:
         return total[: self.dimension]
 
     def weighted_sum(self, weights: Array) -> Array:
-        """Sum of weights_i [x_i - m, 1] over the records, without the scale."""
-        total = self._transposed_product(weights)
+        """Sum of weights_i [x_i - m, 1] over the records, without the scale.
+
+        Weights of shape (n,) give shape (dimension,), those of shape (n, K) (dimension, K).
+        """
+        return self._centered(self._transposed_product(weights))
+
+    def _centered(self, total: Array) -> Array:
+        """A sum over rows [x, 1] as that over rows [x - m, 1], in place."""
         if self.center is not None:
-            total[: self.n_columns] -= self.center * total[self.n_columns]
+            total[: self.n_columns] -= np.multiply.outer(self.center, total[self.n_columns])
         return total
 
     def mean(self) -> Array:
@@ -192,45 +201,45 @@ class Rows:
 
         Parameters
         ----------
-        coef : ndarray of shape (dimension,)
+        coef : ndarray of shape (dimension,) or (dimension, K)
             w, the intercept last.
         objective : Objective
             l, its clip, y and the offset b.
 
         Returns
         -------
-        ndarray of shape (dimension,)
+        ndarray of the shape of `coef`
         """
         if self.center is None:
             return self._mean_gradient(coef, objective)
         d = self.n_columns
         plain = coef.copy()
         plain[d] -= self.center @ coef[:d]
-        gradient = self._mean_gradient(plain, objective)
-        gradient[:d] -= self.center * gradient[d]
-        return gradient
+        return self._centered(self._mean_gradient(plain, objective))
 
     def mean_gradient_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
         """`mean_gradient` at the coefficients after a move towards a vertex.
 
         `product` holds <[x_i, 1], w> and is updated in place, which costs one column of
-        X instead of a product with all of it.
+        X instead of a product with all of it. The vertex's coordinate counts the entries of a
+        matrix of coefficients row by row.
         """
         product *= move.decay
-        if move.coordinate == self.n_columns:
-            product += move.amount
+        outputs = product.reshape(self.n_samples, -1)
+        coordinate, output = divmod(move.coordinate, outputs.shape[1])
+        if coordinate == self.n_columns:
+            outputs[:, output] += move.amount
         else:
-            self._add_column(product, move.coordinate, move.amount)
+            self._add_column(outputs[:, output], coordinate, move.amount)
         r = self._derivative(product, slice(None), objective)
         return self._transposed_product(r) / self.n_samples
 
     def _derivative(self, product: Array, part: slice, objective: Objective) -> Array:
         """scale_i times the clipped derivative, for the rows of one part."""
         scale = None if self.scale is None else self.scale[part]
-        z = product if scale is None else product * scale
         y, offset, loss, clip = objective
-        r = clipped_derivative(loss, z + offset, y[part], clip)
-        return r if scale is None else r * scale
+        r = clipped_derivative(loss, times_rows(product, scale) + offset, y[part], clip)
+        return times_rows(r, scale)
 
     def _gradient_sum(self) -> tuple[Callable[..., None], Any] | None:
         """The compiled `clipped_gradient_sum` and X as it takes it, if there is one."""
@@ -253,7 +262,7 @@ class Rows:
         raise NotImplementedError
 
     def _transposed_product(self, r: Array) -> Array:
-        """Sum of r_i [x_i, 1] over the records, shape (dimension,)."""
+        """Sum of r_i [x_i, 1] over the records, shape (dimension,) or (dimension, K)."""
         raise NotImplementedError
 
     def _taken(self, which: slice | NDArray[np.intp]) -> Any:
@@ -282,7 +291,7 @@ class _DenseRows(Rows):
         return np.asarray(block @ weights)
 
     def _product(self, weights: Array) -> Array:
-        out = np.empty(self.n_samples)
+        out = np.empty((self.n_samples, *weights.shape[1:]))
         for part in self._chunks():
             out[part] = self._predicted(self._part(part), weights)
         return out
@@ -298,24 +307,24 @@ class _DenseRows(Rows):
         product += amount * np.asarray(self.X[:, column], dtype=np.float64)
 
     def _transposed_product(self, r: Array) -> Array:
-        d, total = self.n_columns, np.zeros(self.dimension)
+        d, total = self.n_columns, np.zeros((self.dimension, *r.shape[1:]))
         # each row is read once, so chunks do not help; but float32 blocks are copied to float64
         for part in self._chunks(BLOCK_ROWS if self.X.dtype == np.float64 else self.chunk):
             total[:d] += self._part(part).T @ r[part]
             if self.has_intercept:
-                total[d] += r[part].sum()
+                total[d] += r[part].sum(axis=0)
         return total
 
     def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
         d = self.n_columns
-        weights, intercept = coef[:d], float(coef[d]) if self.has_intercept else 0.0
-        total = np.zeros(self.dimension)
+        weights, intercept = coef[:d], coef[d] if self.has_intercept else 0.0
+        total = np.zeros(coef.shape)
         for part in self._chunks():
             block = self._part(part)
             r = self._derivative(self._predicted(block, weights) + intercept, part, objective)
             total[:d] += block.T @ r
             if self.has_intercept:
-                total[d] += r.sum()
+                total[d] += r.sum(axis=0)
         return total / self.n_samples
 
     def _gradient_sum(self) -> tuple[Callable[..., None], Any]:
@@ -334,9 +343,12 @@ class _DrawnRows(_DenseRows):
     def _predicted(self, block: Array, weights: Array) -> Array:
         from .._kernels.products import row_products
 
-        out = np.empty(block.shape[0])
-        row_products(np.ascontiguousarray(block), weights, out)
-        return out
+        block = np.ascontiguousarray(block)
+        columns = np.ascontiguousarray(weights.reshape(weights.shape[0], -1).T)
+        out = np.empty((columns.shape[0], block.shape[0]))
+        for column, products in zip(columns, out, strict=True):
+            row_products(block, column, products)
+        return out.T.reshape(block.shape[0], *weights.shape[1:])
 
 
 class _SparseRows(Rows):
@@ -348,12 +360,13 @@ class _SparseRows(Rows):
         return self._transposed_product(r) / self.n_samples
 
     def _transposed_product(self, r: Array) -> Array:
-        total = np.zeros(self.dimension)
+        total = np.zeros((self.dimension, *r.shape[1:]))
+        outputs = total.reshape(self.dimension, -1)
         # scipy's product would sum a whole column in one go, beyond the stated error
-        kernel, columns = self._product_kernel(), total[: self.n_columns]
-        kernel(Compressed.of(self.X), r, BLOCK_ROWS, columns)
+        kernel, columns = self._product_kernel(), outputs[: self.n_columns]
+        kernel(Compressed.of(self.X), r.reshape(r.shape[0], -1), BLOCK_ROWS, columns)
         if self.has_intercept:
-            total[self.n_columns] += r.sum()
+            total[self.n_columns] += r.sum(axis=0)
         return total
 
     def _product_kernel(self) -> Callable[..., None]:
@@ -435,6 +448,13 @@ class _CSRRows(_SparseRows):
         from .._kernels.sparse_sums import csr_transposed_product
 
         return csr_transposed_product
+
+
+def times_rows(values: Array, factors: Any) -> Array:
+    """Values of shape (n,) or (n, K), those of each record times its factor; None for ones."""
+    if factors is None:
+        return values
+    return values * (factors if values.ndim == 1 else factors[:, None])
 
 
 def make_rows(X: Any, has_intercept: bool, scale: Array | None = None) -> Rows:

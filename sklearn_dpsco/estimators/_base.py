@@ -32,6 +32,7 @@ from ..data.bounds import (
     TargetScaling,
     canonical,
     check_feature_bounds,
+    check_target_bounds,
     feature_scaling,
     target_scaling,
 )
@@ -49,15 +50,15 @@ from ..data.records import (
 from ..data.rows import Rows, make_rows
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
-from ..losses import Loss, get_loss
+from ..losses import Loss, base_loss, get_loss
 from ..privacy.accountant import BudgetAccountant, accountant_in_force, active_accountant
 from ..privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
 from ._docstrings import merged
-from ._targets import Labels, Numbers, check_classes, n_models_of
+from ._targets import Labels, Numbers, check_classes, n_outputs_of, n_targets_of
 
-__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "Run", "Settings"]
+__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "Run", "Settings", "in_data_units"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -86,11 +87,10 @@ class Settings(NamedTuple):
     accountant: BudgetAccountant | None
     sizes_delta: bool
 
-    def plan(self, n_samples: int, n_features: int, n_models: int) -> Plan:
+    def plan(self, n_samples: int, n_features: int, n_outputs: int) -> Plan:
         """The plan of a fit on data of this size."""
-        problem = Problem(
-            n_samples, n_features, self.loss, self.feasible_set, self.fit_intercept, n_models
-        )
+        loss = self.loss.of_outputs(n_outputs)
+        problem = Problem(n_samples, n_features, loss, self.feasible_set, self.fit_intercept)
         plan: Plan = self.solver.plan(problem, self.budget_of(n_samples))
         return plan
 
@@ -109,6 +109,12 @@ class Settings(NamedTuple):
                 "mechanism publish a whole record",
                 PrivacyParameterWarning,
             )
+
+
+def in_data_units(result: SolverResult, scaling: FeatureScaling) -> SolverResult:
+    """The model for features in the user's units."""
+    coef, intercept = scaling.unscale(result.coef, result.intercept)
+    return replace(result, coef=coef, intercept=intercept)
 
 
 class Run(NamedTuple):
@@ -322,14 +328,14 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         return checked
 
     def _targets(self, y: Any) -> Any:
-        """Numbers or labels, shape (n,); with "zero", of invalid records too."""
+        """Numbers, shape (n,) or (n, n_targets), or labels; with "zero", of invalid records too."""
         if self._task == "regression":
             y = _checked(
                 check_array, as_numbers("y", y, strict=self._is_strict), dtype=np.float64,
                 ensure_2d=False, ensure_all_finite=self._is_strict, input_name="y",
                 estimator=self,
             )  # fmt: skip
-            return _checked(column_or_1d, y, warn=True)
+            return y if y.ndim == 2 else _checked(column_or_1d, y)
         labels = _checked(as_labels, y)
         if self._is_strict and np.any(is_missing(labels)):
             raise ValueError("y contains labels that are missing: NaN, None or infinity")
@@ -384,12 +390,12 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         cleared = clear_rows(scaling.transform(X), empty, X)
         return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0))
 
-    def _charge(self, settings: Settings, X: Any, n_models: int) -> Run:
+    def _charge(self, settings: Settings, X: Any, n_outputs: int) -> Run:
         """The plan of the fit, charged to the accountant; reads no value of X."""
         n_samples, n_features = X.shape
         settings = self._in_force(settings)
         settings.warn_if_delta_is_large(n_samples)
-        return self._spend(settings, settings.plan(n_samples, n_features, n_models), X)
+        return self._spend(settings, settings.plan(n_samples, n_features, n_outputs), X)
 
     def _spend(self, settings: Settings, plan: Plan, X: Any) -> Run:
         """Charge the plan to the accountant; reads no value of X."""
@@ -399,28 +405,21 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             settings.accountant.spend(plan, estimator=type(self).__name__)
         return Run(settings.solver, plan, scaling)
 
-    def _fit_models(
-        self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Flags | None
-    ) -> list[SolverResult]:
-        """Run all models; sets the attributes that they have in common."""
+    def _solve(self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Flags | None) -> None:
+        """Follow the plan, and set the attributes of the model."""
         solver, plan, scaling = run
         rows = self._rows(X, scaling, plan.problem.fit_intercept, targets.is_empty, is_surplus)
         stream = stream_from_random_state(self.random_state)
-        units = plan.release_units(rows, stream.substream("magnitudes"))
-        results = []
-        for k, target in enumerate(targets.scaled()):
-            data = SolverData(rows, target, units)
-            result = solver.solve(data, plan, stream.substream("model", k))
-            coef, intercept = scaling.unscale(result.coef, result.intercept)
-            results.append(SolverResult(coef, intercept, result.n_iter))
+        data = SolverData(rows, targets.scaled())
+        result = solver.solve(data, plan, stream.substream("model", 0))
         self.__dict__.update(
             plan_=plan,
             guarantee_=plan.guarantee,
             noise_is_secret_=stream.is_secure,
-            n_iter_=max(result.n_iter for result in results),
-            **self._units_used(scaling, units),
+            n_iter_=result.n_iter,
+            **self._units_used(scaling, result.units),
+            **targets.model(in_data_units(result, scaling)),
         )
-        return results
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
         """Attributes that tell of the features' units; `_origin` is where they are all 0."""
@@ -433,7 +432,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         ----------
         X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
             Values outside `bounds_X` are clipped.
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,), of numbers also (n_samples, n_targets)
             Numbers, which are clipped to `bounds_y`, or labels, all of them among `classes` if
             those were declared.
         groups : array-like of shape (n_samples,) or None, default=None
@@ -465,10 +464,9 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
                 X, y = self._validate(X, y)
                 targets = self._read(y)
                 is_surplus = self._surplus(X, groups, settings.budget.rows_per_user, {})
-                run = self._charge(settings, X, targets.n_models)
+                run = self._charge(settings, X, targets.n_outputs)
             self.__dict__.update(targets.attributes)
-            results = self._fit_models(run, X, targets, is_surplus)
-            self.__dict__.update(targets.model(results))
+            self._solve(run, X, targets, is_surplus)
         return self
 
     def _surplus(
@@ -543,15 +541,17 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     ----------
     bounds_y : pair (low, high) or None, default=None
         Bounds of the target from domain knowledge, as far out and apart as those of a feature
-        may be. Values outside are clipped. In scaled units
-        a target is (y - middle) / half width, in [-1, 1], so that a raw prediction of 0 stands
-        for the middle. None stands for (-1, 1) and warns `BoundsNotDeclaredWarning`.
+        may be: scalars, or of several targets arrays of shape (n_targets,). Values outside are
+        clipped. In scaled units a target is (y - middle) / half width, in [-1, 1], so that a raw
+        prediction of 0 stands for the middle. None stands for (-1, 1) and warns
+        `BoundsNotDeclaredWarning`.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,)
-        In the units of X and y, float64.
-    intercept_ : float
+    coef_ : ndarray of shape (n_features,), or (n_targets, n_features) if y is a matrix
+        In the units of X and y, float64. Several targets are one model: a record's derivatives
+        are clipped together, so that the noise in a coefficient does not grow with their number.
+    intercept_ : float, or ndarray of shape (n_targets,) if y is a matrix
         In the units of y.
     """
 
@@ -560,33 +560,36 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     bounds_y: Any
 
     def _read(self, y: Any) -> Numbers:
-        return Numbers(y, self._target_scaling())
+        return Numbers(y, self._target_scaling(n_targets_of(y)))
 
-    def _target_scaling(self) -> TargetScaling:
+    def _target_scaling(self, n_targets: int) -> TargetScaling:
         """The public map of the targets to [-1, 1]."""
-        return target_scaling(self.bounds_y)
+        return target_scaling(self.bounds_y, n_targets)
 
     def _settings(self) -> Settings:
-        if self.bounds_y is not None:
-            target_scaling(self.bounds_y)
+        check_target_bounds(self.bounds_y)
         return super()._settings()
 
-    def plan(self, n_samples: int, n_features: int) -> Plan:
+    def plan(self, n_samples: int, n_features: int, n_targets: int = 1) -> Plan:
         """The plan that `fit` would follow on data of this size; spends nothing.
 
         Parameters
         ----------
         n_samples, n_features : int in [2, 1e15] and [1, 1e15]
+        n_targets : int in [1, 1e15], default=1
 
         Returns
         -------
         Plan
         """
         settings = self._settings()
-        return settings.plan(*self._check_plan_sizes(settings, n_samples, n_features), n_models=1)
+        sizes = self._check_plan_sizes(settings, n_samples, n_features)
+        n_targets = check_count("n_targets", n_targets)
+        check_target_bounds(self.bounds_y, n_targets)
+        return settings.plan(*sizes, n_targets)
 
     def predict(self, X: Any) -> Array:
-        """``X @ coef_ + intercept_``, in the units of y, shape (n_samples,).
+        """``X @ coef_.T + intercept_``, in the units of y, shape (n_samples,) or like y.
 
         With ``nonfinite="zero"``, an invalid row is taken for one whose scaled features are
         all 0. A prediction beyond the largest float is infinite.
@@ -596,6 +599,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
+        tags.target_tags.multi_output = True
         return tags
 
 
@@ -607,19 +611,21 @@ def _classification_loss(estimator: Any) -> Any:
 
 
 def _loss_has_probabilities(estimator: Any) -> bool:
-    return hasattr(_classification_loss(estimator), "probability")
+    return hasattr(base_loss(_classification_loss(estimator)), "probability")
 
 
 class DPClassifier(ClassifierMixin, DPLinearModel):
-    """Base of the classifiers: binary, or one-vs-rest with the budget split over classes.
+    """Base of the classifiers, of two classes or of several in one model.
 
     Parameters
     ----------
     classes : list of labels or None, default=None
         The labels that may occur. None takes them from y, which is outside the guarantee, and
         warns `PrivacyLeakWarning`. With two labels, y is -1 or +1 in scaled units. With K > 2
-        labels, one model is trained for each of them against the rest, each with a K-th of the
-        budget and a random stream of its own.
+        labels, the model is one matrix of K rows of coefficients: the logistic loss is the
+        multinomial one, other losses are summed over the classes, each told from the rest. A
+        record's K derivatives are clipped together, so that the noise in a coefficient does not
+        grow with K.
 
     Attributes
     ----------
@@ -685,7 +691,6 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         Returns
         -------
         Plan
-            That of one class if there are more than two; its guarantee covers all.
         """
         settings, declared = self._settings(), self._declared_classes()
         if n_classes is None:
@@ -694,7 +699,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         if declared is not None and n_classes != declared.size:
             raise ValueError(f"n_classes={n_classes} but classes has {declared.size} labels")
         sizes = self._check_plan_sizes(settings, n_samples, n_features)
-        return settings.plan(*sizes, n_models_of(n_classes))
+        return settings.plan(*sizes, n_outputs_of(n_classes))
 
     def decision_function(self, X: Any) -> Array:
         """``X @ coef_.T + intercept_``.
@@ -716,14 +721,11 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, shape (n_samples, n_classes).
 
-        The loss's link of the scores; with more than two classes, normalized to sum to 1.
+        For the logistic loss the sigmoid of the score, or of several classes' the softmax.
         """
-        positive = _classification_loss(self).probability(self.decision_function(X))
-        if positive.ndim == 1:
-            return np.column_stack((1 - positive, positive))
-        total = positive.sum(axis=1, keepdims=True)
-        uniform = np.full_like(positive, 1 / positive.shape[1])
-        return np.divide(positive, total, out=uniform, where=total > 0)
+        scores = self.decision_function(X)
+        found: Array = self.plan_.problem.loss.probability(scores)
+        return np.column_stack((1 - found, found)) if found.ndim == 1 else found
 
     @available_if(_loss_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +14,7 @@ from ..data.bounds import TargetScaling
 from ..data.records import is_missing
 from ..solvers.base import SolverResult
 
-__all__ = ["Labels", "Numbers", "check_classes", "n_models_of"]
+__all__ = ["Labels", "Numbers", "check_classes", "n_outputs_of", "n_targets_of"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -23,14 +22,14 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Numbers:
-    """Targets of a regression, and the public map that scales them."""
+    """Targets of a regression, shape (n,) or (n, n_targets), and their public scaling."""
 
     y: Array
     scaling: TargetScaling
 
     @property
-    def n_models(self) -> int:
-        return 1
+    def n_outputs(self) -> int:
+        return n_targets_of(self.y)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -40,15 +39,20 @@ class Numbers:
     @cached_property
     def is_empty(self) -> Flags:
         """Flags the records whose target is invalid."""
-        return is_missing(self.y)
+        columns = self.y.reshape(len(self.y), -1)
+        return np.any([is_missing(column) for column in columns.T], axis=0)
 
-    def scaled(self) -> list[Array]:
-        """In [-1, 1] for each model; 0 for an invalid one."""
-        return [np.where(self.is_empty, 0.0, self.scaling.transform(self.y))]
+    def scaled(self) -> Array:
+        """In [-1, 1]; 0 for an invalid record. Several targets have a column each."""
+        scaled = self.scaling.transform(self.y)
+        scaled[self.is_empty] = 0.0
+        return scaled.ravel() if self.n_outputs == 1 else scaled
 
-    def model(self, results: Sequence[SolverResult]) -> dict[str, Any]:
-        """Coefficients in the user's units."""
-        coef, intercept = self.scaling.unscale(results[0].coef, results[0].intercept)
+    def model(self, result: SolverResult) -> dict[str, Any]:
+        """Coefficients in the user's units; if y is a matrix, with a row for each target."""
+        coef, intercept = self.scaling.unscale(result.coef, result.intercept)
+        if self.y.ndim == 2:
+            coef, intercept = np.atleast_2d(coef), np.atleast_1d(intercept)
         return {"coef_": coef, "intercept_": intercept}
 
 
@@ -60,8 +64,8 @@ class Labels:
     classes: NDArray[Any]
 
     @property
-    def n_models(self) -> int:
-        return n_models_of(self.classes.size)
+    def n_outputs(self) -> int:
+        return n_outputs_of(self.classes.size)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -73,21 +77,27 @@ class Labels:
         """Flags the records whose label is invalid."""
         return self.codes < 0
 
-    def scaled(self) -> list[Array]:
-        """+1 for one class and -1 for the rest, for each model."""
-        positives = range(self.classes.size) if self.classes.size > 2 else [1]
-        return [np.where(self.codes == code, 1.0, -1.0) for code in positives]
+    def scaled(self) -> Array:
+        """+1 for the second of two classes and -1 for the first, of several a column for each."""
+        if self.classes.size == 2:
+            return np.where(self.codes == 1, 1.0, -1.0)
+        return np.where(self.codes[:, None] == np.arange(self.classes.size), 1.0, -1.0)
 
-    def model(self, results: Sequence[SolverResult]) -> dict[str, Any]:
-        """Coefficients with a row for each model."""
+    def model(self, result: SolverResult) -> dict[str, Any]:
+        """Coefficients with a row for each output."""
         return {
-            "coef_": np.array([result.coef for result in results]),
-            "intercept_": np.array([result.intercept for result in results]),
+            "coef_": np.atleast_2d(result.coef),
+            "intercept_": np.atleast_1d(result.intercept),
         }
 
 
-def n_models_of(n_classes: int) -> int:
-    """How many models tell so many classes apart."""
+def n_targets_of(y: Array) -> int:
+    """Number of columns."""
+    return 1 if y.ndim == 1 else y.shape[1]
+
+
+def n_outputs_of(n_classes: int) -> int:
+    """How many outputs tell so many classes apart."""
     return 1 if n_classes == 2 else n_classes
 
 

@@ -177,16 +177,16 @@ class _HeavyTailMixin(DPLinearModel):
                 raise ValueError(f"{name} has {len(value)} columns, but n_features={sizes[1]}")
         return sizes
 
-    def _charge(self, settings: Settings, X: Any, n_models: int) -> Run:
+    def _charge(self, settings: Settings, X: Any, n_outputs: int) -> Run:
         if not isinstance(X, np.ndarray) and isinstance(self.center_X, str) and self.fit_intercept:
             raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")
-        return super()._charge(settings, X, n_models)
+        return super()._charge(settings, X, n_outputs)
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
         used = super()._units_used(scaling, units) | {"scale_X_": None, "center_X_": None}
         if units is not None:
-            used["scale_X_"] = scaling.width * units.magnitudes.scale
-            used["center_X_"] = scaling.shift + scaling.width * units.magnitudes.center
+            used["scale_X_"] = scaling.width * units.scale
+            used["center_X_"] = scaling.shift + scaling.width * units.center
             used["_origin"] = used["center_X_"]
         return used
 
@@ -278,7 +278,7 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         if not self.fit_intercept and not isinstance(self.center_y, str) and self.center_y != 0:
             raise ValueError("center_y needs fit_intercept=True: a centre is part of the intercept")
 
-    def _target_scaling(self) -> TargetScaling:
+    def _target_scaling(self, n_targets: int) -> TargetScaling:
         return TargetMagnitude.of(self.center_y, self.scale_y)
 
 
@@ -289,8 +289,7 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
     in those units, the mean of l(m + <w, x> + b, y), y being -1 or +1 and m the best constant
     for the private mean of y (its log-odds for the logistic loss), by gradient descent whose
     gradients are private means. A record's gradient is shrunk to a norm of at most tau, so that
-    a far-off row cannot move the model much. With more than two classes, one model for each
-    against the rest.
+    a far-off row cannot move the model much.
 
     Parameters that are not described here: see `_HeavyTailMixin`, and `DPClassifier` and
     `DPLinearModel` in `_base.py`.
@@ -298,8 +297,7 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
     Parameters
     ----------
     classes : list of labels or None, default=None
-        ... The scales and centres of the features are paid for once, for all models, and what is
-        left is divided among these.
+        ...
     loss : {"logistic", "smoothed_hinge"} or Loss, default="logistic"
         ...
     radius : "auto" or float in [1e-50, 1e50], default="auto"

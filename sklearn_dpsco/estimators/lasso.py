@@ -137,8 +137,7 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
 
     Minimizes the mean of l(m + <w, x - c> + b, y) over norm(w, b) <= radius, in scaled units, y
     being -1 or +1, m the best constant for the private mean of y (its log-odds for the logistic
-    loss) and c private means of the features (c = 0 with ``solver="selection"``). With more than
-    two classes, one model for each against the rest.
+    loss) and c private means of the features (c = 0 with ``solver="selection"``).
 
     Parameters that are not described here: see `_FrankWolfeMixin`, and `DPClassifier` and
     `DPLinearModel` in `_base.py`.

@@ -184,8 +184,7 @@ class DPMirrorClassifier(_MirrorMixin, DPClassifier):
     (w, b), in scaled units, y being -1 or +1, m the best constant for the private mean of y (its
     log-odds for the logistic loss) and c private means of the features. By default the set is a
     Euclidean ball and the method projected gradient descent on noisy mean gradients, with a step
-    computed from public facts and released gradients. With more than two classes, one model for
-    each against the rest.
+    computed from public facts and released gradients.
 
     Parameters that are not described here: see `_MirrorMixin`, and `DPClassifier` and
     `DPLinearModel` in `_base.py`.

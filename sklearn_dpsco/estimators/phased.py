@@ -157,8 +157,7 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
     Minimizes the mean of l(m + <w, x - c> + b, y) over norm((w, b)) <= radius or over all
     (w, b), in scaled units, y being -1 or +1, m the best constant for the private mean of y and
     c private means of the features. For many records, which are read once if there are very
-    many, and for smooth and non-smooth losses alike. With more than two classes, one model for
-    each against the rest.
+    many, and for smooth and non-smooth losses alike.
 
     Parameters that are not described here: see `_PhasedMixin`, and `DPClassifier` and
     `DPLinearModel` in `_base.py`.

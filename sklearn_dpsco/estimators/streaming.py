@@ -21,10 +21,9 @@ from ..mechanisms.prefix_sum import FACTORIZATIONS
 from ..privacy.accountant import BudgetAccountant, accountant_in_force
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, stream_from_random_state
-from ..solvers.base import SolverResult
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
-from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings
-from ._targets import Labels, Numbers, check_classes
+from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings, in_data_units
+from ._targets import Labels, Numbers, check_classes, n_targets_of
 
 __all__ = ["DPFTRLClassifier", "DPFTRLRegressor"]
 
@@ -44,8 +43,8 @@ class _Progress:
     plan: FTRLPlan
     features: FeatureScaling
     scaling: TargetScaling | None
-    runs: list[FTRLRun]
-    noise: list[RandomStream] | None
+    run: FTRLRun
+    noise: RandomStream | None
     charged: list[BudgetAccountant]
     rows_of_users: dict[Any, int] | None
     lock: Any = field(default_factory=threading.RLock, repr=False, compare=False)
@@ -56,18 +55,13 @@ class _Progress:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, lock=threading.RLock())
 
-    def streams(self, random_state: Any) -> list[RandomStream]:
-        """One stream of noise per model; fresh ones after a pickle or a copy."""
+    def stream(self, random_state: Any) -> RandomStream:
+        """The stream of noise; a fresh one after a pickle or a copy."""
         if self.noise is None:
             # with a seed, another part of the stream than any that was used before
             root = stream_from_random_state(random_state).substream("restored")
-            self.noise = _noise_streams(root, self.runs)
+            self.noise = root.substream("model", 0).substream("noise", self.run.n_seen)
         return self.noise
-
-
-def _noise_streams(root: RandomStream, runs: list[FTRLRun]) -> list[RandomStream]:
-    names = [() if run.n_seen == 0 else (run.n_seen,) for run in runs]
-    return [root.substream("model", k).substream("noise", *name) for k, name in enumerate(names)]
 
 
 class _StreamingModel(DPLinearModel):
@@ -183,15 +177,12 @@ class _StreamingModel(DPLinearModel):
             check_count("horizon", self.horizon, high=LONGEST_STREAM)
         return super()._settings()
 
-    def _fit_models(
-        self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Any
-    ) -> list[SolverResult]:
-        results = super()._fit_models(run, X, targets, is_surplus)
+    def _solve(self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Any) -> None:
+        super()._solve(run, X, targets, is_surplus)
         self.n_seen_ = run.plan.problem.n_samples
-        return results
 
-    def _charge(self, settings: Settings, X: Any, n_models: int) -> Run:
-        run = super()._charge(settings, X, n_models)
+    def _charge(self, settings: Settings, X: Any, n_outputs: int) -> Run:
+        run = super()._charge(settings, X, n_outputs)
         self._stream = None  # also if the fit is interrupted later on
         return run
 
@@ -232,13 +223,23 @@ class _StreamingModel(DPLinearModel):
         if isinstance(progress, Settings):
             n_seen, horizon = 0, self.horizon or _NO_HORIZON
         else:
-            n_seen, horizon = progress.runs[0].n_seen, progress.plan.problem.n_samples
+            n_seen, horizon = progress.run.n_seen, progress.plan.problem.n_samples
+        if not isinstance(progress, Settings):
+            self._check_targets(y)
         if n_seen + X.shape[0] > horizon:
             raise ValueError(
                 f"{n_seen} records were seen and {X.shape[0]} more are given, which is beyond "
                 f"horizon={horizon}"
             )
         return X, y
+
+    def _check_targets(self, y: Any) -> None:
+        """Raise unless y has as many columns as in the first chunk."""
+        if self._task == "regression" and y.shape[1:] != self.coef_.shape[:-1]:
+            raise ValueError(
+                f"y has the shape {y.shape}, but after the first chunk coef_ has the shape "
+                f"{self.coef_.shape}: each chunk needs the same targets"
+            )
 
     def _take_in(
         self,
@@ -285,10 +286,9 @@ class _StreamingModel(DPLinearModel):
             settings = settings._replace(sizes_delta=False)
         else:
             settings.warn_if_delta_is_large(self.horizon)
-        plan: Any = settings.plan(self.horizon or _NO_HORIZON, X.shape[1], targets.n_models)
+        plan: Any = settings.plan(self.horizon or _NO_HORIZON, X.shape[1], targets.n_outputs)
         features = self._spend(settings, plan, X).scaling
         charged = [] if settings.accountant is None else [settings.accountant]
-        runs = [FTRLRun(plan) for _ in range(targets.n_models)]
         root = stream_from_random_state(self.random_state)
         self.__dict__.update(
             noise_is_secret_=root.is_secure,
@@ -298,8 +298,8 @@ class _StreamingModel(DPLinearModel):
             **self._units_used(features, None),
         )
         scaling = targets.scaling if isinstance(targets, Numbers) else None
-        noise = _noise_streams(root, runs)
-        self._stream = _Progress(plan, features, scaling, runs, noise, charged, None)
+        run, noise = FTRLRun(plan), root.substream("model", 0).substream("noise")
+        self._stream = _Progress(plan, features, scaling, run, noise, charged, None)
         return self._stream
 
     def _charge_again(self, progress: _Progress) -> None:
@@ -314,7 +314,7 @@ class _StreamingModel(DPLinearModel):
         self, progress: _Progress, X: Any, targets: Numbers | Labels, is_surplus: Any,
         counted: ChainMap[Any, int] | None,
     ) -> None:  # fmt: skip
-        """Feed one chunk to all models, and publish what they are now.
+        """Feed one chunk to the model, and publish what it is now.
 
         An error or an interrupt leaves the stream before the chunk, and nothing has been
         published then: no record enters twice if the call is repeated.
@@ -323,33 +323,28 @@ class _StreamingModel(DPLinearModel):
             X = X.tocsr()
         size, plan, is_empty = piece_rows(X), progress.plan, targets.is_empty
         with progress.lock:
-            streams = progress.streams(None if self.noise_is_secret_ else self.random_state)
-            runs, scaled = [run.copy() for run in progress.runs], targets.scaled()
+            stream = progress.stream(None if self.noise_is_secret_ else self.random_state)
+            run, scaled = progress.run.copy(), targets.scaled()
             for start in range(0, X.shape[0], size):
                 part = slice(start, min(start + size, X.shape[0]))
                 rows = self._rows(
                     X[part], progress.features, plan.problem.fit_intercept, is_empty[part],
                     None if is_surplus is None else is_surplus[part],
                 )  # fmt: skip
-                for run, target, stream in zip(runs, scaled, streams, strict=True):
-                    run.add(rows, target[part], stream)
-            n_seen, results = runs[0].n_seen, []
-            for run in runs:
-                result = run.result()
-                coef, intercept = progress.features.unscale(result.coef, result.intercept)
-                results.append(SolverResult(coef, intercept, result.n_iter))
+                run.add(rows, scaled[part], stream)
+            result = in_data_units(run.result(), progress.features)
             published = {
-                "n_seen_": n_seen,
-                "n_iter_": results[0].n_iter,
-                "guarantee_": plan.guarantee_after(n_seen),
+                "n_seen_": run.n_seen,
+                "n_iter_": result.n_iter,
+                "guarantee_": plan.guarantee_after(run.n_seen),
                 # nothing un-noised outlives the last release
-                "_stream": None if n_seen == plan.problem.n_samples else progress,
-                **targets.model(results),
+                "_stream": None if run.n_seen == plan.problem.n_samples else progress,
+                **targets.model(result),
             }
             if counted is not None and progress.rows_of_users is not None:
                 progress.rows_of_users.update(counted.maps[0])
             # no interrupt comes between these two
-            progress.runs = runs
+            progress.run = run
             self.__dict__.update(published)
 
 
@@ -412,7 +407,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         ----------
         X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
             Values outside `bounds_X` are clipped.
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Values outside `bounds_y` are clipped.
         groups : array-like of shape (n_samples,) or None, default=None
             As in `fit`, over the whole stream: of each user the first `max_rows_per_user` rows
@@ -436,7 +431,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
 
         def read(y: Any) -> Numbers:
             scaling = None if isinstance(progress, Settings) else progress.scaling
-            return Numbers(y, scaling or self._target_scaling())
+            return Numbers(y, scaling or self._target_scaling(n_targets_of(y)))
 
         return self._take_in(X, y, groups, progress, read)
 
@@ -447,8 +442,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
     Follows the regularized leader on noisy sums of the clipped gradients of
     l(m + <w, x - c> + b, y), in scaled units, y being -1 or +1, m the best constant for the
     private mean of the first records' labels (its log-odds for the logistic loss) and c private
-    means of their features. `partial_fit` takes the stream in chunks of any size. With more than
-    two classes, one model for each against the rest.
+    means of their features. `partial_fit` takes the stream in chunks of any size.
 
     Parameters that are not described here: see `_StreamingModel`, and `DPClassifier` and
     `DPLinearModel` in `_base.py`.

@@ -72,7 +72,6 @@ def calibrate_batches(
     budget: PrivacyBudget,
     make: Callable[[float], BatchGaussian],
     releases: Callable[[BatchGaussian], Sequence[Release]],
-    repetitions: int,
     enough: float,
 ) -> tuple[BatchGaussian, Composition]:
     """The least noise, to 0.2 %, with which a plan meets the budget, and how it composes.
@@ -85,8 +84,6 @@ def calibrate_batches(
         The mechanism with a given noise multiplier.
     releases : callable
         Every release of the plan with that mechanism.
-    repetitions : int
-        How many times the releases run.
     enough : float
         The multiplier that is enough without sampling, which is never exceeded.
     """
@@ -95,11 +92,11 @@ def calibrate_batches(
 
     def is_enough(multiplier: float) -> bool:
         parts = releases(make(multiplier))
-        event = composed_event(parts, "pld", repetitions)
+        event = composed_event(parts, "pld")
         if events.pld_delta(event, budget.epsilon, budget.epsilon) > budget.delta:
             return False
         order = budget.order
-        return order is None or renyi(parts, order, repetitions) <= order * budget.rho
+        return order is None or renyi(parts, order) <= order * budget.rho
 
     unsampled = make(enough), budget.gaussian_allowance.kind
     has_no_order = budget.currency == "zcdp" and budget.order is None

@@ -65,13 +65,13 @@ class Release:
     count: int = 1
     group: str | None = None
 
-    def cost(self, composition: str, repetitions: int = 1) -> float:
-        """Of all its uses, by so many models one after the other."""
-        return self.mechanism.cost(composition, self.count * repetitions)
+    def cost(self, composition: str) -> float:
+        """Of all its uses."""
+        return self.mechanism.cost(composition, self.count)
 
-    def dp_event(self, composition: str, repetitions: int = 1, rows: int = 1) -> Any:
+    def dp_event(self, composition: str, rows: int = 1) -> Any:
         """All its uses as one event, for so many rows of a user."""
-        return self.mechanism.dp_event(composition, self.count * repetitions, rows)
+        return self.mechanism.dp_event(composition, self.count, rows)
 
     def check(self) -> None:
         """Raise `AssertionError` on numbers for which a cost says nothing; NaN must not pass."""
@@ -100,8 +100,6 @@ class Guarantee:
     releases : tuple of Release
         Every mechanism that touches the data, with the number of its uses. Releases of
         different groups are on disjoint records.
-    repetitions : int
-        How many times the whole list runs (the classes of one-vs-rest).
     rows_per_user : int
         The claim is for all rows of a user, of whom nobody has more. The releases state the
         sensitivity to one row; costs are those of so many.
@@ -112,7 +110,6 @@ class Guarantee:
     relation: str
     composition: Composition
     releases: tuple[Release, ...]
-    repetitions: int = 1
     rows_per_user: int = 1
 
     @classmethod
@@ -121,7 +118,6 @@ class Guarantee:
         budget: PrivacyBudget,
         releases: Iterable[Release],
         composition: Composition | None = None,
-        repetitions: int = 1,
     ) -> Guarantee:
         """The guarantee of releases that were planned within a budget.
 
@@ -129,13 +125,12 @@ class Guarantee:
         """
         composition = composition or budget.allowance.kind
         claim = budget.epsilon, budget.delta, budget.relation
-        return cls(*claim, composition, tuple(releases), repetitions, budget.rows_per_user)
+        return cls(*claim, composition, tuple(releases), budget.rows_per_user)
 
     def __post_init__(self) -> None:
         budget = PrivacyBudget(self.epsilon, self.delta, self.relation)
         for release in self.releases:
             release.check()
-        _check_count("repetitions", self.repetitions)
         _check_count("rows_per_user", self.rows_per_user)
         if self.composition == "adaptive-range":
             spent, count, mu = self._selections()
@@ -150,12 +145,10 @@ class Guarantee:
             raise AssertionError("a plan spends more than its budget")
 
     def __str__(self) -> str:
-        times = f", {self.repetitions} models" if self.repetitions > 1 else ""
-        if self.rows_per_user > 1:
-            times += f", for users of up to {self.rows_per_user} rows"
+        users = f", for users of up to {self.rows_per_user} rows" if self.rows_per_user > 1 else ""
         lines = [
             f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours, "
-            f"{self.composition} composition{times}",
+            f"{self.composition} composition{users}",
             "  release           uses  mechanism    sensitivity  noise scale"
             + ("  records" if any(r.group for r in self.releases) else ""),
         ]
@@ -190,7 +183,7 @@ class Guarantee:
         """Total cost for one row of the worst record, in a currency that adds up."""
 
         def cost(release: Release) -> float:
-            return release.cost(composition, self.repetitions)
+            return release.cost(composition)
 
         return sum(map(cost, _worst(self.releases, cost)))
 
@@ -205,14 +198,14 @@ class Guarantee:
         What a Renyi filter charges; at most `order` times the cost in rho.
         """
         if self.rows_per_user == 1:
-            return renyi(self.releases, order, self.repetitions)
+            return renyi(self.releases, order)
         bounds = [order * self.cost("zcdp")]
         if self._composes("pure"):
             bounds.append(self.cost("pure"))
         return min(bounds)
 
     def _selections(self) -> tuple[float, int, float]:
-        return selections_game(self.releases, self.repetitions, self.rows_per_user)
+        return selections_game(self.releases, self.rows_per_user)
 
     # -------------------------------------------------------------- the whole privacy curve
 
@@ -311,7 +304,7 @@ class Guarantee:
     def to_frame(self) -> Any:
         """The releases as a pandas data frame, one row each.
 
-        Columns: release, uses (over all models), mechanism, sensitivity, scale, records (the
+        Columns: release, uses, mechanism, sensitivity, scale, records (the
         group, None for all), and share, of the plan's total in rho (in epsilon for delta = 0);
         groups have the shares of what a record in them bears.
         """
@@ -321,12 +314,12 @@ class Guarantee:
             [
                 {
                     "release": release.name,
-                    "uses": release.count * self.repetitions,
+                    "uses": release.count,
                     "mechanism": type(release.mechanism).__name__,
                     "sensitivity": release.mechanism.sensitivity,
                     "scale": release.mechanism.scale,
                     "records": release.group,
-                    "share": release.cost(currency, self.repetitions) / total,
+                    "share": release.cost(currency) / total,
                 }
                 for release in self.releases
             ]
@@ -349,14 +342,13 @@ class Guarantee:
         an `AdaptiveSelectionsDpEvent` next to the Gaussian ones, says what was composed,
         and accountants refuse it (`UnsupportedEventError`).
         """
-        runs = self.repetitions, self.rows_per_user
         if self.composition != "adaptive-range":
-            return composed_event(self.releases, self.composition, *runs)
+            return composed_event(self.releases, self.composition, self.rows_per_user)
         from . import events
 
         eta, count, _ = self._selections()
         gaussians = [release for release in self.releases if release.mechanism.log_range is None]
-        parts = [release.dp_event("gdp", *runs) for release in gaussians]
+        parts = [release.dp_event("gdp", self.rows_per_user) for release in gaussians]
         return events.with_selections(parts, eta, count)
 
     def second_opinion(self) -> float:
@@ -379,9 +371,7 @@ class Guarantee:
         return events.second_opinion(self.dp_event, self.composition, self.epsilon, self.delta)
 
 
-def selections_game(
-    releases: Sequence[Release], repetitions: int, rows: int
-) -> tuple[float, int, float]:
+def selections_game(releases: Sequence[Release], rows: int) -> tuple[float, int, float]:
     """Range and number of the selections, and mu of the releases with Gaussian noise."""
     ranges, count, gaussian = [0.0], 0, 0.0
     for release in releases:
@@ -390,10 +380,10 @@ def selections_game(
             ranges.append(mechanism.log_range)
             count += release.count
         elif release.group is None and mechanism.noise_multiplier is not None:
-            gaussian += release.cost("gdp", repetitions)
+            gaussian += release.cost("gdp")
         else:
             raise ValueError(f"{release.name} has no adaptive-range guarantee")
-    return rows * max(ranges), repetitions * count, rows * math.sqrt(2 * gaussian)
+    return rows * max(ranges), count, rows * math.sqrt(2 * gaussian)
 
 
 def selection_slack(budget: PrivacyBudget, releases: Sequence[Release]) -> float:
@@ -405,7 +395,7 @@ def selection_slack(budget: PrivacyBudget, releases: Sequence[Release]) -> float
     """
     if budget.is_pure or budget.currency == "zcdp" or any(r.group is not None for r in releases):
         return 0.0
-    eta, count, mu = selections_game(releases, 1, budget.rows_per_user)
+    eta, count, mu = selections_game(releases, budget.rows_per_user)
     if count == 0 or not has_optimum(budget.epsilon, budget.delta, count):
         return 0.0
     claim = float(budget.epsilon), float(budget.delta)
@@ -417,11 +407,11 @@ def selection_slack(budget: PrivacyBudget, releases: Sequence[Release]) -> float
     return low
 
 
-def renyi(releases: Sequence[Release], order: float, repetitions: int) -> float:
-    """Renyi divergence of this order of all releases, `repetitions` times, for the worst record."""
+def renyi(releases: Sequence[Release], order: float) -> float:
+    """Renyi divergence of this order of all releases, for the worst record."""
 
     def cost(release: Release) -> float:
-        return repetitions * release.count * release.mechanism.renyi(order)
+        return release.count * release.mechanism.renyi(order)
 
     return sum(map(cost, _worst(releases, cost)))
 
@@ -431,14 +421,12 @@ def _check_count(name: str, number: Any) -> None:
         raise AssertionError(f"{name} must be an integer >= 1, got {number!r}")
 
 
-def composed_event(
-    releases: Sequence[Release], composition: str, repetitions: int, rows: int = 1
-) -> Any:
-    """The releases that may read one record, `repetitions` times, as one event."""
+def composed_event(releases: Sequence[Release], composition: str, rows: int = 1) -> Any:
+    """The releases that may read one record as one event."""
     from . import events
 
     worst = _worst(releases, lambda release: release.cost(composition))
-    return events.composed([release.dp_event(composition, repetitions, rows) for release in worst])
+    return events.composed([release.dp_event(composition, rows) for release in worst])
 
 
 def _worst(releases: Sequence[Release], cost: Callable[[Release], float]) -> tuple[Release, ...]:

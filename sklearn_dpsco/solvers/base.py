@@ -29,13 +29,11 @@ class Problem:
     ----------
     n_samples, n_features : int
     loss : Loss
-        Tried out by `losses.check_loss` if it is a user's own.
+        Of one or several outputs. Tried out by `losses.check_loss` if it is a user's own.
     feasible_set : Geometry or subclass of Geometry
-        The set of (coef, intercept) in scaled units; a class leaves the radius to the
-        plan, and `Geometry` itself the kind of set as well.
+        The set of (coef, intercept) in scaled units, all outputs' together; a class leaves the
+        radius to the plan, and `Geometry` itself the kind of set as well.
     fit_intercept : bool
-    n_models : int
-        Models trained on the same records: the classes of one-vs-rest, else 1.
     """
 
     n_samples: int
@@ -43,15 +41,28 @@ class Problem:
     loss: Loss
     feasible_set: Geometry | type[Geometry]
     fit_intercept: bool = True
-    n_models: int = 1
 
     def __post_init__(self) -> None:
         check_loss(self.loss)
 
     @property
     def dimension(self) -> int:
-        """Number of coefficients, the intercept included."""
+        """Number of coefficients of an output, the intercept included."""
         return self.n_features + self.fit_intercept
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of predictions for a record: K classes (1 if K = 2), or targets."""
+        return self.loss.n_outputs
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients of all outputs."""
+        return self.dimension * self.n_outputs
+
+    def matrix(self, coef: Array) -> Array:
+        """The coefficients, shape (size,), as `Rows` takes them: a matrix if there are outputs."""
+        return coef if self.n_outputs == 1 else coef.reshape(self.dimension, self.n_outputs)
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ class Plan:
         Name of the method.
     max_iter : int
     guarantee : Guarantee
-        The claim and every release, over all of the problem's models.
+        The claim and every release.
     """
 
     problem: Problem
@@ -92,32 +103,21 @@ class Plan:
             f"{problem.n_samples} x {problem.n_features}\n{self.guarantee}"
         )
 
-    def release_units(self, rows: Rows, stream: RandomStream) -> Any:
-        """Releases made once for all models of a fit; None if each model makes its own."""
-        return None
-
 
 @dataclass(frozen=True)
 class SolverData:
-    """Clipped and scaled data of one model.
+    """Clipped and scaled data.
 
     Attributes
     ----------
     rows : Rows
-    y : ndarray of shape (n_samples,)
-        In [-1, 1] (regression) or -1 and +1 (classification).
-    units : object
-        The result of `Plan.release_units` for these rows; None leaves it to `solve`.
+    y : ndarray of shape (n_samples,), or (n_samples, n_outputs) if there are several
+        In [-1, 1] (regression), or -1 and +1 (classification: of several classes, +1 for the
+        record's own).
     """
 
     rows: Rows
     y: Array
-    units: Any = None
-
-    @property
-    def mean_target(self) -> float:
-        """Mean of y over the records; one that contributes nothing counts as 0."""
-        return float(self.rows.without_empty(self.y).mean())
 
 
 @dataclass(frozen=True)
@@ -126,14 +126,17 @@ class SolverResult:
 
     Attributes
     ----------
-    coef : ndarray of shape (n_features,)
-    intercept : float
+    coef : ndarray of shape (n_features,), or (n_outputs, n_features) if there are several
+    intercept : float, or ndarray of shape (n_outputs,)
     n_iter : int
+    units : object
+        What was released about the features, if anything; see the solver.
     """
 
     coef: Array
-    intercept: float
+    intercept: Any
     n_iter: int
+    units: Any = None
 
 
 class Solver(Protocol):

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 
 from ..geometry import Geometry
+from ..losses import Multinomial
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
@@ -50,12 +51,11 @@ def data_norm(problem: Problem) -> float:
 
 
 def gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float, amount: float) -> float:
-    """l2 norm of the noise in the mean of all released gradients, for a clip of 1.
+    """l2 norm of the noise in the mean of all released gradients of an output, for a clip of 1.
 
-    `amount` is rho, or mu^2 / 2, of all of the problem's models.
+    `amount` is rho, or mu^2 / 2.
     """
-    spread = math.sqrt(2 * amount / problem.n_models)
-    per_coordinate = budget.record_factor * norm / (problem.n_samples * spread)
+    per_coordinate = budget.record_factor * norm / (problem.n_samples * math.sqrt(2 * amount))
     return per_coordinate * math.sqrt(problem.dimension)
 
 
@@ -73,9 +73,14 @@ def sized_set(problem: Problem, radius: float) -> Geometry:
     return kind(1.0 if is_fixed else max(radius, 1e-50))
 
 
-def growing_clip(smallest: float, noise: float, accurate: float) -> float:
-    """The smallest useful clip where noise dominates, 1 where it is far below `accurate`."""
-    return min(1.0, smallest * max(1.0, math.sqrt(accurate / noise)))
+def growing_clip(problem: Problem, smallest: float, noise: float, accurate: float) -> float:
+    """The smallest useful clip where noise dominates, 1 where it is far below `accurate`.
+
+    Of several outputs times the norm that their derivatives have together if each is 1.
+    """
+    clip = min(1.0, smallest * max(1.0, math.sqrt(accurate / noise)))
+    is_multinomial = isinstance(problem.loss, Multinomial)
+    return clip * math.sqrt(2 if is_multinomial else problem.n_outputs)
 
 
 def intercept_share(problem: Problem, budget: PrivacyBudget) -> float:
@@ -83,10 +88,9 @@ def intercept_share(problem: Problem, budget: PrivacyBudget) -> float:
     rules = FIRST_RELEASES
     full = budget.record_factor / problem.n_samples
     if budget.is_pure:
-        share = math.sqrt(2) * full * problem.n_models / budget.allowance.amount
-        share /= rules.target_noise
+        share = math.sqrt(2) * full / budget.allowance.amount / rules.target_noise
     else:
-        share = (full / rules.target_noise) ** 2 * problem.n_models / (2 * budget.rho)
+        share = (full / rules.target_noise) ** 2 / (2 * budget.rho)
     return min(rules.most_target_share, max(rules.least_target_share, share))
 
 

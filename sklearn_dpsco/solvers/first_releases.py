@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..data.rows import Rows
+from ..losses import best_constants
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -27,10 +28,14 @@ __all__ = [
     "FirstReleases",
     "Frame",
     "Start",
+    "constant_for_mean",
+    "counted_targets",
+    "mean_target",
     "plan_constant",
     "plan_first",
     "plan_mean",
     "shrunk_mean",
+    "shrunk_vector",
 ]
 
 Array = NDArray[np.float64]
@@ -45,7 +50,7 @@ class Frame:
 
     Attributes
     ----------
-    offset : float
+    offset : float or ndarray of shape (n_outputs,)
         The constant prediction that the descent corrects.
     center, scale : ndarray of shape (n_features,) or None
         None stands for zeros and for ones.
@@ -54,26 +59,29 @@ class Frame:
     target_center, target_scale : float
     """
 
-    offset: float = 0.0
+    offset: Any = 0.0
     center: Array | None = None
     scale: Array | None = None
     factor: float = 1.0
-    target_center: float = 0.0
-    target_scale: float = 1.0
+    target_center: Any = 0.0
+    target_scale: Any = 1.0
 
     def result(self, solution: Array, problem: Problem, n_iter: int) -> SolverResult:
-        """The model for plain rows, from the descent's coefficients of shape (dimension,)."""
-        solution = self.factor * solution
-        coef, intercept = solution[: problem.n_features], self.offset
+        """The model for plain rows, from the descent's coefficients of shape (size,)."""
+        solution = problem.matrix(self.factor * solution).T
+        coef, intercept = solution[..., : problem.n_features], self.offset
         if self.scale is not None:
             coef = coef / self.scale
         if problem.fit_intercept:
-            intercept += float(solution[-1])
+            intercept = intercept + solution[..., -1]
         if self.center is not None:
-            intercept -= float(self.center @ coef)
+            intercept = intercept - coef @ self.center
+        # a float, or an array over the outputs
+        intercept = np.broadcast_to(intercept, (problem.n_outputs,))
+        intercept = self.target_center + self.target_scale * intercept
         return SolverResult(
-            self.target_scale * coef,
-            self.target_center + self.target_scale * intercept,
+            np.multiply(self.target_scale, coef.T).T,
+            intercept if problem.n_outputs > 1 else float(intercept[0]),
             max(1, n_iter),
         )
 
@@ -139,16 +147,15 @@ class FirstReleases(Part):
         factor = 1.0 if self.row_factor is None else self._release_row_factor(rows, stream)
         return Start(rows, Frame(offset, rows.center, factor=factor))
 
-    def _release_offset(self, data: SolverData, stream: RandomStream) -> float:
+    def _release_offset(self, data: SolverData, stream: RandomStream) -> Any:
         """The best constant for the mean of the targets, or for their centre."""
         if self.target is None:
             return 0.0
         if self.target_steps:
-            mean = _release_location(data, self.target, self.target_steps, stream)
-        else:
-            noisy = self.target.release(np.array([data.mean_target]), stream)[0]
-            mean = shrunk_mean(noisy, self.target.variance, RULES.target_prior)
-        return self.problem.loss.best_constant(mean)
+            centres = _release_location(data, self.target, self.target_steps, stream)
+            return _offset(self.problem, centres)
+        noisy = self.target.release(np.atleast_1d(mean_target(data, self.problem)), stream)
+        return constant_for_mean(self.problem, noisy, self.target.variance)
 
     def _release_row_factor(self, rows: Rows, stream: RandomStream) -> float:
         """Noisy mean of the row factors; released is its offset from the middle of their range.
@@ -180,7 +187,7 @@ def plan_first(
     shares: tuple[float, float, float] | None = None,
     group: str | None = None,
 ) -> FirstReleases:
-    """Plan of all three releases within one model's allowance, which must not be pure.
+    """Plan of all three releases within an allowance, which must not be pure.
 
     Parameters
     ----------
@@ -229,18 +236,27 @@ def plan_constant(
     is_noisy = intercept_share(problem, budget) > RULES.least_target_share
     is_regression = problem.loss.task == "regression"
     if problem.fit_intercept and is_noisy and is_regression and allowance.kind != "pure":
-        change = RULES.location_clip * sensitivity.unit_mean(problem, budget)
-        return Gaussian.calibrate(change, allowance, RULES.location_steps), RULES.location_steps
+        change, n_steps = (
+            RULES.location_clip * _target_change(problem, budget),
+            RULES.location_steps,
+        )
+        return Gaussian.calibrate(change, allowance, n_steps, problem.n_outputs), n_steps
     return plan_mean(problem, budget, allowance), 0
 
 
 def plan_mean(
     problem: Problem, budget: PrivacyBudget, allowance: Allowance
 ) -> Gaussian | Laplace | None:
-    """Mechanism for the mean of the targets, each in [-1, 1]; None without an intercept."""
+    """Mechanism for `mean_target`; None without an intercept."""
     if not problem.fit_intercept:
         return None
-    return additive_noise(allowance).calibrate(sensitivity.unit_mean(problem, budget), allowance)
+    kind = additive_noise(allowance)
+    change = sensitivity.target_mean(problem, budget, kind.order)
+    return kind.calibrate(change, allowance, dimension=problem.n_outputs)
+
+
+def _target_change(problem: Problem, budget: PrivacyBudget) -> float:
+    return sensitivity.target_mean(problem, budget, 2)
 
 
 def _row_factor_half_range(problem: Problem, norm: float) -> float:
@@ -249,6 +265,39 @@ def _row_factor_half_range(problem: Problem, norm: float) -> float:
 
 
 # -------------------------------------------------------------------------------- running
+
+
+def mean_target(data: SolverData, problem: Problem) -> Array:
+    """Mean of the targets over all slots, or of several classes their frequencies."""
+    counted = data.rows.without_empty(counted_targets(data.y, problem))
+    return np.asarray(counted.mean(axis=0))
+
+
+def counted_targets(y: Array, problem: Problem) -> Array:
+    """Targets whose mean is released: of several classes, 1 for a record's own and 0 else."""
+    is_several = problem.n_outputs > 1 and problem.loss.task == "classification"
+    return np.where(y > 0, 1.0, 0.0) if is_several else y
+
+
+def constant_for_mean(
+    problem: Problem, noisy: Array, variance: float, prior: float = RULES.target_prior,
+    bound: float = 1.0,
+) -> Any:  # fmt: skip
+    """The best constant prediction for a noisy `mean_target`, which is shrunk by its noise."""
+    k = problem.n_outputs
+    if k == 1 or problem.loss.task == "regression":
+        means = [shrunk_mean(mean, variance, prior, bound) for mean in noisy]
+        return _offset(problem, np.array(means))
+    # a frequency in units of its distance from that of equal classes, as for two of them
+    half = 1 / k
+    apart = [shrunk_mean(mean / half - 1, variance / half**2, prior, k) for mean in noisy]
+    return _offset(problem, 2 * half * (1 + np.array(apart)) - 1)
+
+
+def _offset(problem: Problem, means: Array) -> Any:
+    """The constants for these means: a float, or an array of shape (n_outputs,)."""
+    constants = best_constants(problem.loss, means)
+    return constants if problem.n_outputs > 1 else float(constants[0])
 
 
 def shrunk_mean(released: float, variance: float, prior: float, bound: float = 1.0) -> float:
@@ -263,21 +312,21 @@ def shrunk_mean(released: float, variance: float, prior: float, bound: float = 1
 
 def _release_location(
     data: SolverData, mechanism: Gaussian | Laplace, n_steps: int, stream: RandomStream
-) -> float:
-    """Minimizer of the mean of Huber's loss of the targets, by noisy gradient steps from 0.
+) -> Array:
+    """Minimizers of the mean of Huber's loss of the targets, by noisy gradient steps from 0.
 
     Its noise is proportional to `location_clip`, that of a mean to the range of the targets.
     """
     clip = RULES.location_clip
     reach = RULES.location_reach / (mechanism.scale * math.sqrt(n_steps))
     step = min(RULES.location_step, reach)
-    centre, total = 0.0, 0.0
+    centre = total = np.zeros(data.y.shape[1:])
     for t in range(1, n_steps + 1):
         residual = data.rows.without_empty(np.clip(centre - data.y, -clip, clip))
-        released = mechanism.release(np.array([residual.mean()]), stream)[0]
-        centre = float(np.clip(centre - step * released, -1.0, 1.0))
-        total += t * centre
-    return 2 * total / (n_steps * (n_steps + 1))
+        released = mechanism.release(np.atleast_1d(residual.mean(axis=0)), stream)
+        centre = np.clip(centre - step * released.reshape(centre.shape), -1.0, 1.0)
+        total = total + t * centre
+    return np.atleast_1d(2 * total / (n_steps * (n_steps + 1)))
 
 
 def shrunk_vector(noisy: Array, variance: float) -> Array:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from ..data.rows import Move, Objective, Rows
 from ..geometry import Geometry, Vertices, known_vertices
-from ..losses import Loss, bounded_clip
+from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -163,7 +163,7 @@ class FrankWolfe:
 
     def _plan_constant(self, facts: _Facts) -> FrankWolfePlan:
         problem, budget = facts.problem, facts.budget
-        allowance = budget.gaussian_allowance.share(1 / problem.n_models)
+        allowance = budget.gaussian_allowance
         target, steps = plan_constant(problem, budget, allowance)
         first = FirstReleases(problem, target=target, target_steps=steps)
         return self._finish(facts, "constant", allowance.kind, facts.selection_geometry, first)
@@ -172,7 +172,7 @@ class FrankWolfe:
         problem, budget, geometry = facts.problem, facts.budget, facts.selection_geometry
         clip = self._clip(facts, geometry, facts.selection_noise)
         max_iter = self.max_iter or facts.selection_steps
-        vertices = known_vertices(geometry.vertices(problem.dimension), problem.dimension)
+        vertices = known_vertices(geometry.vertices(problem.size), problem.size)
         change = sensitivity.vertex_scores(problem, budget, vertices.l1_diameter, clip)
         composition, first, step = _best_selections(problem, budget, change, max_iter)
         return self._finish(
@@ -184,16 +184,16 @@ class FrankWolfe:
         problem, budget, geometry = facts.problem, facts.budget, facts.gradient_geometry
         clip = self._clip(facts, geometry, facts.gradient_noise)
         max_iter = self.max_iter or defaults.affordable_steps(problem, facts.rules)
-        allowance = budget.gaussian_allowance.share(1 / problem.n_models)
+        allowance = budget.gaussian_allowance
         first = plan_first(
             problem, budget, facts.norm, allowance, may_shrink=geometry.contains_origin
         )
         change = clip * sensitivity.row_mean(problem, budget, facts.norm)
         left = allowance.share(first.left)
-        step = Gaussian.calibrate(change, left, max_iter, problem.dimension)
+        step = Gaussian.calibrate(change, left, max_iter, problem.size)
         # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
         # per coordinate; its l2 norm against the radius sets the smoothing
-        noise = step.scale * math.sqrt(4 * problem.dimension / 3)
+        noise = step.scale * math.sqrt(4 * problem.size / 3)
         return self._finish(
             facts, "gradient", allowance.kind, geometry, first,
             max_iter=max_iter, step=step, gradient_clip=clip,
@@ -218,7 +218,7 @@ class FrankWolfe:
             name = "vertex" if step.selects else "mean gradient"
             releases = (*releases, Release(name, step, max_iter))
         problem, budget = facts.problem, facts.budget
-        guarantee = Guarantee.of(budget, releases, composition, problem.n_models)
+        guarantee = Guarantee.of(budget, releases, composition)
         fields |= {"geometry": geometry, "first": first, "learning_rate": self.learning_rate}
         return FrankWolfePlan(problem, budget, form, max_iter, guarantee, **fields)
 
@@ -226,8 +226,10 @@ class FrankWolfe:
         """The declared or default clip, or the loss's own bound where that is smaller."""
         rules, loss = facts.rules, facts.problem.loss
         clip = self.gradient_clip
-        clip = clip or defaults.growing_clip(rules.smallest_clip, noise, rules.accurate)
-        return bounded_clip(loss, clip, geometry.radius + abs(loss.best_constant(1.0)))
+        clip = clip or defaults.growing_clip(
+            facts.problem, rules.smallest_clip, noise, rules.accurate
+        )
+        return bounded_clip(loss, clip, geometry.radius + largest_constant(loss))
 
     # ----------------------------------------------------------------- running
 
@@ -252,24 +254,21 @@ def _best_selections(
     """The analysis with the least noise, of those that the budget may use."""
 
     def composed(budget: PrivacyBudget, whole: Allowance) -> _Selections:
-        allowance = whole.share(1 / problem.n_models)
         share = defaults.intercept_share(problem, budget) if problem.fit_intercept else 0.0
-        first = FirstReleases(problem, target=plan_mean(problem, budget, allowance.share(share)))
-        # all models' selections together: a group costs less than its parts
-        left, runs = whole.share(1 - share), problem.n_models * max_iter
-        return _Selections(whole.kind, first, SelectVertex.calibrate(change, left, runs))
+        first = FirstReleases(problem, target=plan_mean(problem, budget, whole.share(share)))
+        step = SelectVertex.calibrate(change, whole.share(1 - share), max_iter)
+        return _Selections(whole.kind, first, step)
 
     basic = composed(budget, budget.allowance)
     if budget.is_pure or budget.currency == "zcdp":
         return basic
     pure = replace(budget, delta=0.0)
     found = [basic, composed(pure, pure.allowance)]
-    runs = problem.n_models * max_iter
-    if has_optimum(budget.epsilon, budget.delta, runs):
+    if has_optimum(budget.epsilon, budget.delta, max_iter):
         gaussian = sum(release.cost("gdp") for release in basic.first.releases)
         # of all rows of a user
-        mu = budget.rows_per_user * math.sqrt(2 * (problem.n_models * gaussian))
-        eta = selection_epsilon(float(budget.epsilon), float(budget.delta), runs, mu)
+        mu = budget.rows_per_user * math.sqrt(2 * gaussian)
+        eta = selection_epsilon(float(budget.epsilon), float(budget.delta), max_iter, mu)
         if eta > 0:
             step = SelectVertex.of_range(change, eta / budget.rows_per_user, budget.precision)
             found.append(_Selections("adaptive-range", basic.first, step))
@@ -308,14 +307,14 @@ class _Facts:
 
     @property
     def selection_noise(self) -> float:
-        """Largest noise of one selection with a model's whole budget, for a clip of 1."""
+        """Largest noise of one selection with the whole budget, for a clip of 1."""
         problem, budget = self.problem, self.budget
         change = 2 * budget.record_factor / problem.n_samples
         if budget.is_pure:
-            scale = change * problem.n_models / budget.allowance.amount
+            scale = change / budget.allowance.amount
         else:
-            scale = change * math.sqrt(problem.n_models / (8 * budget.rho))
-        return scale * math.log(2 * problem.dimension)
+            scale = change / math.sqrt(8 * budget.rho)
+        return scale * math.log(2 * problem.size)
 
     @property
     def gradient_geometry(self) -> Geometry:
@@ -323,13 +322,14 @@ class _Facts:
         rules, noise = self.rules, self.gradient_noise
         fading = min(1.0, (rules.noisy / noise) ** 1.5)
         radius = min(rules.largest_radius, rules.gradient_radius / math.sqrt(noise)) * fading
-        return defaults.sized_set(self.problem, radius)
+        return defaults.sized_set(self.problem, radius * self.problem.n_outputs)
 
     @property
     def selection_geometry(self) -> Geometry:
         """The same, for selections."""
         fading = min(1.0, self.rules.selectable / self.selection_noise)
-        return defaults.sized_set(self.problem, self.rules.selection_radius * fading)
+        radius = self.rules.selection_radius * fading * self.problem.n_outputs
+        return defaults.sized_set(self.problem, radius)
 
     @property
     def selection_steps(self) -> int:
@@ -342,16 +342,16 @@ class _Facts:
 
 
 def _descend(
-    rows: Rows, y: Array, offset: float, plan: FrankWolfePlan, stream: RandomStream
+    rows: Rows, y: Array, offset: Any, plan: FrankWolfePlan, stream: RandomStream
 ) -> Array:
-    """Mean of the second half of the iterates, shape (dimension,)."""
+    """Mean of the second half of the iterates, shape (size,)."""
     if plan.step is None:
-        return plan.geometry.center(plan.problem.dimension)
+        return plan.geometry.center(plan.problem.size)
     objective = Objective(y, offset, plan.problem.loss, plan.gradient_clip)
     kind = _VertexWalk if plan.step.selects else _GradientWalk
     walk: _Walk = kind(rows, objective, plan, stream)
     first = plan.max_iter // 2
-    total = np.zeros(plan.problem.dimension)
+    total = np.zeros(plan.problem.size)
     for t in range(plan.max_iter):
         walk.step(t)
         if t >= first:
@@ -367,7 +367,7 @@ class _Walk:
     ) -> None:
         self.rows, self.objective, self.plan, self.stream = rows, objective, plan, stream
         self.mechanism: Any = plan.step
-        self.coef = np.array(plan.geometry.center(plan.problem.dimension), dtype=np.float64)
+        self.coef = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
 
     def step_size(self, t: int) -> float:
         rate = self.plan.learning_rate
@@ -382,14 +382,15 @@ class _VertexWalk(_Walk):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         # products <[x_i, 1], coef>, kept up to date by one column per step
-        self.product = self.rows.product(self.coef)
+        self.product = self.rows.product(self.plan.problem.matrix(self.coef))
         self.move = Move(1.0, 0, 0.0)
 
     def step(self, t: int) -> None:
         vertices = self.plan.vertices
         assert vertices is not None
         gradient = self.rows.mean_gradient_after_move(self.product, self.move, self.objective)
-        vertex = vertices.vertex(self.mechanism.release(vertices.scores(gradient), self.stream))
+        scores = vertices.scores(gradient.ravel())
+        vertex = vertices.vertex(self.mechanism.release(scores, self.stream))
         eta = self.step_size(t)
         self.move = Move(1 - eta, vertex.coordinate, eta * vertex.value)
         self.coef *= 1 - eta
@@ -403,8 +404,8 @@ class _GradientWalk(_Walk):
 
     def step(self, t: int) -> None:
         plan = self.plan
-        gradient = self.rows.mean_gradient(self.coef, self.objective)
-        noisy = self.mechanism.release(gradient, self.stream)
+        gradient = self.rows.mean_gradient(plan.problem.matrix(self.coef), self.objective)
+        noisy = self.mechanism.release(gradient.ravel(), self.stream)
         # weights proportional to t: the momentum is a mean of all gradients so far
         self.momentum += 2 / (t + 2) * (noisy - self.momentum)
         q = plan.smoothing / math.sqrt(t + 1) + plan.curvature / (t + 2)

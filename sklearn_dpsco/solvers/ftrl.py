@@ -31,15 +31,15 @@ from numpy.typing import NDArray
 from ..data.rows import Objective, Rows
 from ..data.summation import UNIT_ROUNDOFF, piece_rows
 from ..geometry import Geometry, MirrorMap
-from ..losses import Loss, bounded_clip
+from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, PrefixSum, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
 from .base import Part, Plan, Problem, SolverData, SolverResult
-from .defaults import FIRST_RELEASES, FTRLDefaults
-from .first_releases import Frame
+from .defaults import FTRLDefaults
+from .first_releases import Frame, constant_for_mean, counted_targets, shrunk_vector
 
 __all__ = ["FTRL", "LONGEST_STREAM", "Epoch", "FTRLPlan", "FTRLRun", "FirstMeans"]
 
@@ -52,8 +52,9 @@ LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors woul
 class FirstMeans(Part):
     """One release of the means of targets and rows over the first records of a stream.
 
-    It is the sum of [a y_i, b s_i x_i / B], a^2 + b^2 < 1, s_i the factor that bounds the
-    norm of the row [x_i, 1] by B.
+    It is the sum of [a t_i, b s_i x_i / B], a^2 + b^2 < 1, t_i the record's targets over the
+    square root of their number or the unit vector of its class (y_i of two classes), and s_i the
+    factor that bounds the norm of the row [x_i, 1] by B.
 
     Attributes
     ----------
@@ -86,24 +87,29 @@ class FirstMeans(Part):
         return down * math.sqrt(self.target_share), down * math.sqrt(1 - self.target_share)
 
     def add(self, total: Array, rows: Rows, y: Array) -> None:
-        """Add the vectors of some records to `total`, shape (n_features + 1,)."""
-        scale = np.asarray(rows.with_norm_bound(self.norm).scale)
+        """Add the vectors of some records to `total`, shape (n_outputs + n_features,)."""
+        scale, k = np.asarray(rows.with_norm_bound(self.norm).scale), self.problem.n_outputs
         for_targets, for_rows = self.weights
-        total[0] += for_targets * float(y[scale > 0].sum())
-        total[1:] += (for_rows / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
+        targets = counted_targets(y[scale > 0], self.problem) / self._longest_target
+        total[:k] += for_targets * targets.sum(axis=0)
+        total[k:] += (for_rows / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
+
+    @property
+    def _longest_target(self) -> float:
+        """Bound on the norm of a record's `counted_targets`."""
+        is_regression = self.problem.loss.task == "regression"
+        return math.sqrt(self.problem.n_outputs) if is_regression else 1.0
 
     def run(self, total: Array, stream: RandomStream) -> Frame:
         """Private means of the targets and features, shrunk by their noise."""
         assert self.noise is not None
-        released = self.noise.release(total, stream)
+        released, k = self.noise.release(total, stream), self.problem.n_outputs
         for_targets, for_rows = (weight * self.n_records for weight in self.weights)
-        noise = self.noise.scale / for_targets
-        mean = float(np.clip(released[0] / for_targets, -1.0, 1.0))
-        mean /= 1 + (noise / FIRST_RELEASES.target_prior) ** 2  # as in `shrunk_mean`
-        noise = self.noise.scale * math.sqrt(released.size - 1)
-        kept = max(0.0, 1 - noise**2 / max(float(released[1:] @ released[1:]), 1e-300))
-        means = released[1:] * (kept * self.norm / for_rows)
-        return Frame(self.problem.loss.best_constant(mean), np.clip(means, -1.0, 1.0))
+        for_targets /= self._longest_target
+        means = released[:k] / for_targets
+        offset = constant_for_mean(self.problem, means, (self.noise.scale / for_targets) ** 2)
+        rows = shrunk_vector(released[k:], self.noise.variance) * (self.norm / for_rows)
+        return Frame(offset, np.clip(rows, -1.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -245,7 +251,7 @@ class FTRL:
             budget,
             "ftrl",
             sum(epoch.n_steps for epoch in epochs),
-            guarantee=Guarantee.of(budget, releases, facts.allowance.kind, problem.n_models),
+            guarantee=Guarantee.of(budget, releases, facts.allowance.kind),
             geometry=facts.geometry,
             mirror_map=facts.mirror_map,
             gradient_clip=facts.clip,
@@ -256,12 +262,12 @@ class FTRL:
 
     def _facts(self, problem: Problem, budget: PrivacyBudget) -> _Facts:
         rules, loss = defaults.FTRL[problem.loss.task], problem.loss
-        allowance = budget.gaussian_allowance.share(1 / problem.n_models)
+        allowance = budget.gaussian_allowance
         norm = self.data_norm or defaults.data_norm(problem)
         geometry = defaults.sized_set(problem, rules.radius)
         mirror_map = self._mirror_map(problem, budget, allowance, geometry, norm, rules)
         # every l_p norm of the coefficients that bounds a prediction is at most this
-        largest = geometry.radius * 2 * problem.dimension + abs(loss.best_constant(1.0))
+        largest = geometry.radius * 2 * problem.dimension + largest_constant(loss)
         clip = bounded_clip(loss, self.gradient_clip or rules.clip, largest)
         return _Facts(problem, budget, rules, allowance, geometry, mirror_map, norm, clip)
 
@@ -277,7 +283,7 @@ class FTRL:
         if self.mirror_map is not None or "euclidean" not in geometry.mirror_maps:
             return geometry.mirror_map(self.mirror_map)
         per_sum = budget.record_factor * norm / math.sqrt(2 * allowance.amount)
-        relative = rules.prefix_noise * per_sum * math.sqrt(problem.dimension) / problem.n_samples
+        relative = rules.prefix_noise * per_sum * math.sqrt(problem.size) / problem.n_samples
         is_noisy = relative > rules.relative_noise and "power" in geometry.mirror_maps
         return geometry.mirror_map("power" if is_noisy else "euclidean")
 
@@ -290,7 +296,7 @@ class FTRL:
         noise = Gaussian.calibrate(
             sensitivity.row_and_target_sum(n_first, factor),
             facts.allowance,
-            dimension=problem.n_features + 1,
+            dimension=problem.n_features + problem.n_outputs,
         )
         return replace(first, n_records=n_first, noise=noise)
 
@@ -329,7 +335,7 @@ class FTRL:
             change,
             facts.allowance,
             n_steps=-(-size // batch_size),
-            width=facts.problem.dimension,
+            width=facts.problem.size,
             largest_norm=largest,
             factorization=self.factorization,
         )
@@ -370,7 +376,7 @@ class _Facts:
 
         Norms are the one in which the mirror map is strongly convex, and its dual.
         """
-        width, norm, scale = self.problem.dimension, self.norm, noise.worst_scale
+        width, norm, scale = self.problem.size, self.norm, noise.worst_scale
         q = self.mirror_map.dual_exponent(width)
         # a centred row has coordinates of at most 2, so ||x||_q <= ||x||_2^(2/q) 2^(1 - 2/q)
         row = min(norm, norm ** (2 / q) * 2 ** (1 - 2 / q))
@@ -421,8 +427,8 @@ class FTRLRun:
 
     def __post_init__(self) -> None:
         problem = self.plan.problem
-        width = problem.dimension
-        self._sum: Array = np.zeros(problem.n_features + 1 if self.plan.first.n_records else width)
+        width, n_first = problem.size, problem.n_features + problem.n_outputs
+        self._sum: Array = np.zeros(n_first if self.plan.first.n_records else width)
         self._frame = Frame()
         self._coef = self._average = self._start = self.plan.geometry.center(width)
         self._n_averaged = 0
@@ -479,7 +485,8 @@ class FTRLRun:
         """Gradients of scale_i * l(offset + <row_i, w>, y_i), each of norm at most c B."""
         plan = self.plan
         objective = Objective(y, self._frame.offset, plan.problem.loss, plan.gradient_clip)
-        self._sum += rows.clipped_gradient_sum(self._coef, objective, plan.data_norm)
+        coef = plan.problem.matrix(self._coef)
+        self._sum += rows.clipped_gradient_sum(coef, objective, plan.data_norm).ravel()
 
     def _release(self, stream: RandomStream) -> None:
         if self._epoch < 0:

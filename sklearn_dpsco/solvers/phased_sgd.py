@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._kernels.arguments import Compressed, RowForm, Steps
+from .._kernels.arguments import MULTINOMIAL, Compressed, RowForm, Slope, Steps
 from ..data.rows import Objective
-from ..data.summation import norm_error
+from ..data.summation import UNIT_ROUNDOFF, norm_error
 from ..geometry import Geometry, L2Ball, Unconstrained
-from ..losses import Loss, kernel_id
+from ..losses import Loss, Multinomial, base_loss, kernel_id, largest_constant
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -155,7 +155,7 @@ class PhasedSGD:
         """See `Solver.check`."""
         if budget.is_pure:
             raise ValueError("phased SGD has no pure-DP form (delta=0); DPLassoFW has one")
-        if kernel_id(loss) is None:
+        if kernel_id(base_loss(loss)) is None:
             raise ValueError(
                 "phased SGD needs a loss of this package, and not a subclass of one, since its "
                 f"guarantee rests on the loss being convex and smooth as stated; got {loss!r}"
@@ -179,7 +179,7 @@ class PhasedSGD:
                 f"n_phases={facts.n_phases} needs n_samples >= {facts.n_phases}, "
                 f"got {problem.n_samples}"
             )
-        whole = budget.gaussian_allowance.share(1 / problem.n_models)
+        whole = budget.gaussian_allowance
         left = whole if n_first else whole.share(first.left)
         # standard deviation of the noise of a release of sensitivity 1 per record
         unit = budget.record_factor / math.sqrt(2 * left.amount)
@@ -200,7 +200,7 @@ class PhasedSGD:
             budget,
             "phased_sgd",
             facts.passes,
-            guarantee=Guarantee.of(budget, releases, left.kind, problem.n_models),
+            guarantee=Guarantee.of(budget, releases, left.kind),
             geometry=facts.geometry,
             start_radius=start_radius,
             gradient_clip=clip,
@@ -225,14 +225,14 @@ class PhasedSGD:
         rank = problem.n_features if self.rank_bound is None else self.rank_bound
         norm = self.data_norm or defaults.data_norm(problem)
         passes, n_phases = self._passes(problem, rules)
-        rank += problem.fit_intercept
+        rank = (rank + problem.fit_intercept) * problem.n_outputs
         return _Facts(problem, budget, rules, geometry, norm, rank, passes, n_phases)
 
     def _passes(self, problem: Problem, rules: PhasedSGDDefaults) -> tuple[int, int]:
         """Number of passes and of phases."""
         passes = self.max_iter
         if passes is None:
-            affordable = int(rules.affordable / (problem.n_samples * problem.dimension))
+            affordable = int(rules.affordable / (problem.n_samples * problem.size))
             is_one = affordable < rules.fewest_passes
             passes = 1 if is_one else min(affordable, rules.most_passes)
         if self.n_phases is None:
@@ -242,15 +242,24 @@ class PhasedSGD:
     def _slope_and_clip(self, facts: _Facts, noise: float) -> tuple[float, float]:
         """The slope c_0 that steps are measured at, and the clip c."""
         loss, rules = facts.problem.loss, facts.rules
-        largest = facts.geometry.radius * facts.norm + abs(loss.best_constant(1.0))
+        largest = facts.geometry.radius * facts.norm + largest_constant(loss)
         bound = loss.derivative_bound(largest)
+        if isinstance(loss, Multinomial):
+            if self.gradient_clip is not None and self.gradient_clip < bound:
+                raise ValueError(
+                    "gradient_clip must be 'auto' or at least sqrt(2) for more than two classes: "
+                    "phased SGD needs the derivatives of a convex function, and those of the "
+                    f"multinomial loss are not if they are clipped; got {self.gradient_clip!r}"
+                )
+            return min(rules.smallest_clip, bound), bound
         if self.gradient_clip is not None:
             clip = min(self.gradient_clip, bound)
             return clip, clip
         if not math.isfinite(loss.smoothness):
             return bound, bound  # clipping the slopes of a kinked loss would move its minimizer
         slope = min(rules.smallest_clip, bound)
-        return slope, min(defaults.growing_clip(slope, noise, rules.accurate), bound)
+        clip = defaults.growing_clip(facts.problem, slope, noise, rules.accurate)
+        return slope, min(clip, bound)
 
     def _slices(self, facts: _Facts, n_first: int, last: float) -> list[tuple[int, int, float]]:
         """Slices of equal size, with steps that fall to `last`."""
@@ -291,16 +300,17 @@ class PhasedSGD:
         center = np.zeros(problem.n_features) if frame.center is None else frame.center
         descent = _Descent(data, order, plan, frame.offset, center)
         results = []
-        coef = np.zeros(problem.n_features + 1)
+        # kernels take a coordinate for the intercept in any case, the last
+        coef = np.zeros((problem.n_features + 1) * problem.n_outputs)
         for _ in range(plan.max_iter):
             for phase in plan.phases:
                 mean = descent.run(phase, coef)
-                coef[: problem.dimension] = phase.noise.release(mean[: problem.dimension], stream)
+                coef[: problem.size] = phase.noise.release(mean[: problem.size], stream)
                 coef *= min(1.0, plan.start_radius / max(float(np.linalg.norm(coef)), 1e-300))
             results.append(coef.copy())
         # each pass was released, so their mean costs no privacy, and it has less noise
         coef = np.mean(results[plan.max_iter // 2 :], axis=0)
-        return frame.result(coef[: problem.dimension], problem, plan.max_iter)
+        return frame.result(coef[: problem.size], problem, plan.max_iter)
 
 
 @dataclass(frozen=True)
@@ -322,7 +332,7 @@ class _Facts:
     def plan_first(self) -> tuple[FirstReleases, int]:
         """The first releases, and the number of records of their slice; 0 for all records."""
         problem, budget, rules = self.problem, self.budget, self.rules
-        allowance = budget.gaussian_allowance.share(1 / problem.n_models)
+        allowance = budget.gaussian_allowance
         # without an intercept only the row factor is left, which needs little of a budget
         is_sliced = self.passes == 1 and problem.fit_intercept
         n_first = int(rules.first_slice * problem.n_samples) if is_sliced else 0
@@ -354,7 +364,7 @@ class _Facts:
         change = sensitivity.phase_mean(
             self.problem, self.budget, steps, start_radius, self.geometry.radius, self.norm
         )
-        noise = Gaussian.calibrate(change, left, self.passes, self.problem.dimension)
+        noise = Gaussian.calibrate(change, left, self.passes, self.problem.size)
         group = None if is_all else f"phase {k + 1}"
         return Phase(noise, start, stop, rate, beta, self.passes, group)
 
@@ -394,7 +404,7 @@ class _Descent:
         data: SolverData,
         order: NDArray[np.intp] | None,
         plan: PhasedSGDPlan,
-        offset: float,
+        offset: Any,
         center: Array,
     ) -> None:
         X: Any = data.rows.X
@@ -415,9 +425,10 @@ class _Descent:
 
     def run(self, phase: Phase, start: Array) -> Array:
         """Mean of the last iterates of one pass over the phase's records from `start`."""
-        plan, loss, radius = self.plan, self.plan.problem.loss, self.plan.geometry.radius
-        slope = Objective(self.y, self.offset, loss, plan.gradient_clip).slope
-        w, total, count = start.copy(), np.zeros_like(start), 0
+        plan, radius, k = self.plan, self.plan.geometry.radius, self.plan.problem.n_outputs
+        shape = start.shape if k == 1 else (start.size // k, k)
+        w, total, count = start.copy().reshape(shape), np.zeros(shape), 0
+        slope = self._slope()
         averaged = PHASED_SGD[plan.problem.loss.task].averaged
         first = phase.size - math.ceil(averaged * phase.size)
         for done in range(0, phase.size, self.chunk):
@@ -425,21 +436,37 @@ class _Descent:
             part = _taken(self.order, phase.start + done, phase.start + stop)
             steps = Steps(phase.learning_rate, phase.beta, radius, self.block, first - done)
             weight = self.ones[: stop - done] if self.scale is None else self.scale[part]
-            count += self._steps(part, weight, self.y[part], self.form, slope, steps, w, total)
-        return total / count
+            count += self._steps(part, weight, self.y[part], self.form, *slope, steps, w, total)
+        return total.ravel() / count
+
+    def _slope(self) -> tuple[Any, ...]:
+        """The derivative as the kernel takes it, for several outputs with their offsets."""
+        plan, loss = self.plan, self.plan.problem.loss
+        k, clip = loss.n_outputs, plan.gradient_clip
+        if k == 1:
+            return (Objective(self.y, self.offset, loss, clip).slope,)
+        base = base_loss(loss)
+        loss_id = MULTINOMIAL if isinstance(loss, Multinomial) else kernel_id(base)
+        assert loss_id is not None
+        # each derivative's bound, so that all together have norm c
+        each = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF)
+        offsets = np.ascontiguousarray(np.broadcast_to(self.offset, (k,)), dtype=np.float64)
+        return Slope(loss_id, base.kernel_parameter, each, 0.0), offsets
 
     def _steps(self, part: slice | NDArray[np.intp], *arguments: Any) -> int:
         """One call of the kernel; `arguments` are those after the rows."""
-        from .._kernels.sgd_steps import csr_steps, dense_steps, gather_rows
+        from .._kernels import sgd_steps as kernels
 
-        X = self.X
+        X, is_single = self.X, self.plan.problem.n_outputs == 1
         if sparse.issparse(X):
+            csr_steps = kernels.csr_steps if is_single else kernels.joint_csr_steps
             return csr_steps(Compressed.of(X[part]), *arguments)
+        dense_steps = kernels.dense_steps if is_single else kernels.joint_dense_steps
         if isinstance(part, slice):
             return dense_steps(X[part], *arguments)
         if self.gathered is None:
             self.gathered = np.empty((self.chunk, X.shape[1]), dtype=X.dtype)
-        gather_rows(X, part, self.gathered)
+        kernels.gather_rows(X, part, self.gathered)
         return dense_steps(self.gathered, *arguments)
 
 

@@ -13,6 +13,7 @@ import math
 from typing import NamedTuple
 
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
+from ..losses import base_loss, largest_constant
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
@@ -28,6 +29,7 @@ __all__ = [
     "row_factor_mean",
     "row_mean",
     "row_mean_in_norm",
+    "target_mean",
     "unit_mean",
     "vertex_scores",
 ]
@@ -66,6 +68,19 @@ def mean_of_numbers(n_samples: int, n_features: int, record_factor: float) -> fl
 def unit_mean(problem: Problem, budget: PrivacyBudget) -> float:
     """`mean_of_numbers` over the records of a problem."""
     return mean_of_numbers(problem.n_samples, problem.n_features, budget.record_factor)
+
+
+def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
+    """l1 or l2 change of the mean of the targets' vectors (sections 2.11 and 3.1c).
+
+    Of several classes a record has the unit vector of its own: two of them are sqrt(2) apart in
+    l2, and 2 in l1. Other targets lie in [-1, 1], each.
+    """
+    n, k = problem.n_samples, problem.n_outputs
+    is_unit = k > 1 and problem.loss.task == "classification"
+    longest = 1.0 if is_unit else k ** (1 / order)
+    apart = budget.record_factor ** (1 / order) if is_unit else budget.record_factor * longest
+    return apart / n + 2 * longest * summation_error(n, problem.n_features)
 
 
 def coordinate_mean(
@@ -181,14 +196,14 @@ def phase_mean(
     iterate, `radius` the norms after each projection.
     """
     eta, steps, clip, block = step.learning_rate, step.n_steps, step.clip, step.block
-    d, loss = problem.dimension, problem.loss
+    d, loss, k = problem.dimension, problem.loss, problem.n_outputs
     # the largest coefficients, before the projection and in the form that CSR rows use
     size = min(radius + block * eta * clip * norm, start + steps * eta * clip * norm)
     size += 2 * block * eta * clip * math.sqrt(d)
     beta = min(loss.smoothness, step.beta)
-    offset = max(abs(loss.best_constant(1.0)), abs(loss.best_constant(-1.0)))
+    offset = math.sqrt(k) * largest_constant(loss)
     prediction = gamma(2 * d + 6 * block + 40) * ((norm + 2 * math.sqrt(d)) * size + offset)
-    slope = 8 * UNIT_ROUNDOFF * (1 + clip + beta * loss.kernel_parameter)
+    slope = 8 * k * UNIT_ROUNDOFF * (1 + clip + beta * base_loss(loss).kernel_parameter)
     per_step = eta * norm * (beta * prediction + slope)
     per_step += 8 * UNIT_ROUNDOFF * (size + eta * clip * norm)
     blocks = math.ceil(steps / block)

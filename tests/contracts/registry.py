@@ -38,7 +38,10 @@ BAD = {
         (1, -1), (0, 0), (0,), (0, NAN), (-INF, 1), "ab", 3, ("low", "high"),
         ([0, 0, 1], [1, 1, 0]), ([0, 0], [1, 1, 1]), {"a": (1, 0)}, {"a": 1},
     ),
-    "bounds_y": ((1, -1), (0, 0), (0, NAN), (0, 1, 2), 3, "ab", ([0, 0], [1, 1]), (-INF, 0)),
+    "bounds_y": (
+        (1, -1), (0, 0), (0, NAN), (0, 1, 2), 3, "ab", (-INF, 0),
+        ([0, 0], [1, 1, 1]), ([[0]], [[1]]), ([0, 2], [1, 1]),
+    ),
     "classes": (["a"], [], ["a", "a"], ["a", "b", "a"], 3, "ab", [["a", "b"]]),
     "fit_intercept": ("yes", 1, None),
     "loss": ("no such loss", None, 3, Squared),
@@ -315,6 +318,7 @@ CLASSIFIERS = [name for name in ESTIMATORS if is_classifier(name)]
 
 each = pytest.mark.parametrize("name", ESTIMATORS)
 each_classifier = pytest.mark.parametrize("name", CLASSIFIERS)
+each_regressor = pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - set(CLASSIFIERS)))
 
 
 def known(name, parameters):

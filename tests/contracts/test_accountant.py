@@ -165,7 +165,7 @@ def counts_of(guarantee):
     counted = {}
     for release in guarantee.releases:
         counts = counted.setdefault(release.mechanism, Counter())
-        counts[release.group] += release.count * guarantee.repetitions
+        counts[release.group] += release.count
     return counted
 
 

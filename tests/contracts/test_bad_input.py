@@ -200,7 +200,6 @@ def test_tables_of_wrong_shapes_and_kinds(name):
         (X, y[:-1], "inconsistent"),
         (X[:, :, None], y, "dim 3|3D|<= 2"),
         (X[:, 0], y, "2D array"),
-        (X, np.column_stack((y, y)), "1d array|shape"),
         (X, None, "y"),
         # scikit-learn's own messages quote the data in some of these
         (np.full(X.shape, "secret"), y, "numbers"),
@@ -212,9 +211,11 @@ def test_tables_of_wrong_shapes_and_kinds(name):
     if is_classifier(name):
         cases += [(X, SECRET + np.arange(N) / 7, "continuous|label|among")]
         cases += [(X, [["secret", "a"]] * N, "")]
+        cases += [(X, np.column_stack((y, y)), "1d array|shape")]
     else:
         cases += [(X, text, "numbers"), (X, y.astype(complex), "[Cc]omplex")]
-        cases += [(X, y.astype("M8[s]"), "Date data")]
+        cases += [(X, y.astype("M8[s]"), "Date data"), (X, y[:, None, None], "dim 3|3D|<= 2|1d")]
+        cases += [(X, np.zeros((N, 0)), "0 feature|0 column")]
     for mode in ("raise", "zero"):
         for X_bad, y_bad, pattern in cases:
             assert_refused(model_of(name, nonfinite=mode), X_bad, y_bad, pattern)

@@ -133,7 +133,8 @@ def test_forked_workers_draw_their_own_noise():
 
 def test_workers_of_joblib_draw_their_own_noise():
     for backend in ("threading", "loky"):
-        jobs = [delayed(fitted)(model) for model in models() for _ in range(3)]
+        # threads must not fit one object at the same time
+        jobs = [delayed(fitted)(clone(model)) for model in models() for _ in range(3)]
         outcomes = Parallel(n_jobs=2, backend=backend)(jobs)
         for k in range(len(ESTIMATORS)):
             assert_all_differ(outcomes[3 * k : 3 * k + 3])

@@ -145,7 +145,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(name, relation):
                     assert ratio <= 1 + 1e-12, (form, kind, case, mechanism)
                     worst[form] = max(worst.get(form, 0.0), ratio)
     # among these are the worst pairs of tables, or nearly
-    assert max(worst.values()) > 0.95, worst
+    assert max(worst.values()) > 0.8, worst
     assert min(worst.values()) > 0.1, worst
 
 

@@ -120,11 +120,10 @@ def test_plans_of_several_classes(name):
         assert declared.plan(300, 3) == declared.plan(300, 3, n_classes=k) == plan
         scales = [release.mechanism.scale for release in plan.guarantee.releases]
         assert all(np.isfinite(scales))
-    # the models share one budget: the more of them, the noisier each
+    # one model with one budget: the noise is that of a record, whatever the number of classes
     noise = [plan.guarantee.releases[-1].mechanism for plan in plans.values()]
     noise = [mechanism.scale / mechanism.sensitivity for mechanism in noise]
-    assert noise == sorted(noise)
-    assert noise[0] < noise[-1]
+    assert max(noise) < 1.5 * min(noise)
 
 
 @each

@@ -278,14 +278,14 @@ def test_labels_of_all_kinds(name):
     for labels in (["no", "yes"], [3, 1], [True, False], [0.5, -1.0], ["c", "a", "b"], [2, 0, 1]):
         X, y = table(name, n=300, classes=labels)
         model = build(name, main_form(name), classes=labels, **STRONG).fit(X, y)
-        n_models = 1 if len(labels) == 2 else 3
+        n_outputs = 1 if len(labels) == 2 else 3
         np.testing.assert_array_equal(model.classes_, np.sort(labels))
-        assert model.coef_.shape == (n_models, 3), labels
-        assert model.intercept_.shape == (n_models,), labels
+        assert model.coef_.shape == (n_outputs, 3), labels
+        assert model.intercept_.shape == (n_outputs,), labels
         raw = X @ model.coef_.T + model.intercept_
         scores = model.decision_function(X)
-        np.testing.assert_array_equal(scores, raw if n_models > 1 else raw.ravel())
-        best = raw.argmax(axis=1) if n_models > 1 else (raw.ravel() > 0).astype(int)
+        np.testing.assert_array_equal(scores, raw if n_outputs > 1 else raw.ravel())
+        best = raw.argmax(axis=1) if n_outputs > 1 else (raw.ravel() > 0).astype(int)
         predicted = model.predict(X)
         np.testing.assert_array_equal(predicted, model.classes_[best])
         p = model.predict_proba(X)

@@ -231,9 +231,9 @@ def test_kernels_without_the_compiler():
 
     r, C = np.arange(7.0), sparse.csc_array(X)
     for name, M in (("csr_transposed_product", A), ("csc_transposed_product", C)):
-        total = np.zeros(3)
-        python[name](Compressed.of(M), r, 2, total)
-        np.testing.assert_allclose(total, X.T @ r, atol=1e-13)
+        total, both = np.zeros((3, 2)), np.column_stack((r, r**2))
+        python[name](Compressed.of(M), both, 2, total)
+        np.testing.assert_allclose(total, X.T @ both, atol=1e-13)
     np.testing.assert_allclose(python["row_norms"](A.data, A.indptr), (X**2).sum(axis=1))
 
 

@@ -89,20 +89,20 @@ def test_a_strong_budget_learns_in_the_units_of_the_user():
     assert model.score(10 * X, y) > 0.97
 
 
-def test_one_against_the_rest_learns_labels_of_all_kinds():
+def test_classes_are_learned_from_labels_of_all_kinds():
     for names in (["no", "yes"], [3, 1], [True, False], ["c", "a", "b"], [2, 0, 1]):
         X = np.random.default_rng(0).uniform(-1, 1, (1500, 3))
         y = np.asarray(names)[X[:, : len(names)].argmax(axis=1)]
         model = classifier(names, epsilon=100.0, max_iter=60).fit(X, y)
         assert model.score(X, y) > 0.8, names
-        assert model.guarantee_.repetitions == (1 if len(names) == 2 else 3), names
+        assert model.coef_.shape == (1 if len(names) == 2 else 3, 3), names
 
 
-def test_a_guarantee_repeats_the_plan_for_every_class():
+def test_a_plan_knows_the_number_of_classes():
     declared, undeclared = classifier(["a", "b", "c"]), classifier(None)
-    assert declared.plan(100, 3).guarantee.repetitions == 3
-    assert undeclared.plan(100, 3, n_classes=4).guarantee.repetitions == 4
-    assert undeclared.plan(100, 3).guarantee.repetitions == 1
+    assert declared.plan(100, 3).problem.n_outputs == 3
+    assert undeclared.plan(100, 3, n_classes=4).problem.n_outputs == 4
+    assert undeclared.plan(100, 3).problem.n_outputs == 1
 
 
 def test_what_an_invalid_record_holds_does_not_matter_to_any_of_several_classes():

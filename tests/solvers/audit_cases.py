@@ -275,7 +275,7 @@ class _StopsEarly:
     solver: Any
 
     def stops(self, data):
-        return data.mean_target <= 0
+        return data.y.mean() <= 0
 
     def solve(self, data, plan, stream):
         if self.stops(data):

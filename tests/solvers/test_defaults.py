@@ -45,22 +45,27 @@ def test_the_row_bound_is_half_of_the_longest_row_in_the_box_and_at_least_one():
 
 
 def test_the_noise_of_a_gradient_is_that_of_the_budget():
-    def noise(n, relation="replace-one", n_models=1):
-        facts = problem(n, 3, n_models=n_models)
+    def noise(n, relation="replace-one", n_outputs=1):
+        facts = problem(n, 3, n_outputs=n_outputs)
         return defaults.gradient_noise(facts, PrivacyBudget(1.0, 1e-6, relation), 1.5, 0.5)
 
     # mu = 1: the l2 sensitivity 2 B / n in each of four coordinates
     assert noise(100) == pytest.approx(2 * 1.5 / 100 * 2)
     assert noise(100, "zero-out") == pytest.approx(noise(100) / 2)
     assert noise(1000) == pytest.approx(noise(100) / 10)
-    assert noise(100, n_models=4) == pytest.approx(2 * noise(100))
+    assert noise(100, n_outputs=4) == noise(100)  # of each output
 
 
 def test_clips_grow_to_one_as_the_noise_falls():
-    assert defaults.growing_clip(0.1, 1.0, 0.02) == 0.1
-    assert defaults.growing_clip(0.1, 0.02, 0.02) == 0.1
-    assert defaults.growing_clip(0.1, 0.005, 0.02) == pytest.approx(0.2)
-    assert defaults.growing_clip(0.1, 1e-9, 0.02) == 1.0
+    def clip(noise, **facts):
+        return defaults.growing_clip(problem(10, 3, **facts), 0.1, noise, 0.02)
+
+    assert clip(1.0) == clip(0.02) == 0.1
+    assert clip(0.005) == pytest.approx(0.2)
+    assert clip(1e-9) == 1.0
+    # the norm of several derivatives, of the multinomial loss at most sqrt(2)
+    assert clip(1e-9, n_outputs=4) == 2.0
+    assert clip(1e-9, n_outputs=4, task="classification") == pytest.approx(2**0.5)
 
 
 def test_the_share_of_the_target_brings_its_noise_to_what_is_aimed_at():

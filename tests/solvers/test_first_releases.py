@@ -36,7 +36,7 @@ def facts(n=N, d=D, **others):
 
 
 def planned(facts, *, budget=BUDGET, norm=1.0, **settings):
-    allowance = budget.gaussian_allowance.share(1 / facts.n_models)
+    allowance = budget.gaussian_allowance
     first = plan_first(facts, budget, norm, allowance, **{"may_shrink": True} | settings)
     return first, allowance
 
@@ -101,10 +101,10 @@ def test_a_model_without_steps_counts_as_one_iteration():
 def test_the_releases_and_what_is_left_make_up_the_allowance():
     for relation in RELATIONS:
         budget = PrivacyBudget(1.0, 1e-6, relation)
-        for n_models in (1, 3):
+        for n_outputs in (1, 3):
             for settings in ({}, {"may_shrink": False}, {"may_step": False},
                              {"shares": (0.3, 0.5, 0.1)}):  # fmt: skip
-                first, allowance = planned(facts(n_models=n_models), budget=budget, **settings)
+                first, allowance = planned(facts(n_outputs=n_outputs), budget=budget, **settings)
                 spent = sum(release.cost(allowance.kind) for release in first.releases)
                 assert 0 < first.left < 1
                 whole = spent + allowance.share(first.left).amount

@@ -79,19 +79,17 @@ def test_sensitivities_have_the_proved_form():
             assert exact < mechanism.sensitivity < exact * (1 + 1e-8), f"{form}, {relation}"
 
 
-def test_classes_share_the_budget():
-    for form, n_models in itertools.product(FORMS, (1, 3)):
-        case = f"{form}, {n_models}"
+def test_all_classes_together_have_the_budget():
+    for form, n_outputs in itertools.product(FORMS, (1, 3)):
+        case = f"{form}, {n_outputs}"
         solver = FrankWolfe(form, max_iter=20)
-        plan = solver.plan(problem(500, 8, task="classification", n_models=n_models), BUDGET)
-        assert plan.guarantee.repetitions == n_models
+        plan = solver.plan(problem(500, 8, task="classification", n_outputs=n_outputs), BUDGET)
         kind = plan.guarantee.composition
         limit = BUDGET.gaussian_allowance.amount if kind == "gdp" else BUDGET.rho
         if kind == "adaptive-range":
             assert BUDGET.delta * 0.99 <= plan.guarantee.spent <= BUDGET.delta, case
         else:
-            per_class = sum(r.count * r.mechanism.cost(kind) for r in plan.guarantee.releases)
-            assert per_class == pytest.approx(limit / n_models, rel=1e-9), case
+            assert plan.guarantee.spent == pytest.approx(limit, rel=1e-9), case
             assert plan.guarantee.spent <= limit, case
         counts = {id(r.mechanism): r.count for r in plan.guarantee.releases}
         assert counts[id(plan.step)] == 20, case
@@ -120,8 +118,8 @@ def test_kinds_of_noise_under_approximate_dp():
 
 
 def test_constant_plan_spends_everything_on_the_intercept():
-    for n_models, budget in itertools.product((1, 3), (BUDGET, PrivacyBudget(1.0, 0.0))):
-        plan = FrankWolfe("constant").plan(problem(50, 3, n_models=n_models), budget)
+    for budget in (BUDGET, PrivacyBudget(1.0, 0.0)):
+        plan = FrankWolfe("constant").plan(problem(50, 3), budget)
         assert list(mechanisms(plan)) == ["first.target"]
         (release,) = plan.guarantee.releases
         assert release.mechanism is plan.first.target

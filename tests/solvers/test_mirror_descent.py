@@ -99,10 +99,10 @@ def test_sensitivities_have_the_proved_form(form, relation):
 
 
 @every_form
-@pytest.mark.parametrize("n_models", [1, 3])
-def test_disjoint_slices_get_the_full_budget(form, n_models):
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_disjoint_slices_get_the_full_budget(form, n_outputs):
     solver = MirrorDescent(form, max_iter=20, n_phases=4)
-    plan = solver.plan(l2_problem(500, 8, task="classification", n_models=n_models), BUDGET)
+    plan = solver.plan(l2_problem(500, 8, task="classification", n_outputs=n_outputs), BUDGET)
     releases = plan.guarantee.releases
     common = sum(r.count * r.mechanism.cost("gdp") for r in releases if r.group is None)
     groups = {}
@@ -110,7 +110,7 @@ def test_disjoint_slices_get_the_full_budget(form, n_models):
         if r.group is not None:
             groups[r.group] = groups.get(r.group, 0) + r.count * r.mechanism.cost("gdp")
     assert len(groups) == {"noisy-md": 0, "localized": 4, "noisy-sfw": 2}[form]
-    full = BUDGET.mu**2 / 2 / n_models
+    full = BUDGET.mu**2 / 2  # of all outputs together
     for spent in groups.values() or [0.0]:
         assert common + spent == pytest.approx(full, rel=1e-9)
     assert plan.guarantee.spent <= BUDGET.mu**2 / 2
@@ -143,11 +143,11 @@ def test_a_penalty_restarts_the_forms_that_use_a_record_once():
 
 @every_form
 def test_a_second_accountant_agrees(form):
-    for relation, (epsilon, n_models) in itertools.product(
+    for relation, (epsilon, n_outputs) in itertools.product(
         RELATIONS, [(0.1, 1), (1.0, 3), (8.0, 1)]
     ):
         budget = PrivacyBudget(epsilon, 1e-6, relation)
-        plan = MirrorDescent(form).plan(l2_problem(300, 5, n_models=n_models), budget)
+        plan = MirrorDescent(form).plan(l2_problem(300, 5, n_outputs=n_outputs), budget)
         assert plan.guarantee.composition == "gdp"
         found = recomputed_epsilon(plan.guarantee)
         assert 0.9 * epsilon < found <= epsilon * (1 + 1e-4), f"{relation}, {epsilon}"
@@ -420,9 +420,9 @@ def test_one_record_is_enough():
 # ----------------------------------------------------------------------- random batches
 
 
-def batch_plan(n, size, relation, *, epsilon=1.0, steps=30, n_models=1, **settings):
+def batch_plan(n, size, relation, *, epsilon=1.0, steps=30, n_outputs=1, **settings):
     solver = MirrorDescent("noisy-md", batch_size=size, max_iter=steps, **settings)
-    facts = l2_problem(n, 3, n_models=n_models)
+    facts = l2_problem(n, 3, n_outputs=n_outputs)
     return solver, solver.plan(facts, PrivacyBudget(epsilon, 1e-6, relation))
 
 
@@ -437,13 +437,13 @@ def test_batches_have_the_proved_sensitivity(relation):
     assert plan.guarantee.composition == "pld"
 
 
-@pytest.mark.parametrize(("relation", "n_models"), [("replace-one", 3), ("zero-out", 1)])
-def test_second_accountant_of_batches(relation, n_models):
+@pytest.mark.parametrize(("relation", "n_outputs"), [("replace-one", 3), ("zero-out", 1)])
+def test_second_accountant_of_batches(relation, n_outputs):
     # a discretization that is not that of the calibration, on both sides of the truth
-    _, plan = batch_plan(1000, 50, relation, steps=100, n_models=n_models)
+    _, plan = batch_plan(1000, 50, relation, steps=100, n_outputs=n_outputs)
     (step,) = plan.stages[0].noises
-    first = sum(r.cost("gdp", n_models) for r in plan.guarantee.releases if r.count != 100)
-    game = (step.noise_multiplier, 0.05, 100 * n_models, math.sqrt(2 * first))
+    first = sum(r.cost("gdp") for r in plan.guarantee.releases if r.count != 100)
+    game = (step.noise_multiplier, 0.05, 100, math.sqrt(2 * first))
     law = step.sampling.law
     low, high = (batch_game(1.0, *game, law, roundup=up, width=5e-5) for up in (False, True))
     assert 0.85e-6 < low <= plan.guarantee.spent <= 1e-6  # no noise is wasted

@@ -14,8 +14,8 @@ D, NORM, CLIP, ETA, SIZE = 5, 1.5, 0.3, 0.01, 7
 STEPS = GradientSteps(n_steps=40, learning_rate=ETA, beta=math.inf, clip=CLIP, block=16)
 
 
-def facts(n):
-    return problem(n, D)  # with an intercept: d + 1 coordinates
+def facts(n, **others):
+    return problem(n, D, **others)  # with an intercept: d + 1 coordinates
 
 
 # Each function as one of (n, budget), and the record's own term for a record factor of 1.
@@ -41,6 +41,10 @@ EVERY = {
     "row_mean_in_norm": (
         lambda n, budget: sensitivity.row_mean_in_norm(facts(n), budget, NORM, 2.0, 4.0),
         lambda n: NORM / n,
+    ),
+    "target_mean": (
+        lambda n, budget: sensitivity.target_mean(facts(n, n_outputs=4), budget, 2),
+        lambda n: 2 / n,
     ),
     "batch_mean": (
         lambda n, budget: sensitivity.batch_mean(facts(n), budget, NORM, SIZE),
@@ -126,6 +130,18 @@ def test_float_errors_never_fall_with_the_number_of_records(name):
 
 
 # ------------------------------------------------------------------------ in simple cases
+
+
+def test_the_classes_of_two_records_are_less_than_two_vectors_apart():
+    n, several = 100, {"task": "classification", "n_outputs": 4}
+    for relation, order, apart in (
+        ("zero-out", 1, 1), ("zero-out", 2, 1), ("replace-one", 1, 2), ("replace-one", 2, 2**0.5)
+    ):  # fmt: skip
+        budget = PrivacyBudget(1.0, 1e-6, relation)
+        assert sensitivity.target_mean(facts(n, **several), budget, order) == close(apart / n, 1e-9)
+        # the two classes of one output are -1 and 1
+        two = facts(n, task="classification")
+        assert sensitivity.target_mean(two, budget, order) == sensitivity.unit_mean(two, budget)
 
 
 def test_float_errors_are_counted_for_both_tables():

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from ..._checks import check_size
 from ..._kernels.arguments import Compressed
 from ...data.rows import Rows
 from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF
+from ...losses import clipped_rows
 from ..sensitivity import coordinate_mean, mean_of_numbers
 
 __all__ = [
@@ -50,6 +51,13 @@ _SMOOTHED_BOUND = 2 * math.sqrt(2) / 3 * float(erf(1 / math.sqrt(2 * _SMOOTHING)
 _FAILURE = 0.1  # beta: KLZ22's bucket count is for an error that holds with 1 - beta
 LARGEST = 2.0**300  # larger values, infinities included, count as this
 _SHORTEST = 1e-150  # smaller norms count as this, since their squares underflow
+
+
+class Limits(NamedTuple):
+    """Bounds on the norms of the r_i, shape (n,), and the order of the norm, 1 or 2."""
+
+    bounds: Array
+    order: float
 
 
 @dataclass(frozen=True)
@@ -89,11 +97,14 @@ class MeanOracle:
         """Change of a coordinate by a record, in units of `bound`."""
         return record_factor / n_samples
 
-    def mean(self, rows: Rows, r: Array, limits: Array | None) -> Array:
-        """Mean of the bounded r_i [x_i, 1] over the rows, shape (dimension,)."""
+    def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
+        """Mean of the bounded r_i [x_i, 1] over the rows, shape (dimension,).
+
+        With r of shape (n, K), that of the bounded matrices [x_i, 1] r_i^T, (dimension, K).
+        """
         raise NotImplementedError
 
-    def limits(self, rows: Rows, order: float) -> Array | None:
+    def limits(self, rows: Rows, order: float) -> Limits | None:
         """Numbers that `mean` needs for each row, computed once; None if it needs none."""
         return None
 
@@ -113,15 +124,19 @@ class NormClipped(MeanOracle):
     def bound(self) -> float:
         return self.tau
 
-    def limits(self, rows: Rows, order: float) -> Array:
-        """Bound on abs(r_i), shape (n,): tau over the norm of [x_i, 1]."""
+    def limits(self, rows: Rows, order: float) -> Limits:
+        """Bounds on the norms of the r_i: tau over the norm of [x_i, 1]."""
         norms = rows.norms() if order == 2 else _l1_norms(rows)
         # for the rounding of the division and of the products that follow
-        return self.tau * (1 - 8 * UNIT_ROUNDOFF) / np.maximum(norms, _SHORTEST)
+        return Limits(self.tau * (1 - 8 * UNIT_ROUNDOFF) / np.maximum(norms, _SHORTEST), order)
 
-    def mean(self, rows: Rows, r: Array, limits: Array | None) -> Array:
+    def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
         assert limits is not None
-        return rows.weighted_sum(np.clip(r, -limits, limits)) / rows.n_samples
+        if r.ndim == 1:
+            r = np.clip(r, -limits.bounds, limits.bounds)
+        else:
+            r = clipped_rows(r, limits.bounds, limits.order)
+        return rows.weighted_sum(r) / rows.n_samples
 
 
 @dataclass(frozen=True)
@@ -134,16 +149,19 @@ class CoordinateClipped(MeanOracle):
     def bound(self) -> float:
         return _INTERVAL * self.tau
 
-    def mean(self, rows: Rows, r: Array, limits: Array | None) -> Array:
+    def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
         return self._bucket_sums(rows, r, 1)[0] / rows.n_samples
 
     def _bucket_sums(self, rows: Rows, r: Array, n_buckets: int) -> Array:
+        """Shape (n_buckets, dimension), or (n_buckets, dimension, K)."""
         from ..._kernels.bounded_sums import clipped_sums, csr_clipped_sums
 
-        total = np.zeros((n_buckets, rows.dimension))
         kernel, X = _storage(rows, clipped_sums, csr_clipped_sums)
-        kernel(X, r, rows.has_intercept, self.bound, BLOCK_ROWS, total)
-        return total
+        total = np.zeros((*r.shape[1:], n_buckets, rows.dimension))
+        outputs = total.reshape(-1, n_buckets, rows.dimension)
+        for of_output, sums in zip(_columns(r), outputs, strict=True):
+            kernel(X, of_output, rows.has_intercept, self.bound, BLOCK_ROWS, sums)
+        return total if r.ndim == 1 else np.moveaxis(total, 0, -1)
 
 
 @dataclass(frozen=True)
@@ -168,11 +186,11 @@ class MedianOfMeans(CoordinateClipped):
         halved = 0.5 if self.n_buckets % 2 == 0 else 1.0
         return halved * record_factor / (n_samples // self.n_buckets)
 
-    def mean(self, rows: Rows, r: Array, limits: Array | None) -> Array:
+    def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
         sums = self._bucket_sums(rows, r, self.n_buckets)
         sizes = np.full(self.n_buckets, rows.n_samples // self.n_buckets)
         sizes[: rows.n_samples % self.n_buckets] += 1
-        return np.median(sums / sizes[:, None], axis=0)
+        return np.median(sums / sizes.reshape(-1, *(1,) * r.ndim), axis=0)
 
 
 @dataclass(frozen=True)
@@ -188,13 +206,17 @@ class SmoothedTruncation(MeanOracle):
     def bound(self) -> float:
         return self.tau * _SMOOTHED_BOUND
 
-    def mean(self, rows: Rows, r: Array, limits: Array | None) -> Array:
+    def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
         from ..._kernels.bounded_sums import csr_smoothed_sums, smoothed_sums
 
-        total = np.zeros(rows.dimension)
         kernel, X = _storage(rows, smoothed_sums, csr_smoothed_sums)
-        kernel(X, r, rows.has_intercept, 1 / self.tau, _SMOOTHED_BOUND, BLOCK_ROWS, total)
-        return self.tau * total / rows.n_samples
+        total = np.zeros((*r.shape[1:], rows.dimension))
+        outputs = total.reshape(-1, rows.dimension)
+        for of_output, sums in zip(_columns(r), outputs, strict=True):
+            kernel(
+                X, of_output, rows.has_intercept, 1 / self.tau, _SMOOTHED_BOUND, BLOCK_ROWS, sums
+            )
+        return self.tau * total.T / rows.n_samples
 
 
 ORACLES: dict[str, type[MeanOracle]] = {
@@ -206,6 +228,11 @@ def _storage(rows: Rows, dense: Any, compressed: Any) -> tuple[Any, Any]:
     """The kernel for the rows' storage, and its argument X."""
     X = rows.X
     return (dense, X) if isinstance(X, np.ndarray) else (compressed, Compressed.of(X))
+
+
+def _columns(r: Array) -> Array:
+    """The derivatives of each output, shape (K, n)."""
+    return np.ascontiguousarray(r.reshape(r.shape[0], -1).T)
 
 
 def _l1_norms(rows: Rows) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from ...mechanisms import Gaussian, Laplace, Release
 from ...randomness.stream import RandomStream
 from ..base import Part, Plan, Problem, SolverData
 from ..defaults import HEAVY_TAIL
-from ..first_releases import Frame, shrunk_mean
+from ..first_releases import Frame, constant_for_mean, mean_target
 from .magnitudes import Magnitudes, MagnitudeSearch, scale_rows
 from .oracles import MeanOracle
 
@@ -28,7 +28,7 @@ _TARGET_BOX = 2.0**100  # only keeps numbers finite: far beyond any useful clip
 
 
 class Units(NamedTuple):
-    """The releases about the features, made once for all models of a fit.
+    """The releases about the features.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class FirstMagnitudes(Part):
     row_norm : Gaussian, Laplace or None
         For the mean logarithm of the rows' norms.
     intercept : Gaussian, Laplace or None
-        For the mean target of each model.
+        For the mean of the targets.
     target_clip : float
         Regression: bound on the centred and scaled targets in the intercept.
     """
@@ -70,30 +70,32 @@ class FirstMagnitudes(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Over all models: the features' are released once, an intercept for each."""
         searches = [search for search in (self.features, self.target) if search is not None]
         out = [release for search in searches for release in search.releases]
         if self.intercept is not None:
-            out.append(Release("mean target", self.intercept, self.problem.n_models))
+            out.append(Release("mean target", self.intercept))
         if self.row_norm is not None:
             out.append(Release("mean log norm", self.row_norm))
         return tuple(out)
 
-    def release_units(self, rows: Rows, stream: RandomStream) -> Units | None:
-        """The features in released units; None if only an intercept is learned."""
-        if self.features is None:
-            return None
+    def release_units(self, rows: Rows, stream: RandomStream) -> Units:
+        """The features in released units; not where only an intercept is learned."""
+        assert self.features is not None
         found = self.features.run(rows, stream)
         scaled = scale_rows(rows, found)
         return Units(scaled, found, self._release_speedup(scaled, stream))
 
     def run(self, data: SolverData, stream: RandomStream) -> tuple[Array, Frame]:
-        """Targets in released units, and the frame of one model without its features."""
-        center, scale = 0.0, 1.0
+        """Targets in released units, and the frame without its features."""
+        center: Any = 0.0
+        scale: Any = 1.0
         if self.target is not None:
-            column = make_rows(np.ascontiguousarray(data.y[:, None]), False, data.rows.scale)
-            found = self.target.run(column, stream.substream("target"))
-            center, scale = float(found.center[0]), float(found.scale[0])
+            columns = np.ascontiguousarray(data.y.reshape(len(data.y), -1))
+            found = self.target.run(
+                make_rows(columns, False, data.rows.scale), stream.substream("target")
+            )
+            shape = data.y.shape[1:]
+            center, scale = found.center.reshape(shape), found.scale.reshape(shape)
         target = data.y
         if self.problem.loss.task == "regression":
             with np.errstate(over="ignore"):
@@ -102,18 +104,16 @@ class FirstMagnitudes(Part):
         offset = self._release_intercept(data.rows, target, stream)
         return target, Frame(offset, target_center=center, target_scale=scale)
 
-    def _release_intercept(self, rows: Rows, target: Array, stream: RandomStream) -> float:
+    def _release_intercept(self, rows: Rows, target: Array, stream: RandomStream) -> Any:
         """The best constant for the noisy mean of the clipped targets."""
         if self.intercept is None:
             return 0.0
-        clipped = rows.without_empty(np.clip(target, -self.target_clip, self.target_clip))
-        stream = stream.substream("intercept")
-        noisy = self.intercept.release(np.array([clipped.mean()]), stream)[0]
-        loss = self.problem.loss
-        prior = HEAVY_TAIL[loss.task].target_prior
-        return loss.best_constant(
-            shrunk_mean(noisy, self.intercept.variance, prior, self.target_clip)
-        )
+        clip, problem = self.target_clip, self.problem
+        clipped = SolverData(rows, np.clip(target, -clip, clip))
+        mean = np.atleast_1d(mean_target(clipped, problem))
+        noisy = self.intercept.release(mean, stream.substream("intercept"))
+        prior = HEAVY_TAIL[problem.loss.task].target_prior
+        return constant_for_mean(problem, noisy, self.intercept.variance, prior, clip)
 
     def _release_speedup(self, rows: Rows, stream: RandomStream) -> float:
         """Factor on the learning rate: the planned smoothness over that of the rows' norms."""
@@ -163,6 +163,3 @@ class HeavyTailPlan(Plan):
     steps: tuple[Noise, ...]
     learning_rate: float
     l2_penalty: float
-
-    def release_units(self, rows: Rows, stream: RandomStream) -> Units | None:
-        return self.first.release_units(rows, stream)

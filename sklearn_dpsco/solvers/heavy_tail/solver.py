@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,16 +145,12 @@ class HeavyTail:
         problem = plan.problem
         target, frame = plan.first.run(data, stream)
         if not plan.steps:
-            return frame.result(np.zeros(problem.dimension), problem, 1)
-        units = data.units
-        if units is None:
-            if problem.n_models > 1:
-                raise ValueError("several models need `units`, which are paid for once")
-            units = plan.release_units(data.rows, stream)
+            return frame.result(np.zeros(problem.size), problem, 1)
+        units = plan.first.release_units(data.rows, stream.substream("magnitudes"))
         solution = _descend(units, target, frame.offset, plan, stream)
         found = units.magnitudes
         frame = replace(frame, center=found.center, scale=found.scale)
-        return frame.result(solution, problem, plan.max_iter)
+        return replace(frame.result(solution, problem, plan.max_iter), units=found)
 
 
 class _Draft:
@@ -201,7 +198,8 @@ class _Draft:
             rules = self.rules
             is_alone = self.features is None
             share = rules.target_share_alone if is_alone else rules.target_share
-            self.target = self._search("y", 1, share, rules.target_guesswork)
+            n_targets = self.problem.n_outputs
+            self.target = self._search("y", n_targets, share, rules.target_guesswork)
 
     def _search(
         self, which: str, n_columns: int, largest_share: float, guesswork: float
@@ -241,9 +239,9 @@ class _Draft:
             clip = default_threshold(noise, solver.moment_order, 4 * solver.moment_bound)
             clip = max(rules.least_target_clip, clip)
         self.target_clip = clip
-        part = self.allowance.share(share / problem.n_models)
+        change = clip * sensitivity.target_mean(problem, self.budget, self.noise_kind.order)
         self.intercept = self.noise_kind.calibrate(
-            clip * sensitivity.unit_mean(self.problem, self.budget), part
+            change, self.allowance.share(share), dimension=problem.n_outputs
         )
         self.left -= share
 
@@ -258,7 +256,7 @@ class _Draft:
 
     def _noise(self, share: float, n_iter: int) -> float:
         """Noise in a coordinate of the mean of all gradients, if their norm is at most 1."""
-        part = self.allowance.share(share / self.problem.n_models)
+        part = self.allowance.share(share)
         change = self.budget.record_factor / self.problem.n_samples
         if self.budget.is_pure:
             return change * math.sqrt(2 * n_iter) / part.amount
@@ -266,7 +264,7 @@ class _Draft:
 
     def is_too_noisy(self) -> bool:
         """Whether the noise of the gradients is too large, and the user set no `max_iter`."""
-        noise = self._noise(self.left, self._iterations()) * math.sqrt(self.problem.dimension)
+        noise = self._noise(self.left, self._iterations()) * math.sqrt(self.problem.size)
         return noise > self.rules.too_noisy and not self.has_given_steps
 
     def _iterations(self) -> int:
@@ -287,13 +285,11 @@ class _Draft:
         n_step = problem.n_samples // n_slices
         self.oracle = self._oracle(n_iter, n_step)
         change = self.oracle.sensitivity(
-            n_step, problem.n_features, problem.dimension, self.budget.record_factor,
+            n_step, problem.n_features, problem.size, self.budget.record_factor,
             self.noise_kind.order,
         )  # fmt: skip
-        part = self.allowance.share(self.left / problem.n_models)
-        step = self.noise_kind.calibrate(
-            change, part, n_iter // n_slices, dimension=problem.dimension
-        )
+        part = self.allowance.share(self.left)
+        step = self.noise_kind.calibrate(change, part, n_iter // n_slices, dimension=problem.size)
         # a mechanism object for each slice, since audits identify mechanisms by object
         self.steps = tuple(replace(step) for _ in range(n_slices))
         self.learning_rate = self.solver.learning_rate or self._learning_rate(step, n_iter)
@@ -307,11 +303,11 @@ class _Draft:
         tau, largest = solver.tau, bounded_clip(problem.loss, math.inf, math.inf)
         if tau is None and math.isfinite(largest):
             tau = rules.bounded_clip * largest * solver.moment_bound ** (1 / solver.moment_order)
-            whole = noise * math.sqrt(problem.dimension)
+            whole = noise * math.sqrt(problem.size)
             tau *= max(1.0, math.sqrt(rules.accurate / whole))
             tau *= size if solver.oracle == "clipped" else 1.0
         facts = OracleFacts(
-            n_step, problem.dimension, noise, self.noise_kind.order, size,
+            n_step, problem.size, noise, self.noise_kind.order, size,
             solver.moment_order, solver.moment_bound,
         )  # fmt: skip
         return make_oracle(solver.oracle, tau, solver.n_buckets, facts)
@@ -320,7 +316,7 @@ class _Draft:
         problem, rules = self.problem, self.rules
         smoothness = row_smoothness(problem.n_features, rules.smoothness)
         smoothness = problem.loss.smoothness * smoothness + self.solver.l2_penalty
-        whole = math.sqrt(step.variance * problem.dimension)
+        whole = math.sqrt(step.variance * problem.size)
         return min(
             1.9 / smoothness,
             rules.reach / (2 * whole * math.sqrt(n_iter)),
@@ -362,9 +358,8 @@ class _Draft:
         )
 
     def _step_releases(self) -> list[Release]:
-        """Over all models."""
         n_slices = len(self.steps)
-        count = self.problem.n_models * (self.max_iter // n_slices if n_slices else 0)
+        count = self.max_iter // n_slices if n_slices else 0
         return [
             Release("mean gradient", step, count, f"slice {k}" if n_slices > 1 else None)
             for k, step in enumerate(self.steps)
@@ -375,20 +370,20 @@ class _Draft:
 
 
 def _descend(
-    units: Units, target: Array, offset: float, plan: HeavyTailPlan, stream: RandomStream
+    units: Units, target: Array, offset: Any, plan: HeavyTailPlan, stream: RandomStream
 ) -> Array:
-    """Mean of the second half of the iterates, shape (dimension,)."""
-    rate = plan.learning_rate * units.speedup
-    coef = np.zeros(plan.problem.dimension)
+    """Mean of the second half of the iterates, shape (size,)."""
+    rate, problem = plan.learning_rate * units.speedup, plan.problem
+    coef = np.zeros(problem.size)
     total = np.zeros_like(coef)
-    penalty = np.zeros_like(coef)
+    penalized = np.arange(problem.size) < problem.n_features * problem.n_outputs
     parts = _slices(units.rows, target, plan, stream.substream("slices"))
     stream = stream.substream("steps")
     for t in range(plan.max_iter):
         k = t % len(parts)
-        noisy = plan.steps[k].release(parts[k].mean_gradient(coef, offset), stream)
-        penalty[: plan.problem.n_features] = coef[: plan.problem.n_features]
-        moved = coef - rate * (noisy + plan.l2_penalty * penalty)
+        gradient = parts[k].mean_gradient(problem.matrix(coef), offset)
+        noisy = plan.steps[k].release(gradient.ravel(), stream)
+        moved = coef - rate * (noisy + plan.l2_penalty * np.where(penalized, coef, 0.0))
         coef = plan.geometry.project(moved)
         if t >= plan.max_iter // 2:
             total += coef
@@ -416,7 +411,7 @@ class _Slice:
         self.loss, self.oracle = plan.problem.loss, plan.oracle
         self.limits = plan.oracle.limits(rows, plan.steps[0].order)
 
-    def mean_gradient(self, coef: Array, offset: float) -> Array:
+    def mean_gradient(self, coef: Array, offset: Any) -> Array:
         """The oracle's mean of l'(z_i, y_i) [x_i, 1], without noise."""
         z = self.rows.product(coef) + offset
         r = clipped_derivative(self.loss, z, self.target, _LARGEST_DERIVATIVE)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.rows import Objective, Rows
-from ...losses import clipped_derivative
+from ...data.rows import Objective, Rows, times_rows
+from ...losses import clipped_derivative, clipped_to
 from ...randomness.stream import RandomStream
+from ..base import Problem
 from .stages import MirrorDescentPlan, Stage, VectorNoise
 
 __all__ = ["Records", "descend", "frank_wolfe"]
@@ -24,38 +25,37 @@ class Records:
 
     rows: Rows
     objective: Objective
+    problem: Problem
 
     def take(self, which: slice | NDArray[np.intp]) -> Records:
         """The records of a range, or those of a random batch."""
         y, offset, loss, clip = self.objective
         rows = self.rows.part(which) if isinstance(which, slice) else self.rows.drawn(which)
-        return Records(rows, Objective(y[which], offset, loss, clip))
+        return Records(rows, Objective(y[which], offset, loss, clip), self.problem)
 
     def mean_gradient(self, coef: Array) -> Array:
+        """At coefficients of shape (size,), and in that shape."""
         if self.rows.n_samples == 0:
-            return np.zeros(self.rows.dimension)
-        return self.rows.mean_gradient(coef, self.objective)
+            return np.zeros(coef.size)
+        return self.rows.mean_gradient(self.problem.matrix(coef), self.objective).ravel()
 
     def derivative(self, coef: Array) -> Array:
         """Clipped derivative at every record, without the row's scale."""
         y, offset, loss, clip = self.objective
-        rows = self.rows
+        rows, coef = self.rows, self.problem.matrix(coef)
         z = rows.product(coef)
         if rows.center is not None:
             z = z - rows.center @ coef[: rows.n_columns]
-        if rows.scale is not None:
-            z = z * rows.scale
-        return clipped_derivative(loss, z + offset, y, clip)
+        return clipped_derivative(loss, times_rows(z, rows.scale) + offset, y, clip)
 
     def mean_change(self, coef: Array, before: Array, largest: float) -> Array:
         """Mean change of the gradients, the change of each derivative clipped to `largest`.
 
         With the clip, the sensitivity depends neither on the loss nor on float errors.
         """
-        change = np.clip(self.derivative(coef) - self.derivative(before), -largest, largest)
-        if self.rows.scale is not None:
-            change = change * self.rows.scale
-        return self.rows.weighted_sum(change) / self.rows.n_samples
+        change = clipped_to(self.derivative(coef) - self.derivative(before), largest)
+        change = times_rows(change, self.rows.scale)
+        return self.rows.weighted_sum(change).ravel() / self.rows.n_samples
 
 
 def _gradient_source(
@@ -65,7 +65,7 @@ def _gradient_source(
     batches = noise.batches
     if batches is None:
         return part.mean_gradient
-    part = Records(part.rows.row_major(), part.objective)
+    part = Records(part.rows.row_major(), part.objective, part.problem)
 
     def batch_gradient(coef: Array) -> Array:
         batch = part.take(batches.draw(stream))

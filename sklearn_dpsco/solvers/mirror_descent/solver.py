@@ -30,7 +30,7 @@ from typing import Any
 
 from ...data.rows import Objective
 from ...geometry import Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
-from ...losses import Loss, bounded_clip
+from ...losses import Loss, bounded_clip, largest_constant
 from ...mechanisms import BatchGaussian, Gaussian, Release, vector_mechanism
 from ...mechanisms.batch import calibrate_batches
 from ...privacy.budget import Allowance, Composition, PrivacyBudget
@@ -117,7 +117,7 @@ class MirrorDescent:
         self.check(problem.loss, problem.feasible_set, budget)
         self._check_size(problem.n_samples)
         facts = self._facts(problem, budget)
-        allowance = budget.gaussian_allowance.share(1 / problem.n_models)
+        allowance = budget.gaussian_allowance
         first = plan_first(
             problem, budget, facts.norm, allowance, may_shrink=facts.geometry.contains_origin
         )
@@ -133,7 +133,7 @@ class MirrorDescent:
             runs = self._runs(problem.n_samples)
             stages, composition = [s for run in runs for s in plan_run(facts, run, left)], None
         releases = [*first.releases, *(r for stage in stages for r in stage.releases)]
-        guarantee = Guarantee.of(budget, releases, composition or allowance.kind, problem.n_models)
+        guarantee = Guarantee.of(budget, releases, composition or allowance.kind)
         return MirrorDescentPlan(
             problem,
             budget,
@@ -206,9 +206,9 @@ class MirrorDescent:
         geometry = self._geometry(problem, budget, rules)
         noise = _gradient_noise(problem, budget, norm)
         clip = self.gradient_clip
-        clip = clip or defaults.growing_clip(rules.smallest_clip, noise, rules.accurate)
-        largest = norm * _l2_radius(geometry, problem.dimension)
-        largest += abs(problem.loss.best_constant(1.0))
+        clip = clip or defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
+        largest = norm * _l2_radius(geometry, problem.size)
+        largest += largest_constant(problem.loss)
         clip = bounded_clip(problem.loss, clip, largest)
         penalty = float(self.l2_penalty)
         return _Facts(problem, budget, rules, geometry, self._map(geometry), norm, clip, penalty)
@@ -227,7 +227,7 @@ class MirrorDescent:
         if radius is None:
             radius = rules.radius * (rules.boundary if self._form == "noisy-sfw" else 1.0)
             if issubclass(kind, LInfBall):
-                radius *= 1.5 / math.sqrt(problem.dimension)
+                radius *= 1.5 / math.sqrt(problem.size)
         return kind(radius)
 
     def _plan_descent(self, facts: _Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
@@ -248,7 +248,7 @@ class MirrorDescent:
 
         def make(multiplier: float) -> BatchGaussian:
             allowance = Allowance("gdp", 1 / (2 * multiplier**2), budget.precision)
-            noise = Gaussian.calibrate(change, allowance, dimension=problem.dimension)
+            noise = Gaussian.calibrate(change, allowance, dimension=problem.size)
             return BatchGaussian(
                 noise.sensitivity, noise.scale, noise.dimension, noise.precision, sampling=sampling
             )
@@ -257,7 +257,7 @@ class MirrorDescent:
             return (*first.releases, Release("batch gradient", noise, n_steps))
 
         enough = math.sqrt(n_steps / (2 * left.amount))
-        noise, composition = calibrate_batches(budget, make, releases, problem.n_models, enough)
+        noise, composition = calibrate_batches(budget, make, releases, enough)
         return [facts.stage(None, noise, n_steps, self.learning_rate)], composition
 
     def _plan_phases(self, facts: _Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
@@ -270,7 +270,7 @@ class MirrorDescent:
         n_phases = self.n_phases or min(facts.rules.most_phases, int(math.log2(n + 1)))
         n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
         eta = self.learning_rate or facts.localized_step(n, left)
-        power = facts.mirror_map.exponent(facts.problem.dimension)
+        power = facts.mirror_map.exponent(facts.problem.size)
         stages = []
         for i, (low, high) in enumerate(_slices(n, n_phases, growing=False)):
             noise = facts.noise(high - low, left, n_steps)
@@ -342,10 +342,10 @@ class MirrorDescent:
         if any(stage.records is not None for stage in plan.stages):
             order = stream.substream("slices").permutation(problem.n_samples)
             rows = rows.row_major()
-        coef = plan.geometry.center(problem.dimension)
+        coef = plan.geometry.center(problem.size)
         run = frank_wolfe if plan.solver == "noisy-sfw" else descend
         for stage in plan.stages:
-            part = Records(rows, objective)
+            part = Records(rows, objective, problem)
             if order is not None and stage.records is not None:
                 part = part.take(order[slice(*stage.records)])
             coef = run(part, coef, stage, plan, stream)
@@ -372,7 +372,7 @@ class _Facts:
 
     @property
     def dual_exponent(self) -> float:
-        return self.mirror_map.dual_exponent(self.problem.dimension)
+        return self.mirror_map.dual_exponent(self.problem.size)
 
     @property
     def row_norm(self) -> float:
@@ -386,13 +386,13 @@ class _Facts:
     @property
     def largest_move(self) -> float:
         """Bound on abs(<row, v - w>) over two points of the set."""
-        diameter = 2 * _l2_radius(self.geometry, self.problem.dimension)
+        diameter = 2 * _l2_radius(self.geometry, self.problem.size)
         return self.norm * diameter
 
     @property
     def strong_convexity(self) -> float:
         """That of the penalty, relative to the map; counted as 0 for maps with p < 2."""
-        is_euclidean = self.mirror_map.exponent(self.problem.dimension) == 2
+        is_euclidean = self.mirror_map.exponent(self.problem.size) == 2
         return self.penalty if is_euclidean else 0.0
 
     # ------------------------------------------------------------- noise
@@ -406,7 +406,7 @@ class _Facts:
         dual norm is smaller, generalized Gaussian on the rows' dual norm.
         """
         clip = self.clip if clip is None else clip
-        problem, d = replace(self.problem, n_samples=n), self.problem.dimension
+        problem, d = replace(self.problem, n_samples=n), self.problem.size
         change = clip * sensitivity.row_mean(problem, self.budget, self.norm)
         gaussian = Gaussian.calibrate(change, allowance, count, d)
         q = self.dual_exponent
@@ -427,7 +427,7 @@ class _Facts:
     @property
     def reach(self) -> float:
         """Largest distance of the start from the solution, in the map's units."""
-        return math.sqrt(2 * self.mirror_map.bregman_diameter(self.problem.dimension))
+        return math.sqrt(2 * self.mirror_map.bregman_diameter(self.problem.size))
 
     def stage(
         self,

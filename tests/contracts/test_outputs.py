@@ -1,0 +1,152 @@
+"""Several classes and several targets as one model."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from registry import (
+    STORAGES,
+    build,
+    descending_forms,
+    each_classifier,
+    each_regressor,
+    entry,
+    forms,
+    main_form,
+    outcome,
+    switch_noise_off,
+    table,
+    ways_to_store,
+)
+from sklearn.metrics import log_loss, r2_score
+
+from sklearn_dpsco import BudgetAccountant
+from sklearn_dpsco.audit import check_sensitivity, neighbours
+from sklearn_dpsco.privacy.budget import RELATIONS
+
+THREE = ["a", "b", "c"]
+
+
+def targets(name, n=60, m=3):
+    """Features, and targets of different sizes, the first of them that of `table`."""
+    X, y = table(name, n)
+    return X, np.column_stack([y] + [10.0**k * np.roll(y, k) for k in range(1, m)])
+
+
+def bounds(m=3):
+    ends = 10.0 ** np.arange(m)
+    return {"bounds_y": (-ends, ends)}
+
+
+def declared(name, m=3):
+    return bounds(m) if "bounds_y" in build(name).get_params() else {}
+
+
+@each_regressor
+def test_a_column_is_a_vector_and_its_model_has_one_row(name):
+    X, y = table(name)
+    for form in forms(name):
+        vector, column = build(name, form).fit(X, y), build(name, form).fit(X, y[:, None])
+        np.testing.assert_array_equal(outcome(vector), outcome(column), err_msg=form)
+        assert (vector.coef_.shape, np.shape(vector.intercept_)) == ((3,), ())
+        assert (column.coef_.shape, column.intercept_.shape) == ((1, 3), (1,))
+        assert column.predict(X).shape == (60, 1)
+        np.testing.assert_array_equal(column.predict(X)[:, 0], vector.predict(X))
+
+
+@each_regressor
+def test_several_targets_have_a_row_each(name):
+    X, Y = targets(name)
+    for form in forms(name):
+        model = build(name, form, **declared(name)).fit(X, Y)
+        assert (model.coef_.shape, model.intercept_.shape) == ((3, 3), (3,)), form
+        np.testing.assert_allclose(model.predict(X), X @ model.coef_.T + model.intercept_)
+        framed = build(name, form, **declared(name)).fit(X, pd.DataFrame(Y, columns=THREE))
+        np.testing.assert_array_equal(outcome(model), outcome(framed), err_msg=form)
+        plan = build(name, form, **declared(name)).plan(60, 3, n_targets=3)
+        assert plan.guarantee == model.guarantee_, form
+
+
+@each_regressor
+def test_each_of_several_targets_is_learned(name):
+    X, Y = targets(name, n=500)
+    Y = np.column_stack([Y[:, 0], -10 * Y[:, 0], 100 * X[:, 1]])
+    model = build(name, epsilon=1e4, **declared(name)).fit(X, Y)
+    scores = r2_score(Y, model.predict(X), multioutput="raw_values")
+    assert scores.min() > 0.85, scores
+
+
+@each_regressor
+def test_replays_with_several_targets_pass(name):
+    for k, form in enumerate(forms(name)):
+        plan = build(name, form, epsilon=4.0, relation=RELATIONS[k % 2]).plan(12, 2, n_targets=3)
+        solver = build(name, form)._solver()
+        pairs = neighbours(plan.problem, RELATIONS[k % 2], 8)
+        found = check_sensitivity(solver, plan, pairs)
+        # (that every release is moved by some record, the replays of one target show)
+        assert not found.violations, f"{form}: {found}"
+        assert max(found.ratios.values()) > 0.2, form
+
+
+@each_regressor
+def test_one_missing_target_makes_an_empty_record(name):
+    X, Y = targets(name)
+    Y[7, 1] = np.nan
+    accountant = BudgetAccountant(1.0)
+    with pytest.raises(ValueError, match="NaN"):
+        build(name, accountant=accountant, **declared(name)).fit(X, Y)
+    if declared(name):
+        with pytest.raises(ValueError, match="bounds_y has the ends of 2 targets, y has 3"):
+            build(name, accountant=accountant, **declared(name, 2)).fit(X, np.nan_to_num(Y))
+    assert accountant.ledger == ()
+    model = build(name, nonfinite="zero", **declared(name)).fit(X, Y)
+    Y[7], X[7] = 3.0, np.nan
+    empty = build(name, nonfinite="zero", **declared(name)).fit(X, Y)
+    np.testing.assert_array_equal(outcome(model), outcome(empty))
+
+
+def test_each_chunk_of_a_stream_has_the_same_targets():
+    name = "DPFTRLRegressor"
+    X, Y = targets(name)
+    model = build(name, horizon=60, **bounds()).partial_fit(X[:20], Y[:20])
+    for other in (Y[20:, :2], Y[20:, 0]):
+        with pytest.raises(ValueError, match="same targets"):
+            model.partial_fit(X[20:], other)
+    model.partial_fit(X[20:], Y[20:])
+    whole = build(name, horizon=60, **bounds()).partial_fit(X, Y)
+    np.testing.assert_array_equal(outcome(model), outcome(whole))
+
+
+@each_classifier
+def test_storage_of_several_classes_does_not_matter(name, monkeypatch):
+    switch_noise_off(monkeypatch)
+    X, y = table(name, classes=THREE)
+    for form in descending_forms(name):
+        models = []
+        for kind, settings in ways_to_store(name, form):
+            model = build(name, form, classes=THREE, **entry(name).sparse | settings)
+            models.append(model.fit(STORAGES[kind](X), y))
+        for model in models[1:]:
+            np.testing.assert_allclose(outcome(model), outcome(models[0]), atol=1e-10, err_msg=form)
+
+
+@each_classifier
+def test_the_likeliest_class_is_the_predicted_one_however_far_a_row_is(name):
+    X, y = table(name, classes=THREE)
+    model = build(name, main_form(name), classes=THREE, epsilon=8.0).fit(X, y)
+    rng = np.random.default_rng(0)
+    model.coef_, model.intercept_ = rng.normal(size=(3, 3)), rng.normal(size=3)
+    for scale in (1.0, 1e3, 1e30):
+        far = scale * rng.uniform(-1, 1, (500, 3))
+        found = model.predict_proba(far)
+        np.testing.assert_allclose(found.sum(axis=1), 1.0)
+        np.testing.assert_array_equal(model.classes_[found.argmax(axis=1)], model.predict(far))
+    assert np.isfinite(log_loss(y, model.predict_proba(X)))
+
+
+@each_classifier
+def test_other_losses_of_several_classes_have_no_probabilities(name):
+    X, y = table(name, classes=THREE)
+    model = build(name, main_form(name), classes=THREE, loss="smoothed_hinge").fit(X, y)
+    assert model.coef_.shape == (3, 3)
+    assert not hasattr(model, "predict_proba")
+    assert set(model.predict(X)) <= set(THREE)
