@@ -17,7 +17,7 @@ from scipy import sparse
 
 from .._kernels.arguments import Compressed, Move, RowForm, Slope
 from ..losses import Loss, clipped_derivative, kernel_id
-from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error
+from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
 
 __all__ = ["Move", "Objective", "Rows", "make_rows", "times_rows"]
 
@@ -366,7 +366,7 @@ class _SparseRows(Rows):
         kernel, columns = self._product_kernel(), outputs[: self.n_columns]
         kernel(Compressed.of(self.X), r.reshape(r.shape[0], -1), BLOCK_ROWS, columns)
         if self.has_intercept:
-            total[self.n_columns] += r.sum(axis=0)
+            total[self.n_columns] += sum_over_records(r)
         return total
 
     def _product_kernel(self) -> Callable[..., None]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "gamma",
     "norm_error",
     "piece_rows",
+    "sum_over_records",
     "summation_error",
 ]
 
@@ -43,6 +46,13 @@ def piece_rows(X: Any) -> int:
 def gamma(k: float) -> float:
     r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings together."""
     return k * UNIT_ROUNDOFF / (1 - k * UNIT_ROUNDOFF)
+
+
+def sum_over_records(values: NDArray[np.float64]) -> Any:
+    """Sums of the columns, or of a vector, each in blocks: over rows numpy adds one by one."""
+    if values.ndim == 1:
+        return values.sum()
+    return np.array([np.ascontiguousarray(column).sum() for column in values.T])
 
 
 def norm_error(n_columns: int) -> float:

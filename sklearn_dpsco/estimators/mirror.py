@@ -23,11 +23,9 @@ class _MirrorMixin(DPLinearModel):
     delta : "auto" or float in (0, 1), default="auto"
         ... Must be positive: no form is pure.
     fit_intercept : bool, default=True
-        Whether to fit an intercept. A share of the budget, a tenth to a half, then buys a
-        private mean of the targets, and a twentieth private means of the features, about which
-        the rows are centred. In regression, where a tenth leaves the mean of the targets too
-        noisy, the share buys their centre in the sense of Huber's loss instead. The intercept's
-        correction to the mean or centre is one more coordinate of the feasible set.
+        Whether to fit an intercept. A share of the budget then buys a private centre of the
+        targets or the frequencies of the classes, and another one private means of the features,
+        about which the rows are centred.
     loss : str or Loss
         In scaled units. A loss that is not smooth works, with smaller steps.
     feasible_set : {"auto", "l2", "l1", "linf", "simplex"} or Geometry, default="auto"
@@ -45,15 +43,22 @@ class _MirrorMixin(DPLinearModel):
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 0.12 in regression and 0.3 in classification where the noise is large, and
         rises to 1 as it vanishes.
-    solver : {"auto", "noisy-md", "localized", "noisy-sfw"}, default="auto"
-        "noisy-md" is mirror descent on all records, or on random batches. "localized" runs it in
+    solver : {"auto", "learned-units", "noisy-md", "localized", "noisy-sfw"}, default="auto"
+        "learned-units" is gradient descent in units that a part of the budget buys: centre and
+        spread of the targets, centre and length of the rows and, where n is large against d, their
+        second moments. It needs no bounds that are tight, no set and no step, and has none; for
+        the squared and the logistic loss. It copies X, densely. "noisy-md" is mirror descent on
+        all records, or on random batches, in the units of the bounds. "localized" runs it in
         phases on disjoint parts of the records, "noisy-sfw" is one pass of stochastic
         Frank-Wolfe, for p <= 2. These two use each record in one part only, and are less
-        accurate than "noisy-md" unless n is in the tens of thousands. "auto" is "noisy-md".
+        accurate than "noisy-md" unless n is in the tens of thousands. "auto" is "learned-units" if
+        no set, radius, map, penalty, clip, norm, step or batch is declared, for up to 1000 features
+        and 2^28 numbers in X, and not in regression with a very small n times epsilon; else
+        "noisy-md".
     max_iter : "auto" or int in [1, 1e9], default="auto"
-        Number of steps; of each phase for "localized". With "noisy-md", more steps cost time and
-        hardly change the accuracy: the noise of each step grows with their number, and averages
-        out.
+        Number of steps; of each phase for "localized". With "learned-units" and "noisy-md", more
+        steps cost time and hardly change the accuracy: the noise of each step grows with their
+        number, and averages out.
     n_phases : "auto" or int in [1, 100], default="auto"
         Number of phases of "localized"; each has about half of the records of the one before.
         "auto" is log2(n + 1), rounded down and at most 6.
@@ -70,13 +75,17 @@ class _MirrorMixin(DPLinearModel):
 
     Attributes
     ----------
-    plan_ : MirrorDescentPlan
+    plan_ : UnitDescentPlan or MirrorDescentPlan
         ...
 
     Notes
     -----
-    Full batches: T releases of the mean gradient, each coordinate with Gaussian noise of
-    standard deviation r sqrt(T) / mu, r = 2 c B / n under replace-one and half of that under
+    Learned units: every release is a mean of vectors of norm at most 1, one for each record, or a
+    median by the exponential mechanism, so that sensitivities do not depend on what was learned
+    (doc/privacy, section 4.5).
+
+    Full batches of "noisy-md": T releases of the mean gradient, each coordinate with Gaussian noise
+    of standard deviation r sqrt(T) / mu, r = 2 c B / n under replace-one and half of that under
     zero-out, mu the steps' share in the largest Gaussian-DP budget that implies (epsilon,
     delta), or under an accountant in the largest zCDP budget, mu^2 / 2 = rho. With
     ``precision="float"`` and a map of p < 2, noise of the generalized Gaussian law takes its
@@ -129,10 +138,10 @@ class _MirrorMixin(DPLinearModel):
 class DPMirrorRegressor(_MirrorMixin, DPRegressor):
     """Linear regression, private by noisy mirror descent.
 
-    Minimizes the mean of l(m + <w, x - c> + b, y) + l2_penalty / 2 norm((w, b))^2 over a set of
-    (w, b), in scaled units, m and c being private means of the targets and the features. By
-    default the set is a Euclidean ball and the method projected gradient descent on noisy mean
-    gradients, with a step computed from public facts and released gradients.
+    By default gradient descent on noisy mean gradients, in units that are learned privately. With
+    a set, a penalty or another solver it minimizes the mean of l(m + <w, x - c> + b, y) +
+    l2_penalty / 2 norm((w, b))^2 over a set of (w, b), in scaled units, m and c being private means
+    of the targets and the features.
 
     Parameters that are not described here: see `_MirrorMixin`, and `DPRegressor` and
     `DPLinearModel` in `_base.py`.
@@ -180,11 +189,11 @@ class DPMirrorRegressor(_MirrorMixin, DPRegressor):
 class DPMirrorClassifier(_MirrorMixin, DPClassifier):
     """Linear classification, private by noisy mirror descent.
 
-    Minimizes the mean of l(m + <w, x - c> + b, y) + l2_penalty / 2 norm((w, b))^2 over a set of
-    (w, b), in scaled units, y being -1 or +1, m the best constant for the private mean of y (its
-    log-odds for the logistic loss) and c private means of the features. By default the set is a
-    Euclidean ball and the method projected gradient descent on noisy mean gradients, with a step
-    computed from public facts and released gradients.
+    By default gradient descent on noisy mean gradients, in units that are learned privately. With
+    a set, a penalty or another solver it minimizes the mean of l(m + <w, x - c> + b, y) +
+    l2_penalty / 2 norm((w, b))^2 over a set of (w, b), in scaled units, y being -1 or +1, m the
+    best constant for the private mean of y (its log-odds for the logistic loss) and c private
+    means of the features.
 
     Parameters that are not described here: see `_MirrorMixin`, and `DPClassifier` and
     `DPLinearModel` in `_base.py`.

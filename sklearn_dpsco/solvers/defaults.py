@@ -24,11 +24,13 @@ __all__ = [
     "FRANK_WOLFE",
     "FTRL",
     "HEAVY_TAIL",
+    "LEARNED_UNITS",
     "MIRROR_DESCENT",
     "MOST_PHASES",
     "MOST_SLICES",
     "MOST_STEPS",
     "PHASED_SGD",
+    "UNIT_DESCENT",
     "affordable_steps",
     "data_norm",
     "gradient_noise",
@@ -204,6 +206,66 @@ MIRROR_DESCENT = {
     "regression": MirrorDescentDefaults(radius=2.0, smallest_clip=0.12, gradient=1.2),
     "classification": MirrorDescentDefaults(radius=10.0, smallest_clip=0.3, gradient=0.9),
 }
+
+# ----------------------------------------------------------- descent in learned units
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedUnitsDefaults:
+    """Shares of the budget, and bounds in units of what was released.
+
+    m is n mu over the record factor. (benchmarks/learned_units.py)
+    """
+
+    least: float  # the m below which the units of the bounds are better than learned ones
+    norm_share: float  # the largest, for each of two median norms
+    least_for_norms: float  # the m sqrt(share) below which they are not released
+    smallest_clip: float
+    largest_clip: float
+    prediction_noise: float  # standard deviation of the noise that is accepted in a prediction
+    signal: float  # norm of a useful gradient, in units of its clip
+    least_mean_share: float  # for the mean of the targets, which aims at m = 8
+    most_mean_share: float
+    median_share: float = 0.25
+    spread_share: float = 0.15
+    widest_mean: float = 4.0
+    center_share: float = 0.08
+    growth: float = 0.03  # clips grow from m / (d + 1) of the inverse on
+    row_bound: float = 0.8  # of centred rows, in units of their median norm
+    # Second moments are released from this m / d^1.5 on, and twice from that: bounds that were
+    # too narrow for the first round suit the second.
+    whiten: float = 4.5
+    whiten_twice: float = 30.0
+    moments_share: float = 0.1
+    white_bound: float = 1.2  # of whitened rows, in units of their root mean square
+    scalar_share: float = 0.01  # for the top eigenvalue, and for the mean row factor
+    scalars: float = 30.0  # the m from which they are released
+
+
+LEARNED_UNITS = {
+    "regression": LearnedUnitsDefaults(
+        least=20.0, norm_share=0.05, least_for_norms=5.0, smallest_clip=0.5, largest_clip=6.0,
+        prediction_noise=0.6, signal=0.3, least_mean_share=0.02, most_mean_share=0.15,
+    ),
+    "classification": LearnedUnitsDefaults(
+        least=0.0, norm_share=0.1, least_for_norms=2.0, smallest_clip=0.3, largest_clip=1.0,
+        prediction_noise=1.0, signal=0.2, least_mean_share=0.04, most_mean_share=0.3,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class UnitDescentDefaults:
+    """Steps, and the tables that are small enough for a copy in learned units."""
+
+    steps: tuple[int, int] = (60, 150)
+    steps_whitened: tuple[int, int] = (20, 60)
+    affordable: float = 4e8
+    most_features: int = 1000
+    largest_copy: int = 2**28
+
+
+UNIT_DESCENT = UnitDescentDefaults()
 
 # ----------------------------------------------------------------------------- phased SGD
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.rows import Rows
+from ..data.summation import sum_over_records
 from ..losses import best_constants
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
@@ -154,7 +155,7 @@ class FirstReleases(Part):
         if self.target_steps:
             centres = _release_location(data, self.target, self.target_steps, stream)
             return _offset(self.problem, centres)
-        noisy = self.target.release(np.atleast_1d(mean_target(data, self.problem)), stream)
+        noisy = self.target.release(mean_target(data, self.problem), stream)
         return constant_for_mean(self.problem, noisy, self.target.variance)
 
     def _release_row_factor(self, rows: Rows, stream: RandomStream) -> float:
@@ -268,9 +269,9 @@ def _row_factor_half_range(problem: Problem, norm: float) -> float:
 
 
 def mean_target(data: SolverData, problem: Problem) -> Array:
-    """Mean of the targets over all slots, or of several classes their frequencies."""
+    """Mean of the targets over all slots, or of several classes their frequencies; (n_outputs,)."""
     counted = data.rows.without_empty(counted_targets(data.y, problem))
-    return np.asarray(counted.mean(axis=0))
+    return np.atleast_1d(sum_over_records(counted) / len(counted))
 
 
 def counted_targets(y: Array, problem: Problem) -> Array:
@@ -323,7 +324,8 @@ def _release_location(
     centre = total = np.zeros(data.y.shape[1:])
     for t in range(1, n_steps + 1):
         residual = data.rows.without_empty(np.clip(centre - data.y, -clip, clip))
-        released = mechanism.release(np.atleast_1d(residual.mean(axis=0)), stream)
+        mean = np.atleast_1d(sum_over_records(residual) / len(residual))
+        released = mechanism.release(mean, stream)
         centre = np.clip(centre - step * released.reshape(centre.shape), -1.0, 1.0)
         total = total + t * centre
     return np.atleast_1d(2 * total / (n_steps * (n_steps + 1)))

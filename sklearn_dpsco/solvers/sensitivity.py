@@ -23,13 +23,16 @@ __all__ = [
     "coordinate_mean",
     "gradient_sum",
     "mean_of_numbers",
+    "median_score",
     "octave_score",
     "phase_mean",
     "row_and_target_sum",
     "row_factor_mean",
     "row_mean",
     "row_mean_in_norm",
+    "second_moments",
     "target_mean",
+    "top_eigenvalue",
     "unit_mean",
     "vertex_scores",
 ]
@@ -154,6 +157,30 @@ def octave_score(n_samples: int, record_factor: float, roundings: int, prior: fl
     """
     change = record_factor / n_samples + 4 * roundings * UNIT_ROUNDOFF
     return change + 4 * UNIT_ROUNDOFF * prior
+
+
+def median_score(n_samples: int, record_factor: float, prior: float) -> float:
+    """Range of the change of the scores of a median's candidates (section 4.5).
+
+    Scores are multiples of 1/2 down to -n/2 - 1, exact but for adding a prior of at most that size.
+    """
+    return record_factor + 4 * UNIT_ROUNDOFF * (n_samples + 2 * prior)
+
+
+def second_moments(problem: Problem, budget: PrivacyBudget) -> float:
+    """Frobenius change of the mean of z z^T over rows z of norm at most 1 (section 4.5)."""
+    n = problem.n_samples
+    apart = math.sqrt(budget.record_factor)
+    return apart / n + 2 * (summation_error(n, problem.n_features) + 4 * UNIT_ROUNDOFF)
+
+
+def top_eigenvalue(problem: Problem) -> float:
+    """Change of the largest eigenvalue of that mean, the same under both relations (4.5).
+
+    The second term is the error of the sum and that of LAPACK's solver, a few d u.
+    """
+    n, d = problem.n_samples, problem.n_features
+    return 1 / n + 2 * (summation_error(n, d) + 32 * d * UNIT_ROUNDOFF)
 
 
 def row_and_target_sum(n_records: int, record_factor: float) -> float:

@@ -159,11 +159,12 @@ LASSO = Entry(
 )
 MIRROR = Entry(
     forms={
-        "noisy-md": {"max_iter": 4},
+        "noisy-md": {"solver": "noisy-md", "max_iter": 4},
         "localized": {"solver": "localized", "max_iter": 2},
         "noisy-sfw": {"solver": "noisy-sfw", "max_iter": 4},
         "entropy": {"feasible_set": "l1", "mirror_map": "entropy", "max_iter": 4},
         "batches": {"batch_size": 10, "max_iter": 4},
+        "learned-units": {"max_iter": 4},
     },
     bad={"batch_size": ("auto",), "feasible_set": ("simplex", Simplex(1.0))},
     nonsense=(
@@ -183,6 +184,8 @@ MIRROR = Entry(
         ({"solver": "noisy-sfw", "max_iter": 40}, "smallest n that works"),
     ),
     pure="DPLassoFW",
+    # a median is no sum
+    unlike_sums=("learned-units",),
 )
 PHASED = Entry(
     forms={"one pass": {"max_iter": 1}, "passes": {"max_iter": 3, "n_phases": 2}},

@@ -205,7 +205,9 @@ def test_bad_pairs():
 def test_bounds_of_wrong_shape():
     for bounds in (([0, 0], [1, 1]), ([0] * 4, [1] * 4), (0, [1, 1]), ([[0]], 1)):
         assert_refuses(feature_scaling, "scalars or arrays of shape", bounds, 3)
-    assert_refuses(target_scaling, "bounds_y must be two numbers", ([0, 0], [1, 1]))
+    for bounds in (([0, 0], [1, 1, 1]), ([[0]], [[1]]), ([0, 2], [1, 1])):
+        assert_refuses(target_scaling, "bounds_y must be two numbers", bounds, 2)
+    assert_refuses(target_scaling, "bounds_y has the ends of 2 targets", ([0, 0], [1, 1]), 3)
 
 
 def test_undeclared_bounds_warn_with_a_fixed_text():

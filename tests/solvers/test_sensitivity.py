@@ -46,6 +46,10 @@ EVERY = {
         lambda n, budget: sensitivity.target_mean(facts(n, n_outputs=4), budget, 2),
         lambda n: 2 / n,
     ),
+    "median_score": (
+        lambda n, budget: sensitivity.median_score(n, budget.record_factor, 3.0),
+        lambda n: 1.0,
+    ),
     "batch_mean": (
         lambda n, budget: sensitivity.batch_mean(facts(n), budget, NORM, SIZE),
         lambda n: NORM / SIZE,
@@ -96,7 +100,8 @@ def values(name, n):
 
 
 def test_every_function_is_here():
-    assert {*EVERY, "GradientSteps"} == set(sensitivity.__all__)
+    by_themselves = {"GradientSteps", "second_moments", "top_eigenvalue"}
+    assert {*EVERY, *by_themselves} == set(sensitivity.__all__)
 
 
 @every_function
@@ -114,7 +119,8 @@ def test_the_relation_doubles_the_term_of_the_record_and_nothing_else(name):
 @every_function
 def test_the_term_of_the_record_falls_with_the_number_of_records_or_not_at_all(name):
     (one, two), (many_one, many_two) = values(name, 100), values(name, 10_000)
-    is_mean = name not in ("batch_mean", "row_and_target_sum", "gradient_sum", "phase_mean")
+    no_means = ("batch_mean", "row_and_target_sum", "gradient_sum", "phase_mean", "median_score")
+    is_mean = name not in no_means
     expected = (two - one) / (100 if is_mean else 1)
     assert many_two - many_one == close(expected, 1e-9)
 
@@ -130,6 +136,14 @@ def test_float_errors_never_fall_with_the_number_of_records(name):
 
 
 # ------------------------------------------------------------------------ in simple cases
+
+
+def test_second_moments_and_their_largest_eigenvalue():
+    for n in (10, 1000, 20_000):
+        for relation, apart in (("zero-out", 1), ("replace-one", 2**0.5)):
+            found = sensitivity.second_moments(facts(n), PrivacyBudget(1.0, 1e-6, relation))
+            assert apart / n < found < apart / n * (1 + 1e-6)
+        assert 1 / n < sensitivity.top_eigenvalue(facts(n)) < 1 / n * (1 + 1e-6)
 
 
 def test_the_classes_of_two_records_are_less_than_two_vectors_apart():

@@ -110,7 +110,7 @@ class FirstMagnitudes(Part):
             return 0.0
         clip, problem = self.target_clip, self.problem
         clipped = SolverData(rows, np.clip(target, -clip, clip))
-        mean = np.atleast_1d(mean_target(clipped, problem))
+        mean = mean_target(clipped, problem)
         noisy = self.intercept.release(mean, stream.substream("intercept"))
         prior = HEAVY_TAIL[problem.loss.task].target_prior
         return constant_for_mean(problem, noisy, self.intercept.variance, prior, clip)

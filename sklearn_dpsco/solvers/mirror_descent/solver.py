@@ -39,14 +39,22 @@ from ...randomness.stream import RandomStream
 from ...randomness.subsets import RandomBatches
 from .. import defaults, sensitivity
 from ..base import Problem, SolverData, SolverResult
-from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
+from ..defaults import MIRROR_DESCENT, UNIT_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
+from ..unit_descent import (
+    UnitDescentPlan,
+    is_copyable,
+    knows,
+    pays,
+    plan_unit_descent,
+    run_unit_descent,
+)
 from .run import Records, descend, frank_wolfe
 from .stages import MirrorDescentPlan, Stage, VectorNoise
 
 __all__ = ["FORMS", "MirrorDescent"]
 
-FORMS = ("noisy-md", "localized", "noisy-sfw")
+FORMS = ("learned-units", "noisy-md", "localized", "noisy-sfw")
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,11 @@ class MirrorDescent:
                 "DPLassoFW(solver='selection') and its classifier have one"
             )
         p = float(getattr(feasible_set, "p", 1.0))
+        if form == "learned-units" and not self._is_free(loss, feasible_set):
+            raise ValueError(
+                "solver='learned-units' has no set, clip, row norm, step or penalty, and knows the "
+                "squared and the logistic loss: leave the rest 'auto', or take solver='noisy-md'"
+            )
         if form == "noisy-sfw" and p > 2:
             raise ValueError(
                 f"solver='noisy-sfw' needs p <= 2, got p={p:g}: use 'noisy-md' or 'localized'"
@@ -112,9 +125,11 @@ class MirrorDescent:
         for candidate in candidates:
             self._map(candidate(1.0) if isinstance(candidate, type) else candidate)
 
-    def plan(self, problem: Problem, budget: PrivacyBudget) -> MirrorDescentPlan:
+    def plan(self, problem: Problem, budget: PrivacyBudget) -> MirrorDescentPlan | UnitDescentPlan:
         """Everything that a run does, from public facts alone; see `Solver.plan`."""
         self.check(problem.loss, problem.feasible_set, budget)
+        if self._learns_units(problem, budget):
+            return plan_unit_descent(problem, budget, self.max_iter)
         self._check_size(problem.n_samples)
         facts = self._facts(problem, budget)
         allowance = budget.gaussian_allowance
@@ -151,6 +166,22 @@ class MirrorDescent:
     @property
     def _form(self) -> str:
         return "noisy-md" if self.form == "auto" else self.form
+
+    def _is_free(self, loss: Loss, feasible_set: Geometry | type[Geometry]) -> bool:
+        """Whether no set, clip, row norm, step or penalty is declared, and the loss is known."""
+        nothing = MirrorDescent(self.form, self.max_iter)
+        return self == nothing and feasible_set is Geometry and knows(loss)
+
+    def _learns_units(self, problem: Problem, budget: PrivacyBudget) -> bool:
+        """Whether the descent is in learned units: by default, if that is possible and pays."""
+        is_possible = self._is_free(problem.loss, problem.feasible_set) and is_copyable(problem)
+        if self.form == "learned-units" and not is_possible:
+            raise ValueError(
+                f"solver='learned-units' needs at most {UNIT_DESCENT.most_features} features and "
+                f"{UNIT_DESCENT.largest_copy} numbers in X: take solver='noisy-md'"
+            )
+        is_wanted = self.form == "auto" and pays(problem, budget)
+        return is_possible and (is_wanted or self.form == "learned-units")
 
     def _map(self, geometry: Geometry) -> MirrorMap:
         """The declared mirror map, or "power" where the set has it."""
@@ -332,9 +363,11 @@ class MirrorDescent:
     # ----------------------------------------------------------------- running
 
     def solve(
-        self, data: SolverData, plan: MirrorDescentPlan, stream: RandomStream
+        self, data: SolverData, plan: MirrorDescentPlan | UnitDescentPlan, stream: RandomStream
     ) -> SolverResult:
         """Run the plan; see `Solver.solve`."""
+        if isinstance(plan, UnitDescentPlan):
+            return run_unit_descent(data, plan, stream)
         problem = plan.problem
         rows, frame = plan.first.run(data, stream)
         objective = Objective(data.y, frame.offset, problem.loss, plan.gradient_clip)

@@ -1,0 +1,477 @@
+r"""Private units for a descent: where targets lie, how long rows are, which columns go together.
+
+Bounds may be too wide, and columns ill-conditioned. A part of the budget buys, in this order, the
+centre and spread of each target or the frequencies of the classes; the centre of the rows and
+their typical length about it; and, where n is large against d, their second moments, by whose
+inverse root they are multiplied. A descent in such units needs no bound that is tight, no radius
+and few steps. Bounds remain what values are clipped to.
+
+All released vectors are means of vectors of norm at most 1, one for each record, and all
+scalars are medians, chosen by the exponential mechanism on a public grid: no sensitivity depends
+on a released number. Derivations: doc/privacy, section 4.5.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit
+
+from ..data.rows import Rows
+from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
+from ..mechanisms import Gaussian, Release, SelectVertex
+from ..privacy.budget import Allowance, PrivacyBudget
+from ..randomness.stream import RandomStream
+from . import sensitivity
+from .base import Part, Problem, SolverData
+from .defaults import LEARNED_UNITS, LearnedUnitsDefaults
+from .first_releases import constant_for_mean, mean_target, shrunk_vector
+
+__all__ = ["LearnedUnits", "Units", "accuracy", "plan_units"]
+
+Array = NDArray[np.float64]
+
+_OCTAVES = 18  # of the grids of scales, four candidates in each
+_CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
+_LARGEST_PRIOR = 64.0  # above all logarithms of priors
+_LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
+
+
+class Units(NamedTuple):
+    """Rows and targets in released units.
+
+    With the descent's coefficients w of shape (d + 1,) or (d + 1, K), its predictions are
+    ``offset + <z_i, w>``, of the targets `y`.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_samples, dimension)
+        z_i, of norm at most 1; the intercept's column is the last.
+    y : ndarray of shape (n_samples,) or (n_samples, K)
+    offset : float or ndarray of shape (K,)
+    balance : float
+        4 p (1 - p), p the frequency of the second of two classes; else 1.
+    top, trace : float
+        About the largest eigenvalue and the trace of the second moments of the rows.
+    longest : float
+        Norm of the longest rows, before all were divided by it.
+    growth : float
+        By how much clips are larger than those that suit the largest noise, squared.
+    transform : ndarray of shape (dimension, dimension)
+        z_i is about ``[x_i - center, 1] @ transform``.
+    center : ndarray of shape (n_features,)
+    factor : float
+        On the descent's coefficients, for the scaling down of long rows.
+    target_center, target_scale : float or ndarray of shape (K,)
+    """
+
+    rows: Array
+    y: Array
+    offset: Any
+    balance: float
+    top: float
+    trace: float
+    longest: float
+    growth: float
+    transform: Array
+    center: Array
+    factor: float
+    target_center: Any
+    target_scale: Any
+
+
+@dataclass(frozen=True)
+class LearnedUnits(Part):
+    """What is released before the descent; None for what is not.
+
+    Attributes
+    ----------
+    problem : Problem
+    accuracy : float
+        m = n mu / phi, that of a mean of numbers in [-1, 1] with the whole budget.
+    target_median, target_spread : SelectVertex or None
+        Of a regression, once for each target.
+    target_mean : Gaussian or None
+        For the deviations of the targets, or the frequencies of the classes.
+    long, length : SelectVertex or None
+        For the median norms of the rows, and of the centred rows.
+    center : Gaussian or None
+    moments : Gaussian or None
+        For the second moments, of each of `n_rounds`.
+    n_rounds : int
+    top : Gaussian or None
+        For their largest eigenvalue alone.
+    row_factor : Gaussian or None
+    median_share, left : float
+        Of the budget: for a target's median, and for the descent.
+    """
+
+    problem: Problem
+    accuracy: float
+    target_median: SelectVertex | None
+    target_spread: SelectVertex | None
+    target_mean: Gaussian | None
+    long: SelectVertex | None
+    length: SelectVertex | None
+    center: Gaussian | None
+    moments: Gaussian | None
+    n_rounds: int
+    top: Gaussian | None
+    row_factor: Gaussian | None
+    median_share: float
+    left: float
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        n_targets = self.problem.n_outputs
+        named: tuple[tuple[str, Any, int], ...] = (
+            ("target median", self.target_median, n_targets),
+            ("target spread", self.target_spread, n_targets),
+            ("mean target", self.target_mean, 1),
+            ("row length", self.long, 1),
+            ("feature means", self.center, 1),
+            ("centred length", self.length, 1),
+            ("second moments", self.moments, self.n_rounds),
+            ("top eigenvalue", self.top, 1),
+            ("mean row factor", self.row_factor, 1),
+        )
+        return tuple(Release(name, m, count) for name, m, count in named if m is not None)
+
+    @property
+    def rules(self) -> LearnedUnitsDefaults:
+        return LEARNED_UNITS[self.problem.loss.task]
+
+    def run(self, data: SolverData, stream: RandomStream) -> Units:
+        """Make the releases, and bring rows and targets into their units."""
+        y, offset, center_y, scale_y = self._release_targets(data, stream)
+        is_binary = self.problem.loss.task == "classification" and self.problem.n_outputs == 1
+        # rare classes: fewer records carry information about the coefficients
+        balance = float(4 * expit(offset) * expit(-offset)) if is_binary else 1.0
+        growth = self.rules.growth * self.accuracy * balance / (self.problem.n_features + 1)
+        growth = max(1.0, growth)
+        found = self._release_rows(data.rows, math.sqrt(growth), stream)
+        return Units(
+            y=y, offset=offset, balance=balance, growth=growth, target_center=center_y,
+            target_scale=scale_y, **found,
+        )  # fmt: skip
+
+    # ---------------------------------------------------------------------- targets
+
+    def _release_targets(self, data: SolverData, stream: RandomStream) -> tuple[Any, ...]:
+        """Targets in released units, the offset, and the targets' centre and scale."""
+        problem = self.problem
+        if problem.loss.task == "classification":
+            offset: Any = 0.0
+            if self.target_mean is not None:
+                noisy = self.target_mean.release(mean_target(data, problem), stream)
+                offset = constant_for_mean(problem, noisy, self.target_mean.variance)
+            return data.y, offset, 0.0, 1.0
+        columns = data.y.reshape(len(data.y), -1)
+        centers, scales = np.zeros(columns.shape[1]), np.full(columns.shape[1], 1.0)
+        present = data.rows.weights() > 0
+        for k, column in enumerate(columns.T):
+            if self.target_median is not None:
+                prior = -2 * _CENTRES**2 - np.log(np.abs(_CENTRES) + 2.0**-8)
+                centers[k] = _median(column, present, _CENTRES, prior, self.target_median, stream)
+            deviations = np.abs(column - centers[k])
+            scales[k] = _scale(deviations, present, 2.0, 0.25, self.target_spread, stream)
+        centers = self._moved_to_means(columns, centers, scales, present, stream)
+        units = [array.reshape(data.y.shape[1:]) for array in (centers, scales)]
+        return (data.y - units[0]) / units[1], 0.0, *units
+
+    def _moved_to_means(
+        self, columns: Array, centers: Array, scales: Array, present: NDArray[np.bool_],
+        stream: RandomStream,
+    ) -> Array:  # fmt: skip
+        """From the medians of the targets to their means; Huber's where the noise is large."""
+        if self.target_mean is None:
+            return centers
+        k, rules = columns.shape[1], self.rules
+        clip = min(rules.widest_mean, max(1.0, self.accuracy / 20))
+        # deviations as vectors of norm at most 1
+        units = np.clip((columns - centers) / scales, -clip, clip) / (clip * math.sqrt(k))
+        mean = sum_over_records(units * present[:, None]) / len(units)
+        noisy = self.target_mean.release(mean, stream)
+        # the slope of Huber's mean where half of the deviations lie within 1
+        unit = clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
+        variance = self.target_mean.variance * unit**2
+        prior = 0.09 + 9 / (self.accuracy**2 * self.median_share / k)
+        moved: Array = centers + scales * noisy * unit / (1 + variance / prior)
+        return moved
+
+    # ------------------------------------------------------------------------- rows
+
+    def _release_rows(self, rows: Rows, row_growth: float, stream: RandomStream) -> dict[str, Any]:
+        """The fields of `Units` that are about the rows."""
+        problem, d = self.problem, self.problem.n_features
+        row_growth = min(8.0, row_growth)
+        present = rows.weights() > 0
+        z = _dense_copy(rows, problem.dimension)
+        x = z[:, :d]
+        center, norm = self._release_center(x, present, row_growth, stream)
+        # in units of what was released, and bounded anew
+        x -= center
+        x /= norm
+        factors, usual = _bounded(x), min(0.95, self.rules.row_bound * row_growth)
+        transform = np.eye(d) / norm
+        top, trace, last = 1.0, 0.6, 0.5
+        for _ in range(self.n_rounds):
+            step, top, trace = self._release_moments(x, present, row_growth, stream)
+            _multiply(x, step)
+            factors *= _bounded(x)
+            transform = transform @ step
+            usual *= 0.9 if row_growth < 2 else 1.0
+            last = 1.0
+        if self.top is not None:
+            top = self._release_top(x, present, stream)
+        last = min(last, math.sqrt(top)) if problem.fit_intercept else 0.0
+        factor = self._release_factor(factors, present, usual, stream)
+        size = math.sqrt(1 + last**2) / (1 - 8 * UNIT_ROUNDOFF)
+        whole = np.zeros((problem.dimension, problem.dimension))
+        whole[:d, :d] = transform / size
+        if problem.fit_intercept:
+            z[:, d] = last
+            whole[d, d] = last / size
+        z /= size
+        z[~present] = 0.0
+        return {
+            "rows": z, "top": max(top, last**2, _LEAST) / size**2,
+            "trace": max(trace + last**2, _LEAST) / size**2,
+            "longest": size, "transform": whole, "center": center, "factor": factor,
+        }  # fmt: skip
+
+    def _release_center(
+        self, x: Array, present: NDArray[np.bool_], row_growth: float, stream: RandomStream
+    ) -> tuple[Array, float]:
+        """The centre of the rows, and the bound on the norms of the centred rows."""
+        d, longest = self.problem.n_features, math.sqrt(self.problem.n_features)
+        rough, norms = longest / 2, _norms(x)
+        rough = 1.3 * _scale(norms, present, longest, longest / 2, self.long, stream)
+        rough = min(rough, longest)
+        center = np.zeros(d)
+        if self.center is not None:
+            factors = np.minimum(1.0, rough / np.maximum(norms, 1e-300)) / rough
+            mean = _weighted_mean(x, factors * present)
+            center = rough * shrunk_vector(self.center.release(mean, stream), self.center.variance)
+            norms = _norms(x, center)
+        norm = _scale(norms, present, 2 * rough, rough / 2, self.length, stream)
+        norm *= self.rules.row_bound * row_growth
+        if self.length is None:
+            norm = min(norm, rough + float(np.linalg.norm(center)))
+        return center, norm
+
+    def _release_moments(
+        self, x: Array, present: NDArray[np.bool_], row_growth: float, stream: RandomStream
+    ) -> tuple[Array, float, float]:
+        """The matrix that whitens the rows; the top eigenvalue and the trace of their moments then.
+
+        Its smallest singular values are those of the noise: what is lost in it is not blown up.
+        """
+        assert self.moments is not None
+        d = x.shape[1]
+        rows, columns = np.triu_indices(d)
+        # the isometric vector of a symmetric matrix
+        weights = np.where(rows == columns, 1.0, math.sqrt(2))
+        vector = weights * _second_moments(x, present)[rows, columns]
+        noisy = self.moments.release(vector, stream) / weights
+        moments = np.zeros((d, d))
+        moments[rows, columns] = moments[columns, rows] = noisy
+        values, vectors = np.linalg.eigh(moments)
+        values = np.maximum(values, 0.0)
+        # about the norm of the noise, and above the float errors of the eigenvalues
+        ridge = max(math.sqrt(2 * d * self.moments.variance), 1e-10 * float(values.max()), 1e-30)
+        white = values / (values + ridge)
+        bound = self.rules.white_bound * math.sqrt(max(float(white.sum()), 1e-12)) * row_growth
+        bound = min(bound, 1 / math.sqrt(float(values.min()) + ridge))
+        step = (vectors / np.sqrt(values + ridge)) @ vectors.T / bound
+        return step, float(white.max()) / bound**2, float(white.sum()) / bound**2
+
+    def _release_top(self, x: Array, present: NDArray[np.bool_], stream: RandomStream) -> float:
+        """An upper bound on the largest eigenvalue of the rows' moments, as a rule."""
+        assert self.top is not None
+        found = np.asarray(np.linalg.eigvalsh(_second_moments(x, present))[-1:], dtype=np.float64)
+        noisy = float(self.top.release(found, stream)[0])
+        return min(1.0, max(0.0, noisy) + 1.5 * math.sqrt(self.top.variance))
+
+    def _release_factor(
+        self, factors: Array, present: NDArray[np.bool_], usual: float, stream: RandomStream
+    ) -> float:
+        """The mean of the factors on the rows, and what is usual, by their precision."""
+        if self.row_factor is None:
+            return usual
+        # an empty record is in the middle of [0, 1]: offsets, whose bound is a half
+        offsets = (np.clip(factors, 0.0, 1.0) - 0.5) * present
+        noisy = float(self.row_factor.release(np.array([offsets.mean()]), stream)[0])
+        variance = self.row_factor.variance
+        noisy = min(1.0, max(0.05, noisy + 0.5))
+        return (usual * variance + noisy * 0.15**2) / (variance + 0.15**2)
+
+
+# ------------------------------------------------------------------------------- planning
+
+
+def accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> float:
+    """M = n mu / phi: a mean of numbers in [-1, 1] has noise 1 / m with the whole allowance."""
+    return problem.n_samples * math.sqrt(2 * allowance.amount) / budget.record_factor
+
+
+def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> LearnedUnits:
+    """The releases within an allowance of which a part is left for the descent."""
+    rules = LEARNED_UNITS[problem.loss.task]
+    shares = _Shares(problem, budget, allowance)
+    m, d, k = shares.accuracy, problem.n_features, problem.n_outputs
+    unit = sensitivity.unit_mean(problem, budget)
+    median_share, target_median, target_spread, target_mean = 0.0, None, None, None
+    mean_share = max(rules.least_mean_share, shares.wanted(8, rules.most_mean_share))
+    if problem.loss.task == "regression":
+        if problem.fit_intercept:
+            median_share = k * shares.wanted(12, rules.median_share / k)
+            target_median = shares.selection(median_share, k)
+        target_spread = shares.selection(k * shares.wanted(14, rules.spread_share / k, 2), k)
+        if problem.fit_intercept:
+            target_mean = shares.mean(mean_share, unit, k)
+    elif problem.fit_intercept:
+        target_mean = shares.mean(mean_share, sensitivity.target_mean(problem, budget, 2), k)
+    row_share = shares.wanted(12, rules.norm_share, rules.least_for_norms)
+    long, length = shares.selection(row_share), shares.selection(row_share)
+    center = shares.mean(rules.center_share, unit, d) if problem.fit_intercept else None
+    moments, top, row_factor, n_rounds = None, None, None, 0
+    if m / d**1.5 > rules.whiten:
+        n_rounds = 2 if m / d**1.5 > rules.whiten_twice else 1
+        change = sensitivity.second_moments(problem, budget)
+        moments = shares.mean(rules.moments_share, change, d * (d + 1) // 2, n_rounds)
+    elif m >= rules.scalars:
+        top = shares.mean(rules.scalar_share, sensitivity.top_eigenvalue(problem))
+    if m >= rules.scalars:
+        row_factor = shares.mean(rules.scalar_share, 0.5 * unit)
+    return LearnedUnits(
+        problem, m, target_median, target_spread, target_mean, long, length, center, moments,
+        n_rounds, top, row_factor, median_share, shares.left,
+    )  # fmt: skip
+
+
+class _Shares:
+    """The mechanisms of a plan, and the share of the allowance that is left."""
+
+    def __init__(self, problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> None:
+        self.n_samples, self.factor = problem.n_samples, budget.record_factor
+        self.allowance, self.left = allowance, 1.0
+        self.accuracy = accuracy(problem, budget, allowance)
+
+    def wanted(self, aim: float, most: float, least: float = 0.0) -> float:
+        """The share s, at most `most`, with m sqrt(s) = aim; 0 where m sqrt(s) is below `least`."""
+        share = min(most, (aim / self.accuracy) ** 2)
+        return share if self.accuracy * math.sqrt(share) >= least else 0.0
+
+    def mean(self, share: float, change: float, dimension: int = 1, count: int = 1) -> Gaussian:
+        """Noise on vectors of this sensitivity, `count` times."""
+        return Gaussian.calibrate(change, self._part(share), count, dimension)
+
+    def selection(self, share: float, count: int = 1) -> SelectVertex | None:
+        """Selections of medians; None for no share."""
+        if share == 0:
+            return None
+        part = self._part(share)
+        change = sensitivity.median_score(self.n_samples, self.factor, 0.0)
+        # a first one without the prior, which is stated in units of the noise
+        scale = SelectVertex.calibrate(change, part, count).scale
+        change = sensitivity.median_score(self.n_samples, self.factor, _LARGEST_PRIOR * scale)
+        return SelectVertex.calibrate(change, part, count)
+
+    def _part(self, share: float) -> Allowance:
+        self.left -= share
+        return self.allowance.share(share)
+
+
+# -------------------------------------------------------------------------------- running
+
+
+def _median(
+    values: Array, present: NDArray[np.bool_], grid: Array, log_prior: Array,
+    mechanism: SelectVertex, stream: RandomStream,
+) -> float:  # fmt: skip
+    """A private median on an increasing grid.
+
+    The score of a candidate is minus the number of records by which the interval from the
+    candidate below it misses the median. An empty record counts as a half on either side.
+    """
+    n, ordered = values.size, np.sort(values[present])
+    half_empty = (n - ordered.size) / 2
+    upper = np.searchsorted(ordered, grid, side="right") + half_empty
+    lower = np.concatenate(([half_empty], upper[:-1]))
+    scores = -np.maximum(0.0, np.maximum(lower - n / 2, n / 2 - upper))
+    prior = mechanism.scale * (log_prior - log_prior.max())
+    return float(grid[mechanism.release(scores + prior, stream)])
+
+
+def _scale(
+    values: Array, present: NDArray[np.bool_], largest: float, guess: float,
+    mechanism: SelectVertex | None, stream: RandomStream,
+) -> float:  # fmt: skip
+    """A private median of sizes up to `largest`, or the guess."""
+    if mechanism is None:
+        return guess
+    octaves = np.arange(-_OCTAVES, 0.01, 0.25)
+    grid = largest * 2.0**octaves
+    log_prior = -0.5 * np.abs(octaves - math.log2(guess / largest))
+    return _median(values, present, grid, log_prior, mechanism, stream)
+
+
+def _dense_copy(rows: Rows, dimension: int) -> Array:
+    """The features of the rows, with a column of zeros for the intercept if there is one."""
+    X = rows.row_major().X
+    out = np.zeros((rows.n_samples, dimension))
+    for part in _parts(out):
+        block = X[part]
+        out[part, : rows.n_columns] = block.toarray() if sparse.issparse(block) else block
+    return out
+
+
+def _parts(x: Array) -> list[slice]:
+    size = chunk_rows(*x.shape)
+    return [slice(start, start + size) for start in range(0, len(x), size)]
+
+
+def _norms(x: Array, center: Array | None = None) -> Array:
+    """l2 norms of the rows, rounded up."""
+    out = np.empty(len(x))
+    for part in _parts(x):
+        block = x[part] if center is None else x[part] - center
+        np.einsum("ij,ij->i", block, block, out=out[part])
+    return np.sqrt(out * (1 + norm_error(x.shape[1])))
+
+
+def _bounded(x: Array) -> Array:
+    """Scale rows down to a norm of at most 1, in place; the factors."""
+    factors = (1 - 8 * UNIT_ROUNDOFF) / np.maximum(_norms(x), 1.0)
+    for part in _parts(x):
+        x[part] *= factors[part, None]
+    return factors
+
+
+def _multiply(x: Array, matrix: Array) -> None:
+    """The rows times a matrix, in place."""
+    for part in _parts(x):
+        x[part] = x[part] @ matrix
+
+
+def _weighted_mean(x: Array, weights: Array) -> Array:
+    """Mean of the rows times their weights."""
+    total = np.zeros(x.shape[1])
+    for part in _parts(x):
+        total += weights[part] @ x[part]
+    return total / len(x)
+
+
+def _second_moments(x: Array, present: NDArray[np.bool_]) -> Array:
+    """Mean of z z^T over the rows."""
+    total = np.zeros((x.shape[1], x.shape[1]))
+    for part in _parts(x):
+        block = x[part] * present[part, None]
+        total += block.T @ block
+    return total / len(x)

@@ -1,0 +1,140 @@
+r"""Gradient descent in privately learned units, without a set, a radius or a tuned step.
+
+After `learned_units` has put rows and targets into units of their own, T releases of the mean
+gradient follow, each record's derivatives clipped to c, and the mean of the second half of the
+iterates is the model. Clip and step follow from public facts and from what was released: the
+step is the largest that neither overshoots nor lets the noise in a prediction, or the energy of the
+noise in the model, become too large. As the noise vanishes the clip grows, and the model becomes
+the non-private one.
+
+A release is the mean of vectors of norm at most 1, derivatives over the clip times rows, so that
+its sensitivity does not depend on the clip (doc/privacy, section 4.5).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.rows import Objective, make_rows
+from ..losses import Logistic, Loss, Multinomial, Squared, base_loss
+from ..mechanisms import Gaussian, Release
+from ..privacy.budget import PrivacyBudget
+from ..privacy.guarantee import Guarantee
+from ..randomness.stream import RandomStream
+from . import sensitivity
+from .base import Plan, Problem, SolverData, SolverResult
+from .defaults import LEARNED_UNITS, UNIT_DESCENT
+from .first_releases import Frame
+from .learned_units import LearnedUnits, Units, accuracy, plan_units
+
+__all__ = [
+    "UnitDescentPlan",
+    "is_copyable",
+    "knows",
+    "pays",
+    "plan_unit_descent",
+    "run_unit_descent",
+]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class UnitDescentPlan(Plan):
+    """Plan of a descent in learned units; see `Plan` for the common fields.
+
+    Attributes
+    ----------
+    units : LearnedUnits
+        What is released before the descent.
+    step : Gaussian
+        What releases the mean gradients, in units of the clip.
+    """
+
+    units: LearnedUnits
+    step: Gaussian
+
+
+def knows(loss: Loss) -> bool:
+    """Whether the rules are made for the loss."""
+    return type(base_loss(loss)) in (Squared, Logistic)
+
+
+def pays(problem: Problem, budget: PrivacyBudget) -> bool:
+    """Whether units can be learned well enough to be better than those of the bounds."""
+    m = accuracy(problem, budget, budget.mixed_allowance)
+    return m >= LEARNED_UNITS[problem.loss.task].least
+
+
+def is_copyable(problem: Problem) -> bool:
+    """Whether the rows are few and short enough for a copy, and for their second moments."""
+    n_numbers = problem.n_samples * problem.dimension
+    is_narrow = problem.n_features <= UNIT_DESCENT.most_features
+    return is_narrow and n_numbers <= UNIT_DESCENT.largest_copy
+
+
+def plan_unit_descent(
+    problem: Problem, budget: PrivacyBudget, max_iter: int | None
+) -> UnitDescentPlan:
+    """Everything that a run does, from public facts alone."""
+    allowance = budget.mixed_allowance
+    units = plan_units(problem, budget, allowance)
+    fewest, most = UNIT_DESCENT.steps_whitened if units.moments else UNIT_DESCENT.steps
+    affordable = UNIT_DESCENT.affordable / (problem.n_samples * problem.n_features)
+    n_steps = max_iter or int(min(most, max(fewest, affordable)))
+    change = sensitivity.mean_of_numbers(problem.n_samples, problem.dimension, budget.record_factor)
+    step = Gaussian.calibrate(change, allowance.share(units.left), n_steps, problem.size)
+    releases = (*units.releases, Release("mean gradient", step, n_steps))
+    guarantee = Guarantee.of(budget, releases, allowance.kind)
+    return UnitDescentPlan(
+        problem, budget, "learned-units", n_steps, guarantee, units=units, step=step
+    )
+
+
+def run_unit_descent(data: SolverData, plan: UnitDescentPlan, stream: RandomStream) -> SolverResult:
+    """Run the plan."""
+    problem, n_steps = plan.problem, plan.max_iter
+    units = plan.units.run(data, stream)
+    clip, length = _clip_and_length(plan, units)
+    rows = make_rows(units.rows, False)
+    objective = Objective(units.y, units.offset, problem.loss, clip)
+    coef = np.zeros(problem.size)
+    total = np.zeros_like(coef)
+    for t in range(n_steps):
+        gradient = rows.mean_gradient(problem.matrix(coef), objective).ravel() / clip
+        coef = coef - length / n_steps * clip * plan.step.release(gradient, stream)
+        if t >= n_steps // 2:
+            total += coef
+    mean = problem.matrix(total / (n_steps - n_steps // 2))
+    solution = units.transform @ mean
+    solution[: problem.n_features] *= units.factor
+    frame = Frame(
+        units.offset,
+        units.center if problem.fit_intercept else None,
+        target_center=units.target_center,
+        target_scale=units.target_scale,
+    )
+    return frame.result(solution.ravel(), problem, n_steps)
+
+
+def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float]:
+    """The clip, and the sum of all steps, from public facts and released numbers."""
+    problem = plan.problem
+    rules = LEARNED_UNITS[problem.loss.task]
+    is_multinomial = isinstance(problem.loss, Multinomial)
+    outputs = math.sqrt(2 if is_multinomial else problem.n_outputs)
+    clip = outputs * min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
+    curvature = problem.loss.smoothness * min(1.0, 4 * units.balance)
+    # standard deviation of the noise of a coordinate, if one step had all of the budget
+    single = clip * plan.step.scale / math.sqrt(plan.max_iter)
+    length = min(
+        plan.max_iter / (0.75 * curvature * units.top),
+        rules.prediction_noise * math.sqrt(1.5 / units.trace) / single,
+        (rules.signal * clip * units.balance / single) ** 2
+        / (curvature * units.trace * units.longest**2),
+    )
+    return clip, length

@@ -1,0 +1,222 @@
+"""The descent in learned units: what it costs, what its releases are, and what it learns."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+from support import problem, recomputed_epsilon, solver_data, stream
+
+from sklearn_dpsco import DPMirrorClassifier, DPMirrorRegressor
+from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms
+from sklearn_dpsco.geometry import Geometry
+from sklearn_dpsco.mechanisms import SelectVertex
+from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.solvers import learned_units
+from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
+
+TASKS = ("regression", "classification")
+
+
+def facts(n, d, task="regression", n_outputs=1, fit_intercept=True):
+    whole = problem(n, d, task=task, n_outputs=n_outputs)
+    return Problem(n, d, whole.loss, Geometry, fit_intercept)
+
+
+def planned(
+    *args, form="learned-units", epsilon=1.0, relation="replace-one", max_iter=None, **kwargs
+):
+    budget = PrivacyBudget(epsilon, 1e-6, relation)
+    return MirrorDescent(form, max_iter=max_iter).plan(facts(*args, **kwargs), budget)
+
+
+def quiet(plan, scale=1e-6):
+    """The plan with hardly any noise."""
+    return map_mechanisms(
+        plan, lambda _, m: dataclasses.replace(m, scale=m.scale * scale, precision="float")
+    )
+
+
+# ------------------------------------------------------------------------------- the plan
+
+
+def test_a_second_accountant_agrees_and_the_budget_is_spent():
+    sizes = ((40, 3), (2000, 5), (20_000, 40), (300, 100))
+    for (n, d), task, relation in itertools.product(sizes, TASKS, RELATIONS):
+        for epsilon, n_outputs in ((0.1, 1), (1.0, 3), (8.0, 1)):
+            case = f"{n} x {d}, {task}, {relation}, {epsilon}"
+            plan = planned(n, d, task, n_outputs, epsilon=epsilon, relation=relation)
+            assert plan.solver == "learned-units", case
+            assert recomputed_epsilon(plan.guarantee) <= epsilon * (1 + 1e-4), case
+            assert 0.1 < plan.units.left < 1, case
+            assert plan.guarantee.spent == pytest.approx(plan.budget.mu**2 / 2, rel=1e-4), case
+            used = {release.mechanism for release in plan.guarantee.releases}
+            assert set(mechanisms(plan).values()) == used, case
+
+
+def test_what_is_declared_or_too_large_has_no_learned_units():
+    budget = PrivacyBudget(1.0, 1e-6)
+    for settings in ({"radius": 2.0}, {"data_norm": 1.0}, {"l2_penalty": 0.1}, {"batch_size": 9}):
+        assert MirrorDescent(**settings).plan(facts(100, 3), budget).solver == "noisy-md", settings
+        with pytest.raises(ValueError, match="learned-units"):
+            MirrorDescent("learned-units", **settings).plan(facts(100, 3), budget)
+    for n, d in ((100, 1001), (2**28, 3)):
+        assert planned(n, d, form="auto").solver == "noisy-md"
+        with pytest.raises(ValueError, match="at most 1000 features"):
+            MirrorDescent("learned-units").plan(facts(n, d), budget)
+
+
+def test_by_default_units_are_learned_where_that_pays():
+    # at n mu = 9 and 27
+    assert planned(40, 3, form="auto").solver == "noisy-md"
+    assert planned(300, 3, form="auto").solver == "learned-units"
+    assert planned(40, 3, "classification", form="auto").solver == "learned-units"
+
+
+def test_more_is_learned_about_larger_tables():
+    names = [
+        {release.name for release in planned(n, 10).guarantee.releases} for n in (100, 1000, 10**5)
+    ]
+    assert "second moments" in names[2]
+    assert "top eigenvalue" in names[1]
+    assert not {"second moments", "top eigenvalue", "mean row factor"} & names[0]
+    assert planned(10**6, 10).units.n_rounds == 2
+
+
+# ------------------------------------------------------------------------- sensitivities
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_no_record_moves_a_release_beyond_its_sensitivity(task, relation):
+    # all of the releases: with a large epsilon even of a small table
+    for n_outputs, epsilon, fit_intercept in ((1, 300.0, True), (3, 40.0, True), (1, 40.0, False)):
+        plan = planned(
+            40, 2, task, n_outputs, epsilon=epsilon, relation=relation, max_iter=4,
+            fit_intercept=fit_intercept,
+        )  # fmt: skip
+        found = check_sensitivity(MirrorDescent(max_iter=4), plan)
+        assert not found.violations, found
+        assert set(found.untested) <= {"units.length", "units.long", "units.target_spread"}, found
+        assert found.ratios["step"] > 0.5, found
+        if plan.units.moments is not None:
+            assert found.ratios["units.moments"] > 0.5, found
+
+
+def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
+    plan = planned(40, 2, epsilon=300.0, max_iter=4)
+    assert plan.units.moments is not None
+    monkeypatch.setattr(learned_units, "_bounded", lambda x: np.ones(len(x)))
+    found = check_sensitivity(MirrorDescent(max_iter=4), plan)
+    assert {"units.moments", "step"} & set(found.violations)
+
+
+def test_scores_of_a_median_change_by_no_more_than_their_range():
+    rng = np.random.default_rng(0)
+    grid = np.linspace(-1, 1, 33)
+    recorded, worst = [], {1: 0.0, 2: 0.0}
+
+    class Recorder(SelectVertex):
+        def release(self, scores, stream):
+            recorded.append(scores)
+            return 0
+
+    for trial in range(300):
+        n = int(rng.integers(1, 12))
+        values = rng.choice([-1.0, -0.5, 0.0, 0.01, 1.0], n) + rng.choice([0, 1e-3], n)
+        present = rng.uniform(size=n) < 0.8
+        i = int(rng.integers(n))
+        present[i] = True
+        others, absent = values.copy(), present.copy()
+        others[i], absent[i] = rng.choice(grid), False
+        recorded.clear()
+        for data in ((values, present), (others, present), (values, absent)):
+            learned_units._median(*data, grid, np.zeros(33), Recorder(1.0, 1.0), stream(trial))
+        for largest, k in ((2, 1), (1, 2)):
+            worst[largest] = max(worst[largest], float(np.ptp(recorded[0] - recorded[k])))
+    assert worst == {1: 1.0, 2: 2.0}
+
+
+def test_the_top_eigenvalue_and_second_moments_move_as_far_as_stated():
+    rng = np.random.default_rng(1)
+    n, worst = 20, np.zeros(3)
+    present = np.ones(n, dtype=bool)
+    for _ in range(2000):
+        rows = 0.1 * rng.standard_normal((n + 1, 2)) * rng.choice([0.0, 1.0])
+        rows[[0, n]] = rng.standard_normal((2, 2))
+        rows[[0, n]] /= np.linalg.norm(rows[[0, n]], axis=1, keepdims=True)
+        tables = rows[:n], rows[[n, *range(1, n)]], rows[:n] * (np.arange(n) > 0)[:, None]
+        first, other, empty = (learned_units._second_moments(x, present) for x in tables)
+        tops = [np.linalg.eigvalsh(moments)[-1] for moments in (first, other, empty)]
+        worst = np.maximum(worst, [
+            n * np.linalg.norm(first - other), n * np.linalg.norm(first - empty),
+            n * np.ptp(tops),
+        ])  # fmt: skip
+    assert np.all(worst < [math.sqrt(2) + 1e-9, 1 + 1e-9, 1 + 1e-9])
+    assert worst.min() > 0.95
+
+
+# ------------------------------------------------------------------------------ the model
+
+
+def correlated(n, d, seed=0):
+    """Correlated columns of very different sizes, and a linear signal within [-1, 1]."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) @ (rng.standard_normal((d, d)) * 0.6 ** np.arange(d))
+    X = np.clip(X / np.abs(X).max() * 2, -1, 1) * 10.0 ** -np.linspace(0, 2, d)
+    z = (X / X.std(axis=0)) @ rng.standard_normal(d)
+    return X, z / np.abs(z).max(), rng
+
+
+def test_as_noise_vanishes_the_model_becomes_the_best_one():
+    X, z, rng = correlated(20_000, 6)
+    y = np.clip(0.5 * z + 0.05 * rng.standard_normal(len(z)), -1, 1)
+    data, plan = solver_data(X, y), quiet(planned(20_000, 6, epsilon=1e3))
+    result = MirrorDescent().solve(data, plan, stream())
+    A = np.column_stack((X, np.ones(len(X))))
+    least = np.mean((A @ np.linalg.lstsq(A, y, rcond=None)[0] - y) ** 2)
+    assert np.mean((X @ result.coef + result.intercept - y) ** 2) < 1.003 * least
+
+
+def test_bounds_may_be_a_hundred_times_too_wide():
+    X, z, rng = correlated(6000, 4)
+    y = 0.4 * z + 0.05 * rng.standard_normal(len(z))
+    noisy = z + 0.05 * rng.standard_normal(len(z))
+    labels = {"ab": np.array(["a", "b"])[(noisy > 0).astype(int)],
+              "abc": np.array(["a", "b", "c"])[np.digitize(noisy, [-0.1, 0.1])]}  # fmt: skip
+    scores = {}
+    for factor in (1, 100):
+        bounds, common = (-factor, factor), {"epsilon": 2.0, "random_state": 0}
+        model = DPMirrorRegressor(bounds_X=bounds, bounds_y=bounds, **common).fit(X, y)
+        scores["y", factor] = model.score(X, y)
+        for classes, target in labels.items():
+            model = DPMirrorClassifier(bounds_X=bounds, classes=list(classes), **common)
+            scores[classes, factor] = model.fit(X, target).score(X, target)
+    for target in ("y", *labels):
+        assert scores[target, 1] > 0.7, scores
+        assert scores[target, 100] > scores[target, 1] - 0.05, scores
+
+
+def test_where_nothing_can_be_learned_predictions_stay_near_the_middle():
+    X, z, _ = correlated(60, 5)
+    for seed in range(20):
+        model = DPMirrorRegressor(
+            epsilon=0.1, bounds_X=(-3, 3), bounds_y=(-1, 1), random_state=seed
+        )
+        assert np.abs(model.fit(X, 0.3 * z).predict(X)).max() < 5
+
+
+def test_storage_does_not_matter():
+    X, z, _ = correlated(500, 4)
+    X = X * (np.abs(X) > 0.002)
+    plan = planned(500, 4, epsilon=5.0)
+    results = [
+        MirrorDescent().solve(solver_data(store(X), z), plan, stream())
+        for store in (np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array)
+    ]
+    for result in results[1:]:
+        np.testing.assert_array_equal(result.coef, results[0].coef)
+    assert np.any(results[0].coef)
