@@ -294,12 +294,10 @@ class HeavyTailDefaults(StepLimits):
     row_norm_share: float = 0.01
     row_norm_octaves: float = 8.0  # guesses that are wrong by more than 2^8 count as wrong by 2^8
     largest_speedup: float = 4.0
-    # One feature with a wrong scale spoils the predictions. A scale whose score is 1/2 below the
-    # best has e^(-1 / (2 noise)) times its weight; with `wrong_scales` such scales for each of d
-    # features, the noise of a score may give them the weight `spoiled` at most. Without the
-    # target's scale there is no prediction at all, so more noise is accepted there.
-    spoiled: float = 1e-3
-    wrong_scales: int = 64
+    # Scale of the noise on a score above which no scales are released: one that is far off then has
+    # more than e^-11 times the weight of the best (e^-5: without the target's scale there is no
+    # prediction at all, so more noise is accepted there).
+    guesswork: float = 0.045
     target_guesswork: float = 0.1
     too_noisy: float = 0.5  # noise above which nothing but the intercept is learned
     # Half of the squared deviations lie within a scale, so that a scaled column has a second
