@@ -254,10 +254,14 @@ class FTRLDefaults:
     """Steps, clips and the noise that is allowed in the coefficients."""
 
     reach: float  # l2 norm of the noise in the prediction for the longest row
+    whitened_reach: float  # the same after whitening, where fewer steps are enough
     noisy: float  # relative noise of the mean gradient above which less than that is allowed
     clip: float
+    accurate: float  # noise below which the clip grows to 1
     radius: float
-    n_steps: int = 256  # of an epoch; more cost time and a little noise without any gain
+    n_steps: int = 256  # of an epoch, at least
+    most_steps: int = 2048  # and at most; more cost time and a little noise without any gain
+    useful_batch: int = 16  # more steps than `n_steps` have at least as many records each
     prefix_noise: float = 2.8  # of the last of `n_steps` sums, in units of sensitivity / mu
     relative_noise: float = 0.15  # in many coordinates, above which the map "power" is better
     smallest_batch: int = 4  # the mean gradient of fewer records varies too much
@@ -268,12 +272,32 @@ class FTRLDefaults:
     means_noise: float = 0.5
     least_first: float = 0.02  # part of the stream for the first release, at least
     most_first: float = 0.3  # and at most
+    # Records for the second moments: the part of the stream, and what is aimed at. "Noise" is that
+    # of the moments in units of their mean, if the columns fill half of their bounds.
+    moment_noise: float = 0.1
+    clear_moments: float = 0.5  # noise above which none are released
+    least_moments: float = 0.02
+    most_moments: float = 0.1
+    moments_per_column: int = 40
+    longest_moments: int = 2**20
+    longest_start: int = 2048  # where the length of the stream is unknown
+    widest: int = 256  # columns, whose moments take time and memory
+    # Bound on whitened rows, in units of their root mean square, where the noise is small, and
+    # the part of it where the noise is large.
+    longest_rows: float = 3.0
+    shortest_rows: float = 0.3
+    accurate_rows: float = 0.002
+    whitened_curvature: float = 8.0  # bound on the second moments of large batches of them
     average_power: float = 2.0  # the average weighs the iterate after n records by about n^2
 
 
 FTRL = {
-    "regression": FTRLDefaults(reach=1.0, noisy=0.15, clip=0.3, radius=3.0),
-    "classification": FTRLDefaults(reach=8.0, noisy=0.6, clip=0.5, radius=30.0),
+    "regression": FTRLDefaults(
+        reach=1.0, whitened_reach=1.0, noisy=0.15, clip=0.3, accurate=0.002, radius=3.0
+    ),
+    "classification": FTRLDefaults(
+        reach=8.0, whitened_reach=5.0, noisy=0.6, clip=0.5, accurate=0.008, radius=30.0
+    ),
 }
 
 # ----------------------------------------------------------------------------- heavy tails

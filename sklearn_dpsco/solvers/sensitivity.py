@@ -28,6 +28,7 @@ __all__ = [
     "row_factor_mean",
     "row_mean",
     "row_mean_in_norm",
+    "second_moment_sum",
     "unit_mean",
     "vertex_scores",
 ]
@@ -144,6 +145,14 @@ def octave_score(n_samples: int, record_factor: float, roundings: int, prior: fl
 def row_and_target_sum(n_records: int, record_factor: float) -> float:
     """l2 change of a sum of vectors of norm at most 1, one for each record (section 6.1)."""
     return record_factor + 2 * n_records * _stream_error(n_records)
+
+
+def second_moment_sum(n_records: int, record_factor: float) -> float:
+    """Frobenius change of a sum of z z^T, z of norm at most 1 (section 6.1b).
+
+    The vector of z z^T has norm at most 1, and no two of them are at an obtuse angle.
+    """
+    return math.sqrt(record_factor) + 2 * n_records * _stream_error(n_records)
 
 
 def gradient_sum(
