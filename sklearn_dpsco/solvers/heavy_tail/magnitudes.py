@@ -48,7 +48,7 @@ _LOG_PRIOR = np.where(
     _EXPONENTS < 0, -4 * np.log1p(np.abs(_EXPONENTS) / 4), -2 * np.log1p(np.abs(_EXPONENTS) / 8)
 )
 _LOG_SPREAD = 0.7  # per octave
-_WIDEST = 2  # deviations from a centre within two scales are at most three scales long
+_WIDEST = 0  # squared deviations from a mean are no larger than those from 0
 _LARGEST_PRIOR = 200.0  # above every prior, with room for the rounding of its sum
 
 # Selections get the share of the budget that brings their noise down to _NOISE_AIMED, but at
@@ -63,7 +63,7 @@ _UNCLEAR = 1 / 6
 # _PRESENT octaves below it, or above it, exceeds 0 by _EVIDENCE standard deviations. Where even a
 # share of _MOST_PRESENCE would not, it is not released, and the scale is at most 1.
 _EVIDENCE = 4.0
-_PRESENT = 1
+_PRESENT = 0
 _MOST_PRESENCE = 0.75
 _PRESENCE_SHARE = 0.5  # of the search's share of the budget
 _USELESS_CENTER = 0.5  # a centre with more noise than this, in units of the scale
