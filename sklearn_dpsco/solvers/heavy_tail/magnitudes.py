@@ -47,7 +47,8 @@ _OCTAVE_MEAN = 7 / 12
 _LOG_PRIOR = np.where(
     _EXPONENTS < 0, -4 * np.log1p(np.abs(_EXPONENTS) / 4), -2 * np.log1p(np.abs(_EXPONENTS) / 8)
 )
-_LOG_SPREAD = 0.7  # per octave
+# Per octave above and below: a scale that is too small blows up what noise adds to predictions.
+_LOG_SPREAD, _LOG_SPREAD_BELOW = 0.7, 1.5
 _WIDEST = 0  # squared deviations from a mean are no larger than those from 0
 _LARGEST_PRIOR = 200.0  # above every prior, with room for the rounding of its sum
 
@@ -415,7 +416,8 @@ def _priors(around: Exponents | None, n_columns: int, reach: float = _FINEST) ->
     if around is None:
         return np.tile(_LOG_PRIOR, (n_columns, 1))
     gap = _EXPONENTS - around[:, None]
-    return np.where(gap >= -reach, -_LOG_SPREAD * np.abs(gap), -math.inf)
+    prior = np.minimum(-_LOG_SPREAD * gap, _LOG_SPREAD_BELOW * gap)
+    return np.where(gap >= -reach, prior, -math.inf)
 
 
 def _select(
