@@ -2,6 +2,7 @@
 
     python benchmarks/heavy_tails.py means      error against n, k, epsilon, and exponents
     python benchmarks/heavy_tails.py tables     test R2 or AUC beside badly bounded models
+    python benchmarks/heavy_tails.py families   test R2 or AUC where noise hides scales, worst seeds
     python benchmarks/heavy_tails.py speed      time of one oracle call over X.T @ r
 
 The real tables are the RAND health insurance experiment, visits and expenditures of about
@@ -222,6 +223,58 @@ def tables(repetitions: int) -> None:
             print(f"  {label:20s} {np.median(results[label, 0]):8.3f}")
 
 
+# ------------------------------------------------------------------------------ families
+
+
+def families(n: int, d: int, seed: int) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Small tables on which one scale for all columns is right, or wrong in different ways."""
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((n, d))
+    dense, sparse = rng.standard_normal(d) / np.sqrt(d), np.zeros(d)
+    sparse[:2] = 1.0, -1.0
+    noise = 0.5 * rng.standard_normal(n)
+    rotated = Z * np.linspace(1, 0.1, d) @ np.linalg.qr(rng.standard_normal((d, d)))[0]
+    yield "normal", Z, Z @ dense + noise
+    yield "rotated", rotated, rotated @ dense / 0.6 + noise
+    skewed = rng.lognormal(0, 1, (n, d))
+    yield "skewed, sparse", skewed, 100 * (skewed @ sparse) + 300 + 50 * noise
+    flags = np.where(rng.uniform(size=(n, d)) < 0.02, 1.0, 0.0)
+    flags[:, : d // 2] = Z[:, : d // 2]
+    yield "rare flags", flags, flags @ dense * 2 + noise
+    units = 10.0 ** np.linspace(-3, 3, d)
+    yield "units", units * (Z + 5), Z @ dense + noise
+    yield "rare target", Z, np.where(rng.uniform(size=n) < 0.01, 1.0, 0.0)
+    yield "constant target", Z, np.full(n, 3.0)
+
+
+def fading(repetitions: int) -> None:
+    """Median score, and the largest prediction over the spread of the targets, over seeds."""
+    epsilons = (0.1, 0.3, 1.0, 3.0)
+    print("R2 at epsilon = 0.1, 0.3, 1, 3; AUC; largest prediction error over the spread + 1e-3")
+    for n, d in ((400, 10), (2000, 30), (8000, 10)):
+        cells: dict[str, list[np.ndarray]] = {}
+        for seed in range(repetitions):
+            settings: dict[str, Any] = {"relation": "zero-out", "random_state": seed}
+            for name, X, y in families(2 * n, d, seed):
+                labels, values = np.where(y > np.median(y), 1, 0), []
+                is_class = 0 < labels.sum() < 2 * n
+                for epsilon in epsilons:
+                    model = HeavyTailDPRegressor(epsilon=epsilon, **settings).fit(X[:n], y[:n])
+                    off = np.abs(model.predict(X[n:]) - np.median(y)).max() / (y.std() + 1e-3)
+                    auc = 0.5
+                    if is_class:
+                        kind = HeavyTailDPClassifier(epsilon=epsilon, classes=[0, 1], **settings)
+                        auc = score(kind.fit(X[:n], labels[:n]), X[n:], labels[n:], "clf")
+                    values.append((float(model.score(X[n:], y[n:])), auc, float(off)))
+                cells.setdefault(name, []).append(np.array(values))
+        print(f"\n{n} x {d}")
+        for name, found in cells.items():
+            table = np.array(found)
+            middle = [" ".join(f"{v:7.3f}" for v in np.median(table, 0)[:, k]) for k in (0, 1)]
+            worst = " ".join(f"{v:8.3g}" for v in table[:, :, 2].max(axis=0))
+            print(f"  {name:16s} {middle[0]}  {middle[1]}  {worst}", flush=True)
+
+
 # -------------------------------------------------------------------------------- speed
 
 
@@ -261,11 +314,12 @@ def speed(repetitions: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("means", "tables", "speed"))
+    parser.add_argument("what", choices=("means", "tables", "families", "speed"))
     parser.add_argument("--repetitions", type=int, default=5)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    {"means": means, "tables": tables, "speed": speed}[arguments.what](arguments.repetitions)
+    parts = {"means": means, "tables": tables, "families": fading, "speed": speed}
+    parts[arguments.what](arguments.repetitions)
 
 
 if __name__ == "__main__":

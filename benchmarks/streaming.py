@@ -2,7 +2,7 @@
 
     python benchmarks/streaming.py                 everything on packaged and synthetic data
     python benchmarks/streaming.py --folder DIR    also every DIR/*.npz with X, y, task
-    python benchmarks/streaming.py --only speed    one part: sums, scores, time, speed
+    python benchmarks/streaming.py --only speed    one part: sums, scores, excess, time, speed
 
 delta = 1e-6, zero-out, one fixed configuration, no tuning.
 """
@@ -10,6 +10,7 @@ delta = 1e-6, zero-out, one fixed configuration, no tuning.
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 import tracemalloc
 import warnings
@@ -20,7 +21,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 from scipy import sparse
-from sklearn.linear_model import SGDClassifier, SGDRegressor
+from sklearn.linear_model import (
+    LinearRegression,
+    LogisticRegression,
+    SGDClassifier,
+    SGDRegressor,
+)
 from sklearn.metrics import roc_auc_score
 from speed import medians
 from utility import from_folder, packaged
@@ -131,6 +137,51 @@ def scores(folder: Path | None, n_large: int) -> None:
                     found.setdefault(key, []).append(score(model, right, y[test], task))
             cells = "  ".join(f"{key} {np.median(v):6.3f}" for key, v in found.items())
             print(f"{name:22s} {cells}")
+
+
+def family(n: int, d: int, kind: str, task: str, seed: int) -> tuple[Array, Array]:
+    """Columns that are independent, or correlated, or fill less and less of their bounds."""
+    rng = np.random.default_rng(seed)
+    Z = rng.uniform(-1, 1, (n, d))
+    if kind == "correlated":
+        Z = 0.3 * Z + 0.7 * rng.uniform(-1, 1, (n, 1))
+    X = Z * (np.geomspace(1, 0.03, d) if kind == "badly scaled" else 1)
+    signal = (Z - Z.mean(axis=0)) @ rng.normal(size=d)
+    signal /= signal.std()
+    if task == "reg":
+        return X, np.clip(0.3 * signal + 0.15 * rng.normal(size=n) + 0.1, -1, 1)
+    return X, (2 * signal + 0.3 + rng.logistic(size=n) > 0).astype(int)
+
+
+def excess(n_seeds: int = 3, d: int = 10) -> None:
+    """Training loss above that of the non-private optimum, relative to it."""
+
+    def loss(task: str, model: Any, X: Array, y: Array) -> float:
+        if task == "reg":
+            return float(np.mean((model.predict(X) - y) ** 2))
+        return float(np.logaddexp(0, (1 - 2 * y) * model.decision_function(X)).mean())
+
+    print("\nrelative excess of the training loss; second moments of so many records")
+    grid = itertools.product((1.0, 3.0, 1e3), (20_000, 100_000), ("reg", "clf"))
+    for epsilon, n, task in grid:
+        for kind in ("independent", "correlated", "badly scaled"):
+            found = []
+            for seed in range(n_seeds):
+                X, y = family(n, d, kind, task, seed)
+                facts: Any = COMMON | {"bounds_X": (-1, 1), "epsilon": epsilon}
+                best: Any = LinearRegression()
+                model: Any = DPFTRLRegressor(**facts, bounds_y=(-1, 1), random_state=seed)
+                if task == "clf":
+                    best = LogisticRegression(C=1e6, max_iter=1000)
+                    model = DPFTRLClassifier(**facts, classes=[0, 1], random_state=seed)
+                least = loss(task, best.fit(X, y), X, y)
+                found.append(loss(task, model.fit(X, y), X, y) / least - 1)
+            moments = model.plan_.moments
+            print(
+                f"epsilon = {epsilon:g}, n = {n}, {task}, {kind:13s} {np.median(found):8.4f}   "
+                f"{0 if moments is None else moments.n_records}",
+                flush=True,
+            )
 
 
 def over_time(n: int = 64_000, d: int = 20) -> None:
@@ -254,13 +305,14 @@ def memory(n_chunks: int = 1000, size: int = 10_000, d: int = 50) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--only", choices=("sums", "scores", "time", "speed"))
+    parser.add_argument("--only", choices=("sums", "scores", "excess", "time", "speed"))
     parser.add_argument("--rows", type=int, default=1_000_000)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     parts: dict[str, Callable[[], None]] = {
         "sums": sums,
         "scores": lambda: scores(arguments.folder, arguments.rows),
+        "excess": excess,
         "time": over_time,
         "speed": lambda: speed(arguments.rows),
     }

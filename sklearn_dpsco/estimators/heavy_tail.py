@@ -91,11 +91,15 @@ class _HeavyTailMixin(DPLinearModel):
 
     Notes
     -----
-    At epsilon = 1 and delta = 1e-6, about 250 sqrt(n_features) records are needed to find the
-    scales of the features, and in regression about 500 to find the centre of the target; half of
+    At epsilon = 1 and delta = 1e-6, about 300 records are needed to learn coefficients; half of
     these under zero-out, and roughly in proportion to 1 / epsilon. With fewer, only an intercept is
     learned, unless `scale_X`, `center_X` and in regression `center_y` are given, or `max_iter`
-    is a number.
+    is a number. A column about whose scale the records say little has nearly that of all columns
+    together; where noise hides all columns' own, they share one.
+
+    Targets of which nearly all are equal to `center_y`, or 0, say nothing about their scale: where
+    their number does not show in the noise, the model predicts (nearly) that value, and for
+    tables so small that it could not show, the scale is at most 1 in the units of the data.
 
     A row that is far from the others has little influence on the model, but predictions are
     linear all the same: where the relation is not linear so far out, they can be worse than a

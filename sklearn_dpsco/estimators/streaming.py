@@ -76,14 +76,19 @@ class _StreamingModel(DPLinearModel):
         Whether to fit an intercept. The first records (2 to 30 percent where the length of the
         stream is known, else as many as the noise demands) then buy private means of the targets
         and the features, about which the others are centred, and are used for nothing else.
+        Where they are enough for that, up to a tenth of the records follow that buy the features'
+        second moments, if `feasible_set` is "l2" and its radius, `mirror_map`, `data_norm`
+        and `learning_rate` are left to the plan: the set is then one of coefficients of
+        uncorrelated features.
     horizon : int in [1, 2^40] or None, default=None
         Number of records that `partial_fit` will see in all, at most 2^40; more are refused.
         None: not known; the stream is cut into epochs that double, each with the full budget on
         records of its own, which costs some accuracy. `fit` takes the number of rows of its
         table instead.
     batch_size : "auto" or int in [1, 1e15], default="auto"
-        Records per step. The model changes after every step. "auto" makes 256 steps of the
-        stream, or of each epoch, but none of fewer than 4 records.
+        Records per step. The model changes after every step. "auto" makes up to 2048 steps of 16
+        records or more of the stream, or of each epoch; if that were fewer than 256, it makes
+        256, but none of fewer than 4 records.
     feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
         The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) needs
         ``fit_intercept=False``.
@@ -95,9 +100,12 @@ class _StreamingModel(DPLinearModel):
         How the noise of the steps is correlated, see `mechanisms.PrefixSum`. Both trees have
         several times the noise.
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
-        ... "auto" is 0.3 in regression and 0.5 in classification.
+        ... "auto" is 0.3 in regression and 0.5 in classification where the noise is large, and
+        grows to 1 as it falls.
     data_norm : "auto" or float in [1e-50, 1e50], default="auto"
-        ... Here a longer row stays as it is, and its gradient is scaled down.
+        ... Here a longer row stays as it is, and its gradient is scaled down. With second moments
+        (see `fit_intercept`) it bounds the rows that they are made of, and later rows are
+        bounded by up to 3 times their root mean square norm.
     learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
         Factor of a step's mean gradient; "auto" takes the largest that is stable and keeps the
         noise in the coefficients in bounds, by public facts.

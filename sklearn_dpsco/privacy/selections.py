@@ -250,7 +250,7 @@ def selection_epsilon(epsilon: float, delta: float, count: int, mu: float = 0.0)
     """
 
     total = _largest_mu(epsilon, delta)
-    if mu >= total:
+    if mu >= total * (1 - 1e-6):  # selections could only be of ranges below all use
         return 0.0
     target = math.sqrt(-math.log(delta))
 

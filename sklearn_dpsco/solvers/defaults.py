@@ -34,6 +34,7 @@ __all__ = [
     "affordable_steps",
     "data_norm",
     "gradient_noise",
+    "growing",
     "growing_clip",
     "intercept_share",
     "sized_set",
@@ -75,12 +76,17 @@ def sized_set(problem: Problem, radius: float) -> Geometry:
     return kind(1.0 if is_fixed else max(radius, 1e-50))
 
 
+def growing(smallest: float, noise: float, accurate: float) -> float:
+    """The smallest where noise dominates, and up to 1 where it is far below `accurate`."""
+    return min(1.0, smallest * max(1.0, math.sqrt(accurate / noise)))
+
+
 def growing_clip(problem: Problem, smallest: float, noise: float, accurate: float) -> float:
     """The smallest useful clip where noise dominates, 1 where it is far below `accurate`.
 
     Of several outputs times the norm that their derivatives have together if each is 1.
     """
-    clip = min(1.0, smallest * max(1.0, math.sqrt(accurate / noise)))
+    clip = growing(smallest, noise, accurate)
     is_multinomial = isinstance(problem.loss, Multinomial)
     return clip * math.sqrt(2 if is_multinomial else problem.n_outputs)
 
@@ -320,10 +326,14 @@ class FTRLDefaults:
     """Steps, clips and the noise that is allowed in the coefficients."""
 
     reach: float  # l2 norm of the noise in the prediction for the longest row
+    whitened_reach: float  # the same after whitening, where fewer steps are enough
     noisy: float  # relative noise of the mean gradient above which less than that is allowed
     clip: float
+    accurate: float  # noise below which the clip grows to 1
     radius: float
-    n_steps: int = 256  # of an epoch; more cost time and a little noise without any gain
+    n_steps: int = 256  # of an epoch, at least
+    most_steps: int = 2048  # and at most; more cost time and a little noise without any gain
+    useful_batch: int = 16  # more steps than `n_steps` have at least as many records each
     prefix_noise: float = 2.8  # of the last of `n_steps` sums, in units of sensitivity / mu
     relative_noise: float = 0.15  # in many coordinates, above which the map "power" is better
     smallest_batch: int = 4  # the mean gradient of fewer records varies too much
@@ -334,12 +344,32 @@ class FTRLDefaults:
     means_noise: float = 0.5
     least_first: float = 0.02  # part of the stream for the first release, at least
     most_first: float = 0.3  # and at most
+    # Records for the second moments: the part of the stream, and what is aimed at. "Noise" is that
+    # of the moments in units of their mean, if the columns fill half of their bounds.
+    moment_noise: float = 0.1
+    clear_moments: float = 0.5  # noise above which none are released
+    least_moments: float = 0.02
+    most_moments: float = 0.1
+    moments_per_column: int = 40
+    longest_moments: int = 2**20
+    longest_start: int = 2048  # where the length of the stream is unknown
+    widest: int = 256  # columns, whose moments take time and memory
+    # Bound on whitened rows, in units of their root mean square, where the noise is small, and
+    # the part of it where the noise is large.
+    longest_rows: float = 3.0
+    shortest_rows: float = 0.3
+    accurate_rows: float = 0.002
+    whitened_curvature: float = 8.0  # bound on the second moments of large batches of them
     average_power: float = 2.0  # the average weighs the iterate after n records by about n^2
 
 
 FTRL = {
-    "regression": FTRLDefaults(reach=1.0, noisy=0.15, clip=0.3, radius=3.0),
-    "classification": FTRLDefaults(reach=8.0, noisy=0.6, clip=0.5, radius=30.0),
+    "regression": FTRLDefaults(
+        reach=1.0, whitened_reach=1.0, noisy=0.15, clip=0.3, accurate=0.002, radius=3.0
+    ),
+    "classification": FTRLDefaults(
+        reach=8.0, whitened_reach=5.0, noisy=0.6, clip=0.5, accurate=0.008, radius=30.0
+    ),
 }
 
 # ----------------------------------------------------------------------------- heavy tails
@@ -360,12 +390,10 @@ class HeavyTailDefaults(StepLimits):
     row_norm_share: float = 0.01
     row_norm_octaves: float = 8.0  # guesses that are wrong by more than 2^8 count as wrong by 2^8
     largest_speedup: float = 4.0
-    # One feature with a wrong scale spoils the predictions. A scale whose score is 1/2 below the
-    # best has e^(-1 / (2 noise)) times its weight; with `wrong_scales` such scales for each of d
-    # features, the noise of a score may give them the weight `spoiled` at most. Without the
-    # target's scale there is no prediction at all, so more noise is accepted there.
-    spoiled: float = 1e-3
-    wrong_scales: int = 64
+    # Scale of the noise on a score above which no scales are released: one that is far off then has
+    # more than e^-11 times the weight of the best (e^-5: without the target's scale there is no
+    # prediction at all, so more noise is accepted there).
+    guesswork: float = 0.045
     target_guesswork: float = 0.1
     too_noisy: float = 0.5  # noise above which nothing but the intercept is learned
     # Half of the squared deviations lie within a scale, so that a scaled column has a second

@@ -13,7 +13,9 @@ A stream of unknown length is cut into epochs that double. Each has its own reco
 therefore the full budget, and starts from the last result of the epoch before.
 
 The first records are used for private means of the targets and the features, also with the
-full budget, before the descent starts.
+full budget, before the descent starts. Where their number allows it, the next ones give the
+second moments of the features: in coordinates in which these are alike, the descent is well
+conditioned.
 
 This replaces the method of Arora, Marinov and Ullah (2020), whose noise is too small.
 Sensitivities: doc/privacy, sections 2.4 and 6.
@@ -27,10 +29,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from ..data.rows import Objective, Rows
+from ..data.rows import Objective, Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, piece_rows
-from ..geometry import Geometry, MirrorMap
+from ..geometry import Geometry, L2Ball, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, PrefixSum, Release
 from ..privacy.budget import Allowance, PrivacyBudget
@@ -81,6 +84,11 @@ class FirstMeans(Part):
         return (Release("first means", self.noise, 1, "first records"),)
 
     @property
+    def width(self) -> int:
+        """Length of the vector that is released."""
+        return self.problem.n_features + self.problem.n_outputs
+
+    @property
     def weights(self) -> tuple[float, float]:
         """The factors a and b."""
         down = 1 - 8 * UNIT_ROUNDOFF
@@ -110,6 +118,71 @@ class FirstMeans(Part):
         offset = constant_for_mean(self.problem, means, (self.noise.scale / for_targets) ** 2)
         rows = shrunk_vector(released[k:], self.noise.variance) * (self.norm / for_rows)
         return Frame(offset, np.clip(rows, -1.0, 1.0))
+
+
+@dataclass(frozen=True)
+class SecondMoments(Part):
+    """One release of the second moments of the records that follow the first ones.
+
+    It is the sum of z z^T / B^2, z the centred row whose norm is bounded by B, as the isometric
+    vector of its diagonal and sqrt(2) times what is above it.
+
+    Attributes
+    ----------
+    n_features : int
+    norm : float
+        B.
+    n_records : int
+    noise : Gaussian
+    """
+
+    n_features: int
+    norm: float
+    n_records: int
+    noise: Gaussian
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (Release("second moments", self.noise, 1, "moment records"),)
+
+    def add(self, total: Array, rows: Rows) -> None:
+        """Add the vectors of some records, whose centre is set, to `total`."""
+        Z = _centred(rows) * np.asarray(rows.with_norm_bound(self.norm).scale)[:, None]
+        upper = np.triu_indices(self.n_features)
+        weights = np.where(upper[0] == upper[1], 1.0, math.sqrt(2)) / self.norm**2
+        total += weights * (Z.T @ Z)[upper]
+
+    def run(self, total: Array, stream: RandomStream) -> Array:
+        """(G + lambda I)^(-1/2), G the noisy mean of z z^T and lambda the size of its noise."""
+        d, upper = self.n_features, np.triu_indices(self.n_features)
+        released = self.noise.release(total, stream) * (self.norm**2 / self.n_records)
+        G = np.zeros((d, d))
+        G[upper] = np.where(upper[0] == upper[1], released, released / math.sqrt(2))
+        values, vectors = np.linalg.eigh(np.triu(G, 1).T + G)
+        values = np.maximum(values, 0.0) + self.norm**2 * self.relative_noise
+        return np.asarray((vectors / np.sqrt(values)) @ vectors.T)
+
+    @property
+    def width(self) -> int:
+        """Length of the vector that is released."""
+        return self.n_features * (self.n_features + 1) // 2
+
+    @property
+    def relative_noise(self) -> float:
+        """About the spectral norm of the noise in the mean of z z^T / B^2."""
+        return moment_noise(self.noise.scale, self.n_features) / self.n_records
+
+
+def moment_noise(scale: float, n_features: int) -> float:
+    """About the spectral norm of a symmetric matrix of noise."""
+    return scale * math.sqrt(2 * n_features)
+
+
+def _centred(rows: Rows) -> Array:
+    """The rows minus their centre, dense."""
+    X = rows.X.toarray() if sparse.issparse(rows.X) else rows.X
+    X = np.asarray(X, dtype=np.float64)
+    return X if rows.center is None else X - rows.center
 
 
 @dataclass(frozen=True)
@@ -156,8 +229,12 @@ class FTRLPlan(Plan):
         c: bound on abs(dl/dz).
     average : bool
         Whether the model is the average of the iterates, or the last one.
+    data_norm : float
+        B: bound on the l2 norm of a row; gradients of longer rows are scaled down.
     first : FirstMeans
         Releases on the first records, which are used for nothing else.
+    moments : SecondMoments or None
+        Release on the records after these, of which the coordinates of all later rows are made.
     epochs : tuple of Epoch
     """
 
@@ -165,20 +242,22 @@ class FTRLPlan(Plan):
     mirror_map: MirrorMap
     gradient_clip: float
     average: bool
+    data_norm: float
     first: FirstMeans
+    moments: SecondMoments | None
     epochs: tuple[Epoch, ...]
 
     @property
-    def data_norm(self) -> float:
-        """B: bound on the l2 norm of a row; gradients of longer rows are scaled down."""
-        return self.first.norm
+    def parts(self) -> tuple[FirstMeans | SecondMoments | Epoch, ...]:
+        """The parts of the stream in their order."""
+        moments = () if self.moments is None else (self.moments,)
+        return (self.first, *moments, *self.epochs)
 
     def guarantee_after(self, n_seen: int) -> Guarantee:
         """The guarantee of only those parts of the stream that begin within `n_seen` records."""
         begun: list[Release] = []
         start = 0
-        parts: list[FirstMeans | Epoch] = [self.first, *self.epochs]
-        for part in parts:
+        for part in self.parts:
             if start < n_seen:
                 begun.extend(part.releases)
             start += part.n_records
@@ -243,9 +322,14 @@ class FTRL:
         self.check(problem.loss, problem.feasible_set, budget)
         facts = self._facts(problem, budget)
         first = self._plan_first(facts)
-        sizes = self._epoch_sizes(problem.n_samples - first.n_records, facts.rules)
+        left, moments = problem.n_samples - first.n_records, self._plan_moments(facts)
+        if moments is not None:
+            left -= moments.n_records
+            facts = facts.whitened()
+        sizes = self._epoch_sizes(left, facts.rules)
         epochs = tuple(self._epoch(facts, number, size) for number, size in enumerate(sizes))
-        releases = [release for part in (first, *epochs) for release in part.releases]
+        parts = (first, *epochs) if moments is None else (first, moments, *epochs)
+        releases = [release for part in parts for release in part.releases]
         return FTRLPlan(
             problem,
             budget,
@@ -256,7 +340,9 @@ class FTRL:
             mirror_map=facts.mirror_map,
             gradient_clip=facts.clip,
             average=self.average,
+            data_norm=facts.norm,
             first=first,
+            moments=moments,
             epochs=epochs,
         )
 
@@ -268,8 +354,11 @@ class FTRL:
         mirror_map = self._mirror_map(problem, budget, allowance, geometry, norm, rules)
         # every l_p norm of the coefficients that bounds a prediction is at most this
         largest = geometry.radius * 2 * problem.dimension + largest_constant(loss)
-        clip = bounded_clip(loss, self.gradient_clip or rules.clip, largest)
-        return _Facts(problem, budget, rules, allowance, geometry, mirror_map, norm, clip)
+        noise = defaults.gradient_noise(problem, budget, norm, budget.gaussian_allowance.amount)
+        clip = self.gradient_clip
+        clip = clip or defaults.growing_clip(problem, rules.clip, noise, rules.accurate)
+        clip = bounded_clip(loss, clip, largest)
+        return _Facts(problem, budget, rules, allowance, geometry, mirror_map, norm, clip, noise)
 
     def _mirror_map(
         self, problem: Problem, budget: PrivacyBudget, allowance: Allowance, geometry: Geometry,
@@ -314,6 +403,31 @@ class FTRL:
         # a least share makes no sense where the length of the stream is unknown
         return int(min(most, wanted if self.doubling else max(wanted, least)))
 
+    def _plan_moments(self, facts: _Facts) -> SecondMoments | None:
+        """None unless everything is left to the plan and the noise is well below the moments."""
+        problem, rules, d = facts.problem, facts.rules, facts.problem.n_features
+        chosen = (self.data_norm, self.mirror_map, self.learning_rate)
+        is_free = problem.feasible_set is L2Ball and all(value is None for value in chosen)
+        # the mean moment is about B^2 / (4 d) where the columns fill half of their bounds
+        spread = facts.budget.record_factor / math.sqrt(2 * facts.allowance.amount)
+        noise_of_one = 4 * d * moment_noise(spread, d)
+        n_records = self._moment_records(problem, rules, noise_of_one)
+        if not is_free or d > rules.widest or noise_of_one > rules.clear_moments * n_records:
+            return None
+        change = sensitivity.second_moment_sum(n_records, facts.budget.record_factor)
+        noise = Gaussian.calibrate(change, facts.allowance, dimension=d * (d + 1) // 2)
+        return SecondMoments(d, facts.norm, n_records, noise)
+
+    def _moment_records(self, problem: Problem, rules: FTRLDefaults, noise_of_one: float) -> int:
+        """Number of records that brings the noise of the second moments to what is aimed at."""
+        least: float = rules.moments_per_column * problem.n_features
+        if self.doubling:  # there is no model before, so as few as possible
+            wanted = max(least, noise_of_one / rules.clear_moments + 1)
+            return int(wanted) if wanted <= rules.longest_start else 0
+        least = max(least, rules.least_moments * problem.n_samples)
+        wanted = max(least, noise_of_one / rules.moment_noise)
+        return int(min(wanted, rules.most_moments * problem.n_samples, rules.longest_moments))
+
     def _epoch_sizes(self, n_records: int, rules: FTRLDefaults) -> list[int]:
         if not self.doubling:
             return [n_records]
@@ -326,7 +440,8 @@ class FTRL:
 
     def _epoch(self, facts: _Facts, number: int, size: int) -> Epoch:
         rules = facts.rules
-        batch_size = self.batch_size or max(rules.smallest_batch, -(-size // rules.n_steps))
+        n_steps = max(rules.n_steps, min(rules.most_steps, size // rules.useful_batch))
+        batch_size = self.batch_size or max(rules.smallest_batch, -(-size // n_steps))
         batch_size = min(size, batch_size)
         change, largest = sensitivity.gradient_sum(
             facts.problem, facts.budget, batch_size, facts.clip, facts.norm
@@ -370,6 +485,15 @@ class _Facts:
     mirror_map: MirrorMap
     norm: float
     clip: float
+    noise: float  # of the mean of all gradients, for a clip of 1
+    is_whitened: bool = False
+
+    def whitened(self) -> _Facts:
+        """With rows whose root mean square norm is at most sqrt(d + 1)."""
+        rules = self.rules
+        part = defaults.growing(rules.shortest_rows, self.noise, rules.accurate_rows)
+        norm = rules.longest_rows * part * math.sqrt(self.problem.dimension)
+        return replace(self, norm=norm, is_whitened=True)
 
     def learning_rate(self, n_records: int, batch_size: int, noise: PrefixSum) -> float:
         """The largest step that is stable and keeps the noise in the coefficients within bounds.
@@ -380,20 +504,25 @@ class _Facts:
         q = self.mirror_map.dual_exponent(width)
         # a centred row has coordinates of at most 2, so ||x||_q <= ||x||_2^(2/q) 2^(1 - 2/q)
         row = min(norm, norm ** (2 / q) * 2 ** (1 - 2 / q))
-        per_gradient = self._stable_step(row, -(-n_records // batch_size)) / batch_size
+        per_gradient = self._stable_step(row, -(-n_records // batch_size), batch_size) / batch_size
         if q == math.inf:
             size = scale * math.sqrt(2 * math.log(2 * width))
         else:
             size = scale * width ** (1 / q) * math.sqrt(q - 1)
         relative = size / (self.clip * n_records)
-        allowed = self.rules.reach / row * min(1.0, self.rules.noisy / relative)
+        reach = self.rules.whitened_reach if self.is_whitened else self.rules.reach
+        allowed = reach / row * min(1.0, self.rules.noisy / relative)
         return min(per_gradient, allowed / size)
 
-    def _stable_step(self, row: float, n_steps: int) -> float:
+    def _stable_step(self, row: float, n_steps: int, batch_size: int) -> float:
         """Step along a mean gradient that does not overshoot, nor oscillate about a kink."""
         smoothness = self.problem.loss.smoothness
         if math.isfinite(smoothness):
-            return 1.9 / (smoothness * row**2)
+            curvature = row**2
+            if self.is_whitened:
+                # second moments are at most 1, and those of a batch at most a few times as large
+                curvature = min(curvature, self.rules.whitened_curvature + row**2 / batch_size)
+            return 1.9 / (smoothness * curvature)
         return self.rules.reach / (self.clip * row**2 * math.sqrt(n_steps))
 
 
@@ -421,21 +550,18 @@ class FTRLRun:
     n_seen: int = 0
     n_steps: int = 0
 
-    _epoch: int = field(default=-1, init=False)
+    _part: int = field(default=-1, init=False)
     _left: int = field(default=0, init=False)  # records until the next release
     _left_in_epoch: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         problem = self.plan.problem
-        width, n_first = problem.size, problem.n_features + problem.n_outputs
-        self._sum: Array = np.zeros(n_first if self.plan.first.n_records else width)
+        width = problem.size
         self._frame = Frame()
+        self._whitening: Array | None = None
         self._coef = self._average = self._start = self.plan.geometry.center(width)
         self._n_averaged = 0
-        if self.plan.first.n_records:
-            self._left = self.plan.first.n_records
-        else:
-            self._next_epoch()
+        self._next_part()
 
     def add(self, rows: Rows, y: Array, stream: RandomStream) -> None:
         """Take in more records; noise comes from `stream`.
@@ -458,10 +584,7 @@ class FTRLRun:
         while start < rows.n_samples:
             stop = min(start + self._left, rows.n_samples)
             part = slice(start, stop)
-            if self._epoch < 0:
-                self.plan.first.add(self._sum, rows.part(part), y[part])
-            else:
-                self._add_gradients(rows.part(part).centered(self._frame.center), y[part])
+            self._take(rows.part(part), y[part])
             self.n_seen += stop - start
             self._left -= stop - start
             start = stop
@@ -472,14 +595,33 @@ class FTRLRun:
         """A run in the same state. If both continue, earlier records are released in both."""
         other = copy.copy(self)
         other._sum = self._sum.copy()
-        if self._epoch >= 0:
+        if hasattr(self, "_prefix_run"):
             other._prefix_run = copy.deepcopy(self._prefix_run)
         return other
 
     def result(self) -> SolverResult:
         """The model after the last release, in scaled units."""
+        problem = self.plan.problem
         coef = self._average if self.plan.average else self._coef
-        return self._frame.result(coef, self.plan.problem, self.n_steps)
+        if self._whitening is not None:
+            matrix = problem.matrix(coef.copy())
+            matrix[: problem.n_features] = self._whitening @ matrix[: problem.n_features]
+            coef = matrix.ravel()
+        return self._frame.result(coef, problem, self.n_steps)
+
+    def _take(self, rows: Rows, y: Array) -> None:
+        """Add what records of the present part contribute."""
+        plan, part = self.plan, self.plan.parts[self._part]
+        if part is plan.first:
+            plan.first.add(self._sum, rows, y)
+            return
+        rows = rows.centered(self._frame.center)
+        if part is plan.moments:
+            plan.moments.add(self._sum, rows)
+            return
+        if self._whitening is not None:
+            rows = make_rows(_centred(rows) @ self._whitening, rows.has_intercept, rows.scale)
+        self._add_gradients(rows, y)
 
     def _add_gradients(self, rows: Rows, y: Array) -> None:
         """Gradients of scale_i * l(offset + <row_i, w>, y_i), each of norm at most c B."""
@@ -489,12 +631,18 @@ class FTRLRun:
         self._sum += rows.clipped_gradient_sum(coef, objective, plan.data_norm).ravel()
 
     def _release(self, stream: RandomStream) -> None:
-        if self._epoch < 0:
-            self._frame = self.plan.first.run(self._sum, stream)
-            self._next_epoch()
+        plan, part = self.plan, self.plan.parts[self._part]
+        if isinstance(part, Epoch):
+            self._step(part, stream)
             return
+        if part is plan.first:
+            self._frame = plan.first.run(self._sum, stream)
+        elif plan.moments is not None:
+            self._whitening = plan.moments.run(self._sum, stream)
+        self._next_part()
+
+    def _step(self, epoch: Epoch, stream: RandomStream) -> None:
         plan = self.plan
-        epoch = plan.epochs[self._epoch]
         released = epoch.noise.release(self._prefix_run.encode(self._sum), stream)
         prefix = self._prefix_run.decode(released)
         self._coef = plan.mirror_map.step(self._start, prefix, epoch.learning_rate)
@@ -506,19 +654,24 @@ class FTRLRun:
         self.n_steps += 1
         self._left_in_epoch -= n_records
         if self._left_in_epoch == 0:
-            self._next_epoch()
+            self._next_part()
         else:
-            self._begin_step()
+            self._begin_step(epoch)
 
-    def _next_epoch(self) -> None:
-        self._epoch += 1
-        if self._epoch == len(self.plan.epochs):
+    def _next_part(self) -> None:
+        self._part += 1
+        if self._part == len(self.plan.parts):
             return
-        self._start = self._coef
-        self._left_in_epoch = self.plan.epochs[self._epoch].n_records
-        self._prefix_run = self.plan.epochs[self._epoch].noise.start(self._coef.size)
-        self._begin_step()
+        part = self.plan.parts[self._part]
+        if isinstance(part, Epoch):
+            self._start, self._left_in_epoch = self._coef, part.n_records
+            self._prefix_run = part.noise.start(self._coef.size)
+            self._begin_step(part)
+            return
+        self._sum, self._left = np.zeros(part.width), part.n_records
+        if part.n_records == 0:
+            self._next_part()
 
-    def _begin_step(self) -> None:
+    def _begin_step(self, epoch: Epoch) -> None:
         self._sum = np.zeros(self._coef.size)
-        self._left = min(self.plan.epochs[self._epoch].batch_size, self._left_in_epoch)
+        self._left = min(epoch.batch_size, self._left_in_epoch)

@@ -30,6 +30,7 @@ __all__ = [
     "row_factor_mean",
     "row_mean",
     "row_mean_in_norm",
+    "second_moment_sum",
     "second_moments",
     "target_mean",
     "top_eigenvalue",
@@ -188,6 +189,14 @@ def row_and_target_sum(n_records: int, record_factor: float) -> float:
     return record_factor + 2 * n_records * _stream_error(n_records)
 
 
+def second_moment_sum(n_records: int, record_factor: float) -> float:
+    """Frobenius change of a sum of z z^T, z of norm at most 1 (section 6.1b).
+
+    The vector of z z^T has norm at most 1, and no two of them are at an obtuse angle.
+    """
+    return math.sqrt(record_factor) + 2 * n_records * _stream_error(n_records)
+
+
 def gradient_sum(
     problem: Problem, budget: PrivacyBudget, n_records: int, clip: float, norm: float
 ) -> tuple[float, float]:
@@ -195,8 +204,10 @@ def gradient_sum(
 
     Each gradient has norm at most clip * norm (sections 2.4 and 6.2). The sum for centred rows is
     a difference of two sums, whose terms have together up to twice the largest norm in the box.
+    Whitened rows may be longer.
     """
-    error = n_records * _stream_error(n_records) * clip * 2 * math.sqrt(problem.dimension)
+    longest = max(norm, 2 * math.sqrt(problem.dimension))
+    error = n_records * _stream_error(n_records) * clip * longest
     return budget.record_factor * clip * norm + 2 * error, n_records * clip * norm + error
 
 

@@ -98,7 +98,7 @@ def test_a_fit_is_charged_once_in_full_before_anything_is_released(name):
 
 @each
 def test_values_are_used_after_the_charge_only(name):
-    X, y = table(name)
+    X, y = table(name, n=200)
     for form in forms(name):
         for kind, settings in ways_to_store(name, form):
             storage = STORAGES[kind]

@@ -62,7 +62,7 @@ class WholeFit:
         return X, classes[np.where(is_empty, -1, codes)]
 
 
-def replay(name, form, relation, *, n=18, n_pairs=10, **settings):
+def replay(name, form, relation, *, n=18, n_pairs=16, **settings):
     """Of the estimator's fits in one of its forms, on pairs that hold every extreme."""
     model = build(name, form, relation=relation, nonfinite="zero", epsilon=4.0, **settings)
     n_classes = [3] if len(settings.get("classes", ())) > 2 else []

@@ -464,11 +464,11 @@ def test_the_guarantee_counts_what_was_released_so_far():
         n_seen += size
         names.append([release.group for release in model.guarantee_.releases])
     assert names[0] == ["first records"]
-    assert names[-1][:3] == ["first records", "epoch 0", "epoch 1"]
+    assert names[-1][:3] == ["first records", "moment records", "epoch 0"]
     assert all(len(a) <= len(b) for a, b in pairwise(names))
     sizes = [epoch.n_records for epoch in model.plan_.epochs]
     assert all(b == 2 * a for a, b in pairwise(sizes[:-1]))
-    assert model.plan_.first.n_records + sum(sizes) == 2**40
+    assert sum(part.n_records for part in model.plan_.parts) == 2**40
     assert (model.guarantee_.epsilon, model.guarantee_.delta) == (1.0, 1e-6)
 
 
@@ -526,7 +526,7 @@ def test_shuffling_helps_where_the_table_is_sorted():
         model_of(DPFTRLClassifier, shuffle=shuffle, **STRONG).fit(X, y).score(X, y)
         for shuffle in (True, False)
     ]
-    assert scores[0] > 0.9 > scores[1]
+    assert scores[0] > scores[1] + 0.02
 
 
 def test_more_records_and_more_epsilon_help():

@@ -200,7 +200,13 @@ CASES = [
         statistic=_first_coefficient,
         # those of the regression's target alone are replayed in test_heavy_tail.py
         releases=frozenset(
-            {"first.features.select", "first.features.center", "first.intercept", "steps[0]"}
+            {
+                "first.features.shared",
+                "first.features.select",
+                "first.features.center",
+                "first.intercept",
+                "steps[0]",
+            }
         ),
         # its oracle clips whole gradients: test_heavy_tail.py plants a bug there
         immune=frozenset({"derivative clip", "row clip", "sum for a mean", "private n"}),

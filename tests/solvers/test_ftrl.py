@@ -11,14 +11,21 @@ from sklearn_dpsco.audit import audit_outcomes, check_sensitivity, neighbours
 from sklearn_dpsco.data.rows import Objective, make_rows
 from sklearn_dpsco.geometry import L1Ball, L2Ball, LInfBall, Simplex
 from sklearn_dpsco.losses import Absolute, Hinge, Logistic, Quantile, Squared
+from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.randomness.stream import RandomStream
-from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.ftrl import FTRL, FTRLRun
+from sklearn_dpsco.solvers.base import Problem, SolverData
+from sklearn_dpsco.solvers.ftrl import FTRL, FTRLRun, SecondMoments
+from sklearn_dpsco.solvers.sensitivity import second_moment_sum
 
 
 def l2_problem(n, d, **facts):
     return problem(n, d, feasible_set=L2Ball, **facts)
+
+
+def free_problem(n, d, feasible_set=L2Ball, **facts):
+    """With a set whose size is left to the plan."""
+    return Problem(n, d, Squared(), feasible_set, **facts)
 
 
 # ---------------------------------------------------------------------------------- plans
@@ -31,11 +38,32 @@ def test_zero_out_needs_half_the_noise():
     assert half.noise.scale == pytest.approx(one.noise.scale / 2, rel=1e-3)
 
 
-def test_a_plan_makes_256_steps_and_reads_as_a_table():
-    plan = FTRL().plan(l2_problem(10_000, 20), PrivacyBudget(1.0))
-    assert "prefix sums" in str(plan)
-    assert "first means" in str(plan)
-    assert plan.epochs[0].batch_size == -(-plan.epochs[0].n_records // 256)
+def test_a_plan_makes_the_steps_that_its_stream_can_use_and_reads_as_a_table():
+    for n, wanted in ((2000, 256), (20_000, 20_000 // 16), (10**6, 2048)):
+        plan = FTRL().plan(l2_problem(n, 20), PrivacyBudget(1.0))
+        assert "prefix sums" in str(plan)
+        assert "first means" in str(plan)
+        assert 0.8 * wanted <= plan.epochs[0].n_steps <= wanted, n
+
+
+def test_second_moments_are_released_where_nothing_was_chosen_and_they_are_clear():
+    def moments(n, d, feasible_set=L2Ball, epsilon=1.0, **settings):
+        facts = free_problem(n, d, feasible_set)
+        plan = FTRL(**settings).plan(facts, PrivacyBudget(epsilon))
+        assert plan.parts[0] is plan.first
+        assert sum(part.n_records for part in plan.parts) == n
+        return plan.moments
+
+    assert moments(50_000, 10) is not None
+    assert moments(50_000, 10).n_records <= 5000
+    assert moments(1000, 10) is None
+    assert moments(50_000, 100) is None
+    assert moments(50_000, 100, epsilon=1e3) is not None
+    assert moments(10**6, 300, epsilon=1e3) is None
+    for settings in ({"data_norm": 1.0}, {"learning_rate": 0.1}, {"mirror_map": "euclidean"}):
+        assert moments(50_000, 10, **settings) is None
+    for feasible_set in (L2Ball(1.0), L1Ball):
+        assert moments(50_000, 10, feasible_set) is None
 
 
 def test_the_regularizer_follows_the_noise():
@@ -79,6 +107,60 @@ def test_replays_stay_within_the_sensitivities(factorization, loss):
         assert len(worst) > 3, relation
         assert worst.pop("first.noise") > 0.6, relation
         assert max(worst.values()) > 0.8, relation
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_second_moments_stay_within_their_sensitivity(relation):
+    worst = 0.0
+    for k, (n, d, fit_intercept) in enumerate([(80, 1, True), (60, 2, False), (90, 3, True)]):
+        facts = free_problem(n, d, fit_intercept=fit_intercept)
+        solver = FTRL(shuffle=False)
+        plan = solver.plan(facts, PrivacyBudget(1000.0, 1e-6, relation))
+        assert plan.moments is not None
+        pairs = neighbours(facts, relation, 40, random_state=k)
+        found = check_sensitivity(solver, plan, pairs, random_state=k)
+        assert not found.violations, found.violations
+        worst = max(worst, found.ratios.get("moments.noise", 0.0))
+    assert worst > 0.4
+
+
+def test_the_change_of_second_moments_is_attained_and_not_exceeded():
+    d, norm = 4, 1.3
+    noise = Gaussian.calibrate(1.0, PrivacyBudget(1.0).gaussian_allowance, dimension=10)
+    moments = SecondMoments(d, norm, 1, noise)
+
+    def vector(x):
+        total = np.zeros(moments.width)
+        moments.add(total, make_rows(x[None, :], False))
+        return total
+
+    rng = np.random.default_rng(0)
+    lengths = []
+    for a, b in rng.uniform(-1, 1, (200, 2, d)):
+        x, y = (np.minimum(1, norm / np.linalg.norm(v)) * v / norm for v in (a, b))
+        # isometric: the norm of the vector is that of the matrix
+        expected = np.linalg.norm(np.outer(x, x) - np.outer(y, y))
+        assert np.linalg.norm(vector(a) - vector(b)) == pytest.approx(expected)
+        lengths.append(np.linalg.norm(vector(a)))
+    assert 0.99 < max(lengths) <= 1
+    far = np.linalg.norm(vector(np.array([2.0, 0, 0, 0])) - vector(np.array([0, 2.0, 0, 0])))
+    assert 0.999 * np.sqrt(2) < far <= second_moment_sum(1, 2.0)
+    assert second_moment_sum(1, 1.0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_without_noise_badly_scaled_columns_cost_nothing(kind):
+    rng = np.random.default_rng(0)
+    n, d = 20_000, 5
+    X = rng.uniform(-1, 1, (n, d)) * np.geomspace(1, 0.03, d)
+    signal = X @ (1 / X.std(axis=0)) / 5
+    y = np.clip(0.5 * signal + 0.1 * rng.standard_normal(n), -1, 1)
+    plan = FTRL().plan(free_problem(n, d), PrivacyBudget(1e4))
+    rows = make_rows(storage(X, kind), True)
+    found = FTRL().solve(SolverData(rows, y), plan, stream())
+    A = np.column_stack((X, np.ones(n)))
+    best = np.mean((A @ np.linalg.lstsq(A, y, rcond=None)[0] - y) ** 2)
+    assert np.mean((X @ found.coef + found.intercept - y) ** 2) < 1.003 * best
 
 
 def test_a_record_that_enters_twice_is_found(monkeypatch):
@@ -194,7 +276,7 @@ def test_a_run_takes_the_records_of_its_plan_and_no_more():
         X, y = scaled_table(n, d)
         solver = FTRL(doubling=doubling, first_epoch=4)
         plan = solver.plan(l2_problem(n, d), PrivacyBudget(1.0))
-        assert plan.first.n_records + sum(epoch.n_records for epoch in plan.epochs) == n, case
+        assert sum(part.n_records for part in plan.parts) == n, case
         run = FTRLRun(plan)
         run.add(make_rows(X, True), y, stream())
         assert run.n_seen == n, case

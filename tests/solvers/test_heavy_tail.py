@@ -78,6 +78,9 @@ def test_plans_spend_what_there_is():
         budget = plan.budget
         limit = {"pure": 1.0, "zcdp": budget.rho, "gdp": budget.mu**2 / 2}
         composition = plan.guarantee.composition
+        if composition == "adaptive-range":  # where selections are few
+            assert 0.9 * delta < plan.guarantee.spent <= delta, case
+            continue
         assert composition == ("pure" if delta == 0 else "gdp"), case
         assert plan.guarantee.spent == pytest.approx(limit[composition], rel=1e-4), case
 
@@ -88,9 +91,12 @@ def test_what_is_given_is_not_paid_for():
     plan = HeavyTailDPRegressor(scale_X=1.0, center_X=0.0, scale_y=2.0, center_y=0.0).plan(**size)
     assert names(plan) == {"mean log norm", "mean target", "mean gradient"}
     plan = HeavyTailDPRegressor(fit_intercept=False).plan(**size)
-    assert names(plan) == {"feature scales", "target scales", "mean gradient"}
+    target = {"target scales", "target presence"}
+    shared = {"shared feature scale"}
+    assert names(plan) == {"feature scales", "mean gradient"} | shared | target
     plan = HeavyTailDPClassifier(classes=[0, 1]).plan(**size)
-    assert names(plan) == {"feature scales", "feature centres", "mean target", "mean gradient"}
+    features = {"feature scales", "feature centres"} | shared
+    assert names(plan) == {"mean target", "mean gradient"} | features
 
 
 def test_the_share_for_scales_is_kept():
@@ -126,24 +132,23 @@ def test_small_tables_learn_an_intercept_only():
     assert HeavyTailDPRegressor(max_iter=3).plan(100, 20).oracle is not None
 
 
-def test_more_columns_need_clearer_scales():
-    # one scale of many that is far off spoils the predictions
-    chances = []
-    for d in (1, 10, 100, 1000):
-        plan = HeavyTailDPRegressor().plan(int(600 + 290 * math.sqrt(d)), d)
-        noise = plan.first.features.select.scale
-        chances.append(64 * d * math.exp(-1 / (2 * noise)))
-    assert max(chances) <= 1e-3 * (1 + 1e-9)
+def test_noise_fades_from_a_scale_for_each_column_to_one_and_to_none():
+    kinds = []
+    for n in (200, 1400, 20_000):
+        model = HeavyTailDPClassifier(classes=[0, 1], epsilon=0.1, relation="zero-out")
+        search = model.plan(n, 64).first.features
+        kinds.append(search and (search.n_shared > 0, search.n_scales > 0))
+    assert kinds == [None, (True, False), (True, True)]
 
 
 def test_features_need_the_centre_of_the_target():
-    small = HeavyTailDPRegressor().plan(400, 2)
+    small = HeavyTailDPRegressor().plan(200, 2)
     assert small.oracle is None
     assert small.first.target.n_rounds > 0
     for settings in ({"center_y": 0.0}, {"fit_intercept": False}, {"max_iter": 5}):
-        assert HeavyTailDPRegressor(**settings).plan(400, 2).oracle is not None
+        assert HeavyTailDPRegressor(**settings).plan(200, 2).oracle is not None
     # far from 0 in units of its spread, where the noise would be that of its size
-    X, y = table(n=400, d=2)
+    X, y = table(n=200, d=2)
     fits = [HeavyTailDPRegressor(random_state=k).fit(X, y).score(X, y) for k in range(9)]
     assert np.median(fits) > -3
 
@@ -165,7 +170,7 @@ def test_slices_are_disjoint_and_have_the_whole_budget():
     assert len({r.group for r in sliced.guarantee.releases if r.name == "mean gradient"}) == 4
     # four times the sensitivity, one release on each record in place of four; few selections
     # compose a little better where no group is apart
-    assert 2 <= sliced.steps[0].scale / full.steps[0].scale < 2.05
+    assert 1.95 < sliced.steps[0].scale / full.steps[0].scale < 2.05
     rng = np.random.default_rng(0)
     data = solver_data(rng.standard_normal((1000, 2)), rng.standard_normal(1000))
     parts = _slices(data.rows, np.arange(1000.0), sliced, stream())
@@ -222,6 +227,17 @@ def test_records_of_any_size_stay_within_the_sensitivities(form, oracle):
                 kind = name.partition("[")[0]  # of several slices, a record is in one
                 worst[kind] = max(worst.get(kind, 0.0), ratio)
         assert all(0.75 < ratio <= 1 + 1e-12 for ratio in worst.values()), (relation, worst)
+
+
+def test_the_presence_of_the_target_stays_within_its_sensitivity():
+    for relation in RELATIONS:
+        problem = facts(300, 2)
+        solver = HeavyTail(max_iter=2)
+        plan = solver.plan(problem, PrivacyBudget(2.0, 1e-6, relation))
+        pairs = extreme_pairs(problem, relation, np.random.default_rng(0), 16)
+        found = check_sensitivity(solver, plan, pairs)
+        assert not found.violations, found.violations
+        assert 0.9 < found.ratios["first.target.presence"] <= 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -372,6 +388,26 @@ def test_outliers_of_any_size_do_not_break_the_model():
     spoiled_y[rng.integers(0, 15_000, 15)] = -1e300
     model = HeavyTailDPRegressor(random_state=0).fit(spoiled, spoiled_y)
     assert model.score(X[15_000:], y[15_000:]) > 0.4
+
+
+def test_a_scale_that_noise_has_chosen_carries_no_model_away():
+    # nearly all targets are 0, so that every scale is as good as any other
+    X = np.random.default_rng(0).standard_normal((2000, 5))
+    for share in (0.0, 0.005, 0.02):
+        y = np.where(np.random.default_rng(1).uniform(size=2000) < share, 1.0, 0.0)
+        for epsilon, seed in itertools.product((0.1, 1.0), range(8)):
+            model = HeavyTailDPRegressor(epsilon=epsilon, random_state=seed).fit(X, y)
+            assert np.abs(model.predict(X)).max() < 5, (share, epsilon, seed)
+
+
+def test_one_scale_for_all_columns_is_enough_to_learn_from():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 1400)
+    X = 100 * (rng.standard_normal((1400, 64)) + 0.5 * y[:, None])
+    settings = {"classes": [0, 1], "epsilon": 0.1, "relation": "zero-out"}
+    fits = [HeavyTailDPClassifier(**settings, random_state=k).fit(X, y) for k in range(9)]
+    assert np.median([fit.score(X, y) for fit in fits]) > 0.7
+    assert len(np.unique(fits[0].scale_X_)) == 1
 
 
 def test_wide_tables_and_constant_columns_give_finite_models():

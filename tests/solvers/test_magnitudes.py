@@ -23,7 +23,7 @@ N = 20_000
 
 def planned_search(n, d, allowance, *, center=True, factor=2.0, noise=0.04):
     return plan_search(
-        Columns("features", n, d, factor, allowance),
+        Columns("features", n, d, factor, allowance, allowance),
         private_center=center, private_scale=True, largest_share=0.3, largest_noise=noise,
     )  # fmt: skip
 
@@ -163,6 +163,32 @@ def test_the_range_of_the_scores_is_what_is_claimed(relation):
     assert 0.9 < largest <= 1 + 1e-12
 
 
+def test_a_shared_scale_sees_one_number_of_each_record():
+    X = np.array([[3.0, 4.0], [np.inf, 0.0], [0.0, 0.0], [1e300, 1e300]])
+    sizes = magnitudes._sizes(make_rows(X, True), np.zeros(2)).X[:, 0]
+    np.testing.assert_allclose(sizes[0], 5 / np.sqrt(2))
+    assert not np.any(np.isnan(sizes))
+    csr = magnitudes._sizes(make_rows(storage(X, "csr"), True), np.zeros(2)).X[:, 0]
+    np.testing.assert_array_equal(csr, sizes)
+
+
+def test_the_presence_of_a_target_decides_on_its_scale():
+    allowance = PrivacyBudget(1.0).allowance
+    for n, is_hopeless in ((30, True), (10_000, False)):
+        planned = planned_search(n, 1, allowance, center=False, noise=np.inf)
+        assert planned.shared is None
+        assert (planned.presence is None) == is_hopeless
+        for share in (0.0, 1.0):
+            y = np.full((n, 1), 1e6 * share)
+            for seed in range(20):
+                scale = planned.run(make_rows(y, False), stream(seed)).scale[0]
+                assert scale <= 1.0 or share, (n, share, seed)
+                if not is_hopeless:
+                    assert scale == 2.0**-64 if share == 0 else 1e5 < scale < 1e7, (share, seed)
+    # a record is there or not, under both relations
+    assert planned.presence.sensitivity == pytest.approx(1 / n, rel=1e-6)
+
+
 def test_influences_are_monotone_which_the_range_rests_on():
     influence = magnitudes._influence()
     assert np.all(np.diff(influence, axis=0) >= 0)  # larger deviations count no less
@@ -188,7 +214,12 @@ def test_a_search_stays_within_its_share_and_is_what_is_counted():
             assert noise == 0.04, case  # not if a search is insisted on
             continue
         assert 0 < planned.share <= 0.3, case
-        spent = planned.n_scales * d * planned.select.cost(allowance.kind)
+        named = (
+            (planned.shared, planned.n_shared),
+            (planned.select, planned.n_scales * d),
+            (planned.presence, 1),
+        )
+        spent = sum(count * m.cost(allowance.kind) for m, count in named if m is not None)
         if planned.center is not None:
             assert isinstance(planned.center, Laplace) == (delta == 0), case
             spent += planned.n_rounds * planned.center.cost(allowance.kind)
@@ -210,6 +241,7 @@ def test_the_two_mechanisms_are_calibrated_to_the_derived_sensitivities():
     assert planned.center.sensitivity == pytest.approx(2 * bound / 1000, rel=1e-9)
     named = [(r.name, r.mechanism, r.count) for r in planned.releases]
     assert named == [
+        ("shared features scale", planned.shared, 1),
         ("features scales", planned.select, planned.n_scales * 9),
         ("features centres", planned.center, planned.n_rounds),
     ]

@@ -100,7 +100,7 @@ def values(name, n):
 
 
 def test_every_function_is_here():
-    by_themselves = {"GradientSteps", "second_moments", "top_eigenvalue"}
+    by_themselves = {"GradientSteps", "second_moments", "second_moment_sum", "top_eigenvalue"}
     assert {*EVERY, *by_themselves} == set(sensitivity.__all__)
 
 
@@ -143,6 +143,8 @@ def test_second_moments_and_their_largest_eigenvalue():
         for relation, apart in (("zero-out", 1), ("replace-one", 2**0.5)):
             found = sensitivity.second_moments(facts(n), PrivacyBudget(1.0, 1e-6, relation))
             assert apart / n < found < apart / n * (1 + 1e-6)
+            factor = 2.0 if relation == "replace-one" else 1.0
+            assert apart < sensitivity.second_moment_sum(n, factor) < apart * (1 + 1e-6)
         assert 1 / n < sensitivity.top_eigenvalue(facts(n)) < 1 / n * (1 + 1e-6)
 
 

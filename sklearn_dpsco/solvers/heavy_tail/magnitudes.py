@@ -1,9 +1,9 @@
 r"""Private scales and centres of columns.
 
 Without bounds, columns are put into released units: x becomes (x - center) / scale, where
-both are released by mechanisms. Scales are powers of two, chosen for each column by the
-exponential mechanism from a public grid; centres are means of values clipped in units of the
-scales. Sensitivities: doc/privacy, section 7.4.
+both are released by mechanisms. Scales are powers of two, chosen by the exponential mechanism
+from a public grid, one for all columns and, where the noise allows it, one for each; centres
+are means of values clipped in units of the scales. Sensitivities: doc/privacy, section 7.4.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ..first_releases import shrunk_vector
 __all__ = ["Columns", "MagnitudeSearch", "Magnitudes", "plan_search", "scale_rows"]
 
 Array = NDArray[np.float64]
+Exponents = NDArray[np.int64]
 
 _LOWEST, _HIGHEST = -64, 64  # exponents of the grid of scales
 _EXPONENTS = np.arange(_LOWEST, _HIGHEST + 1)
@@ -46,15 +47,27 @@ _OCTAVE_MEAN = 7 / 12
 _LOG_PRIOR = np.where(
     _EXPONENTS < 0, -4 * np.log1p(np.abs(_EXPONENTS) / 4), -2 * np.log1p(np.abs(_EXPONENTS) / 8)
 )
-_LOG_SPREAD = 1.0  # per octave
+# Per octave above and below: a scale that is too small blows up what noise adds to predictions.
+_LOG_SPREAD, _LOG_SPREAD_BELOW = 0.7, 1.5
+_WIDEST = 0  # squared deviations from a mean are no larger than those from 0
 _LARGEST_PRIOR = 200.0  # above every prior, with room for the rounding of its sum
 
 # Selections get the share of the budget that brings their noise down to _NOISE_AIMED, but at
 # most what is allowed. A second round follows where that share is at most
 # _SECOND_CENTER_SHARE.
-_NOISE_AIMED = 0.01
+_NOISE_AIMED = 0.004
 _SECOND_CENTER_SHARE = 0.04
-_USELESS_CENTER = 0.25  # a centre with more noise than this, in units of the scale
+# Scale of the noise on a score above which all columns have one scale: that of a column which is
+# far off then has more than e^-3 times the weight of the best.
+_UNCLEAR = 1 / 6
+# A single column's scale counts as chosen by noise unless the share of the records within
+# _PRESENT octaves below it, or above it, exceeds 0 by _EVIDENCE standard deviations. Where even a
+# share of _MOST_PRESENCE would not, it is not released, and the scale is at most 1.
+_EVIDENCE = 4.0
+_PRESENT = 0
+_MOST_PRESENCE = 0.75
+_PRESENCE_SHARE = 0.5  # of the search's share of the budget
+_USELESS_CENTER = 0.5  # a centre with more noise than this, in units of the scale
 
 
 class Magnitudes(NamedTuple):
@@ -69,21 +82,29 @@ class MagnitudeSearch(Part):
     """How the centres and scales of some columns are released.
 
     One round releases the scale of the deviations from the current centre, then the mean of
-    the deviations in units of that scale. A last scale follows the last round.
+    the deviations in units of that scale. A last scale follows the last round. Of several
+    columns, first one scale for all is released, from the rows' norms. It is the only one where
+    the noise hides more; else every column's own is looked for around it.
 
     Attributes
     ----------
     what : str
         Name of the columns, for a reader of the plan.
+    shared : SelectVertex or None
+        What releases one scale for all columns.
     select : SelectVertex or None
-        What releases each scale.
+        What releases the scale of each column.
+    presence : Gaussian, Laplace or None
+        What releases the share of the records that are not far below a single column's scale.
+    ceiling : int
+        Largest exponent of a scale where presence is not released.
     center : Gaussian, Laplace or None
         What releases the centres of a round.
     n_columns : int
     n_rounds : int
         Centres that are released.
-    n_scales : int
-        Scales that are released, 0 or n_rounds + 1.
+    n_shared, n_scales : int
+        Scales for all columns and for each that are released.
     bound : float
         On the norm (l2, or l1 for pure DP) of a record's clipped deviations.
     share : float
@@ -91,10 +112,14 @@ class MagnitudeSearch(Part):
     """
 
     what: str
+    shared: SelectVertex | None
     select: SelectVertex | None
+    presence: Gaussian | Laplace | None
+    ceiling: int
     center: Gaussian | Laplace | None
     n_columns: int
     n_rounds: int
+    n_shared: int
     n_scales: int
     bound: float
     share: float
@@ -102,7 +127,9 @@ class MagnitudeSearch(Part):
     @property
     def releases(self) -> tuple[Release, ...]:
         named = (
+            (f"shared {self.what} scale", self.shared, self.n_shared),
             (f"{self.what} scales", self.select, self.n_scales * self.n_columns),
+            (f"{self.what} presence", self.presence, 1),
             (f"{self.what} centres", self.center, self.n_rounds),
         )
         return tuple(
@@ -113,14 +140,12 @@ class MagnitudeSearch(Part):
 
     def run(self, rows: Rows, stream: RandomStream) -> Magnitudes:
         """Release the centres and scales of the columns of X."""
-        d = rows.n_columns
-        found = Magnitudes(np.zeros(d), np.ones(d))
-        magnitude: NDArray[np.int64] | None = None
+        found = Magnitudes(np.zeros(rows.n_columns), np.ones(rows.n_columns))
+        first: Exponents | None = None
         for k in range(self.n_rounds + 1):
-            if self.select is not None:
-                counts = _octaves(rows, found.center)
-                exponents = _select(counts, rows.n_samples, magnitude, self.select, stream)
-                magnitude = exponents if magnitude is None else magnitude
+            if self.shared is not None or self.select is not None:
+                exponents = self._release_exponents(rows, found.center, first, stream)
+                first = exponents if first is None else first
                 found = Magnitudes(found.center, np.ldexp(1.0, exponents))
             if self.center is not None and k < self.n_rounds:
                 deviation = _mean_deviation(rows, found, self.bound, self.center.order)
@@ -128,6 +153,43 @@ class MagnitudeSearch(Part):
                 step = np.clip(step, -_CENTER_CLIP, _CENTER_CLIP)
                 found = Magnitudes(found.center + found.scale * step, found.scale)
         return found
+
+    def _release_exponents(
+        self, rows: Rows, center: Array, first: Exponents | None, stream: RandomStream
+    ) -> Exponents:
+        """Scales around a centre; `first` are those of the first round, if it is over."""
+        n, is_first = rows.n_samples, first is None
+        if self.shared is not None and (is_first or self.select is None):
+            counts = _octaves(_sizes(rows, center), np.zeros(1))
+            before = None if first is None else first[:1]
+            shared = _select(counts, n, _priors(before, 1), self.shared, stream)
+            first = np.repeat(shared, rows.n_columns)
+        if self.select is None:
+            assert first is not None
+            return first
+        counts = _octaves(rows, center)
+        reach = math.inf if is_first else _FINEST
+        found = _select(counts, n, _priors(first, rows.n_columns, reach), self.select, stream)
+        if is_first:
+            return self._supported(counts, n, found, stream)
+        assert first is not None
+        return np.minimum(found, first + _WIDEST)
+
+    def _supported(
+        self, counts: NDArray[np.int64], n: int, found: Exponents, stream: RandomStream
+    ) -> Exponents:
+        """A single column's scale, unless noise chose it: then as small as can be.
+
+        Where (nearly) all values are 0, every scale is as good as any other. Far too large
+        ones would blow up the noise of the whole model.
+        """
+        if self.presence is None:
+            return np.minimum(found, self.ceiling)
+        least = int(found[0]) - _PRESENT - _LOWEST
+        share = counts[0, max(0, least) :].sum() / n
+        noisy = self.presence.release(np.array([share]), stream)[0]
+        is_seen = noisy >= _EVIDENCE * math.sqrt(self.presence.variance)
+        return found if is_seen else np.full_like(found, _LOWEST)
 
 
 # ------------------------------------------------------------------------------- planning
@@ -145,6 +207,8 @@ class Columns:
     record_factor : {1.0, 2.0}
     allowance : Allowance
         All of the budget.
+    nominal : Allowance
+        The same before anything is gained by how few selections compose.
     """
 
     what: str
@@ -152,14 +216,25 @@ class Columns:
     n_columns: int
     record_factor: float
     allowance: Allowance
+    nominal: Allowance
 
     @property
-    def selection_noise(self) -> float:
-        """Scale of the noise on a score, if one scale for each column is released."""
+    def power(self) -> int:
+        """Noise falls with the share of the budget to the power -1 / power."""
+        return 1 if self.allowance.kind == "pure" else 2
+
+    def selection_noise(self, n_columns: int) -> float:
+        """Scale of the noise on a score, if one scale for each of n_columns is released."""
         change = self.record_factor / self.n_samples
         if self.allowance.kind == "pure":
-            return change * self.n_columns / self.allowance.amount
-        return change * math.sqrt(self.n_columns / (8 * self.allowance.amount))
+            return change * n_columns / self.allowance.amount
+        return change * math.sqrt(n_columns / (8 * self.allowance.amount))
+
+    def selection_share(self, n_columns: int, most: float, largest_noise: float) -> float | None:
+        """Share for scales of that many columns, at most `most`; None if they are too noisy."""
+        at_all = self.selection_noise(n_columns)
+        share = min(most, (at_all / _NOISE_AIMED) ** self.power)
+        return share if at_all / share ** (1 / self.power) <= largest_noise else None
 
     @property
     def bound(self) -> float:
@@ -167,36 +242,16 @@ class Columns:
         is_pure = self.allowance.kind == "pure"
         return max(2.0, 1.2 * (self.n_columns if is_pure else math.sqrt(self.n_columns)))
 
-    def center_noise(self, part: Allowance) -> float:
-        """Standard deviation of a centre's noise, in units of the scale."""
-        change = self.bound * self.record_factor / self.n_samples
+    def mean_noise(self, change: float, part: Allowance) -> float:
+        """Standard deviation of the noise in a mean of numbers."""
+        change *= self.record_factor / self.n_samples
         if part.kind == "pure":
             return math.sqrt(2) * change / part.amount
         return change / math.sqrt(2 * part.amount)
 
-    def shares(
-        self, private_scale: bool, largest_share: float, n_rounds: int, largest_noise: float
-    ) -> tuple[int, float, float] | None:
-        """Rounds, and the shares of each selection and each centre.
-
-        None if the noise is above `largest_noise`. One round becomes two where they are cheap.
-        """
-        center_share = largest_share / 6 if n_rounds else 0.0
-        if not private_scale:
-            return n_rounds, 0.0, center_share
-        at_all = self.selection_noise
-        power = 1 if self.allowance.kind == "pure" else 2
-        wanted = (at_all / _NOISE_AIMED) ** power
-        share = min(wanted, (largest_share - center_share) / (n_rounds + 1))
-        if at_all / share ** (1 / power) > largest_noise:
-            return None
-        share = max(share, largest_share / 20)
-        is_cheap = share <= _SECOND_CENTER_SHARE and 3 * share + 2 * center_share <= largest_share
-        return n_rounds + (1 if n_rounds and is_cheap else 0), share, center_share
-
-    def plan_select(self, share: float, n_scales: int) -> SelectVertex:
-        """Mechanism for all scales, each with this share of the budget."""
-        part, count = self.allowance.share(n_scales * share), n_scales * self.n_columns
+    def plan_select(self, share: float, count: int) -> SelectVertex:
+        """Mechanism for that many scales, which have this share of the budget together."""
+        part = self.allowance.share(share)
         facts = self.n_samples, self.record_factor, _FLOAT_TERMS
         # a first one without the prior, which is stated in units of the noise
         select = SelectVertex.calibrate(sensitivity.octave_score(*facts, 0.0), part, count)
@@ -204,12 +259,36 @@ class Columns:
         return SelectVertex.calibrate(change, part, count)
 
     def plan_center(self, share: float, n_rounds: int) -> Gaussian | Laplace:
-        """Mechanism for the centres of all rounds, each with this share of the budget."""
+        """Mechanism for the centres of all rounds, which have this share of the budget."""
         change = self.bound * sensitivity.mean_of_numbers(
             self.n_samples, self.n_columns, self.record_factor
         )
-        part = self.allowance.share(n_rounds * share)
+        part = self.allowance.share(share)
         return additive_noise(part).calibrate(change, part, n_rounds, self.n_columns)
+
+    def plan_presence(self, share: float) -> Gaussian | Laplace | None:
+        """Mechanism for the share of records that are present; None if it could not show."""
+        part = self.allowance.share(share)
+        # a record adds 0 or 1 to a count, under both relations
+        change = sensitivity.mean_of_numbers(self.n_samples, 1, 1.0)
+        noise = self.mean_noise(1.0, self.nominal.share(share)) / self.record_factor
+        is_hopeless = _EVIDENCE * noise > _MOST_PRESENCE
+        return None if is_hopeless else additive_noise(part).calibrate(change, part)
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """What a search spends: on each shared scale, on each round's scales, on each centre."""
+
+    n_rounds: int
+    n_shared: int
+    shared: float
+    scales: float
+    center: float
+
+    @property
+    def n_scales(self) -> int:
+        return self.n_rounds + 1 if self.scales else 0
 
 
 def plan_search(
@@ -228,28 +307,64 @@ def plan_search(
         Scale of a score's noise, scores being within [-1/2, 0], above which it is too noisy;
         inf accepts any noise, in centres as well.
     """
+    is_single = columns.n_columns == 1 and private_scale
+    presence = columns.plan_presence(_PRESENCE_SHARE * largest_share) if is_single else None
+    spent = 0.0 if presence is None else _PRESENCE_SHARE * largest_share
     shares = None
     if private_center:
-        part = columns.allowance.share(largest_share / 6)
-        if math.isinf(largest_noise) or columns.center_noise(part) <= _USELESS_CENTER:
-            shares = columns.shares(private_scale, largest_share, 1, largest_noise)
+        noise = columns.mean_noise(columns.bound, columns.allowance.share(largest_share / 6))
+        if math.isinf(largest_noise) or noise <= _USELESS_CENTER:
+            shares = _shares(columns, private_scale, largest_share - spent, 1, largest_noise)
     if shares is None:
         private_center = False
-        shares = columns.shares(private_scale, largest_share, 0, largest_noise)
+        shares = _shares(columns, private_scale, largest_share - spent, 0, largest_noise)
     if shares is None:
         return None
-    n_rounds, selection_share, center_share = shares
-    n_scales = n_rounds + 1 if private_scale else 0
+    shared, scales, center = (
+        shares.n_shared * shares.shared,
+        shares.n_scales * shares.scales,
+        shares.n_rounds * shares.center,
+    )
+    n_selected = shares.n_scales * columns.n_columns
     return MagnitudeSearch(
         columns.what,
-        columns.plan_select(selection_share, n_scales) if private_scale else None,
-        columns.plan_center(center_share, n_rounds) if private_center else None,
+        columns.plan_select(shared, shares.n_shared) if shared else None,
+        columns.plan_select(scales, n_selected) if scales else None,
+        presence,
+        0 if is_single else _HIGHEST,
+        columns.plan_center(center, shares.n_rounds) if private_center else None,
         columns.n_columns,
-        n_rounds,
-        n_scales,
+        shares.n_rounds,
+        shares.n_shared,
+        shares.n_scales,
         columns.bound,
-        n_scales * selection_share + n_rounds * center_share,
+        shared + scales + center + spent,
     )
+
+
+def _shares(
+    columns: Columns, private_scale: bool, largest: float, n_rounds: int, largest_noise: float
+) -> _Shares | None:
+    """None if the noise is above `largest_noise`. One round becomes two where they are cheap."""
+    center = largest / 6 if n_rounds else 0.0
+    if not private_scale:
+        return _Shares(n_rounds, 0, 0.0, 0.0, center)
+    alone, shared, unclear = None, 0.0, largest_noise
+    if columns.n_columns > 1:
+        most = (largest - center) / (n_rounds + 1)
+        alone = columns.selection_share(1, most, largest_noise)
+        if alone is None:
+            return None
+        enough = (columns.selection_noise(1) / largest_noise) ** columns.power
+        shared, unclear = min(alone, max(enough, (largest - center) / 8)), _UNCLEAR
+    left = largest - center - shared
+    scales = columns.selection_share(columns.n_columns, left / (n_rounds + 1), unclear)
+    if scales is None:
+        return _Shares(n_rounds, n_rounds + 1, alone, 0.0, center) if alone else None
+    scales = max(scales, left / 20)
+    is_cheap = scales <= _SECOND_CENTER_SHARE and 3 * scales + center <= left
+    n_rounds += 1 if n_rounds and is_cheap else 0
+    return _Shares(n_rounds, 1 if shared else 0, shared, scales, center)
 
 
 # -------------------------------------------------------------------------------- running
@@ -280,10 +395,35 @@ def _influence() -> Array:
     return np.where(gap > 0, 1.0, within) - 0.5
 
 
+def _sizes(rows: Rows, center: Array) -> Rows:
+    """Root mean squares of the rows' deviations, as a table of one column."""
+    rows = rows.row_major()
+    sizes = np.empty((rows.n_samples, 1))
+    step = chunk_rows(rows.n_samples, rows.n_columns)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first in range(0, rows.n_samples, step):
+            part = slice(first, first + step)
+            V = np.asarray(_dense(rows.X[part]), dtype=np.float64) - center
+            sizes[part, 0] = np.linalg.norm(V, axis=1) / math.sqrt(rows.n_columns)
+    return make_rows(sizes, False, rows.scale)
+
+
+def _priors(around: Exponents | None, n_columns: int, reach: float = _FINEST) -> Array:
+    """Logarithms of the candidates' prior weights by column, -inf for what is none.
+
+    Without released exponents to look around, magnitudes near 1 are more likely.
+    """
+    if around is None:
+        return np.tile(_LOG_PRIOR, (n_columns, 1))
+    gap = _EXPONENTS - around[:, None]
+    prior = np.minimum(-_LOG_SPREAD * gap, _LOG_SPREAD_BELOW * gap)
+    return np.where(gap >= -reach, prior, -math.inf)
+
+
 def _select(
-    counts: NDArray[np.int64], n_samples: int, magnitude: NDArray[np.int64] | None,
+    counts: NDArray[np.int64], n_samples: int, priors: Array,
     mechanism: SelectVertex, stream: RandomStream,
-) -> NDArray[np.int64]:  # fmt: skip
+) -> Exponents:  # fmt: skip
     """The exponent of each column's scale.
 
     The score of 2^e is -abs(sum of (g - 1/2)) / n over the records with a deviation, where g
@@ -292,15 +432,10 @@ def _select(
     """
     scores = -np.abs(counts @ _influence()) / n_samples
     chosen = np.empty(len(counts), dtype=np.int64)
-    for j, score in enumerate(scores):
-        if magnitude is None:
-            candidates, prior = slice(None), _LOG_PRIOR
-        else:
-            # public, since the magnitude was released
-            candidates = slice(max(0, int(magnitude[j]) - _FINEST - _LOWEST), None)
-            prior = -_LOG_SPREAD * np.abs(_EXPONENTS[candidates] - magnitude[j])
-        place = mechanism.release(score[candidates] + mechanism.scale * prior, stream)
-        chosen[j] = _EXPONENTS[candidates][place]
+    for j, (score, prior) in enumerate(zip(scores, priors, strict=True)):
+        candidates = np.flatnonzero(np.isfinite(prior))  # public: what was released before
+        noisy = score[candidates] + mechanism.scale * prior[candidates]
+        chosen[j] = _EXPONENTS[candidates][mechanism.release(noisy, stream)]
     return chosen
 
 

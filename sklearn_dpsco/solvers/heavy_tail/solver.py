@@ -163,8 +163,8 @@ class _Draft:
         self.rules = HEAVY_TAIL[problem.loss.task]
         self.is_regression = problem.loss.task == "regression"
         selects = solver.private_scale_X or (self.is_regression and solver.private_scale_y)
-        whole = budget.mixed_allowance if selects else budget.gaussian_allowance
-        self.allowance = whole.share(factor**2)
+        self.whole = budget.mixed_allowance if selects else budget.gaussian_allowance
+        self.allowance = self.whole.share(factor**2)
         self.noise_kind = additive_noise(self.allowance)
         self.row_norm: Noise | None = None
         self.intercept: Noise | None = None
@@ -186,10 +186,8 @@ class _Draft:
 
     def plan_features(self) -> bool:
         """Scales and centres of the features; False if their noise would be too large."""
-        rules, d = self.rules, self.problem.n_features
-        guesswork = 1 / (2 * math.log(rules.wrong_scales * d / rules.spoiled))
-        share = self.solver.scale_share or rules.feature_share
-        self.features = self._search("X", d, share, guesswork)
+        share = self.solver.scale_share or self.rules.feature_share
+        self.features = self._search("X", self.problem.n_features, share, self.rules.guesswork)
         return self.features is not None
 
     def plan_target(self) -> None:
@@ -207,7 +205,7 @@ class _Draft:
         solver, problem, factor = self.solver, self.problem, self.budget.record_factor
         what = "feature" if which == "X" else "target"
         search = plan_search(
-            Columns(what, problem.n_samples, n_columns, factor, self.allowance),
+            Columns(what, problem.n_samples, n_columns, factor, self.allowance, self.whole),
             private_center=getattr(solver, f"private_center_{which}") and problem.fit_intercept,
             private_scale=getattr(solver, f"private_scale_{which}"),
             largest_share=largest_share,
