@@ -5,8 +5,9 @@
     python benchmarks/utility.py --estimators DPMirror DPLassoFW
                                                       some of the families
     python benchmarks/utility.py --set max_iter=50    with other settings than the defaults
+    python benchmarks/utility.py --wider 10           with bounds that are ten times too wide
 
-Median test R2 (regression), or AUC and accuracy (classification), over splits of 75/25,
+Median test R2 (regression), AUC and accuracy (two classes), or accuracy, over splits of 75/25,
 delta = 1e-6, zero-out, X and y scaled to [-1, 1] by bounds from domain knowledge. The
 trivial predictor stands beside: the training mean, or the most frequent class.
 """
@@ -64,8 +65,8 @@ def from_folder(folder: Path) -> Iterator[tuple[str, Any, Any, str, dict[str, An
 
 
 def scores(model: Any, X: Any, y: Any, task: str) -> tuple[float, ...]:
-    """R2, or AUC and accuracy."""
-    if task == "reg":
+    """R2, AUC and accuracy, or the accuracy of several classes."""
+    if task != "clf":
         return (model.score(X, y),)
     ranking = (
         model.decision_function(X)
@@ -73,6 +74,15 @@ def scores(model: Any, X: Any, y: Any, task: str) -> tuple[float, ...]:
         else model.predict_proba(X)[:, 1]
     )
     return roc_auc_score(y, ranking), model.score(X, y)
+
+
+def widened(bounds: tuple[Any, Any], factor: float) -> tuple[Any, Any]:
+    """Bounds so many times as wide about their middle, or away from an end at 0."""
+    low, high = (np.asarray(end, dtype=float) for end in bounds)
+    one_sided = (low == 0) | (high == 0)
+    middle, half = np.where(one_sided, 0.0, (low + high) / 2), (high - low) / 2
+    below = np.where(one_sided, low * factor, middle - factor * half)
+    return below, np.where(one_sided, high * factor, middle + factor * half)
 
 
 def accepted(kind: type, settings: dict[str, Any]) -> dict[str, Any]:
@@ -92,8 +102,11 @@ def row(family: str, table: tuple[Any, ...], seeds: int, changed: dict[str, Any]
         if family == "trivial":
             models = [DummyRegressor() if task == "reg" else DummyClassifier(strategy="prior")]
         else:
-            kind = getattr(sklearn_dpsco, FAMILIES[family][task == "clf"])
-            common = {"relation": "zero-out", "random_state": seed, "classes": [0, 1]}
+            kind = getattr(sklearn_dpsco, FAMILIES[family][task != "reg"])
+            classes = sorted(set(y)) if task != "reg" else None
+            common = {
+                "relation": "zero-out", "delta": 1e-6, "random_state": seed, "classes": classes,
+            }  # fmt: skip
             settings = accepted(kind, common | bounds | changed)
             models = [kind(epsilon=epsilon, **settings) for epsilon in EPSILONS]
         fitted = [model.fit(X[train], y[train]) for model in models]
@@ -106,6 +119,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--estimators", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--wider", type=float, default=1.0)
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()
     changed = {}
@@ -119,7 +133,9 @@ def main() -> None:
     families = [f for f in arguments.estimators if hasattr(sklearn_dpsco, FAMILIES[f][0])]
     source = from_folder(arguments.folder) if arguments.folder else packaged()
     print(f"{'':28s}", "  ".join(f"eps={e:<9g}" for e in EPSILONS))
-    for table in source:
+    for name, X, y, task, bounds in source:
+        bounds = {key: widened(pair, arguments.wider) for key, pair in bounds.items()}
+        table = name, X, y, task, bounds
         for family in ("trivial", *families):
             values = row(family, table, arguments.seeds, changed)
             cells = (f"{'/'.join(f'{v:.3f}' for v in value):13s}" for value in values)
