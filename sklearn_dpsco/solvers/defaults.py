@@ -224,6 +224,7 @@ class LearnedUnitsDefaults:
     """
 
     least: float  # the m below which the units of the bounds are better than learned ones
+    unbiased: float  # the m below which two classes' first derivatives are not clipped
     norm_share: float  # the largest, for each of two median norms
     least_for_norms: float  # the m sqrt(share) below which they are not released
     smallest_clip: float
@@ -250,12 +251,14 @@ class LearnedUnitsDefaults:
 
 LEARNED_UNITS = {
     "regression": LearnedUnitsDefaults(
-        least=20.0, norm_share=0.05, least_for_norms=5.0, smallest_clip=0.5, largest_clip=6.0,
-        prediction_noise=0.6, signal=0.3, least_mean_share=0.02, most_mean_share=0.15,
+        least=20.0, unbiased=0.0, norm_share=0.05, least_for_norms=5.0,
+        smallest_clip=0.5, largest_clip=6.0, prediction_noise=0.6, signal=0.3,
+        least_mean_share=0.02, most_mean_share=0.15,
     ),
     "classification": LearnedUnitsDefaults(
-        least=0.0, norm_share=0.1, least_for_norms=2.0, smallest_clip=0.3, largest_clip=1.0,
-        prediction_noise=1.0, signal=0.2, least_mean_share=0.04, most_mean_share=0.3,
+        least=0.0, unbiased=20.0, norm_share=0.1, least_for_norms=2.0,
+        smallest_clip=0.3, largest_clip=1.0, prediction_noise=1.0, signal=0.2,
+        least_mean_share=0.04, most_mean_share=0.3,
     ),
 }  # fmt: skip
 

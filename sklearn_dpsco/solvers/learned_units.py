@@ -176,7 +176,8 @@ class LearnedUnits(Part):
         present = data.rows.weights() > 0
         for k, column in enumerate(columns.T):
             if self.target_median is not None:
-                prior = -2 * _CENTRES**2 - np.log(np.abs(_CENTRES) + 2.0**-8)
+                # anywhere within the bounds, or close to their middle on all scales
+                prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
                 centers[k] = _median(column, present, _CENTRES, prior, self.target_median, stream)
             deviations = np.abs(column - centers[k])
             scales[k] = _scale(deviations, present, 2.0, 0.25, self.target_spread, stream)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from ..data.rows import Objective, make_rows
 from ..losses import Logistic, Loss, Multinomial, Squared, base_loss
@@ -128,6 +129,11 @@ def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float]
     is_multinomial = isinstance(problem.loss, Multinomial)
     outputs = math.sqrt(2 if is_multinomial else problem.n_outputs)
     clip = outputs * min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
+    if problem.n_outputs == 1 and plan.units.accuracy < rules.unbiased:
+        # clipped derivatives of unequal classes do not cancel out, and where the centre of the rows
+        # is not found, they push the model along it
+        frequency = float(expit(units.offset))
+        clip = max(clip, frequency, 1 - frequency)
     curvature = problem.loss.smoothness * min(1.0, 4 * units.balance)
     # standard deviation of the noise of a coordinate, if one step had all of the budget
     single = clip * plan.step.scale / math.sqrt(plan.max_iter)
