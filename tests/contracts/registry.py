@@ -161,7 +161,8 @@ MIRROR = Entry(
     forms={
         "noisy-md": {"solver": "noisy-md", "max_iter": 4},
         "localized": {"solver": "localized", "max_iter": 2},
-        "noisy-sfw": {"solver": "noisy-sfw", "max_iter": 4},
+        # (with the default clip a derivative at the ends of the targets never changes)
+        "noisy-sfw": {"solver": "noisy-sfw", "max_iter": 4, "gradient_clip": 2.0},
         "entropy": {"feasible_set": "l1", "mirror_map": "entropy", "max_iter": 4},
         "batches": {"batch_size": 10, "max_iter": 4},
         "learned-units": {"max_iter": 4},
