@@ -208,7 +208,8 @@ class Columns:
     allowance : Allowance
         All of the budget.
     nominal : Allowance
-        The same before anything is gained by how few selections compose.
+        The same before anything is gained by how few selections compose; it decides what is
+        released, so that a little less noise does not change that.
     """
 
     what: str
@@ -226,9 +227,9 @@ class Columns:
     def selection_noise(self, n_columns: int) -> float:
         """Scale of the noise on a score, if one scale for each of n_columns is released."""
         change = self.record_factor / self.n_samples
-        if self.allowance.kind == "pure":
-            return change * n_columns / self.allowance.amount
-        return change * math.sqrt(n_columns / (8 * self.allowance.amount))
+        if self.nominal.kind == "pure":
+            return change * n_columns / self.nominal.amount
+        return change * math.sqrt(n_columns / (8 * self.nominal.amount))
 
     def selection_share(self, n_columns: int, most: float, largest_noise: float) -> float | None:
         """Share for scales of that many columns, at most `most`; None if they are too noisy."""
@@ -312,7 +313,7 @@ def plan_search(
     spent = 0.0 if presence is None else _PRESENCE_SHARE * largest_share
     shares = None
     if private_center:
-        noise = columns.mean_noise(columns.bound, columns.allowance.share(largest_share / 6))
+        noise = columns.mean_noise(columns.bound, columns.nominal.share(largest_share / 6))
         if math.isinf(largest_noise) or noise <= _USELESS_CENTER:
             shares = _shares(columns, private_scale, largest_share - spent, 1, largest_noise)
     if shares is None:
