@@ -98,7 +98,16 @@ class Rows:
 
     def without_empty(self, values: Array) -> Array:
         """Numbers of the records, with 0 for each record that contributes nothing."""
-        return times_rows(values, None if self.scale is None else self.scale > 0)
+        return times_rows(values, None if self.scale is None else self.present())
+
+    def present(self) -> NDArray[np.bool_]:
+        """Flags the records that contribute something, shape (n,)."""
+        return self.weights() > 0
+
+    def dense(self, which: slice) -> Array:
+        """The features of a range of rows, unscaled and uncentred, in float64."""
+        X = self.X[which]
+        return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
 
     def norms(self) -> Array:
         """l2 norms of the unscaled rows [x - center, 1], shape (n,), rounded up."""
@@ -280,9 +289,6 @@ class _DenseRows(Rows):
         # for few rows, `take` is twice as fast as an index
         return self.X[which] if isinstance(which, slice) else self.X.take(which, axis=0)
 
-    def _part(self, part: slice) -> Array:
-        return np.asarray(self.X[part], dtype=np.float64)
-
     def drawn(self, which: NDArray[np.intp]) -> Rows:
         taken = self.part(which)
         return _DrawnRows(taken.X, taken.has_intercept, taken.scale, taken.center)
@@ -293,13 +299,13 @@ class _DenseRows(Rows):
     def _product(self, weights: Array) -> Array:
         out = np.empty((self.n_samples, *weights.shape[1:]))
         for part in self._chunks():
-            out[part] = self._predicted(self._part(part), weights)
+            out[part] = self._predicted(self.dense(part), weights)
         return out
 
     def _squared_norms(self) -> Array:
         out = np.empty(self.n_samples)
         for part in self._chunks():
-            block = self._part(part)
+            block = self.dense(part)
             np.einsum("ij,ij->i", block, block, out=out[part])
         return out
 
@@ -310,7 +316,7 @@ class _DenseRows(Rows):
         d, total = self.n_columns, np.zeros((self.dimension, *r.shape[1:]))
         # each row is read once, so chunks do not help; but float32 blocks are copied to float64
         for part in self._chunks(BLOCK_ROWS if self.X.dtype == np.float64 else self.chunk):
-            total[:d] += self._part(part).T @ r[part]
+            total[:d] += self.dense(part).T @ r[part]
             if self.has_intercept:
                 total[d] += r[part].sum(axis=0)
         return total
@@ -320,7 +326,7 @@ class _DenseRows(Rows):
         weights, intercept = coef[:d], coef[d] if self.has_intercept else 0.0
         total = np.zeros(coef.shape)
         for part in self._chunks():
-            block = self._part(part)
+            block = self.dense(part)
             r = self._derivative(self._predicted(block, weights) + intercept, part, objective)
             total[:d] += block.T @ r
             if self.has_intercept:

@@ -56,6 +56,15 @@ class Problem:
         return self.loss.n_outputs
 
     @property
+    def has_frequencies(self) -> bool:
+        """Whether targets are one of several classes, whose mean is their frequencies."""
+        return self.n_outputs > 1 and self.loss.task == "classification"
+
+    def target_norm(self, order: float) -> float:
+        """Bound on the l1 or l2 norm of a record's targets: a unit vector, or each in [-1, 1]."""
+        return 1.0 if self.has_frequencies else self.n_outputs ** (1 / order)
+
+    @property
     def size(self) -> int:
         """Number of coefficients of all outputs."""
         return self.dimension * self.n_outputs

@@ -37,6 +37,7 @@ __all__ = [
     "growing",
     "growing_clip",
     "intercept_share",
+    "joint_unit",
     "sized_set",
 ]
 
@@ -84,11 +85,14 @@ def growing(smallest: float, noise: float, accurate: float) -> float:
 def growing_clip(problem: Problem, smallest: float, noise: float, accurate: float) -> float:
     """The smallest useful clip where noise dominates, 1 where it is far below `accurate`.
 
-    Of several outputs times the norm that their derivatives have together if each is 1.
+    Of several outputs in units of `joint_unit`.
     """
-    clip = growing(smallest, noise, accurate)
-    is_multinomial = isinstance(problem.loss, Multinomial)
-    return clip * math.sqrt(2 if is_multinomial else problem.n_outputs)
+    return growing(smallest, noise, accurate) * joint_unit(problem)
+
+
+def joint_unit(problem: Problem) -> float:
+    """The largest norm of a record's derivatives if each of them is at most 1."""
+    return math.sqrt(2 if isinstance(problem.loss, Multinomial) else problem.n_outputs)
 
 
 def intercept_share(problem: Problem, budget: PrivacyBudget) -> float:

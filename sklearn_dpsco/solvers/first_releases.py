@@ -57,7 +57,7 @@ class Frame:
         None stands for zeros and for ones.
     factor : float
         Factor on the descent's coefficients.
-    target_center, target_scale : float
+    target_center, target_scale : float or ndarray of shape (n_outputs,)
     """
 
     offset: Any = 0.0
@@ -237,10 +237,8 @@ def plan_constant(
     is_noisy = intercept_share(problem, budget) > RULES.least_target_share
     is_regression = problem.loss.task == "regression"
     if problem.fit_intercept and is_noisy and is_regression and allowance.kind != "pure":
-        change, n_steps = (
-            RULES.location_clip * _target_change(problem, budget),
-            RULES.location_steps,
-        )
+        change = RULES.location_clip * sensitivity.target_mean(problem, budget, 2)
+        n_steps = RULES.location_steps
         return Gaussian.calibrate(change, allowance, n_steps, problem.n_outputs), n_steps
     return plan_mean(problem, budget, allowance), 0
 
@@ -254,10 +252,6 @@ def plan_mean(
     kind = additive_noise(allowance)
     change = sensitivity.target_mean(problem, budget, kind.order)
     return kind.calibrate(change, allowance, dimension=problem.n_outputs)
-
-
-def _target_change(problem: Problem, budget: PrivacyBudget) -> float:
-    return sensitivity.target_mean(problem, budget, 2)
 
 
 def _row_factor_half_range(problem: Problem, norm: float) -> float:
@@ -276,8 +270,7 @@ def mean_target(data: SolverData, problem: Problem) -> Array:
 
 def counted_targets(y: Array, problem: Problem) -> Array:
     """Targets whose mean is released: of several classes, 1 for a record's own and 0 else."""
-    is_several = problem.n_outputs > 1 and problem.loss.task == "classification"
-    return np.where(y > 0, 1.0, 0.0) if is_several else y
+    return np.where(y > 0, 1.0, 0.0) if problem.has_frequencies else y
 
 
 def constant_for_mean(
@@ -285,14 +278,13 @@ def constant_for_mean(
     bound: float = 1.0,
 ) -> Any:  # fmt: skip
     """The best constant prediction for a noisy `mean_target`, which is shrunk by its noise."""
-    k = problem.n_outputs
-    if k == 1 or problem.loss.task == "regression":
+    if not problem.has_frequencies:
         means = [shrunk_mean(mean, variance, prior, bound) for mean in noisy]
         return _offset(problem, np.array(means))
-    # a frequency in units of its distance from that of equal classes, as for two of them
-    half = 1 / k
-    apart = [shrunk_mean(mean / half - 1, variance / half**2, prior, k) for mean in noisy]
-    return _offset(problem, 2 * half * (1 + np.array(apart)) - 1)
+    # distances from equal frequencies, in units of these, as for two classes
+    k = problem.n_outputs
+    apart = [shrunk_mean(k * mean - 1, k**2 * variance, prior, k) for mean in noisy]
+    return _offset(problem, 2 / k * (1 + np.array(apart)) - 1)
 
 
 def _offset(problem: Problem, means: Array) -> Any:

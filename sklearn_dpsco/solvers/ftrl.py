@@ -29,7 +29,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ..data.rows import Objective, Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, piece_rows
@@ -43,6 +42,7 @@ from . import defaults, sensitivity
 from .base import Part, Plan, Problem, SolverData, SolverResult
 from .defaults import FTRLDefaults
 from .first_releases import Frame, constant_for_mean, counted_targets, shrunk_vector
+from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
 
 __all__ = ["FTRL", "LONGEST_STREAM", "Epoch", "FTRLPlan", "FTRLRun", "FirstMeans"]
 
@@ -98,22 +98,16 @@ class FirstMeans(Part):
         """Add the vectors of some records to `total`, shape (n_outputs + n_features,)."""
         scale, k = np.asarray(rows.with_norm_bound(self.norm).scale), self.problem.n_outputs
         for_targets, for_rows = self.weights
-        targets = counted_targets(y[scale > 0], self.problem) / self._longest_target
+        targets = counted_targets(y[scale > 0], self.problem) / self.problem.target_norm(2)
         total[:k] += for_targets * targets.sum(axis=0)
         total[k:] += (for_rows / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
-
-    @property
-    def _longest_target(self) -> float:
-        """Bound on the norm of a record's `counted_targets`."""
-        is_regression = self.problem.loss.task == "regression"
-        return math.sqrt(self.problem.n_outputs) if is_regression else 1.0
 
     def run(self, total: Array, stream: RandomStream) -> Frame:
         """Private means of the targets and features, shrunk by their noise."""
         assert self.noise is not None
         released, k = self.noise.release(total, stream), self.problem.n_outputs
         for_targets, for_rows = (weight * self.n_records for weight in self.weights)
-        for_targets /= self._longest_target
+        for_targets /= self.problem.target_norm(2)
         means = released[:k] / for_targets
         offset = constant_for_mean(self.problem, means, (self.noise.scale / for_targets) ** 2)
         rows = shrunk_vector(released[k:], self.noise.variance) * (self.norm / for_rows)
@@ -148,40 +142,23 @@ class SecondMoments(Part):
     def add(self, total: Array, rows: Rows) -> None:
         """Add the vectors of some records, whose centre is set, to `total`."""
         Z = _centred(rows) * np.asarray(rows.with_norm_bound(self.norm).scale)[:, None]
-        upper = np.triu_indices(self.n_features)
-        weights = np.where(upper[0] == upper[1], 1.0, math.sqrt(2)) / self.norm**2
-        total += weights * (Z.T @ Z)[upper]
+        total += isometric_vector(Z.T @ Z) / self.norm**2
 
     def run(self, total: Array, stream: RandomStream) -> Array:
         """(G + lambda I)^(-1/2), G the noisy mean of z z^T and lambda the size of its noise."""
-        d, upper = self.n_features, np.triu_indices(self.n_features)
-        released = self.noise.release(total, stream) * (self.norm**2 / self.n_records)
-        G = np.zeros((d, d))
-        G[upper] = np.where(upper[0] == upper[1], released, released / math.sqrt(2))
-        values, vectors = np.linalg.eigh(np.triu(G, 1).T + G)
-        values = np.maximum(values, 0.0) + self.norm**2 * self.relative_noise
-        return np.asarray((vectors / np.sqrt(values)) @ vectors.T)
+        unit = self.norm**2 / self.n_records
+        found = spectrum(self.noise.release(total, stream) * unit, self.n_features)
+        return found.inverse_root(unit * spectral_noise(self.noise.scale, self.n_features))
 
     @property
     def width(self) -> int:
         """Length of the vector that is released."""
-        return self.n_features * (self.n_features + 1) // 2
-
-    @property
-    def relative_noise(self) -> float:
-        """About the spectral norm of the noise in the mean of z z^T / B^2."""
-        return moment_noise(self.noise.scale, self.n_features) / self.n_records
-
-
-def moment_noise(scale: float, n_features: int) -> float:
-    """About the spectral norm of a symmetric matrix of noise."""
-    return scale * math.sqrt(2 * n_features)
+        return vector_size(self.n_features)
 
 
 def _centred(rows: Rows) -> Array:
     """The rows minus their centre, dense."""
-    X = rows.X.toarray() if sparse.issparse(rows.X) else rows.X
-    X = np.asarray(X, dtype=np.float64)
+    X = rows.dense(slice(None))
     return X if rows.center is None else X - rows.center
 
 
@@ -410,12 +387,12 @@ class FTRL:
         is_free = problem.feasible_set is L2Ball and all(value is None for value in chosen)
         # the mean moment is about B^2 / (4 d) where the columns fill half of their bounds
         spread = facts.budget.record_factor / math.sqrt(2 * facts.allowance.amount)
-        noise_of_one = 4 * d * moment_noise(spread, d)
+        noise_of_one = 4 * d * spectral_noise(spread, d)
         n_records = self._moment_records(problem, rules, noise_of_one)
         if not is_free or d > rules.widest or noise_of_one > rules.clear_moments * n_records:
             return None
         change = sensitivity.second_moment_sum(n_records, facts.budget.record_factor)
-        noise = Gaussian.calibrate(change, facts.allowance, dimension=d * (d + 1) // 2)
+        noise = Gaussian.calibrate(change, facts.allowance, dimension=vector_size(d))
         return SecondMoments(d, facts.norm, n_records, noise)
 
     def _moment_records(self, problem: Problem, rules: FTRLDefaults, noise_of_one: float) -> int:

@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.special import expit
 
-from ..data.rows import Rows
-from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
+from ..data.rows import Rows, make_rows
+from ..data.summation import UNIT_ROUNDOFF, chunk_rows, sum_over_records
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -31,6 +30,7 @@ from . import sensitivity
 from .base import Part, Problem, SolverData
 from .defaults import LEARNED_UNITS, LearnedUnitsDefaults
 from .first_releases import constant_for_mean, mean_target, shrunk_vector
+from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
 
 __all__ = ["LearnedUnits", "Units", "accuracy", "plan_units"]
 
@@ -144,6 +144,7 @@ class LearnedUnits(Part):
 
     @property
     def rules(self) -> LearnedUnitsDefaults:
+        """The numbers for the task."""
         return LEARNED_UNITS[self.problem.loss.task]
 
     def run(self, data: SolverData, stream: RandomStream) -> Units:
@@ -173,7 +174,7 @@ class LearnedUnits(Part):
             return data.y, offset, 0.0, 1.0
         columns = data.y.reshape(len(data.y), -1)
         centers, scales = np.zeros(columns.shape[1]), np.full(columns.shape[1], 1.0)
-        present = data.rows.weights() > 0
+        present = data.rows.present()
         for k, column in enumerate(columns.T):
             if self.target_median is not None:
                 # anywhere within the bounds, or close to their middle on all scales
@@ -211,12 +212,10 @@ class LearnedUnits(Part):
         """The fields of `Units` that are about the rows."""
         problem, d = self.problem, self.problem.n_features
         row_growth = min(8.0, row_growth)
-        present = rows.weights() > 0
+        present = rows.present()
         z = _dense_copy(rows, problem.dimension)
         x = z[:, :d]
-        center, norm = self._release_center(x, present, row_growth, stream)
-        # in units of what was released, and bounded anew
-        x -= center
+        center, norm = self._centre(x, present, row_growth, stream)
         x /= norm
         factors, usual = _bounded(x), min(0.95, self.rules.row_bound * row_growth)
         transform = np.eye(d) / norm
@@ -246,20 +245,21 @@ class LearnedUnits(Part):
             "longest": size, "transform": whole, "center": center, "factor": factor,
         }  # fmt: skip
 
-    def _release_center(
+    def _centre(
         self, x: Array, present: NDArray[np.bool_], row_growth: float, stream: RandomStream
     ) -> tuple[Array, float]:
-        """The centre of the rows, and the bound on the norms of the centred rows."""
+        """Centre the rows, in place; the released centre, and the bound on the rows' norms."""
         d, longest = self.problem.n_features, math.sqrt(self.problem.n_features)
-        rough, norms = longest / 2, _norms(x)
+        norms = make_rows(x, False).norms()
         rough = 1.3 * _scale(norms, present, longest, longest / 2, self.long, stream)
         rough = min(rough, longest)
         center = np.zeros(d)
         if self.center is not None:
             factors = np.minimum(1.0, rough / np.maximum(norms, 1e-300)) / rough
-            mean = _weighted_mean(x, factors * present)
+            mean = make_rows(x, False).weighted_sum(factors * present) / len(x)
             center = rough * shrunk_vector(self.center.release(mean, stream), self.center.variance)
-            norms = _norms(x, center)
+            x -= center
+            norms = make_rows(x, False).norms()
         norm = _scale(norms, present, 2 * rough, rough / 2, self.length, stream)
         norm *= self.rules.row_bound * row_growth
         if self.length is None:
@@ -275,21 +275,15 @@ class LearnedUnits(Part):
         """
         assert self.moments is not None
         d = x.shape[1]
-        rows, columns = np.triu_indices(d)
-        # the isometric vector of a symmetric matrix
-        weights = np.where(rows == columns, 1.0, math.sqrt(2))
-        vector = weights * _second_moments(x, present)[rows, columns]
-        noisy = self.moments.release(vector, stream) / weights
-        moments = np.zeros((d, d))
-        moments[rows, columns] = moments[columns, rows] = noisy
-        values, vectors = np.linalg.eigh(moments)
-        values = np.maximum(values, 0.0)
-        # about the norm of the noise, and above the float errors of the eigenvalues
-        ridge = max(math.sqrt(2 * d * self.moments.variance), 1e-10 * float(values.max()), 1e-30)
-        white = values / (values + ridge)
+        vector = isometric_vector(_second_moments(x, present))
+        found = spectrum(self.moments.release(vector, stream), d)
+        # that of the noise, and above the float errors of the eigenvalues
+        noise = spectral_noise(math.sqrt(self.moments.variance), d)
+        ridge = max(noise, 1e-10 * float(found.values.max()), 1e-30)
+        white = found.values / (found.values + ridge)
         bound = self.rules.white_bound * math.sqrt(max(float(white.sum()), 1e-12)) * row_growth
-        bound = min(bound, 1 / math.sqrt(float(values.min()) + ridge))
-        step = (vectors / np.sqrt(values + ridge)) @ vectors.T / bound
+        bound = min(bound, 1 / math.sqrt(float(found.values.min()) + ridge))
+        step = found.inverse_root(ridge) / bound
         return step, float(white.max()) / bound**2, float(white.sum()) / bound**2
 
     def _release_top(self, x: Array, present: NDArray[np.bool_], stream: RandomStream) -> float:
@@ -317,7 +311,7 @@ class LearnedUnits(Part):
 
 
 def accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> float:
-    """M = n mu / phi: a mean of numbers in [-1, 1] has noise 1 / m with the whole allowance."""
+    """The m = n mu / phi: a mean of numbers in [-1, 1] has noise 1 / m with the whole allowance."""
     return problem.n_samples * math.sqrt(2 * allowance.amount) / budget.record_factor
 
 
@@ -345,7 +339,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance) ->
     if m / d**1.5 > rules.whiten:
         n_rounds = 2 if m / d**1.5 > rules.whiten_twice else 1
         change = sensitivity.second_moments(problem, budget)
-        moments = shares.mean(rules.moments_share, change, d * (d + 1) // 2, n_rounds)
+        moments = shares.mean(rules.moments_share, change, vector_size(d), n_rounds)
     elif m >= rules.scalars:
         top = shares.mean(rules.scalar_share, sensitivity.top_eigenvalue(problem))
     if m >= rules.scalars:
@@ -425,11 +419,10 @@ def _scale(
 
 def _dense_copy(rows: Rows, dimension: int) -> Array:
     """The features of the rows, with a column of zeros for the intercept if there is one."""
-    X = rows.row_major().X
+    rows = rows.row_major()
     out = np.zeros((rows.n_samples, dimension))
     for part in _parts(out):
-        block = X[part]
-        out[part, : rows.n_columns] = block.toarray() if sparse.issparse(block) else block
+        out[part, : rows.n_columns] = rows.dense(part)
     return out
 
 
@@ -438,18 +431,9 @@ def _parts(x: Array) -> list[slice]:
     return [slice(start, start + size) for start in range(0, len(x), size)]
 
 
-def _norms(x: Array, center: Array | None = None) -> Array:
-    """l2 norms of the rows, rounded up."""
-    out = np.empty(len(x))
-    for part in _parts(x):
-        block = x[part] if center is None else x[part] - center
-        np.einsum("ij,ij->i", block, block, out=out[part])
-    return np.sqrt(out * (1 + norm_error(x.shape[1])))
-
-
 def _bounded(x: Array) -> Array:
     """Scale rows down to a norm of at most 1, in place; the factors."""
-    factors = (1 - 8 * UNIT_ROUNDOFF) / np.maximum(_norms(x), 1.0)
+    factors = (1 - 8 * UNIT_ROUNDOFF) / np.maximum(make_rows(x, False).norms(), 1.0)
     for part in _parts(x):
         x[part] *= factors[part, None]
     return factors
@@ -459,14 +443,6 @@ def _multiply(x: Array, matrix: Array) -> None:
     """The rows times a matrix, in place."""
     for part in _parts(x):
         x[part] = x[part] @ matrix
-
-
-def _weighted_mean(x: Array, weights: Array) -> Array:
-    """Mean of the rows times their weights."""
-    total = np.zeros(x.shape[1])
-    for part in _parts(x):
-        total += weights[part] @ x[part]
-    return total / len(x)
 
 
 def _second_moments(x: Array, present: NDArray[np.bool_]) -> Array:

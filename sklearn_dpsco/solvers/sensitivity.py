@@ -80,11 +80,9 @@ def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
     Of several classes a record has the unit vector of its own: two of them are sqrt(2) apart in
     l2, and 2 in l1. Other targets lie in [-1, 1], each.
     """
-    n, k = problem.n_samples, problem.n_outputs
-    is_unit = k > 1 and problem.loss.task == "classification"
-    longest = 1.0 if is_unit else k ** (1 / order)
-    apart = budget.record_factor ** (1 / order) if is_unit else budget.record_factor * longest
-    return apart / n + 2 * longest * summation_error(n, problem.n_features)
+    n, longest = problem.n_samples, problem.target_norm(order)
+    apart = budget.record_factor ** (1 / order if problem.has_frequencies else 1)
+    return longest * (apart / n + 2 * summation_error(n, problem.n_features))
 
 
 def coordinate_mean(

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..data.rows import Objective, make_rows
-from ..losses import Logistic, Loss, Multinomial, Squared, base_loss
+from ..losses import Logistic, Loss, Squared, base_loss
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
-from .defaults import LEARNED_UNITS, UNIT_DESCENT
+from .defaults import LEARNED_UNITS, UNIT_DESCENT, joint_unit
 from .first_releases import Frame
 from .learned_units import LearnedUnits, Units, accuracy, plan_units
 
@@ -126,9 +126,8 @@ def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float]
     """The clip, and the sum of all steps, from public facts and released numbers."""
     problem = plan.problem
     rules = LEARNED_UNITS[problem.loss.task]
-    is_multinomial = isinstance(problem.loss, Multinomial)
-    outputs = math.sqrt(2 if is_multinomial else problem.n_outputs)
-    clip = outputs * min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
+    clip = min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
+    clip *= joint_unit(problem)
     if problem.n_outputs == 1 and plan.units.accuracy < rules.unbiased:
         # clipped derivatives of unequal classes do not cancel out, and where the centre of the rows
         # is not found, they push the model along it

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,6 @@ _LOG_PRIOR = np.where(
 )
 # Per octave above and below: a scale that is too small blows up what noise adds to predictions.
 _LOG_SPREAD, _LOG_SPREAD_BELOW = 0.7, 1.5
-_WIDEST = 0  # squared deviations from a mean are no larger than those from 0
 _LARGEST_PRIOR = 200.0  # above every prior, with room for the rounding of its sum
 
 # Selections get the share of the budget that brings their noise down to _NOISE_AIMED, but at
@@ -60,11 +59,10 @@ _SECOND_CENTER_SHARE = 0.04
 # Scale of the noise on a score above which all columns have one scale: that of a column which is
 # far off then has more than e^-3 times the weight of the best.
 _UNCLEAR = 1 / 6
-# A single column's scale counts as chosen by noise unless the share of the records within
-# _PRESENT octaves below it, or above it, exceeds 0 by _EVIDENCE standard deviations. Where even a
-# share of _MOST_PRESENCE would not, it is not released, and the scale is at most 1.
+# A single column's scale counts as chosen by noise unless the share of the records in its octave
+# and above it exceeds 0 by _EVIDENCE standard deviations. Where even a share of _MOST_PRESENCE
+# would not, it is not released, and the scale is at most 1.
 _EVIDENCE = 4.0
-_PRESENT = 0
 _MOST_PRESENCE = 0.75
 _PRESENCE_SHARE = 0.5  # of the search's share of the budget
 _USELESS_CENTER = 0.5  # a centre with more noise than this, in units of the scale
@@ -173,7 +171,8 @@ class MagnitudeSearch(Part):
         if is_first:
             return self._supported(counts, n, found, stream)
         assert first is not None
-        return np.minimum(found, first + _WIDEST)
+        # squared deviations from a mean are no larger than those from 0
+        return np.minimum(found, first)
 
     def _supported(
         self, counts: NDArray[np.int64], n: int, found: Exponents, stream: RandomStream
@@ -185,7 +184,7 @@ class MagnitudeSearch(Part):
         """
         if self.presence is None:
             return np.minimum(found, self.ceiling)
-        least = int(found[0]) - _PRESENT - _LOWEST
+        least = int(found[0]) - _LOWEST
         share = counts[0, max(0, least) :].sum() / n
         noisy = self.presence.release(np.array([share]), stream)[0]
         is_seen = noisy >= _EVIDENCE * math.sqrt(self.presence.variance)
@@ -376,16 +375,12 @@ def _octaves(rows: Rows, center: Array) -> NDArray[np.int64]:
     from ..._kernels.bounded_sums import csr_octave_counts, octave_counts
 
     counts = np.zeros((rows.n_columns, _EXPONENTS.size + 1), dtype=np.int64)
-    X, present = rows.X, _present(rows)
+    X, present = rows.X, rows.present()
     if isinstance(X, np.ndarray):
         octave_counts(X, present, center, _LOWEST, counts)
     else:
         csr_octave_counts(Compressed.of(X.tocsr()), present, center, _LOWEST, counts)
     return counts
-
-
-def _present(rows: Rows) -> NDArray[np.bool_]:
-    return np.ones(rows.n_samples, dtype=bool) if rows.scale is None else rows.scale > 0
 
 
 def _influence() -> Array:
@@ -404,7 +399,7 @@ def _sizes(rows: Rows, center: Array) -> Rows:
     with np.errstate(over="ignore", invalid="ignore"):
         for first in range(0, rows.n_samples, step):
             part = slice(first, first + step)
-            V = np.asarray(_dense(rows.X[part]), dtype=np.float64) - center
+            V = rows.dense(part) - center
             sizes[part, 0] = np.linalg.norm(V, axis=1) / math.sqrt(rows.n_columns)
     return make_rows(sizes, False, rows.scale)
 
@@ -442,13 +437,13 @@ def _select(
 
 def _mean_deviation(rows: Rows, found: Magnitudes, bound: float, order: float) -> Array:
     """Mean of the clipped deviations over the scales, over records of bounded norm."""
-    present = _present(rows)
+    present = rows.present()
     total = np.zeros(rows.n_columns)
     rows = rows.row_major()
     rows_per_chunk = chunk_rows(rows.n_samples, rows.n_columns)
     for first in range(0, rows.n_samples, rows_per_chunk):
         part = slice(first, first + rows_per_chunk)
-        V = _scaled(_dense(rows.X[part]), found, _CENTER_CLIP)
+        V = _scaled(rows.dense(part), found, _CENTER_CLIP)
         # for the rounding of the norms and of the products that follow
         norms = np.linalg.norm(V, order, axis=1)
         norms *= 1 + 2 * (rows.n_columns + 8) * UNIT_ROUNDOFF
@@ -457,15 +452,11 @@ def _mean_deviation(rows: Rows, found: Magnitudes, bound: float, order: float) -
     return total / rows.n_samples
 
 
-def _scaled(X: Any, found: Magnitudes, bound: float) -> Array:
+def _scaled(X: Array, found: Magnitudes, bound: float) -> Array:
     """(X - center) / scale, clipped to [-bound, bound], in float64."""
     with np.errstate(over="ignore"):
-        V = (np.asarray(X, dtype=np.float64) - found.center) / found.scale
+        V = (X - found.center) / found.scale
     return np.clip(V, -bound, bound)
-
-
-def _dense(X: Any) -> Any:
-    return X.toarray() if sparse.issparse(X) else X
 
 
 def scale_rows(rows: Rows, found: Magnitudes) -> Rows:
@@ -479,10 +470,10 @@ def scale_rows(rows: Rows, found: Magnitudes) -> Rows:
             data = np.clip(X.data / found.scale[X.indices], -_BOX, _BOX)
         X = type(X)((data, X.indices, X.indptr), shape=X.shape)
         return make_rows(X, rows.has_intercept, rows.scale)
-    X = rows.row_major().X
-    out = np.empty(X.shape, dtype=X.dtype)
+    rows = rows.row_major()
+    out = np.empty(rows.X.shape, dtype=rows.X.dtype)
     step = chunk_rows(rows.n_samples, rows.n_columns)
     for first in range(0, rows.n_samples, step):
         part = slice(first, first + step)
-        out[part] = _scaled(_dense(X[part]), found, _BOX)
+        out[part] = _scaled(rows.dense(part), found, _BOX)
     return make_rows(out, rows.has_intercept, rows.scale)
