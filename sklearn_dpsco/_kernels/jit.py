@@ -15,7 +15,12 @@ from typing import Any
 
 import numba
 
-__all__ = ["njit"]
+__all__ = ["njit", "number_of_threads"]
+
+
+def number_of_threads() -> int:
+    """How many numba may use, which NUMBA_NUM_THREADS and joblib's workers bound."""
+    return int(numba.get_num_threads())
 
 
 def _digest() -> str:

@@ -10,10 +10,19 @@ import numpy as np
 from .arguments import Compressed
 from .jit import njit
 
-__all__ = ["dense_products", "inner_product", "row_factor", "row_products", "stored_products"]
+__all__ = [
+    "add_four_rows",
+    "bound_rows",
+    "dense_products",
+    "inner_product",
+    "row_factor",
+    "row_products",
+    "squared_norms",
+    "stored_products",
+]
 
 
-# The compiler may reorder the sums of these two functions: the error bound of the plan holds
+# The compiler may reorder the sums of these functions: the error bound of the plan holds
 # for any order. Nothing else in the kernels may be reordered.
 @njit(cache=True, fastmath={"reassoc", "contract"})
 def dense_products(row: Any, center: Any, w: Any) -> Any:
@@ -33,6 +42,22 @@ def inner_product(a: Any, b: Any) -> float:
     for j in range(a.size):
         total += a[j] * b[j]
     return total
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def add_four_rows(X: Any, i: int, factors: Any, total: Any) -> None:
+    """Add the rows from i on, times their factors."""
+    r0, r1, r2, r3 = factors
+    x0, x1, x2, x3 = X[i], X[i + 1], X[i + 2], X[i + 3]
+    for j in range(total.size):
+        total[j] += (r0 * x0[j] + r1 * x1[j]) + (r2 * x2[j] + r3 * x3[j])
+
+
+@njit(cache=True, nogil=True)
+def squared_norms(X: Any, center: Any, out: Any) -> None:
+    """The squared norm of x_i - center for every row."""
+    for i in range(out.size):
+        out[i] = dense_products(X[i], center, center)[1]
 
 
 @njit(cache=True)
@@ -59,3 +84,18 @@ def stored_products(X: Compressed, i: int, center: Any, w: Any) -> Any:
 def row_factor(weight: float, square: float, bound: float) -> float:
     """The factor s of `RowForm`, from the squared norm of [x - center, bias], its error added."""
     return weight * (bound / max(bound, math.sqrt(square)))
+
+
+@njit(cache=True, nogil=True)
+def bound_rows(X: Any, bound: float, norm_error: float, factors: Any, out: Any) -> None:
+    """The rows, those longer than 1 scaled down to `bound`, into `out`; 0 where the factor is 0.
+
+    The factors are multiplied by those of the scaling; `norm_error` is as in `RowForm`.
+    """
+    for i in range(factors.size):
+        square = inner_product(X[i], X[i]) * (1.0 + norm_error)
+        shrink = bound / max(1.0, math.sqrt(square))
+        factors[i] *= shrink
+        shrink = shrink if factors[i] > 0.0 else 0.0
+        for j in range(X.shape[1]):
+            out[i, j] = shrink * X[i, j]

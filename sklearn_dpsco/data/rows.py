@@ -7,6 +7,7 @@ cut into pieces as `summation` says.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from scipy import sparse
 from .._kernels.arguments import Compressed, Move, RowForm, Slope
 from ..losses import Loss, clipped_derivative, kernel_id
 from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
+from .threads import on_threads, slices, task_rows
 
 __all__ = ["Move", "Objective", "Rows", "make_rows", "times_rows"]
 
@@ -94,7 +96,11 @@ class Rows:
 
     def weights(self) -> Array:
         """The scale of every row, shape (n,)."""
-        return np.ones(self.n_samples) if self.scale is None else self.scale
+        return self._ones if self.scale is None else self.scale
+
+    @functools.cached_property
+    def _ones(self) -> Array:
+        return np.ones(self.n_samples)
 
     def without_empty(self, values: Array) -> Array:
         """Numbers of the records, with 0 for each record that contributes nothing."""
@@ -111,14 +117,7 @@ class Rows:
 
     def norms(self) -> Array:
         """l2 norms of the unscaled rows [x - center, 1], shape (n,), rounded up."""
-        squares = self._squared_norms()
-        largest = squares
-        if self.center is not None:
-            size = float(self.center @ self.center)
-            squares = squares - 2 * self._product(self.center) + size
-            largest = (np.sqrt(largest) + math.sqrt(size)) ** 2
-        error = norm_error(self.n_columns)
-        return np.sqrt(np.maximum(squares, 0.0) + error * largest + self.has_intercept)
+        raise NotImplementedError
 
     def product(self, coef: Array) -> Array:
         """<[x_i, 1], coef> for every row, shape (n,), without scale and centre."""
@@ -262,10 +261,6 @@ class Rows:
         """X @ weights in float64."""
         raise NotImplementedError
 
-    def _squared_norms(self) -> Array:
-        """Squared l2 norms of the rows of X."""
-        raise NotImplementedError
-
     def _add_column(self, product: Array, column: int, amount: float) -> None:
         """Add amount times a column of X to `product`."""
         raise NotImplementedError
@@ -278,11 +273,6 @@ class Rows:
         """Rows of X."""
         return self.X[which]
 
-    def _chunks(self, size: int | None = None) -> list[slice]:
-        size = size or self.chunk
-        starts = range(0, self.n_samples, size)
-        return [slice(start, min(start + size, self.n_samples)) for start in starts]
-
 
 class _DenseRows(Rows):
     def _taken(self, which: slice | NDArray[np.intp]) -> Any:
@@ -293,45 +283,81 @@ class _DenseRows(Rows):
         taken = self.part(which)
         return _DrawnRows(taken.X, taken.has_intercept, taken.scale, taken.center)
 
+    def norms(self) -> Array:
+        from .._kernels.products import squared_norms
+
+        squares = np.empty(self.n_samples)
+        center = np.zeros(self.n_columns) if self.center is None else self.center
+
+        def fill(part: slice) -> None:
+            squared_norms(np.ascontiguousarray(self.X[part]), center, squares[part])
+
+        on_threads(fill, self._tasks())
+        return np.sqrt(squares * (1 + norm_error(self.n_columns)) + self.has_intercept)
+
     def _predicted(self, block: Array, weights: Array) -> Array:
         return np.asarray(block @ weights)
 
     def _product(self, weights: Array) -> Array:
         out = np.empty((self.n_samples, *weights.shape[1:]))
-        for part in self._chunks():
-            out[part] = self._predicted(self.dense(part), weights)
-        return out
 
-    def _squared_norms(self) -> Array:
-        out = np.empty(self.n_samples)
-        for part in self._chunks():
-            block = self.dense(part)
-            np.einsum("ij,ij->i", block, block, out=out[part])
+        def fill(part: slice) -> None:
+            out[part] = self._predicted(self.dense(part), weights)
+
+        on_threads(fill, self._tasks())
         return out
 
     def _add_column(self, product: Array, column: int, amount: float) -> None:
         product += amount * np.asarray(self.X[:, column], dtype=np.float64)
 
     def _transposed_product(self, r: Array) -> Array:
-        d, total = self.n_columns, np.zeros((self.dimension, *r.shape[1:]))
-        # each row is read once, so chunks do not help; but float32 blocks are copied to float64
-        for part in self._chunks(BLOCK_ROWS if self.X.dtype == np.float64 else self.chunk):
-            total[:d] += self.dense(part).T @ r[part]
-            if self.has_intercept:
-                total[d] += r[part].sum(axis=0)
-        return total
+        d = self.n_columns
+
+        def added(part: slice) -> Array:
+            total = np.empty((self.dimension, *r.shape[1:]))
+            total[:d] = self.dense(part).T @ r[part]
+            total[d:] = r[part].sum(axis=0)
+            return total
+
+        return sum(on_threads(added, self._tasks()), np.zeros((self.dimension, *r.shape[1:])))
 
     def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+        slope = objective.slope
+        if slope is not None and coef.ndim == 1 and self.X.flags.c_contiguous:
+            from .._kernels.gradient_sums import dense_gradient_at
+
+            return self._sweep(dense_gradient_at, (objective.y,), (coef, slope))
+        return self._gradient_by_chunks(coef, objective)
+
+    def _gradient_by_chunks(self, coef: Array, objective: Objective) -> Array:
         d = self.n_columns
         weights, intercept = coef[:d], coef[d] if self.has_intercept else 0.0
         total = np.zeros(coef.shape)
-        for part in self._chunks():
+        for part in slices(self.n_samples, self.chunk):
             block = self.dense(part)
             r = self._derivative(self._predicted(block, weights) + intercept, part, objective)
             total[:d] += block.T @ r
             if self.has_intercept:
                 total[d] += r.sum(axis=0)
         return total / self.n_samples
+
+    def _sweep(
+        self, kernel: Callable[..., float], records: tuple[Array, ...], point: tuple[Any, ...]
+    ) -> Array:
+        """One pass over the rows, of arrays of the records, and the total over their number."""
+        weights = self.weights()
+
+        def added(part: slice) -> Array:
+            total = np.zeros(self.n_columns + 1)
+            arrays = (self.X[part], weights[part], *(array[part] for array in records))
+            total[-1] = kernel(*arrays, *point, self.chunk, total[:-1])
+            return total
+
+        total = sum(on_threads(added, self._tasks()), np.zeros(self.n_columns + 1))
+        return total[: self.dimension] / self.n_samples
+
+    def _tasks(self) -> list[slice]:
+        return slices(self.n_samples, task_rows(self.n_columns, self.chunk))
 
     def _gradient_sum(self) -> tuple[Callable[..., None], Any]:
         from .._kernels.gradient_sums import dense_gradient_sum
@@ -346,6 +372,9 @@ class _DrawnRows(_DenseRows):
     batches that an analysis compares. At a kink, a last bit may turn a derivative.
     """
 
+    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+        return self._gradient_by_chunks(coef, objective)
+
     def _predicted(self, block: Array, weights: Array) -> Array:
         from .._kernels.products import row_products
 
@@ -358,6 +387,20 @@ class _DrawnRows(_DenseRows):
 
 
 class _SparseRows(Rows):
+    def norms(self) -> Array:
+        squares = self._squared_norms()
+        largest = squares
+        if self.center is not None:
+            size = float(self.center @ self.center)
+            squares = squares - 2 * self._product(self.center) + size
+            largest = (np.sqrt(largest) + math.sqrt(size)) ** 2
+        error = norm_error(self.n_columns)
+        return np.sqrt(np.maximum(squares, 0.0) + error * largest + self.has_intercept)
+
+    def _squared_norms(self) -> Array:
+        """Squared l2 norms of the rows of X."""
+        raise NotImplementedError
+
     def _product(self, weights: Array) -> Array:
         return self.X @ weights
 

@@ -68,9 +68,10 @@ def summation_error(n_samples: int, n_features: int) -> float:
 
     A sum of m terms in any order errs by at most :math:`\gamma_{m}` times the sum of
     their absolute values, :math:`\gamma_k = k u / (1 - k u)`, :math:`u = 2^{-53}`; the
-    chunks' totals add their number to m, and forming each term and dividing adds 5
+    chunks' totals, which threads add up in groups, add their number and 1 to m, and forming each
+    term and dividing adds 5
     (doc/privacy, section 2.5).
     """
     sizes = chunk_rows(n_samples, n_features), min(n_samples, BLOCK_ROWS)
-    k = max(rows + math.ceil(n_samples / rows) for rows in sizes) + 5
+    k = max(rows + math.ceil(n_samples / rows) for rows in sizes) + 6
     return gamma(k)

@@ -271,9 +271,9 @@ LEARNED_UNITS = {
 class UnitDescentDefaults:
     """Steps, and the tables that are small enough for a copy in learned units."""
 
-    steps: tuple[int, int] = (60, 150)
-    steps_whitened: tuple[int, int] = (20, 60)
-    affordable: float = 4e8
+    plain: StepLimits = StepLimits(fewest_steps=30, most_steps=100, affordable=4e8)
+    whitened: StepLimits = StepLimits(fewest_steps=16, most_steps=30, affordable=2e8)
+    momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
     most_features: int = 1000
     largest_copy: int = 2**28
 

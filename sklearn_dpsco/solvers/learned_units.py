@@ -14,6 +14,7 @@ on a released number. Derivations: doc/privacy, section 4.5.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..data.rows import Rows, make_rows
-from ..data.summation import UNIT_ROUNDOFF, chunk_rows, sum_over_records
+from ..data.summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
+from ..data.threads import on_threads, slices
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -39,6 +41,7 @@ Array = NDArray[np.float64]
 _OCTAVES = 18  # of the grids of scales, four candidates in each
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 _LARGEST_PRIOR = 64.0  # above all logarithms of priors
+_LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 
 
@@ -46,12 +49,13 @@ class Units(NamedTuple):
     """Rows and targets in released units.
 
     With the descent's coefficients w of shape (d + 1,) or (d + 1, K), its predictions are
-    ``offset + <z_i, w>``, of the targets `y`.
+    ``offset + <z_i, w>``, of the targets `y`; ``z_i = unit * r_i`` has a norm of at most 1.
 
     Attributes
     ----------
-    rows : ndarray of shape (n_samples, dimension)
-        z_i, of norm at most 1; the intercept's column is the last.
+    rows : Rows
+        r_i, the last coordinate 1 if there is an intercept.
+    unit : ndarray of shape (dimension,)
     y : ndarray of shape (n_samples,) or (n_samples, K)
     offset : float or ndarray of shape (K,)
     balance : float
@@ -70,7 +74,8 @@ class Units(NamedTuple):
     target_center, target_scale : float or ndarray of shape (K,)
     """
 
-    rows: Array
+    rows: Rows
+    unit: Array
     y: Array
     offset: Any
     balance: float
@@ -213,53 +218,51 @@ class LearnedUnits(Part):
         problem, d = self.problem, self.problem.n_features
         row_growth = min(8.0, row_growth)
         present = rows.present()
-        z = _dense_copy(rows, problem.dimension)
-        x = z[:, :d]
-        center, norm = self._centre(x, present, row_growth, stream)
-        x /= norm
-        factors, usual = _bounded(x), min(0.95, self.rules.row_bound * row_growth)
+        center, norm = self._centre(rows, present, row_growth, stream)
+        factors, usual = present.astype(np.float64), min(0.95, self.rules.row_bound * row_growth)
         transform = np.eye(d) / norm
         top, trace, last = 1.0, 0.6, 0.5
-        for _ in range(self.n_rounds):
-            step, top, trace = self._release_moments(x, present, row_growth, stream)
-            _multiply(x, step)
-            factors *= _bounded(x)
+        needed = self.n_rounds or int(self.top is not None)
+        x, moments = _first_copy(rows, center, norm, factors, needed > 0)
+        for k in range(self.n_rounds):
+            step, top, trace = self._release_moments(moments, row_growth, stream)
+            moments = _multiply(x, step, factors, k + 1 < needed)
             transform = transform @ step
             usual *= 0.9 if row_growth < 2 else 1.0
             last = 1.0
         if self.top is not None:
-            top = self._release_top(x, present, stream)
+            top = self._release_top(moments, stream)
         last = min(last, math.sqrt(top)) if problem.fit_intercept else 0.0
         factor = self._release_factor(factors, present, usual, stream)
         size = math.sqrt(1 + last**2) / (1 - 8 * UNIT_ROUNDOFF)
+        unit = np.full(problem.dimension, 1 / size)
         whole = np.zeros((problem.dimension, problem.dimension))
         whole[:d, :d] = transform / size
         if problem.fit_intercept:
-            z[:, d] = last
-            whole[d, d] = last / size
-        z /= size
-        z[~present] = 0.0
+            unit[d] = whole[d, d] = last / size
+        scale = None if present.all() else present.astype(np.float64)
         return {
-            "rows": z, "top": max(top, last**2, _LEAST) / size**2,
+            "rows": make_rows(x, problem.fit_intercept, scale), "unit": unit,
+            "top": max(top, last**2, _LEAST) / size**2,
             "trace": max(trace + last**2, _LEAST) / size**2,
             "longest": size, "transform": whole, "center": center, "factor": factor,
         }  # fmt: skip
 
     def _centre(
-        self, x: Array, present: NDArray[np.bool_], row_growth: float, stream: RandomStream
+        self, rows: Rows, present: NDArray[np.bool_], row_growth: float, stream: RandomStream
     ) -> tuple[Array, float]:
-        """Centre the rows, in place; the released centre, and the bound on the rows' norms."""
+        """The released centre of the rows, and the bound on the norms of the centred ones."""
         d, longest = self.problem.n_features, math.sqrt(self.problem.n_features)
-        norms = make_rows(x, False).norms()
+        rows = make_rows(rows.X, False)
+        norms = rows.norms()
         rough = 1.3 * _scale(norms, present, longest, longest / 2, self.long, stream)
         rough = min(rough, longest)
         center = np.zeros(d)
         if self.center is not None:
             factors = np.minimum(1.0, rough / np.maximum(norms, 1e-300)) / rough
-            mean = make_rows(x, False).weighted_sum(factors * present) / len(x)
+            mean = rows.weighted_sum(factors * present) / rows.n_samples
             center = rough * shrunk_vector(self.center.release(mean, stream), self.center.variance)
-            x -= center
-            norms = make_rows(x, False).norms()
+            norms = rows.centered(center).norms()
         norm = _scale(norms, present, 2 * rough, rough / 2, self.length, stream)
         norm *= self.rules.row_bound * row_growth
         if self.length is None:
@@ -267,16 +270,15 @@ class LearnedUnits(Part):
         return center, norm
 
     def _release_moments(
-        self, x: Array, present: NDArray[np.bool_], row_growth: float, stream: RandomStream
+        self, moments: Array, row_growth: float, stream: RandomStream
     ) -> tuple[Array, float, float]:
         """The matrix that whitens the rows; the top eigenvalue and the trace of their moments then.
 
         Its smallest singular values are those of the noise: what is lost in it is not blown up.
         """
         assert self.moments is not None
-        d = x.shape[1]
-        vector = isometric_vector(_second_moments(x, present))
-        found = spectrum(self.moments.release(vector, stream), d)
+        d = len(moments)
+        found = spectrum(self.moments.release(isometric_vector(moments), stream), d)
         # that of the noise, and above the float errors of the eigenvalues
         noise = spectral_noise(math.sqrt(self.moments.variance), d)
         ridge = max(noise, 1e-10 * float(found.values.max()), 1e-30)
@@ -286,10 +288,10 @@ class LearnedUnits(Part):
         step = found.inverse_root(ridge) / bound
         return step, float(white.max()) / bound**2, float(white.sum()) / bound**2
 
-    def _release_top(self, x: Array, present: NDArray[np.bool_], stream: RandomStream) -> float:
+    def _release_top(self, moments: Array, stream: RandomStream) -> float:
         """An upper bound on the largest eigenvalue of the rows' moments, as a rule."""
         assert self.top is not None
-        found = np.asarray(np.linalg.eigvalsh(_second_moments(x, present))[-1:], dtype=np.float64)
+        found = np.asarray(np.linalg.eigvalsh(moments)[-1:], dtype=np.float64)
         noisy = float(self.top.release(found, stream)[0])
         return min(1.0, max(0.0, noisy) + 1.5 * math.sqrt(self.top.variance))
 
@@ -395,9 +397,14 @@ def _median(
     The score of a candidate is minus the number of records by which the interval from the
     candidate below it misses the median. An empty record counts as a half on either side.
     """
-    n, ordered = values.size, np.sort(values[present])
-    half_empty = (n - ordered.size) / 2
-    upper = np.searchsorted(ordered, grid, side="right") + half_empty
+    n, half_empty = values.size, (values.size - np.count_nonzero(present)) / 2
+
+    def counted(part: slice) -> Array:
+        places = np.searchsorted(grid, values[part])[present[part]]
+        return np.bincount(places, minlength=grid.size + 1)[:-1].astype(np.float64)
+
+    counts = sum(on_threads(counted, slices(n, BLOCK_ROWS)))
+    upper = np.cumsum(counts) + half_empty
     lower = np.concatenate(([half_empty], upper[:-1]))
     scores = -np.maximum(0.0, np.maximum(lower - n / 2, n / 2 - upper))
     prior = mechanism.scale * (log_prior - log_prior.max())
@@ -417,38 +424,43 @@ def _scale(
     return _median(values, present, grid, log_prior, mechanism, stream)
 
 
-def _dense_copy(rows: Rows, dimension: int) -> Array:
-    """The features of the rows, with a column of zeros for the intercept if there is one."""
+def _first_copy(
+    rows: Rows, center: Array, norm: float, factors: Array, with_moments: bool
+) -> tuple[NDArray[np.float32], Any]:
+    """Dense rows (x - center) / norm, bounded, times their factors; and what `_bounded` returns."""
     rows = rows.row_major()
-    out = np.zeros((rows.n_samples, dimension))
-    for part in _parts(out):
-        out[part, : rows.n_columns] = rows.dense(part)
-    return out
+    x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
+
+    def centred(part: slice) -> Array:
+        return (rows.dense(part) - center) / norm
+
+    return x, _bounded(centred, x, factors, with_moments)
 
 
-def _parts(x: Array) -> list[slice]:
-    size = chunk_rows(*x.shape)
-    return [slice(start, start + size) for start in range(0, len(x), size)]
+def _multiply(x: NDArray[np.float32], matrix: Array, factors: Array, with_moments: bool) -> Any:
+    """The rows times a matrix, bounded, in place; returns what `_bounded` does."""
+    single = matrix.astype(np.float32)
+    return _bounded(lambda part: x[part] @ single, x, factors, with_moments)
 
 
-def _bounded(x: Array) -> Array:
-    """Scale rows down to a norm of at most 1, in place; the factors."""
-    factors = (1 - 8 * UNIT_ROUNDOFF) / np.maximum(make_rows(x, False).norms(), 1.0)
-    for part in _parts(x):
-        x[part] *= factors[part, None]
-    return factors
+def _bounded(
+    rows_of: Callable[[slice], Any], x: NDArray[np.float32], factors: Array, with_moments: bool
+) -> Any:
+    """Fill x with rows, those longer than 1 scaled down to it; the mean of z z^T, if asked for.
 
+    `factors` are multiplied by those of the scaling. Rows of a factor of 0 become 0. Rows are
+    stored in half of the space, which halves the time to read them; sums are not.
+    """
+    from .._kernels.products import bound_rows
 
-def _multiply(x: Array, matrix: Array) -> None:
-    """The rows times a matrix, in place."""
-    for part in _parts(x):
-        x[part] = x[part] @ matrix
+    d = x.shape[1]
 
+    def fill(part: slice) -> Any:
+        bound_rows(rows_of(part), _LONGEST, norm_error(d), factors[part], x[part])
+        if not with_moments:
+            return 0.0
+        z = x[part].astype(np.float64)
+        return z.T @ z
 
-def _second_moments(x: Array, present: NDArray[np.bool_]) -> Array:
-    """Mean of z z^T over the rows."""
-    total = np.zeros((x.shape[1], x.shape[1]))
-    for part in _parts(x):
-        block = x[part] * present[part, None]
-        total += block.T @ block
-    return total / len(x)
+    # small enough for the cache of a core
+    return sum(on_threads(fill, slices(len(x), chunk_rows(*x.shape)))) / len(x)

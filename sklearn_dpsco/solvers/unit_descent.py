@@ -2,9 +2,9 @@ r"""Gradient descent in privately learned units, without a set, a radius or a tu
 
 After `learned_units` has put rows and targets into units of their own, T releases of the mean
 gradient follow, each record's derivatives clipped to c, and the mean of the second half of the
-iterates is the model. Clip and step follow from public facts and from what was released: the
-step is the largest that neither overshoots nor lets the noise in a prediction, or the energy of the
-noise in the model, become too large. As the noise vanishes the clip grows, and the model becomes
+iterates is the model. Clip, step and momentum follow from public facts and from what was released:
+they take the model as far as the noise in a prediction, and the energy of the noise in the model,
+allow, without overshooting. As the noise vanishes the clip grows, and the model becomes
 the non-private one.
 
 A release is the mean of vectors of norm at most 1, derivatives over the clip times rows, so that
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..data.rows import Objective, make_rows
+from ..data.rows import Objective
 from ..losses import Logistic, Loss, Squared, base_loss
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import PrivacyBudget
@@ -28,7 +28,7 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
-from .defaults import LEARNED_UNITS, UNIT_DESCENT, joint_unit
+from .defaults import LEARNED_UNITS, UNIT_DESCENT, affordable_steps, joint_unit
 from .first_releases import Frame
 from .learned_units import LearnedUnits, Units, accuracy, plan_units
 
@@ -84,9 +84,8 @@ def plan_unit_descent(
     """Everything that a run does, from public facts alone."""
     allowance = budget.mixed_allowance
     units = plan_units(problem, budget, allowance)
-    fewest, most = UNIT_DESCENT.steps_whitened if units.moments else UNIT_DESCENT.steps
-    affordable = UNIT_DESCENT.affordable / (problem.n_samples * problem.n_features)
-    n_steps = max_iter or int(min(most, max(fewest, affordable)))
+    limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
+    n_steps = max_iter or affordable_steps(problem, limits)
     change = sensitivity.mean_of_numbers(problem.n_samples, problem.dimension, budget.record_factor)
     step = Gaussian.calibrate(change, allowance.share(units.left), n_steps, problem.size)
     releases = (*units.releases, Release("mean gradient", step, n_steps))
@@ -100,14 +99,16 @@ def run_unit_descent(data: SolverData, plan: UnitDescentPlan, stream: RandomStre
     """Run the plan."""
     problem, n_steps = plan.problem, plan.max_iter
     units = plan.units.run(data, stream)
-    clip, length = _clip_and_length(plan, units)
-    rows = make_rows(units.rows, False)
+    clip, length, momentum = _clip_and_length(plan, units)
+    unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
     objective = Objective(units.y, units.offset, problem.loss, clip)
     coef = np.zeros(problem.size)
-    total = np.zeros_like(coef)
+    total, direction = np.zeros_like(coef), np.zeros_like(coef)
     for t in range(n_steps):
-        gradient = rows.mean_gradient(problem.matrix(coef), objective).ravel() / clip
-        coef = coef - length / n_steps * clip * plan.step.release(gradient, stream)
+        gradient = unit * units.rows.mean_gradient(unit * problem.matrix(coef), objective)
+        gradient = gradient.ravel() / clip
+        direction = momentum * direction + clip * plan.step.release(gradient, stream)
+        coef = coef - (1 - momentum) * length / n_steps * direction
         if t >= n_steps // 2:
             total += coef
     mean = problem.matrix(total / (n_steps - n_steps // 2))
@@ -122,8 +123,8 @@ def run_unit_descent(data: SolverData, plan: UnitDescentPlan, stream: RandomStre
     return frame.result(solution.ravel(), problem, n_steps)
 
 
-def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float]:
-    """The clip, and the sum of all steps, from public facts and released numbers."""
+def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float, float]:
+    """The clip, the sum of all steps and the momentum, from public facts and released numbers."""
     problem = plan.problem
     rules = LEARNED_UNITS[problem.loss.task]
     clip = min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
@@ -136,10 +137,14 @@ def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float]
     curvature = problem.loss.smoothness * min(1.0, 4 * units.balance)
     # standard deviation of the noise of a coordinate, if one step had all of the budget
     single = clip * plan.step.scale / math.sqrt(plan.max_iter)
-    length = min(
-        plan.max_iter / (0.75 * curvature * units.top),
+    wanted = min(
         rules.prediction_noise * math.sqrt(1.5 / units.trace) / single,
         (rules.signal * clip * units.balance / single) ** 2
         / (curvature * units.trace * units.longest**2),
     )
-    return clip, length
+    # that of plain steps that do not overshoot; with momentum, directions of small curvature go
+    # further, and it dies away within the first half of the steps
+    plain = plan.max_iter / (0.75 * curvature * units.top)
+    gain = min(wanted / plain, plan.max_iter / UNIT_DESCENT.momentum_steps)
+    gain = max(1.0, gain)
+    return clip, min(wanted, gain * plain), 1 - 1 / gain

@@ -109,7 +109,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(task, relation):
 def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
     plan = planned(40, 2, epsilon=300.0, max_iter=4)
     assert plan.units.moments is not None
-    monkeypatch.setattr(learned_units, "_bounded", lambda x: np.ones(len(x)))
+    monkeypatch.setattr(learned_units, "_LONGEST", 3.0)
     found = check_sensitivity(MirrorDescent(max_iter=4), plan)
     assert {"units.moments", "step"} & set(found.violations)
 
@@ -140,16 +140,20 @@ def test_scores_of_a_median_change_by_no_more_than_their_range():
     assert worst == {1: 1.0, 2: 2.0}
 
 
+def moments_of(x):
+    stored = np.empty(x.shape, dtype=np.float32)
+    return learned_units._bounded(lambda part: x[part], stored, np.ones(len(x)), True)
+
+
 def test_the_top_eigenvalue_and_second_moments_move_as_far_as_stated():
     rng = np.random.default_rng(1)
     n, worst = 20, np.zeros(3)
-    present = np.ones(n, dtype=bool)
     for _ in range(2000):
         rows = 0.1 * rng.standard_normal((n + 1, 2)) * rng.choice([0.0, 1.0])
         rows[[0, n]] = rng.standard_normal((2, 2))
         rows[[0, n]] /= np.linalg.norm(rows[[0, n]], axis=1, keepdims=True)
         tables = rows[:n], rows[[n, *range(1, n)]], rows[:n] * (np.arange(n) > 0)[:, None]
-        first, other, empty = (learned_units._second_moments(x, present) for x in tables)
+        first, other, empty = (moments_of(x) for x in tables)
         tops = [np.linalg.eigvalsh(moments)[-1] for moments in (first, other, empty)]
         worst = np.maximum(worst, [
             n * np.linalg.norm(first - other), n * np.linalg.norm(first - empty),

@@ -1,0 +1,86 @@
+"""Work on several ranges of rows at the same time."""
+
+import threading
+
+import numba
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from sklearn_dpsco.data.rows import Objective, make_rows
+from sklearn_dpsco.data.summation import BLOCK_ROWS, chunk_rows
+from sklearn_dpsco.data.threads import on_threads, slices, task_rows
+from sklearn_dpsco.losses import Squared
+
+
+@pytest.fixture
+def two_threads(monkeypatch):
+    monkeypatch.setattr("sklearn_dpsco._kernels.jit.number_of_threads", lambda: 2)
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_results_are_in_order_and_blas_has_its_threads_back(two_threads):
+    before, barrier, seen = blas_threads(), threading.Barrier(2, timeout=20), []
+
+    def work(task):
+        barrier.wait()  # of two tasks at a time: nothing would pass it on one thread
+        seen.append(blas_threads())
+        return -task
+
+    assert on_threads(work, range(8)) == [0, -1, -2, -3, -4, -5, -6, -7]
+    assert all(set(threads) <= {1} for threads in seen)
+    assert blas_threads() == before
+
+
+def test_an_error_reaches_the_caller_and_blas_has_its_threads_back(two_threads):
+    before = blas_threads()
+    with pytest.raises(ZeroDivisionError):
+        on_threads(lambda task: 1 / task, range(4))
+    assert blas_threads() == before
+
+
+def test_tasks_may_have_tasks(two_threads):
+    found = on_threads(lambda task: sum(on_threads(lambda k: k * task, range(3))), range(20))
+    assert found == [3 * task for task in range(20)]
+
+
+def test_tasks_are_whole_chunks_and_at_most_a_block():
+    for d in (1, 3, 10, 60, 500, 10**6):
+        chunk = chunk_rows(10**6, d)
+        assert task_rows(d, chunk) % chunk == 0
+        assert task_rows(d, chunk) <= BLOCK_ROWS
+    assert slices(7, 3) == [slice(0, 3), slice(3, 6), slice(6, 7)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60_000, 40)).astype(dtype)
+    rows = make_rows(X, True, rng.uniform(0, 1, len(X)))
+    objective = Objective(rng.uniform(-1, 1, len(X)), 0.1, Squared(), 0.3)
+    coef = rng.standard_normal(41)
+
+    def results():
+        return (
+            rows.mean_gradient(coef, objective), rows.weighted_sum(objective.y), rows.norms(),
+            rows.product(coef),
+        )  # fmt: skip
+
+    monkeypatch.setattr("sklearn_dpsco._kernels.jit.number_of_threads", lambda: 1)
+    alone = results()
+    monkeypatch.setattr("sklearn_dpsco._kernels.jit.number_of_threads", lambda: 3)
+    for one, three in zip(alone, results(), strict=True):
+        np.testing.assert_array_equal(one, three)
+    z = np.asarray(rows.scale) * (X @ coef[:-1] + coef[-1])
+    r = np.asarray(rows.scale) * np.clip(z + 0.1 - objective.y, -0.3, 0.3)
+    expected = np.append(X.T.astype(float) @ r, r.sum()) / len(X)
+    np.testing.assert_allclose(alone[0], expected, atol=1e-14)
+
+
+def test_there_are_as_many_threads_as_numba_has():
+    from sklearn_dpsco._kernels.jit import number_of_threads
+
+    assert number_of_threads() == numba.get_num_threads()
