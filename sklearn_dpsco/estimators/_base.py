@@ -169,8 +169,8 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are scaled
         down. Noise is proportional to B. "auto" is max(1, sqrt(n_features + 1) / 2), half of the
         largest norm in the box, but at least 1 (without an intercept, the 1 under the root is
-        left out). Set it lower where rows are known to be short, such as counts of few words
-        among many.
+        left out); ``solver="learned-units"``, where there is one, learns it. Set it lower where
+        rows are known to be short, such as counts of few words among many.
     precision : {"exact", "float"}, default="exact"
         Arithmetic of the noise. "exact" samples the stated laws to the last bit. "float" is a
         little faster, and the low bits of what it publishes may reveal something about a record.

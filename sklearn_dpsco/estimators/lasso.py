@@ -32,19 +32,27 @@ class _FrankWolfeMixin(DPLinearModel):
         The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) needs
         ``fit_intercept=False``.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
-        ... "auto" is chosen from the numbers of records and features and the budget, and falls as
-        the noise grows.
+        ... "auto" is chosen from the numbers of records, features and outputs and the budget, and
+        falls as the noise grows; "learned-units" has none.
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 0.15 in regression and 0.5 in classification where the noise is large, and
-        rises to 1 as it vanishes.
+        rises to 1 as it vanishes; times sqrt(2) for several classes, sqrt(K) for K targets. With
+        "learned-units" it follows from what was learned.
     data_norm : "auto" or float in [1e-50, 1e50], default="auto"
         ... Used by ``solver="gradient"`` only.
-    solver : {"auto", "selection", "gradient"}, default="auto"
-        What each step releases: a vertex of the feasible set, or a noisy gradient. "auto" takes
-        the one that the sizes and epsilon favour. Where the noise would be too large for either
-        and `max_iter` is "auto", it spends the whole budget on the intercept and leaves the
-        coefficients at the centre of the feasible set, which is 0 for "l1". With delta=0,
-        "gradient" is refused.
+    solver : {"auto", "selection", "gradient", "learned-units"}, default="auto"
+        What each Frank-Wolfe step releases: a vertex of the feasible set ("selection"), or a noisy
+        gradient. "learned-units" is no Frank-Wolfe method and has no set: it is the default of
+        `DPMirrorRegressor` and `DPMirrorClassifier`, gradient descent in units that a part of the
+        budget buys. It is the more accurate one for models that are not sparse, above all where
+        bounds are too wide or columns correlated. "auto" takes it if the loss is squared or
+        logistic, the set "l1" and everything else "auto", for fewer than 80 features or where n
+        times epsilon is large against them, unless it is so small, in regression, that nothing can
+        be learned about units, or X too large for a copy (1000 features or 2^28 numbers). Else it
+        takes the one of the other two that the sizes and epsilon favour; where the noise would be
+        too large for either and `max_iter` is "auto", it spends the whole budget on the intercept
+        and leaves the coefficients at the centre of the feasible set, which is 0 for "l1". With
+        delta=0, only "selection" is possible.
     max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps T, each of which costs a part of the budget.
     learning_rate : "auto" or float in [1e-50, 1], default="auto"
@@ -52,7 +60,7 @@ class _FrankWolfeMixin(DPLinearModel):
 
     Attributes
     ----------
-    plan_ : FrankWolfePlan
+    plan_ : FrankWolfePlan or UnitDescentPlan
         ...
 
     Notes
@@ -69,7 +77,7 @@ class _FrankWolfeMixin(DPLinearModel):
     References
     ----------
     Talwar, Thakurta, Zhang (2015), "Nearly optimal private LASSO"; Bassily, Guzman,
-    Menart (2021), Algorithm 5. Derivations: doc/privacy, sections 3.1 and 3.1b.
+    Menart (2021), Algorithm 5. Derivations: doc/privacy, sections 3.1, 3.1b and 4.5.
     """
 
     solver: Any
@@ -80,7 +88,7 @@ class _FrankWolfeMixin(DPLinearModel):
 
     def _solver(self) -> FrankWolfe:
         return FrankWolfe(
-            form=check_choice("solver", self.solver, ("auto", *FORMS)),
+            form=check_choice("solver", self.solver, ("auto", *FORMS, "learned-units")),
             max_iter=auto_or(check_count, "max_iter", self.max_iter, high=MOST_STEPS),
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate, high=1),
             gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
@@ -93,7 +101,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
 
     Minimizes the mean of l(m + <w, x - c> + b, y) over norm(w, b) <= radius, in scaled units, m
     and c being private means of the targets and the features (c = 0 with
-    ``solver="selection"``).
+    ``solver="selection"``); or without a set, in learned units, where that is better (`solver`).
 
     Parameters that are not described here: see `_FrankWolfeMixin`, and `DPRegressor` and
     `DPLinearModel` in `_base.py`.
@@ -137,7 +145,8 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
 
     Minimizes the mean of l(m + <w, x - c> + b, y) over norm(w, b) <= radius, in scaled units, y
     being -1 or +1, m the best constant for the private mean of y (its log-odds for the logistic
-    loss) and c private means of the features (c = 0 with ``solver="selection"``).
+    loss) and c private means of the features (c = 0 with ``solver="selection"``); or without a
+    set, in learned units, where that is better (`solver`).
 
     Parameters that are not described here: see `_FrankWolfeMixin`, and `DPClassifier` and
     `DPLinearModel` in `_base.py`.

@@ -29,10 +29,11 @@ class _MirrorMixin(DPLinearModel):
     loss : str or Loss
         In scaled units. A loss that is not smooth works, with smaller steps.
     feasible_set : {"auto", "l2", "l1", "linf", "simplex"} or Geometry, default="auto"
-        The set of the scaled coefficients: a ball of the l2, l1 or l-infinity norm, the simplex
-        (non-negative, summing to the radius, with ``fit_intercept=False``), or for other l_p
-        norms ``LpBall(radius, p)``. "auto" is "l2", or "l1" where there are 100 features or more
-        and the noise is too large for any model but a sparse one.
+        The set of the scaled coefficients, of all solvers but "learned-units": a ball of the l2,
+        l1 or l-infinity norm, the simplex (non-negative, summing to the radius, with
+        ``fit_intercept=False``), or for other l_p norms ``LpBall(radius, p)``. "auto" is "l2", or
+        "l1" where there are 100 features or more and the noise is too large for any model but a
+        sparse one.
     mirror_map : {"auto", "power", "euclidean", "entropy"}, default="auto"
         What measures a step: half the squared l_p norm with the p of the set (p = 1 + 1 / ln d
         for the l1 ball and the simplex, at most 2; 2 for p > 2), half the squared l2 norm, or, on
@@ -42,7 +43,8 @@ class _MirrorMixin(DPLinearModel):
         included.
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 0.12 in regression and 0.3 in classification where the noise is large, and
-        rises to 1 as it vanishes.
+        rises to 1 as it vanishes; times sqrt(2) for several classes, sqrt(K) for K targets. With
+        "learned-units" it follows from what was learned.
     solver : {"auto", "learned-units", "noisy-md", "localized", "noisy-sfw"}, default="auto"
         "learned-units" is gradient descent in units that a part of the budget buys: centre and
         spread of the targets, centre and length of the rows and, where n is large against d, their
@@ -58,7 +60,8 @@ class _MirrorMixin(DPLinearModel):
     max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps; of each phase for "localized". With "learned-units" and "noisy-md", more
         steps cost time and hardly change the accuracy: the noise of each step grows with their
-        number, and averages out.
+        number, and averages out. "auto" is 16 to 100 with "learned-units", which has momentum, and
+        60 to 400 with "noisy-md", as many as some tenths of a second allow.
     n_phases : "auto" or int in [1, 100], default="auto"
         Number of phases of "localized"; each has about half of the records of the one before.
         "auto" is log2(n + 1), rounded down and at most 6.

@@ -166,6 +166,7 @@ class FrankWolfeDefaults(StepLimits):
     # selections are better only if the best model is sparse, and worse if it is dense.
     selectable: float = 0.15
     sparsity_bet: float = 8.0
+    wide: int = 80  # features from which a bet on a sparse model pays, unless noise is small
     # Width of the smoothing of the linear minimization, in units of the noise left in the
     # momentum, and curvature of the loss along one feature, in units of its smoothness, which
     # keeps the first steps of a run with little noise from overshooting.

@@ -12,9 +12,11 @@ Two forms share one loop and differ in what is released at each step.
     about sqrt(d) / 2.
 
 Both step from w to (1 - eta_t) w + eta_t u_t, where u_t is the vertex or the minimizer,
-and return the mean of the second half of the iterates. Where the noise is above a public
-threshold, a third plan, ``"constant"``, spends all of the budget on a private intercept and
-leaves the coefficients at the centre of the set.
+and return the mean of the second half of the iterates. Where nothing is declared, neither radius
+nor clip, row norm or step, and columns are few or n is large against them, so that a bet on a
+sparse model does not pay, the default is no Frank-Wolfe method but the descent of `unit_descent`.
+Where the noise is above a public threshold, another plan, ``"constant"``, spends all of the budget
+on a private intercept and leaves the coefficients at the centre of the set.
 
 The sensitivities are derived in doc/privacy, sections 2.1, 2.3, 2.7, 3.1 and 3.1b.
 """
@@ -29,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.rows import Move, Objective, Rows
-from ..geometry import Geometry, Vertices, known_vertices
+from ..geometry import Geometry, L1Ball, Vertices, known_vertices
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
@@ -40,6 +42,15 @@ from . import defaults, sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
 from .defaults import FRANK_WOLFE, FrankWolfeDefaults
 from .first_releases import FirstReleases, plan_constant, plan_first, plan_mean
+from .learned_units import whitens
+from .unit_descent import (
+    UnitDescentPlan,
+    check_copyable,
+    check_free,
+    is_best,
+    plan_unit_descent,
+    run_unit_descent,
+)
 
 __all__ = ["FORMS", "FrankWolfe", "FrankWolfePlan"]
 
@@ -97,7 +108,7 @@ class FrankWolfe:
 
     Parameters
     ----------
-    form : {"auto", "selection", "gradient", "constant"}
+    form : {"auto", "selection", "gradient", "constant", "learned-units"}
     max_iter : int or None
     learning_rate : float or None
     gradient_clip : float or None
@@ -124,16 +135,24 @@ class FrankWolfe:
             )
         geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
         form = self.form
+        if form == "learned-units":
+            if budget.is_pure:
+                raise ValueError("solver='learned-units' has no pure-DP form (delta=0)")
+            check_free(loss, nothing_declared=self._declares_nothing(feasible_set))
+            return
         if form == "auto":  # pure DP with steps that were asked for can only be "selection"
             is_selection = budget.is_pure and self.max_iter is not None
             form = "selection" if is_selection or geometry.has_vertices else "gradient"
         _check_support(geometry, form)
 
-    def plan(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan:
+    def plan(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan | UnitDescentPlan:
         """Everything that a run does, from public facts alone; see `Solver.plan`."""
         self.check(problem.loss, problem.feasible_set, budget)
         facts = self._facts(problem, budget)
         form = self._choose_form(facts)
+        if form == "learned-units":
+            check_copyable(problem)
+            return plan_unit_descent(problem, budget, self.max_iter)
         _check_support(facts.selection_geometry, form)
         plans = {
             "constant": self._plan_constant,
@@ -141,6 +160,10 @@ class FrankWolfe:
             "gradient": self._plan_gradient,
         }
         return plans[form](facts)
+
+    def _declares_nothing(self, feasible_set: Geometry | type[Geometry]) -> bool:
+        """Whether radius, clip, row norm and step are left to the plan, on the l1 ball."""
+        return self == FrankWolfe(self.form, self.max_iter) and feasible_set is L1Ball
 
     def _facts(self, problem: Problem, budget: PrivacyBudget) -> _Facts:
         norm = self.data_norm or defaults.data_norm(problem)
@@ -158,8 +181,19 @@ class FrankWolfe:
         may_select = facts.problem.feasible_set.has_vertices
         if drowning and selection < rules.selectable and may_select:
             return "selection"
+        if self._is_dense(facts):
+            return "learned-units"
         is_hopeless = gradient > rules.hopeless and self.max_iter is None
         return "constant" if is_hopeless else "gradient"
+
+    def _is_dense(self, facts: _Facts) -> bool:
+        """Whether the descent in learned units is better than the bet on a sparse model."""
+        problem, budget = facts.problem, facts.budget
+        is_free = self.max_iter is None and self._declares_nothing(problem.feasible_set)
+        is_narrow = problem.n_features < facts.rules.wide
+        return is_best(problem, budget, nothing_declared=is_free) and (
+            is_narrow or whitens(problem, budget, budget.mixed_allowance)
+        )
 
     def _plan_constant(self, facts: _Facts) -> FrankWolfePlan:
         problem, budget = facts.problem, facts.budget
@@ -233,8 +267,12 @@ class FrankWolfe:
 
     # ----------------------------------------------------------------- running
 
-    def solve(self, data: SolverData, plan: FrankWolfePlan, stream: RandomStream) -> SolverResult:
+    def solve(
+        self, data: SolverData, plan: FrankWolfePlan | UnitDescentPlan, stream: RandomStream
+    ) -> SolverResult:
         """Run the plan; see `Solver.solve`."""
+        if isinstance(plan, UnitDescentPlan):
+            return run_unit_descent(data, plan, stream)
         start = plan.first.run(data, stream)
         solution = _descend(start.rows, data.y, start.frame.offset, plan, stream)
         return start.frame.result(solution, plan.problem, plan.max_iter)

@@ -34,7 +34,7 @@ from .defaults import LEARNED_UNITS, LearnedUnitsDefaults
 from .first_releases import constant_for_mean, mean_target, shrunk_vector
 from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
 
-__all__ = ["LearnedUnits", "Units", "accuracy", "plan_units"]
+__all__ = ["LearnedUnits", "Units", "accuracy", "plan_units", "whitens"]
 
 Array = NDArray[np.float64]
 
@@ -317,6 +317,12 @@ def accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> f
     return problem.n_samples * math.sqrt(2 * allowance.amount) / budget.record_factor
 
 
+def whitens(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> bool:
+    """Whether n is so large against d that second moments are released."""
+    rules, d = LEARNED_UNITS[problem.loss.task], problem.n_features
+    return accuracy(problem, budget, allowance) / d**1.5 > rules.whiten
+
+
 def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> LearnedUnits:
     """The releases within an allowance of which a part is left for the descent."""
     rules = LEARNED_UNITS[problem.loss.task]
@@ -338,7 +344,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance) ->
     long, length = shares.selection(row_share), shares.selection(row_share)
     center = shares.mean(rules.center_share, unit, d) if problem.fit_intercept else None
     moments, top, row_factor, n_rounds = None, None, None, 0
-    if m / d**1.5 > rules.whiten:
+    if whitens(problem, budget, allowance):
         n_rounds = 2 if m / d**1.5 > rules.whiten_twice else 1
         change = sensitivity.second_moments(problem, budget)
         moments = shares.mean(rules.moments_share, change, vector_size(d), n_rounds)

@@ -34,9 +34,9 @@ from .learned_units import LearnedUnits, Units, accuracy, plan_units
 
 __all__ = [
     "UnitDescentPlan",
-    "is_copyable",
-    "knows",
-    "pays",
+    "check_copyable",
+    "check_free",
+    "is_best",
     "plan_unit_descent",
     "run_unit_descent",
 ]
@@ -60,18 +60,38 @@ class UnitDescentPlan(Plan):
     step: Gaussian
 
 
-def knows(loss: Loss) -> bool:
-    """Whether the rules are made for the loss."""
-    return type(base_loss(loss)) in (Squared, Logistic)
+def check_free(loss: Loss, *, nothing_declared: bool) -> None:
+    """Raise unless the descent can do what is declared."""
+    if not (nothing_declared and _knows(loss)):
+        raise ValueError(
+            "solver='learned-units' has no set, clip, row norm, step or penalty, and knows the "
+            "squared and the logistic loss: leave the rest 'auto', or take another solver"
+        )
 
 
-def pays(problem: Problem, budget: PrivacyBudget) -> bool:
-    """Whether units can be learned well enough to be better than those of the bounds."""
+def check_copyable(problem: Problem) -> None:
+    """Raise if X is too large for a copy."""
+    if not _is_copyable(problem):
+        raise ValueError(
+            f"solver='learned-units' needs at most {UNIT_DESCENT.most_features} features and "
+            f"{UNIT_DESCENT.largest_copy} numbers in X: take another solver"
+        )
+
+
+def is_best(problem: Problem, budget: PrivacyBudget, *, nothing_declared: bool) -> bool:
+    """Whether the descent is possible, and its units are better than those of the bounds."""
+    if budget.is_pure or not (nothing_declared and _knows(problem.loss) and _is_copyable(problem)):
+        return False
     m = accuracy(problem, budget, budget.mixed_allowance)
     return m >= LEARNED_UNITS[problem.loss.task].least
 
 
-def is_copyable(problem: Problem) -> bool:
+def _knows(loss: Loss) -> bool:
+    """Whether the rules are made for the loss."""
+    return type(base_loss(loss)) in (Squared, Logistic)
+
+
+def _is_copyable(problem: Problem) -> bool:
     """Whether the rows are few and short enough for a copy, and for their second moments."""
     n_numbers = problem.n_samples * problem.dimension
     is_narrow = problem.n_features <= UNIT_DESCENT.most_features

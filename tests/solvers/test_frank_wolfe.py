@@ -31,6 +31,32 @@ def without_noise(plan, **changes):
 # ------------------------------------------------------------------------------ the plan
 
 
+def test_units_are_learned_where_a_sparse_model_is_no_good_bet():
+    def chosen(n, d, **settings):
+        kind = settings.pop("kind", L1Ball)
+        facts = dataclasses.replace(problem(n, d), feasible_set=kind)
+        return FrankWolfe(**settings).plan(facts, BUDGET).solver
+
+    assert chosen(2000, 79) == "learned-units"
+    assert chosen(20_000, 80) == "gradient"
+    assert chosen(10**6, 80) == "learned-units"
+    assert chosen(5000, 500) == "selection"
+    assert chosen(40, 3) in ("gradient", "constant")
+    for declared in (
+        {"max_iter": 9}, {"gradient_clip": 1.0}, {"data_norm": 1.0}, {"learning_rate": 0.1},
+        {"kind": L1Ball(2.0)},
+    ):  # fmt: skip
+        assert chosen(2000, 20, **declared) == "gradient", declared
+    assert chosen(2000, 20, form="learned-units", max_iter=9) == "learned-units"
+    for refused in ({"data_norm": 1.0}, {"kind": L1Ball(2.0)}):
+        with pytest.raises(ValueError, match="has no set, clip"):
+            chosen(2000, 20, form="learned-units", **refused)
+    with pytest.raises(ValueError, match="no pure-DP form"):
+        FrankWolfe("learned-units").check(LOSSES["regression"], L1Ball, PrivacyBudget(1.0, 0.0))
+    with pytest.raises(ValueError, match="at most 1000 features"):
+        chosen(2000, 1001, form="learned-units")
+
+
 @every_form
 def test_settings_are_honoured(form):
     solver = FrankWolfe(form, max_iter=11, learning_rate=0.25, gradient_clip=0.3, data_norm=1.7)

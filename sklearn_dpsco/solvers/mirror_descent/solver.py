@@ -39,13 +39,13 @@ from ...randomness.stream import RandomStream
 from ...randomness.subsets import RandomBatches
 from .. import defaults, sensitivity
 from ..base import Problem, SolverData, SolverResult
-from ..defaults import MIRROR_DESCENT, UNIT_DESCENT, MirrorDescentDefaults
+from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
 from ..unit_descent import (
     UnitDescentPlan,
-    is_copyable,
-    knows,
-    pays,
+    check_copyable,
+    check_free,
+    is_best,
     plan_unit_descent,
     run_unit_descent,
 )
@@ -63,7 +63,7 @@ class MirrorDescent:
 
     Parameters
     ----------
-    form : {"auto", "noisy-md", "localized", "noisy-sfw"}
+    form : {"auto", "learned-units", "noisy-md", "localized", "noisy-sfw"}
     max_iter : int or None
         Steps of each stage.
     learning_rate : float or None
@@ -108,11 +108,8 @@ class MirrorDescent:
                 "DPLassoFW(solver='selection') and its classifier have one"
             )
         p = float(getattr(feasible_set, "p", 1.0))
-        if form == "learned-units" and not self._is_free(loss, feasible_set):
-            raise ValueError(
-                "solver='learned-units' has no set, clip, row norm, step or penalty, and knows the "
-                "squared and the logistic loss: leave the rest 'auto', or take solver='noisy-md'"
-            )
+        if form == "learned-units":
+            check_free(loss, nothing_declared=self._declares_nothing(feasible_set))
         if form == "noisy-sfw" and p > 2:
             raise ValueError(
                 f"solver='noisy-sfw' needs p <= 2, got p={p:g}: use 'noisy-md' or 'localized'"
@@ -167,21 +164,17 @@ class MirrorDescent:
     def _form(self) -> str:
         return "noisy-md" if self.form == "auto" else self.form
 
-    def _is_free(self, loss: Loss, feasible_set: Geometry | type[Geometry]) -> bool:
-        """Whether no set, clip, row norm, step or penalty is declared, and the loss is known."""
-        nothing = MirrorDescent(self.form, self.max_iter)
-        return self == nothing and feasible_set is Geometry and knows(loss)
+    def _declares_nothing(self, feasible_set: Geometry | type[Geometry]) -> bool:
+        """Whether set, clip, row norm, step, penalty and batches are left to the plan."""
+        return self == MirrorDescent(self.form, self.max_iter) and feasible_set is Geometry
 
     def _learns_units(self, problem: Problem, budget: PrivacyBudget) -> bool:
         """Whether the descent is in learned units: by default, if that is possible and pays."""
-        is_possible = self._is_free(problem.loss, problem.feasible_set) and is_copyable(problem)
-        if self.form == "learned-units" and not is_possible:
-            raise ValueError(
-                f"solver='learned-units' needs at most {UNIT_DESCENT.most_features} features and "
-                f"{UNIT_DESCENT.largest_copy} numbers in X: take solver='noisy-md'"
-            )
-        is_wanted = self.form == "auto" and pays(problem, budget)
-        return is_possible and (is_wanted or self.form == "learned-units")
+        if self.form == "learned-units":
+            check_copyable(problem)
+            return True
+        nothing_declared = self._declares_nothing(problem.feasible_set)
+        return self.form == "auto" and is_best(problem, budget, nothing_declared=nothing_declared)
 
     def _map(self, geometry: Geometry) -> MirrorMap:
         """The declared mirror map, or "power" where the set has it."""
