@@ -57,7 +57,7 @@ class RowForm(NamedTuple):
     ----------
     center : ndarray of shape (d,)
     bias : float
-        1 with an intercept, else 0.
+        The last coordinate: 1 or less with an intercept, else 0.
     bound : float
         Bound on the l2 norm of a row.
     norm_error : float

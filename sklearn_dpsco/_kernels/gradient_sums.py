@@ -37,7 +37,7 @@ def dense_gradient_sum(
         if weight[i] > 0.0:
             row = X[i]
             product, square = dense_products(row, center, w)
-            s = row_factor(weight[i], square * (1.0 + norm_error) + bias, bound)
+            s = row_factor(weight[i], square * (1.0 + norm_error) + bias * bias, bound)
             r = s * clipped_derivative(slope, product + bias * w[d], y[i])
             for j in range(d):
                 total[j] += r * (row[j] - center[j])
@@ -62,7 +62,7 @@ def csr_gradient_sum(
             product, row_center, square = stored_products(X, i, center, w)
             error = norm_error * (math.sqrt(square) + math.sqrt(center_square)) ** 2
             square = max(square - 2.0 * row_center + center_square, 0.0) + error
-            s = row_factor(weight[i], square + bias, bound)
+            s = row_factor(weight[i], square + bias * bias, bound)
             r = s * clipped_derivative(slope, product - center_w + bias * w[d], y[i])
             for k in range(indptr[i], indptr[i + 1]):
                 total[indices[k]] += r * data[k]

@@ -61,7 +61,7 @@ def dense_steps(
             if weight[t] > 0.0:
                 row = X[t]
                 product, square = dense_products(row, center, w)
-                s = row_factor(weight[t], square * (1.0 + norm_error) + bias, bound)
+                s = row_factor(weight[t], square * (1.0 + norm_error) + bias * bias, bound)
                 r = smoothed_derivative(slope, steps.beta, s * (product + bias * w[d]), y[t])
                 step = steps.learning_rate * r * s
                 for j in range(d):
@@ -100,7 +100,7 @@ def csr_steps(
                 row_w, row_center, square = stored_products(X, t, center, w)
                 error = norm_error * (square + center_square)
                 square = max(square - 2.0 * row_center + center_square, 0.0) + error
-                s = row_factor(weight[t], square + bias, bound)
+                s = row_factor(weight[t], square + bias * bias, bound)
                 product = row_w - center_w + shift * (row_center - center_square)
                 r = smoothed_derivative(slope, steps.beta, s * (product + bias * w[d]), y[t])
                 step = steps.learning_rate * r * s
@@ -137,7 +137,7 @@ def joint_dense_steps(
                     square += value * value
                     for k in range(z.size):
                         z[k] += value * w[j, k]
-                s = row_factor(weight[t], square * (1.0 + norm_error) + bias, bound)
+                s = row_factor(weight[t], square * (1.0 + norm_error) + bias * bias, bound)
                 for k in range(z.size):
                     z[k] = offset[k] + s * z[k]
                 joint_derivative(slope, steps.beta, z, y[t], r)
@@ -185,7 +185,7 @@ def joint_csr_steps(
                         row_w[k] += x * w[j, k]
                 error = norm_error * (square + center_square)
                 square = max(square - 2.0 * row_center + center_square, 0.0) + error
-                s = row_factor(weight[t], square + bias, bound)
+                s = row_factor(weight[t], square + bias * bias, bound)
                 for k in range(n_outputs):
                     product = row_w[k] - center_w[k] + shift[k] * (row_center - center_square)
                     z[k] = offset[k] + s * (product + bias * w[d, k])

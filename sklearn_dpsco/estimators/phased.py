@@ -33,7 +33,8 @@ class _PhasedMixin(DPLinearModel):
         outside the span of the rows does not change the predictions.
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 0.35 in regression and 0.5 in classification for smooth losses, rising to 1
-        as the noise vanishes, and the derivative's own bound for the others.
+        as the noise vanishes, and the derivative's own bound for the others and for several
+        classes. In learned units (see Notes) it is stated in those.
     n_phases : "auto" or int in [1, 100], default="auto"
         Number of slices that the records are cut into. Each phase descends over one of them from
         the noisy result of the one before, with a third of its step, and has the whole budget of
@@ -66,6 +67,14 @@ class _PhasedMixin(DPLinearModel):
     n steps falls like 1 / n. Time is O(n_samples n_features), or the number of stored values,
     for each pass; most of it goes into reading the rows in a random order. The last quarter of a
     phase's iterates is averaged.
+
+    Where the default is several passes, of X with at most 3e7 numbers, and everything but `loss`,
+    `fit_intercept` and `shuffle` is left "auto", the passes run in learned units, as in
+    `DPMirrorRegressor`: a part of the budget buys the centre and spread of the targets, the centre
+    and length of the rows and, where n is large against d, their second moments, which whiten them.
+    Bounds may then be far too wide. Not for losses with a parameter in the units of the targets
+    ("huber", "epsilon_insensitive"), nor, in regression, for a very small n times epsilon. The
+    coefficients of the feasible set are then those in learned units. X is copied, densely.
 
     With one pass over many records, a sixteenth of them is set aside for the intercept, the
     feature means and the mean row factor; otherwise these share the budget of the phases.

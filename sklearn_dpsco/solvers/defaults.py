@@ -24,8 +24,10 @@ __all__ = [
     "FRANK_WOLFE",
     "FTRL",
     "HEAVY_TAIL",
+    "LARGEST_COPY",
     "LEARNED_UNITS",
     "MIRROR_DESCENT",
+    "MOST_COPIED_FEATURES",
     "MOST_PHASES",
     "MOST_SLICES",
     "MOST_STEPS",
@@ -44,6 +46,8 @@ __all__ = [
 # Limits of what a user may ask for.
 MOST_STEPS = 10**9  # whose noise would drown any model, and which would take weeks
 MOST_PHASES = 100  # a phase has about half of the records of the one before, or of its steps
+MOST_COPIED_FEATURES = 1000  # of a copy in learned units, and of second moments
+LARGEST_COPY = 2**28  # numbers of such a copy
 MOST_SLICES = 10**4  # of heavy-tailed records, each of which has a mechanism of its own
 
 # --------------------------------------------------------------- rules that solvers share
@@ -270,13 +274,11 @@ LEARNED_UNITS = {
 
 @dataclass(frozen=True)
 class UnitDescentDefaults:
-    """Steps, and the tables that are small enough for a copy in learned units."""
+    """Steps of a descent in learned units."""
 
     plain: StepLimits = StepLimits(fewest_steps=30, most_steps=100, affordable=4e8)
     whitened: StepLimits = StepLimits(fewest_steps=16, most_steps=30, affordable=2e8)
     momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
-    most_features: int = 1000
-    largest_copy: int = 2**28
 
 
 UNIT_DESCENT = UnitDescentDefaults()
@@ -301,6 +303,8 @@ class PhasedSGDDefaults:
     prediction_noise: float  # of the last of several phases, for a row of the largest norm
     smallest_clip: float
     curved: float = 0.2  # learning_rate B^2 is at most this over the smoothness of the loss
+    unit_step: float = 2.0  # in learned units, of curvature 1, times 1 / sqrt(n)
+    target_unit: float = 16.0  # of the targets in learned units, in units of the clip
     n_phases: int = 3
     ratio: float = 3.0  # of the steps of one phase and the next
     accurate: float = 0.002  # the noise N below which the clip grows

@@ -29,17 +29,32 @@ from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import sensitivity
-from .base import Part, Problem, SolverData
-from .defaults import LEARNED_UNITS, LearnedUnitsDefaults
-from .first_releases import constant_for_mean, mean_target, shrunk_vector
+from .base import Part, Problem, SolverData, SolverResult
+from .defaults import (
+    LARGEST_COPY,
+    LEARNED_UNITS,
+    MOST_COPIED_FEATURES,
+    LearnedUnitsDefaults,
+)
+from .first_releases import Frame, constant_for_mean, mean_target, shrunk_vector
 from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
 
-__all__ = ["LearnedUnits", "Units", "accuracy", "plan_units", "whitens"]
+__all__ = [
+    "LARGEST_ROW_GROWTH",
+    "LearnedUnits",
+    "Units",
+    "accuracy",
+    "is_copyable",
+    "pays",
+    "plan_units",
+    "whitens",
+]
 
 Array = NDArray[np.float64]
 
 _OCTAVES = 18  # of the grids of scales, four candidates in each
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
+LARGEST_ROW_GROWTH = 8.0  # of the bounds on rows, as noise vanishes
 _LARGEST_PRIOR = 64.0  # above all logarithms of priors
 _LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
@@ -88,6 +103,18 @@ class Units(NamedTuple):
     factor: float
     target_center: Any
     target_scale: Any
+
+    def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
+        """The model for plain rows, from the descent's coefficients of shape (size,)."""
+        solution = self.transform @ problem.matrix(coef)
+        solution[: problem.n_features] *= self.factor
+        frame = Frame(
+            self.offset,
+            self.center if problem.fit_intercept else None,
+            target_center=self.target_center,
+            target_scale=self.target_scale,
+        )
+        return frame.result(solution.ravel(), problem, n_iter)
 
 
 @dataclass(frozen=True)
@@ -216,7 +243,7 @@ class LearnedUnits(Part):
     def _release_rows(self, rows: Rows, row_growth: float, stream: RandomStream) -> dict[str, Any]:
         """The fields of `Units` that are about the rows."""
         problem, d = self.problem, self.problem.n_features
-        row_growth = min(8.0, row_growth)
+        row_growth = min(LARGEST_ROW_GROWTH, row_growth)
         present = rows.present()
         center, norm = self._centre(rows, present, row_growth, stream)
         factors, usual = present.astype(np.float64), min(0.95, self.rules.row_bound * row_growth)
@@ -315,6 +342,20 @@ class LearnedUnits(Part):
 def accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> float:
     """The m = n mu / phi: a mean of numbers in [-1, 1] has noise 1 / m with the whole allowance."""
     return problem.n_samples * math.sqrt(2 * allowance.amount) / budget.record_factor
+
+
+def is_copyable(problem: Problem) -> bool:
+    """Whether the rows are few and short enough for a copy, and for their second moments."""
+    n_numbers = problem.n_samples * problem.dimension
+    return problem.n_features <= MOST_COPIED_FEATURES and n_numbers <= LARGEST_COPY
+
+
+def pays(problem: Problem, budget: PrivacyBudget) -> bool:
+    """Whether units can be learned, and are better than those of the bounds."""
+    if budget.is_pure or not is_copyable(problem):
+        return False
+    m = accuracy(problem, budget, budget.mixed_allowance)
+    return m >= LEARNED_UNITS[problem.loss.task].least
 
 
 def whitens(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> bool:

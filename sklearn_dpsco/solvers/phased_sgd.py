@@ -12,34 +12,45 @@ phases have no record in common, each has the whole budget. Non-smooth losses ar
 their Moreau envelopes of parameter beta, whose derivatives have a closed form.
 
 For small tables the default is several passes over one phase that holds all records; the
-passes divide the budget.
+passes divide the budget. Their rows and targets are in learned units (`learned_units`) where
+nothing but the loss is declared.
 
-The sensitivities are derived in doc/privacy, section 5.
+The sensitivities are derived in doc/privacy, sections 4.5 and 5.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import MULTINOMIAL, Compressed, RowForm, Slope, Steps
-from ..data.rows import Objective
+from ..data.rows import Objective, Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, norm_error
 from ..geometry import Geometry, L2Ball, Unconstrained
-from ..losses import Loss, Multinomial, base_loss, kernel_id, largest_constant
+from ..losses import (
+    Absolute,
+    Loss,
+    Multinomial,
+    Quantile,
+    Squared,
+    base_loss,
+    kernel_id,
+    largest_constant,
+)
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
 from .base import Part, Plan, Problem, SolverData, SolverResult
-from .defaults import PHASED_SGD, PhasedSGDDefaults
-from .first_releases import FirstReleases, plan_first
+from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
+from .first_releases import FirstReleases, Frame, plan_first
+from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Units, accuracy, pays, plan_units
 
 __all__ = ["Phase", "PhasedSGD", "PhasedSGDPlan"]
 
@@ -106,8 +117,10 @@ class PhasedSGDPlan(Plan):
         Whether the records are put into a secret random order first.
     n_first : int
         Records of the slice of the first releases; 0 for all records.
-    first : FirstReleases
+    first : FirstReleases or LearnedUnits
         What is released before the descent.
+    target_unit : float
+        Targets of a regression in learned units are divided by this, and clipped to [-1, 1].
     phases : tuple of Phase
     """
 
@@ -117,7 +130,8 @@ class PhasedSGDPlan(Plan):
     data_norm: float
     shuffle: bool
     n_first: int
-    first: FirstReleases
+    first: FirstReleases | LearnedUnits
+    target_unit: float
     phases: tuple[Phase, ...]
 
 
@@ -173,20 +187,24 @@ class PhasedSGD:
         """Everything that a run does, from public facts alone; see `Solver.plan`."""
         self.check(problem.loss, problem.feasible_set, budget)
         facts = self._facts(problem, budget)
-        first, n_first = facts.plan_first()
+        first, n_first, whole = facts.plan_first()
         if problem.n_samples - n_first < facts.n_phases:
             raise ValueError(
                 f"n_phases={facts.n_phases} needs n_samples >= {facts.n_phases}, "
                 f"got {problem.n_samples}"
             )
-        whole = budget.gaussian_allowance
         left = whole if n_first else whole.share(first.left)
         # standard deviation of the noise of a release of sensitivity 1 per record
         unit = budget.record_factor / math.sqrt(2 * left.amount)
-        noise = unit * math.sqrt(facts.rank) / problem.n_samples
-        slope, clip = self._slope_and_clip(facts, noise)
-        length = facts.last_length(noise, unit, clip / slope)
-        rate = self.learning_rate or length / (slope * facts.norm**2)
+        target_unit = 1.0
+        if facts.learns_units:
+            clip, target_unit = facts.unit_clip()
+            rate = facts.unit_rate(clip, target_unit, unit)
+        else:
+            noise = unit * math.sqrt(facts.rank) / problem.n_samples
+            slope, clip = self._slope_and_clip(facts, noise)
+            length = facts.last_length(noise, unit, clip / slope)
+            rate = self.learning_rate or length / (slope * facts.norm**2)
         slices = self._slices(facts, n_first, rate)
         reach = facts.passes * sum((stop - start) * eta for start, stop, eta in slices)
         start_radius = min(facts.geometry.radius, reach * clip * facts.norm)
@@ -208,6 +226,7 @@ class PhasedSGD:
             shuffle=self.shuffle,
             n_first=n_first,
             first=first,
+            target_unit=target_unit,
             phases=phases,
         )
 
@@ -223,10 +242,15 @@ class PhasedSGD:
         else:
             geometry = kind() if kind is Unconstrained else kind(rules.radius)
         rank = problem.n_features if self.rank_bound is None else self.rank_bound
-        norm = self.data_norm or defaults.data_norm(problem)
         passes, n_phases = self._passes(problem, rules)
+        # a single pass is for tables that are better not copied
+        nothing_declared = self == PhasedSGD(shuffle=self.shuffle) and kind is L2Ball
+        learns_units = (
+            passes > 1 and nothing_declared and _has_no_unit(problem.loss) and pays(problem, budget)
+        )
+        norm = 1.0 if learns_units else self.data_norm or defaults.data_norm(problem)
         rank = (rank + problem.fit_intercept) * problem.n_outputs
-        return _Facts(problem, budget, rules, geometry, norm, rank, passes, n_phases)
+        return _Facts(problem, budget, rules, geometry, norm, rank, passes, n_phases, learns_units)
 
     def _passes(self, problem: Problem, rules: PhasedSGDDefaults) -> tuple[int, int]:
         """Number of passes and of phases."""
@@ -292,13 +316,11 @@ class PhasedSGD:
         problem = plan.problem
         order = stream.permutation(problem.n_samples) if plan.shuffle else None
         data = SolverData(data.rows.row_major(), data.y)
-        before = data
-        if plan.n_first:
-            first = _taken(order, 0, plan.n_first)
-            before = SolverData(data.rows.part(first), data.y[first])
-        frame = plan.first.run(before, stream).frame
-        center = np.zeros(problem.n_features) if frame.center is None else frame.center
-        descent = _Descent(data, order, plan, frame.offset, center)
+        if isinstance(plan.first, LearnedUnits):
+            start = _start_in_units(data, plan, plan.first, stream)
+        else:
+            start = _start(data, plan, plan.first, order, stream)
+        descent = _Descent(start, order, plan)
         results = []
         # kernels take a coordinate for the intercept in any case, the last
         coef = np.zeros((problem.n_features + 1) * problem.n_outputs)
@@ -310,7 +332,12 @@ class PhasedSGD:
             results.append(coef.copy())
         # each pass was released, so their mean costs no privacy, and it has less noise
         coef = np.mean(results[plan.max_iter // 2 :], axis=0)
-        return frame.result(coef[: problem.size], problem, plan.max_iter)
+        return start.units.result(coef[: problem.size], problem, plan.max_iter)
+
+
+def _has_no_unit(loss: Loss) -> bool:
+    """Whether the loss has no parameter in the targets' units, and may be stated in others."""
+    return loss.task == "classification" or type(base_loss(loss)) in (Squared, Absolute, Quantile)
 
 
 @dataclass(frozen=True)
@@ -328,10 +355,17 @@ class _Facts:
     rank: int
     passes: int
     n_phases: int
+    learns_units: bool
 
-    def plan_first(self) -> tuple[FirstReleases, int]:
-        """The first releases, and the number of records of their slice; 0 for all records."""
+    def plan_first(self) -> tuple[FirstReleases | LearnedUnits, int, Allowance]:
+        """The first releases, the number of records of their slice, and the whole allowance.
+
+        0 stands for all records, where the first releases leave a share of the allowance.
+        """
         problem, budget, rules = self.problem, self.budget, self.rules
+        if self.learns_units:
+            allowance = budget.mixed_allowance
+            return plan_units(problem, budget, allowance), 0, allowance
         allowance = budget.gaussian_allowance
         # without an intercept only the row factor is left, which needs little of a budget
         is_sliced = self.passes == 1 and problem.fit_intercept
@@ -341,14 +375,57 @@ class _Facts:
             if noise / n_first > rules.first_noise:
                 n_first = 0
         if not n_first:
-            return plan_first(
+            whole = plan_first(
                 problem, budget, self.norm, allowance, may_shrink=True, may_step=False
-            ), 0
+            )
+            return whole, 0, allowance
         first = plan_first(
             replace(problem, n_samples=n_first), budget, self.norm, allowance, may_shrink=True,
             may_step=False, shares=rules.first_shares, group="first slice",
         )  # fmt: skip
-        return first, n_first
+        return first, n_first, allowance
+
+    @property
+    def unit_growth(self) -> float:
+        """The root of `Units.growth`, for classes of the same size."""
+        units = LEARNED_UNITS[self.problem.loss.task]
+        m = accuracy(self.problem, self.budget, self.budget.mixed_allowance)
+        return math.sqrt(max(1.0, units.growth * m / self.problem.dimension))
+
+    def unit_clip(self) -> tuple[float, float]:
+        """The clip in learned units, and the unit of the targets; see `PhasedSGDPlan`."""
+        problem, loss, units = (
+            self.problem,
+            self.problem.loss,
+            LEARNED_UNITS[self.problem.loss.task],
+        )
+        each = min(units.largest_clip, units.smallest_clip * self.unit_growth)
+        target_unit = self.rules.target_unit * each if loss.task == "regression" else 1.0
+        bound = loss.derivative_bound(self.geometry.radius + largest_constant(loss))
+        # the derivatives of a multinomial or kinked loss are not clipped, see `_slope_and_clip`
+        is_whole = isinstance(loss, Multinomial) or not math.isfinite(loss.smoothness)
+        clip = bound if is_whole else min(bound, each / target_unit * defaults.joint_unit(problem))
+        return clip, target_unit
+
+    def unit_rate(self, clip: float, target_unit: float, unit: float) -> float:
+        """The step in learned units: as long as that of `unit_descent`, or as passes allow.
+
+        `unit` is as in `last_length`.
+        """
+        problem, n = self.problem, self.problem.n_samples
+        units, smoothness = LEARNED_UNITS[problem.loss.task], problem.loss.smoothness
+        # a kinked loss curves where the residuals are, over one spread of the targets
+        curvature = smoothness if math.isfinite(smoothness) else target_unit
+        # what is expected of the rows: with an intercept, half of their square belongs to it
+        square = 1.0 + problem.fit_intercept
+        share = 0.7 / min(LARGEST_ROW_GROWTH, self.unit_growth) ** 2
+        single, trace = clip * unit / n, (share + problem.fit_intercept) / square
+        length = min(
+            units.prediction_noise / target_unit * math.sqrt(1.5 / trace) / single,
+            (units.signal * clip / single) ** 2 / (curvature * trace * square),
+        )
+        most = self.rules.unit_step / (share * curvature * math.sqrt(n * math.sqrt(self.passes)))
+        return min(length / (n * self.passes), most)
 
     def phase(
         self, k: int, piece: tuple[int, int, float], start_radius: float, clip: float,
@@ -396,25 +473,59 @@ def _block(n_features: int) -> int:
 # -------------------------------------------------------------------------------- running
 
 
+class _Start(NamedTuple):
+    """Input of the descent: rows of the form, targets, their offset, and the way back."""
+
+    rows: Rows
+    form: RowForm
+    y: Array
+    offset: Any
+    units: Frame | Units
+
+
+def _start(
+    data: SolverData, plan: PhasedSGDPlan, first: FirstReleases,
+    order: NDArray[np.intp] | None, stream: RandomStream,
+) -> _Start:  # fmt: skip
+    """In the units of the bounds."""
+    problem, before = plan.problem, data
+    if plan.n_first:
+        taken = _taken(order, 0, plan.n_first)
+        before = SolverData(data.rows.part(taken), data.y[taken])
+    frame = first.run(before, stream).frame
+    center = np.zeros(problem.n_features) if frame.center is None else frame.center
+    error, is_sparse = norm_error(problem.n_features), sparse.issparse(data.rows.X)
+    bound = plan.data_norm * (1 - error)
+    form = RowForm(center, float(problem.fit_intercept), bound, 2 * error if is_sparse else 0.0)
+    return _Start(data.rows, form, data.y, frame.offset, frame)
+
+
+def _start_in_units(
+    data: SolverData, plan: PhasedSGDPlan, first: LearnedUnits, stream: RandomStream
+) -> _Start:
+    """In learned units: a record's row is ``unit * [r, 1]``, of norm at most 1."""
+    units, problem = first.run(data, stream), plan.problem
+    y, width = units.y, plan.target_unit
+    if problem.loss.task == "regression":
+        y = np.clip(y / width, -1.0, 1.0)
+    units = units._replace(offset=units.offset / width, target_scale=units.target_scale * width)
+    each = float(units.unit[0])
+    bias = float(units.unit[-1]) / each if problem.fit_intercept else 0.0
+    # no row is longer than sqrt(2): the bound has no effect
+    form = RowForm(np.zeros(problem.n_features), bias, 2.0, 0.0)
+    rows = make_rows(units.rows.X, problem.fit_intercept, each * units.rows.weights())
+    return _Start(rows, form, y, units.offset, units)
+
+
 class _Descent:
     """The records in their order, and how to run a phase over a slice of them."""
 
-    def __init__(
-        self,
-        data: SolverData,
-        order: NDArray[np.intp] | None,
-        plan: PhasedSGDPlan,
-        offset: Any,
-        center: Array,
-    ) -> None:
-        X: Any = data.rows.X
+    def __init__(self, start: _Start, order: NDArray[np.intp] | None, plan: PhasedSGDPlan) -> None:
+        X: Any = start.rows.X
         d, is_sparse = plan.problem.n_features, sparse.issparse(X)
         self.X: Any = X if is_sparse else np.ascontiguousarray(X)
-        self.y, self.scale, self.order = data.y, data.rows.scale, order
-        self.plan, self.offset = plan, offset
-        error = norm_error(d)
-        bias, bound = float(plan.problem.fit_intercept), plan.data_norm * (1 - error)
-        self.form = RowForm(center, bias, bound, 2 * error if is_sparse else 0.0)
+        self.y, self.scale, self.order = start.y, start.rows.scale, order
+        self.plan, self.offset, self.form = plan, start.offset, start.form
         self.block = _block(d)
         # rows gathered at a time: whole blocks
         fitting = _CHUNK_ROWS if is_sparse else _CHUNK_BYTES // (8 * d)

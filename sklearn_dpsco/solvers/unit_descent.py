@@ -28,9 +28,15 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
-from .defaults import LEARNED_UNITS, UNIT_DESCENT, affordable_steps, joint_unit
-from .first_releases import Frame
-from .learned_units import LearnedUnits, Units, accuracy, plan_units
+from .defaults import (
+    LARGEST_COPY,
+    LEARNED_UNITS,
+    MOST_COPIED_FEATURES,
+    UNIT_DESCENT,
+    affordable_steps,
+    joint_unit,
+)
+from .learned_units import LearnedUnits, Units, is_copyable, pays, plan_units
 
 __all__ = [
     "UnitDescentPlan",
@@ -71,31 +77,21 @@ def check_free(loss: Loss, *, nothing_declared: bool) -> None:
 
 def check_copyable(problem: Problem) -> None:
     """Raise if X is too large for a copy."""
-    if not _is_copyable(problem):
+    if not is_copyable(problem):
         raise ValueError(
-            f"solver='learned-units' needs at most {UNIT_DESCENT.most_features} features and "
-            f"{UNIT_DESCENT.largest_copy} numbers in X: take another solver"
+            f"solver='learned-units' needs at most {MOST_COPIED_FEATURES} features and "
+            f"{LARGEST_COPY} numbers in X: take another solver"
         )
 
 
 def is_best(problem: Problem, budget: PrivacyBudget, *, nothing_declared: bool) -> bool:
     """Whether the descent is possible, and its units are better than those of the bounds."""
-    if budget.is_pure or not (nothing_declared and _knows(problem.loss) and _is_copyable(problem)):
-        return False
-    m = accuracy(problem, budget, budget.mixed_allowance)
-    return m >= LEARNED_UNITS[problem.loss.task].least
+    return nothing_declared and _knows(problem.loss) and pays(problem, budget)
 
 
 def _knows(loss: Loss) -> bool:
     """Whether the rules are made for the loss."""
     return type(base_loss(loss)) in (Squared, Logistic)
-
-
-def _is_copyable(problem: Problem) -> bool:
-    """Whether the rows are few and short enough for a copy, and for their second moments."""
-    n_numbers = problem.n_samples * problem.dimension
-    is_narrow = problem.n_features <= UNIT_DESCENT.most_features
-    return is_narrow and n_numbers <= UNIT_DESCENT.largest_copy
 
 
 def plan_unit_descent(
@@ -131,16 +127,7 @@ def run_unit_descent(data: SolverData, plan: UnitDescentPlan, stream: RandomStre
         coef = coef - (1 - momentum) * length / n_steps * direction
         if t >= n_steps // 2:
             total += coef
-    mean = problem.matrix(total / (n_steps - n_steps // 2))
-    solution = units.transform @ mean
-    solution[: problem.n_features] *= units.factor
-    frame = Frame(
-        units.offset,
-        units.center if problem.fit_intercept else None,
-        target_center=units.target_center,
-        target_scale=units.target_scale,
-    )
-    return frame.result(solution.ravel(), problem, n_steps)
+    return units.result(total / (n_steps - n_steps // 2), problem, n_steps)
 
 
 def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float, float]:

@@ -30,6 +30,7 @@ from sklearn_dpsco.losses import (
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import phased_sgd
 from sklearn_dpsco.solvers.defaults import PHASED_SGD
+from sklearn_dpsco.solvers.learned_units import LearnedUnits
 from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
 
 LOSSES = [
@@ -305,6 +306,73 @@ def test_replays_of_every_loss_stay_within_the_sensitivities(loss):
         assert worst > 0.5, relation
 
 
+def free(*args, **kwargs):
+    """Facts with a radius that is left to the plan."""
+    return dataclasses.replace(facts(*args, **kwargs), feasible_set=L2Ball)
+
+
+def in_units(loss, relation="replace-one", n=40, **kwargs):
+    plan = PhasedSGD().plan(free(n, 2, loss=loss, **kwargs), PrivacyBudget(300.0, 1e-6, relation))
+    assert isinstance(plan.first, LearnedUnits)
+    return plan
+
+
+@pytest.mark.parametrize("loss", [Squared(), Absolute(), Logistic(), Hinge()], ids=repr)
+def test_replays_in_learned_units_stay_within_the_sensitivities(loss):
+    for relation, n_outputs in itertools.product(RELATIONS, (1, 3)):
+        plan = in_units(loss, relation, n=20, n_outputs=n_outputs)
+        found = check_sensitivity(PhasedSGD(), plan)
+        assert not found.violations, f"{relation}, {n_outputs}: {found.violations}"
+        assert found.ratios["phases[0].noise"] > 0.4, (relation, n_outputs, found.ratios)
+        assert found.ratios["first.moments"] > 0.5, (relation, n_outputs, found.ratios)
+
+
+def test_a_replay_finds_targets_and_rows_that_are_not_bounded(monkeypatch):
+    plan = in_units(Squared())
+    with monkeypatch.context() as patch:
+        patch.setattr("sklearn_dpsco.solvers.learned_units._LONGEST", 9.0)
+        assert check_sensitivity(PhasedSGD(), plan).violations
+    assert not check_sensitivity(PhasedSGD(), plan).violations
+
+
+def test_units_are_learned_where_nothing_is_declared_and_passes_are_many():
+    def learns(fact, epsilon=1.0, **settings):
+        plan = PhasedSGD(**settings).plan(fact, PrivacyBudget(epsilon))
+        return isinstance(plan.first, LearnedUnits)
+
+    for loss in LOSSES:
+        has_unit = isinstance(loss, (Huber, EpsilonInsensitive))
+        assert learns(free(2000, 4, loss=loss)) is not has_unit, loss
+    fact = free(2000, 4)
+    assert learns(fact, shuffle=False)
+    assert not learns(fact, epsilon=1e-3)
+    assert not learns(free(10**6, 60))
+    assert not learns(facts(2000, 4))
+    for declared in (
+        {"max_iter": 5}, {"n_phases": 1}, {"learning_rate": 0.1}, {"gradient_clip": 1.0},
+        {"data_norm": 1.0},
+    ):  # fmt: skip
+        assert not learns(fact, **declared), declared
+    assert not learns(facts(2000, 4, feasible_set=everything))
+
+
+def test_in_learned_units_storage_and_the_bounds_do_not_matter():
+    X, y = scaled_table(600, 4, seed=3)
+    X = X * (np.abs(X) > 0.3)
+    plan = noiseless(PhasedSGD().plan(free(600, 4), PrivacyBudget(50.0)))
+    assert plan.first.moments is not None
+    results = [
+        PhasedSGD().solve(solver_data(store(X), y), plan, stream())
+        for store in (np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array)
+    ]
+    for result in results[1:]:
+        np.testing.assert_array_equal(result.coef, results[0].coef)
+    # a target of another centre and size: the same model in its units
+    other = PhasedSGD().solve(solver_data(X, 0.25 * y + 0.5), plan, stream())
+    np.testing.assert_allclose(other.coef, 0.25 * results[0].coef, rtol=0.05, atol=2e-3)
+    np.testing.assert_allclose(other.intercept, 0.25 * results[0].intercept + 0.5, atol=5e-3)
+
+
 def test_a_missing_row_clip_is_found():
     fact = facts(9, 8)
     solver = PhasedSGD(max_iter=1, n_phases=1, gradient_clip=0.3)
@@ -407,6 +475,17 @@ def test_a_second_accountant_agrees(settings, n, d, n_outputs):
             assert recomputed_epsilon(guarantee) <= epsilon * (1 + 1e-4), case
             assert guarantee.composition == ("gdp" if currency == "auto" else "zcdp"), case
         assert guarantee.spent >= 0.99 * budget.rho, case
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_a_second_accountant_agrees_in_learned_units(n_outputs):
+    for epsilon, delta, currency in itertools.product(
+        [0.1, 1.0, 8.0], [1e-6, 1e-3], ["auto", "zcdp"]
+    ):
+        budget = PrivacyBudget(epsilon, delta, currency=currency)
+        plan = PhasedSGD().plan(free(5000, 4, n_outputs=n_outputs), budget)
+        assert isinstance(plan.first, LearnedUnits)
+        assert 0.98 * epsilon < recomputed_epsilon(plan.guarantee) <= epsilon * (1 + 1e-4)
 
 
 def test_the_sensitivity_is_that_of_one_step_whatever_the_length():

@@ -9,14 +9,22 @@ import pytest
 from scipy import sparse
 from support import problem, recomputed_epsilon, solver_data, stream
 
-from sklearn_dpsco import DPMirrorClassifier, DPMirrorRegressor
+from sklearn_dpsco import (
+    DPLassoFW,
+    DPLassoFWClassifier,
+    DPMirrorClassifier,
+    DPMirrorRegressor,
+    DPPhasedSGDClassifier,
+    DPPhasedSGDRegressor,
+)
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms
-from sklearn_dpsco.geometry import Geometry
+from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import learned_units
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
+from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
 
 TASKS = ("regression", "classification")
 
@@ -175,17 +183,28 @@ def correlated(n, d, seed=0):
     return X, z / np.abs(z).max(), rng
 
 
-def test_as_noise_vanishes_the_model_becomes_the_best_one():
+@pytest.mark.parametrize("solver", [MirrorDescent(), PhasedSGD()])
+def test_as_noise_vanishes_the_model_becomes_the_best_one(solver):
     X, z, rng = correlated(20_000, 6)
     y = np.clip(0.5 * z + 0.05 * rng.standard_normal(len(z)), -1, 1)
-    data, plan = solver_data(X, y), quiet(planned(20_000, 6, epsilon=1e3))
-    result = MirrorDescent().solve(data, plan, stream())
+    kind = L2Ball if isinstance(solver, PhasedSGD) else Geometry
+    fact = dataclasses.replace(facts(20_000, 6), feasible_set=kind)
+    plan = solver.plan(fact, PrivacyBudget(1e3, 1e-6))
+    result = solver.solve(solver_data(X, y), quiet(plan), stream())
     A = np.column_stack((X, np.ones(len(X))))
     least = np.mean((A @ np.linalg.lstsq(A, y, rcond=None)[0] - y) ** 2)
     assert np.mean((X @ result.coef + result.intercept - y) ** 2) < 1.003 * least
 
 
-def test_bounds_may_be_a_hundred_times_too_wide():
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        (DPMirrorRegressor, DPMirrorClassifier), (DPLassoFW, DPLassoFWClassifier),
+        (DPPhasedSGDRegressor, DPPhasedSGDClassifier),
+    ],
+)  # fmt: skip
+def test_bounds_may_be_a_hundred_times_too_wide(kinds):
+    regressor, classifier = kinds
     X, z, rng = correlated(6000, 4)
     y = 0.4 * z + 0.05 * rng.standard_normal(len(z))
     noisy = z + 0.05 * rng.standard_normal(len(z))
@@ -194,10 +213,10 @@ def test_bounds_may_be_a_hundred_times_too_wide():
     scores = {}
     for factor in (1, 100):
         bounds, common = (-factor, factor), {"epsilon": 2.0, "random_state": 0}
-        model = DPMirrorRegressor(bounds_X=bounds, bounds_y=bounds, **common).fit(X, y)
+        model = regressor(bounds_X=bounds, bounds_y=bounds, **common).fit(X, y)
         scores["y", factor] = model.score(X, y)
         for classes, target in labels.items():
-            model = DPMirrorClassifier(bounds_X=bounds, classes=list(classes), **common)
+            model = classifier(bounds_X=bounds, classes=list(classes), **common)
             scores[classes, factor] = model.fit(X, target).score(X, target)
     for target in ("y", *labels):
         assert scores[target, 1] > 0.7, scores
