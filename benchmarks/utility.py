@@ -56,9 +56,11 @@ def packaged() -> Iterator[tuple[str, Any, Any, str, dict[str, Any]]]:
 
 
 def from_folder(folder: Path) -> Iterator[tuple[str, Any, Any, str, dict[str, Any]]]:
-    """The same from files of arrays already scaled to [-1, 1]."""
+    """The same from files of dense arrays already scaled to [-1, 1]."""
     for path in sorted(folder.glob("*.npz")):
         with np.load(path) as file:
+            if "X" not in file:
+                continue  # sparse
             X, y, task = file["X"], file["y"], str(file["task"])
         bounds = {"bounds_X": (-1, 1)} | ({"bounds_y": (-1, 1)} if task == "reg" else {})
         yield path.stem, X, y, task, bounds

@@ -389,8 +389,12 @@ class _Facts:
     def unit_growth(self) -> float:
         """The root of `Units.growth`, for classes of the same size."""
         units = LEARNED_UNITS[self.problem.loss.task]
-        m = accuracy(self.problem, self.budget, self.budget.mixed_allowance)
-        return math.sqrt(max(1.0, units.growth * m / self.problem.dimension))
+        return math.sqrt(max(1.0, units.growth * self.unit_accuracy / self.problem.dimension))
+
+    @property
+    def unit_accuracy(self) -> float:
+        """The m of `learned_units`."""
+        return accuracy(self.problem, self.budget, self.budget.mixed_allowance)
 
     def unit_clip(self) -> tuple[float, float]:
         """The clip in learned units, and the unit of the targets; see `PhasedSGDPlan`."""
@@ -400,6 +404,8 @@ class _Facts:
             LEARNED_UNITS[self.problem.loss.task],
         )
         each = min(units.largest_clip, units.smallest_clip * self.unit_growth)
+        if self.unit_accuracy < units.unbiased:
+            each = units.largest_clip  # as in `unit_descent`
         target_unit = self.rules.target_unit * each if loss.task == "regression" else 1.0
         bound = loss.derivative_bound(self.geometry.radius + largest_constant(loss))
         # the derivatives of a multinomial or kinked loss are not clipped, see `_slope_and_clip`
