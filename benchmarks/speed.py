@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression, Ridge
 
 from sklearn_dpsco import (
     DPLassoFW,
@@ -122,6 +123,33 @@ def batches() -> None:
         times = medians({"plain": plain, "ours": ours}, 5)
         label = f"{relation}, batch {size}: mirror descent / the gradients in numpy"
         report(label, times["ours"] / times["plain"], "< 3 at 1")
+
+
+def defaults() -> None:
+    """Whole default fits against those of scikit-learn without privacy."""
+    rng = np.random.default_rng(0)
+    for n, d in ((1000, 10), (100_000, 10), (250_000, 60), (20_000, 500)):
+        X, w = rng.uniform(-1, 1, (n, d)), rng.standard_normal(d) / np.sqrt(d)
+        y = np.clip(X @ w / 2 + 0.1 * rng.standard_normal(n), -1, 1)
+        labels = (X @ w + 0.3 * rng.standard_normal(n) > 0).astype(int)
+        classes = np.digitize(X @ w, np.linspace(-0.5, 0.5, 4))
+        models = {
+            "regressor": (DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1)), y, Ridge()),
+            "classifier": (
+                DPMirrorClassifier(bounds_X=(-1, 1), classes=[0, 1]), labels, LogisticRegression(),
+            ),
+            "five classes": (
+                DPMirrorClassifier(bounds_X=(-1, 1), classes=range(5)), classes,
+                LogisticRegression(),
+            ),
+        }  # fmt: skip
+        for name, (private, target, plain) in models.items():
+            times = medians(
+                {"ours": lambda m=private, t=target, X=X: m.fit(X, t),
+                 "plain": lambda m=plain, t=target, X=X: m.fit(X, t)}, 7,
+            )  # fmt: skip
+            label = f"DPMirror {name}, {n} x {d} / {type(plain).__name__}"
+            report(label, times["ours"] / times["plain"], "3" if name == "regressor" else "0.4")
 
 
 def imports() -> None:
@@ -221,6 +249,7 @@ def main() -> None:
         X = sparse.random(n, 5000, density=0.005, random_state=0, format="csr")
         iteration(kind(X), f"{kind.__name__[:3]} {n} x 5000, 0.5 %", 1.5)
     batches()
+    defaults()
     imports()
     memory()
     if arguments.peer_python:

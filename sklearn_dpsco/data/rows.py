@@ -332,14 +332,16 @@ class _DenseRows(Rows):
     def _gradient_by_chunks(self, coef: Array, objective: Objective) -> Array:
         d = self.n_columns
         weights, intercept = coef[:d], coef[d] if self.has_intercept else 0.0
-        total = np.zeros(coef.shape)
-        for part in slices(self.n_samples, self.chunk):
-            block = self.dense(part)
+
+        def added(part: slice) -> Array:
+            total, block = np.empty(coef.shape), self.dense(part)
             r = self._derivative(self._predicted(block, weights) + intercept, part, objective)
-            total[:d] += block.T @ r
-            if self.has_intercept:
-                total[d] += r.sum(axis=0)
-        return total / self.n_samples
+            total[:d] = block.T @ r
+            total[d:] = r.sum(axis=0)
+            return total
+
+        tasks = slices(self.n_samples, self.chunk)
+        return sum(on_threads(added, tasks), np.zeros(coef.shape)) / self.n_samples
 
     def _sweep(
         self, kernel: Callable[..., float], records: tuple[Array, ...], point: tuple[Any, ...]
