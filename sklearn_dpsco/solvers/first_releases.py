@@ -31,6 +31,7 @@ __all__ = [
     "Start",
     "constant_for_mean",
     "counted_targets",
+    "faded",
     "mean_target",
     "plan_constant",
     "plan_first",
@@ -279,6 +280,8 @@ def constant_for_mean(
 ) -> Any:  # fmt: skip
     """The best constant prediction for a noisy `mean_target`, which is shrunk by its noise."""
     if not problem.has_frequencies:
+        if problem.loss.task == "regression":
+            noisy = faded(noisy, variance)
         means = [shrunk_mean(mean, variance, prior, bound) for mean in noisy]
         return _offset(problem, np.array(means))
     # distances from equal frequencies, in units of these, as for two classes
@@ -320,7 +323,14 @@ def _release_location(
         released = mechanism.release(mean, stream)
         centre = np.clip(centre - step * released.reshape(centre.shape), -1.0, 1.0)
         total = total + t * centre
-    return np.atleast_1d(2 * total / (n_steps * (n_steps + 1)))
+    centres = np.atleast_1d(2 * total / (n_steps * (n_steps + 1)))
+    # the noise is at least that if all targets are close to each other
+    return faded(centres, 4 / 3 * mechanism.scale**2 / n_steps)
+
+
+def faded(released: Array, variance: float) -> Array:
+    """Numbers shrunk to 0, the middle of the bounds, where they are not above their noise."""
+    return released * np.maximum(0.0, 1 - variance / np.maximum(released**2, 1e-300))
 
 
 def shrunk_vector(noisy: Array, variance: float) -> Array:

@@ -18,6 +18,7 @@ from sklearn_dpsco.solvers.defaults import FIRST_RELEASES
 from sklearn_dpsco.solvers.first_releases import (
     FirstReleases,
     Frame,
+    faded,
     plan_constant,
     plan_first,
     plan_mean,
@@ -239,6 +240,25 @@ def test_noisy_means_are_shrunk_by_their_noise():
     assert shrunk_mean(-7.0, 0.0, 0.5, bound=3.0) == -3.0
     assert shrunk_mean(0.3, 0.25, 0.5) == pytest.approx(0.15)  # as much noise as there is prior
     assert abs(shrunk_mean(1.0, 1e9, 0.5)) < 1e-9
+
+
+def test_centres_that_are_not_above_their_noise_become_the_middle():
+    released = np.array([0.3, -0.3, 0.05, 0.0, 0.2])
+    assert faded(released, 0.0) == pytest.approx(released)
+    assert faded(released, 0.04) == pytest.approx([0.3 - 0.04 / 0.3, -0.3 + 0.04 / 0.3, 0, 0, 0])
+
+
+def test_where_the_bounds_are_far_too_wide_a_constant_stays_near_their_middle():
+    # 200 targets within a thousandth of the bounds, and a noise of about a tenth of them
+    y = 0.001 * np.sin(np.arange(200.0))
+    data = solver_data(np.zeros((200, 1)), y)
+    facts, budget = problem(200, 1), PrivacyBudget(0.1, 1e-6)
+    plan = plan_first(
+        facts, budget, 1.0, budget.gaussian_allowance, may_shrink=True, may_step=False
+    )
+    offsets = [abs(plan.run(data, stream(seed)).frame.offset) for seed in range(40)]
+    assert np.median(offsets) == 0.0
+    assert max(offsets) > 0.0
     v = np.array([3.0, 4.0])
     np.testing.assert_array_equal(shrunk_vector(v, 0.0), v)
     np.testing.assert_allclose(shrunk_vector(v, 6.25), v / 2)
