@@ -8,8 +8,9 @@ is a user's loss: it runs through numpy, `clipped_derivative` bounds what it ret
 `check_loss` tries it out.
 
 All losses here are convex in z. A non-smooth one (`smoothness` infinite) gives a subgradient as
-its derivative, and can be smoothed: its Moreau envelope of parameter beta has a derivative
-in the same range whose slope is at most beta, by the closed form of the proximal point.
+its derivative, and can be smoothed: its Moreau envelope of parameter beta (`Envelope`) has a
+derivative in the same range whose slope is at most beta, by the closed form of the proximal point,
+or by bisection for a user's loss that declares itself convex.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ._checks import check_real, check_size
 
 __all__ = [
     "Absolute",
+    "Envelope",
     "EpsilonInsensitive",
     "Hinge",
     "Huber",
@@ -45,11 +47,16 @@ __all__ = [
     "clipped_rows",
     "clipped_to",
     "get_loss",
+    "has_envelope",
     "kernel_id",
     "largest_constant",
+    "smoothed",
 ]
 
 Array = NDArray[np.float64]
+
+_BISECTIONS = 60  # halve the interval to its last bits
+_LARGEST_SLOPE = 1e100  # no interval is longer than that over beta
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +81,14 @@ class Loss:
         this package, and without effect in any other.
     smoothness : float
         Bound on the second derivative in z, at least 0; infinite for a non-smooth loss.
+    is_convex : bool
+        Whether l is convex in z, so that it has an envelope. False unless declared; where it is
+        false, the model is another one, and the guarantee holds all the same.
     """
 
     task: ClassVar[str]
     loss_id: ClassVar[int | None] = None
+    is_convex: ClassVar[bool] = False
 
     @property
     def n_outputs(self) -> int:
@@ -132,14 +143,25 @@ class Loss:
         r"""Derivative of the envelope in z, :math:`\beta (z - \mathrm{prox}(z))`, elementwise.
 
         A subgradient of l at the proximal point, hence in the range of `derivative`, and
-        Lipschitz in z with constant beta (and with that of l').
+        Lipschitz in z with constant beta (and with that of l'). Where a class has no closed form,
+        it is found by bisection, as l' is non-decreasing: with :math:`u = z - l'(z, y) / \beta`,
+        :math:`l'(u) + \beta (u - z)` has its root between u and z.
 
         Raises
         ------
         NotImplementedError
-            If the loss has no closed form for it.
+            If the loss is not convex.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no closed-form proximal point")
+        if not self.is_convex:
+            raise NotImplementedError(f"{type(self).__name__} is not declared to be convex")
+        near = np.array(z, dtype=np.float64)
+        far = near - np.clip(self.derivative(z, y), -_LARGEST_SLOPE, _LARGEST_SLOPE) / beta
+        for _ in range(_BISECTIONS):
+            middle = (near + far) / 2
+            # of the same sign as at z where the middle is beyond the root
+            pull = (self.derivative(middle, y) + beta * (middle - z)) * np.sign(z - far)
+            near, far = np.where(pull > 0, middle, near), np.where(pull > 0, far, middle)
+        return beta * (z - (near + far) / 2)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         """Bound on abs(dl/dz) over abs(z) <= prediction_bound and abs(y) <= y_bound."""
@@ -154,6 +176,8 @@ class Loss:
 class _Regression(Loss):
     """A regression loss; its `best_constant` is the mean of the targets."""
 
+    is_convex: ClassVar[bool] = True
+
     task: ClassVar[str] = "regression"
 
     def best_constant(self, mean: float) -> float:
@@ -163,6 +187,8 @@ class _Regression(Loss):
 @dataclass(frozen=True, slots=True)
 class _Classification(Loss):
     """A loss of the margin y z."""
+
+    is_convex: ClassVar[bool] = True
 
     task: ClassVar[str] = "classification"
 
@@ -549,6 +575,42 @@ class Joint(Loss):
 
 
 @dataclass(frozen=True, slots=True)
+class Envelope(Loss):
+    r"""The Moreau envelope of a convex loss, which is smooth.
+
+    Parameters
+    ----------
+    base : Loss
+    beta : float
+        Bound on its second derivative. The envelope is below the loss by at most
+        :math:`c^2 / (2 \beta)`, c bounding the derivative.
+    """
+
+    base: Loss
+    beta: float
+
+    @property
+    def task(self) -> str:  # type: ignore[override]
+        return self.base.task
+
+    @property
+    def smoothness(self) -> float:
+        return min(self.beta, self.base.smoothness)
+
+    def value(self, z: Array, y: Array) -> Array:
+        return self.base.envelope(z, y, self.beta)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return self.base.envelope_derivative(z, y, self.beta)
+
+    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
+        return self.base.derivative_bound(prediction_bound, y_bound)
+
+    def best_constant(self, mean: float) -> float:
+        return self.base.best_constant(mean)
+
+
+@dataclass(frozen=True, slots=True)
 class Multinomial(Joint):
     r"""Multinomial logistic loss, :math:`-z_y + \log \sum_k e^{z_k}`.
 
@@ -624,6 +686,22 @@ def kernel_id(loss: Loss) -> int | None:
 def base_loss(loss: Loss) -> Loss:
     """The loss of a single output."""
     return loss.base if isinstance(loss, Joint) else loss
+
+
+def smoothed(loss: Loss, beta: float) -> Loss:
+    """The loss, or its envelope of parameter beta if it is not smooth."""
+    if math.isfinite(loss.smoothness):
+        return loss
+    return Envelope(base_loss(loss), beta).of_outputs(loss.n_outputs)
+
+
+def has_envelope(loss: Loss) -> bool:
+    """Whether the loss is smooth, or can be made so."""
+    try:
+        smoothed(loss, 1.0).derivative(np.zeros((1, loss.n_outputs)), np.ones((1, loss.n_outputs)))
+    except NotImplementedError:
+        return False
+    return True
 
 
 def largest_constant(loss: Loss) -> float:
@@ -713,7 +791,7 @@ def check_loss(loss: Loss) -> None:
         If it is not, or if a constant of the loss is out of its range.
     """
     loss = base_loss(loss)
-    if kernel_id(loss) is not None:
+    if kernel_id(loss.base if isinstance(loss, Envelope) else loss) is not None:
         return
     name = type(loss).__name__
     targets = _PROBE_TARGETS.get(getattr(loss, "task", ""))

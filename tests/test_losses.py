@@ -18,9 +18,11 @@ from sklearn_dpsco.data.rows import Objective, make_rows
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.losses import (
     Absolute,
+    Envelope,
     EpsilonInsensitive,
     Hinge,
     Huber,
+    Joint,
     Logistic,
     Loss,
     Quantile,
@@ -31,7 +33,9 @@ from sklearn_dpsco.losses import (
     check_loss,
     clipped_derivative,
     get_loss,
+    has_envelope,
     kernel_id,
+    smoothed,
 )
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
@@ -132,8 +136,8 @@ def test_smoothness_bounds_the_change_of_the_derivative(loss):
 def test_losses_with_a_kink_say_so():
     for loss in NON_SMOOTH:
         assert loss.smoothness == np.inf
-        facts = problem(10, 2, loss=loss)
-        assert_refuses(FrankWolfe().plan, "need a smooth loss", facts, PrivacyBudget(1.0))
+        plan = FrankWolfe().plan(problem(10, 2, loss=loss), PrivacyBudget(8.0))
+        assert 1 < plan.problem.loss.smoothness < np.inf
 
 
 # ------------------------------------------------------- proximal points and envelopes
@@ -219,9 +223,48 @@ def test_quantile_loss_finds_the_quantile():
         assert best == pytest.approx(np.quantile(y, level), abs=1e-3)
 
 
-def test_logistic_loss_has_no_closed_form():
-    with pytest.raises(NotImplementedError, match="Logistic has no closed-form"):
-        Logistic().prox(np.zeros(1), np.ones(1), 1.0)
+@every_envelope
+def test_bisection_finds_the_closed_forms(loss):
+    z, y = sample(loss, size=300)
+    z[:10] = y[:10]
+    for beta in BETAS:
+        found = Loss.envelope_derivative(loss, z, y, beta)
+        expected = loss.envelope_derivative(z, y, beta)
+        # the interval is as long as the slope over beta, and z has last bits
+        atol = 1e-15 + beta * 1e-15 * np.abs(z).max()
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=atol, err_msg=f"{beta}")
+
+
+def test_logistic_loss_has_an_envelope_by_bisection():
+    z, y = sample(Logistic(), size=300)
+    for beta in (0.2, 3.0, 40.0):
+        slope = Logistic().envelope_derivative(z, y, beta)
+        np.testing.assert_allclose(Logistic().derivative(z - slope / beta, y), slope, rtol=1e-9)
+
+
+def test_only_convex_losses_have_an_envelope():
+    wave = Own(lambda z, y: np.cos(z), smoothness=math.inf)
+    with pytest.raises(NotImplementedError, match="not declared to be convex"):
+        wave.prox(np.zeros(1), np.ones(1), 1.0)
+    assert not has_envelope(wave)
+    assert all(has_envelope(loss) for loss in EVERY)
+
+
+@every_envelope
+def test_an_envelope_is_a_smooth_loss(loss):
+    z, y = sample(loss, size=200)
+    envelope = Envelope(loss, 3.0)
+    assert smoothed(loss, 3.0) == (envelope if math.isinf(loss.smoothness) else loss)
+    assert envelope.smoothness == min(3.0, loss.smoothness)
+    assert (envelope.task, envelope.best_constant(0.3)) == (loss.task, loss.best_constant(0.3))
+    rise = (envelope.value(z + 1e-6, y) - envelope.value(z - 1e-6, y)) / 2e-6
+    np.testing.assert_allclose(envelope.derivative(z, y), rise, atol=1e-5)
+    check_loss(envelope)
+    joint = smoothed(loss.of_outputs(3), 3.0)
+    several = np.column_stack((z, z[::-1], -z)), np.column_stack((y, y, y[::-1]))
+    expected = smoothed(loss, 3.0).derivative(several[0].ravel(), several[1].ravel())
+    if joint.n_outputs == 3 and type(joint) is Joint:
+        np.testing.assert_array_equal(joint.derivative(*several).ravel(), expected)
 
 
 # ------------------------------------------------------------------- the compiled twins
@@ -248,12 +291,12 @@ def test_compiled_derivative_is_the_same(loss):
 def test_compiled_envelope_derivative_is_the_same(loss):
     z, y = sample(loss, size=60)
     z[:10] = y[:10]
-    functions = compiled_and_plain(derivatives.smoothed_derivative)
+    functions = compiled_and_plain(derivatives.clipped_derivative)
     for beta in (*BETAS, np.inf):
         plain = loss.derivative(z, y) if beta == np.inf else loss.envelope_derivative(z, y, beta)
         for function, clip in itertools.product(functions, (np.inf, 0.2)):
-            slope = Slope(loss.loss_id, loss.kernel_parameter, clip, 0.0)
-            found = [function(slope, beta, zi, yi) for zi, yi in zip(z, y, strict=True)]
+            slope = Slope(loss.loss_id, loss.kernel_parameter, clip, 0.0, beta)
+            found = [function(slope, zi, yi) for zi, yi in zip(z, y, strict=True)]
             expected = np.clip(plain, -clip, clip)
             np.testing.assert_allclose(
                 found, expected, rtol=1e-13, atol=1e-15, err_msg=f"beta = {beta}"
@@ -377,7 +420,8 @@ def test_derivatives_that_are_not_finite_are_clipped_too():
     for loss_id, z, y in itertools.product(range(9), values, (-1.0, 1.0)):
         slope = Slope(loss_id, 0.5, 0.25, 0.0)
         assert abs(derivatives.clipped_derivative(slope, z, y)) <= 0.25, (loss_id, z, y)
-        assert abs(derivatives.smoothed_derivative(slope, 2.0, z, y)) <= 0.25, (loss_id, z, y)
+        slope = slope._replace(beta=2.0)
+        assert abs(derivatives.clipped_derivative(slope, z, y)) <= 0.25, (loss_id, z, y)
 
 
 def test_a_derivative_in_single_precision_keeps_to_the_clip():

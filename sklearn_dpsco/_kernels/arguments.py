@@ -6,6 +6,7 @@ its place in the tuple.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 __all__ = ["MULTINOMIAL", "Compressed", "Move", "RowForm", "Slope", "Steps"]
@@ -33,6 +34,8 @@ class Compressed(NamedTuple):
 class Slope(NamedTuple):
     """The derivative dl/dz of a loss at z = offset + prediction, clipped to [-clip, clip].
 
+    Clipping the derivative of a Moreau envelope gives that of the envelope of the clipped loss.
+
     Attributes
     ----------
     loss_id : int
@@ -40,12 +43,16 @@ class Slope(NamedTuple):
     parameter : float
         See `losses.Loss.kernel_parameter`.
     clip, offset : float
+    beta : float
+        Parameter of the Moreau envelope that replaces the loss; infinite for the loss itself.
+        The logistic loss has no envelope.
     """
 
     loss_id: int
     parameter: float
     clip: float
     offset: float
+    beta: float = math.inf
 
 
 class RowForm(NamedTuple):
@@ -76,8 +83,6 @@ class Steps(NamedTuple):
     Attributes
     ----------
     learning_rate : float
-    beta : float
-        Parameter of the Moreau envelope that replaces the loss; infinite for the loss itself.
     radius : float
         Of the l2 ball onto which the coefficients are projected.
     block : int
@@ -87,7 +92,6 @@ class Steps(NamedTuple):
     """
 
     learning_rate: float
-    beta: float
     radius: float
     block: int
     first: int

@@ -8,7 +8,7 @@ from typing import Any
 from .arguments import MULTINOMIAL, Slope
 from .jit import njit
 
-__all__ = ["clipped_derivative", "joint_derivative", "smoothed_derivative"]
+__all__ = ["clipped_derivative", "joint_derivative"]
 
 
 @njit(cache=True, inline="always")
@@ -63,25 +63,14 @@ def _clipped(value: float, clip: float) -> float:
 @njit(cache=True, inline="always")
 def clipped_derivative(slope: Slope, prediction: float, y: float) -> float:
     """The derivative that `slope` describes."""
-    z = slope.offset + prediction
-    return _clipped(_pointwise_derivative(slope.loss_id, z, y, slope.parameter), slope.clip)
+    z, parameter = slope.offset + prediction, slope.parameter
+    if slope.beta == math.inf:
+        return _clipped(_pointwise_derivative(slope.loss_id, z, y, parameter), slope.clip)
+    return _clipped(_envelope_derivative(slope.loss_id, z, y, parameter, slope.beta), slope.clip)
 
 
 @njit(cache=True, inline="always")
-def smoothed_derivative(slope: Slope, beta: float, prediction: float, y: float) -> float:
-    """The same for the loss's Moreau envelope of parameter beta; infinite for the loss itself.
-
-    Logistic loss has no envelope. Clipping the envelope's derivative gives that of the
-    envelope of the clipped loss.
-    """
-    if beta == math.inf:
-        return clipped_derivative(slope, prediction, y)
-    z = slope.offset + prediction
-    return _clipped(_envelope_derivative(slope.loss_id, z, y, slope.parameter, beta), slope.clip)
-
-
-@njit(cache=True, inline="always")
-def joint_derivative(slope: Slope, beta: float, z: Any, y: Any, out: Any) -> None:
+def joint_derivative(slope: Slope, z: Any, y: Any, out: Any) -> None:
     """Derivatives at the predictions z of a record's outputs, offsets included, into `out`.
 
     That of the multinomial loss is not clipped, the others each: derivatives that were clipped
@@ -89,7 +78,7 @@ def joint_derivative(slope: Slope, beta: float, z: Any, y: Any, out: Any) -> Non
     """
     if slope.loss_id != MULTINOMIAL:
         for k in range(z.size):
-            out[k] = smoothed_derivative(slope, beta, z[k], y[k])
+            out[k] = clipped_derivative(slope, z[k], y[k])
         return
     top, total = z[0], 0.0
     for k in range(z.size):

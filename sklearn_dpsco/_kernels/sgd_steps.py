@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .arguments import Compressed, RowForm, Slope, Steps
-from .derivatives import joint_derivative, smoothed_derivative
+from .derivatives import clipped_derivative, joint_derivative
 from .jit import njit
 from .products import dense_products, inner_product, row_factor, stored_products
 
@@ -62,7 +62,7 @@ def dense_steps(
                 row = X[t]
                 product, square = dense_products(row, center, w)
                 s = row_factor(weight[t], square * (1.0 + norm_error) + bias * bias, bound)
-                r = smoothed_derivative(slope, steps.beta, s * (product + bias * w[d]), y[t])
+                r = clipped_derivative(slope, s * (product + bias * w[d]), y[t])
                 step = steps.learning_rate * r * s
                 for j in range(d):
                     w[j] -= step * (row[j] - center[j])
@@ -102,7 +102,7 @@ def csr_steps(
                 square = max(square - 2.0 * row_center + center_square, 0.0) + error
                 s = row_factor(weight[t], square + bias * bias, bound)
                 product = row_w - center_w + shift * (row_center - center_square)
-                r = smoothed_derivative(slope, steps.beta, s * (product + bias * w[d]), y[t])
+                r = clipped_derivative(slope, s * (product + bias * w[d]), y[t])
                 step = steps.learning_rate * r * s
                 for k in range(indptr[t], indptr[t + 1]):
                     w[np.uint64(indices[k])] -= step * data[k]
@@ -140,7 +140,7 @@ def joint_dense_steps(
                 s = row_factor(weight[t], square * (1.0 + norm_error) + bias * bias, bound)
                 for k in range(z.size):
                     z[k] = offset[k] + s * z[k]
-                joint_derivative(slope, steps.beta, z, y[t], r)
+                joint_derivative(slope, z, y[t], r)
                 for k in range(z.size):
                     r[k] *= steps.learning_rate * s
                 for j in range(d):
@@ -189,7 +189,7 @@ def joint_csr_steps(
                 for k in range(n_outputs):
                     product = row_w[k] - center_w[k] + shift[k] * (row_center - center_square)
                     z[k] = offset[k] + s * (product + bias * w[d, k])
-                joint_derivative(slope, steps.beta, z, y[t], r)
+                joint_derivative(slope, z, y[t], r)
                 for k in range(n_outputs):
                     r[k] *= steps.learning_rate * s
                     w[d, k] -= r[k] * bias

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import Compressed, Move, RowForm, Slope
-from ..losses import Loss, clipped_derivative, kernel_id
+from ..losses import Envelope, Loss, clipped_derivative, kernel_id
 from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
 from .threads import on_threads, slices, task_rows
 
@@ -47,10 +47,12 @@ class Objective(NamedTuple):
     @property
     def slope(self) -> Slope | None:
         """The derivative as compiled kernels take it; None for a loss that they do not know."""
-        loss_id = kernel_id(self.loss)
+        whole = self.loss
+        loss, beta = (whole.base, whole.beta) if isinstance(whole, Envelope) else (whole, math.inf)
+        loss_id = kernel_id(loss)
         if loss_id is None:
             return None
-        return Slope(loss_id, self.loss.kernel_parameter, self.clip, self.offset)
+        return Slope(loss_id, loss.kernel_parameter, self.clip, self.offset, beta)
 
 
 class Rows:

@@ -27,7 +27,9 @@ class _FrankWolfeMixin(DPLinearModel):
         Huber's loss instead (but not with "selection"). The intercept's correction to the mean
         or centre is one more coordinate of the feasible set.
     loss : str or Loss
-        In scaled units. Must be smooth.
+        In scaled units. Frank-Wolfe needs a smooth loss: one with a kink is replaced by its
+        Moreau envelope of parameter 2.8 c sqrt(T), c the bound on its derivative and T the number
+        of steps, which is below it by at most c / (5.6 sqrt(T)).
     feasible_set : {"l1", "simplex"} or Geometry, default="l1"
         The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) needs
         ``fit_intercept=False``.
@@ -36,7 +38,8 @@ class _FrankWolfeMixin(DPLinearModel):
         falls as the noise grows; "learned-units" has none.
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 0.15 in regression and 0.5 in classification where the noise is large, and
-        rises to 1 as it vanishes; times sqrt(2) for several classes, sqrt(K) for K targets. With
+        rises to 1 as it vanishes, and the derivative's own bound for a loss with a kink; times
+        sqrt(2) for several classes, sqrt(K) for K targets. With
         "learned-units" it follows from what was learned.
     data_norm : "auto" or float in [1e-50, 1e50], default="auto"
         ... Used by ``solver="gradient"`` only.
@@ -108,8 +111,9 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
 
     Parameters
     ----------
-    loss : {"squared", "huber"} or Loss, default="squared"
-        ...
+    loss : str or Loss, default="squared"
+        ... "squared", "huber", "absolute", "quantile" (`losses.Quantile` sets the level) or
+        "epsilon_insensitive".
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... For "simplex" it is 1.
     """
@@ -153,8 +157,8 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
 
     Parameters
     ----------
-    loss : {"logistic", "smoothed_hinge"} or Loss, default="logistic"
-        ...
+    loss : str or Loss, default="logistic"
+        ... "logistic", "smoothed_hinge", "hinge" or "squared_hinge".
     """
 
     def __init__(

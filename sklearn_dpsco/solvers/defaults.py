@@ -176,6 +176,7 @@ class FrankWolfeDefaults(StepLimits):
     # keeps the first steps of a run with little noise from overshooting.
     smoothing: float = 0.2
     curvature: float = 0.2
+    envelope: float = 2.8  # beta of a loss that is not smooth, over c sqrt(steps)
 
 
 FRANK_WOLFE = {

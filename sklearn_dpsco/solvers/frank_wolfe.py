@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from ..data.rows import Move, Objective, Rows
 from ..geometry import Geometry, L1Ball, Vertices, known_vertices
-from ..losses import Loss, bounded_clip, largest_constant
+from ..losses import Loss, bounded_clip, has_envelope, largest_constant, smoothed
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -127,8 +127,11 @@ class FrankWolfe:
         self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget
     ) -> None:
         """See `Solver.check`."""
-        if not math.isfinite(loss.smoothness):
-            raise ValueError(f"the Frank-Wolfe solvers need a smooth loss, got {loss!r}")
+        if not has_envelope(loss):
+            raise ValueError(
+                "the Frank-Wolfe solvers need a smooth loss, or a convex one (`is_convex`), which "
+                f"they smooth; got {loss!r}"
+            )
         if self.form == "gradient" and budget.is_pure:
             raise ValueError(
                 "solver='gradient' has no pure-DP form (delta=0); solver='selection' has one"
@@ -206,6 +209,7 @@ class FrankWolfe:
         problem, budget, geometry = facts.problem, facts.budget, facts.selection_geometry
         clip = self._clip(facts, geometry, facts.selection_noise)
         max_iter = self.max_iter or facts.selection_steps
+        facts = facts.smoothed(clip, max_iter)
         vertices = known_vertices(geometry.vertices(problem.size), problem.size)
         change = sensitivity.vertex_scores(problem, budget, vertices.l1_diameter, clip)
         composition, first, step = _best_selections(problem, budget, change, max_iter)
@@ -218,7 +222,8 @@ class FrankWolfe:
         problem, budget, geometry = facts.problem, facts.budget, facts.gradient_geometry
         clip = self._clip(facts, geometry, facts.gradient_noise)
         max_iter = self.max_iter or defaults.affordable_steps(problem, facts.rules)
-        allowance = budget.gaussian_allowance
+        facts = facts.smoothed(clip, max_iter)
+        problem, allowance = facts.problem, budget.gaussian_allowance
         first = plan_first(
             problem, budget, facts.norm, allowance, may_shrink=geometry.contains_origin
         )
@@ -260,6 +265,9 @@ class FrankWolfe:
         """The declared or default clip, or the loss's own bound where that is smaller."""
         rules, loss = facts.rules, facts.problem.loss
         clip = self.gradient_clip
+        if not math.isfinite(loss.smoothness):
+            # that of its own derivative: a smaller one would move the minimizer
+            return bounded_clip(loss, clip or math.inf, geometry.radius + largest_constant(loss))
         clip = clip or defaults.growing_clip(
             facts.problem, rules.smallest_clip, noise, rules.accurate
         )
@@ -337,6 +345,15 @@ class _Facts:
     budget: PrivacyBudget
     norm: float
     rules: FrankWolfeDefaults
+
+    def smoothed(self, clip: float, n_steps: int) -> _Facts:
+        """The same facts, with the envelope of a loss that is not smooth.
+
+        An envelope of parameter beta is off by at most c^2 / (2 beta), and T steps leave an error
+        proportional to beta / T, so that both are alike where beta grows like c sqrt(T).
+        """
+        loss = smoothed(self.problem.loss, self.rules.envelope * clip * math.sqrt(n_steps))
+        return replace(self, problem=replace(self.problem, loss=loss))
 
     @property
     def gradient_noise(self) -> float:

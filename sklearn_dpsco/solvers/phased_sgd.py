@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import MULTINOMIAL, Compressed, RowForm, Slope, Steps
-from ..data.rows import Objective, Rows, make_rows
+from ..data.rows import Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, norm_error
 from ..geometry import Geometry, L2Ball, Unconstrained
 from ..losses import (
@@ -545,30 +545,32 @@ class _Descent:
         plan, radius, k = self.plan, self.plan.geometry.radius, self.plan.problem.n_outputs
         shape = start.shape if k == 1 else (start.size // k, k)
         w, total, count = start.copy().reshape(shape), np.zeros(shape), 0
-        slope = self._slope()
+        slope = self._slope(phase.beta)
         averaged = PHASED_SGD[plan.problem.loss.task].averaged
         first = phase.size - math.ceil(averaged * phase.size)
         for done in range(0, phase.size, self.chunk):
             stop = min(phase.size, done + self.chunk)
             part = _taken(self.order, phase.start + done, phase.start + stop)
-            steps = Steps(phase.learning_rate, phase.beta, radius, self.block, first - done)
+            steps = Steps(phase.learning_rate, radius, self.block, first - done)
             weight = self.ones[: stop - done] if self.scale is None else self.scale[part]
             count += self._steps(part, weight, self.y[part], self.form, *slope, steps, w, total)
         return total.ravel() / count
 
-    def _slope(self) -> tuple[Any, ...]:
+    def _slope(self, beta: float) -> tuple[Any, ...]:
         """The derivative as the kernel takes it, for several outputs with their offsets."""
         plan, loss = self.plan, self.plan.problem.loss
         k, clip = loss.n_outputs, plan.gradient_clip
         if k == 1:
-            return (Objective(self.y, self.offset, loss, clip).slope,)
+            loss_id = kernel_id(loss)
+            assert loss_id is not None
+            return (Slope(loss_id, loss.kernel_parameter, clip, self.offset, beta),)
         base = base_loss(loss)
         loss_id = MULTINOMIAL if isinstance(loss, Multinomial) else kernel_id(base)
         assert loss_id is not None
         # each derivative's bound, so that all together have norm c
         each = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF)
         offsets = np.ascontiguousarray(np.broadcast_to(self.offset, (k,)), dtype=np.float64)
-        return Slope(loss_id, base.kernel_parameter, each, 0.0), offsets
+        return Slope(loss_id, base.kernel_parameter, each, 0.0, beta), offsets
 
     def _steps(self, part: slice | NDArray[np.intp], *arguments: Any) -> int:
         """One call of the kernel; `arguments` are those after the rows."""

@@ -12,9 +12,10 @@ from support import LOSSES, problem, scaled_table, solver_data, storage, stream
 from sklearn_dpsco import DPLassoFW
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms
 from sklearn_dpsco.geometry import Geometry, L1Ball, Simplex, VertexList
-from sklearn_dpsco.losses import Huber, Loss
+from sklearn_dpsco.losses import Envelope, Hinge, Huber, Loss, Quantile
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.solvers.defaults import FRANK_WOLFE
 from sklearn_dpsco.solvers.frank_wolfe import FORMS, FrankWolfe
 
 TASKS = ["regression", "classification"]
@@ -155,21 +156,60 @@ def test_constant_plan_spends_everything_on_the_intercept():
         assert result.n_iter == 1
 
 
-def test_a_loss_that_is_not_smooth_is_refused():
-    class Hinge(Loss):
-        task = "classification"
-        smoothness = math.inf
+class OwnHinge(Loss):
+    """A user's loss with a kink, and no closed form for its envelope."""
 
-        def derivative(self, z, y):
-            return np.where(y * z < 1, -y, 0.0)
+    task = "classification"
+    smoothness = math.inf
+    is_convex = True
 
-        def best_constant(self, mean):
-            return mean
+    def derivative(self, z, y):
+        return np.where(y * z < 1, -y, 0.0)
 
-    with pytest.raises(ValueError, match="smooth"):
-        FrankWolfe().check(Hinge(), L1Ball, BUDGET)
-    with pytest.raises(ValueError, match="smooth"):
-        FrankWolfe().plan(problem(100, 3, loss=Hinge()), BUDGET)
+    def derivative_bound(self, prediction_bound, y_bound=1.0):
+        return 1.0
+
+    def best_constant(self, mean):
+        return Hinge().best_constant(mean)
+
+
+def test_a_loss_with_a_kink_that_is_not_convex_is_refused(monkeypatch):
+    monkeypatch.setattr(OwnHinge, "is_convex", False)
+    with pytest.raises(ValueError, match="convex"):
+        FrankWolfe().check(OwnHinge(), L1Ball, BUDGET)
+    with pytest.raises(ValueError, match="convex"):
+        FrankWolfe().plan(problem(100, 3, loss=OwnHinge()), BUDGET)
+
+
+@every_form
+def test_a_loss_with_a_kink_is_smoothed_and_a_users_own_as_well(form):
+    for relation in RELATIONS:
+        budget = PrivacyBudget(3.0, 1e-6, relation)
+        results = []
+        for loss in (Hinge(), OwnHinge()):
+            solver = FrankWolfe(form, max_iter=12)
+            facts = dataclasses.replace(problem(60, 3, loss=loss), feasible_set=L1Ball)
+            plan = solver.plan(facts, budget)
+            assert plan.problem.loss == Envelope(loss, FRANK_WOLFE[loss.task].envelope * 12**0.5)
+            assert plan.gradient_clip == 1.0  # a smaller one would move the minimizer
+            found = check_sensitivity(solver, plan)
+            assert not found.violations, found
+            assert found.ratios["step"] > 0.5, found
+            X, y = scaled_table(60, 3, task="classification")
+            plan = without_noise(plan)
+            results.append(solver.solve(solver_data(X, y), plan, stream()).coef)
+        np.testing.assert_allclose(results[0], results[1], atol=1e-9)
+
+
+def test_quantiles_have_their_share_of_the_targets_below():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 4))
+    y = np.clip(0.4 * X[:, 0] + 0.2 * rng.standard_normal(len(X)), -1, 1)
+    for level in (0.2, 0.5, 0.9):
+        model = DPLassoFW(
+            epsilon=3.0, bounds_X=(-1, 1), bounds_y=(-1, 1), loss=Quantile(level), random_state=0
+        )
+        assert np.mean(y < model.fit(X, y).predict(X)) == pytest.approx(level, abs=0.03), level
 
 
 # --------------------------------------------------------------------------- the method

@@ -209,7 +209,7 @@ def test_kernels_do_the_same_in_plain_python():
     X, y = scaled_table(9, 3, density=0.6)
     weight, center = (rng.uniform(size=9) < 0.8).astype(float), rng.uniform(-0.5, 0.5, 3)
     settings = (
-        RowForm(center, 1.0, 0.9, 0.0), Slope(0, 0.0, 0.5, 0.1), Steps(0.3, math.inf, 0.2, 4, 5)
+        RowForm(center, 1.0, 0.9, 0.0), Slope(0, 0.0, 0.5, 0.1), Steps(0.3, 0.2, 4, 5)
     )  # fmt: skip
     tables = {"dense_steps": X, "csr_steps": Compressed.of(sparse.csr_array(X))}
     outcomes = []
@@ -244,8 +244,8 @@ def distance_of_runs(loss, learning_rate, beta, clip, rng, *, relation, n=12, d=
         w.append(start.copy())
         kernels.dense_steps(
             table, weight, target, RowForm(np.zeros(d), 1.0, bound, 0.0),
-            Slope(loss.loss_id, loss.kernel_parameter, clip, 0.1),
-            Steps(learning_rate / bound**2, beta, radius, 4, 0), w[-1], np.zeros(d + 1),
+            Slope(loss.loss_id, loss.kernel_parameter, clip, 0.1, beta),
+            Steps(learning_rate / bound**2, radius, 4, 0), w[-1], np.zeros(d + 1),
         )  # fmt: skip
     factor = 2.0 if relation == "replace-one" else 1.0
     return np.linalg.norm(w[0] - w[1]) / (factor * learning_rate / bound * clip)
@@ -281,8 +281,8 @@ def test_longer_steps_than_the_limit_would_expand(loss):
             w.append(np.array([start, 0.0]))
             kernels.dense_steps(
                 np.ones((1, 1)), np.ones(1), np.ones(1), RowForm(np.zeros(1), 0.0, 1.0, 0.0),
-                Slope(loss.loss_id, loss.kernel_parameter, 10.0, 0.0),
-                Steps(length / smoothness, beta, 1e9, 4, 0), w[-1], np.zeros(2),
+                Slope(loss.loss_id, loss.kernel_parameter, 10.0, 0.0, beta),
+                Steps(length / smoothness, 1e9, 4, 0), w[-1], np.zeros(2),
             )  # fmt: skip
         distances.append(abs(w[0][0] - w[1][0]) / 1e-6)
     assert distances[0] == pytest.approx(1, abs=1e-6)
@@ -432,7 +432,7 @@ def test_float_error_stays_within_its_bound():
     bound = plan.data_norm * (1 - 1e-14)
     settings = (
         RowForm(center, 1.0, bound, 0.0), Slope(0, 0.0, clip, 0.1),
-        Steps(phase.learning_rate, math.inf, 3.0, block, n - n // 4),
+        Steps(phase.learning_rate, 3.0, block, n - n // 4),
     )  # fmt: skip
     exact = start.astype(np.longdouble)
     total, count = np.zeros(d + 1, dtype=np.longdouble), 0
