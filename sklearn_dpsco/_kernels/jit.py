@@ -19,8 +19,12 @@ __all__ = ["njit", "number_of_threads"]
 
 
 def number_of_threads() -> int:
-    """How many numba may use, which NUMBA_NUM_THREADS and joblib's workers bound."""
-    return int(numba.get_num_threads())
+    """How many numba may use, which NUMBA_NUM_THREADS and joblib's workers bound.
+
+    Not `numba.get_num_threads`, which starts numba's own threads: they may be missing, and a child
+    process cannot use them after a fork.
+    """
+    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
 def _digest() -> str:

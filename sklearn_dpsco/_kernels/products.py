@@ -17,6 +17,7 @@ __all__ = [
     "inner_product",
     "row_factor",
     "row_products",
+    "square_sum",
     "squared_norms",
     "stored_products",
 ]
@@ -60,6 +61,16 @@ def squared_norms(X: Any, center: Any, out: Any) -> None:
         out[i] = dense_products(X[i], center, center)[1]
 
 
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def square_sum(row: Any) -> float:
+    """The squared norm of a row, in float64 also if the row is not."""
+    total = 0.0
+    for j in range(row.size):
+        value = np.float64(row[j])
+        total += value * value
+    return total
+
+
 @njit(cache=True)
 def row_products(X: Any, w: Any, out: Any) -> None:
     """<x_i, w> for every row, each by the same steps wherever the row lies."""
@@ -93,7 +104,7 @@ def bound_rows(X: Any, bound: float, norm_error: float, factors: Any, out: Any) 
     The factors are multiplied by those of the scaling; `norm_error` is as in `RowForm`.
     """
     for i in range(factors.size):
-        square = inner_product(X[i], X[i]) * (1.0 + norm_error)
+        square = square_sum(X[i]) * (1.0 + norm_error)
         shrink = bound / max(1.0, math.sqrt(square))
         factors[i] *= shrink
         shrink = shrink if factors[i] > 0.0 else 0.0

@@ -5,19 +5,20 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
+
+import numpy as np
 
 from .summation import BLOCK_ROWS
 
-__all__ = ["on_threads", "slices", "task_rows"]
+__all__ = ["on_threads", "slices", "sum_on_threads", "task_rows"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_NAME = "sklearn_dpsco"  # of threads, which do not wait for each other
 _TASK_NUMBERS = 2**20  # of a dense task: many beside what it costs to hand it out
 
 
@@ -35,53 +36,60 @@ def slices(n: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-def on_threads(function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-    """``[function(task) for task in tasks]``, on as many threads as numba may use.
+def on_threads(function: Callable[[T], Any], tasks: Sequence[T]) -> None:
+    """Call the function with each task, on as many threads as numba may use.
 
-    Meanwhile BLAS, whose own threads would be in the way, has one.
+    Meanwhile BLAS, whose own threads would be in the way, has one. Calls from within a task, and
+    those of a second fit at the same time, do their tasks one after the other.
     """
+    for _ in _results(function, tasks):
+        pass
+
+
+def sum_on_threads(function: Callable[[T], Any], tasks: Sequence[T], start: Any = 0.0) -> Any:
+    """`start` plus what the function returns for each task, added in the order of the tasks."""
+    total = start
+    for result in _results(function, tasks):
+        total = total + result
+    return total
+
+
+def _results(function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
+    """Results in order, of which no more are held than the threads need."""
     from .._kernels.jit import number_of_threads
 
     n_threads = min(len(tasks), number_of_threads())
-    if n_threads < 2 or threading.current_thread().name.startswith(_NAME):
-        return [function(task) for task in tasks]
-    with _one_blas_thread():
-        return list(_pool(n_threads).map(function, tasks))
+    if n_threads < 2 or not _turn.acquire(blocking=False):
+        yield from map(function, tasks)
+        return
+    settings: Any = np.geterr()  # which other threads do not share
+
+    def run(task: T) -> R:
+        with np.errstate(**settings):
+            return function(task)
+
+    waiting: deque[Future[R]] = deque()
+    try:
+        # set and lifted by the same thread, as BLAS libraries want it
+        with _blas().limit(limits=1, user_api="blas"):
+            for task in tasks:
+                waiting.append(_pool(n_threads).submit(run, task))
+                if len(waiting) > 2 * n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+        _turn.release()
+
+
+_turn = threading.Lock()
 
 
 @functools.cache
 def _pool(n_threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n_threads, _NAME)
-
-
-_lock = threading.Lock()
-_users: list[Any] = []
-
-
-def _after_fork() -> None:
-    """Threads do not survive a fork, nor does what they held."""
-    global _lock
-    _lock = threading.Lock()
-    _users.clear()
-    _pool.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-@contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread; the last one of those who asked for it lifts the limit."""
-    with _lock:
-        _users.append(_users[0] if _users else _blas().limit(limits=1, user_api="blas"))
-    try:
-        yield
-    finally:
-        with _lock:
-            limit = _users.pop()
-            if not _users:
-                limit.restore_original_limits()
+    return ThreadPoolExecutor(n_threads)
 
 
 @functools.cache
@@ -89,3 +97,14 @@ def _blas() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def _after_fork() -> None:
+    """Threads do not survive a fork, nor does what they held."""
+    global _turn
+    _turn = threading.Lock()
+    _pool.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -371,7 +371,7 @@ class FTRLDefaults:
     # the part of it where the noise is large.
     longest_rows: float = 3.0
     shortest_rows: float = 0.3
-    accurate_rows: float = 0.002
+    accurate_rows: float = 1.2e-4
     whitened_curvature: float = 8.0  # bound on the second moments of large batches of them
     average_power: float = 2.0  # the average weighs the iterate after n records by about n^2
 

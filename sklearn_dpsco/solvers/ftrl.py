@@ -46,6 +46,8 @@ from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
 
 __all__ = ["FTRL", "LONGEST_STREAM", "Epoch", "FTRLPlan", "FTRLRun", "FirstMeans"]
 
+_LARGEST_MOMENT = 4.0  # of whitened rows
+
 Array = NDArray[np.float64]
 
 LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless
@@ -145,10 +147,18 @@ class SecondMoments(Part):
         total += isometric_vector(Z.T @ Z) / self.norm**2
 
     def run(self, total: Array, stream: RandomStream) -> Array:
-        """(G + lambda I)^(-1/2), G the noisy mean of z z^T and lambda the size of its noise."""
+        """A multiple of (G + lambda I)^(-1/2), G the noisy mean of z z^T and lambda its noise.
+
+        The mean square norm of the rows becomes about d, also where the noise is above G.
+        """
         unit = self.norm**2 / self.n_records
         found = spectrum(self.noise.release(total, stream) * unit, self.n_features)
-        return found.inverse_root(unit * spectral_noise(self.noise.scale, self.n_features))
+        ridge = unit * spectral_noise(self.noise.scale, self.n_features)
+        white = found.values / (found.values + ridge)
+        # the largest second moment is at most half of what steps allow
+        longest = _LARGEST_MOMENT / max(float(white.max()), 1e-6)
+        size = min(self.n_features / max(float(white.sum()), 1e-6), longest)
+        return math.sqrt(max(1.0, size)) * found.inverse_root(ridge)
 
     @property
     def width(self) -> int:

@@ -24,7 +24,7 @@ from scipy.special import expit
 
 from ..data.rows import Rows, make_rows
 from ..data.summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
-from ..data.threads import on_threads, slices
+from ..data.threads import slices, sum_on_threads
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -287,6 +287,7 @@ class LearnedUnits(Part):
         center = np.zeros(d)
         if self.center is not None:
             factors = np.minimum(1.0, rough / np.maximum(norms, 1e-300)) / rough
+            factors *= 1 - 8 * UNIT_ROUNDOFF
             mean = rows.weighted_sum(factors * present) / rows.n_samples
             center = rough * shrunk_vector(self.center.release(mean, stream), self.center.variance)
             norms = rows.centered(center).norms()
@@ -450,7 +451,7 @@ def _median(
         places = np.searchsorted(grid, values[part])[present[part]]
         return np.bincount(places, minlength=grid.size + 1)[:-1].astype(np.float64)
 
-    counts = sum(on_threads(counted, slices(n, BLOCK_ROWS)))
+    counts = sum_on_threads(counted, slices(n, BLOCK_ROWS))
     upper = np.cumsum(counts) + half_empty
     lower = np.concatenate(([half_empty], upper[:-1]))
     scores = -np.maximum(0.0, np.maximum(lower - n / 2, n / 2 - upper))
@@ -510,4 +511,4 @@ def _bounded(
         return z.T @ z
 
     # small enough for the cache of a core
-    return sum(on_threads(fill, slices(len(x), chunk_rows(*x.shape)))) / len(x)
+    return sum_on_threads(fill, slices(len(x), chunk_rows(*x.shape))) / len(x)

@@ -189,7 +189,11 @@ MIRROR = Entry(
     unlike_sums=("learned-units",),
 )
 PHASED = Entry(
-    forms={"one pass": {"max_iter": 1}, "passes": {"max_iter": 3, "n_phases": 2}},
+    forms={
+        "one pass": {"max_iter": 1},
+        "passes": {"max_iter": 3, "n_phases": 2},
+        "learned units": {},
+    },
     bad={
         "learning_rate": (99.0,),  # beyond what the proof allows
         "feasible_set": ("l1", L1Ball(1.0)),
@@ -208,7 +212,7 @@ PHASED = Entry(
     ),
     pure="no pure-DP form",
     # where a descent ends is no sum
-    unlike_sums=("one pass", "passes"),
+    unlike_sums=("one pass", "passes", "learned units"),
 )
 FTRL = Entry(
     forms={"steps of 4": {}, "tree": {"factorization": "tree", "average": False, "batch_size": 7}},

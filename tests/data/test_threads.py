@@ -1,15 +1,19 @@
 """Work on several ranges of rows at the same time."""
 
+import os
+import subprocess
+import sys
 import threading
+import time
+import warnings
 
-import numba
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
 from sklearn_dpsco.data.rows import Objective, make_rows
 from sklearn_dpsco.data.summation import BLOCK_ROWS, chunk_rows
-from sklearn_dpsco.data.threads import on_threads, slices, task_rows
+from sklearn_dpsco.data.threads import on_threads, slices, sum_on_threads, task_rows
 from sklearn_dpsco.losses import Squared
 
 
@@ -28,11 +32,70 @@ def test_results_are_in_order_and_blas_has_its_threads_back(two_threads):
     def work(task):
         barrier.wait()  # of two tasks at a time: nothing would pass it on one thread
         seen.append(blas_threads())
-        return -task
+        return str(task)
 
-    assert on_threads(work, range(8)) == [0, -1, -2, -3, -4, -5, -6, -7]
+    assert sum_on_threads(work, range(8), "") == "01234567"
     assert all(set(threads) <= {1} for threads in seen)
     assert blas_threads() == before
+
+
+def test_few_results_are_held_at_a_time(two_threads):
+    held, most, lock = 0, 0, threading.Lock()
+
+    class Result(float):
+        def __new__(cls):
+            nonlocal held, most
+            with lock:
+                held, most = held + 1, max(most, held + 1)
+            return super().__new__(cls, 1.0)
+
+        def __radd__(self, other):
+            nonlocal held
+            with lock:
+                held -= 1
+            return other + 1.0
+
+    assert sum_on_threads(lambda _: Result(), range(200)) == 200.0
+    assert most <= 8
+
+
+def test_a_second_fit_at_the_same_time_does_its_own_work(two_threads):
+    before, inside, done = blas_threads(), threading.Event(), threading.Event()
+    found = []
+
+    def first(task):
+        inside.set()
+        assert done.wait(20)
+        return task
+
+    thread = threading.Thread(target=lambda: found.append(sum_on_threads(first, range(4))))
+    thread.start()
+    assert inside.wait(20)
+    assert sum_on_threads(lambda task: task, range(100)) == 4950
+    done.set()
+    thread.join()
+    assert found == [6]
+    assert blas_threads() == before
+
+
+def test_what_numpy_warns_of_is_that_of_the_caller(two_threads):
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("error")
+        assert sum_on_threads(lambda _: np.array([1e308]) * 10, range(4)) == np.inf
+
+
+def test_a_users_loss_is_never_called_twice_at_once(two_threads):
+    entered = threading.Lock()
+
+    class Slow(Squared):
+        def derivative(self, z, y):
+            assert entered.acquire(blocking=False)
+            time.sleep(1e-3)
+            entered.release()
+            return z - y
+
+    rows = make_rows(np.ones((4000, 100)), False)
+    rows.mean_gradient(np.zeros(100), Objective(np.zeros(4000), 0.0, Slow(), 1.0))
 
 
 def test_an_error_reaches_the_caller_and_blas_has_its_threads_back(two_threads):
@@ -43,7 +106,9 @@ def test_an_error_reaches_the_caller_and_blas_has_its_threads_back(two_threads):
 
 
 def test_tasks_may_have_tasks(two_threads):
-    found = on_threads(lambda task: sum(on_threads(lambda k: k * task, range(3))), range(20))
+    found = sum_on_threads(
+        lambda task: [sum_on_threads(lambda k: k * task, range(3))], range(20), []
+    )
     assert found == [3 * task for task in range(20)]
 
 
@@ -80,7 +145,15 @@ def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
     np.testing.assert_allclose(alone[0], expected, atol=1e-14)
 
 
-def test_there_are_as_many_threads_as_numba_has():
-    from sklearn_dpsco._kernels.jit import number_of_threads
-
-    assert number_of_threads() == numba.get_num_threads()
+def test_there_are_as_many_threads_as_numba_has_and_none_of_its_own_is_started():
+    code = (
+        "import numba, numpy as np\n"
+        "from sklearn_dpsco import DPMirrorRegressor\n"
+        "from sklearn_dpsco._kernels.jit import number_of_threads\n"
+        "X = np.random.default_rng(0).uniform(-1, 1, (30000, 40))\n"
+        "DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0])\n"
+        "assert number_of_threads() == 2\n"
+    )
+    # a layer that is not there: starting it would raise
+    environment = os.environ | {"NUMBA_NUM_THREADS": "2", "NUMBA_THREADING_LAYER": "tbb"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=120)
