@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from audit_cases import flipped_label
 from scipy import sparse
 from support import problem, recomputed_epsilon, solver_data, stream
 
@@ -17,7 +18,7 @@ from sklearn_dpsco import (
     DPPhasedSGDClassifier,
     DPPhasedSGDRegressor,
 )
-from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms
+from sklearn_dpsco.audit import audit_solver, check_sensitivity, map_mechanisms, mechanisms
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
@@ -120,6 +121,18 @@ def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
     monkeypatch.setattr(learned_units, "_LONGEST", 3.0)
     found = check_sensitivity(MirrorDescent(max_iter=4), plan)
     assert {"units.moments", "step"} & set(found.violations)
+
+
+@pytest.mark.parametrize("solver", [MirrorDescent("learned-units", max_iter=4), PhasedSGD()])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_black_box_audits_flag_too_little_noise_and_nothing_else(solver, relation):
+    kind = L2Ball if isinstance(solver, PhasedSGD) else Geometry
+    fact = dataclasses.replace(facts(60, 2), feasible_set=kind)
+    plan = solver.plan(fact, PrivacyBudget(4.0, 1e-6, relation))
+    pair = flipped_label(fact, relation)
+    assert not audit_solver(solver, plan, *pair, 400, random_state=0).flagged
+    weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 60))
+    assert audit_solver(solver, weak, *pair, 400, random_state=0).flagged
 
 
 def test_scores_of_a_median_change_by_no_more_than_their_range():
