@@ -157,6 +157,8 @@ class FirstReleases(Part):
             centres = _release_location(data, self.target, self.target_steps, stream)
             return _offset(self.problem, centres)
         noisy = self.target.release(mean_target(data, self.problem), stream)
+        if self.problem.loss.task == "regression":
+            noisy = faded(noisy, self.target.variance)
         return constant_for_mean(self.problem, noisy, self.target.variance)
 
     def _release_row_factor(self, rows: Rows, stream: RandomStream) -> float:
@@ -280,8 +282,6 @@ def constant_for_mean(
 ) -> Any:  # fmt: skip
     """The best constant prediction for a noisy `mean_target`, which is shrunk by its noise."""
     if not problem.has_frequencies:
-        if problem.loss.task == "regression":
-            noisy = faded(noisy, variance)
         means = [shrunk_mean(mean, variance, prior, bound) for mean in noisy]
         return _offset(problem, np.array(means))
     # distances from equal frequencies, in units of these, as for two classes

@@ -16,7 +16,7 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco.estimators import _base
 from sklearn_dpsco.geometry import Geometry
-from sklearn_dpsco.losses import SmoothedHinge, Squared
+from sklearn_dpsco.losses import Hinge, Loss, SmoothedHinge, Squared
 
 
 def regressor(**parameters):
@@ -140,10 +140,18 @@ def test_a_subclassed_loss_gives_the_same_model_on_every_storage():
     np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=1e-10)
 
 
-def test_a_loss_with_a_kink_is_refused_before_data_are_read():
+def test_a_loss_that_has_no_envelope_is_refused_before_data_are_read():
+    class Ramp(Hinge):
+        """A user's loss with a kink that is not convex."""
+
+        is_convex = False
+
+        def envelope_derivative(self, z, y, beta):
+            return Loss.envelope_derivative(self, z, y, beta)
+
     for call in (lambda model: model.plan(100, 3), lambda model: model.fit(None, None)):
-        with pytest.raises(ValueError, match=r"\bloss\b"):
-            call(classifier(loss="hinge"))
+        with pytest.raises(ValueError, match=r"\bloss\b.*convex"):
+            call(classifier(loss=Ramp()))
 
 
 def test_the_simplex_default_is_convex_combinations():
