@@ -590,6 +590,11 @@ class Envelope(Loss):
     beta: float
 
     @property
+    def is_closed_form(self) -> bool:
+        """Whether the class of the loss has an `envelope_derivative` of its own."""
+        return type(self.base).envelope_derivative is not Loss.envelope_derivative
+
+    @property
     def task(self) -> str:  # type: ignore[override]
         return self.base.task
 
@@ -697,11 +702,7 @@ def smoothed(loss: Loss, beta: float) -> Loss:
 
 def has_envelope(loss: Loss) -> bool:
     """Whether the loss is smooth, or can be made so."""
-    try:
-        smoothed(loss, 1.0).derivative(np.zeros((1, loss.n_outputs)), np.ones((1, loss.n_outputs)))
-    except NotImplementedError:
-        return False
-    return True
+    return math.isfinite(loss.smoothness) or base_loss(loss).is_convex
 
 
 def largest_constant(loss: Loss) -> float:

@@ -242,6 +242,17 @@ def test_logistic_loss_has_an_envelope_by_bisection():
         np.testing.assert_allclose(Logistic().derivative(z - slope / beta, y), slope, rtol=1e-9)
 
 
+def test_kernels_take_the_envelopes_that_they_know_and_no_other():
+    z, y = np.array([0.3, -2.0]), np.array([1.0, -1.0])
+    assert Objective(y, 0.0, Envelope(Hinge(), 3.0), 1.0).slope.beta == 3.0
+    for loss in (Envelope(Logistic(), 3.0), Envelope(Own(lambda z, y: z - y), 3.0)):
+        assert Objective(y, 0.0, loss, 1.0).slope is None
+    rows = make_rows(np.eye(2), False)
+    expected = np.clip(Logistic().envelope_derivative(z, y, 3.0), -1, 1) / 2
+    found = rows.mean_gradient(z, Objective(y, 0.0, Envelope(Logistic(), 3.0), 1.0))
+    np.testing.assert_allclose(found, expected)
+
+
 def test_only_convex_losses_have_an_envelope():
     wave = Own(lambda z, y: np.cos(z), smoothness=math.inf)
     with pytest.raises(NotImplementedError, match="not declared to be convex"):

@@ -47,8 +47,10 @@ class Objective(NamedTuple):
     @property
     def slope(self) -> Slope | None:
         """The derivative as compiled kernels take it; None for a loss that they do not know."""
-        whole = self.loss
-        loss, beta = (whole.base, whole.beta) if isinstance(whole, Envelope) else (whole, math.inf)
+        if isinstance(self.loss, Envelope) and self.loss.is_closed_form:
+            loss, beta = self.loss.base, self.loss.beta
+        else:
+            loss, beta = self.loss, math.inf
         loss_id = kernel_id(loss)
         if loss_id is None:
             return None

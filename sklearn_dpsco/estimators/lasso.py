@@ -38,9 +38,9 @@ class _FrankWolfeMixin(DPLinearModel):
         falls as the noise grows; "learned-units" has none.
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 0.15 in regression and 0.5 in classification where the noise is large, and
-        rises to 1 as it vanishes, and the derivative's own bound for a loss with a kink; times
-        sqrt(2) for several classes, sqrt(K) for K targets. With
-        "learned-units" it follows from what was learned.
+        rises to 1 as it vanishes, times sqrt(2) for several classes, sqrt(K) for K targets; the
+        derivative's own bound for a loss with a kink. With "learned-units" it follows from what
+        was learned.
     data_norm : "auto" or float in [1e-50, 1e50], default="auto"
         ... Used by ``solver="gradient"`` only.
     solver : {"auto", "selection", "gradient", "learned-units"}, default="auto"

@@ -45,7 +45,6 @@ from .first_releases import FirstReleases, plan_constant, plan_first, plan_mean
 from .learned_units import whitens
 from .unit_descent import (
     UnitDescentPlan,
-    check_copyable,
     check_free,
     is_best,
     plan_unit_descent,
@@ -154,7 +153,6 @@ class FrankWolfe:
         facts = self._facts(problem, budget)
         form = self._choose_form(facts)
         if form == "learned-units":
-            check_copyable(problem)
             return plan_unit_descent(problem, budget, self.max_iter)
         _check_support(facts.selection_geometry, form)
         plans = {
@@ -192,11 +190,10 @@ class FrankWolfe:
     def _is_dense(self, facts: _Facts) -> bool:
         """Whether the descent in learned units is better than the bet on a sparse model."""
         problem, budget = facts.problem, facts.budget
-        is_free = self.max_iter is None and self._declares_nothing(problem.feasible_set)
+        if self.max_iter is not None or not self._declares_nothing(problem.feasible_set):
+            return False
         is_narrow = problem.n_features < facts.rules.wide
-        return is_best(problem, budget, nothing_declared=is_free) and (
-            is_narrow or whitens(problem, budget, budget.mixed_allowance)
-        )
+        return is_best(problem, budget) and (is_narrow or whitens(problem, budget))
 
     def _plan_constant(self, facts: _Facts) -> FrankWolfePlan:
         problem, budget = facts.problem, facts.budget

@@ -46,10 +46,9 @@ from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
 
 __all__ = ["FTRL", "LONGEST_STREAM", "Epoch", "FTRLPlan", "FTRLRun", "FirstMeans"]
 
-_LARGEST_MOMENT = 4.0  # of whitened rows
-
 Array = NDArray[np.float64]
 
+_LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
 LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless
 
 
@@ -155,7 +154,6 @@ class SecondMoments(Part):
         found = spectrum(self.noise.release(total, stream) * unit, self.n_features)
         ridge = unit * spectral_noise(self.noise.scale, self.n_features)
         white = found.values / (found.values + ridge)
-        # the largest second moment is at most half of what steps allow
         longest = _LARGEST_MOMENT / max(float(white.max()), 1e-6)
         size = min(self.n_features / max(float(white.sum()), 1e-6), longest)
         return math.sqrt(max(1.0, size)) * found.inverse_root(ridge)
@@ -507,7 +505,7 @@ class _Facts:
         if math.isfinite(smoothness):
             curvature = row**2
             if self.is_whitened:
-                # second moments are at most 1, and those of a batch at most a few times as large
+                # second moments are about 1, at most `_LARGEST_MOMENT`, and those of a batch larger
                 curvature = min(curvature, self.rules.whitened_curvature + row**2 / batch_size)
             return 1.9 / (smoothness * curvature)
         return self.rules.reach / (self.clip * row**2 * math.sqrt(n_steps))

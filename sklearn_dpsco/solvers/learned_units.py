@@ -267,7 +267,8 @@ class LearnedUnits(Part):
         whole[:d, :d] = transform / size
         if problem.fit_intercept:
             unit[d] = whole[d, d] = last / size
-        scale = None if present.all() else present.astype(np.float64)
+        # whether a record is empty is private, whether one may be is not
+        scale = None if rows.scale is None else present.astype(np.float64)
         return {
             "rows": make_rows(x, problem.fit_intercept, scale), "unit": unit,
             "top": max(top, last**2, _LEAST) / size**2,
@@ -340,9 +341,10 @@ class LearnedUnits(Part):
 # ------------------------------------------------------------------------------- planning
 
 
-def accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> float:
-    """The m = n mu / phi: a mean of numbers in [-1, 1] has noise 1 / m with the whole allowance."""
-    return problem.n_samples * math.sqrt(2 * allowance.amount) / budget.record_factor
+def accuracy(problem: Problem, budget: PrivacyBudget) -> float:
+    """The m = n mu / phi: a mean of numbers in [-1, 1] has noise 1 / m with the whole budget."""
+    amount = budget.mixed_allowance.amount
+    return problem.n_samples * math.sqrt(2 * amount) / budget.record_factor
 
 
 def is_copyable(problem: Problem) -> bool:
@@ -355,20 +357,19 @@ def pays(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether units can be learned, and are better than those of the bounds."""
     if budget.is_pure or not is_copyable(problem):
         return False
-    m = accuracy(problem, budget, budget.mixed_allowance)
-    return m >= LEARNED_UNITS[problem.loss.task].least
+    return accuracy(problem, budget) >= LEARNED_UNITS[problem.loss.task].least
 
 
-def whitens(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> bool:
+def whitens(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether n is so large against d that second moments are released."""
     rules, d = LEARNED_UNITS[problem.loss.task], problem.n_features
-    return accuracy(problem, budget, allowance) / d**1.5 > rules.whiten
+    return accuracy(problem, budget) / d**1.5 > rules.whiten
 
 
-def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> LearnedUnits:
-    """The releases within an allowance of which a part is left for the descent."""
+def plan_units(problem: Problem, budget: PrivacyBudget) -> LearnedUnits:
+    """The releases within the budget's mixed allowance, of which a part is left for a descent."""
     rules = LEARNED_UNITS[problem.loss.task]
-    shares = _Shares(problem, budget, allowance)
+    shares = _Shares(problem, budget)
     m, d, k = shares.accuracy, problem.n_features, problem.n_outputs
     unit = sensitivity.unit_mean(problem, budget)
     median_share, target_median, target_spread, target_mean = 0.0, None, None, None
@@ -386,7 +387,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance) ->
     long, length = shares.selection(row_share), shares.selection(row_share)
     center = shares.mean(rules.center_share, unit, d) if problem.fit_intercept else None
     moments, top, row_factor, n_rounds = None, None, None, 0
-    if whitens(problem, budget, allowance):
+    if whitens(problem, budget):
         n_rounds = 2 if m / d**1.5 > rules.whiten_twice else 1
         change = sensitivity.second_moments(problem, budget)
         moments = shares.mean(rules.moments_share, change, vector_size(d), n_rounds)
@@ -403,10 +404,10 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance) ->
 class _Shares:
     """The mechanisms of a plan, and the share of the allowance that is left."""
 
-    def __init__(self, problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> None:
+    def __init__(self, problem: Problem, budget: PrivacyBudget) -> None:
         self.n_samples, self.factor = problem.n_samples, budget.record_factor
-        self.allowance, self.left = allowance, 1.0
-        self.accuracy = accuracy(problem, budget, allowance)
+        self.allowance, self.left = budget.mixed_allowance, 1.0
+        self.accuracy = accuracy(problem, budget)
 
     def wanted(self, aim: float, most: float, least: float = 0.0) -> float:
         """The share s, at most `most`, with m sqrt(s) = aim; 0 where m sqrt(s) is below `least`."""

@@ -364,8 +364,7 @@ class _Facts:
         """
         problem, budget, rules = self.problem, self.budget, self.rules
         if self.learns_units:
-            allowance = budget.mixed_allowance
-            return plan_units(problem, budget, allowance), 0, allowance
+            return plan_units(problem, budget), 0, budget.mixed_allowance
         allowance = budget.gaussian_allowance
         # without an intercept only the row factor is left, which needs little of a budget
         is_sliced = self.passes == 1 and problem.fit_intercept
@@ -375,10 +374,10 @@ class _Facts:
             if noise / n_first > rules.first_noise:
                 n_first = 0
         if not n_first:
-            whole = plan_first(
+            first = plan_first(
                 problem, budget, self.norm, allowance, may_shrink=True, may_step=False
             )
-            return whole, 0, allowance
+            return first, 0, allowance
         first = plan_first(
             replace(problem, n_samples=n_first), budget, self.norm, allowance, may_shrink=True,
             may_step=False, shares=rules.first_shares, group="first slice",
@@ -394,15 +393,12 @@ class _Facts:
     @property
     def unit_accuracy(self) -> float:
         """The m of `learned_units`."""
-        return accuracy(self.problem, self.budget, self.budget.mixed_allowance)
+        return accuracy(self.problem, self.budget)
 
     def unit_clip(self) -> tuple[float, float]:
         """The clip in learned units, and the unit of the targets; see `PhasedSGDPlan`."""
-        problem, loss, units = (
-            self.problem,
-            self.problem.loss,
-            LEARNED_UNITS[self.problem.loss.task],
-        )
+        problem, loss = self.problem, self.problem.loss
+        units = LEARNED_UNITS[loss.task]
         each = min(units.largest_clip, units.smallest_clip * self.unit_growth)
         if self.unit_accuracy < units.unbiased:
             each = units.largest_clip  # as in `unit_descent`

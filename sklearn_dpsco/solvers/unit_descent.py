@@ -40,7 +40,6 @@ from .learned_units import LearnedUnits, Units, is_copyable, pays, plan_units
 
 __all__ = [
     "UnitDescentPlan",
-    "check_copyable",
     "check_free",
     "is_best",
     "plan_unit_descent",
@@ -75,18 +74,9 @@ def check_free(loss: Loss, *, nothing_declared: bool) -> None:
         )
 
 
-def check_copyable(problem: Problem) -> None:
-    """Raise if X is too large for a copy."""
-    if not is_copyable(problem):
-        raise ValueError(
-            f"solver='learned-units' needs at most {MOST_COPIED_FEATURES} features and "
-            f"{LARGEST_COPY} numbers in X: take another solver"
-        )
-
-
-def is_best(problem: Problem, budget: PrivacyBudget, *, nothing_declared: bool) -> bool:
+def is_best(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether the descent is possible, and its units are better than those of the bounds."""
-    return nothing_declared and _knows(problem.loss) and pays(problem, budget)
+    return _knows(problem.loss) and pays(problem, budget)
 
 
 def _knows(loss: Loss) -> bool:
@@ -97,9 +87,20 @@ def _knows(loss: Loss) -> bool:
 def plan_unit_descent(
     problem: Problem, budget: PrivacyBudget, max_iter: int | None
 ) -> UnitDescentPlan:
-    """Everything that a run does, from public facts alone."""
+    """Everything that a run does, from public facts alone.
+
+    Raises
+    ------
+    ValueError
+        If X is too large for a copy.
+    """
+    if not is_copyable(problem):
+        raise ValueError(
+            f"solver='learned-units' needs at most {MOST_COPIED_FEATURES} features and "
+            f"{LARGEST_COPY} numbers in X: take another solver"
+        )
     allowance = budget.mixed_allowance
-    units = plan_units(problem, budget, allowance)
+    units = plan_units(problem, budget)
     limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
     n_steps = max_iter or affordable_steps(problem, limits)
     change = sensitivity.mean_of_numbers(problem.n_samples, problem.dimension, budget.record_factor)

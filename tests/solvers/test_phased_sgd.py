@@ -327,7 +327,7 @@ def test_replays_in_learned_units_stay_within_the_sensitivities(loss):
         assert found.ratios["first.moments"] > 0.5, (relation, n_outputs, found.ratios)
 
 
-def test_a_replay_finds_targets_and_rows_that_are_not_bounded(monkeypatch):
+def test_a_replay_finds_rows_in_learned_units_that_are_not_bounded(monkeypatch):
     plan = in_units(Squared())
     with monkeypatch.context() as patch:
         patch.setattr("sklearn_dpsco.solvers.learned_units._LONGEST", 9.0)

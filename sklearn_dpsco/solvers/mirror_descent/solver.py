@@ -43,7 +43,6 @@ from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
 from ..unit_descent import (
     UnitDescentPlan,
-    check_copyable,
     check_free,
     is_best,
     plan_unit_descent,
@@ -170,11 +169,9 @@ class MirrorDescent:
 
     def _learns_units(self, problem: Problem, budget: PrivacyBudget) -> bool:
         """Whether the descent is in learned units: by default, if that is possible and pays."""
-        if self.form == "learned-units":
-            check_copyable(problem)
-            return True
-        nothing_declared = self._declares_nothing(problem.feasible_set)
-        return self.form == "auto" and is_best(problem, budget, nothing_declared=nothing_declared)
+        if self.form != "auto":
+            return self.form == "learned-units"
+        return self._declares_nothing(problem.feasible_set) and is_best(problem, budget)
 
     def _map(self, geometry: Geometry) -> MirrorMap:
         """The declared mirror map, or "power" where the set has it."""
