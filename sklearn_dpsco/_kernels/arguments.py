@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-__all__ = ["MULTINOMIAL", "Compressed", "Move", "RowForm", "Slope", "Steps"]
+__all__ = ["MULTINOMIAL", "Compressed", "Move", "RecordWalk", "RowForm", "Slope", "Steps"]
 
 MULTINOMIAL = -1  # in the place of a loss_id: that of several classes together
 
@@ -95,6 +95,29 @@ class Steps(NamedTuple):
     radius: float
     block: int
     first: int
+
+
+class RecordWalk(NamedTuple):
+    """Numbers of a run of Frank-Wolfe steps on single records, see `record_steps`.
+
+    Attributes
+    ----------
+    kept : float
+        q.
+    clip : float
+        Bound on what a record's derivative contributes.
+    penalty : float
+    scale : float
+        Of the noise of a selection.
+    most_words : int
+        Words that a selection may read before another sampler takes over.
+    """
+
+    kept: float
+    clip: float
+    penalty: float
+    scale: float
+    most_words: int
 
 
 class Move(NamedTuple):

@@ -16,11 +16,13 @@ from numba import njit
 __all__ = [
     "MORE_WORDS",
     "UNCERTAIN",
+    "coin",
     "count_bits",
     "distinct_indices",
     "exp_minus",
     "flip_coins",
     "floor_draws",
+    "index_of",
     "near_top",
     "permute_and_flip",
     "propose_by_group",
@@ -69,7 +71,7 @@ def _high_product(a: Any, b: Any) -> Any:
 
 
 @njit(cache=True, inline="always")
-def _coin(word: Any, probability: float) -> int:
+def coin(word: Any, probability: float) -> int:
     """1 if the uniform that begins with `word` is below the probability, 0 if above."""
     u = float(word >> np.uint64(11)) * _TO_UNIT
     if u + _GUARD < probability:
@@ -107,7 +109,7 @@ def floor_draws(words: Any, table: Any, is_normal: bool, steps: Any, out: Any) -
             return filled, used, False
         fraction = float(x >> np.uint64(11)) * _TO_UNIT
         t = fraction * (2 * float(k) + fraction) / 2 if is_normal else fraction
-        accepted = _coin(words[used + 2], exp_minus(t))
+        accepted = coin(words[used + 2], exp_minus(t))
         if accepted == UNCERTAIN:
             return filled, used, False
         if accepted == 1:
@@ -122,7 +124,7 @@ def floor_draws(words: Any, table: Any, is_normal: bool, steps: Any, out: Any) -
 
 
 @njit(cache=True, inline="always")
-def _index(word: Any, size: Any) -> Any:
+def index_of(word: Any, size: Any) -> Any:
     """Uniform on range(size), or -1 for a word that would make some of them likelier."""
     if word * size < (~size + np.uint64(1)) % size:
         return np.int64(-1)
@@ -134,7 +136,7 @@ def shuffle(words: Any, order: Any, left: int) -> int:
     """Continue the shuffle of Fisher and Yates; returns how many places are left."""
     used = 0
     while left > 1 and used < words.size:
-        index = _index(words[used], np.uint64(left))
+        index = index_of(words[used], np.uint64(left))
         used += 1
         if index >= 0:
             left -= 1
@@ -152,9 +154,9 @@ def propose_uniformly(words: Any, scores: Any, top: float, scale: float) -> Any:
     size = np.uint64(scores.size)
     used = 0
     while used + 2 <= words.size:
-        index = _index(words[used], size)
+        index = index_of(words[used], size)
         if index >= 0:
-            accepted = _coin(words[used + 1], exp_minus((top - scores[index]) / scale))
+            accepted = coin(words[used + 1], exp_minus((top - scores[index]) / scale))
             if accepted == UNCERTAIN:
                 return UNCERTAIN, used
             if accepted == 1:
@@ -177,17 +179,17 @@ def propose_by_group(
     boost = float(one << bits)
     used = 0
     while used + 3 <= words.size:
-        place = _index(words[used], near_mass + n_all)
+        place = index_of(words[used], near_mass + n_all)
         index, factor = np.int64(-1), 1.0
         if place >= 0 and np.uint64(place) < near_mass:
             index = near[np.uint64(place) >> bits]
         elif place >= 0:
-            index, factor = _index(words[used + 1], n_all), boost
+            index, factor = index_of(words[used + 1], n_all), boost
             if index >= 0 and is_near[index]:
                 index = np.int64(-1)
         if index >= 0:
             weight = exp_minus((top - scores[index]) / scale)
-            accepted = _coin(words[used + 2], weight * factor)
+            accepted = coin(words[used + 2], weight * factor)
             if accepted == UNCERTAIN:
                 return UNCERTAIN, used
             if accepted == 1:
@@ -208,12 +210,12 @@ def permute_and_flip(
     size = np.uint64(scores.size)
     used = 0
     while used + 2 <= words.size and n_rejected < rejected.size:
-        index = _index(words[used], size)
+        index = index_of(words[used], size)
         for k in range(n_rejected):
             if rejected[k] == index:
                 index = np.int64(-1)
         if index >= 0:
-            accepted = _coin(words[used + 1], exp_minus((top - scores[index]) / scale))
+            accepted = coin(words[used + 1], exp_minus((top - scores[index]) / scale))
             if accepted == UNCERTAIN:
                 return UNCERTAIN, used, n_rejected
             if accepted == 1:
@@ -234,10 +236,10 @@ def flip_coins(
     whose coin is uncertain.
     """
     for i in range(start, scores.size):
-        coin = _coin(words[i], factor * exp_minus((top - scores[i]) / scale))
-        if coin == UNCERTAIN:
+        flipped = coin(words[i], factor * exp_minus((top - scores[i]) / scale))
+        if flipped == UNCERTAIN:
             return i
-        out[i] = coin
+        out[i] = flipped
     return int(scores.size)
 
 
@@ -281,7 +283,7 @@ def distinct_indices(words: Any, is_taken: Any, out: Any, found: int) -> int:
     """Continue `out` with uniform indices that are not taken, and take them."""
     size = np.uint64(is_taken.size)
     for i in range(words.size):
-        index = _index(words[i], size)
+        index = index_of(words[i], size)
         if found < out.size and index >= 0 and not is_taken[index]:
             is_taken[index] = True
             out[found] = index

@@ -8,11 +8,20 @@ from .sets import (
     L2Ball,
     LInfBall,
     LpBall,
+    Polytope,
     Simplex,
     Unconstrained,
     get_geometry,
 )
-from .vertices import AxisVertices, Vertex, VertexList, Vertices, known_vertices
+from .vertices import (
+    AxisVertices,
+    Vertex,
+    VertexList,
+    VertexMatrix,
+    Vertices,
+    known_vertices,
+    moved,
+)
 
 __all__ = [
     "AxisVertices",
@@ -23,13 +32,16 @@ __all__ = [
     "LInfBall",
     "LpBall",
     "MirrorMap",
+    "Polytope",
     "PowerMap",
     "Simplex",
     "Unconstrained",
     "Vertex",
     "VertexList",
+    "VertexMatrix",
     "Vertices",
     "get_geometry",
     "known_vertices",
     "lp_norm",
+    "moved",
 ]

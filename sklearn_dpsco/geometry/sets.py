@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from .._checks import check_choice, check_real, check_size, shown
 from .mirror_maps import Entropy, MirrorMap, PowerMap
 from .norms import lp_norm
-from .vertices import AxisVertices, Vertex, Vertices
+from .vertices import AxisVertices, Vertex, VertexMatrix, Vertices
 
 __all__ = [
     "Geometry",
@@ -20,6 +21,7 @@ __all__ = [
     "L2Ball",
     "LInfBall",
     "LpBall",
+    "Polytope",
     "Simplex",
     "Unconstrained",
     "get_geometry",
@@ -77,23 +79,25 @@ class Geometry:
         return np.zeros(n_features)
 
     def vertices(self, n_features: int) -> Vertices:
-        """All vertices: `AxisVertices` or a `VertexList`, nothing else.
+        """All vertices: `AxisVertices`, a `VertexList` or a `VertexMatrix`, nothing else.
 
         These compute what the privacy of a selection rests on, its scores and their range, so
         that a set cannot state it wrongly.
         """
         raise NotImplementedError
 
-    def lmo(self, direction: Array) -> Vertex:
+    def lmo(self, direction: Array) -> Vertex | Array:
         """A vertex that minimizes <v, direction> (linear minimization oracle)."""
         vertices = self.vertices(direction.size)
         return vertices.vertex(int(np.argmax(vertices.scores(direction))))
 
     def extreme_point(self, direction: Array) -> Array:
         """A point that minimizes <v, direction>, as an array."""
+        vertex = self.lmo(direction)
+        if not isinstance(vertex, Vertex):
+            return vertex
         point = np.zeros(direction.size)
-        coordinate, value = self.lmo(direction)
-        point[coordinate] = value
+        point[vertex.coordinate] = vertex.value
         return point
 
     def project(self, x: Array) -> Array:
@@ -209,6 +213,56 @@ class Simplex(_L1Set):
 
     def project(self, x: Array) -> Array:
         return _project_simplex(x, self.radius)
+
+
+@dataclass(frozen=True, init=False)
+class Polytope(Geometry):
+    r"""The convex hull of given points, :math:`s \, \mathrm{conv}(v_1, \dots, v_K)`.
+
+    For coefficients that are a mixture of known ones. They are in scaled units: coefficient
+    j multiplies feature j in units of its bounds, and the target has its own. The intercept
+    cannot be one of its coordinates.
+
+    Parameters
+    ----------
+    points : array-like or sparse matrix of shape (K, n_features)
+        :math:`v_1, \dots, v_K`; public.
+    radius : float in [1e-50, 1e50], default=1.0
+        s.
+    """
+
+    points: VertexMatrix
+
+    has_vertices: ClassVar[bool] = True
+    allows_intercept: ClassVar[bool] = False
+    contains_origin: ClassVar[bool] = False
+
+    def __init__(self, points: Any, radius: float = 1.0) -> None:
+        matrix = points if isinstance(points, VertexMatrix) else VertexMatrix(points)
+        object.__setattr__(self, "points", matrix)
+        object.__setattr__(self, "radius", radius)
+        self.__post_init__()
+
+    @cached_property
+    def _scaled(self) -> VertexMatrix:
+        return VertexMatrix(self.points.matrix * self.radius)
+
+    @property
+    def diameter(self) -> float:
+        """In the l1 norm."""
+        return self._scaled.l1_diameter
+
+    def norm(self, x: Array) -> float:
+        return float(np.abs(x).sum())
+
+    def dual_norm(self, g: Array) -> float:
+        return float(np.abs(g).max())
+
+    def center(self, n_features: int) -> Array:
+        return self._scaled.mean.copy()
+
+    def vertices(self, n_features: int) -> Vertices:
+        return self._scaled
 
 
 @dataclass(frozen=True)

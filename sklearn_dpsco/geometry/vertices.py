@@ -9,18 +9,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.spatial.distance import pdist
 
 from .._checks import check_int, check_real
 
-__all__ = ["AxisVertices", "Vertex", "VertexList", "Vertices", "known_vertices"]
+__all__ = [
+    "AxisVertices",
+    "Vertex",
+    "VertexList",
+    "VertexMatrix",
+    "Vertices",
+    "known_vertices",
+    "moved",
+]
 
 Array = NDArray[np.float64]
 
 _LARGEST = 1e50  # of a coordinate, so that products do not overflow
+_MOST_PAIRED = 1000  # vertices of which every two are compared
 
 
 class Vertex(NamedTuple):
@@ -45,8 +56,23 @@ class Vertices(Protocol):
         """-<v, direction> for every vertex v."""
         ...
 
-    def vertex(self, number: int) -> Vertex:
-        """The vertex of that number."""
+    @property
+    def size(self) -> int:
+        """The number of vertices."""
+        ...
+
+    @property
+    def l1_norm(self) -> float:
+        """Largest l1 norm of one of them, or a little more."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates that a score is a sum over."""
+        ...
+
+    def vertex(self, number: int) -> Vertex | Array:
+        """The vertex of that number: on an axis, or as an array of shape (n_features,)."""
         ...
 
 
@@ -73,6 +99,18 @@ class AxisVertices:
     @property
     def l1_diameter(self) -> float:
         return 2 * max(abs(value) for value in self.values)
+
+    @property
+    def l1_norm(self) -> float:
+        return max(abs(value) for value in self.values)
+
+    @property
+    def width(self) -> int:
+        return 1
+
+    @property
+    def size(self) -> int:
+        return self.n_features * len(self.values)
 
     def scores(self, direction: Array) -> Array:
         d = self.n_features
@@ -131,12 +169,115 @@ class VertexList:
     def _arrays(self) -> tuple[NDArray[np.intp], Array]:
         return np.asarray(self.coordinates, dtype=np.intp), np.asarray(self.values, dtype=float)
 
+    @property
+    def l1_norm(self) -> float:
+        return max(abs(value) for value in self.values)
+
+    @property
+    def width(self) -> int:
+        return 1
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
     def scores(self, direction: Array) -> Array:
         coordinates, values = self._arrays
         return -values * direction[coordinates]
 
     def vertex(self, number: int) -> Vertex:
         return Vertex(self.coordinates[number], self.values[number])
+
+
+@dataclass(frozen=True, eq=False)
+class VertexMatrix:
+    """Any vertices, one in each row of a matrix.
+
+    Parameters
+    ----------
+    matrix : ndarray or CSR matrix of shape (n_vertices, n_features)
+        In [-1e50, 1e50], not all rows the same. Copied.
+    """
+
+    matrix: Any
+
+    def __post_init__(self) -> None:
+        matrix = self.matrix
+        if sparse.issparse(matrix):
+            matrix = sparse.csr_array(matrix, dtype=np.float64, copy=True)
+            matrix.sum_duplicates()
+            arrays: tuple[Any, ...] = (matrix.data, matrix.indices, matrix.indptr)
+        else:
+            matrix = np.array(matrix, dtype=np.float64)
+            arrays = (matrix,)
+        if matrix.ndim != 2 or 0 in matrix.shape:
+            raise ValueError("vertices must be a matrix with a row for each and a column a feature")
+        # NaN must not pass
+        if not np.all(np.abs(arrays[0]) <= _LARGEST):
+            raise ValueError(f"vertices must be in [{-_LARGEST:g}, {_LARGEST:g}]")
+        for array in arrays:  # it could be changed after a plan was made of it
+            array.flags.writeable = False
+        object.__setattr__(self, "matrix", matrix)
+        if self.l1_diameter == 0:
+            raise ValueError("a matrix of vertices needs two different rows")
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        if sparse.issparse(self.matrix):
+            parts = (self.matrix.data, self.matrix.indices, self.matrix.indptr)
+            return (self.matrix.shape, *(part.tobytes() for part in parts))
+        return (self.matrix.shape, self.matrix.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VertexMatrix) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.matrix.shape[1])
+
+    @property
+    def size(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @cached_property
+    def mean(self) -> Array:
+        """A point of their hull."""
+        return np.asarray(self.matrix.mean(axis=0), dtype=np.float64).ravel()
+
+    @property
+    def width(self) -> int:
+        return self.n_features
+
+    @property
+    def l1_norm(self) -> float:
+        return float(self._l1_norms.max())
+
+    @cached_property
+    def l1_diameter(self) -> float:
+        if self.size <= _MOST_PAIRED:
+            points = self.matrix.toarray() if sparse.issparse(self.matrix) else self.matrix
+            largest = float(pdist(points, "cityblock").max(initial=0.0))
+            return largest * self._rounding
+        return float(np.sort(self._l1_norms)[-2:].sum())  # no two are farther apart
+
+    @cached_property
+    def _l1_norms(self) -> Array:
+        norms = np.asarray(abs(self.matrix).sum(axis=1)).ravel()
+        return norms * self._rounding
+
+    @property
+    def _rounding(self) -> float:
+        return 1 + (self.n_features + 4) * 2.0**-50
+
+    def scores(self, direction: Array) -> Array:
+        return -np.asarray(self.matrix @ direction)
+
+    def vertex(self, number: int) -> Array:
+        row = self.matrix[[number]]
+        return np.asarray(row.toarray() if sparse.issparse(row) else row)[0]
 
 
 def _checked(values: tuple[float, ...]) -> tuple[float, ...]:
@@ -155,9 +296,9 @@ def known_vertices(vertices: Vertices, n_features: int) -> Vertices:
     ValueError
         If it is of another class, subclasses included, or for another number of features.
     """
-    if type(vertices) not in (AxisVertices, VertexList):
+    if type(vertices) not in (AxisVertices, VertexList, VertexMatrix):
         raise ValueError(
-            "the vertices of a feasible set must be AxisVertices or a VertexList, "
+            "the vertices of a feasible set must be AxisVertices, a VertexList or a VertexMatrix, "
             f"got {type(vertices).__name__}"
         )
     if vertices.n_features != n_features:
@@ -166,3 +307,12 @@ def known_vertices(vertices: Vertices, n_features: int) -> Vertices:
             f"got {vertices.n_features}"
         )
     return vertices
+
+
+def moved(coef: Array, vertex: Vertex | Array, rate: float) -> Array:
+    """(1 - rate) coef + rate vertex."""
+    if not isinstance(vertex, Vertex):
+        return (1 - rate) * coef + rate * vertex
+    coef = (1 - rate) * coef
+    coef[vertex.coordinate] += rate * vertex.value
+    return coef

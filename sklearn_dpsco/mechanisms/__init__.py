@@ -6,7 +6,7 @@ from .base import Mechanism
 from .batch import BatchGaussian
 from .generalized_gaussian import GeneralizedGaussian, vector_mechanism
 from .prefix_sum import PrefixSum
-from .selection import SelectVertex
+from .selection import SelectSequence, SelectVertex, softmax_scale
 
 __all__ = [
     "AdditiveNoise",
@@ -17,7 +17,9 @@ __all__ = [
     "Mechanism",
     "PrefixSum",
     "Release",
+    "SelectSequence",
     "SelectVertex",
     "additive_noise",
+    "softmax_scale",
     "vector_mechanism",
 ]

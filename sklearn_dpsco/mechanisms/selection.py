@@ -15,7 +15,7 @@ from ..randomness.exact import permute_and_flip, sample_softmax
 from ..randomness.stream import RandomStream
 from .base import Mechanism
 
-__all__ = ["SelectVertex"]
+__all__ = ["SelectSequence", "SelectVertex", "softmax_scale"]
 
 
 @dataclass(frozen=True)
@@ -110,3 +110,87 @@ class SelectVertex(Mechanism):
             return sample(scores, self.scale, stream)
         draw = stream.gumbel if is_gumbel else stream.exponential
         return int(np.argmax(scores + self.scale * draw(scores.size)))
+
+
+@dataclass(frozen=True)
+class SelectSequence(SelectVertex):
+    r"""The selections of a run in which a record has a part in several scores.
+
+    With :math:`r_j` the range of the change of the scores of selection j by one record, given the
+    outcomes before, the run is :math:`\sum_j r_j / b`-DP, and with Gumbel noise
+    :math:`\sum_j r_j^2 / (8 b^2)`-zCDP (doc/privacy, section 2.3). So the
+    sensitivity is that of all selections together: the l1 or the l2 norm of the ranges.
+
+    Parameters
+    ----------
+    sensitivity : float > 0
+        Largest norm of :math:`(r_1, r_2, \dots)` over all records.
+    scale : float > 0
+        b, the same for all selections.
+    noise, precision
+        As in `SelectVertex`.
+    norm : {1, 2}, default=2
+        Of the ranges.
+    n_scores : int >= 1
+        Number of scores of one selection.
+    """
+
+    norm: int = 2
+    n_scores: int = 1
+
+    is_joint: ClassVar[bool] = True
+
+    @classmethod
+    def of_ranges(
+        cls, sensitivity: float, allowance: Allowance, n_scores: int, *, flips: bool
+    ) -> SelectSequence:
+        """Least noise with which one run stays within `allowance`, "zcdp" or "pure".
+
+        `flips`: whether a pure one may be made by permute-and-flip.
+        """
+        is_pure = allowance.kind == "pure"
+        if is_pure:
+            scale = sensitivity / allowance.amount
+        else:
+            scale = sensitivity / math.sqrt(8 * allowance.amount)
+        law = "exponential" if is_pure and flips else "gumbel"
+        norm, precision = 1 if is_pure else 2, allowance.precision
+        return cls(sensitivity, scale * ROUNDING, law, precision, norm, n_scores)
+
+    @property
+    def compositions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Ranges that are only bounded in l2 have no sum."""
+        return ("zcdp", "pure") if self.norm == 1 else ("zcdp",)
+
+    @property
+    def log_range(self) -> float | None:
+        """None: the selections of a run have several."""
+        return None
+
+    def distance(self, difference: NDArray[np.float64]) -> float:
+        """The norm of the ranges of the changes of a run's scores, one selection after another."""
+        ranges = np.ptp(difference.reshape(-1, self.n_scores), axis=1)
+        return float(np.linalg.norm(ranges, self.norm))
+
+    def cost(self, composition: str, count: int = 1) -> float:
+        """Epsilon ("pure") or rho ("zcdp") of `count` runs."""
+        self.check(composition)
+        total = self.sensitivity / self.scale
+        if composition == "pure":
+            return count * total
+        return count * total**2 / (8 if self.noise == "gumbel" else 2)
+
+
+def softmax_scale(mechanism: Mechanism) -> float | None:
+    """The scale, if a release is an exact draw from the softmax of the scores over it, else None.
+
+    For compiled loops that make the releases of a `SelectSequence` themselves. Where something
+    stands for a mechanism or for its method, as in an audit, that must be called.
+    """
+    if type(mechanism) is not SelectSequence or type(mechanism).release is not _RELEASE:
+        return None
+    is_softmax = mechanism.precision == "exact" and mechanism.noise == "gumbel"
+    return mechanism.scale if is_softmax else None
+
+
+_RELEASE = SelectVertex.release

@@ -19,13 +19,19 @@ from numpy.typing import NDArray
 
 from .stream import RandomStream
 
-__all__ = ["floor_laplace", "floor_normal", "permute_and_flip", "sample_softmax"]
+__all__ = [
+    "UNIFORM_ATTEMPTS",
+    "floor_laplace",
+    "floor_normal",
+    "permute_and_flip",
+    "sample_softmax",
+]
 
 Array = NDArray[np.float64]
 Bounds = tuple[Fraction, Fraction]
 
 _TABLE_BITS = 63  # one bit of the first word is the sign
-_UNIFORM_ATTEMPTS = 512  # with uniform proposals, before the scores are sorted into groups
+UNIFORM_ATTEMPTS = 512  # with uniform proposals, before the scores are sorted into groups
 _ATTEMPTS = 64  # of either kind, whose words are drawn together
 _FLIPS = 64
 _GROUP_BITS = 10
@@ -247,7 +253,7 @@ def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
     from .._kernels.sampling import UNCERTAIN, near_top, propose_by_group, propose_uniformly
 
     scores, top, scale = _in_range(scores, scale)
-    left, size = _UNIFORM_ATTEMPTS, 16
+    left, size = UNIFORM_ATTEMPTS, 16
     while left > 0:
         words = stream.words(2 * size)
         index, used = propose_uniformly(words, scores, top, scale)

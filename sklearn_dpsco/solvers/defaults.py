@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 
 from ..geometry import Geometry
-from ..losses import Multinomial
+from ..losses import Loss, Multinomial, smoothed
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
@@ -31,6 +31,7 @@ __all__ = [
     "MOST_PHASES",
     "MOST_SLICES",
     "MOST_STEPS",
+    "PERMUTE_AND_FLIP",
     "PHASED_SGD",
     "UNIT_DESCENT",
     "affordable_steps",
@@ -176,7 +177,22 @@ class FrankWolfeDefaults(StepLimits):
     # keeps the first steps of a run with little noise from overshooting.
     smoothing: float = 0.2
     curvature: float = 0.2
-    envelope: float = 2.8  # beta of a loss that is not smooth, over c sqrt(steps)
+
+
+# The error of permute-and-flip is that of Gumbel noise of about 0.75 times (few close
+# scores) to 1 times (noise dominates) its scale.
+PERMUTE_AND_FLIP = 0.9
+
+_ENVELOPE = 2.8  # beta of a loss that is not smooth, over c sqrt(steps)
+
+
+def smoothed_for(loss: Loss, clip: float, n_steps: int) -> Loss:
+    """The loss, or the envelope that suits so many Frank-Wolfe steps if it is not smooth.
+
+    An envelope of parameter beta is off by at most c^2 / (2 beta), and T steps leave an error
+    proportional to beta / T, so that both are alike where beta grows like c sqrt(T).
+    """
+    return smoothed(loss, _ENVELOPE * clip * math.sqrt(n_steps))
 
 
 FRANK_WOLFE = {
@@ -189,6 +205,31 @@ FRANK_WOLFE = {
         noisy=0.2, hopeless=1.5, fewest_steps=16,
     ),
 }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinglePassDefaults:
+    """Steps of Frank-Wolfe in a single pass.
+
+    Of several plans the one with the least sum of `unfinished` over the steps, the error of a
+    selection and `variation` times the sampling error is taken, in units of the radius times the
+    clip.
+    """
+
+    late: float  # steps are 2 / (k + late)
+    change: float = 1.0  # bound on the change of a prediction by a whole step, over the radius
+    # Of a new batch in the estimate of "rounds", in units of the step: a little more than that, or
+    # everything, which leaves a record in one estimate. The second is better for all but large n.
+    weights: tuple[float, float] = (3.0, math.inf)
+    unfinished: float = 0.33
+    variation: float = 0.07
+    forgets: float = 0.5  # "spider": the step, in units of that of BGN21
+
+
+SINGLE_PASS = {
+    "regression": SinglePassDefaults(late=9.0),
+    "classification": SinglePassDefaults(late=6.0),
+}
 
 # ------------------------------------------------------------------------- mirror descent
 

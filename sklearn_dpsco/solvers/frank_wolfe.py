@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.rows import Move, Objective, Rows
-from ..geometry import Geometry, L1Ball, Vertices, known_vertices
-from ..losses import Loss, bounded_clip, has_envelope, largest_constant, smoothed
+from ..geometry import Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
+from ..losses import Loss, bounded_clip, has_envelope, largest_constant
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -43,6 +43,13 @@ from .base import Plan, Problem, SolverData, SolverResult
 from .defaults import FRANK_WOLFE, FrankWolfeDefaults
 from .first_releases import FirstReleases, plan_constant, plan_first, plan_mean
 from .learned_units import whitens
+from .single_pass import (
+    SINGLE_PASS_FORMS,
+    SinglePassFacts,
+    SinglePassPlan,
+    plan_single_pass,
+    run_single_pass,
+)
 from .unit_descent import (
     UnitDescentPlan,
     check_free,
@@ -55,11 +62,7 @@ __all__ = ["FORMS", "FrankWolfe", "FrankWolfePlan"]
 
 Array = NDArray[np.float64]
 
-FORMS = ("selection", "gradient")
-
-# The error of permute-and-flip is that of Gumbel noise of about 0.75 times (few close
-# scores) to 1 times (noise dominates) its scale.
-_PERMUTE_AND_FLIP = 0.9
+FORMS = ("selection", "gradient", *SINGLE_PASS_FORMS)
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class FrankWolfePlan(Plan):
     curvature : float
     vertices : Vertices or None
         "selection": what is chosen among, and what the scores are computed from.
+    l2_penalty : float
+        Weight of norm(w)^2 / 2.
     """
 
     geometry: Geometry
@@ -94,6 +99,7 @@ class FrankWolfePlan(Plan):
     smoothing: float = 0.0
     curvature: float = 0.0
     vertices: Vertices | None = None
+    l2_penalty: float = 0.0
 
     @property
     def data_norm(self) -> float | None:
@@ -107,11 +113,15 @@ class FrankWolfe:
 
     Parameters
     ----------
-    form : {"auto", "selection", "gradient", "constant", "learned-units"}
+    form : {"auto", "selection", "gradient", "spider", "tree", "rounds", "constant", \
+"learned-units"}
     max_iter : int or None
     learning_rate : float or None
     gradient_clip : float or None
     data_norm : float or None
+    l2_penalty : float
+    n_restarts : int or None
+        Of a single pass; None stands for ceil(log2 log2 n) with a penalty, else 1.
     """
 
     form: str = "auto"
@@ -119,6 +129,8 @@ class FrankWolfe:
     learning_rate: float | None = None
     gradient_clip: float | None = None
     data_norm: float | None = None
+    l2_penalty: float = 0.0
+    n_restarts: int | None = None
 
     # ---------------------------------------------------------------- planning
 
@@ -130,6 +142,15 @@ class FrankWolfe:
             raise ValueError(
                 "the Frank-Wolfe solvers need a smooth loss, or a convex one (`is_convex`), which "
                 f"they smooth; got {loss!r}"
+            )
+        if self.n_restarts is not None and self.form not in SINGLE_PASS_FORMS:
+            raise ValueError(
+                "n_restarts is for the solvers that read a record once, "
+                f"{', '.join(map(repr, SINGLE_PASS_FORMS))}, not for {self.form!r}"
+            )
+        if self.form == "spider" and self.max_iter is not None:
+            raise ValueError(
+                "solver='spider' makes a step for each record of a half: it needs max_iter='auto'"
             )
         if self.form == "gradient" and budget.is_pure:
             raise ValueError(
@@ -147,7 +168,9 @@ class FrankWolfe:
             form = "selection" if is_selection or geometry.has_vertices else "gradient"
         _check_support(geometry, form)
 
-    def plan(self, problem: Problem, budget: PrivacyBudget) -> FrankWolfePlan | UnitDescentPlan:
+    def plan(
+        self, problem: Problem, budget: PrivacyBudget
+    ) -> FrankWolfePlan | SinglePassPlan | UnitDescentPlan:
         """Everything that a run does, from public facts alone; see `Solver.plan`."""
         self.check(problem.loss, problem.feasible_set, budget)
         facts = self._facts(problem, budget)
@@ -155,6 +178,8 @@ class FrankWolfe:
         if form == "learned-units":
             return plan_unit_descent(problem, budget, self.max_iter)
         _check_support(facts.selection_geometry, form)
+        if form in SINGLE_PASS_FORMS:
+            return self._plan_single_pass(facts)
         plans = {
             "constant": self._plan_constant,
             "selection": self._plan_selection,
@@ -173,6 +198,8 @@ class FrankWolfe:
     def _choose_form(self, facts: _Facts) -> str:
         if self.form != "auto":
             return self.form
+        if not _has_projection(type(facts.selection_geometry)):
+            return "selection"
         rules, selection = facts.rules, facts.selection_noise
         if facts.budget.is_pure:
             is_hopeless = selection > rules.selectable and self.max_iter is None
@@ -208,11 +235,22 @@ class FrankWolfe:
         max_iter = self.max_iter or facts.selection_steps
         facts = facts.smoothed(clip, max_iter)
         vertices = known_vertices(geometry.vertices(problem.size), problem.size)
-        change = sensitivity.vertex_scores(problem, budget, vertices.l1_diameter, clip)
+        change = sensitivity.vertex_scores(problem, budget, vertices, clip, self.l2_penalty)
         composition, first, step = _best_selections(problem, budget, change, max_iter)
         return self._finish(
             facts, "selection", composition, geometry, first,
             max_iter=max_iter, step=step, gradient_clip=clip, vertices=vertices,
+        )  # fmt: skip
+
+    def _plan_single_pass(self, facts: _Facts) -> SinglePassPlan:
+        geometry, size = facts.selection_geometry, facts.problem.size
+        vertices = known_vertices(geometry.vertices(size), size)
+        clip = self._clip(facts, geometry, facts.selection_noise)
+        return plan_single_pass(
+            SinglePassFacts(
+                self.form, facts.problem, facts.budget, geometry, vertices, clip,
+                self.l2_penalty, self.max_iter, self.learning_rate, self.n_restarts,
+            )
         )  # fmt: skip
 
     def _plan_gradient(self, facts: _Facts) -> FrankWolfePlan:
@@ -234,7 +272,7 @@ class FrankWolfe:
             facts, "gradient", allowance.kind, geometry, first,
             max_iter=max_iter, step=step, gradient_clip=clip,
             smoothing=noise / (facts.rules.smoothing * geometry.radius),
-            curvature=facts.rules.curvature * problem.loss.smoothness,
+            curvature=facts.rules.curvature * problem.loss.smoothness + self.l2_penalty,
         )  # fmt: skip
 
     def _finish(
@@ -256,6 +294,7 @@ class FrankWolfe:
         problem, budget = facts.problem, facts.budget
         guarantee = Guarantee.of(budget, releases, composition)
         fields |= {"geometry": geometry, "first": first, "learning_rate": self.learning_rate}
+        fields["l2_penalty"] = self.l2_penalty
         return FrankWolfePlan(problem, budget, form, max_iter, guarantee, **fields)
 
     def _clip(self, facts: _Facts, geometry: Geometry, noise: float) -> float:
@@ -273,11 +312,16 @@ class FrankWolfe:
     # ----------------------------------------------------------------- running
 
     def solve(
-        self, data: SolverData, plan: FrankWolfePlan | UnitDescentPlan, stream: RandomStream
+        self,
+        data: SolverData,
+        plan: FrankWolfePlan | SinglePassPlan | UnitDescentPlan,
+        stream: RandomStream,
     ) -> SolverResult:
         """Run the plan; see `Solver.solve`."""
         if isinstance(plan, UnitDescentPlan):
             return run_unit_descent(data, plan, stream)
+        if isinstance(plan, SinglePassPlan):
+            return run_single_pass(data, plan, stream)
         start = plan.first.run(data, stream)
         solution = _descend(start.rows, data.y, start.frame.offset, plan, stream)
         return start.frame.result(solution, plan.problem, plan.max_iter)
@@ -320,7 +364,7 @@ def _best_selections(
 
     def noise(selections: _Selections) -> float:
         is_gumbel = selections.step.noise == "gumbel"
-        return selections.step.scale * (1.0 if is_gumbel else _PERMUTE_AND_FLIP)
+        return selections.step.scale * (1.0 if is_gumbel else defaults.PERMUTE_AND_FLIP)
 
     return min(found, key=noise)
 
@@ -328,10 +372,14 @@ def _best_selections(
 def _check_support(geometry: Geometry, form: str) -> None:
     """Raise unless the set has the methods that the form of the solver needs."""
     kind = type(geometry)
-    if form == "selection" and not kind.has_vertices:
-        raise ValueError(f"solver='selection' needs a set with vertices, {kind.__name__} has none")
-    if form == "gradient" and kind.project is Geometry.project:
+    if form not in ("gradient", "constant") and not kind.has_vertices:
+        raise ValueError(f"solver={form!r} needs a set with vertices, {kind.__name__} has none")
+    if form == "gradient" and not _has_projection(kind):
         raise ValueError(f"solver='gradient' needs a set with `project`, {kind.__name__} has none")
+
+
+def _has_projection(kind: type[Geometry]) -> bool:
+    return kind.project is not Geometry.project
 
 
 @dataclass(frozen=True)
@@ -344,12 +392,8 @@ class _Facts:
     rules: FrankWolfeDefaults
 
     def smoothed(self, clip: float, n_steps: int) -> _Facts:
-        """The same facts, with the envelope of a loss that is not smooth.
-
-        An envelope of parameter beta is off by at most c^2 / (2 beta), and T steps leave an error
-        proportional to beta / T, so that both are alike where beta grows like c sqrt(T).
-        """
-        loss = smoothed(self.problem.loss, self.rules.envelope * clip * math.sqrt(n_steps))
+        """The same facts, with the envelope of a loss that is not smooth."""
+        loss = defaults.smoothed_for(self.problem.loss, clip, n_steps)
         return replace(self, problem=replace(self.problem, loss=loss))
 
     @property
@@ -441,12 +485,15 @@ class _VertexWalk(_Walk):
         vertices = self.plan.vertices
         assert vertices is not None
         gradient = self.rows.mean_gradient_after_move(self.product, self.move, self.objective)
-        scores = vertices.scores(gradient.ravel())
+        scores = vertices.scores(gradient.ravel() + self.plan.l2_penalty * self.coef)
         vertex = vertices.vertex(self.mechanism.release(scores, self.stream))
         eta = self.step_size(t)
-        self.move = Move(1 - eta, vertex.coordinate, eta * vertex.value)
-        self.coef *= 1 - eta
-        self.coef[vertex.coordinate] += eta * vertex.value
+        self.coef = moved(self.coef, vertex, eta)
+        if isinstance(vertex, Vertex):
+            self.move = Move(1 - eta, vertex.coordinate, eta * vertex.value)
+        else:
+            self.product = self.rows.product(self.plan.problem.matrix(self.coef))
+            self.move = Move(1.0, 0, 0.0)
 
 
 class _GradientWalk(_Walk):
@@ -458,6 +505,7 @@ class _GradientWalk(_Walk):
         plan = self.plan
         gradient = self.rows.mean_gradient(plan.problem.matrix(self.coef), self.objective)
         noisy = self.mechanism.release(gradient.ravel(), self.stream)
+        noisy = noisy + plan.l2_penalty * self.coef
         # weights proportional to t: the momentum is a mean of all gradients so far
         self.momentum += 2 / (t + 2) * (noisy - self.momentum)
         q = plan.smoothing / math.sqrt(t + 1) + plan.curvature / (t + 2)

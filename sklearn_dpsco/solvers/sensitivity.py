@@ -12,20 +12,28 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
+from ..geometry import Vertices
 from ..losses import base_loss, largest_constant
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
 __all__ = [
+    "Corrections",
     "GradientSteps",
+    "RecordSteps",
     "batch_mean",
     "coordinate_mean",
+    "corrected_scores",
     "gradient_sum",
     "mean_of_numbers",
     "median_score",
     "octave_score",
     "phase_mean",
+    "record_scores",
     "row_and_target_sum",
     "row_factor_mean",
     "row_mean",
@@ -136,7 +144,7 @@ def row_factor_mean(problem: Problem, budget: PrivacyBudget, half_range: float) 
 
 
 def vertex_scores(
-    problem: Problem, budget: PrivacyBudget, l1_diameter: float, clip: float
+    problem: Problem, budget: PrivacyBudget, vertices: Vertices, clip: float, penalty: float = 0.0
 ) -> float:
     """Range of the change of the scores of all vertices (sections 2.3 and 3.1).
 
@@ -144,8 +152,131 @@ def vertex_scores(
     feature being at most 1.
     """
     n = problem.n_samples
-    per_record = budget.record_factor * l1_diameter * clip / n
-    return per_record + 2 * l1_diameter * clip * summation_error(n, problem.n_features)
+    per_record = budget.record_factor * vertices.l1_diameter * clip / n
+    error = clip * (summation_error(n, problem.n_features) + _score_error(vertices))
+    if penalty > 0:  # its part is the same on both tables, but for the rounding of the sum
+        error += (_score_error(vertices) + 4 * UNIT_ROUNDOFF) * (clip + penalty * vertices.l1_norm)
+    return per_record + 4 * vertices.l1_norm * error
+
+
+def _score_error(vertices: Vertices) -> float:
+    """Relative float error of a score; that of one product is within the sums' own bound."""
+    return gamma(vertices.width + 4) if vertices.width > 1 else 0.0
+
+
+class Corrections(NamedTuple):
+    """The estimates of a run in one pass, ``v_k = kept_k v_base(k) + a mean over batch k``.
+
+    Arrays of shape (n_steps,).
+
+    Attributes
+    ----------
+    base : ndarray of int
+        The step whose estimate is corrected, below k; -1 for none.
+    kept : ndarray
+        q, in [0, 1].
+    clip : ndarray
+        Bound on what a record's derivative contributes.
+    """
+
+    base: NDArray[np.intp]
+    kept: NDArray[np.float64]
+    clip: NDArray[np.float64]
+
+    def influence(self, norm: int) -> NDArray[np.float64]:
+        """l1 or l2 norm, over all steps, of the weights that batch k has in their estimates."""
+        total = np.ones(self.base.size)
+        for k in range(self.base.size - 1, 0, -1):
+            if self.base[k] >= 0:
+                total[self.base[k]] += self.kept[k] ** norm * total[k]
+        return total ** (1 / norm)
+
+
+def corrected_scores(
+    problem: Problem,
+    budget: PrivacyBudget,
+    vertices: Vertices,
+    corrections: Corrections,
+    sizes: NDArray[np.intp],
+    penalty: float,
+    norm: int,
+) -> float:
+    """Largest norm, over all records, of the ranges of a run's selections (section 3.3).
+
+    A record of batch k moves its mean by up to clip_k record_factor / size_k in every coordinate,
+    and every later estimate by its weight there times that.
+    """
+    base, kept, clip = corrections
+    own = budget.record_factor * clip / sizes * corrections.influence(norm)
+    # bounds on the estimates and on their float errors
+    bound, error = np.zeros(base.size), np.zeros(base.size)
+    for k in range(base.size):
+        b = base[k]
+        bound[k] = clip[k] + (kept[k] * bound[b] if b >= 0 else 0.0)
+        error[k] = clip[k] * summation_error(int(sizes[k]), problem.n_features)
+        error[k] += 4 * UNIT_ROUNDOFF * bound[k] + (kept[k] * error[b] if b >= 0 else 0.0)
+    scored = bound + penalty * vertices.l1_norm
+    error += (_score_error(vertices) + 4 * UNIT_ROUNDOFF) * scored
+    numerical = 4 * vertices.l1_norm * float(np.linalg.norm(error, norm))
+    return vertices.l1_diameter * float(own.max()) + numerical
+
+
+class RecordSteps(NamedTuple):
+    """A run whose first batch is followed by steps of one record each, of constant weights.
+
+    Attributes
+    ----------
+    n_steps : int
+        After the first.
+    first_batch : int
+    rate : float
+        1 - q in (0, 1).
+    first_clip, clip : float
+        As in `Corrections`, of the first batch and of a record.
+    """
+
+    n_steps: int
+    first_batch: int
+    rate: float
+    first_clip: float
+    clip: float
+
+
+def record_scores(
+    problem: Problem,
+    budget: PrivacyBudget,
+    vertices: Vertices,
+    steps: RecordSteps,
+    penalty: float,
+    norm: int,
+) -> tuple[float, float, float]:
+    """The same for `RecordSteps`, and the scales of the first and the last noise (section 3.2).
+
+    Those are in units of the noise between, and the scores are divided by them. They are such that
+    the norm is the same for every record, where that is possible and lowers it.
+    """
+    change = vertices.l1_diameter * budget.record_factor
+    first, each = change * steps.first_clip / steps.first_batch, change * steps.clip
+    log_decay = norm * math.log1p(-steps.rate)
+    decay, lasting = math.exp(log_decay), (-math.expm1(log_decay)) ** (1 / norm)
+    # the first batch's weights over all steps, and those of the first record
+    whole = [-math.expm1(count * log_decay) for count in (steps.n_steps + 1, steps.n_steps)]
+    constant = max(first * whole[0] ** (1 / norm), each * whole[1] ** (1 / norm)) / lasting
+    total, scales = constant, (1.0, 1.0)
+    is_tight = first <= each or each / lasting <= constant
+    if is_tight and decay * first**norm < each**norm:
+        rest = (each**norm - decay * first**norm) ** (1 / norm)
+        total, scales = each / lasting, (first * lasting / rest, lasting)
+    longest = min(1 / steps.rate, steps.n_steps + 1.0)
+    bound = steps.first_clip + steps.clip * longest
+    error = 8 * UNIT_ROUNDOFF * (bound + penalty * vertices.l1_norm)
+    error += max(
+        steps.first_clip * summation_error(steps.first_batch, problem.n_features),
+        steps.clip * summation_error(1, problem.n_features),
+    )
+    error = error * longest + _score_error(vertices) * bound
+    times = (steps.n_steps + scales[0] ** -norm + scales[1] ** -norm) ** (1 / norm)
+    return (total + 4 * vertices.l1_norm * error * times, *scales)
 
 
 def octave_score(n_samples: int, record_factor: float, roundings: int, prior: float) -> float:

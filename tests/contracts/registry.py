@@ -146,16 +146,33 @@ LASSO = Entry(
         "gradient": {"solver": "gradient", "max_iter": 4},
         "selection": {"solver": "selection", "max_iter": 4},
         "pure": {"delta": 0, "max_iter": 4},
+        "rounds": {"solver": "rounds", "max_iter": 2},
+        "tree": {"solver": "tree", "n_restarts": 2, "max_iter": 4},
+        "spider": {"solver": "spider", "l2_penalty": 0.1},
     },
-    bad={"learning_rate": (1.1,), "feasible_set": ("simplex", Simplex(1.0))},
+    bad={
+        "learning_rate": (1.1,),
+        "feasible_set": ("simplex", Simplex(1.0)),
+        "n_restarts": (0, 1.5, "many", None),
+    },
     nonsense=(
         ({"solver": "gradient", "delta": 0}, "selection"),
         ({"feasible_set": L1Ball(2.0), "radius": 2.0}, "radius"),
         ({"feasible_set": "unconstrained"}, "unconstrained"),
         ({"delta": 0, "feasible_set": "l2", "max_iter": 5}, "vertices"),
         SIMPLEX,
+        ({"solver": "selection", "n_restarts": 2}, "n_restarts is for"),
+        ({"solver": "spider", "max_iter": 5}, "max_iter='auto'"),
+        ({"solver": "rounds", "feasible_set": "l2"}, "vertices"),
     ),
-    by_selection=("selection", "pure"),
+    too_small=(
+        ({"solver": "rounds", "max_iter": 41}, "smallest n that works"),
+        ({"solver": "tree", "max_iter": 64}, "smallest n that works"),
+        ({"solver": "spider", "n_restarts": 20}, "smallest n that works"),
+    ),
+    # which records are read together is drawn
+    unlike_sums=("rounds", "tree", "spider"),
+    by_selection=("selection", "pure", "rounds", "tree", "spider"),
 )
 MIRROR = Entry(
     forms={
@@ -508,14 +525,11 @@ def changes(first, second):
 
 def _units(mechanism, all_of_it):
     """The parts of a mechanism's releases that have one sensitivity together."""
-    is_joint = isinstance(mechanism, mechanisms.PrefixSum)
-    return [np.concatenate(all_of_it)] if is_joint else all_of_it
+    return [np.concatenate(all_of_it)] if mechanism.is_joint else all_of_it
 
 
 def _size(mechanism, change):
     """In the norm of the mechanism's sensitivity."""
-    if isinstance(mechanism, mechanisms.SelectVertex):
-        return np.ptp(change)
-    if isinstance(mechanism, mechanisms.GeneralizedGaussian):
+    if isinstance(mechanism, mechanisms.SelectVertex | mechanisms.GeneralizedGaussian):
         return mechanism.distance(change)
     return np.linalg.norm(change, 1 if isinstance(mechanism, mechanisms.Laplace) else 2)

@@ -102,7 +102,7 @@ def test_without_delta_a_plan_is_pure_or_the_refusal_names_one_that_can_be(name)
         assert guarantee.spent == pytest.approx(epsilon, rel=1e-6)
         assert guarantee.second_opinion() == pytest.approx(epsilon, rel=1e-3)
         kinds = {type(release.mechanism) for release in guarantee.releases}
-        assert kinds <= {mechanisms.Laplace, mechanisms.SelectVertex}
+        assert kinds <= {mechanisms.Laplace, mechanisms.SelectVertex, mechanisms.SelectSequence}
         assert model.fit(X, y).guarantee_ == guarantee
         accountant = BudgetAccountant(epsilon, 0.0)
         accountant.spend(guarantee)

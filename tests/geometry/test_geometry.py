@@ -6,7 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import minimize
+from scipy.spatial.distance import pdist
 from support import assert_refuses
 
 from sklearn_dpsco.geometry import (
@@ -16,10 +18,13 @@ from sklearn_dpsco.geometry import (
     L2Ball,
     LInfBall,
     LpBall,
+    Polytope,
     Simplex,
     VertexList,
+    VertexMatrix,
     get_geometry,
     known_vertices,
+    moved,
 )
 from sklearn_dpsco.geometry.norms import lp_norm
 
@@ -122,6 +127,62 @@ def test_a_list_of_vertices_stays_what_it_is():
     assert pickle.loads(pickle.dumps(vertices)) == vertices
 
 
+@every_dimension
+def test_a_matrix_of_vertices_computes_its_own_diameter(d):
+    rng = np.random.default_rng(d)
+    for points in (rng.normal(size=(4, d)), np.array([[0.0] * d, [5.0] * d]), 7 + np.eye(2, d)):
+        widest = max(np.abs(v - w).sum() for v, w in itertools.combinations(points, 2))
+        for matrix in (points, sparse.csr_array(points), sparse.coo_array(points)):
+            vertices = VertexMatrix(matrix)
+            assert widest <= vertices.l1_diameter <= widest * (1 + 1e-11)
+            longest = np.abs(points).sum(axis=1).max()
+            assert longest <= vertices.l1_norm <= longest * (1 + 1e-11)
+            for direction in directions(d, 3):
+                np.testing.assert_allclose(vertices.scores(direction), -points @ direction)
+            for k, point in enumerate(points):
+                np.testing.assert_array_equal(vertices.vertex(k), point)
+                np.testing.assert_allclose(moved(np.ones(d), vertices.vertex(k), 0.25),
+                                           0.75 + 0.25 * point)  # fmt: skip
+
+
+def test_the_diameter_of_many_vertices_is_bounded_by_their_norms():
+    points = np.random.default_rng(0).normal(size=(1500, 3))
+    widest = pdist(points, "cityblock").max()
+    assert widest <= VertexMatrix(points).l1_diameter <= 2 * np.abs(points).sum(axis=1).max() * 1.01
+
+
+def test_a_matrix_of_vertices_keeps_its_numbers():
+    points = np.eye(3)
+    vertices = VertexMatrix(points)
+    points[:] = 50.0
+    assert vertices.l1_diameter == pytest.approx(2.0)
+    with pytest.raises(ValueError, match="read-only"):
+        vertices.matrix[0] = 50.0
+    assert vertices == VertexMatrix(np.eye(3)) != VertexMatrix(2 * np.eye(3))
+    assert hash(vertices) == hash(VertexMatrix(np.eye(3)))
+    assert pickle.loads(pickle.dumps(vertices)) == vertices
+    for bad in (np.ones((2, 3)), np.ones(3), np.full((2, 2), np.nan), [[1e51, 0.0], [0.0, 1.0]],
+                np.zeros((0, 3))):  # fmt: skip
+        assert_refuses(VertexMatrix, "vert", bad)
+
+
+def test_a_polytope_is_the_hull_of_its_points():
+    points = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [-1.0, -1.0, 0.5]])
+    for kind in (np.array, sparse.csr_array):
+        polytope = Polytope(kind(points), radius=2.0)
+        assert polytope == Polytope(kind(points), 2.0) != Polytope(kind(points), 1.0)
+        vertices = polytope.vertices(3)
+        for direction in directions(3, 5):
+            best = (2 * points @ direction).min()
+            assert polytope.extreme_point(direction) @ direction == pytest.approx(best)
+            assert vertices.scores(direction).max() == pytest.approx(-best)
+        np.testing.assert_allclose(polytope.center(3), 2 * points.mean(axis=0))
+        assert polytope.diameter == pytest.approx(vertices.l1_diameter)
+    assert_refuses(Polytope, "radius", points, -1.0)
+    with pytest.raises(ValueError, match="must have 4 coordinates"):
+        known_vertices(Polytope(points).vertices(4), 4)
+
+
 def test_vertices_that_make_no_set_are_refused():
     for bad in ((), (0.0, 0.0), (np.nan,), (np.inf, 1.0), (1e51, 1.0), ("a", 1.0)):
         assert_refuses(AxisVertices, "vert", 2, bad)
@@ -138,11 +199,12 @@ def test_only_vertices_that_compute_their_own_range_are_known():
     class Narrow(VertexList):
         l1_diameter = 1e-9
 
-    for vertices in (AxisVertices(3, (1.0,)), VertexList(3, (0, 2), (1.0, -1.0))):
+    matrix = VertexMatrix(np.eye(3))
+    for vertices in (AxisVertices(3, (1.0,)), VertexList(3, (0, 2), (1.0, -1.0)), matrix):
         assert known_vertices(vertices, 3) is vertices
         assert_refuses(known_vertices, "must have 4 coordinates", vertices, 4)
     for other in (Narrow(3, (0, 2), (1.0, -1.0)), np.eye(3), None):
-        assert_refuses(known_vertices, "must be AxisVertices or a VertexList", other, 3)
+        assert_refuses(known_vertices, "must be AxisVertices, a VertexList or", other, 3)
 
 
 @every_dimension

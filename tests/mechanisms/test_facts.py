@@ -22,6 +22,7 @@ from sklearn_dpsco.mechanisms import (
     Laplace,
     Mechanism,
     PrefixSum,
+    SelectSequence,
     SelectVertex,
 )
 from sklearn_dpsco.privacy.budget import ROUNDING, Allowance, PrivacyBudget
@@ -39,6 +40,8 @@ EXAMPLES = [
     SelectVertex(0.5, 4.0),
     SelectVertex(0.5, 4.0, "exponential"),
     SelectVertex(0.5, 4.0, "gumbel", "float"),
+    SelectSequence(0.5, 4.0, n_scores=D),
+    SelectSequence(0.5, 4.0, "exponential", norm=1, n_scores=D),
     GeneralizedGaussian(0.5, 4.0, math.inf, 3.0, D),
     GeneralizedGaussian(0.5, 4.0, 4.0, 2.5, D),
     BatchGaussian(0.5, 4.0, D, sampling=FIXED),
@@ -105,7 +108,8 @@ def test_costs_under_several_analyses_follow_from_each_other(mechanism):
 @each
 def test_the_log_range_is_that_of_selections_by_gumbel_noise(mechanism):
     if mechanism.log_range is None:
-        assert getattr(mechanism, "noise", None) != "gumbel"
+        # one of several selections together has a range of its own
+        assert mechanism.is_joint or getattr(mechanism, "noise", None) != "gumbel"
         return
     assert mechanism.selects
     assert mechanism.log_range == mechanism.sensitivity / mechanism.scale
@@ -127,6 +131,16 @@ def test_the_distance_is_in_the_metric_of_the_sensitivity(mechanism):
             assert mechanism.order == order
             assert distance == pytest.approx(np.linalg.norm(change, order), rel=1e-14)
         assert mechanism.distance(-2 * change) == pytest.approx(2 * distance, rel=1e-14)
+
+
+def test_the_ranges_of_a_run_of_selections_have_a_norm():
+    changes = np.array([[0.0, 3.0, 1.0], [2.0, 2.0, 2.0], [-4.0, 0.0, 0.0]])  # ranges 3, 0 and 4
+    for norm, expected in ((2, 5.0), (1, 7.0)):
+        mechanism = SelectSequence(0.5, 4.0, norm=norm, n_scores=D)
+        assert mechanism.distance(changes.ravel()) == pytest.approx(expected)
+        alone = SelectVertex(0.5, 4.0)
+        composition = {1: "pure", 2: "zcdp"}[norm]
+        assert mechanism.cost(composition) == alone.cost(composition)
 
 
 def test_a_change_of_the_size_of_the_sensitivity_costs_what_is_claimed():
@@ -162,7 +176,7 @@ def test_releases_are_what_the_facts_say(mechanism):
         assert released.dtype == np.float64
         assert not np.any(released == value)
     assert mechanism.selects == isinstance(mechanism, SelectVertex)
-    assert mechanism.is_joint == hasattr(mechanism, "start") == isinstance(mechanism, PrefixSum)
+    assert mechanism.is_joint == isinstance(mechanism, PrefixSum | SelectSequence)
     assert mechanism.batches == getattr(mechanism, "sampling", None)
 
 

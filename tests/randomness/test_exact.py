@@ -197,7 +197,7 @@ UNEVEN = np.array([0.0, -0.3, -2.0, -6.9, -7.1, -8.0, -9.0, -7.5])
 
 @pytest.mark.parametrize("from_the_start", [True, False])
 def test_softmax_in_groups_has_its_law(monkeypatch, from_the_start):
-    monkeypatch.setattr(exact, "_UNIFORM_ATTEMPTS", 0 if from_the_start else 3)
+    monkeypatch.setattr(exact, "UNIFORM_ATTEMPTS", 0 if from_the_start else 3)
     # the weights below e^-7 only show where there are many of them
     scores = np.concatenate((UNEVEN, np.full(4000, -7.6)))
     n = 60_000 if JIT else 300

@@ -17,6 +17,7 @@ from sklearn_dpsco.data import rows
 from sklearn_dpsco.geometry import L1Ball, L2Ball
 from sklearn_dpsco.mechanisms import AdditiveNoise, SelectVertex
 from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.batches import Records
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 from sklearn_dpsco.solvers.ftrl import FTRL
 from sklearn_dpsco.solvers.heavy_tail import HeavyTail
@@ -52,6 +53,14 @@ def flipped_label(facts, relation):
     )
 
 
+def lone_record(facts, relation):
+    """Nothing but the record that differs says anything."""
+    first, second = flipped_label(facts, relation)
+    for data in (first, second):
+        data.rows.X[1:] = 0.0
+    return first, second
+
+
 @dataclass(frozen=True)
 class Case:
     """One solver and the runs that the suites make of it.
@@ -61,8 +70,9 @@ class Case:
     name : str
     solver : Solver
         With a few steps, for the replay and the audit of whole plans.
-    single : Solver
-        So that one release decides the outcome and the audit loses no power.
+    single : Solver or None
+        So that one release decides the outcome and the audit loses no power; None if there is no
+        such setting.
     facts : Problem
         For `single`.
     delta : float
@@ -70,6 +80,8 @@ class Case:
         Gaussian bound is the sharp one.
     pair : callable (facts, relation) -> two SolverData
         The worst neighbours for `single`.
+    whole_pair : callable (facts, relation) -> two SolverData
+        For `solver`.
     statistic : callable or None
         For `single`, see `audit_solver`.
     releases : set of str
@@ -86,6 +98,7 @@ class Case:
     facts: Problem
     delta: float = DELTA
     pair: Callable[..., Any] = flipped_label
+    whole_pair: Callable[..., Any] = flipped_label
     statistic: Callable[[Any], float] | None = None
     releases: frozenset[str] = frozenset({"step", "first.target"})
     immune: frozenset[str] = frozenset()
@@ -117,6 +130,30 @@ CASES = [
         statistic=_first_coefficient,
         # a selection needs no bound on rows beyond the box
         immune=frozenset({"row clip"}),
+    ),
+    *(
+        Case(
+            f"frank_wolfe-{form}",
+            FrankWolfe(form, max_iter=2, gradient_clip=0.4),
+            FrankWolfe(form, max_iter=1, gradient_clip=0.3),
+            problem(20, 1, fit_intercept=False),
+            delta=0.0,
+            whole_pair=lone_record,
+            statistic=_first_coefficient,
+            releases=frozenset({"runs[0].noise", "first.target"}),
+            immune=frozenset({"row clip"}),
+        )
+        for form in ("rounds", "tree")
+    ),
+    Case(
+        "frank_wolfe-spider",
+        FrankWolfe("spider", gradient_clip=0.4, learning_rate=0.02),
+        None,  # it has as many releases as records
+        problem(20, 1, fit_intercept=False),
+        whole_pair=lone_record,
+        releases=frozenset({"runs[0].noise", "first.target"}),
+        # a step for each record, whatever the data are; the noise is audited in whole runs
+        immune=frozenset({"row clip", "early stopping", "rare stopping", "noise"}),
     ),
     Case(
         "frank_wolfe-constant",
@@ -249,6 +286,10 @@ def _times(monkeypatch, factor):
             monkeypatch.setattr(
                 kind, name, lambda self, *a, method=method: factor(self) * method(self, *a)
             )
+    mean_over = Records.mean_over
+    monkeypatch.setattr(
+        Records, "mean_over", lambda self, *a: factor(self.rows) * mean_over(self, *a)
+    )
     return _as_planned
 
 
@@ -289,6 +330,9 @@ class _StopsEarly:
             if hasattr(plan, "stages"):
                 stages = (dataclasses.replace(s, n_steps=s.n_steps // 2) for s in plan.stages)
                 plan = dataclasses.replace(plan, stages=tuple(stages))
+            if hasattr(plan, "runs"):
+                runs = (dataclasses.replace(r, steps=r.steps[: r.n_steps // 2]) for r in plan.runs)
+                plan = dataclasses.replace(plan, runs=tuple(runs))
         return self.solver.solve(data, plan, stream)
 
 

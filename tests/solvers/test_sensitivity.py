@@ -2,16 +2,23 @@
 
 import math
 
+import numpy as np
 import pytest
 from support import problem
 
 from sklearn_dpsco.data.summation import UNIT_ROUNDOFF, gamma, summation_error
+from sklearn_dpsco.geometry import AxisVertices
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import sensitivity
-from sklearn_dpsco.solvers.sensitivity import GradientSteps
+from sklearn_dpsco.solvers.sensitivity import Corrections, GradientSteps, RecordSteps
 
 D, NORM, CLIP, ETA, SIZE = 5, 1.5, 0.3, 0.01, 7
 STEPS = GradientSteps(n_steps=40, learning_rate=ETA, beta=math.inf, clip=CLIP, block=16)
+
+
+BALL = AxisVertices(D + 1, (2.0, -2.0))  # of diameter 4
+# two batches, of which the second has a part in one estimate
+CORRECTIONS = Corrections(np.array([-1, 0]), np.array([0.0, 0.5]), np.array([CLIP, 0.0]))
 
 
 def facts(n, **others):
@@ -59,8 +66,20 @@ EVERY = {
         lambda n: 0.2 / n,
     ),
     "vertex_scores": (
-        lambda n, budget: sensitivity.vertex_scores(facts(n), budget, 4.0, CLIP),
+        lambda n, budget: sensitivity.vertex_scores(facts(n), budget, BALL, CLIP),
         lambda n: 4.0 * CLIP / n,
+    ),
+    "corrected_scores": (
+        lambda n, budget: sensitivity.corrected_scores(
+            facts(n), budget, BALL, CORRECTIONS, np.array([n, n]), 0.0, 2
+        ),
+        lambda n: 4.0 * CLIP / n * math.sqrt(1.25),
+    ),
+    "record_scores": (
+        lambda n, budget: sensitivity.record_scores(
+            facts(n), budget, BALL, RecordSteps(5, n, 0.5, CLIP, 1e-9), 0.0, 1
+        )[0],
+        lambda n: 4.0 * CLIP / n * (2 - 0.5**5),
     ),
     "octave_score": (
         lambda n, budget: sensitivity.octave_score(n, budget.record_factor, 160, 3.0),
@@ -100,7 +119,14 @@ def values(name, n):
 
 
 def test_every_function_is_here():
-    by_themselves = {"GradientSteps", "second_moments", "second_moment_sum", "top_eigenvalue"}
+    by_themselves = {
+        "Corrections",
+        "GradientSteps",
+        "RecordSteps",
+        "second_moments",
+        "second_moment_sum",
+        "top_eigenvalue",
+    }
     assert {*EVERY, *by_themselves} == set(sensitivity.__all__)
 
 
@@ -175,7 +201,7 @@ def test_float_errors_are_counted_for_both_tables():
     row_error = 2 * error * (1.0 + 2 * longest)
     assert_error(sensitivity.row_mean(facts(n), budget, 1.0), 0.1 + row_error)
     assert_error(sensitivity.row_factor_mean(facts(n), budget, 0.5), 0.05 + 2 * error)
-    scores = sensitivity.vertex_scores(facts(n), budget, 4.0, 0.5)
+    scores = sensitivity.vertex_scores(facts(n), budget, BALL, 0.5)
     assert_error(scores, 2.0 * (0.1 + 2 * error))
     in_norm = sensitivity.row_mean_in_norm(facts(n), budget, 1.0, 2.0, math.inf)
     assert_error(in_norm, 0.1 + 4 * 2.0 * error)

@@ -3,59 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.rows import Objective, Rows, times_rows
-from ...losses import clipped_derivative, clipped_to
 from ...randomness.stream import RandomStream
-from ..base import Problem
+from ..batches import Records
 from .stages import MirrorDescentPlan, Stage, VectorNoise
 
-__all__ = ["Records", "descend", "frank_wolfe"]
+__all__ = ["descend", "frank_wolfe"]
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Records:
-    """Some of the records and the objective on them."""
-
-    rows: Rows
-    objective: Objective
-    problem: Problem
-
-    def take(self, which: slice | NDArray[np.intp]) -> Records:
-        """The records of a range, or those of a random batch."""
-        y, offset, loss, clip = self.objective
-        rows = self.rows.part(which) if isinstance(which, slice) else self.rows.drawn(which)
-        return Records(rows, Objective(y[which], offset, loss, clip), self.problem)
-
-    def mean_gradient(self, coef: Array) -> Array:
-        """At coefficients of shape (size,), and in that shape."""
-        if self.rows.n_samples == 0:
-            return np.zeros(coef.size)
-        return self.rows.mean_gradient(self.problem.matrix(coef), self.objective).ravel()
-
-    def derivative(self, coef: Array) -> Array:
-        """Clipped derivative at every record, without the row's scale."""
-        y, offset, loss, clip = self.objective
-        rows, coef = self.rows, self.problem.matrix(coef)
-        z = rows.product(coef)
-        if rows.center is not None:
-            z = z - rows.center @ coef[: rows.n_columns]
-        return clipped_derivative(loss, times_rows(z, rows.scale) + offset, y, clip)
-
-    def mean_change(self, coef: Array, before: Array, largest: float) -> Array:
-        """Mean change of the gradients, the change of each derivative clipped to `largest`.
-
-        With the clip, the sensitivity depends neither on the loss nor on float errors.
-        """
-        change = clipped_to(self.derivative(coef) - self.derivative(before), largest)
-        change = times_rows(change, self.rows.scale)
-        return self.rows.weighted_sum(change).ravel() / self.rows.n_samples
 
 
 def _gradient_source(

@@ -22,9 +22,7 @@ The sensitivities are derived in doc/privacy, sections 2.6, 3.5 and 4.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,8 +37,10 @@ from ...randomness.stream import RandomStream
 from ...randomness.subsets import RandomBatches
 from .. import defaults, sensitivity
 from ..base import Problem, SolverData, SolverResult
+from ..batches import Records
 from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
+from ..slices import fast_restarts, slices, smallest
 from ..unit_descent import (
     UnitDescentPlan,
     check_free,
@@ -48,7 +48,7 @@ from ..unit_descent import (
     plan_unit_descent,
     run_unit_descent,
 )
-from .run import Records, descend, frank_wolfe
+from .run import descend, frank_wolfe
 from .stages import MirrorDescentPlan, Stage, VectorNoise
 
 __all__ = ["FORMS", "MirrorDescent"]
@@ -196,13 +196,13 @@ class MirrorDescent:
     @property
     def least_samples(self) -> int:
         """The least n whose slices and batches are not empty."""
-        return max(self.batch_size or 1, _smallest(self._fits))
+        return max(self.batch_size or 1, smallest(self._fits))
 
     def _fits(self, n: int) -> bool:
         """Whether no slice or batch is empty."""
         for start, stop in self._runs(n):
             if self._form == "localized":
-                phases = _slices(stop - start, self.n_phases or 1, growing=False)
+                phases = slices(stop - start, self.n_phases or 1, growing=False)
                 if any(low == high for low, high in phases):
                     return False
             # a Frank-Wolfe run has one batch more than steps
@@ -211,15 +211,15 @@ class MirrorDescent:
         return True
 
     def _runs(self, n: int) -> list[tuple[int, int]]:
-        return _slices(n, self._restarts(n), growing=True)
+        return slices(n, self._restarts(n), growing=True)
 
     def _restarts(self, n: int) -> int:
         if self.n_restarts is not None:
             return self.n_restarts
         # "noisy-md" has the fast rate without slices, by its step sizes and weights (section 4.4)
-        if self.l2_penalty == 0 or self._form == "noisy-md" or n < 32:
+        if self.l2_penalty == 0 or self._form == "noisy-md":
             return 1
-        return math.ceil(math.log2(math.log2(n)))
+        return fast_restarts(n)
 
     def _facts(self, problem: Problem, budget: PrivacyBudget) -> _Facts:
         rules = MIRROR_DESCENT[problem.loss.task]
@@ -293,7 +293,7 @@ class MirrorDescent:
         eta = self.learning_rate or facts.localized_step(n, left)
         power = facts.mirror_map.exponent(facts.problem.size)
         stages = []
-        for i, (low, high) in enumerate(_slices(n, n_phases, growing=False)):
+        for i, (low, high) in enumerate(slices(n, n_phases, growing=False)):
             noise = facts.noise(high - low, left, n_steps)
             horizon = eta * 4.0**-i * (high - low)
             anchor = 2 / horizon
@@ -483,27 +483,6 @@ class _Facts:
 
 
 # ------------------------------------------------- defaults: functions of public facts only
-
-
-def _slices(n: int, count: int, *, growing: bool) -> list[tuple[int, int]]:
-    """`count` slices of range(n), each about twice or half as long as the one before."""
-    sizes = [2**i for i in range(count)]
-    if not growing:
-        sizes.reverse()
-    ends = [n * total // (2**count - 1) for total in itertools.accumulate(sizes)]
-    return list(zip([0, *ends[:-1]], ends, strict=True))
-
-
-def _smallest(fits: Callable[[int], bool]) -> int:
-    """The least n with fits(n), where all larger n fit, too."""
-    high = 1
-    while not fits(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
 
 
 def _gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float) -> float:

@@ -1,0 +1,529 @@
+"""Frank-Wolfe in a single pass: the papers' recursions, what a record costs, and the method."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+from support import LOSSES, problem, scaled_table, solver_data, storage, stream
+
+from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
+from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms
+from sklearn_dpsco.geometry import AxisVertices, L1Ball, Polytope, Simplex
+from sklearn_dpsco.losses import Absolute, Squared
+from sklearn_dpsco.privacy.budget import PrivacyBudget
+from sklearn_dpsco.solvers import single_pass
+from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+from sklearn_dpsco.solvers.single_pass import SINGLE_PASS_FORMS, BatchRun, BatchStep, RecordRun
+
+BUDGET = PrivacyBudget(1.0, 1e-6)
+PURE = PrivacyBudget(1.0, 0.0)
+every_form = pytest.mark.parametrize("form", SINGLE_PASS_FORMS)
+batch_form = pytest.mark.parametrize("form", ["tree", "rounds"])
+
+
+def without_noise(plan):
+    return map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=1e-13))
+
+
+def solve(solver, facts, data, budget=BUDGET, *, noise=True):
+    plan = solver.plan(facts, budget)
+    return solver.solve(data, plan if noise else without_noise(plan), stream())
+
+
+# ------------------------------------------------------------------------ what is computed
+
+
+@dataclasses.dataclass
+class Literal:
+    """An algorithm as its paper states it: without noise, on given batches of squared losses.
+
+    Nothing is clipped, as radius and clip are large.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    batches: list
+    rates: np.ndarray
+    radius: float
+
+    def gradient(self, batch, w):
+        return self.X[batch].T @ (self.X[batch] @ w - self.y[batch]) / len(batch)
+
+    def move(self, w, v, k):
+        j = int(np.argmax(np.abs(v)))
+        vertex = np.zeros(w.size)
+        vertex[j] = -math.copysign(self.radius, v[j])
+        return (1 - self.rates[k]) * w + self.rates[k] * vertex
+
+    def rounds(self, kept):
+        """BGM21, Algorithm 1: v = (1 - a) (v + Delta) + a g."""
+        points, w, before, v = [], np.zeros(self.X.shape[1]), None, None
+        for k, batch in enumerate(self.batches):
+            g = self.gradient(batch, w)
+            if k == 0:
+                v = g
+            else:
+                delta = g - self.gradient(batch, before)
+                v = kept[k] * (v + delta) + (1 - kept[k]) * g
+            before, w = w, self.move(w, v, k)
+            points.append(w)
+        return points
+
+    def tree(self, depth):
+        """AFKT21, Algorithm 3, a phase: depth-first, left children inherit, right ones correct."""
+        points, batches = [], iter(self.batches)
+        w = np.zeros(self.X.shape[1])
+
+        def visit(level, v, parent_w):
+            nonlocal w
+            if level == depth:
+                w = self.move(w, v, len(points))
+                points.append(w)
+                return
+            visit(level + 1, v, parent_w)
+            batch, here = next(batches), w
+            corrected = v + self.gradient(batch, here) - self.gradient(batch, parent_w)
+            visit(level + 1, corrected, here)
+
+        visit(0, self.gradient(next(batches), w), w)
+        return points
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 8, 16])
+@batch_form
+def test_estimates_are_those_of_the_papers(form, n_steps, monkeypatch):
+    n, d, radius = 400, 5, 30.0
+    X, y = scaled_table(n, d)
+    solver = FrankWolfe(form, max_iter=n_steps, gradient_clip=1e6)
+    facts = problem(n, d, radius=radius, fit_intercept=False)
+    plan = without_noise(solver.plan(facts, BUDGET))
+    (run,) = plan.runs
+    assert run.n_steps == n_steps
+    # the bounds of a correction hold in the worst case only with the largest possible change
+    steps = tuple(step._replace(clip=1e9) for step in run.steps)
+    plan = dataclasses.replace(plan, runs=(dataclasses.replace(run, steps=steps),))
+    found = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+    order = stream().substream("slices").permutation(n)
+    ends = np.cumsum([0, *(step.size for step in steps)])
+    assert ends[-1] == n
+    batches = [order[a:b] for a, b in itertools.pairwise(ends)]
+    literal = Literal(X, y, batches, [step.rate for step in steps], radius)
+    if form == "tree":
+        points = literal.tree(int(math.log2(n_steps)))
+    else:
+        points = literal.rounds([step.kept for step in steps])
+    expected = np.mean(points[n_steps // 2 :], axis=0)
+    np.testing.assert_allclose(found.coef, expected, atol=1e-12)
+
+
+def test_the_steps_on_single_records_are_those_of_the_paper():
+    n, d, radius = 60, 4, 30.0
+    X, y = scaled_table(n, d)
+    facts = problem(n, d, radius=radius, fit_intercept=False)
+    solver = FrankWolfe("spider", gradient_clip=1e6, learning_rate=0.1)
+    plan = without_noise(solver.plan(facts, BUDGET))
+    (run,) = plan.runs
+    assert isinstance(run, RecordRun)
+    plan = dataclasses.replace(plan, runs=(dataclasses.replace(run, clip=1e9),))
+    found = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+    order = stream().substream("slices").permutation(n)
+    batches = [order[: run.first_batch], *order[run.first_batch :, None]]
+    literal = Literal(X, y, batches, [0.1] * len(batches), radius)
+    points = literal.rounds([0.9] * len(batches))
+    assert len(points) == plan.max_iter
+    np.testing.assert_allclose(found.coef, points[-1], atol=1e-12)
+
+
+# ------------------------------------------------------------------- what a record may cost
+
+
+def weights(steps, k):
+    """Weight of batch k in the estimate of every step, by following the corrections."""
+    found = np.zeros(len(steps))
+    found[k] = 1.0
+    for j in range(k + 1, len(steps)):
+        if steps[j].base >= 0:
+            found[j] = steps[j].kept * found[steps[j].base]
+    return found
+
+
+def costs(plan, run, norm):
+    """What a record of each batch costs, from the definition, over the noise."""
+    factor = plan.vertices.l1_diameter * plan.budget.record_factor
+    found = []
+    for k, step in enumerate(run.steps):
+        ranges = factor * step.clip / step.size * weights(run.steps, k)
+        found.append(np.linalg.norm(ranges, norm) / run.noise.scale)
+    return np.array(found)
+
+
+@batch_form
+@pytest.mark.parametrize("budget", [BUDGET, PURE, PrivacyBudget(1.0, 1e-6, "zero-out")], ids=str)
+def test_every_record_of_a_batch_costs_the_budget_and_no_more(form, budget):
+    for n, n_steps, n_restarts in ((10**6, 32, 1), (10**6, 16, 3), (40, 16, 1)):
+        solver = FrankWolfe(form, max_iter=n_steps, n_restarts=n_restarts)
+        plan = solver.plan(problem(n, 6, fit_intercept=False), budget)
+        assert len(plan.runs) == n_restarts
+        is_pure = plan.guarantee.composition == "pure"
+        for run in plan.runs:
+            found = costs(plan, run, 1 if is_pure else 2)
+            spent = found if is_pure else found**2 / 8
+            limit = budget.epsilon if is_pure else budget.rho
+            assert spent.max() <= limit
+            if n > 1000:  # batches are whole numbers of records
+                assert spent.min() > 0.9 * limit
+                assert spent.max() > 0.999 * limit
+            sizes = [step.size for step in run.steps]
+            assert sum(sizes) == run.records[1] - run.records[0]
+            assert min(sizes) >= 1
+
+
+@pytest.mark.parametrize("budget", [BUDGET, PURE], ids=str)
+@pytest.mark.parametrize("first_clip", [0.3, 30.0])
+def test_the_tight_schedule_costs_every_record_the_same(budget, first_clip):
+    n = 2000
+    solver = FrankWolfe("spider", learning_rate=0.02, gradient_clip=first_clip)
+    facts = problem(n, 4, fit_intercept=False, radius=2.0)
+    plan = solver.plan(facts, budget)
+    (run,) = plan.runs
+    steps = [BatchStep(run.first_batch, -1, 0.0, plan.gradient_clip, run.rate)]
+    steps += [BatchStep(1, k, 1 - run.rate, run.clip, run.rate) for k in range(run.n_steps - 1)]
+    scales = np.ones(run.n_steps)
+    scales[0], scales[-1] = run.first_scale, run.last_scale
+    norm = 1 if plan.guarantee.composition == "pure" else 2
+    factor = plan.vertices.l1_diameter * budget.record_factor
+    found = np.array([
+        np.linalg.norm(factor * step.clip / step.size * weights(steps, k) / scales, norm)
+        for k, step in enumerate(steps) if k < 3 or k % 97 == 0 or k > run.n_steps - 4
+    ])  # fmt: skip
+    assert found.max() <= run.noise.sensitivity
+    np.testing.assert_allclose(found, run.noise.sensitivity, rtol=1e-6)
+    limit = budget.epsilon if norm == 1 else budget.rho
+    cost = run.noise.sensitivity / run.noise.scale
+    assert (cost if norm == 1 else cost**2 / 8) == pytest.approx(limit, rel=1e-6)
+
+
+def test_a_first_batch_of_more_influence_has_constant_noise():
+    # so few records that the first batch moves more than a single record does
+    solver = FrankWolfe("spider", learning_rate=1e-6, gradient_clip=1.0)
+    plan = solver.plan(problem(10, 4, fit_intercept=False), BUDGET)
+    (run,) = plan.runs
+    assert (run.first_scale, run.last_scale) == (1.0, 1.0)
+    whole = plan.vertices.l1_diameter * 2 * plan.gradient_clip / run.first_batch
+    kept = 1 - run.rate
+    exact = whole * math.sqrt(sum(kept ** (2 * t) for t in range(run.n_steps)))
+    assert exact <= run.noise.sensitivity <= exact * (1 + 1e-6)
+
+
+CONFIGURATIONS = [
+    (task, relation, budget, form)
+    for form in SINGLE_PASS_FORMS
+    for task, relation, budget in (
+        ("regression", "replace-one", 1e-6), ("classification", "zero-out", 1e-6),
+        ("classification", "replace-one", 0.0), ("regression", "zero-out", 0.0),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "relation", "delta", "form"), CONFIGURATIONS)
+def test_a_record_moves_all_scores_together_by_no_more_than_is_claimed(task, relation, delta, form):
+    budget = PrivacyBudget(2.0, delta, relation)
+    for settings, others in (
+        ({}, {}),
+        ({"l2_penalty": 0.5, "n_restarts": 2}, {"n_outputs": 3}),
+        ({"gradient_clip": 0.4}, {"fit_intercept": False}),
+    ):
+        max_iter = None if form == "spider" else 8
+        solver = FrankWolfe(form, max_iter=max_iter, **settings)
+        facts = problem(60, 3, task=task, **others)
+        plan = solver.plan(facts, budget)
+        found = check_sensitivity(solver, plan)
+        assert not found.violations, found
+        for name, ratio in found.ratios.items():
+            if name.endswith("noise"):
+                assert ratio > 0.2, found
+
+
+@every_form
+def test_a_record_may_not_move_later_scores_by_more(form, monkeypatch):
+    """A run that counted a record's own step alone would be found."""
+    rules = dataclasses.replace(single_pass.SINGLE_PASS["regression"], weights=(1.0,))
+    monkeypatch.setitem(single_pass.SINGLE_PASS, "regression", rules)
+    max_iter = None if form == "spider" else 8
+    solver = FrankWolfe(form, max_iter=max_iter, gradient_clip=0.1)
+    plan = solver.plan(problem(60, 3, fit_intercept=False), BUDGET)
+    (run,) = plan.runs
+    own = run.noise.sensitivity
+    factor = plan.vertices.l1_diameter * BUDGET.record_factor
+    if isinstance(run, BatchRun):
+        own = max(factor * step.clip / step.size for step in run.steps)
+    else:
+        own = factor * run.clip
+    wrong = dataclasses.replace(
+        plan, runs=(dataclasses.replace(run, noise=dataclasses.replace(
+            run.noise, sensitivity=own, scale=run.noise.scale)),),
+    )  # fmt: skip
+    releases = (dataclasses.replace(plan.guarantee.releases[0], mechanism=wrong.runs[0].noise),)
+    wrong = dataclasses.replace(
+        wrong, guarantee=dataclasses.replace(plan.guarantee, releases=releases)
+    )
+    assert "runs[0].noise" in check_sensitivity(solver, wrong).violations
+
+
+@every_form
+def test_runs_on_disjoint_slices_have_the_whole_budget_each(form):
+    solver = FrankWolfe(form, n_restarts=3)
+    plan = solver.plan(problem(700, 3), BUDGET)
+    slices = [run.records for run in plan.runs]
+    assert [a for a, _ in slices] == [0, *(b for _, b in slices[:-1])]
+    assert slices[-1][1] == 700
+    assert len({r.group for r in plan.guarantee.releases if r.group}) == 3
+    assert plan.guarantee.spent <= BUDGET.epsilon
+    assert set(mechanisms(plan).values()) == {r.mechanism for r in plan.guarantee.releases}
+    for run in plan.runs:
+        cost = run.noise.cost("pure" if run.noise.norm == 1 else "zcdp")
+        first = plan.first.target.cost(plan.guarantee.composition)
+        limit = BUDGET.epsilon if run.noise.norm == 1 else BUDGET.rho
+        assert cost + first == pytest.approx(limit, rel=1e-9)
+
+
+def test_a_penalty_asks_for_restarts():
+    facts = problem(5000, 3)
+    assert len(FrankWolfe("rounds").plan(facts, BUDGET).runs) == 1
+    assert len(FrankWolfe("rounds", l2_penalty=0.1).plan(facts, BUDGET).runs) == 4
+    assert len(FrankWolfe("rounds", l2_penalty=0.1, n_restarts=1).plan(facts, BUDGET).runs) == 1
+
+
+# ------------------------------------------------------------------------------ the method
+
+
+@every_form
+def test_without_noise_the_optimum_is_near(form):
+    n, d = 6000, 4
+    for task in ("regression", "classification"):
+        X, y = scaled_table(n, d, task=task)
+        solver = FrankWolfe(form, max_iter=None if form == "spider" else 256, gradient_clip=5.0)
+        facts = problem(n, d, task=task, radius=1.0, fit_intercept=False)
+        result = solve(solver, facts, solver_data(X, y, fit_intercept=False), noise=False)
+        full = FrankWolfe("selection", max_iter=1000, gradient_clip=5.0)
+        best = solve(full, facts, solver_data(X, y, fit_intercept=False), noise=False)
+        loss = LOSSES[task]
+        risk = [loss.value(X @ r.coef, y).mean() for r in (result, best)]
+        trivial = loss.value(np.zeros(n), y).mean()
+        assert risk[0] <= risk[1] + 0.15 * (trivial - risk[1]), task
+
+
+@every_form
+def test_half_of_the_signal_is_found_where_it_is_said(form):
+    n = 10**5 if form == "spider" else 4000
+    rng = np.random.default_rng(0)
+    X = np.sign(rng.standard_normal((n, 20)))
+    y = np.clip(X[:, :3] @ [0.3, -0.2, 0.1] + 0.1 * rng.standard_normal(n), -1, 1)
+    model = DPLassoFW(
+        epsilon=1.0, relation="zero-out", bounds_X=(-1, 1), bounds_y=(-1, 1), solver=form,
+        random_state=0,
+    )  # fmt: skip
+    assert model.fit(X, y).score(X, y) > 0.5
+
+
+@every_form
+def test_storage_and_kind_of_labels_do_not_matter(form):
+    X, y = scaled_table(300, 5, density=0.4)
+    for task, n_outputs in (("regression", 1), ("classification", 3)):
+        facts = problem(300, 5, task=task, n_outputs=n_outputs)
+        target = y if n_outputs == 1 else np.eye(3)[np.digitize(y, [-0.1, 0.1])] * 2 - 1
+        results = []
+        for kind in ("dense", "fortran", "csr", "csc"):
+            data = solver_data(storage(X, kind), target)
+            solver = FrankWolfe(form, max_iter=None if form == "spider" else 8)
+            result = solve(solver, facts, data, PrivacyBudget(50.0, 1e-6))
+            results.append(np.append(result.coef, result.intercept))
+        for other in results[1:]:
+            np.testing.assert_allclose(other, results[0], atol=1e-10)
+
+
+@pytest.mark.parametrize("settings", [
+    {}, {"fit_intercept": False}, {"l2_penalty": 0.3}, {"epsilon": 1e3}, {"delta": 0.0},
+    {"feasible_set": "simplex", "fit_intercept": False}, {"loss": "absolute"},
+    {"relation": "zero-out", "nonfinite": "zero"},
+], ids=str)  # fmt: skip
+def test_compiled_steps_are_the_steps(settings, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = scaled_table(1500, 6, density=0.5)
+    if "nonfinite" in settings:
+        y = np.where(rng.uniform(size=y.size) < 0.1, np.nan, y)
+    results = []
+    for kind in (np.asarray, sparse.csr_array):
+        for is_compiled in (True, False):
+            with monkeypatch.context() as patch:
+                if not is_compiled:
+                    patch.setattr(single_pass._RecordWalk, "_kernel", lambda self: None)
+                # so few words at a time that some steps are made outside
+                patch.setattr(single_pass, "_WORDS", 64)
+                patch.setattr(single_pass, "_CHUNK_ROWS", 100)
+                model = DPLassoFW(
+                    bounds_X=(-1, 1), bounds_y=(-1, 1), solver="spider", random_state=0, **settings
+                ).fit(kind(X), y)
+            results.append(np.append(model.coef_, model.intercept_))
+    assert np.any(results[0] != 0)
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], atol=1e-11)
+
+
+def test_compiled_steps_are_taken_where_they_can_be():
+    facts = problem(100, 3, fit_intercept=False)
+    X, y = scaled_table(100, 3)
+
+    def compiled(budget=BUDGET, **others):
+        solver = FrankWolfe("spider")
+        plan = solver.plan(dataclasses.replace(facts, **others), budget)
+        seen = []
+        data = solver_data(X, y, fit_intercept=False)
+        with pytest.MonkeyPatch.context() as patch:
+            original = single_pass._RecordWalk._kernel
+            patch.setattr(
+                single_pass._RecordWalk, "_kernel",
+                lambda self: seen.append(original(self)) or seen[-1],
+            )  # fmt: skip
+            solver.solve(data, plan, stream())
+        return seen[0] is not None
+
+    assert compiled()
+    assert compiled(PURE)
+    assert not compiled(PrivacyBudget(1.0, 1e-6, precision="float"))
+    polytope = Polytope(np.vstack((np.eye(3), -np.eye(3))))
+    assert not compiled(feasible_set=polytope)
+
+
+def test_a_polytope_is_searched_by_every_selection():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(12, 4))
+    mixture = rng.dirichlet(np.ones(12)) @ points
+    X = rng.uniform(-1, 1, (4000, 4))
+    y = X @ mixture / 4
+    for form, matrix in itertools.product(("selection", "rounds", "tree"), (points, "sparse")):
+        matrix = sparse.csr_array(points) if isinstance(matrix, str) else matrix
+        model = DPLassoFW(
+            epsilon=1e5, delta=0.0, bounds_X=(-1, 1), bounds_y=(-1, 1), fit_intercept=False,
+            feasible_set=Polytope(matrix, 0.25), solver=form, gradient_clip=3.0, random_state=0,
+            max_iter=256,
+        ).fit(X, y)  # fmt: skip
+        assert model.score(X, y) > 0.95, form
+    auto = DPLassoFW(feasible_set=Polytope(points), fit_intercept=False, bounds_X=(-1, 1),
+                     bounds_y=(-1, 1), max_iter=5)  # fmt: skip
+    assert auto.plan(1000, 4).solver == "selection"
+    with pytest.raises(ValueError, match="solver='gradient' needs a set with `project`"):
+        auto.set_params(solver="gradient").fit(X, y)
+    with pytest.raises(ValueError, match="fit_intercept=False"):
+        auto.set_params(solver="auto", fit_intercept=True).fit(X, y)
+    with pytest.raises(ValueError, match="must have 3 coordinates"):
+        auto.set_params(fit_intercept=False).fit(X[:, :3], y)
+
+
+def test_the_replay_covers_polytopes():
+    points = np.array([[3.0, 0.0, 0.0], [0.0, 3.0, 1.0], [2.0, 2.0, 2.0], [1.0, 0.0, 4.0]])
+    for form in ("selection", "rounds", "tree", "spider"):
+        solver = FrankWolfe(form, max_iter=None if form == "spider" else 4)
+        facts = problem(40, 3, fit_intercept=False)
+        facts = dataclasses.replace(facts, feasible_set=Polytope(points))
+        found = check_sensitivity(solver, solver.plan(facts, BUDGET))
+        assert not found.violations, form
+        assert max(found.ratios.values()) > 0.2, form
+
+
+def test_a_penalty_shrinks_the_model():
+    X, y = scaled_table(5000, 3)
+    for form in ("selection", "gradient", "rounds", "tree"):
+        sizes = []
+        for penalty in (0.0, 0.3, 3.0):
+            model = DPLassoFW(
+                epsilon=1e4, bounds_X=(-1, 1), bounds_y=(-1, 1), solver=form, max_iter=64,
+                l2_penalty=penalty, n_restarts=1 if form in SINGLE_PASS_FORMS else "auto",
+                random_state=0, fit_intercept=False, radius=1.0, gradient_clip=3.0,
+            ).fit(X, y)  # fmt: skip
+            sizes.append(np.abs(model.coef_).sum())
+        gram = X.T @ X / len(y)
+        expected = np.linalg.solve(gram + 3.0 * np.eye(3), X.T @ y / len(y))
+        assert sizes[0] > sizes[1] > sizes[2], form
+        np.testing.assert_allclose(model.coef_, expected, atol=0.03, err_msg=form)
+
+
+# ------------------------------------------------------------------------------- bad input
+
+
+def test_what_cannot_work_is_refused_with_the_smallest_n_that_does():
+    loose = {"form": "rounds", "max_iter": 50}
+    for settings, n, least in (
+        (loose, 49, 50),
+        ({**loose, "form": "tree", "max_iter": 40}, 31, 32),
+        ({**loose, "n_restarts": 3}, 80, 87),
+        ({"form": "spider"}, 1, 3),
+    ):
+        solver = FrankWolfe(**settings)
+        with pytest.raises(ValueError, match=f"smallest n that works .* is {least}$"):
+            solver.plan(problem(n, 4), BUDGET)
+        assert solver.plan(problem(least, 4), BUDGET).runs
+    # as many records as the logarithm of the number of vertices
+    with pytest.raises(ValueError, match="smallest n that works with these settings is 15"):
+        FrankWolfe("spider").plan(problem(14, 10**6), BUDGET)
+    for refused, settings in (
+        ("n_restarts is for", {"form": "selection", "n_restarts": 2}),
+        ("n_restarts is for", {"n_restarts": 2}),
+        ("max_iter='auto'", {"form": "spider", "max_iter": 5}),
+    ):
+        with pytest.raises(ValueError, match=refused):
+            FrankWolfe(**settings).check(Squared(), L1Ball, BUDGET)
+    with pytest.raises(ValueError, match="needs a set with vertices"):
+        DPLassoFW(solver="rounds", feasible_set="l2", bounds_X=(-1, 1), bounds_y=(-1, 1)).plan(
+            100, 3
+        )
+
+
+@every_form
+def test_a_step_beyond_one_is_refused_and_one_is_not(form):
+    X, y = scaled_table(50, 3)
+    settings = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "solver": form}
+    with pytest.raises(ValueError, match="learning_rate"):
+        DPLassoFW(learning_rate=1.01, **settings).fit(X, y)
+    assert np.isfinite(DPLassoFW(learning_rate=1.0, **settings).fit(X, y).coef_).all()
+
+
+@every_form
+def test_tiny_tables(form):
+    for (n, d), task in itertools.product([(3, 1), (4, 3), (7, 2)], LOSSES):
+        X, y = scaled_table(n, d, task=task)
+        data = solver_data(X, y)
+        result = solve(FrankWolfe(form), problem(n, d, task=task), data)
+        assert np.isfinite(result.coef).all()
+        assert np.abs(result.coef).sum() <= 2.0 * (1 + 1e-12)
+
+
+@every_form
+def test_losses_with_a_kink_and_the_simplex(form):
+    X, y = scaled_table(400, 4)
+    facts = problem(400, 4, loss=Absolute(), fit_intercept=False)
+    for feasible_set in (L1Ball(1.0), Simplex(1.0)):
+        solver = FrankWolfe(form)
+        plan = solver.plan(dataclasses.replace(facts, feasible_set=feasible_set), BUDGET)
+        assert plan.problem.loss.smoothness < math.inf
+        assert isinstance(plan.vertices, AxisVertices)
+        result = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+        assert np.abs(result.coef).sum() <= 1 + 1e-12
+        if isinstance(feasible_set, Simplex):
+            assert result.coef.min() >= 0
+
+
+@every_form
+def test_labels_are_learned(form):
+    n = 30_000 if form == "spider" else 3000
+    rng = np.random.default_rng(0)
+    X = np.sign(rng.standard_normal((n, 5)))
+    y = np.where(X[:, 0] + 0.3 * rng.standard_normal(n) > 0, "yes", "no")
+    model = DPLassoFWClassifier(
+        epsilon=4.0, relation="zero-out", bounds_X=(-1, 1), classes=["no", "yes"], solver=form,
+        random_state=0,
+    )  # fmt: skip
+    assert model.fit(X, y).score(X, y) > 0.9
