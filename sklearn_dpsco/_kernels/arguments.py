@@ -9,9 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-__all__ = ["MULTINOMIAL", "Compressed", "Move", "RowForm", "Slope", "Steps"]
+import numpy as np
 
-MULTINOMIAL = -1  # in the place of a loss_id: that of several classes together
+__all__ = ["MULTINOMIAL", "TABULATED", "Compressed", "Move", "RowForm", "Slope", "Steps"]
+
+# in the place of a loss_id
+MULTINOMIAL = -1  # the loss of several classes together
+TABULATED = -2  # a user's loss, whose derivatives are in tables
+
+_NO_TABLES = np.zeros((0, 0))
 
 
 class Compressed(NamedTuple):
@@ -46,6 +52,9 @@ class Slope(NamedTuple):
     beta : float
         Parameter of the Moreau envelope that replaces the loss; infinite for the loss itself.
         The logistic loss has no envelope.
+    knots, values : ndarray of shape (n_tables, n_knots)
+        For TABULATED: functions of z, linear from knot to knot, and constant beyond both ends. In
+        the place of a target stands the number of its table.
     """
 
     loss_id: int
@@ -53,6 +62,8 @@ class Slope(NamedTuple):
     clip: float
     offset: float
     beta: float = math.inf
+    knots: Any = _NO_TABLES
+    values: Any = _NO_TABLES
 
 
 class RowForm(NamedTuple):

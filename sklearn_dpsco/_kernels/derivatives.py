@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .arguments import MULTINOMIAL, Slope
+from .arguments import MULTINOMIAL, TABULATED, Slope
 from .jit import njit
 
 __all__ = ["clipped_derivative", "joint_derivative"]
@@ -53,6 +53,24 @@ def _envelope_derivative(loss_id: int, z: float, y: float, parameter: float, bet
     return -y * max(1.0 - y * z, 0.0) * (beta / (1.0 + beta))
 
 
+@njit(cache=True)
+def _tabulated_derivative(knots: Any, values: Any, z: float) -> float:
+    """The function through the points (knots, values) at z, by bisection; NaN as the left end."""
+    low, high = 0, knots.size - 1
+    if not z > knots[low]:
+        return values[low]
+    if z >= knots[high]:
+        return values[high]
+    while high - low > 1:
+        middle = (low + high) // 2
+        if knots[middle] <= z:
+            low = middle
+        else:
+            high = middle
+    share = (z - knots[low]) / (knots[high] - knots[low])
+    return values[low] + share * (values[high] - values[low])
+
+
 @njit(cache=True, inline="always")
 def _clipped(value: float, clip: float) -> float:
     """The value within [-clip, clip]; NaN, which only infinite predictions give, at its end."""
@@ -64,6 +82,10 @@ def _clipped(value: float, clip: float) -> float:
 def clipped_derivative(slope: Slope, prediction: float, y: float) -> float:
     """The derivative that `slope` describes."""
     z, parameter = slope.offset + prediction, slope.parameter
+    if slope.loss_id == TABULATED:
+        table = int(y)
+        found = _tabulated_derivative(slope.knots[table], slope.values[table], z)
+        return _clipped(found, slope.clip)
     if slope.beta == math.inf:
         return _clipped(_pointwise_derivative(slope.loss_id, z, y, parameter), slope.clip)
     return _clipped(_envelope_derivative(slope.loss_id, z, y, parameter, slope.beta), slope.clip)
