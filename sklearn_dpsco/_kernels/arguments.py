@@ -9,15 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
-__all__ = ["MULTINOMIAL", "TABULATED", "Compressed", "Move", "RowForm", "Slope", "Steps"]
+__all__ = ["MULTINOMIAL", "TABULATED", "Compressed", "Move", "RowForm", "Slope", "Steps", "Tables"]
 
 # in the place of a loss_id
 MULTINOMIAL = -1  # the loss of several classes together
-TABULATED = -2  # a user's loss, whose derivatives are in tables
-
-_NO_TABLES = np.zeros((0, 0))
+TABULATED = -2  # a user's loss, whose derivatives are in `Tables`
 
 
 class Compressed(NamedTuple):
@@ -52,9 +48,6 @@ class Slope(NamedTuple):
     beta : float
         Parameter of the Moreau envelope that replaces the loss; infinite for the loss itself.
         The logistic loss has no envelope.
-    knots, values : ndarray of shape (n_tables, n_knots)
-        For TABULATED: functions of z, linear from knot to knot, and constant beyond both ends. In
-        the place of a target stands the number of its table.
     """
 
     loss_id: int
@@ -62,8 +55,25 @@ class Slope(NamedTuple):
     clip: float
     offset: float
     beta: float = math.inf
-    knots: Any = _NO_TABLES
-    values: Any = _NO_TABLES
+
+
+class Tables(NamedTuple):
+    """A `Slope` in tables: functions of z, linear from knot to knot, constant beyond both ends.
+
+    In the place of a target stands the number of its table.
+
+    Attributes
+    ----------
+    knots, values : ndarray of shape (n_tables, n_knots)
+    clip, offset : float
+    loss_id : int
+    """
+
+    knots: Any
+    values: Any
+    clip: float
+    offset: float
+    loss_id: int = TABULATED
 
 
 class RowForm(NamedTuple):

@@ -29,7 +29,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._kernels.arguments import MULTINOMIAL, TABULATED, Compressed, RowForm, Slope, Steps
+from .._kernels.arguments import (
+    MULTINOMIAL,
+    TABULATED,
+    Compressed,
+    RowForm,
+    Slope,
+    Steps,
+    Tables,
+)
 from ..data.rows import Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, norm_error
 from ..geometry import Geometry, L2Ball, Unconstrained
@@ -594,6 +602,7 @@ class _Descent:
         plan, radius, k = self.plan, self.plan.geometry.radius, self.plan.problem.n_outputs
         shape = start.shape if k == 1 else (start.size // k, k)
         w, total, count = start.copy().reshape(shape), np.zeros(shape), 0
+        found: Slope | Tables
         slope, *offsets = self._slope(phase.beta)
         averaged = PHASED_SGD[plan.problem.loss.task].averaged
         first = phase.size - math.ceil(averaged * phase.size)
@@ -602,10 +611,10 @@ class _Descent:
             part = _taken(self.order, phase.start + done, phase.start + stop)
             steps = Steps(phase.learning_rate, radius, self.block, first - done)
             weight = self.ones[: stop - done] if self.scale is None else self.scale[part]
-            y = self.y[part]
+            found, y = slope, self.y[part]
             if slope.loss_id == TABULATED:
-                slope, y = self._with_tables(slope, y)
-            count += self._steps(part, weight, y, self.form, slope, *offsets, steps, w, total)
+                found, y = self._tables(slope, y)
+            count += self._steps(part, weight, y, self.form, found, *offsets, steps, w, total)
         return total.ravel() / count
 
     def _slope(self, beta: float) -> tuple[Any, ...]:
@@ -620,15 +629,15 @@ class _Descent:
         offsets = np.ascontiguousarray(np.broadcast_to(self.offset, (k,)), dtype=np.float64)
         return Slope(loss_id, parameter, each, 0.0, beta), offsets
 
-    def _with_tables(self, slope: Slope, y: Array) -> tuple[Slope, Array]:
-        """The derivative with tables for these targets, and the number of each one's table."""
+    def _tables(self, slope: Slope, y: Array) -> tuple[Tables, Array]:
+        """Tables of the derivative for these targets, and the number of each one's table."""
         base = base_loss(self.plan.problem.loss)
         if base.task == "classification":  # the two labels, which are public
             targets, numbers = np.array([-1.0, 1.0]), y > 0
         else:
             targets, numbers = y.ravel(), np.arange(y.size).reshape(y.shape)
         knots, values = tables(base, targets, slope.clip, slope.beta)
-        return slope._replace(knots=knots, values=values), numbers.astype(np.float64)
+        return Tables(knots, values, slope.clip, slope.offset), numbers.astype(np.float64)
 
     def _steps(self, part: slice | NDArray[np.intp], *arguments: Any) -> int:
         """One call of the kernel; `arguments` are those after the rows."""
