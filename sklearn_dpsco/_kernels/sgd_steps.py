@@ -50,7 +50,14 @@ def gather_rows(X: Any, order: Any, out: Any) -> None:
 
 @njit(cache=True)
 def dense_steps(
-    X: Any, weight: Any, y: Any, form: RowForm, slope: Slope | Tables, steps: Steps, w: Any, total: Any
+    X: Any,
+    weight: Any,
+    y: Any,
+    form: RowForm,
+    slope: Slope | Tables,
+    steps: Steps,
+    w: Any,
+    total: Any,
 ) -> int:
     """Descend over the rows of X in their order; w and `total` are changed in place."""
     center, bias, bound, norm_error = form
@@ -118,8 +125,8 @@ def csr_steps(
 
 @njit(cache=True)
 def joint_dense_steps(
-    X: Any, weight: Any, y: Any, form: RowForm, slope: Slope | Tables, offset: Any, steps: Steps, w: Any,
-    total: Any,
+    X: Any, weight: Any, y: Any, form: RowForm, slope: Slope | Tables, offset: Any,
+    steps: Steps, w: Any, total: Any,
 ) -> int:  # fmt: skip
     """`dense_steps` for K outputs."""
     center, bias, bound, norm_error = form
@@ -155,8 +162,8 @@ def joint_dense_steps(
 
 @njit(cache=True)
 def joint_csr_steps(
-    X: Compressed, weight: Any, y: Any, form: RowForm, slope: Slope | Tables, offset: Any, steps: Steps,
-    w: Any, total: Any,
+    X: Compressed, weight: Any, y: Any, form: RowForm, slope: Slope | Tables, offset: Any,
+    steps: Steps, w: Any, total: Any,
 ) -> int:  # fmt: skip
     """`csr_steps` for K outputs: within a block the coefficients are w + center shift^T."""
     data, indices, indptr = X

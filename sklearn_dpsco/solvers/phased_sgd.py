@@ -632,12 +632,11 @@ class _Descent:
     def _tables(self, slope: Slope, y: Array) -> tuple[Tables, Array]:
         """Tables of the derivative for these targets, and the number of each one's table."""
         base = base_loss(self.plan.problem.loss)
+        targets, numbers = y.ravel(), np.arange(y.size, dtype=np.float64).reshape(y.shape)
         if base.task == "classification":  # the two labels, which are public
-            targets, numbers = np.array([-1.0, 1.0]), y > 0
-        else:
-            targets, numbers = y.ravel(), np.arange(y.size).reshape(y.shape)
+            targets, numbers = np.array([-1.0, 1.0]), np.where(y > 0, 1.0, 0.0)
         knots, values = tables(base, targets, slope.clip, slope.beta)
-        return Tables(knots, values, slope.clip, slope.offset), numbers.astype(np.float64)
+        return Tables(knots, values, slope.clip, slope.offset), numbers
 
     def _steps(self, part: slice | NDArray[np.intp], *arguments: Any) -> int:
         """One call of the kernel; `arguments` are those after the rows."""

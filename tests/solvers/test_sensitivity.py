@@ -11,9 +11,7 @@ from sklearn_dpsco.solvers import sensitivity
 from sklearn_dpsco.solvers.sensitivity import GradientSteps
 
 D, NORM, CLIP, ETA, SIZE = 5, 1.5, 0.3, 0.01, 7
-STEPS = GradientSteps(
-    n_steps=40, learning_rate=ETA, beta=1.0, clip=CLIP, parameter=0.0, block=16
-)
+STEPS = GradientSteps(n_steps=40, learning_rate=ETA, beta=1.0, clip=CLIP, parameter=0.0, block=16)
 
 
 def facts(n, **others):
