@@ -70,8 +70,7 @@ class Loss:
     false, the privacy claim is void. `check_loss` tries out the first on a few public numbers,
     before anything is spent. The other facts are not trusted: whatever `derivative` returns is
     clipped, and a wrong `smoothness`, `derivative_bound` or `best_constant` costs accuracy
-    alone. Solvers whose guarantee needs more of a loss refuse such an object
-    (doc/extending.rst, "A loss").
+    alone (doc/extending.rst, "A loss").
 
     Attributes
     ----------
@@ -82,8 +81,9 @@ class Loss:
     smoothness : float
         Bound on the second derivative in z, at least 0; infinite for a non-smooth loss.
     is_convex : bool
-        Whether l is convex in z, so that it has an envelope. False unless declared; where it is
-        false, the model is another one, and the guarantee holds all the same.
+        Whether l is convex in z, so that it has an envelope, and phased SGD takes it. False unless
+        declared; where that is not so, the model is another one, and the guarantee holds all the
+        same.
     """
 
     task: ClassVar[str]

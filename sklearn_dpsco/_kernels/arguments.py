@@ -9,9 +9,21 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-__all__ = ["MULTINOMIAL", "Compressed", "Move", "RecordWalk", "RowForm", "Slope", "Steps"]
+__all__ = [
+    "MULTINOMIAL",
+    "TABULATED",
+    "Compressed",
+    "Move",
+    "RecordWalk",
+    "RowForm",
+    "Slope",
+    "Steps",
+    "Tables",
+]
 
-MULTINOMIAL = -1  # in the place of a loss_id: that of several classes together
+# in the place of a loss_id
+MULTINOMIAL = -1  # the loss of several classes together
+TABULATED = -2  # a user's loss, whose derivatives are in `Tables`
 
 
 class Compressed(NamedTuple):
@@ -53,6 +65,25 @@ class Slope(NamedTuple):
     clip: float
     offset: float
     beta: float = math.inf
+
+
+class Tables(NamedTuple):
+    """A `Slope` in tables: functions of z, linear from knot to knot, constant beyond both ends.
+
+    In the place of a target stands the number of its table.
+
+    Attributes
+    ----------
+    knots, values : ndarray of shape (n_tables, n_knots)
+    clip, offset : float
+    loss_id : int
+    """
+
+    knots: Any
+    values: Any
+    clip: float
+    offset: float
+    loss_id: int = TABULATED
 
 
 class RowForm(NamedTuple):

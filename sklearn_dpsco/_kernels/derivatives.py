@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .arguments import MULTINOMIAL, Slope
+from numba.extending import overload
+
+from .arguments import MULTINOMIAL, Slope, Tables
 from .jit import njit
 
-__all__ = ["clipped_derivative", "joint_derivative"]
+__all__ = ["clipped_derivative", "derivative", "joint_derivative"]
 
 
 @njit(cache=True, inline="always")
@@ -69,8 +71,43 @@ def clipped_derivative(slope: Slope, prediction: float, y: float) -> float:
     return _clipped(_envelope_derivative(slope.loss_id, z, y, parameter, slope.beta), slope.clip)
 
 
+@njit(cache=True)
+def _tabulated_derivative(tables: Tables, prediction: float, number: float) -> float:
+    """The function of that number, by bisection; NaN as the left end."""
+    z = tables.offset + prediction
+    knots, values = tables.knots[int(number)], tables.values[int(number)]
+    low, high = 0, knots.size - 1
+    if not z > knots[low]:
+        return _clipped(values[low], tables.clip)
+    if z >= knots[high]:
+        return _clipped(values[high], tables.clip)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if knots[middle] <= z:
+            low = middle
+        else:
+            high = middle
+    share = (z - knots[low]) / (knots[high] - knots[low])
+    return _clipped(values[low] + share * (values[high] - values[low]), tables.clip)
+
+
+def derivative(slope: Slope | Tables, prediction: float, y: float) -> float:
+    """The derivative by a `Slope` or by `Tables`: code of one kind knows nothing of the other."""
+    if isinstance(slope, Tables):
+        return _tabulated_derivative(slope, prediction, y)
+    return clipped_derivative(slope, prediction, y)
+
+
+@overload(derivative, inline="always", strict=False)  # lambdas have no annotations
+def _compiled_derivative(slope: Any, prediction: Any, y: Any) -> Any:
+    """`derivative`, for the type of the argument."""
+    if slope.instance_class is Tables:
+        return lambda slope, prediction, y: _tabulated_derivative(slope, prediction, y)
+    return lambda slope, prediction, y: clipped_derivative(slope, prediction, y)
+
+
 @njit(cache=True, inline="always")
-def joint_derivative(slope: Slope, z: Any, y: Any, out: Any) -> None:
+def joint_derivative(slope: Slope | Tables, z: Any, y: Any, out: Any) -> None:
     """Derivatives at the predictions z of a record's outputs, offsets included, into `out`.
 
     That of the multinomial loss is not clipped, the others each: derivatives that were clipped
@@ -78,7 +115,7 @@ def joint_derivative(slope: Slope, z: Any, y: Any, out: Any) -> None:
     """
     if slope.loss_id != MULTINOMIAL:
         for k in range(z.size):
-            out[k] = clipped_derivative(slope, z[k], y[k])
+            out[k] = derivative(slope, z[k], y[k])
         return
     top, total = z[0], 0.0
     for k in range(z.size):

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Compressed, RowForm, Slope, Steps
-from .derivatives import clipped_derivative, joint_derivative
+from .arguments import Compressed, RowForm, Slope, Steps, Tables
+from .derivatives import derivative, joint_derivative
 from .jit import njit
 from .products import dense_products, inner_product, row_factor, stored_products
 
@@ -50,7 +50,14 @@ def gather_rows(X: Any, order: Any, out: Any) -> None:
 
 @njit(cache=True)
 def dense_steps(
-    X: Any, weight: Any, y: Any, form: RowForm, slope: Slope, steps: Steps, w: Any, total: Any
+    X: Any,
+    weight: Any,
+    y: Any,
+    form: RowForm,
+    slope: Slope | Tables,
+    steps: Steps,
+    w: Any,
+    total: Any,
 ) -> int:
     """Descend over the rows of X in their order; w and `total` are changed in place."""
     center, bias, bound, norm_error = form
@@ -62,7 +69,7 @@ def dense_steps(
                 row = X[t]
                 product, square = dense_products(row, center, w)
                 s = row_factor(weight[t], square * (1.0 + norm_error) + bias * bias, bound)
-                r = clipped_derivative(slope, s * (product + bias * w[d]), y[t])
+                r = derivative(slope, s * (product + bias * w[d]), y[t])
                 step = steps.learning_rate * r * s
                 for j in range(d):
                     w[j] -= step * (row[j] - center[j])
@@ -77,7 +84,7 @@ def csr_steps(
     weight: Any,
     y: Any,
     form: RowForm,
-    slope: Slope,
+    slope: Slope | Tables,
     steps: Steps,
     w: Any,
     total: Any,
@@ -102,7 +109,7 @@ def csr_steps(
                 square = max(square - 2.0 * row_center + center_square, 0.0) + error
                 s = row_factor(weight[t], square + bias * bias, bound)
                 product = row_w - center_w + shift * (row_center - center_square)
-                r = clipped_derivative(slope, s * (product + bias * w[d]), y[t])
+                r = derivative(slope, s * (product + bias * w[d]), y[t])
                 step = steps.learning_rate * r * s
                 for k in range(indptr[t], indptr[t + 1]):
                     w[np.uint64(indices[k])] -= step * data[k]
@@ -118,8 +125,8 @@ def csr_steps(
 
 @njit(cache=True)
 def joint_dense_steps(
-    X: Any, weight: Any, y: Any, form: RowForm, slope: Slope, offset: Any, steps: Steps, w: Any,
-    total: Any,
+    X: Any, weight: Any, y: Any, form: RowForm, slope: Slope | Tables, offset: Any,
+    steps: Steps, w: Any, total: Any,
 ) -> int:  # fmt: skip
     """`dense_steps` for K outputs."""
     center, bias, bound, norm_error = form
@@ -155,8 +162,8 @@ def joint_dense_steps(
 
 @njit(cache=True)
 def joint_csr_steps(
-    X: Compressed, weight: Any, y: Any, form: RowForm, slope: Slope, offset: Any, steps: Steps,
-    w: Any, total: Any,
+    X: Compressed, weight: Any, y: Any, form: RowForm, slope: Slope | Tables, offset: Any,
+    steps: Steps, w: Any, total: Any,
 ) -> int:  # fmt: skip
     """`csr_steps` for K outputs: within a block the coefficients are w + center shift^T."""
     data, indices, indptr = X

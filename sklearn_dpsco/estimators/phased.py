@@ -46,8 +46,8 @@ class _PhasedMixin(DPLinearModel):
         n_samples * n_features = 3e7 on.
     learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
         Step of the last phase, for scaled rows. At most 2 over the product of the loss's
-        smoothness and B^2, beyond which the proof fails; a non-smooth loss is smoothed as little
-        as its step allows. "auto" is a function of n, d and the noise.
+        smoothness and B^2, beyond which the proof fails; a non-smooth loss, or one of your own,
+        is smoothed as little as its step allows. "auto" is a function of n, d and the noise.
     shuffle : bool, default=True
         Whether the records are put into a secret random order first. The guarantee does not need
         it; the accuracy does where the order of the table is related to its values. Without it,
@@ -79,8 +79,11 @@ class _PhasedMixin(DPLinearModel):
     With one pass over many records, a sixteenth of them is set aside for the intercept, the
     feature means and the mean row factor; otherwise these share the budget of the phases.
 
-    A user's own loss is refused: the guarantee rests on the loss being convex and as smooth as
-    it states.
+    A loss of your own must declare `is_convex`, but the guarantee rests neither on that nor on its
+    smoothness. Its derivatives are put into tables at 193 predictions about each target (in
+    classification, about both labels), made non-decreasing and no steeper than the step allows. It
+    is the loss itself, if that is as smooth as it says, up to the resolution of the tables: 0.002
+    of half the width of `bounds_y` at the target and an eighth of the distance far from it.
 
     References
     ----------
@@ -127,7 +130,7 @@ class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
     ----------
     loss : str or Loss, default="squared"
         In scaled units: "squared", "huber", "absolute", "quantile" (`losses.Quantile` sets the
-        level) or "epsilon_insensitive".
+        level) or "epsilon_insensitive", or a convex `Loss` of your own.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 10 for "l2".
     """
@@ -175,7 +178,7 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
     ----------
     loss : str or Loss, default="logistic"
         In scaled units: "logistic", which alone has probabilities, "smoothed_hinge", "hinge" or
-        "squared_hinge".
+        "squared_hinge", or a convex `Loss` of your own.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 100 for "l2".
     """

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..data.rows import Rows
 from ..data.summation import sum_over_records
-from ..losses import best_constants
+from ..losses import best_constants, largest_constant
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -292,7 +292,9 @@ def constant_for_mean(
 
 def _offset(problem: Problem, means: Array) -> Any:
     """The constants for these means: a float, or an array of shape (n_outputs,)."""
-    constants = best_constants(problem.loss, means)
+    # what float errors are counted for, whatever a user's loss returns between its ends
+    largest = largest_constant(problem.loss)
+    constants = np.clip(best_constants(problem.loss, means), -largest, largest)
     return constants if problem.n_outputs > 1 else float(constants[0])
 
 

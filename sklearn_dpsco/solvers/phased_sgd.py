@@ -9,7 +9,8 @@ and releases the mean of its last iterates with Gaussian noise. There the next p
 with a smaller step. Each step is non-expansive, so one record moves the mean by at most the
 length of its own step (twice that under replace-one), however long the phase is; and since
 phases have no record in common, each has the whole budget. Non-smooth losses are replaced by
-their Moreau envelopes of parameter beta, whose derivatives have a closed form.
+their Moreau envelopes of parameter beta, whose derivatives have a closed form, and a user's losses
+by tables (`tables`).
 
 For small tables the default is several passes over one phase that holds all records; the
 passes divide the budget. Their rows and targets are in learned units (`learned_units`) where
@@ -28,17 +29,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._kernels.arguments import MULTINOMIAL, Compressed, RowForm, Slope, Steps
+from .._kernels.arguments import (
+    MULTINOMIAL,
+    TABULATED,
+    Compressed,
+    RowForm,
+    Slope,
+    Steps,
+    Tables,
+)
 from ..data.rows import Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, norm_error
 from ..geometry import Geometry, L2Ball, Unconstrained
 from ..losses import (
     Absolute,
+    Joint,
     Loss,
     Multinomial,
     Quantile,
     Squared,
     base_loss,
+    bounded_clip,
     kernel_id,
     largest_constant,
 )
@@ -51,6 +62,7 @@ from .base import Part, Plan, Problem, SolverData, SolverResult
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, Frame, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Units, accuracy, pays, plan_units
+from .tables import GRID, is_tabulated, tables
 
 __all__ = ["Phase", "PhasedSGD", "PhasedSGDPlan"]
 
@@ -60,6 +72,10 @@ Array = NDArray[np.float64]
 # that read rows all over the table.
 _CHUNK_BYTES = 2**21  # dense
 _CHUNK_ROWS = 2**14  # CSR
+_CHUNK_TABLES = 2**20  # bytes of tables, where each target has its own; they fit into a cache
+
+_SHORT = 1 - 1e-9  # steps stay so far within what the proof allows
+_LEAST_SMOOTHNESS = 1e-50  # of a linear loss, in rules that divide by it
 
 
 @dataclass(frozen=True)
@@ -74,7 +90,8 @@ class Phase(Part):
     learning_rate : float
         eta.
     beta : float
-        Parameter of the Moreau envelope; infinite for the loss itself.
+        Parameter of the Moreau envelope, or of the tables of a user's loss; infinite for the loss
+        itself.
     count : int
         Number of passes.
     group : str or None
@@ -169,10 +186,17 @@ class PhasedSGD:
         """See `Solver.check`."""
         if budget.is_pure:
             raise ValueError("phased SGD has no pure-DP form (delta=0); DPLassoFW has one")
-        if kernel_id(base_loss(loss)) is None:
+        if not base_loss(loss).is_convex:
             raise ValueError(
-                "phased SGD needs a loss of this package, and not a subclass of one, since its "
-                f"guarantee rests on the loss being convex and smooth as stated; got {loss!r}"
+                "phased SGD needs a convex loss, and a loss of your own that is one must declare "
+                f"it by `is_convex = True`; got {loss!r}. Mirror descent takes losses that are not "
+                "convex, and so does DPLassoFW, if they are smooth"
+            )
+        is_sum = type(loss) in (Joint, Multinomial)
+        if not is_sum and (isinstance(loss, Joint) or loss.n_outputs != 1):
+            raise ValueError(
+                "phased SGD needs a loss of one output, or losses.Joint or losses.Multinomial of "
+                f"one, got {loss!r}"
             )
         kind = feasible_set if isinstance(feasible_set, type) else type(feasible_set)
         if kind not in (L2Ball, Unconstrained):
@@ -256,7 +280,10 @@ class PhasedSGD:
         """Number of passes and of phases."""
         passes = self.max_iter
         if passes is None:
-            affordable = int(rules.affordable / (problem.n_samples * problem.size))
+            per_record = problem.size
+            if is_tabulated(problem.loss) and problem.loss.task == "regression":
+                per_record += GRID.size * problem.n_outputs
+            affordable = int(rules.affordable / (problem.n_samples * per_record))
             is_one = affordable < rules.fewest_passes
             passes = 1 if is_one else min(affordable, rules.most_passes)
         if self.n_phases is None:
@@ -267,7 +294,7 @@ class PhasedSGD:
         """The slope c_0 that steps are measured at, and the clip c."""
         loss, rules = facts.problem.loss, facts.rules
         largest = facts.geometry.radius * facts.norm + largest_constant(loss)
-        bound = loss.derivative_bound(largest)
+        bound = bounded_clip(loss, math.inf, largest)
         if isinstance(loss, Multinomial):
             if self.gradient_clip is not None and self.gradient_clip < bound:
                 raise ValueError(
@@ -280,6 +307,11 @@ class PhasedSGD:
             clip = min(self.gradient_clip, bound)
             return clip, clip
         if not math.isfinite(loss.smoothness):
+            if not math.isfinite(bound):
+                raise ValueError(
+                    "gradient_clip must be a number for a loss with a kink whose derivative has no "
+                    f"finite bound; got 'auto' for {loss!r}"
+                )
             return bound, bound  # clipping the slopes of a kinked loss would move its minimizer
         slope = min(rules.smallest_clip, bound)
         clip = defaults.growing_clip(facts.problem, slope, noise, rules.accurate)
@@ -300,8 +332,10 @@ class PhasedSGD:
         if not math.isfinite(loss.smoothness):
             return math.inf
         if self.learning_rate is None:
-            return rules.curved / (loss.smoothness * norm**2)
-        longest = 2 * (1 - 1e-9) / (loss.smoothness * norm**2)
+            return rules.curved / (_curvature(loss) * norm**2)
+        if is_tabulated(loss):
+            return math.inf
+        longest = 2 * _SHORT / (loss.smoothness * norm**2)
         if self.learning_rate > longest:
             raise ValueError(
                 f"learning_rate must be at most {longest:.4g}, that is 2 over the smoothness of "
@@ -333,6 +367,23 @@ class PhasedSGD:
         # each pass was released, so their mean costs no privacy, and it has less noise
         coef = np.mean(results[plan.max_iter // 2 :], axis=0)
         return start.units.result(coef[: problem.size], problem, plan.max_iter)
+
+
+def _kernel_form(loss: Loss) -> tuple[int, float]:
+    """`loss_id` and `parameter` of the loss in a `Slope`."""
+    if is_tabulated(loss):
+        return TABULATED, 0.0
+    if isinstance(loss, Multinomial):
+        return MULTINOMIAL, 0.0
+    base = base_loss(loss)
+    loss_id = kernel_id(base)
+    assert loss_id is not None
+    return loss_id, base.kernel_parameter
+
+
+def _curvature(loss: Loss) -> float:
+    """The smoothness of a loss, as rules for steps divide by it."""
+    return max(loss.smoothness, _LEAST_SMOOTHNESS)
 
 
 def _has_no_unit(loss: Loss) -> bool:
@@ -403,7 +454,7 @@ class _Facts:
         if self.unit_accuracy < units.unbiased:
             each = units.largest_clip  # as in `unit_descent`
         target_unit = self.rules.target_unit * each if loss.task == "regression" else 1.0
-        bound = loss.derivative_bound(self.geometry.radius + largest_constant(loss))
+        bound = bounded_clip(loss, math.inf, self.geometry.radius + largest_constant(loss))
         # the derivatives of a multinomial or kinked loss are not clipped, see `_slope_and_clip`
         is_whole = isinstance(loss, Multinomial) or not math.isfinite(loss.smoothness)
         clip = bound if is_whole else min(bound, each / target_unit * defaults.joint_unit(problem))
@@ -415,7 +466,7 @@ class _Facts:
         `unit` is as in `last_length`.
         """
         problem, n = self.problem, self.problem.n_samples
-        units, smoothness = LEARNED_UNITS[problem.loss.task], problem.loss.smoothness
+        units, smoothness = LEARNED_UNITS[problem.loss.task], _curvature(problem.loss)
         # a kinked loss curves where the residuals are, over one spread of the targets
         curvature = smoothness if math.isfinite(smoothness) else target_unit
         # what is expected of the rows: with an intercept, half of their square belongs to it
@@ -435,11 +486,18 @@ class _Facts:
     ) -> Phase:  # fmt: skip
         """The phase over a slice, with its noise."""
         start, stop, rate = piece
-        is_smooth = math.isfinite(self.problem.loss.smoothness)
-        # half of the largest beta that the step allows; a larger beta would mean less bias
-        beta = math.inf if is_smooth else 1 / (rate * self.norm**2)
+        loss, is_own = self.problem.loss, is_tabulated(self.problem.loss)
+        is_smooth = math.isfinite(loss.smoothness)
+        # Of a loss with a kink half of the largest beta that the step allows; a larger beta would
+        # mean less bias. Of a user's smooth loss all of it, which changes nothing if the smoothness
+        # is as stated.
+        share = 2 * _SHORT if is_smooth else 1.0
+        beta = share / (rate * self.norm**2) if is_own or not is_smooth else math.inf
+        # nothing that a user's loss says of itself enters the sensitivity
+        slope = beta if is_own else min(loss.smoothness, beta)
+        parameter = 2 * clip / beta if is_own else _kernel_form(loss)[1]
         block = _block(self.problem.n_features)
-        steps = sensitivity.GradientSteps(stop - start, rate, beta, clip, block)
+        steps = sensitivity.GradientSteps(stop - start, rate, slope, clip, parameter, block)
         change = sensitivity.phase_mean(
             self.problem, self.budget, steps, start_radius, self.geometry.radius, self.norm
         )
@@ -532,6 +590,9 @@ class _Descent:
         # rows gathered at a time: whole blocks
         fitting = _CHUNK_ROWS if is_sparse else _CHUNK_BYTES // (8 * d)
         longest = max(phase.size for phase in plan.phases)
+        loss = plan.problem.loss
+        if is_tabulated(loss) and loss.task == "regression":
+            fitting = min(fitting, _CHUNK_TABLES // (16 * GRID.size * loss.n_outputs))
         self.chunk = min(longest, max(1, fitting // self.block) * self.block)
         self.ones = np.ones(self.chunk)  # the weights of records without a scale
         self.gathered: Any = None
@@ -541,7 +602,8 @@ class _Descent:
         plan, radius, k = self.plan, self.plan.geometry.radius, self.plan.problem.n_outputs
         shape = start.shape if k == 1 else (start.size // k, k)
         w, total, count = start.copy().reshape(shape), np.zeros(shape), 0
-        slope = self._slope(phase.beta)
+        found: Slope | Tables
+        slope, *offsets = self._slope(phase.beta)
         averaged = PHASED_SGD[plan.problem.loss.task].averaged
         first = phase.size - math.ceil(averaged * phase.size)
         for done in range(0, phase.size, self.chunk):
@@ -549,24 +611,32 @@ class _Descent:
             part = _taken(self.order, phase.start + done, phase.start + stop)
             steps = Steps(phase.learning_rate, radius, self.block, first - done)
             weight = self.ones[: stop - done] if self.scale is None else self.scale[part]
-            count += self._steps(part, weight, self.y[part], self.form, *slope, steps, w, total)
+            found, y = slope, self.y[part]
+            if slope.loss_id == TABULATED:
+                found, y = self._tables(slope, y)
+            count += self._steps(part, weight, y, self.form, found, *offsets, steps, w, total)
         return total.ravel() / count
 
     def _slope(self, beta: float) -> tuple[Any, ...]:
         """The derivative as the kernel takes it, for several outputs with their offsets."""
-        plan, loss = self.plan, self.plan.problem.loss
-        k, clip = loss.n_outputs, plan.gradient_clip
+        loss, clip = self.plan.problem.loss, self.plan.gradient_clip
+        k = loss.n_outputs
+        loss_id, parameter = _kernel_form(loss)
         if k == 1:
-            loss_id = kernel_id(loss)
-            assert loss_id is not None
-            return (Slope(loss_id, loss.kernel_parameter, clip, self.offset, beta),)
-        base = base_loss(loss)
-        loss_id = MULTINOMIAL if isinstance(loss, Multinomial) else kernel_id(base)
-        assert loss_id is not None
+            return (Slope(loss_id, parameter, clip, self.offset, beta),)
         # each derivative's bound, so that all together have norm c
         each = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF)
         offsets = np.ascontiguousarray(np.broadcast_to(self.offset, (k,)), dtype=np.float64)
-        return Slope(loss_id, base.kernel_parameter, each, 0.0, beta), offsets
+        return Slope(loss_id, parameter, each, 0.0, beta), offsets
+
+    def _tables(self, slope: Slope, y: Array) -> tuple[Tables, Array]:
+        """Tables of the derivative for these targets, and the number of each one's table."""
+        base = base_loss(self.plan.problem.loss)
+        targets, numbers = y.ravel(), np.arange(y.size, dtype=np.float64).reshape(y.shape)
+        if base.task == "classification":  # the two labels, which are public
+            targets, numbers = np.array([-1.0, 1.0]), np.where(y > 0, 1.0, 0.0)
+        knots, values = tables(base, targets, slope.clip, slope.beta)
+        return Tables(knots, values, slope.clip, slope.offset), numbers
 
     def _steps(self, part: slice | NDArray[np.intp], *arguments: Any) -> int:
         """One call of the kernel; `arguments` are those after the rows."""

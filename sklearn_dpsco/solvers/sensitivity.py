@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from ..geometry import Vertices
-from ..losses import base_loss, largest_constant
+from ..losses import largest_constant
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
@@ -55,9 +55,11 @@ class GradientSteps(NamedTuple):
     n_steps : int
     learning_rate : float
     beta : float
-        Bound on the slope of the smoothed derivative.
+        Bound on the slope of the derivative that the steps take.
     clip : float
         Bound on the derivative.
+    parameter : float
+        Bound on the numbers that it is computed from, beside predictions and targets.
     block : int
         Steps between two projections.
     """
@@ -66,6 +68,7 @@ class GradientSteps(NamedTuple):
     learning_rate: float
     beta: float
     clip: float
+    parameter: float
     block: int
 
 
@@ -363,14 +366,13 @@ def phase_mean(
     iterate, `radius` the norms after each projection.
     """
     eta, steps, clip, block = step.learning_rate, step.n_steps, step.clip, step.block
-    d, loss, k = problem.dimension, problem.loss, problem.n_outputs
+    d, k, beta = problem.dimension, problem.n_outputs, step.beta
     # the largest coefficients, before the projection and in the form that CSR rows use
     size = min(radius + block * eta * clip * norm, start + steps * eta * clip * norm)
     size += 2 * block * eta * clip * math.sqrt(d)
-    beta = min(loss.smoothness, step.beta)
-    offset = math.sqrt(k) * largest_constant(loss)
+    offset = math.sqrt(k) * largest_constant(problem.loss)
     prediction = gamma(2 * d + 6 * block + 40) * ((norm + 2 * math.sqrt(d)) * size + offset)
-    slope = 8 * k * UNIT_ROUNDOFF * (1 + clip + beta * base_loss(loss).kernel_parameter)
+    slope = 8 * k * UNIT_ROUNDOFF * (1 + clip + beta * step.parameter)
     per_step = eta * norm * (beta * prediction + slope)
     per_step += 8 * UNIT_ROUNDOFF * (size + eta * clip * norm)
     blocks = math.ceil(steps / block)

@@ -369,10 +369,6 @@ def loss_with(name, value):
 @each
 def test_a_derivative_that_is_not_a_number_counts_as_zero_and_shows_nowhere(name):
     X, y = table(name)
-    if "Phased" in name:
-        with pytest.raises(ValueError, match="needs a loss of this package"):
-            build(name, loss=loss_with(name, 0.0)).fit(X, y)
-        return
     for form in descending_forms(name):
         for kind, settings in ways_to_store(name, form):
             fits = []

@@ -627,28 +627,3 @@ def test_a_rank_bound_above_the_number_of_features_is_refused():
     with pytest.raises(ValueError, match="rank_bound must be at most n_features=3, got 4"):
         model.fit(X, y)
     assert model.set_params(rank_bound=3).fit(X, y).coef_.shape == (3,)
-
-
-def test_losses_whose_facts_are_only_claimed_are_refused():
-    @dataclass(frozen=True)
-    class Smoother(Squared):
-        @property
-        def smoothness(self):
-            return 1e-6
-
-    class Numbered(Smoother):
-        """With the number of another loss's kernel, and smooth by its own word."""
-
-        loss_id = 4
-        kernel_id = 4
-
-    class Same(Squared):
-        """Nothing differs, which nobody can check."""
-
-        loss_id = Squared.loss_id
-
-    for loss in (Smoother(), Numbered(), Same()):
-        with pytest.raises(ValueError, match="needs a loss of this package"):
-            PhasedSGD().check(loss, L2Ball, PrivacyBudget(1.0))
-        with pytest.raises(ValueError, match="needs a loss of this package"):
-            PhasedSGD().plan(facts(20, 2, loss=loss), PrivacyBudget(1.0))

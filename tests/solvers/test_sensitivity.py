@@ -13,7 +13,7 @@ from sklearn_dpsco.solvers import sensitivity
 from sklearn_dpsco.solvers.sensitivity import Corrections, GradientSteps, RecordSteps
 
 D, NORM, CLIP, ETA, SIZE = 5, 1.5, 0.3, 0.01, 7
-STEPS = GradientSteps(n_steps=40, learning_rate=ETA, beta=math.inf, clip=CLIP, block=16)
+STEPS = GradientSteps(n_steps=40, learning_rate=ETA, beta=1.0, clip=CLIP, parameter=0.0, block=16)
 
 
 BALL = AxisVertices(D + 1, (2.0, -2.0))  # of diameter 4
