@@ -13,7 +13,7 @@ PATH = Path(__file__).parents[2] / "benchmarks" / "lower_bounds.py"
 TOLERANCE = 0.1
 
 
-def _load():
+def load_benchmark():
     spec = importlib.util.spec_from_file_location("lower_bounds", PATH)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses look for annotations
@@ -21,7 +21,7 @@ def _load():
     return module
 
 
-lower_bounds = _load()
+lower_bounds = load_benchmark()
 CLAIMS = [(kind, solver) for kind in lower_bounds.INSTANCES for solver in sorted(kind.claimed_by)]
 
 
