@@ -32,7 +32,7 @@ def worst(fits):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "solver"), CLAIMS, ids=lambda value: getattr(value, "title", value)
+    ("kind", "solver"), CLAIMS, ids=lambda value: value if isinstance(value, str) else value.title
 )
 def test_exponents_are_no_worse_than_those_of_the_upper_bound(kind, solver):
     fits = lower_bounds.fits(kind, solver, n_seeds=2)
