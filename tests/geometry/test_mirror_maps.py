@@ -6,9 +6,13 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from support import assert_refuses
 
 from sklearn_dpsco.geometry import Entropy, L1Ball, L2Ball, LInfBall, LpBall, PowerMap, Simplex
 from sklearn_dpsco.geometry.norms import lp_norm
+from sklearn_dpsco.losses import Absolute
+from sklearn_dpsco.privacy.budget import PrivacyBudget
+from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
 
 SETS = [
     L1Ball(1.0),
@@ -316,6 +320,61 @@ def test_euclidean_map_is_projected_gradient_descent():
         got = geometry.mirror_map("euclidean").step(coef, gradient, 0.4)
         expected = geometry.project(coef - 0.4 * gradient)
         np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+def test_entropic_steps_on_the_simplex_expand_distances():
+    """AFKT21, Lemma A.1: why phased SGD, whose sensitivity is that of one step, is Euclidean.
+
+    A step for a linear loss separates two points by a factor of 1 + eta / 4 or more, and further
+    steps go on with it, where Euclidean steps for the same loss bring no two points apart.
+    """
+    simplex, gradient = Simplex(1.0), np.array([0.0, -1.0, -1.0])
+    entropy, euclidean = simplex.mirror_map("entropy"), simplex.mirror_map("euclidean")
+
+    def distance(x, y):
+        return np.abs(x - y).sum()
+
+    def divergence(x, y):
+        return float(np.sum(x * np.log(x / y)))
+
+    for eta in (0.01, 0.3, 1.0):
+        n = 100 * math.expm1(eta) / eta
+        x, y = (np.array([1 - 3 / n, a / n, (3 - a) / n]) for a in (1, 2))
+        x1, y1 = (entropy.step(point, gradient, eta) for point in (x, y))
+        assert distance(x1, y1) >= (1 + eta / 4) * distance(x, y)
+        assert divergence(x1, y1) >= (1 + eta / 4) * divergence(x, y)
+        np.testing.assert_allclose(distance(x1, y1) / distance(x, y), 1 + eta, rtol=0.4 * eta)
+        for _ in range(int(2 / eta)):
+            x1, y1 = (entropy.step(point, gradient, eta) for point in (x1, y1))
+        assert distance(x1, y1) >= 5 * distance(x, y)
+        for size in (1, 2, np.inf):
+            before = np.linalg.norm(x - y, size)
+            after = [euclidean.step(point, gradient, eta) for point in (x, y)]
+            assert np.linalg.norm(after[0] - after[1], size) <= before * (1 + 1e-12)
+    assert_refuses(PhasedSGD().check, "l2", Absolute(), simplex, PrivacyBudget(1.0, 1e-6))
+
+
+def test_entropic_descent_of_linear_losses_is_stable():
+    """AFKT21, Lemma A.2: R rounds over neighbouring records end within 2 eta R L of each other."""
+    rng, d, n, rounds, eta = np.random.default_rng(0), 6, 5, 3, 0.1
+    entropy = Simplex(1.0).mirror_map("entropy")
+    closest = 0.0
+    for _ in range(20):
+        records = rng.choice([-1.0, 1.0], (n, d))  # L = 1
+        other = records.copy()
+        other[0] = -records[0]
+        ends = []
+        for table in (records, other):
+            w = np.full(d, 1 / d)
+            for z in np.tile(table, (rounds, 1)):
+                w = entropy.step(w, z, eta)
+            ends.append(w)
+        x, y = ends
+        both_ways = float(np.sum((x - y) * np.log(x / y)))
+        bound = (2 * eta * rounds) ** 2
+        assert np.abs(x - y).sum() ** 2 <= both_ways <= bound
+        closest = max(closest, both_ways / bound)
+    assert closest > 0.2  # the bound is of the right size
 
 
 def test_which_maps_a_set_offers():

@@ -14,10 +14,22 @@ import math
 
 import numpy as np
 import pytest
-from audit_cases import BUGS, CASES, DELTA, EPSILON, RELATIONS, weaker
+from audit_cases import (
+    BUGS,
+    CASES,
+    DELTA,
+    EPSILON,
+    OF_THE_LAW,
+    OF_THE_NOISE,
+    RELATIONS,
+    flipped_label,
+    weaker,
+)
+from scipy.stats import kstest, laplace
 from support import problem
 
 from sklearn_dpsco.audit import audit_solver, check_sensitivity, mechanisms, neighbours
+from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.mechanisms.additive import AdditiveNoise
 from sklearn_dpsco.privacy.budget import PrivacyBudget
@@ -100,10 +112,10 @@ def test_every_vector_that_is_released_lies_on_its_grid(case, monkeypatch):
 # -------------------------------------------------------------------------------- audit
 
 
-def single_run(case, relation, n_trials=RUNS, plant=None):
+def single_run(case, relation, n_trials=RUNS, plant=None, epsilon=EPSILON):
     """The audit of one release on the worst pair."""
     solver = case.single
-    plan = solver.plan(case.facts, PrivacyBudget(EPSILON, case.delta, relation))
+    plan = solver.plan(case.facts, PrivacyBudget(epsilon, case.delta, relation))
     if plant is not None:
         solver, plan = plant(solver, plan)
     pair = case.pair(case.facts, relation)
@@ -229,17 +241,44 @@ def test_planted_bugs_are_flagged(case):
         for relation in relations:
             with pytest.MonkeyPatch.context() as patch:
                 plant = plant_in(patch)
-                if bug == "noise":
+                if bug in OF_THE_NOISE:
                     # the replay takes the noise for granted; under both relations, see above
                     if case in GAUSSIAN and relation != "replace-one":
                         continue
-                    result = single_run(case, relation, plant=plant)
-                    assert sharp_bound(case, result) > EPSILON, f"{bug}, {relation}"
+                    epsilon, share = OF_THE_NOISE[bug]
+                    result = single_run(case, relation, int(share * RUNS), plant, epsilon)
+                    assert sharp_bound(case, result) > epsilon, f"{bug}, {relation}"
                 else:
                     found = replays(case, relation, plant=plant)
                     assert any(one.violations for one in found), f"{bug}, {relation}"
             planted += 1
-    assert planted >= 4  # noise, the other relation's noise, and noise again under both
+    assert planted >= 5  # two of the noise, the other relation's, and noise again under both
+
+
+def of_scale_above_one():
+    """A pure plan of one release, of scale 4: the solver, the plan and the worst pair."""
+    (single,) = (case.single for case in CASES if case.name == "heavy_tail")
+    solver = dataclasses.replace(single, tau=1.0, learning_rate=0.05)
+    facts = problem(2, 1, fit_intercept=False, feasible_set=L2Ball)
+    plan = solver.plan(facts, PrivacyBudget(0.25, 0.0))
+    return solver, plan, flipped_label(facts, "replace-one")
+
+
+@pytest.mark.parametrize("bug", [None, *OF_THE_LAW])
+def test_wrong_laws_are_found_by_runs_and_by_draws_and_not_by_the_replay(bug, monkeypatch):
+    solver, plan, pair = of_scale_above_one()
+    (mechanism,) = mechanisms(plan).values()
+    assert mechanism.scale > 2
+    if bug is not None:
+        OF_THE_LAW[bug](monkeypatch)
+    is_right = bug is None
+    result = audit_solver(solver, plan, *pair, 2000, statistic=lambda r: r.coef[0], random_state=0)
+    assert result.flagged != is_right
+    stream = stream_from_random_state(0)
+    draws = np.array([mechanism.release(np.zeros(1), stream)[0] for _ in range(5000)])
+    assert (kstest(draws, laplace(scale=mechanism.scale).cdf).pvalue > 1e-6) == is_right
+    # the replay fixes what is released, so that the noise does not matter to it
+    assert not check_sensitivity(solver, plan, [pair], random_state=0).violations
 
 
 def test_every_bug_is_planted_somewhere():
