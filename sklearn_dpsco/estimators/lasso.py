@@ -29,7 +29,8 @@ class _FrankWolfeMixin(DPLinearModel):
     loss : str or Loss
         In scaled units. Frank-Wolfe needs a smooth loss: one with a kink is replaced by its
         Moreau envelope of parameter 2.8 c sqrt(T), c the bound on its derivative and T the number
-        of steps, which is below it by at most c / (5.6 sqrt(T)).
+        of steps, which is below it by at most c / (5.6 sqrt(T)). For a loss that is not convex the
+        parameter is at least twice its weak convexity.
     feasible_set : {"l1", "simplex"} or Geometry, default="l1"
         The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) needs
         ``fit_intercept=False``.
@@ -113,7 +114,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     ----------
     loss : str or Loss, default="squared"
         ... "squared", "huber", "absolute", "quantile" (`losses.Quantile` sets the level) or
-        "epsilon_insensitive".
+        "epsilon_insensitive"; not convex are "welsch", "log_absolute" and "mcp_absolute".
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... For "simplex" it is 1.
     """
@@ -158,7 +159,7 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     Parameters
     ----------
     loss : str or Loss, default="logistic"
-        ... "logistic", "smoothed_hinge", "hinge" or "squared_hinge".
+        ... "logistic", "smoothed_hinge", "hinge" or "squared_hinge"; not convex is "sigmoid".
     """
 
     def __init__(

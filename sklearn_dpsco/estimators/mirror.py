@@ -27,7 +27,8 @@ class _MirrorMixin(DPLinearModel):
         targets or the frequencies of the classes, and another one private means of the features,
         about which the rows are centred.
     loss : str or Loss
-        In scaled units. A loss that is not smooth works, with smaller steps.
+        In scaled units. A loss that is not smooth works, with smaller steps; one that is not convex
+        works, too.
     feasible_set : {"auto", "l2", "l1", "linf", "simplex"} or Geometry, default="auto"
         The set of the scaled coefficients, of all solvers but "learned-units": a ball of the l2,
         l1 or l-infinity norm, the simplex (non-negative, summing to the radius, with
@@ -151,8 +152,9 @@ class DPMirrorRegressor(_MirrorMixin, DPRegressor):
 
     Parameters
     ----------
-    loss : {"squared", "huber"} or Loss, default="squared"
-        ...
+    loss : str or Loss, default="squared"
+        ... "squared", "huber", "absolute", "quantile" or "epsilon_insensitive"; not convex are
+        "welsch", "log_absolute" and "mcp_absolute".
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 2 for "l2" and "l1", 1 for "simplex" and 3 / sqrt(n_features + 1) for "linf"
         (without an intercept, the 1 under the root is left out); with ``solver="noisy-sfw"`` a
@@ -203,8 +205,8 @@ class DPMirrorClassifier(_MirrorMixin, DPClassifier):
 
     Parameters
     ----------
-    loss : {"logistic", "smoothed_hinge"} or Loss, default="logistic"
-        ...
+    loss : str or Loss, default="logistic"
+        ... "logistic", "smoothed_hinge", "hinge" or "squared_hinge"; not convex is "sigmoid".
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 10 for "l2" and "l1", 1 for "simplex" and 15 / sqrt(n_features + 1) for
         "linf" (without an intercept, the 1 under the root is left out); with

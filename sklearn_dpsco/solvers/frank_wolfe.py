@@ -128,8 +128,8 @@ class FrankWolfe:
         """See `Solver.check`."""
         if not has_envelope(loss):
             raise ValueError(
-                "the Frank-Wolfe solvers need a smooth loss, or a convex one (`is_convex`), which "
-                f"they smooth; got {loss!r}"
+                "the Frank-Wolfe solvers need a smooth loss, or a convex or weakly convex one "
+                f"(`is_convex`, `weak_convexity`), which they smooth; got {loss!r}"
             )
         if self.form == "gradient" and budget.is_pure:
             raise ValueError(

@@ -174,6 +174,12 @@ class PhasedSGD:
                 "phased SGD needs a loss of this package, and not a subclass of one, since its "
                 f"guarantee rests on the loss being convex and smooth as stated; got {loss!r}"
             )
+        if not loss.is_convex:
+            raise ValueError(
+                "phased SGD needs a convex loss, since its noise rests on steps that bring no two "
+                f"models apart; got {loss!r}. DPMirrorRegressor, DPLassoFW and their classifiers "
+                "take it"
+            )
         kind = feasible_set if isinstance(feasible_set, type) else type(feasible_set)
         if kind not in (L2Ball, Unconstrained):
             raise ValueError(
