@@ -7,12 +7,13 @@ from typing import Any
 from .._checks import auto_or, check_choice, check_count, check_size
 from ..solvers.defaults import MOST_STEPS
 from ..solvers.frank_wolfe import FORMS, FrankWolfe
-from ._base import DPClassifier, DPLinearModel, DPRegressor
+from ._base import DPClassifier, DPRegressor
+from ._stationarity import HasFeasibleSet
 
 __all__ = ["DPLassoFW", "DPLassoFWClassifier"]
 
 
-class _FrankWolfeMixin(DPLinearModel):
+class _FrankWolfeMixin(HasFeasibleSet):
     """What both models of noisy Frank-Wolfe share: the solver's settings.
 
     Parameters

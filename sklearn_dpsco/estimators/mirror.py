@@ -8,14 +8,15 @@ from .._checks import auto_or, check_choice, check_count, check_real, check_size
 from ..geometry import Geometry
 from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.mirror_descent import FORMS, MirrorDescent
-from ._base import DPClassifier, DPLinearModel, DPRegressor
+from ._base import DPClassifier, DPRegressor
+from ._stationarity import HasFeasibleSet
 
 __all__ = ["DPMirrorClassifier", "DPMirrorRegressor"]
 
 _MIRROR_MAPS = ("auto", "power", "euclidean", "entropy")
 
 
-class _MirrorMixin(DPLinearModel):
+class _MirrorMixin(HasFeasibleSet):
     """What both models of noisy mirror descent share: the solver's settings.
 
     Parameters
