@@ -47,26 +47,31 @@ class _MirrorMixin(HasFeasibleSet):
         ... "auto" is 0.12 in regression and 0.3 in classification where the noise is large, and
         rises to 1 as it vanishes; times sqrt(2) for several classes, sqrt(K) for K targets. With
         "learned-units" it follows from what was learned.
-    solver : {"auto", "learned-units", "noisy-md", "localized", "noisy-sfw"}, default="auto"
-        "learned-units" is gradient descent in units that a part of the budget buys: centre and
-        spread of the targets, centre and length of the rows and, where n is large against d, their
-        second moments. It needs no bounds that are tight, no set and no step, and has none; for
-        the squared and the logistic loss. It copies X, densely. "noisy-md" is mirror descent on
-        all records, or on random batches, in the units of the bounds. "localized" runs it in
-        phases on disjoint parts of the records, "noisy-sfw" is one pass of stochastic
-        Frank-Wolfe, for p <= 2. These two use each record in one part only, and are less
-        accurate than "noisy-md" unless n is in the tens of thousands. "auto" is "learned-units" if
-        no set, radius, map, penalty, clip, norm, step or batch is declared, for up to 1000 features
-        and 2^28 numbers in X, and not in regression with a very small n times epsilon; else
-        "noisy-md".
+    solver : {"auto", "learned-units", "noisy-md", "localized", "proximal", ...}, default="auto"
+        Also "noisy-sfw". "learned-units" is gradient descent in units that a part of the budget
+        buys: centre and spread of the targets, centre and length of the rows and, where n is large
+        against d, their second moments. It needs no bounds that are tight, no set and no step, and
+        has none; for the squared and the logistic loss. It copies X, densely. "noisy-md" is mirror
+        descent on all records, or on random batches, in the units of the bounds. "localized" runs
+        it in phases on disjoint parts of the records, "noisy-sfw" is one pass of stochastic
+        Frank-Wolfe, for p <= 2. These two use each record in one part only, and are less accurate
+        than "noisy-md" unless n is in the tens of thousands. "proximal", for losses that are not
+        convex, runs it in rounds on disjoint parts, on the loss plus a proximal term about the last
+        round's result that makes it strongly convex, and returns the result of a round drawn
+        uniformly (of a convex loss, the last): near a stationary point in theory, and less accurate
+        than "noisy-md" on tables. "auto" is "learned-units" if no set, radius, map, penalty, clip,
+        norm, step or batch is declared, for up to 1000 features and 2^28 numbers in X, and not in
+        regression with a very small n times epsilon; else "noisy-md".
     max_iter : "auto" or int in [1, 1e9], default="auto"
-        Number of steps; of each phase for "localized". With "learned-units" and "noisy-md", more
-        steps cost time and hardly change the accuracy: the noise of each step grows with their
-        number, and averages out. "auto" is 16 to 100 with "learned-units", which has momentum, and
-        60 to 400 with "noisy-md", as many as some tenths of a second allow.
+        Number of steps; of each phase for "localized" and each round for "proximal". With
+        "learned-units" and "noisy-md", more steps cost time and hardly change the accuracy: the
+        noise of each step grows with their number, and averages out. "auto" is 16 to 100 with
+        "learned-units", which has momentum, and 60 to 400 with "noisy-md", as many as some tenths
+        of a second allow; with "proximal" that over the number of rounds, but 16 at least.
     n_phases : "auto" or int in [1, 100], default="auto"
         Number of phases of "localized"; each has about half of the records of the one before.
-        "auto" is log2(n + 1), rounded down and at most 6.
+        "auto" is log2(n + 1), rounded down and at most 6. Rounds of "proximal", on equal parts;
+        "auto" balances their number and the noise of each, and is at most 100.
     batch_size : None or int in [1, 1e15], default=None
         Records in each step of "noisy-md". None takes all. Else batches are random: of this size
         under "replace-one", of this expected size under "zero-out". The budget is then tracked
@@ -95,12 +100,13 @@ class _MirrorMixin(HasFeasibleSet):
     delta), or under an accountant in the largest zCDP budget, mu^2 / 2 = rho. With
     ``precision="float"`` and a map of p < 2, noise of the generalized Gaussian law takes its
     place where it is smaller. Slices and batches: the proofs are in doc/privacy, sections
-    2.6, 3.5 and 4.
+    2.6, 3.5, 4 and 8.
 
     References
     ----------
     Bassily, Guzman, Nandi (2021), Algorithms 2 and 3; Asi, Feldman, Koren, Talwar (2021),
-    Algorithms 1, 2, 5 and 6; with the calibration of doc/privacy.
+    Algorithms 1, 2, 5 and 6; Bassily, Guzman, Menart (2021), Algorithm 2; with the
+    calibration of doc/privacy.
     """
 
     solver: Any

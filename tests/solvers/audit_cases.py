@@ -158,6 +158,18 @@ CASES = [
         feasible_set=L2Ball,
     ),
     Case(
+        "mirror_descent-proximal",
+        MirrorDescent("proximal", max_iter=1, n_phases=2, gradient_clip=0.4),
+        # one round, so that the record is in it
+        MirrorDescent("proximal", max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
+        problem(20, 1, fit_intercept=False, feasible_set=L2Ball),
+        statistic=_first_coefficient,
+        releases=frozenset({"stages[0].noises[0]", "stages[1].noises[0]"}) | FIRST,
+        # as "localized"
+        immune=frozenset({"early stopping", "rare stopping"}),
+        feasible_set=L2Ball,
+    ),
+    Case(
         "phased_sgd",
         PhasedSGD(max_iter=2, n_phases=2, gradient_clip=0.4),
         PhasedSGD(max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),

@@ -104,6 +104,9 @@ class MirrorDescentPlan(Plan):
         What runs, each stage from the result of the one before.
     first : FirstReleases
         What is released before the descent.
+    draws_stage : bool
+        Whether the result is that of a stage drawn uniformly, without looking at the data, and not
+        of the last one.
     """
 
     geometry: Geometry
@@ -112,6 +115,7 @@ class MirrorDescentPlan(Plan):
     l2_penalty: float
     stages: tuple[Stage, ...]
     first: FirstReleases
+    draws_stage: bool = False
 
     @property
     def data_norm(self) -> float | None:
