@@ -63,6 +63,7 @@ Array = NDArray[np.float64]
 
 _BISECTIONS = 60  # halve the interval to its last bits
 _LARGEST_SLOPE = 1e100  # no interval is longer than that over beta
+_WELSCH_WIDTH = 0.4  # where no spread is learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,17 +322,21 @@ class Welsch(_Regression):
 
     Parameters
     ----------
-    width : float in [1e-50, 1e50], default=0.4
-        w, in units of half the width of `bounds_y`.
+    width : "auto" or float in [1e-50, 1e50], default="auto"
+        w, in units of half the width of `bounds_y`. "auto" is 0.4, or for a descent in learned
+        units (``solver="learned-units"``, the default of `DPMirrorRegressor` then) 1.5 times the
+        spread of the targets that was learned; that descent starts at 32 times this width, so as
+        to find the minimum that suits most of the records.
     """
 
-    width: float = 0.4
+    width: float | str = "auto"
 
     loss_id: ClassVar[int | None] = 9
     is_convex: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", check_size("width", self.width))
+        if not (isinstance(self.width, str) and self.width == "auto"):
+            object.__setattr__(self, "width", check_size("width", self.width))
 
     @property
     def smoothness(self) -> float:
@@ -343,18 +348,20 @@ class Welsch(_Regression):
 
     @property
     def kernel_parameter(self) -> float:
-        return float(self.width)
+        return _WELSCH_WIDTH if self.width == "auto" else float(self.width)
 
     def value(self, z: Array, y: Array) -> Array:
-        return -(self.width**2 / 2) * np.expm1(-(((z - y) / self.width) ** 2))
+        w = self.kernel_parameter
+        return -(w**2 / 2) * np.expm1(-(((z - y) / w) ** 2))
 
     def derivative(self, z: Array, y: Array) -> Array:
         r = z - y
-        return r * np.exp(-((r / self.width) ** 2))
+        return r * np.exp(-((r / self.kernel_parameter) ** 2))
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        r = min(prediction_bound + y_bound, self.width / math.sqrt(2))
-        return r * math.exp(-((r / self.width) ** 2))
+        w = self.kernel_parameter
+        r = min(prediction_bound + y_bound, w / math.sqrt(2))
+        return r * math.exp(-((r / w) ** 2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -493,6 +493,8 @@ def test_bad_parameters():
         if bad != 0:
             assert_refuses(EpsilonInsensitive, "width must be", bad)
     assert_refuses(Quantile, "level must be", 1.0)
+    assert_refuses(Welsch, "width must be", "wide")
+    assert Welsch().kernel_parameter == Welsch(0.4).kernel_parameter == 0.4
 
 
 class Own(Loss):

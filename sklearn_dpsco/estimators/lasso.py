@@ -50,8 +50,8 @@ class _FrankWolfeMixin(HasFeasibleSet):
         gradient. "learned-units" is no Frank-Wolfe method and has no set: it is the default of
         `DPMirrorRegressor` and `DPMirrorClassifier`, gradient descent in units that a part of the
         budget buys. It is the more accurate one for models that are not sparse, above all where
-        bounds are too wide or columns correlated. "auto" takes it if the loss is squared or
-        logistic, the set "l1" and everything else "auto", for fewer than 80 features or where n
+        bounds are too wide or columns correlated. "auto" takes it if the loss is squared, logistic
+        or Welsch's, the set "l1" and everything else "auto", for fewer than 80 features or where n
         times epsilon is large against them, unless it is so small, in regression, that nothing can
         be learned about units, or X too large for a copy (1000 features or 2^28 numbers). Else it
         takes the one of the other two that the sizes and epsilon favour; where the noise would be

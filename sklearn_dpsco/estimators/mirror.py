@@ -51,17 +51,17 @@ class _MirrorMixin(HasFeasibleSet):
         Also "noisy-sfw". "learned-units" is gradient descent in units that a part of the budget
         buys: centre and spread of the targets, centre and length of the rows and, where n is large
         against d, their second moments. It needs no bounds that are tight, no set and no step, and
-        has none; for the squared and the logistic loss. It copies X, densely. "noisy-md" is mirror
-        descent on all records, or on random batches, in the units of the bounds. "localized" runs
-        it in phases on disjoint parts of the records, "noisy-sfw" is one pass of stochastic
-        Frank-Wolfe, for p <= 2. These two use each record in one part only, and are less accurate
-        than "noisy-md" unless n is in the tens of thousands. "proximal", for losses that are not
-        convex, runs it in rounds on disjoint parts, on the loss plus a proximal term about the last
-        round's result that makes it strongly convex, and returns the result of a round drawn
-        uniformly (of a convex loss, the last): near a stationary point in theory, and less accurate
-        than "noisy-md" on tables. "auto" is "learned-units" if no set, radius, map, penalty, clip,
-        norm, step or batch is declared, for up to 1000 features and 2^28 numbers in X, and not in
-        regression with a very small n times epsilon; else "noisy-md".
+        has none; for the squared, the logistic and Welsch's loss. It copies X, densely. "noisy-md"
+        is mirror descent on all records, or on random batches, in the units of the bounds.
+        "localized" runs it in phases on disjoint parts of the records, "noisy-sfw" is one pass of
+        stochastic Frank-Wolfe, for p <= 2. These two use each record in one part only, and are less
+        accurate than "noisy-md" unless n is in the tens of thousands. "proximal", for losses that
+        are not convex, runs it in rounds on disjoint parts, on the loss plus a proximal term about
+        the last round's result that makes it strongly convex, and returns the result of a round
+        drawn uniformly (of a convex loss, the last): near a stationary point in theory, and less
+        accurate than "noisy-md" on tables. "auto" is "learned-units" if no set, radius, map,
+        penalty, clip, norm, step or batch is declared, for up to 1000 features and 2^28 numbers in
+        X, and not in regression with a very small n times epsilon; else "noisy-md".
     max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps; of each phase for "localized" and each round for "proximal". With
         "learned-units" and "noisy-md", more steps cost time and hardly change the accuracy: the
@@ -161,7 +161,7 @@ class DPMirrorRegressor(_MirrorMixin, DPRegressor):
     ----------
     loss : str or Loss, default="squared"
         ... "squared", "huber", "absolute", "quantile" or "epsilon_insensitive"; not convex are
-        "welsch", "log_absolute" and "mcp_absolute".
+        "welsch", "log_absolute" and "mcp_absolute". "welsch" suits targets with gross errors.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 2 for "l2" and "l1", 1 for "simplex" and 3 / sqrt(n_features + 1) for "linf"
         (without an intercept, the 1 under the root is left out); with ``solver="noisy-sfw"`` a

@@ -276,11 +276,13 @@ LEARNED_UNITS = {
 
 @dataclass(frozen=True)
 class UnitDescentDefaults:
-    """Steps of a descent in learned units."""
+    """Steps of a descent in learned units, and Welsch's loss there, in spreads of the targets."""
 
     plain: StepLimits = StepLimits(fewest_steps=30, most_steps=100, affordable=4e8)
     whitened: StepLimits = StepLimits(fewest_steps=16, most_steps=30, affordable=2e8)
     momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
+    width: float = 1.5  # of Welsch's loss
+    widening: float = 32.0  # times that in the first step, falling to 1 by the middle of the steps
 
 
 UNIT_DESCENT = UnitDescentDefaults()
