@@ -54,12 +54,13 @@ class _MirrorMixin(HasFeasibleSet):
         has none; for the squared, the logistic and Welsch's loss. It copies X, densely. "noisy-md"
         is mirror descent on all records, or on random batches, in the units of the bounds.
         "localized" runs it in phases on disjoint parts of the records, "noisy-sfw" is one pass of
-        stochastic Frank-Wolfe, for p <= 2. These two use each record in one part only, and are less
-        accurate than "noisy-md" unless n is in the tens of thousands. "proximal", for losses that
-        are not convex, runs it in rounds on disjoint parts, on the loss plus a proximal term about
-        the last round's result that makes it strongly convex, and returns the result of a round
-        drawn uniformly (of a convex loss, the last): near a stationary point in theory, and less
-        accurate than "noisy-md" on tables. "auto" is "learned-units" if no set, radius, map,
+        stochastic Frank-Wolfe, for p <= 2; for a loss that is not convex in rounds of growing
+        length, whose result is drawn from all points. These two use each record in one part only,
+        and are less accurate than "noisy-md" unless n is in the tens of thousands. "proximal", for
+        losses that are not convex, runs it in rounds on disjoint parts, on the loss plus a proximal
+        term about the last round's result that makes it strongly convex, and returns the result of
+        a round drawn uniformly (of a convex loss, the last): near a stationary point in theory, and
+        less accurate than "noisy-md" on tables. "auto" is "learned-units" if no set, radius, map,
         penalty, clip, norm, step or batch is declared, for up to 1000 features and 2^28 numbers in
         X, and not in regression with a very small n times epsilon; else "noisy-md".
     max_iter : "auto" or int in [1, 1e9], default="auto"
@@ -67,7 +68,8 @@ class _MirrorMixin(HasFeasibleSet):
         "learned-units" and "noisy-md", more steps cost time and hardly change the accuracy: the
         noise of each step grows with their number, and averages out. "auto" is 16 to 100 with
         "learned-units", which has momentum, and 60 to 400 with "noisy-md", as many as some tenths
-        of a second allow; with "proximal" that over the number of rounds, but 16 at least.
+        of a second allow; with "proximal" that over the number of rounds, but 16 at least. Must be
+        "auto", like `learning_rate`, for "noisy-sfw" with a loss that is not convex.
     n_phases : "auto" or int in [1, 100], default="auto"
         Number of phases of "localized"; each has about half of the records of the one before.
         "auto" is log2(n + 1), rounded down and at most 6. Rounds of "proximal", on equal parts;
@@ -105,8 +107,8 @@ class _MirrorMixin(HasFeasibleSet):
     References
     ----------
     Bassily, Guzman, Nandi (2021), Algorithms 2 and 3; Asi, Feldman, Koren, Talwar (2021),
-    Algorithms 1, 2, 5 and 6; Bassily, Guzman, Menart (2021), Algorithm 2; with the
-    calibration of doc/privacy.
+    Algorithms 1, 2, 5 and 6; Bassily, Guzman, Menart (2021), Algorithms 2 and 6; with
+    the calibration of doc/privacy.
     """
 
     solver: Any

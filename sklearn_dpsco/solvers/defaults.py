@@ -213,6 +213,7 @@ class MirrorDescentDefaults(StepLimits):
     boundary: float = 0.25
     direction: float = 0.05
     most_phases: int = 6  # later ones hardly change the model
+    growing_rounds: int = 8  # of "noisy-sfw" where the loss is not convex, at most
     round_steps: int = 16  # of "proximal", whose many rounds need few steps each, at least
     fewest_steps: int = 60
     most_steps: int = 400

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from audit_cases import flipped_label
 from dp_accounting.pld import PLDAccountant
 from scipy.optimize import minimize
 from support import (
@@ -28,7 +29,7 @@ from sklearn_dpsco.audit import (
     neighbours,
 )
 from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball, LInfBall, LpBall, Simplex
-from sklearn_dpsco.losses import Absolute, Hinge, Huber, LogAbsolute, MCPAbsolute, Welsch
+from sklearn_dpsco.losses import Absolute, Hinge, Huber, LogAbsolute, MCPAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import GeneralizedGaussian
 from sklearn_dpsco.privacy import events
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
@@ -53,6 +54,12 @@ class Ramp(Hinge):
     """A user's loss with a kink that says nothing of its convexity."""
 
     task = "regression"
+    is_convex = False
+
+
+class Undeclared(Squared):
+    """A user's loss with large derivatives that says nothing of its convexity."""
+
     is_convex = False
 
 
@@ -377,9 +384,9 @@ def test_a_weakly_convex_loss_has_a_proximal_term_above_its_weak_convexity():
             assert stage.strong_convexity == pytest.approx(stage.anchor - rho)
             slope = plan.gradient_clip * norm
             assert stage.within == pytest.approx(2 * slope * (p - 1) / stage.anchor)
-        assert plan.draws_stage
+        assert plan.draws_result
     plan = MirrorDescent("proximal").plan(l2_problem(5000, 6), BUDGET)
-    assert not plan.draws_stage  # the last round of a convex loss
+    assert not plan.draws_result  # the last round of a convex loss
 
 
 def test_the_round_is_drawn_uniformly_and_without_looking_at_the_data():
@@ -404,6 +411,126 @@ def test_the_round_is_drawn_uniformly_and_without_looking_at_the_data():
     assert counts.size == rounds
     assert counts.min() > 15
     assert counts.max() < 95
+
+
+# --------------------------------------------- noisy-sfw for losses that are not convex
+
+
+def growing(n, d=2, *, epsilon=1.0, relation="replace-one", loss=None, n_outputs=1, **facts):
+    loss = (loss or Welsch(0.4)).of_outputs(n_outputs)
+    solver = MirrorDescent("noisy-sfw", data_norm=2.0, gradient_clip=0.1)
+    plan = solver.plan(l2_problem(n, d, loss=loss, **facts), PrivacyBudget(epsilon, 1e-6, relation))
+    return solver, plan
+
+
+@every_relation
+def test_growing_rounds_have_disjoint_batches_proved_sensitivities_and_the_full_budget(relation):
+    factor = 2 if relation == "replace-one" else 1
+    for n, loss in itertools.product((2, 3, 7, 5000, 60_000), (Welsch(0.4), LogAbsolute(0.5))):
+        _, plan = growing(n, relation=relation, loss=loss)
+        assert [stage.n_steps for stage in plan.stages] == [2**r for r in range(len(plan.stages))]
+        assert n < 100 or len(plan.stages) > 1
+        assert plan.draws_result
+        end = 0
+        for stage in plan.stages:
+            assert stage.records == (end, end + sum(stage.batches))
+            end = stage.records[1]
+            for t, noise in enumerate(stage.noises):
+                assert stage.batches[t] == stage.batches[0] // (t + 1) >= 1
+                term = largest_term(plan, t)
+                assert stage.largest_terms[t] == pytest.approx(term)
+                exact = factor * term * plan.data_norm / stage.batches[t]
+                assert exact < noise.sensitivity < exact * (1 + 1e-6)
+        assert end <= n
+        releases = plan.guarantee.releases
+        groups = [r.group for r in releases if r.group is not None]
+        assert len(set(groups)) == len(groups) == sum(stage.n_steps for stage in plan.stages)
+        common = sum(r.count * r.mechanism.cost("gdp") for r in releases if r.group is None)
+        for stage in plan.stages:
+            for noise in stage.noises:
+                assert common + noise.cost("gdp") == pytest.approx(BUDGET.mu**2 / 2, rel=1e-9)
+        assert n > 100 or recomputed_epsilon(plan.guarantee) <= 1 + 1e-4
+
+
+def largest_term(plan, t):
+    """What a record may add in step t, over the norm of its row."""
+    clip = plan.gradient_clip
+    if t == 0:
+        return clip
+    eta, last = 1 / math.sqrt(t + 1), 1 / math.sqrt(t)
+    change = plan.problem.loss.smoothness * last * plan.data_norm * plan.geometry.diameter
+    return min((1 - eta) * change + eta * clip, (2 - eta) * clip)
+
+
+@every_relation
+def test_no_record_moves_a_growing_round_beyond_its_sensitivity(relation):
+    for n_outputs in (1, 3):
+        solver, plan = growing(
+            250, epsilon=800.0, relation=relation, n_outputs=n_outputs, loss=Undeclared()
+        )
+        plan = dataclasses.replace(plan, draws_result=False)  # all of it
+        assert len(plan.stages) > 2
+        found = check_sensitivity(solver, plan)
+        assert not found.violations, found
+        ratios = [ratio for name, ratio in found.ratios.items() if name.startswith("stages")]
+        assert max(ratios) > 0.9
+        stages = tuple(
+            dataclasses.replace(s, largest_terms=(math.inf,) * s.n_steps) for s in plan.stages
+        )
+        loose = dataclasses.replace(plan, stages=stages, gradient_clip=9.0)
+        assert check_sensitivity(solver, loose).violations
+
+
+@every_relation
+def test_black_box_audits_of_growing_rounds_flag_too_little_noise_and_nothing_else(relation):
+    facts = l2_problem(20, 1, loss=Welsch(2.0), fit_intercept=False)
+    solver = MirrorDescent("noisy-sfw", gradient_clip=0.3, data_norm=1.0)
+    plan = solver.plan(facts, PrivacyBudget(4.0, 1e-6, relation))
+    pair = flipped_label(facts, relation)
+    assert not audit_solver(solver, plan, *pair, 1000, random_state=0).flagged
+    weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 4))
+    assert audit_solver(solver, weak, *pair, 1000, random_state=0).flagged
+
+
+def test_the_estimate_of_a_growing_round_is_the_gradient_where_all_records_are_alike(monkeypatch):
+    n, seen = 5000, []
+    solver, plan = growing(n, epsilon=1e4, fit_intercept=False, radius=1.0)
+    plan = dataclasses.replace(without_noise(plan), draws_result=False)
+    extreme_point = L2Ball.extreme_point
+    monkeypatch.setattr(
+        L2Ball, "extreme_point", lambda self, g: seen.append(g) or extreme_point(self, g)
+    )
+    x, y = np.array([0.5, -0.3]), 0.4
+    data = solver_data(np.tile(x, (n, 1)), np.full(n, y), fit_intercept=False)
+    result = solver.solve(data, plan, stream())
+    assert len(seen) == plan.max_iter > 10
+    coef, directions = np.zeros(2), iter(seen)
+    for stage in plan.stages:
+        for t in range(stage.n_steps):
+            slope = plan.problem.loss.derivative(np.array([x @ coef]), np.array([y]))
+            gradient = np.clip(slope, -plan.gradient_clip, plan.gradient_clip) * x
+            direction = next(directions)
+            np.testing.assert_allclose(direction, gradient, atol=1e-9)
+            coef = coef + (extreme_point(plan.geometry, direction) - coef) / math.sqrt(t + 1)
+    np.testing.assert_allclose(result.coef, coef, atol=1e-9)
+
+
+def test_the_result_of_growing_rounds_is_drawn_from_all_points():
+    _, plan = growing(5000, epsilon=1e4)
+    ends = [sum(stage.n_steps for stage in plan.drawn_stages(stream(seed))) for seed in range(2000)]
+    counts = np.bincount(ends, minlength=plan.max_iter + 1)[1:]
+    assert counts.size == plan.max_iter
+    # of 2000 draws the first half has its share within 8 standard deviations
+    half = counts.size // 2
+    assert abs(counts[:half].sum() / 2000 - half / counts.size) < 0.09
+    assert min(counts[0], counts[-1]) > 0
+
+
+def test_growing_rounds_have_steps_of_their_own():
+    for name, value in (("max_iter", 9), ("learning_rate", 0.1)):
+        solver = MirrorDescent("noisy-sfw", **{name: value})
+        assert_refused(solver, f"{name} must be 'auto'", L2Ball, loss=Welsch())
+        solver.check(LOSSES["regression"], L2Ball, BUDGET)
 
 
 def test_minibatches_without_noise_come_close_to_the_optimum():

@@ -12,9 +12,9 @@ from ...data.rows import Objective, Rows, times_rows
 from ...losses import clipped_derivative, clipped_to
 from ...randomness.stream import RandomStream
 from ..base import Problem
-from .stages import MirrorDescentPlan, Stage, VectorNoise
+from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
 
-__all__ = ["Records", "descend", "frank_wolfe"]
+__all__ = ["Records", "run_stage"]
 
 Array = NDArray[np.float64]
 
@@ -48,12 +48,12 @@ class Records:
             z = z - rows.center @ coef[: rows.n_columns]
         return clipped_derivative(loss, times_rows(z, rows.scale) + offset, y, clip)
 
-    def mean_change(self, coef: Array, before: Array, largest: float) -> Array:
-        """Mean change of the gradients, the change of each derivative clipped to `largest`.
+    def mean_change(self, coef: Array, before: Array, largest: float, share: float = 1.0) -> Array:
+        """Mean of the gradients less `share` of those before, clipped to `largest` as derivatives.
 
         With the clip, the sensitivity depends neither on the loss nor on float errors.
         """
-        change = clipped_to(self.derivative(coef) - self.derivative(before), largest)
+        change = clipped_to(self.derivative(coef) - share * self.derivative(before), largest)
         change = times_rows(change, self.rows.scale)
         return self.rows.weighted_sum(change).ravel() / self.rows.n_samples
 
@@ -74,7 +74,21 @@ def _gradient_source(
     return batch_gradient
 
 
-def descend(
+def run_stage(
+    part: Records,
+    coef: Array,
+    stage: Stage | Round,
+    plan: MirrorDescentPlan,
+    stream: RandomStream,
+) -> Array:
+    """The result of a stage from `coef`."""
+    if isinstance(stage, Round):
+        return _round(part, coef, stage, plan, stream)
+    run = _frank_wolfe if stage.batch else _descend
+    return run(part, coef, stage, plan, stream)
+
+
+def _descend(
     part: Records,
     coef: Array,
     stage: Stage,
@@ -102,7 +116,7 @@ def descend(
     return total / weights
 
 
-def frank_wolfe(
+def _frank_wolfe(
     part: Records,
     coef: Array,
     stage: Stage,
@@ -124,4 +138,26 @@ def frank_wolfe(
         target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
         before, coef = coef, coef + stage.learning_rate * (target - coef)
         start = stop
+    return coef
+
+
+def _round(
+    part: Records,
+    coef: Array,
+    stage: Round,
+    plan: MirrorDescentPlan,
+    stream: RandomStream,
+) -> Array:
+    """Last point of a pass whose estimate forgets: v_t = (1 - eta_t) v_{t-1} + what a batch adds.
+
+    That is the mean over the batch of the gradients less (1 - eta_t) times those at the last point.
+    """
+    estimate, before, start = np.zeros(coef.size), coef, 0
+    for t in range(stage.n_steps):
+        stop = start + stage.batches[t]
+        weight, batch = stage.weight(t), part.take(slice(start, stop))
+        term = batch.mean_change(coef, before, stage.largest_terms[t], 1 - weight)
+        estimate = (1 - weight) * estimate + stage.noises[t].release(term, stream)
+        target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
+        before, coef, start = coef, coef + weight * (target - coef), stop
     return coef

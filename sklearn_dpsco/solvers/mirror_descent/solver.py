@@ -14,7 +14,8 @@ r"""Noisy mirror descent in l_p geometry, its localized and proximal forms, and 
     Algorithm 2).
 ``"noisy-sfw"``
     One pass of stochastic Frank-Wolfe with a recursive, noisy gradient estimate on
-    disjoint batches (BGN21 Algorithm 3).
+    disjoint batches (BGN21 Algorithm 3); for losses that are not convex in rounds of growing
+    length, whose estimate forgets (BGM21 Algorithm 6).
 
 All of them start from a private intercept and private feature means, and all are a list
 of stages: a stage has a slice of the records (or all), its steps, and their noise.
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,8 +53,8 @@ from ..unit_descent import (
     plan_unit_descent,
     run_unit_descent,
 )
-from .run import Records, descend, frank_wolfe
-from .stages import MirrorDescentPlan, Stage, VectorNoise
+from .run import Records, run_stage
+from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
 
 __all__ = ["FORMS", "MirrorDescent"]
 
@@ -117,6 +118,14 @@ class MirrorDescent:
             raise ValueError(
                 f"solver='noisy-sfw' needs p <= 2, got p={p:g}: use 'noisy-md' or 'localized'"
             )
+        if form == "noisy-sfw" and not loss.is_convex:
+            named = {"max_iter": self.max_iter, "learning_rate": self.learning_rate}
+            for name, value in named.items():
+                if value is not None:
+                    raise ValueError(
+                        f"{name} must be 'auto' with solver='noisy-sfw' and a loss that is not "
+                        f"convex, whose rounds have steps of their own; got {value!r}"
+                    )
         if form == "proximal" and math.isinf(loss.weak_convexity):
             raise ValueError(
                 "solver='proximal' needs a convex or weakly convex loss: declare `is_convex`, or a "
@@ -142,17 +151,19 @@ class MirrorDescent:
             problem, budget, facts.norm, allowance, may_shrink=facts.geometry.contains_origin
         )
         left = allowance.share(first.left)
+        stages: Sequence[Stage | Round]
+        composition: Composition | None = None
         if self._form == "noisy-md" and self.batch_size not in (None, problem.n_samples):
             stages, composition = self._plan_batches(facts, first, left)
         else:
-            plan_run = {
+            plan_run: Callable[..., Sequence[Stage | Round]] = {
                 "noisy-md": self._plan_descent,
                 "localized": self._plan_phases,
                 "proximal": self._plan_rounds,
                 "noisy-sfw": self._plan_frank_wolfe,
             }[self._form]
             runs = self._runs(problem.n_samples)
-            stages, composition = [s for run in runs for s in plan_run(facts, run, left)], None
+            stages = [stage for run in runs for stage in plan_run(facts, run, left)]
         releases = [*first.releases, *(r for stage in stages for r in stage.releases)]
         guarantee = Guarantee.of(budget, releases, composition or allowance.kind)
         return MirrorDescentPlan(
@@ -167,7 +178,7 @@ class MirrorDescent:
             l2_penalty=facts.penalty,
             stages=tuple(stages),
             first=first,
-            draws_stage=self._form == "proximal" and not problem.loss.is_convex,
+            draws_result=self._form in ("proximal", "noisy-sfw") and not problem.loss.is_convex,
         )
 
     @property
@@ -332,8 +343,10 @@ class MirrorDescent:
 
     def _plan_frank_wolfe(
         self, facts: _Facts, run: tuple[int, int], left: Allowance
-    ) -> list[Stage]:
+    ) -> list[Stage] | list[Round]:
         """The best number of batches among 1, 2, 4, ... up to about the root of n."""
+        if not facts.problem.loss.is_convex:
+            return _growing_rounds(facts, run, left)
         n = run[1] - run[0]
         counts = [2**k for k in range(1 + int(math.log2(math.isqrt(n))))]
         if self.max_iter is not None:
@@ -386,16 +399,12 @@ class MirrorDescent:
         if any(stage.records is not None for stage in plan.stages):
             order = stream.substream("slices").permutation(problem.n_samples)
             rows = rows.row_major()
-        # public randomness, drawn before anything else
-        last = len(plan.stages) - 1
-        chosen = stream.substream("stage").integer(last + 1) if plan.draws_stage else last
         coef = plan.geometry.center(problem.size)
-        run = frank_wolfe if plan.solver == "noisy-sfw" else descend
-        for stage in plan.stages[: chosen + 1]:
+        for stage in plan.drawn_stages(stream.substream("result")):
             part = Records(rows, objective, problem)
             if order is not None and stage.records is not None:
                 part = part.take(order[slice(*stage.records)])
-            coef = run(part, coef, stage, plan, stream)
+            coef = run_stage(part, coef, stage, plan, stream)
         return frame.result(coef, problem, plan.max_iter)
 
 
@@ -523,6 +532,31 @@ class _Facts:
             (noise,), records, n_steps, learning_rate, reach, energy, convexity, anchor, within
         )
 
+    def round(self, records: tuple[int, int], batches: tuple[int, ...], left: Allowance) -> Round:
+        """The round on those batches, with its clips and noise."""
+        smoothness, terms = self.problem.loss.smoothness, [self.clip]
+        for t in range(1, len(batches)):
+            weight = Round.weight(t)
+            change = smoothness * Round.weight(t - 1) * self.largest_move
+            most = (2 - weight) * self.clip
+            terms.append(min(most, (1 - weight) * change + weight * self.clip))
+        noises = tuple(
+            self.noise(size, left, 1, term) for size, term in zip(batches, terms, strict=True)
+        )
+        return Round(noises, records, len(batches), batches, tuple(terms))
+
+    def round_error(self, part: Round) -> float:
+        """Root mean square of the estimate's error over its steps, in Lipschitz constants."""
+        variance, total = 0.0, 0.0
+        for t, (noise, size, term) in enumerate(
+            zip(part.noises, part.batches, part.largest_terms, strict=True)
+        ):
+            kept = 1 - part.weight(t)
+            variation = (term * self.row_norm) ** 2 / size
+            variance = kept**2 * variance + self.noise_size(noise) ** 2 + variation
+            total += variance
+        return math.sqrt(total / part.n_steps) / self.lipschitz
+
     @property
     def diameter(self) -> float:
         """That of the set in the map's norm."""
@@ -562,6 +596,35 @@ def _slices(n: int, count: int, *, growing: bool) -> list[tuple[int, int]]:
         sizes.reverse()
     ends = [n * total // (2**count - 1) for total in itertools.accumulate(sizes)]
     return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def _growing_rounds(facts: _Facts, run: tuple[int, int], left: Allowance) -> list[Round]:
+    """Rounds r = 0, 1, ... of 2^r steps, step t on floor(b / (t + 1)) records.
+
+    Their number is the best by the error of the estimate in the last round, from noise and from the
+    variation of the records, plus that of few steps.
+    """
+    start, stop = run
+
+    def batches(b: int, r: int) -> tuple[int, ...]:
+        return tuple(b // (t + 1) for t in range(2**r))
+
+    def used(b: int, count: int) -> int:
+        return sum(sum(batches(b, r)) for r in range(count))
+
+    best: tuple[float, list[Round]] = (math.inf, [])
+    for count in range(1, facts.rules.growing_rounds + 1):
+        if used(2 ** (count - 1), count) > stop - start:  # some batch would be empty
+            break
+        b = _smallest(lambda b, count=count: used(b + 1, count) > stop - start)  # type: ignore[misc]
+        ends = [start + used(b, r) for r in range(count + 1)]
+        rounds = [
+            facts.round(part, batches(b, r), left)
+            for r, part in enumerate(itertools.pairwise(ends))
+        ]
+        error = facts.round_error(rounds[-1]) + 2 ** (-(count - 1) / 2)
+        best = min(best, (error, rounds), key=lambda plan: plan[0])
+    return best[1]
 
 
 def _smallest(fits: Callable[[int], bool]) -> int:
