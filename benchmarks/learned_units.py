@@ -4,6 +4,7 @@
     python benchmarks/learned_units.py --wider 10         with bounds ten times too wide
     python benchmarks/learned_units.py --set whiten=50    with other numbers in the rules
     python benchmarks/learned_units.py --vanishing        excess as the noise vanishes
+    python benchmarks/learned_units.py --wrong 0.2        losses, where targets have gross errors
 
 The share of what the best model without privacy gains over the trivial one, mean over the seeds,
 at epsilon = 0.1 / 0.5 / 1 / 3 / 8, zero-out, delta = 1e-6.
@@ -116,6 +117,25 @@ def study(seeds: int, wider: float) -> None:
             print(f"{family:13s}{n:7d} x{d:4d} K={k:<3d}{solver:14s}{means}", flush=True)
 
 
+def gross_errors(seeds: int, wrong: float) -> None:
+    """Regressions with this share of the targets at their upper bound; R2 on true targets."""
+    losses = ("squared", "absolute", "welsch")
+    for cell in CELLS:
+        family, n, d, k = cell
+        rows: dict[str, list[list[float]]] = {loss: [] for loss in losses}
+        for seed in range(seeds if k == 0 else 0):
+            X, y = table(cell, seed)
+            is_wrong = np.random.default_rng(seed).random(n) < wrong
+            train = X[:n], np.where(is_wrong, 1.0, y[:n])
+            for loss, scores in rows.items():
+                models = [private(0, e, seed, 1.0, loss=loss) for e in EPSILONS]
+                scores.append([gain(model.fit(*train), X[n:], y[n:], 0) for model in models])
+        for loss, scores in rows.items():
+            if scores:
+                means = "  ".join(f"{value:6.3f}" for value in np.mean(scores, axis=0))
+                print(f"{family:13s}{n:7d} x{d:4d} {loss:12s}{means}", flush=True)
+
+
 def vanishing() -> None:
     """Relative excess of the training loss at epsilon = 1e3, n = 20,000, d = 10."""
     families = ("sparse truth", "rotated", "scales", "skewed")
@@ -139,6 +159,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--wider", type=float, default=1.0)
     parser.add_argument("--vanishing", action="store_true")
+    parser.add_argument("--wrong", type=float, metavar="SHARE")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()
     pairs = (setting.split("=") for setting in arguments.set)
@@ -148,6 +169,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if arguments.vanishing:
         vanishing()
+    elif arguments.wrong is not None:
+        gross_errors(arguments.seeds, arguments.wrong)
     else:
         study(arguments.seeds, arguments.wider)
 

@@ -7,10 +7,12 @@ module has an integer `loss_id` by which the compiled kernels know it
 is a user's loss: it runs through numpy, `clipped_derivative` bounds what it returns, and
 `check_loss` tries it out.
 
-All losses here are convex in z. A non-smooth one (`smoothness` infinite) gives a subgradient as
-its derivative, and can be smoothed: its Moreau envelope of parameter beta (`Envelope`) has a
-derivative in the same range whose slope is at most beta, by the closed form of the proximal point,
-or by bisection for a user's loss that declares itself convex.
+Most losses here are convex in z. Those that are not (`Welsch`, `LogAbsolute`, `MCPAbsolute`,
+`Sigmoid`) are weakly convex: adding `weak_convexity` z^2 / 2 makes them so. A non-smooth loss
+(`smoothness` infinite) gives a subgradient as its derivative, and can be smoothed: its Moreau
+envelope of a parameter beta above `weak_convexity` (`Envelope`) has a derivative in the same range
+that is Lipschitz, by the closed form of the proximal point, or by bisection for a user's loss that
+declares itself convex or weakly convex.
 """
 
 from __future__ import annotations
@@ -32,13 +34,17 @@ __all__ = [
     "Hinge",
     "Huber",
     "Joint",
+    "LogAbsolute",
     "Logistic",
     "Loss",
+    "MCPAbsolute",
     "Multinomial",
     "Quantile",
+    "Sigmoid",
     "SmoothedHinge",
     "Squared",
     "SquaredHinge",
+    "Welsch",
     "base_loss",
     "best_constants",
     "bounded_clip",
@@ -57,6 +63,7 @@ Array = NDArray[np.float64]
 
 _BISECTIONS = 60  # halve the interval to its last bits
 _LARGEST_SLOPE = 1e100  # no interval is longer than that over beta
+_WELSCH_WIDTH = 0.4  # where no spread is learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +88,12 @@ class Loss:
     smoothness : float
         Bound on the second derivative in z, at least 0; infinite for a non-smooth loss.
     is_convex : bool
-        Whether l is convex in z, so that it has an envelope, and phased SGD takes it. False unless
-        declared; where that is not so, the model is another one, and the guarantee holds all the
-        same.
+        Whether l is convex in z, so that phased SGD takes it. False unless declared; where that is
+        false, the model is another one, and the guarantee holds all the same.
+    weak_convexity : float
+        rho, at least 0, with l + rho z^2 / 2 convex in z; infinite if there is none. It is
+        0 for a convex loss, and otherwise the smoothness unless declared. Where it is finite, l has
+        an envelope.
     """
 
     task: ClassVar[str]
@@ -102,6 +112,10 @@ class Loss:
     @property
     def smoothness(self) -> float:
         raise NotImplementedError
+
+    @property
+    def weak_convexity(self) -> float:
+        return 0.0 if self.is_convex else self.smoothness
 
     @property
     def kernel_parameter(self) -> float:
@@ -127,8 +141,28 @@ class Loss:
         """
         raise NotImplementedError
 
+    def excess(self, beta: float) -> float:
+        """How far beta is above `weak_convexity`; positive where there is an envelope.
+
+        Raises
+        ------
+        ValueError
+            If it is not above it.
+        """
+        excess = beta - self.weak_convexity
+        if not excess > 0:  # NaN must not pass
+            raise ValueError(
+                f"{type(self).__name__} has an envelope only for beta > weak_convexity = "
+                f"{self.weak_convexity:g} (infinite unless the class declares is_convex, or a "
+                f"finite smoothness or weak_convexity), got beta={beta:g}"
+            )
+        return excess
+
     def prox(self, z: Array, y: Array, beta: float) -> Array:
-        r"""Proximal point, :math:`\arg\min_u l(u, y) + \frac{\beta}{2} (u - z)^2`, elementwise."""
+        r"""Proximal point, :math:`\arg\min_u l(u, y) + \frac{\beta}{2} (u - z)^2`, elementwise.
+
+        For beta above `weak_convexity`; smaller ones leave more than one minimum.
+        """
         return z - self.envelope_derivative(z, y, beta) / beta
 
     def envelope(self, z: Array, y: Array, beta: float) -> Array:
@@ -142,20 +176,19 @@ class Loss:
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         r"""Derivative of the envelope in z, :math:`\beta (z - \mathrm{prox}(z))`, elementwise.
 
-        A subgradient of l at the proximal point, hence in the range of `derivative`, and
-        Lipschitz in z with constant beta (and with that of l'). Where a class has no closed form,
-        it is found by bisection, as l' is non-decreasing: with :math:`u = z - l'(z, y) / \beta`,
-        :math:`l'(u) + \beta (u - z)` has its root between u and z.
+        A subgradient of l at the proximal point, hence in the range of `derivative`. Where a class
+        has no closed form, it is found by bisection: with rho the `weak_convexity` and beta > rho,
+        :math:`l'(u) + \beta (u - z)` rises at a rate of at least :math:`\beta - \rho`, so
+        that its root is between z and :math:`z - l'(z, y) / (\beta - \rho)`.
 
         Raises
         ------
-        NotImplementedError
-            If the loss is not convex.
+        ValueError
+            If the loss has no envelope of that parameter.
         """
-        if not self.is_convex:
-            raise NotImplementedError(f"{type(self).__name__} is not declared to be convex")
+        rate = self.excess(beta)
         near = np.array(z, dtype=np.float64)
-        far = near - np.clip(self.derivative(z, y), -_LARGEST_SLOPE, _LARGEST_SLOPE) / beta
+        far = near - np.clip(self.derivative(z, y), -_LARGEST_SLOPE, _LARGEST_SLOPE) / rate
         for _ in range(_BISECTIONS):
             middle = (near + far) / 2
             # of the same sign as at z where the middle is beyond the root
@@ -274,6 +307,60 @@ class Huber(_Regression):
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return min(float(self.threshold), prediction_bound + y_bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Welsch(_Regression):
+    r"""Welsch's loss: squared near 0, and constant far from it.
+
+    .. math:: l(z, y) = \frac{w^2}{2} \big(1 - e^{-r^2 / w^2}\big), \quad r = z - y.
+
+    Targets with gross errors pull less than others, and in the limit not at all. Smoothness 1,
+    derivative at most :math:`w / \sqrt{2 e}`, which it has at :math:`r = w / \sqrt 2`. Not
+    convex: weak convexity :math:`2 e^{-3/2}`, at :math:`r = w \sqrt{3 / 2}`.
+
+    Parameters
+    ----------
+    width : "auto" or float in [1e-50, 1e50], default="auto"
+        w, in units of half the width of `bounds_y`. "auto" is 0.4, or for a descent in learned
+        units (``solver="learned-units"``, the default of `DPMirrorRegressor` then) 1.5 times the
+        spread of the targets that was learned; that descent starts at 32 times this width, so as
+        to find the minimum that suits most of the records.
+    """
+
+    width: float | str = "auto"
+
+    loss_id: ClassVar[int | None] = 9
+    is_convex: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.width, str) and self.width == "auto"):
+            object.__setattr__(self, "width", check_size("width", self.width))
+
+    @property
+    def smoothness(self) -> float:
+        return 1.0
+
+    @property
+    def weak_convexity(self) -> float:
+        return 2 * math.exp(-1.5)
+
+    @property
+    def kernel_parameter(self) -> float:
+        return _WELSCH_WIDTH if self.width == "auto" else float(self.width)
+
+    def value(self, z: Array, y: Array) -> Array:
+        w = self.kernel_parameter
+        return -(w**2 / 2) * np.expm1(-(((z - y) / w) ** 2))
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        r = z - y
+        return r * np.exp(-((r / self.kernel_parameter) ** 2))
+
+    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
+        w = self.kernel_parameter
+        r = min(prediction_bound + y_bound, w / math.sqrt(2))
+        return r * math.exp(-((r / w) ** 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,6 +549,96 @@ class EpsilonInsensitive(_Kinked, _Regression):
 
 
 @dataclass(frozen=True, slots=True)
+class _WeaklyConvexKink(_Kinked, _Regression):
+    """A loss of abs(z - y) with slope 1 at 0 that then falls, at most at the rate 1 / width."""
+
+    is_convex: ClassVar[bool] = False
+
+    width: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", check_size("width", self.width))
+
+    @property
+    def weak_convexity(self) -> float:
+        return 1 / self.width
+
+    @property
+    def kernel_parameter(self) -> float:
+        return float(self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class LogAbsolute(_WeaklyConvexKink):
+    r"""Absolute error that grows like a logarithm, :math:`l(z, y) = w \log(1 + |z - y| / w)`.
+
+    Targets with gross errors pull less than others: the derivative is
+    :math:`\mathrm{sign}(r) \, w / (w + |r|)`. Not smooth; derivative bound 1. Not convex: weak
+    convexity 1 / w.
+
+    Parameters
+    ----------
+    width : float in [1e-50, 1e50], default=0.3
+        w, in units of half the width of `bounds_y`.
+    """
+
+    width: float = 0.3
+
+    loss_id: ClassVar[int | None] = 11
+
+    def value(self, z: Array, y: Array) -> Array:
+        return self.width * np.log1p(np.abs(z - y) / self.width)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        r = z - y
+        return np.sign(r) * (self.width / (self.width + np.abs(r)))
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        self.excess(beta)
+        # the proximal point u of m = |r| is 0, or the larger root of beta (m - u) (w + u) = w
+        m = np.abs(z - y)
+        total = m + self.width
+        root = np.sqrt(np.maximum(total**2 - 4 * self.width / beta, 0.0))
+        slope = np.minimum(beta * m, np.minimum(2 * self.width / (total + root), 1.0))
+        return np.copysign(slope, z - y)
+
+
+@dataclass(frozen=True, slots=True)
+class MCPAbsolute(_WeaklyConvexKink):
+    r"""Absolute error that is constant from a width on: the minimax concave penalty of r = z - y.
+
+    .. math:: l(z, y) = \begin{cases} |r| - r^2 / (2 w) & |r| \le w \\
+                        w / 2 & |r| > w \end{cases}.
+
+    Targets further away than w do not pull at all. Not smooth; derivative bound 1. Not convex:
+    weak convexity 1 / w.
+
+    Parameters
+    ----------
+    width : float in [1e-50, 1e50], default=1.0
+        w, in units of half the width of `bounds_y`.
+    """
+
+    width: float = 1.0
+
+    loss_id: ClassVar[int | None] = 12
+
+    def value(self, z: Array, y: Array) -> Array:
+        r = np.minimum(np.abs(z - y), self.width)
+        return r * (1 - r / (2 * self.width))
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        r = z - y
+        return np.sign(r) * np.maximum(1 - np.abs(r) / self.width, 0.0)
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        # u = 0, (beta m - 1) / (beta - 1 / w) or m: firm thresholding of m = |r|
+        m = np.abs(z - y)
+        falling = (1 - m / self.width) * (beta / self.excess(beta))
+        return np.copysign(np.clip(np.minimum(beta * m, falling), 0.0, 1.0), z - y)
+
+
+@dataclass(frozen=True, slots=True)
 class Hinge(_Kinked, _Classification):
     r"""Hinge loss, :math:`l(z, y) = \max(1 - y z, 0)`, y in {-1, +1}.
 
@@ -514,6 +691,37 @@ class SquaredHinge(_Classification):
         return mean
 
 
+@dataclass(frozen=True, slots=True)
+class Sigmoid(_Classification):
+    r"""Sigmoid loss, a smooth count of errors: :math:`l(z, y) = 1 / (1 + e^{y z})`, y in {-1, +1}.
+
+    Records with a wrong label pull less than others. Derivative at most 1/4, at z = 0; smoothness
+    :math:`1 / (6 \sqrt 3)`. Not convex: its weak convexity is the same number.
+    """
+
+    loss_id: ClassVar[int | None] = 10
+    is_convex: ClassVar[bool] = False
+
+    @property
+    def smoothness(self) -> float:
+        # of s = l: l'' = s (1 - s) (1 - 2 s), largest at s = (3 - sqrt 3) / 6, and odd about 1/2
+        return 1 / (6 * math.sqrt(3))
+
+    def value(self, z: Array, y: Array) -> Array:
+        return expit(-y * z)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        e = np.exp(-np.abs(y * z))
+        return -y * e / (1 + e) ** 2
+
+    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
+        return 0.25
+
+    def best_constant(self, mean: float) -> float:
+        # the minimum is at infinity, where all derivatives vanish; here they do not
+        return mean
+
+
 # ------------------------------------------------------------------------ several outputs
 
 
@@ -545,8 +753,16 @@ class Joint(Loss):
         return self.base.task
 
     @property
+    def is_convex(self) -> bool:  # type: ignore[override]
+        return self.base.is_convex
+
+    @property
     def smoothness(self) -> float:
         return self.base.smoothness
+
+    @property
+    def weak_convexity(self) -> float:
+        return self.base.weak_convexity
 
     def value(self, z: Array, y: Array) -> Array:
         return self.base.value(z, y).sum(axis=1)
@@ -576,18 +792,21 @@ class Joint(Loss):
 
 @dataclass(frozen=True, slots=True)
 class Envelope(Loss):
-    r"""The Moreau envelope of a convex loss, which is smooth.
+    r"""The Moreau envelope of a convex or weakly convex loss, which is smooth.
 
     Parameters
     ----------
     base : Loss
-    beta : float
-        Bound on its second derivative. The envelope is below the loss by at most
+    beta : float above the base's `weak_convexity`
+        Bound on its second derivative, from above. The envelope is below the loss by at most
         :math:`c^2 / (2 \beta)`, c bounding the derivative.
     """
 
     base: Loss
     beta: float
+
+    def __post_init__(self) -> None:
+        self.base.excess(self.beta)
 
     @property
     def is_closed_form(self) -> bool:
@@ -599,8 +818,18 @@ class Envelope(Loss):
         return self.base.task
 
     @property
+    def is_convex(self) -> bool:  # type: ignore[override]
+        return self.base.is_convex
+
+    @property
     def smoothness(self) -> float:
-        return min(self.beta, self.base.smoothness)
+        return max(min(self.beta, self.base.smoothness), self.weak_convexity)
+
+    @property
+    def weak_convexity(self) -> float:
+        # l'(u) falls at a rate of at most rho in u, and u moves by at most beta / (beta - rho) of z
+        rho = self.base.weak_convexity
+        return rho * self.beta / self.base.excess(self.beta)
 
     def value(self, z: Array, y: Array) -> Array:
         return self.base.envelope(z, y, self.beta)
@@ -660,6 +889,10 @@ _LOSSES: dict[str, type[Loss]] = {
     "smoothed_hinge": SmoothedHinge,
     "hinge": Hinge,
     "squared_hinge": SquaredHinge,
+    "welsch": Welsch,
+    "log_absolute": LogAbsolute,
+    "mcp_absolute": MCPAbsolute,
+    "sigmoid": Sigmoid,
 }
 
 
@@ -694,15 +927,19 @@ def base_loss(loss: Loss) -> Loss:
 
 
 def smoothed(loss: Loss, beta: float) -> Loss:
-    """The loss, or its envelope of parameter beta if it is not smooth."""
+    """The loss, or its envelope of parameter beta if it is not smooth.
+
+    Of a weakly convex loss beta is at least twice that constant: then it is the smoothness.
+    """
     if math.isfinite(loss.smoothness):
         return loss
+    beta = max(beta, 2 * loss.weak_convexity)
     return Envelope(base_loss(loss), beta).of_outputs(loss.n_outputs)
 
 
 def has_envelope(loss: Loss) -> bool:
     """Whether the loss is smooth, or can be made so."""
-    return math.isfinite(loss.smoothness) or base_loss(loss).is_convex
+    return math.isfinite(min(loss.smoothness, loss.weak_convexity))
 
 
 def largest_constant(loss: Loss) -> float:
@@ -814,6 +1051,10 @@ def check_loss(loss: Loss) -> None:
         )
     if not loss.smoothness >= 0:
         raise ValueError(f"loss: {name}.smoothness must be at least 0, got {loss.smoothness!r}")
+    if not loss.weak_convexity >= 0:
+        raise ValueError(
+            f"loss: {name}.weak_convexity must be at least 0, got {loss.weak_convexity!r}"
+        )
     for mean in (-1.0, -0.3, 0.0, 0.7, 1.0):
         if not math.isfinite(loss.best_constant(mean)):
             raise ValueError(

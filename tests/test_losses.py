@@ -23,12 +23,16 @@ from sklearn_dpsco.losses import (
     Hinge,
     Huber,
     Joint,
+    LogAbsolute,
     Logistic,
     Loss,
+    MCPAbsolute,
     Quantile,
+    Sigmoid,
     SmoothedHinge,
     Squared,
     SquaredHinge,
+    Welsch,
     bounded_clip,
     check_loss,
     clipped_derivative,
@@ -42,6 +46,7 @@ from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 from sklearn_dpsco.solvers.ftrl import FTRL
 from sklearn_dpsco.solvers.heavy_tail import HeavyTail
 from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
+from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
 
 LOSSES = [
     Squared(),
@@ -62,11 +67,16 @@ NON_SMOOTH = [
     EpsilonInsensitive(0.4),
     Hinge(),
 ]
-EVERY = LOSSES + NON_SMOOTH
-CLASSIFIERS = [loss for loss in EVERY if loss.task == "classification"]
+SMOOTH_WEAKLY_CONVEX = [Welsch(), Welsch(0.5), Welsch(2.0), Sigmoid()]
+WEAKLY_CONVEX_KINKS = [LogAbsolute(), LogAbsolute(2.0), MCPAbsolute(), MCPAbsolute(0.4)]
+WEAKLY_CONVEX = SMOOTH_WEAKLY_CONVEX + WEAKLY_CONVEX_KINKS
+CONVEX = LOSSES + NON_SMOOTH
+EVERY = CONVEX + WEAKLY_CONVEX
+CLASSIFIERS = [loss for loss in CONVEX if loss.task == "classification"]
 every_loss = pytest.mark.parametrize("loss", EVERY, ids=repr)
-every_smooth = pytest.mark.parametrize("loss", LOSSES, ids=repr)
-WITH_ENVELOPE = [loss for loss in EVERY if not isinstance(loss, Logistic)]
+every_smooth = pytest.mark.parametrize("loss", LOSSES + SMOOTH_WEAKLY_CONVEX, ids=repr)
+every_weakly_convex = pytest.mark.parametrize("loss", WEAKLY_CONVEX, ids=repr)
+WITH_ENVELOPE = [loss for loss in CONVEX if not isinstance(loss, Logistic)]
 every_envelope = pytest.mark.parametrize("loss", WITH_ENVELOPE, ids=repr)
 BETAS = [0.3, 4.0, 1000.0]
 
@@ -105,10 +115,45 @@ def test_derivative_is_a_subgradient(loss):
 
 
 @every_loss
-def test_loss_is_convex_and_non_negative(loss):
+def test_loss_is_weakly_convex_as_stated_and_non_negative(loss):
     z, y = sample(loss)
     assert np.all(loss.value(z, y) >= 0)
-    assert np.all(loss.derivative(z + 0.01, y) >= loss.derivative(z, y) - 1e-15)
+    rise = loss.derivative(z + 0.01, y) - loss.derivative(z, y)
+    assert np.all(rise >= -0.01 * loss.weak_convexity - 1e-15)
+    assert loss.is_convex == (loss.weak_convexity == 0) == (loss not in WEAKLY_CONVEX)
+
+
+@every_weakly_convex
+def test_weak_convexity_is_reached(loss):
+    # within float32 of the steepest fall, on either side of the target or of the margin 0
+    r = np.concatenate((np.geomspace(1e-5, 10, 20_000), -np.geomspace(1e-5, 10, 20_000)))
+    for y in (-1.0, 1.0):
+        z, h = r + (y if loss.task == "regression" else 0.0), 1e-6
+        targets = np.full_like(z, y)
+        fall = (loss.derivative(z - h, targets) - loss.derivative(z + h, targets)) / (2 * h)
+        away = np.abs(r) > 2 * h  # no jump between the points
+        assert fall[away].max() == pytest.approx(loss.weak_convexity, rel=1e-3)
+        assert fall[away].max() <= loss.weak_convexity * (1 + 1e-6)
+
+
+def test_a_loss_without_a_word_is_as_weakly_convex_as_it_is_smooth():
+    assert Own(lambda z, y: z - y, smoothness=3.0).weak_convexity == 3.0
+    assert Own(lambda z, y: z - y, smoothness=math.inf).weak_convexity == math.inf
+    for loss in (Absolute(), Welsch(0.3), MCPAbsolute(0.5)):
+        joint = loss.of_outputs(3)
+        assert (joint.is_convex, joint.weak_convexity) == (loss.is_convex, loss.weak_convexity)
+
+
+def test_kinks_and_values_of_the_weakly_convex_losses():
+    z, y, far = np.array([0.2, 0.5, 0.2, 1e8]), np.array([0.2, 0.2, 0.5, 0.0]), slice(3, 4)
+    np.testing.assert_allclose(LogAbsolute(0.3).derivative(z, y), [0, 0.5, -0.5, 0], atol=1e-7)
+    np.testing.assert_allclose(LogAbsolute(0.3).value(z, y)[:3], [0, *[0.3 * np.log(2)] * 2])
+    np.testing.assert_allclose(MCPAbsolute(0.4).derivative(z, y), [0, 0.25, -0.25, 0], atol=1e-12)
+    np.testing.assert_allclose(MCPAbsolute(0.4).value(z, y)[far], 0.2)
+    np.testing.assert_allclose(Welsch(0.4).value(z, y)[far], 0.08)
+    labels = np.array([1.0, -1.0])
+    np.testing.assert_allclose(Sigmoid().value(np.zeros(2), labels), 0.5)
+    np.testing.assert_allclose(Sigmoid().derivative(np.zeros(2), labels), [-0.25, 0.25])
 
 
 @every_loss
@@ -134,10 +179,11 @@ def test_smoothness_bounds_the_change_of_the_derivative(loss):
 
 
 def test_losses_with_a_kink_say_so():
-    for loss in NON_SMOOTH:
+    for loss in NON_SMOOTH + WEAKLY_CONVEX_KINKS:
         assert loss.smoothness == np.inf
         plan = FrankWolfe().plan(problem(10, 2, loss=loss), PrivacyBudget(8.0))
         assert 1 < plan.problem.loss.smoothness < np.inf
+        assert plan.problem.loss.beta >= 2 * loss.weak_convexity
 
 
 # ------------------------------------------------------- proximal points and envelopes
@@ -187,6 +233,40 @@ def test_envelope_is_smooth_and_close(loss):
         gap = loss.value(z, y) - loss.envelope(z, y, beta)
         assert gap.min() >= -1e-12, beta
         assert gap.max() <= bound**2 / (2 * beta) * (1 + 1e-9), beta
+
+
+@every_weakly_convex
+def test_envelopes_of_weakly_convex_losses(loss):
+    z, y = sample(loss, size=400)
+    z[:20] = y[:20]
+    rho = loss.weak_convexity
+    for beta in (1.05 * rho, 2 * rho, 10 * rho, 1e3):
+        case = f"beta = {beta}"
+        # the minimum over a fine grid is the envelope up to the grid's width, squared
+        slope, envelope = loss.envelope_derivative(z, y, beta), loss.envelope(z, y, beta)
+        grid = np.linspace(-1, 1, 20_001) * (loss.derivative_bound(4.0) / beta + 1e-6)
+        tried = z[:, None] + grid
+        values = loss.value(tried, np.broadcast_to(y[:, None], tried.shape)) + beta / 2 * grid**2
+        np.testing.assert_allclose(envelope, values.min(axis=1), atol=2e-4 / beta, err_msg=case)
+        assert np.all(envelope <= values.min(axis=1) + 1e-12), case
+        h = 1e-6
+        rise = (loss.envelope(z + h, y, beta) - loss.envelope(z - h, y, beta)) / (2 * h)
+        smooth = Envelope(loss, beta)
+        np.testing.assert_allclose(slope, rise, atol=h * smooth.smoothness + 1e-8, err_msg=case)
+        for h in (1e-4, 0.1):
+            change = (loss.envelope_derivative(z + h, y, beta) - slope) / h
+            assert change.max() <= min(beta, loss.smoothness) * (1 + 1e-6), case
+            assert change.min() >= -smooth.weak_convexity * (1 + 1e-6), case
+        gap = loss.value(z, y) - envelope
+        assert gap.min() >= -1e-12, case
+        assert gap.max() <= loss.derivative_bound(4.0) ** 2 / (2 * beta) * (1 + 1e-9), case
+        found = Loss.envelope_derivative(loss, z, y, beta)
+        atol = 1e-13 + 1e-14 * beta / (1 - rho / beta)
+        np.testing.assert_allclose(found, slope, rtol=1e-9, atol=atol, err_msg=case)
+    for beta in (rho, 0.5 * rho):
+        for call in (Loss.envelope_derivative, type(loss).envelope_derivative):
+            assert_refuses(call, "only for beta > weak_convexity", loss, z, y, beta)
+        assert_refuses(Envelope, "only for beta > weak_convexity", loss, beta)
 
 
 @every_envelope
@@ -253,12 +333,20 @@ def test_kernels_take_the_envelopes_that_they_know_and_no_other():
     np.testing.assert_allclose(found, expected)
 
 
-def test_only_convex_losses_have_an_envelope():
+def test_only_weakly_convex_losses_have_an_envelope():
     wave = Own(lambda z, y: np.cos(z), smoothness=math.inf)
-    with pytest.raises(NotImplementedError, match="not declared to be convex"):
-        wave.prox(np.zeros(1), np.ones(1), 1.0)
+    assert_refuses(wave.prox, "weak_convexity = inf", np.zeros(1), np.ones(1), 1.0)
     assert not has_envelope(wave)
-    assert all(has_envelope(loss) for loss in EVERY)
+    assert not has_envelope(wave.of_outputs(3))
+    assert all(has_envelope(loss) and has_envelope(loss.of_outputs(3)) for loss in EVERY)
+
+
+def test_phased_sgd_refuses_losses_that_are_not_convex():
+    for loss, count in itertools.product(WEAKLY_CONVEX, (1, 3)):
+        facts = problem(100, 3, loss=loss.of_outputs(count), feasible_set=L2Ball)
+        assert_refuses(
+            PhasedSGD().plan, "phased SGD needs a convex loss", facts, PrivacyBudget(1.0)
+        )
 
 
 @every_envelope
@@ -298,12 +386,12 @@ def test_compiled_derivative_is_the_same(loss):
         np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
 
 
-@every_envelope
+@pytest.mark.parametrize("loss", WITH_ENVELOPE + WEAKLY_CONVEX_KINKS, ids=repr)
 def test_compiled_envelope_derivative_is_the_same(loss):
     z, y = sample(loss, size=60)
     z[:10] = y[:10]
     functions = compiled_and_plain(derivatives.clipped_derivative)
-    for beta in (*BETAS, np.inf):
+    for beta in (*(b for b in BETAS if b > loss.weak_convexity), np.inf):
         plain = loss.derivative(z, y) if beta == np.inf else loss.envelope_derivative(z, y, beta)
         for function, clip in itertools.product(functions, (np.inf, 0.2)):
             slope = Slope(loss.loss_id, loss.kernel_parameter, clip, 0.0, beta)
@@ -351,9 +439,10 @@ def test_far_predictions_neither_overflow_nor_lose_the_slope(loss):
         value, derivative = loss.value(z, y), loss.derivative(z, y)
     assert np.all(np.isfinite(value))
     if loss.task == "classification":
-        slope = loss.derivative_bound(1e3)  # 1, or about 1e3 for the squared hinge
+        # 1, about 1e3 for the squared hinge, and 0 where far errors count the same
+        slope = loss.derivative_bound(1e3) if loss.is_convex else 0.0
         np.testing.assert_allclose(derivative, [0, -slope, slope, 0], atol=1e-12)
-        size = max(1e3, slope**2 / 2)
+        size = max(1e3, slope**2 / 2) if loss.is_convex else 1.0
         np.testing.assert_allclose(value, [0, size, size, 0], rtol=3e-3, atol=1e-12)
 
 
@@ -374,6 +463,10 @@ def test_get_loss():
     assert get_loss("absolute", "regression") == Absolute()
     assert get_loss("quantile", "regression") == Quantile()
     assert get_loss("epsilon_insensitive", "regression") == EpsilonInsensitive()
+    assert get_loss("welsch", "regression") == Welsch()
+    assert get_loss("log_absolute", "regression") == LogAbsolute()
+    assert get_loss("mcp_absolute", "regression") == MCPAbsolute()
+    assert get_loss("sigmoid", "classification") == Sigmoid()
     mine = Huber(0.7)
     assert get_loss(mine, "regression") is mine
 
@@ -394,11 +487,14 @@ def test_get_loss_refuses():
 def test_bad_parameters():
     for bad in (0, -1.0, np.nan, np.inf, "1", None):
         assert_refuses(Huber, "threshold must be", bad)
-        assert_refuses(SmoothedHinge, "width must be", bad)
+        for kind in (SmoothedHinge, Welsch, LogAbsolute, MCPAbsolute):
+            assert_refuses(kind, "width must be", bad)
         assert_refuses(Quantile, "level must be", bad)
         if bad != 0:
             assert_refuses(EpsilonInsensitive, "width must be", bad)
     assert_refuses(Quantile, "level must be", 1.0)
+    assert_refuses(Welsch, "width must be", "wide")
+    assert Welsch().kernel_parameter == Welsch(0.4).kernel_parameter == 0.4
 
 
 class Own(Loss):
@@ -428,10 +524,10 @@ def test_derivatives_that_are_not_finite_are_clipped_too():
     found = clipped_derivative(given, infinite, np.zeros(4), 0.5)
     np.testing.assert_array_equal(found, [0.0, 0.5, -0.5, 0.2])
     values = math.nan, math.inf, -math.inf
-    for loss_id, z, y in itertools.product(range(9), values, (-1.0, 1.0)):
+    for loss_id, z, y in itertools.product(range(13), values, (-1.0, 1.0)):
         slope = Slope(loss_id, 0.5, 0.25, 0.0)
         assert abs(derivatives.clipped_derivative(slope, z, y)) <= 0.25, (loss_id, z, y)
-        slope = slope._replace(beta=2.0)
+        slope = slope._replace(beta=3.0)
         assert abs(derivatives.clipped_derivative(slope, z, y)) <= 0.25, (loss_id, z, y)
 
 
@@ -517,6 +613,9 @@ def test_constants_of_a_users_loss_are_checked():
     check_loss(Own(rule, smoothness=math.inf))
     for bad in (math.nan, -1.0):
         assert_refuses(check_loss, "smoothness must be at least 0", Own(rule, smoothness=bad))
+    for bad in (math.nan, -1.0):
+        wave = type("Wave", (Own,), {"weak_convexity": bad})(rule)
+        assert_refuses(check_loss, "weak_convexity must be at least 0", wave)
     for bad in (math.nan, math.inf):
         assert_refuses(check_loss, "best_constant must be finite", Own(rule, constant=bad))
     assert_refuses(check_loss, "task", Own(rule, task="ranking"))
@@ -576,7 +675,7 @@ def test_built_in_losses_pass_as_a_users(loss):
 
 
 def test_the_kernels_know_the_classes_of_this_package_alone():
-    assert sorted({kernel_id(loss) for loss in EVERY}) == list(range(9))
+    assert sorted({kernel_id(loss) for loss in EVERY}) == list(range(13))
 
     class Tilted(Absolute):
         """What it says of itself is not that of its parent."""

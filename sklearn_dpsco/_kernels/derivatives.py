@@ -31,8 +31,18 @@ def _pointwise_derivative(loss_id: int, z: float, y: float, parameter: float) ->
         return (1.0 if z - y > parameter else 0.0) - (1.0 if y - z > parameter else 0.0)
     if loss_id == 7:  # hinge
         return -y if y * z < 1.0 else 0.0
-    # squared hinge
-    return -y * max(1.0 - y * z, 0.0)
+    if loss_id == 8:  # squared hinge
+        return -y * max(1.0 - y * z, 0.0)
+    if loss_id == 9:  # welsch
+        return (z - y) * math.exp(-(((z - y) / parameter) ** 2))
+    if loss_id == 10:  # sigmoid
+        e = math.exp(-abs(y * z))
+        return -y * e / ((1.0 + e) * (1.0 + e))
+    sign = (1.0 if z > y else 0.0) - (1.0 if z < y else 0.0)
+    if loss_id == 11:  # log-absolute
+        return sign * (parameter / (parameter + abs(z - y)))
+    # mcp-absolute
+    return sign * max(1.0 - abs(z - y) / parameter, 0.0)
 
 
 @njit(cache=True, inline="always")
@@ -51,8 +61,16 @@ def _envelope_derivative(loss_id: int, z: float, y: float, parameter: float, bet
         return math.copysign(min(max(beta * (abs(z - y) - parameter), 0.0), 1.0), z - y)
     if loss_id == 7:  # hinge
         return -y * min(max(beta * (1.0 - y * z), 0.0), 1.0)
-    # squared hinge
-    return -y * max(1.0 - y * z, 0.0) * (beta / (1.0 + beta))
+    if loss_id == 8:  # squared hinge
+        return -y * max(1.0 - y * z, 0.0) * (beta / (1.0 + beta))
+    m = abs(z - y)
+    if loss_id == 11:  # log-absolute
+        total = m + parameter
+        root = math.sqrt(max(total * total - 4.0 * parameter / beta, 0.0))
+        return math.copysign(min(beta * m, 2.0 * parameter / (total + root), 1.0), z - y)
+    # mcp-absolute
+    falling = (1.0 - m / parameter) * (beta / (beta - 1.0 / parameter))
+    return math.copysign(min(max(min(beta * m, falling), 0.0), 1.0), z - y)
 
 
 @njit(cache=True, inline="always")

@@ -417,6 +417,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             guarantee_=plan.guarantee,
             noise_is_secret_=stream.is_secure,
             n_iter_=result.n_iter,
+            _scaled_model=result,
             **self._units_used(scaling, result.units),
             **targets.model(in_data_units(result, scaling)),
         )
@@ -488,6 +489,10 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _read(self, y: Any) -> Numbers | Labels:
         """Targets of a fit from validated y."""
+
+    def _read_known(self, y: Any) -> Numbers | Labels:
+        """The same for a model that was fitted, with its classes."""
+        return self._read(y)
 
     def _check_plan_sizes(
         self, settings: Settings, n_samples: Any, n_features: Any
@@ -645,6 +650,9 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         declared = self._declared_classes()
         declared = self._classes_of(y) if declared is None else declared
         return Labels(self._codes(y, declared), declared)
+
+    def _read_known(self, y: Any) -> Labels:
+        return Labels(self._codes(y, self.classes_), self.classes_)
 
     def _classes_of(self, y: NDArray[Any]) -> NDArray[Any]:
         """The labels that occur, with a warning."""

@@ -7,12 +7,13 @@ from typing import Any
 from .._checks import auto_or, check_choice, check_count, check_real, check_size
 from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.frank_wolfe import FORMS, FrankWolfe
-from ._base import DPClassifier, DPLinearModel, DPRegressor
+from ._base import DPClassifier, DPRegressor
+from ._stationarity import HasFeasibleSet
 
 __all__ = ["DPLassoFW", "DPLassoFWClassifier"]
 
 
-class _FrankWolfeMixin(DPLinearModel):
+class _FrankWolfeMixin(HasFeasibleSet):
     """What both models of noisy Frank-Wolfe share: the solver's settings.
 
     Parameters
@@ -29,7 +30,8 @@ class _FrankWolfeMixin(DPLinearModel):
     loss : str or Loss
         In scaled units. Frank-Wolfe needs a smooth loss: one with a kink is replaced by its
         Moreau envelope of parameter 2.8 c sqrt(T), c the bound on its derivative and T the number
-        of steps, which is below it by at most c / (5.6 sqrt(T)).
+        of steps, which is below it by at most c / (5.6 sqrt(T)). For a loss that is not convex the
+        parameter is at least twice its weak convexity.
     feasible_set : {"l1", "simplex"} or Geometry, default="l1"
         The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) and
         ``Polytope(points)``, the convex hull of given points, need ``fit_intercept=False``.
@@ -52,8 +54,8 @@ class _FrankWolfeMixin(DPLinearModel):
         gradient. "learned-units" is no Frank-Wolfe method and has no set: it is the default of
         `DPMirrorRegressor` and `DPMirrorClassifier`, gradient descent in units that a part of the
         budget buys. It is the more accurate one for models that are not sparse, above all where
-        bounds are too wide or columns correlated. "auto" takes it if the loss is squared or
-        logistic, the set "l1" and everything else "auto", for fewer than 80 features or where n
+        bounds are too wide or columns correlated. "auto" takes it if the loss is squared, logistic
+        or Welsch's, the set "l1" and everything else "auto", for fewer than 80 features or where n
         times epsilon is large against them, unless it is so small, in regression, that nothing can
         be learned about units, or X too large for a copy (1000 features or 2^28 numbers). Else it
         takes the one of the other two that the sizes and epsilon favour; where the noise would be
@@ -142,7 +144,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     ----------
     loss : str or Loss, default="squared"
         ... "squared", "huber", "absolute", "quantile" (`losses.Quantile` sets the level) or
-        "epsilon_insensitive".
+        "epsilon_insensitive"; not convex are "welsch", "log_absolute" and "mcp_absolute".
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... For "simplex" it is 1.
     """
@@ -189,7 +191,7 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     Parameters
     ----------
     loss : str or Loss, default="logistic"
-        ... "logistic", "smoothed_hinge", "hinge" or "squared_hinge".
+        ... "logistic", "smoothed_hinge", "hinge" or "squared_hinge"; not convex is "sigmoid".
     """
 
     def __init__(

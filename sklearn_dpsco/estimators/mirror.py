@@ -8,14 +8,15 @@ from .._checks import auto_or, check_choice, check_count, check_real, check_size
 from ..geometry import Geometry
 from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.mirror_descent import FORMS, MirrorDescent
-from ._base import DPClassifier, DPLinearModel, DPRegressor
+from ._base import DPClassifier, DPRegressor
+from ._stationarity import HasFeasibleSet
 
 __all__ = ["DPMirrorClassifier", "DPMirrorRegressor"]
 
 _MIRROR_MAPS = ("auto", "power", "euclidean", "entropy")
 
 
-class _MirrorMixin(DPLinearModel):
+class _MirrorMixin(HasFeasibleSet):
     """What both models of noisy mirror descent share: the solver's settings.
 
     Parameters
@@ -27,7 +28,8 @@ class _MirrorMixin(DPLinearModel):
         targets or the frequencies of the classes, and another one private means of the features,
         about which the rows are centred.
     loss : str or Loss
-        In scaled units. A loss that is not smooth works, with smaller steps.
+        In scaled units. A loss that is not smooth works, with smaller steps; one that is not convex
+        works, too.
     feasible_set : {"auto", "l2", "l1", "linf", "simplex"} or Geometry, default="auto"
         The set of the scaled coefficients, of all solvers but "learned-units": a ball of the l2,
         l1 or l-infinity norm, the simplex (non-negative, summing to the radius, with
@@ -45,26 +47,33 @@ class _MirrorMixin(DPLinearModel):
         ... "auto" is 0.12 in regression and 0.3 in classification where the noise is large, and
         rises to 1 as it vanishes; times sqrt(2) for several classes, sqrt(K) for K targets. With
         "learned-units" it follows from what was learned.
-    solver : {"auto", "learned-units", "noisy-md", "localized", "noisy-sfw"}, default="auto"
-        "learned-units" is gradient descent in units that a part of the budget buys: centre and
-        spread of the targets, centre and length of the rows and, where n is large against d, their
-        second moments. It needs no bounds that are tight, no set and no step, and has none; for
-        the squared and the logistic loss. It copies X, densely. "noisy-md" is mirror descent on
-        all records, or on random batches, in the units of the bounds. "localized" runs it in
-        phases on disjoint parts of the records, "noisy-sfw" is one pass of stochastic
-        Frank-Wolfe, for p <= 2. These two use each record in one part only, and are less
-        accurate than "noisy-md" unless n is in the tens of thousands. "auto" is "learned-units" if
-        no set, radius, map, penalty, clip, norm, step or batch is declared, for up to 1000 features
-        and 2^28 numbers in X, and not in regression with a very small n times epsilon; else
-        "noisy-md".
+    solver : {"auto", "learned-units", "noisy-md", "localized", "proximal", ...}, default="auto"
+        Also "noisy-sfw". "learned-units" is gradient descent in units that a part of the budget
+        buys: centre and spread of the targets, centre and length of the rows and, where n is large
+        against d, their second moments. It needs no bounds that are tight, no set and no step, and
+        has none; for the squared, the logistic and Welsch's loss. It copies X, densely. "noisy-md"
+        is mirror descent on all records, or on random batches, in the units of the bounds.
+        "localized" runs it in phases on disjoint parts of the records, "noisy-sfw" is one pass of
+        stochastic Frank-Wolfe, for p <= 2; for a loss that is not convex in rounds of growing
+        length, whose result is drawn from all points. These two use each record in one part only,
+        and are less accurate than "noisy-md" unless n is in the tens of thousands. "proximal", for
+        losses that are not convex, runs it in rounds on disjoint parts, on the loss plus a proximal
+        term about the last round's result that makes it strongly convex, and returns the result of
+        a round drawn uniformly (of a convex loss, the last): near a stationary point in theory, and
+        less accurate than "noisy-md" on tables. "auto" is "learned-units" if no set, radius, map,
+        penalty, clip, norm, step or batch is declared, for up to 1000 features and 2^28 numbers in
+        X, and not in regression with a very small n times epsilon; else "noisy-md".
     max_iter : "auto" or int in [1, 1e9], default="auto"
-        Number of steps; of each phase for "localized". With "learned-units" and "noisy-md", more
-        steps cost time and hardly change the accuracy: the noise of each step grows with their
-        number, and averages out. "auto" is 16 to 100 with "learned-units", which has momentum, and
-        60 to 400 with "noisy-md", as many as some tenths of a second allow.
+        Number of steps; of each phase for "localized" and each round for "proximal". With
+        "learned-units" and "noisy-md", more steps cost time and hardly change the accuracy: the
+        noise of each step grows with their number, and averages out. "auto" is 16 to 100 with
+        "learned-units", which has momentum, and 60 to 400 with "noisy-md", as many as some tenths
+        of a second allow; with "proximal" that over the number of rounds, but 16 at least. Must be
+        "auto", like `learning_rate`, for "noisy-sfw" with a loss that is not convex.
     n_phases : "auto" or int in [1, 100], default="auto"
         Number of phases of "localized"; each has about half of the records of the one before.
-        "auto" is log2(n + 1), rounded down and at most 6.
+        "auto" is log2(n + 1), rounded down and at most 6. Rounds of "proximal", on equal parts;
+        "auto" balances their number and the noise of each, and is at most 100.
     batch_size : None or int in [1, 1e15], default=None
         Records in each step of "noisy-md". None takes all. Else batches are random: of this size
         under "replace-one", of this expected size under "zero-out". The budget is then tracked
@@ -93,12 +102,13 @@ class _MirrorMixin(DPLinearModel):
     delta), or under an accountant in the largest zCDP budget, mu^2 / 2 = rho. With
     ``precision="float"`` and a map of p < 2, noise of the generalized Gaussian law takes its
     place where it is smaller. Slices and batches: the proofs are in doc/privacy, sections
-    2.6, 3.5 and 4.
+    2.6, 3.5, 4 and 8.
 
     References
     ----------
     Bassily, Guzman, Nandi (2021), Algorithms 2 and 3; Asi, Feldman, Koren, Talwar (2021),
-    Algorithms 1, 2, 5 and 6; with the calibration of doc/privacy.
+    Algorithms 1, 2, 5 and 6; Bassily, Guzman, Menart (2021), Algorithms 2 and 6; with
+    the calibration of doc/privacy.
     """
 
     solver: Any
@@ -151,8 +161,9 @@ class DPMirrorRegressor(_MirrorMixin, DPRegressor):
 
     Parameters
     ----------
-    loss : {"squared", "huber"} or Loss, default="squared"
-        ...
+    loss : str or Loss, default="squared"
+        ... "squared", "huber", "absolute", "quantile" or "epsilon_insensitive"; not convex are
+        "welsch", "log_absolute" and "mcp_absolute". "welsch" suits targets with gross errors.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 2 for "l2" and "l1", 1 for "simplex" and 3 / sqrt(n_features + 1) for "linf"
         (without an intercept, the 1 under the root is left out); with ``solver="noisy-sfw"`` a
@@ -203,8 +214,8 @@ class DPMirrorClassifier(_MirrorMixin, DPClassifier):
 
     Parameters
     ----------
-    loss : {"logistic", "smoothed_hinge"} or Loss, default="logistic"
-        ...
+    loss : str or Loss, default="logistic"
+        ... "logistic", "smoothed_hinge", "hinge" or "squared_hinge"; not convex is "sigmoid".
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 10 for "l2" and "l1", 1 for "simplex" and 15 / sqrt(n_features + 1) for
         "linf" (without an intercept, the 1 under the root is left out); with

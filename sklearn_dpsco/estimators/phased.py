@@ -7,12 +7,13 @@ from typing import Any
 from .._checks import auto_or, check_bool, check_count, check_size
 from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.phased_sgd import PhasedSGD
-from ._base import DPClassifier, DPLinearModel, DPRegressor
+from ._base import DPClassifier, DPRegressor
+from ._stationarity import HasFeasibleSet
 
 __all__ = ["DPPhasedSGDClassifier", "DPPhasedSGDRegressor"]
 
 
-class _PhasedMixin(DPLinearModel):
+class _PhasedMixin(HasFeasibleSet):
     """What both models of phased stochastic gradient descent share: the solver's settings.
 
     Parameters

@@ -369,8 +369,8 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
     Parameters
     ----------
     loss : str or Loss, default="squared"
-        One of "squared", "huber", "absolute", "quantile", "epsilon_insensitive" or an object. In
-        scaled units; need not be smooth.
+        One of "squared", "huber", "absolute", "quantile", "epsilon_insensitive", "welsch",
+        "log_absolute", "mcp_absolute" or an object. In scaled units; need not be smooth or convex.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 3, or 1 for "simplex".
     """
@@ -461,8 +461,8 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         ... `partial_fit` never takes them from y: with None, its first call needs them as an
         argument.
     loss : str or Loss, default="logistic"
-        One of "logistic", "smoothed_hinge", "hinge", "squared_hinge" or an object. In scaled
-        units; need not be smooth.
+        One of "logistic", "smoothed_hinge", "hinge", "squared_hinge", "sigmoid" or an object. In
+        scaled units; need not be smooth or convex.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 30.
     """

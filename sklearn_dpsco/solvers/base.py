@@ -140,12 +140,15 @@ class SolverResult:
     n_iter : int
     units : object
         What was released about the features, if anything; see the solver.
+    frame : Frame or None
+        The offset and the centre of the rows that the descent worked with.
     """
 
     coef: Array
     intercept: Any
     n_iter: int
     units: Any = None
+    frame: Any = None
 
 
 class Solver(Protocol):

@@ -64,13 +64,13 @@ class Records:
             z = z - rows.center @ coef[: rows.n_columns]
         return clipped_derivative(loss, times_rows(z, rows.scale) + offset, y, clip)
 
-    def mean_change(self, coef: Array, before: Array, largest: float) -> Array:
-        """Mean change of the gradients between two points.
+    def mean_change(self, coef: Array, before: Array, largest: float, kept: float = 1.0) -> Array:
+        """Mean of the gradients at `coef`, less `kept` times those at `before`.
 
         The change of each record's derivative is clipped to `largest`, so that the sensitivity
         depends neither on the loss nor on float errors.
         """
-        return self._sum(coef, before, largest, 1.0) / self.rows.n_samples
+        return self._sum(coef, before, largest, kept) / self.rows.n_samples
 
     def _sum(self, coef: Array, before: Array | None, largest: float, kept: float) -> Array:
         """Sum of the gradients at `coef`, less `kept` times those at `before`."""

@@ -254,6 +254,8 @@ class MirrorDescentDefaults(StepLimits):
     boundary: float = 0.25
     direction: float = 0.05
     most_phases: int = 6  # later ones hardly change the model
+    growing_rounds: int = 8  # of "noisy-sfw" where the loss is not convex, at most
+    round_steps: int = 16  # of "proximal", whose many rounds need few steps each, at least
     fewest_steps: int = 60
     most_steps: int = 400
     affordable: float = 4e8
@@ -316,11 +318,13 @@ LEARNED_UNITS = {
 
 @dataclass(frozen=True)
 class UnitDescentDefaults:
-    """Steps of a descent in learned units."""
+    """Steps of a descent in learned units, and Welsch's loss there, in spreads of the targets."""
 
     plain: StepLimits = StepLimits(fewest_steps=30, most_steps=100, affordable=4e8)
     whitened: StepLimits = StepLimits(fewest_steps=16, most_steps=30, affordable=2e8)
     momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
+    width: float = 1.5  # of Welsch's loss
+    widening: float = 32.0  # times that in the first step, falling to 1 by the middle of the steps
 
 
 UNIT_DESCENT = UnitDescentDefaults()

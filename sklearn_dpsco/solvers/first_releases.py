@@ -85,6 +85,7 @@ class Frame:
             np.multiply(self.target_scale, coef.T).T,
             intercept if problem.n_outputs > 1 else float(intercept[0]),
             max(1, n_iter),
+            frame=self,
         )
 
 

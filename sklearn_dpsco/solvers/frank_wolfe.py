@@ -140,8 +140,8 @@ class FrankWolfe:
         """See `Solver.check`."""
         if not has_envelope(loss):
             raise ValueError(
-                "the Frank-Wolfe solvers need a smooth loss, or a convex one (`is_convex`), which "
-                f"they smooth; got {loss!r}"
+                "the Frank-Wolfe solvers need a smooth loss, or a convex or weakly convex one "
+                f"(`is_convex`, `weak_convexity`), which they smooth; got {loss!r}"
             )
         if self.n_restarts is not None and self.form not in SINGLE_PASS_FORMS:
             raise ValueError(

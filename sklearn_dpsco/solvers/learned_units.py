@@ -379,7 +379,8 @@ def plan_units(problem: Problem, budget: PrivacyBudget) -> LearnedUnits:
             median_share = k * shares.wanted(12, rules.median_share / k)
             target_median = shares.selection(median_share, k)
         target_spread = shares.selection(k * shares.wanted(14, rules.spread_share / k, 2), k)
-        if problem.fit_intercept:
+        # a loss that is not convex is for gross errors, which would move a mean
+        if problem.fit_intercept and problem.loss.is_convex:
             target_mean = shares.mean(mean_share, unit, k)
     elif problem.fit_intercept:
         target_mean = shares.mean(mean_share, sensitivity.target_mean(problem, budget, 2), k)

@@ -189,8 +189,8 @@ class PhasedSGD:
         if not base_loss(loss).is_convex:
             raise ValueError(
                 "phased SGD needs a convex loss, and a loss of your own that is one must declare "
-                f"it by `is_convex = True`; got {loss!r}. Mirror descent takes losses that are not "
-                "convex, and so does DPLassoFW, if they are smooth"
+                f"it by `is_convex = True`; got {loss!r}. DPMirrorRegressor, DPLassoFW and their "
+                "classifiers take others"
             )
         is_sum = type(loss) in (Joint, Multinomial)
         if not is_sum and (isinstance(loss, Joint) or loss.n_outputs != 1):

@@ -467,10 +467,14 @@ def _run_batches(
     whole: Records, which: NDArray[np.intp], run: BatchRun, plan: SinglePassPlan, coef: Array,
     stream: RandomStream,
 ) -> Array:  # fmt: skip
-    """Mean of the second half of the points."""
+    """Mean of the second half of the points, or of a loss that is not convex one drawn from it."""
+    counted = range(run.n_steps // 2, run.n_steps)
+    if not plan.problem.loss.is_convex:
+        drawn = counted[stream.substream("point", run.records[0]).integer(len(counted))]
+        counted = range(drawn, drawn + 1)
     # those that a later step corrects: the last, or the leaf's ancestors in the tree
     stack: list[_Estimate] = []
-    start, first, total = 0, run.n_steps // 2, np.zeros(coef.size)
+    start, total = 0, np.zeros(coef.size)
     for k, step in enumerate(run.steps):
         batch = which[start : start + step.size]
         start += step.size
@@ -485,9 +489,9 @@ def _run_batches(
         stack.append(_Estimate(k, coef, gradient))
         scores = plan.vertices.scores(gradient + plan.l2_penalty * coef)
         coef = moved(coef, plan.vertices.vertex(run.noise.release(scores, stream)), step.rate)
-        if k >= first:
+        if k in counted:
             total += coef
-    return total / (run.n_steps - first)
+    return total / len(counted)
 
 
 def _run_records(

@@ -2,10 +2,10 @@ r"""Gradient descent in privately learned units, without a set, a radius or a tu
 
 After `learned_units` has put rows and targets into units of their own, T releases of the mean
 gradient follow, each record's derivatives clipped to c, and the mean of the second half of the
-iterates is the model. Clip, step and momentum follow from public facts and from what was released:
-they take the model as far as the noise in a prediction, and the energy of the noise in the model,
-allow, without overshooting. As the noise vanishes the clip grows, and the model becomes
-the non-private one.
+iterates is the model. (Welsch's loss is wide at first and narrows in the first half.) Clip, step
+and momentum follow from public facts and from what was released: they take the model as far as the
+noise in a prediction, and the energy of the noise in the model, allow, without overshooting. As the
+noise vanishes the clip grows, and the model becomes the non-private one.
 
 A release is the mean of vectors of norm at most 1, derivatives over the clip times rows, so that
 its sensitivity does not depend on the clip (doc/privacy, section 4.5).
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..data.rows import Objective
-from ..losses import Logistic, Loss, Squared, base_loss
+from ..losses import Logistic, Loss, Squared, Welsch, base_loss
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -70,7 +70,8 @@ def check_free(loss: Loss, *, nothing_declared: bool) -> None:
     if not (nothing_declared and _knows(loss)):
         raise ValueError(
             "solver='learned-units' has no set, clip, row norm, step or penalty, and knows the "
-            "squared and the logistic loss: leave the rest 'auto', or take another solver"
+            "squared, the logistic and Welsch's loss (width='auto'): leave the rest 'auto', or "
+            "take another solver"
         )
 
 
@@ -81,7 +82,20 @@ def is_best(problem: Problem, budget: PrivacyBudget) -> bool:
 
 def _knows(loss: Loss) -> bool:
     """Whether the rules are made for the loss."""
-    return type(base_loss(loss)) in (Squared, Logistic)
+    base = base_loss(loss)
+    return type(base) in (Squared, Logistic) or (type(base) is Welsch and base.width == "auto")
+
+
+def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
+    """The loss of step t, in learned units; Welsch's gets narrow before iterates are averaged.
+
+    All records pull at first, by their clipped derivatives; at once narrow, it would stay at a
+    minimum near the start if the signal of many records is far from it.
+    """
+    if not isinstance(base_loss(loss), Welsch):
+        return loss
+    wider: float = UNIT_DESCENT.widening ** max(0.0, 1 - 2 * t / n_steps)
+    return Welsch(UNIT_DESCENT.width * wider).of_outputs(loss.n_outputs)
 
 
 def plan_unit_descent(
@@ -118,10 +132,11 @@ def run_unit_descent(data: SolverData, plan: UnitDescentPlan, stream: RandomStre
     units = plan.units.run(data, stream)
     clip, length, momentum = _clip_and_length(plan, units)
     unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
-    objective = Objective(units.y, units.offset, problem.loss, clip)
     coef = np.zeros(problem.size)
     total, direction = np.zeros_like(coef), np.zeros_like(coef)
     for t in range(n_steps):
+        loss = _loss_at(problem.loss, t, n_steps)
+        objective = Objective(units.y, units.offset, loss, clip)
         gradient = unit * units.rows.mean_gradient(unit * problem.matrix(coef), objective)
         gradient = gradient.ravel() / clip
         direction = momentum * direction + clip * plan.step.release(gradient, stream)
@@ -137,6 +152,8 @@ def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float,
     rules = LEARNED_UNITS[problem.loss.task]
     clip = min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
     clip *= joint_unit(problem)
+    last = _loss_at(problem.loss, plan.max_iter, plan.max_iter)
+    clip = min(clip, last.derivative_bound(math.inf))
     if problem.n_outputs == 1 and plan.units.accuracy < rules.unbiased:
         # clipped derivatives of unequal classes do not cancel out, and where the centre of the rows
         # is not found, they push the model along it

@@ -178,6 +178,7 @@ MIRROR = Entry(
     forms={
         "noisy-md": {"solver": "noisy-md", "max_iter": 4},
         "localized": {"solver": "localized", "max_iter": 2},
+        "proximal": {"solver": "proximal", "max_iter": 2, "n_phases": 3},
         # (with the default clip a derivative at the ends of the targets never changes)
         "noisy-sfw": {"solver": "noisy-sfw", "max_iter": 4, "gradient_clip": 2.0},
         "entropy": {"feasible_set": "l1", "mirror_map": "entropy", "max_iter": 4},
@@ -193,12 +194,14 @@ MIRROR = Entry(
         ({"solver": "noisy-sfw", "batch_size": 5}, "batch_size is for solver='noisy-md'"),
         ({"solver": "localized", "batch_size": 5}, "batch_size is for solver='noisy-md'"),
         ({"solver": "localized", "feasible_set": "l1", "mirror_map": "entropy"}, "entropy"),
+        ({"solver": "proximal", "feasible_set": "l1", "mirror_map": "entropy"}, "entropy"),
         ({"feasible_set": "l2", "mirror_map": "entropy"}, "mirror_map"),
         ({"mirror_map": "entropy"}, "mirror_map"),  # the plan may choose the l2 ball
     ),
     too_small=(
         ({"batch_size": 41}, "smallest n that works"),
         ({"solver": "localized", "n_phases": 20}, "smallest n that works"),
+        ({"solver": "proximal", "n_phases": 41}, "smallest n that works"),
         ({"solver": "noisy-sfw", "max_iter": 40}, "smallest n that works"),
     ),
     pure="DPLassoFW",

@@ -88,7 +88,8 @@ def test_a_fit_is_charged_once_in_full_before_anything_is_released(name):
             in_block = build(name, form).fit(X, y)
         assert [charge.guarantee for charge in block.ledger] == [in_block.guarantee_], form
         assert in_block.guarantee_ == charge.guarantee, form
-        np.testing.assert_array_equal(outcome(in_block), outcome(model), err_msg=form)
+        # (a watched release is not made in a compiled loop, whose sums round otherwise)
+        np.testing.assert_allclose(outcome(in_block), outcome(model), rtol=1e-12, err_msg=form)
         in_block.fit(X, y)
         build(name, form, accountant=accountant).plan(60, 3)
         assert len(block.ledger) == len(accountant.ledger) == 1
@@ -340,4 +341,5 @@ def test_a_fit_that_fails_after_the_charge_stays_charged_and_leaves_no_model(nam
                 model.predict(X)
             assert not [key for key in RESULTS if hasattr(model, key)], form
             # and the next fit is as good as new
-            np.testing.assert_array_equal(outcome(model.fit(X, y)), expected, err_msg=form)
+            found = outcome(model.fit(X, y))
+            np.testing.assert_allclose(found, expected, rtol=1e-12, err_msg=form)

@@ -274,7 +274,7 @@ def test_plans_of_any_size(name):
 @pytest.mark.parametrize("p", [1 + 1e-15, 1 + 1e-8, 1.0001, 1.01, 30.0, 1e4, 1e300])
 def test_lp_balls_with_extreme_exponents(p):
     X, y = table("DPMirrorRegressor")
-    for solver in ("noisy-md", "localized", *(["noisy-sfw"] if p <= 2 else [])):
+    for solver in ("noisy-md", "localized", "proximal", *(["noisy-sfw"] if p <= 2 else [])):
         for precision in ("exact", "float"):
             ball = LpBall(2.0, p)
             model = build(

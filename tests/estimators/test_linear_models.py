@@ -1,8 +1,11 @@
 """What single estimators promise beyond the contracts: further forms, sets, losses, storages."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 from support import scaled_table
 
@@ -152,6 +155,29 @@ def test_a_loss_that_has_no_envelope_is_refused_before_data_are_read():
     for call in (lambda model: model.plan(100, 3), lambda model: model.fit(None, None)):
         with pytest.raises(ValueError, match=r"\bloss\b.*convex"):
             call(classifier(loss=Ramp()))
+
+
+def test_losses_that_are_not_convex_learn_on_every_storage_and_with_several_outputs():
+    X, y = scaled_table(400, 3)
+    rest = np.column_stack((y, -y, 0.5 * y))
+    for kind, loss in itertools.product(
+        (DPMirrorRegressor, DPLassoFW), ("welsch", "log_absolute", "mcp_absolute")
+    ):
+        common = {"epsilon": 1e4, "delta": 1e-6, "bounds_X": (-1, 1), "bounds_y": (-1, 1)}
+        model = kind(loss=loss, max_iter=20, random_state=0, **common)
+        coefs = [clone(model).fit(store(X), y).coef_ for store in (np.array, sparse.csr_matrix)]
+        assert np.corrcoef(X @ coefs[0], y)[0, 1] > 0.8, (kind, loss)
+        np.testing.assert_allclose(*coefs, rtol=1e-8, atol=1e-8)
+        several = clone(model).fit(X, rest).predict(X)
+        for found, wanted in zip(several.T, rest.T, strict=True):
+            assert np.corrcoef(found, wanted)[0, 1] > 0.8, (kind, loss)
+    three = np.digitize(y, np.quantile(y, (0.33, 0.67)))
+    for kind in (DPMirrorClassifier, DPLassoFWClassifier):
+        common = {"epsilon": 1e4, "delta": 1e-6, "bounds_X": (-1, 1), "max_iter": 30}
+        for labels in (y > np.median(y), three):
+            model = kind(loss="sigmoid", classes=list(np.unique(labels)), random_state=0, **common)
+            assert model.fit(X, labels).score(X, labels) > 1.3 / len(model.classes_)
+            assert not hasattr(model, "predict_proba")
 
 
 def test_the_simplex_default_is_convex_combinations():

@@ -27,6 +27,11 @@ from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
 RELATIONS = ["replace-one", "zero-out"]
 EPSILON, DELTA = 4.0, 1e-6
 
+# Those that leave the values alone, which the replay cannot see; the epsilon at which they are
+# planted, as an inverted scale is more noise than stated where epsilon is large; and the share of
+# the runs that shows them.
+OF_THE_NOISE = {"noise": (EPSILON, 1.0), "inverted scale": (0.5, 0.1)}
+
 # the three releases before a descent on rows of bounded norm
 FIRST = frozenset({"first.target", "first.means", "first.row_factor"})
 
@@ -153,7 +158,7 @@ CASES = [
         whole_pair=lone_record,
         releases=frozenset({"runs[0].noise", "first.target"}),
         # a step for each record, whatever the data are; the noise is audited in whole runs
-        immune=frozenset({"row clip", "early stopping", "rare stopping", "noise"}),
+        immune=frozenset({"row clip", "early stopping", "rare stopping", *OF_THE_NOISE}),
     ),
     Case(
         "frank_wolfe-constant",
@@ -191,6 +196,18 @@ CASES = [
         statistic=_first_coefficient,
         releases=frozenset({"stages[0].noises[0]", "stages[1].noises[0]"}) | FIRST,
         # one step in each phase: the case above has the same loop
+        immune=frozenset({"early stopping", "rare stopping"}),
+        feasible_set=L2Ball,
+    ),
+    Case(
+        "mirror_descent-proximal",
+        MirrorDescent("proximal", max_iter=1, n_phases=2, gradient_clip=0.4),
+        # one round, so that the record is in it
+        MirrorDescent("proximal", max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
+        problem(20, 1, fit_intercept=False, feasible_set=L2Ball),
+        statistic=_first_coefficient,
+        releases=frozenset({"stages[0].noises[0]", "stages[1].noises[0]"}) | FIRST,
+        # as "localized"
         immune=frozenset({"early stopping", "rare stopping"}),
         feasible_set=L2Ball,
     ),
@@ -410,11 +427,6 @@ BUGS = {
     "noise again": (_noise_again, RELATIONS),
     "relation": (_relation, ["replace-one"]),
 }
-
-# Those that leave the values alone, which the replay cannot see; the epsilon at which they are
-# planted, as an inverted scale is more noise than stated where epsilon is large; and the share of
-# the runs that shows them.
-OF_THE_NOISE = {"noise": (EPSILON, 1.0), "inverted scale": (0.5, 0.1)}
 
 # Bugs of the draws that are planted in a pure plan whose scale is above 1.
 OF_THE_LAW = {"scale as location": _scale_as_location, "inverted scale": _inverted_scale}

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from audit_cases import flipped_label
 from dp_accounting.pld import PLDAccountant
 from scipy.optimize import minimize
 from support import (
@@ -28,7 +29,7 @@ from sklearn_dpsco.audit import (
     neighbours,
 )
 from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball, LInfBall, LpBall, Simplex
-from sklearn_dpsco.losses import Absolute, Huber
+from sklearn_dpsco.losses import Absolute, Hinge, Huber, LogAbsolute, MCPAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import GeneralizedGaussian
 from sklearn_dpsco.privacy import events
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
@@ -47,6 +48,19 @@ BUDGET = PrivacyBudget(1.0, 1e-6)
 
 def l2_problem(n, d, **facts):
     return problem(n, d, **{"feasible_set": L2Ball} | facts)
+
+
+class Ramp(Hinge):
+    """A user's loss with a kink that says nothing of its convexity."""
+
+    task = "regression"
+    is_convex = False
+
+
+class Undeclared(Squared):
+    """A user's loss with large derivatives that says nothing of its convexity."""
+
+    is_convex = False
 
 
 def without_noise(plan, **changes):
@@ -84,7 +98,7 @@ def test_sensitivities_have_the_proved_form(form, relation):
     solver = MirrorDescent(form, max_iter=9, gradient_clip=clip, data_norm=norm, n_phases=3)
     plan = solver.plan(l2_problem(n, 20), PrivacyBudget(1.0, 1e-6, relation))
     factor = 2 if relation == "replace-one" else 1
-    sizes = {"noisy-md": [1000], "localized": [571, 286, 143]}.get(form)
+    sizes = {"noisy-md": [1000], "localized": [571, 286, 143], "proximal": [333, 333, 334]}
     if form == "noisy-sfw":
         (stage,) = plan.stages
         assert stage.first_batch + 9 * stage.batch == n
@@ -93,7 +107,7 @@ def test_sensitivities_have_the_proved_form(form, relation):
         assert stage.largest_change == pytest.approx(change)
         expected = [clip * norm / stage.first_batch, stage.largest_change * norm / stage.batch]
     else:
-        expected = [clip * norm / size for size in sizes]
+        expected = [clip * norm / size for size in sizes[form]]
     found = [noise.sensitivity for stage in plan.stages for noise in stage.noises]
     for sensitivity, exact in zip(found, expected, strict=True):
         # never below, and above it by no more than the float error of a sum
@@ -111,7 +125,7 @@ def test_disjoint_slices_get_the_full_budget(form, n_outputs):
     for r in releases:
         if r.group is not None:
             groups[r.group] = groups.get(r.group, 0) + r.count * r.mechanism.cost("gdp")
-    assert len(groups) == {"noisy-md": 0, "localized": 4, "noisy-sfw": 2}[form]
+    assert len(groups) == {"noisy-md": 0, "localized": 4, "proximal": 4, "noisy-sfw": 2}[form]
     full = BUDGET.mu**2 / 2  # of all outputs together
     for spent in groups.values() or [0.0]:
         assert common + spent == pytest.approx(full, rel=1e-9)
@@ -138,7 +152,7 @@ def test_a_penalty_restarts_the_forms_that_use_a_record_once():
     for form in FORMS:
         solver = MirrorDescent(form, l2_penalty=0.1, n_phases=2)
         counts[form] = len(solver.plan(l2_problem(10_000, 3), BUDGET).stages)
-    assert counts == {"noisy-md": 1, "localized": 2 * 4, "noisy-sfw": 4}
+    assert counts == {"noisy-md": 1, "localized": 2 * 4, "proximal": 2, "noisy-sfw": 4}
     runs = MirrorDescent("noisy-md", n_restarts=3).plan(l2_problem(700, 3), BUDGET)
     assert [stage.records for stage in runs.stages] == [(0, 100), (100, 300), (300, 700)]
 
@@ -211,20 +225,24 @@ def test_what_cannot_work_is_refused_whatever_the_sizes_are():
     for p in (3.0, math.inf):
         for feasible_set in (LpBall(1.0, p), LInfBall(1.0), LInfBall):
             assert_refused(MirrorDescent("noisy-sfw"), r"p <= 2.*'noisy-md'", feasible_set)
-    for form in ("localized", "noisy-sfw"):
+    for form in ("localized", "proximal", "noisy-sfw"):
         solver = MirrorDescent(form, batch_size=5)
         assert_refused(solver, "batch_size is for solver='noisy-md'", L2Ball)
-    entropy = MirrorDescent("localized", mirror_map="entropy")
-    assert_refused(entropy, "localized.*entropy", L1Ball)
+    for form in ("localized", "proximal"):
+        entropy = MirrorDescent(form, mirror_map="entropy")
+        assert_refused(entropy, f"{form}.*entropy", L1Ball)
+    assert_refused(
+        MirrorDescent("proximal"), "needs a convex or weakly convex loss", L2Ball, loss=Ramp()
+    )
+    MirrorDescent("noisy-md").check(Ramp(), L2Ball, BUDGET)
     assert_refused(MirrorDescent(mirror_map="entropy"), "mirror_map", L2Ball)
     for form in FORMS:
         pure = PrivacyBudget(1.0, 0.0)
         assert_refused(MirrorDescent(form), "no pure-DP form.*DPLassoFW", L2Ball, pure)
 
 
-def assert_refused(solver, match, feasible_set, budget=BUDGET):
+def assert_refused(solver, match, feasible_set, budget=BUDGET, loss=LOSSES["regression"]):
     """By `check`, and by `plan` as well."""
-    loss = LOSSES["regression"]
     with pytest.raises(ValueError, match=match):
         solver.check(loss, feasible_set, budget)
     with pytest.raises(ValueError, match=match):
@@ -323,11 +341,196 @@ def test_without_noise_single_passes_come_close_to_the_optimum():
     # all records alike, so that all slices pose one problem
     n = 5000
     X, y = np.tile([[0.5, -0.3]], (n, 1)), np.full(n, 0.4)
-    for form, steps in (("localized", 300), ("noisy-sfw", 500)):
+    for form, steps in (("localized", 300), ("proximal", 300), ("noisy-sfw", 500)):
         solver = MirrorDescent(form, max_iter=steps, data_norm=1.0)
         plan = solver.plan(l2_problem(n, 2, fit_intercept=False), PrivacyBudget(1e5, 1e-6))
         result = solver.solve(solver_data(X, y, fit_intercept=False), without_noise(plan), stream())
         assert X[0] @ result.coef == pytest.approx(0.4, abs=0.03), form
+
+
+def test_rounds_are_proximal_steps():
+    # the loss is quadratic along its one feature, w^2 / 2 - w, so that each round ends at
+    # (1 + a w) / (1 + a), where a is the weight of the proximal term and w where it began
+    n, d = 3000, 1
+    X, y = np.ones((n, d)), np.ones(n)
+    solver = MirrorDescent(
+        "proximal", max_iter=4000, n_phases=3, gradient_clip=9.0, data_norm=1.0, learning_rate=0.3
+    )
+    facts = l2_problem(n, d, fit_intercept=False, radius=1.0)
+    plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
+    (anchor,) = {stage.anchor for stage in plan.stages}
+    # twice c B / D, since the loss is convex
+    assert anchor == pytest.approx(2 * plan.gradient_clip * 1.0 / 2.0)
+    expected = 0.0
+    for stage in range(3):
+        expected = (1 + anchor * expected) / (1 + anchor)
+        part = dataclasses.replace(plan, stages=plan.stages[: stage + 1])
+        found = solver.solve(solver_data(X, y, fit_intercept=False), part, stream())
+        assert found.coef[0] == pytest.approx(expected, abs=2e-3)
+
+
+def test_a_weakly_convex_loss_has_a_proximal_term_above_its_weak_convexity():
+    for loss, feasible_set in itertools.product(
+        (Welsch(0.4), LogAbsolute(0.2), MCPAbsolute(0.05), Welsch(0.4).of_outputs(3)),
+        (L2Ball(2.0), L1Ball(2.0), LpBall(2.0, 1.5), LInfBall(2.0)),
+    ):
+        facts = Problem(5000, 6, loss, feasible_set)
+        plan = MirrorDescent("proximal", data_norm=1.5).plan(facts, BUDGET)
+        p, norm = plan.mirror_map.exponent(plan.problem.size), 1.5
+        # over rows of l_q norm at most B: q is 2 or more
+        rho = loss.weak_convexity * norm**2
+        for stage in plan.stages:
+            assert stage.anchor >= 2 * rho * (1 - 1e-12)
+            assert stage.strong_convexity == pytest.approx(stage.anchor - rho)
+            slope = plan.gradient_clip * norm
+            assert stage.within == pytest.approx(2 * slope * (p - 1) / stage.anchor)
+        assert plan.draws_result
+    plan = MirrorDescent("proximal").plan(l2_problem(5000, 6), BUDGET)
+    assert not plan.draws_result  # the last round of a convex loss
+
+
+def test_the_round_is_drawn_uniformly_and_without_looking_at_the_data():
+    n, rounds = 40, 4
+    facts = l2_problem(n, 1, loss=Welsch(), fit_intercept=False)
+    solver = MirrorDescent("proximal", max_iter=2, n_phases=rounds, data_norm=1.0)
+    plan = without_noise(solver.plan(facts, PrivacyBudget(1e4, 1e-6)))
+    # rounds move the model on and on, so that the result tells the round
+    data = [solver_data(np.ones((n, 1)), np.full(n, y), fit_intercept=False) for y in (0.5, -0.25)]
+    found = [
+        [abs(solver.solve(table, plan, stream(seed)).coef[0]) for seed in range(200)]
+        for table in data
+    ]
+    # which fits end at the same round, whatever that round's result is
+    firsts = []
+    for row in found:
+        _, first, which = np.unique(np.round(row, 9), return_index=True, return_inverse=True)
+        firsts.append(first[which])
+    np.testing.assert_array_equal(*firsts)
+    counts = np.unique(firsts[0], return_counts=True)[1]
+    # of 200 draws each round has 50 on average; beyond 15 or 95 is an accident of 1e-8
+    assert counts.size == rounds
+    assert counts.min() > 15
+    assert counts.max() < 95
+
+
+# --------------------------------------------- noisy-sfw for losses that are not convex
+
+
+def growing(n, d=2, *, epsilon=1.0, relation="replace-one", loss=None, n_outputs=1, **facts):
+    loss = (loss or Welsch(0.4)).of_outputs(n_outputs)
+    solver = MirrorDescent("noisy-sfw", data_norm=2.0, gradient_clip=0.1)
+    plan = solver.plan(l2_problem(n, d, loss=loss, **facts), PrivacyBudget(epsilon, 1e-6, relation))
+    return solver, plan
+
+
+@every_relation
+def test_growing_rounds_have_disjoint_batches_proved_sensitivities_and_the_full_budget(relation):
+    factor = 2 if relation == "replace-one" else 1
+    for n, loss in itertools.product((2, 3, 7, 5000, 60_000), (Welsch(0.4), LogAbsolute(0.5))):
+        _, plan = growing(n, relation=relation, loss=loss)
+        assert [stage.n_steps for stage in plan.stages] == [2**r for r in range(len(plan.stages))]
+        assert n < 100 or len(plan.stages) > 1
+        assert plan.draws_result
+        end = 0
+        for stage in plan.stages:
+            assert stage.records == (end, end + sum(stage.batches))
+            end = stage.records[1]
+            for t, noise in enumerate(stage.noises):
+                assert stage.batches[t] == stage.batches[0] // (t + 1) >= 1
+                term = largest_term(plan, t)
+                assert stage.largest_terms[t] == pytest.approx(term)
+                exact = factor * term * plan.data_norm / stage.batches[t]
+                assert exact < noise.sensitivity < exact * (1 + 1e-6)
+        assert end <= n
+        releases = plan.guarantee.releases
+        groups = [r.group for r in releases if r.group is not None]
+        assert len(set(groups)) == len(groups) == sum(stage.n_steps for stage in plan.stages)
+        common = sum(r.count * r.mechanism.cost("gdp") for r in releases if r.group is None)
+        for stage in plan.stages:
+            for noise in stage.noises:
+                assert common + noise.cost("gdp") == pytest.approx(BUDGET.mu**2 / 2, rel=1e-9)
+        assert n > 100 or recomputed_epsilon(plan.guarantee) <= 1 + 1e-4
+
+
+def largest_term(plan, t):
+    """What a record may add in step t, over the norm of its row."""
+    clip = plan.gradient_clip
+    if t == 0:
+        return clip
+    eta, last = 1 / math.sqrt(t + 1), 1 / math.sqrt(t)
+    change = plan.problem.loss.smoothness * last * plan.data_norm * plan.geometry.diameter
+    return min((1 - eta) * change + eta * clip, (2 - eta) * clip)
+
+
+@every_relation
+def test_no_record_moves_a_growing_round_beyond_its_sensitivity(relation):
+    for n_outputs in (1, 3):
+        solver, plan = growing(
+            250, epsilon=800.0, relation=relation, n_outputs=n_outputs, loss=Undeclared()
+        )
+        plan = dataclasses.replace(plan, draws_result=False)  # all of it
+        assert len(plan.stages) > 2
+        found = check_sensitivity(solver, plan)
+        assert not found.violations, found
+        ratios = [ratio for name, ratio in found.ratios.items() if name.startswith("stages")]
+        assert max(ratios) > 0.9
+        stages = tuple(
+            dataclasses.replace(s, largest_terms=(math.inf,) * s.n_steps) for s in plan.stages
+        )
+        loose = dataclasses.replace(plan, stages=stages, gradient_clip=9.0)
+        assert check_sensitivity(solver, loose).violations
+
+
+@every_relation
+def test_black_box_audits_of_growing_rounds_flag_too_little_noise_and_nothing_else(relation):
+    facts = l2_problem(20, 1, loss=Welsch(2.0), fit_intercept=False)
+    solver = MirrorDescent("noisy-sfw", gradient_clip=0.3, data_norm=1.0)
+    plan = solver.plan(facts, PrivacyBudget(4.0, 1e-6, relation))
+    pair = flipped_label(facts, relation)
+    assert not audit_solver(solver, plan, *pair, 1000, random_state=0).flagged
+    weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 4))
+    assert audit_solver(solver, weak, *pair, 1000, random_state=0).flagged
+
+
+def test_the_estimate_of_a_growing_round_is_the_gradient_where_all_records_are_alike(monkeypatch):
+    n, seen = 5000, []
+    solver, plan = growing(n, epsilon=1e4, fit_intercept=False, radius=1.0)
+    plan = dataclasses.replace(without_noise(plan), draws_result=False)
+    extreme_point = L2Ball.extreme_point
+    monkeypatch.setattr(
+        L2Ball, "extreme_point", lambda self, g: seen.append(g) or extreme_point(self, g)
+    )
+    x, y = np.array([0.5, -0.3]), 0.4
+    data = solver_data(np.tile(x, (n, 1)), np.full(n, y), fit_intercept=False)
+    result = solver.solve(data, plan, stream())
+    assert len(seen) == plan.max_iter > 10
+    coef, directions = np.zeros(2), iter(seen)
+    for stage in plan.stages:
+        for t in range(stage.n_steps):
+            slope = plan.problem.loss.derivative(np.array([x @ coef]), np.array([y]))
+            gradient = np.clip(slope, -plan.gradient_clip, plan.gradient_clip) * x
+            direction = next(directions)
+            np.testing.assert_allclose(direction, gradient, atol=1e-9)
+            coef = coef + (extreme_point(plan.geometry, direction) - coef) / math.sqrt(t + 1)
+    np.testing.assert_allclose(result.coef, coef, atol=1e-9)
+
+
+def test_the_result_of_growing_rounds_is_drawn_from_all_points():
+    _, plan = growing(5000, epsilon=1e4)
+    ends = [sum(stage.n_steps for stage in plan.drawn_stages(stream(seed))) for seed in range(2000)]
+    counts = np.bincount(ends, minlength=plan.max_iter + 1)[1:]
+    assert counts.size == plan.max_iter
+    # of 2000 draws the first half has its share within 8 standard deviations
+    half = counts.size // 2
+    assert abs(counts[:half].sum() / 2000 - half / counts.size) < 0.09
+    assert min(counts[0], counts[-1]) > 0
+
+
+def test_growing_rounds_have_steps_of_their_own():
+    for name, value in (("max_iter", 9), ("learning_rate", 0.1)):
+        solver = MirrorDescent("noisy-sfw", **{name: value})
+        assert_refused(solver, f"{name} must be 'auto'", L2Ball, loss=Welsch())
+        solver.check(LOSSES["regression"], L2Ball, BUDGET)
 
 
 def test_minibatches_without_noise_come_close_to_the_optimum():

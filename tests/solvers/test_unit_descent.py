@@ -20,9 +20,10 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco.audit import audit_solver, check_sensitivity, map_mechanisms, mechanisms
 from sklearn_dpsco.geometry import Geometry, L2Ball
+from sklearn_dpsco.losses import LogAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import learned_units
+from sklearn_dpsco.solvers import learned_units, unit_descent
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
 from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
@@ -243,6 +244,73 @@ def test_where_nothing_can_be_learned_predictions_stay_near_the_middle():
             epsilon=0.1, bounds_X=(-3, 3), bounds_y=(-1, 1), random_state=seed
         )
         assert np.abs(model.fit(X, 0.3 * z).predict(X)).max() < 5
+
+
+# ---------------------------------------------------------------------------- Welsch's loss
+
+
+def welsch_facts(n, d, width="auto", n_outputs=1):
+    return Problem(n, d, Welsch(width).of_outputs(n_outputs), Geometry, True)
+
+
+def test_welschs_loss_has_learned_units_unless_its_width_is_declared():
+    budget = PrivacyBudget(1.0, 1e-6)
+    assert MirrorDescent().plan(welsch_facts(1000, 3), budget).solver == "learned-units"
+    assert MirrorDescent().plan(welsch_facts(1000, 3, 0.3), budget).solver == "noisy-md"
+    with pytest.raises(ValueError, match="Welsch's loss"):
+        MirrorDescent("learned-units").check(Welsch(0.3), Geometry, budget)
+    with pytest.raises(ValueError, match="Welsch's loss"):
+        MirrorDescent("learned-units").check(LogAbsolute(), Geometry, budget)
+    plan = MirrorDescent().plan(welsch_facts(1000, 3), budget)
+    # a mean would be that of the gross errors
+    assert plan.units.target_mean is None
+    assert recomputed_epsilon(plan.guarantee) <= 1 + 1e-4
+
+
+def test_welschs_loss_narrows_until_iterates_are_averaged():
+    widths = [unit_descent._loss_at(Welsch().of_outputs(2), t, 20).base.width for t in range(20)]
+    assert widths[0] == pytest.approx(48.0)
+    assert np.all(np.diff(widths[:11]) < 0)
+    assert widths[10:] == [1.5] * 10
+    assert unit_descent._loss_at(Squared(), 3, 20) == Squared()
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_no_record_moves_a_release_of_welschs_loss_beyond_its_sensitivity(relation):
+    for n_outputs, epsilon in ((1, 300.0), (3, 40.0)):
+        facts = welsch_facts(40, 2, n_outputs=n_outputs)
+        solver = MirrorDescent(max_iter=4)
+        plan = solver.plan(facts, PrivacyBudget(epsilon, 1e-6, relation))
+        found = check_sensitivity(solver, plan)
+        assert not found.violations, found
+        assert found.ratios["step"] > 0.5, found
+
+
+def test_gross_errors_do_not_move_welschs_loss():
+    X, z, rng = correlated(6000, 4)
+    clean = 0.4 * z + 0.05 * rng.standard_normal(len(z))
+    wrong = rng.random(len(z)) < 0.25
+    y = np.where(wrong, 1.0, clean)
+    common = {"epsilon": 2.0, "bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0}
+    welsch = DPMirrorRegressor(loss="welsch", **common).fit(X, y)
+    assert welsch.plan_.solver == "learned-units"
+    without = DPMirrorRegressor(**common).fit(X, clean).score(X, clean)
+    assert welsch.score(X, clean) > without - 0.05
+    assert DPMirrorRegressor(**common).fit(X, y).score(X, clean) < without - 0.2
+    assert DPLassoFW(loss="welsch", **common).fit(X, y).score(X, clean) > without - 0.05
+    # of several targets each has its own centre and spread
+    both = np.column_stack((y, 0.1 * clean - 0.5))
+    several = DPMirrorRegressor(loss="welsch", **common | {"epsilon": 4.0}).fit(X, both)
+    assert several.score(X, np.column_stack((clean, both[:, 1]))) > without - 0.1
+
+
+def test_a_signal_of_few_records_is_not_taken_for_an_error():
+    # a rare flag moves a tenth of the targets far beyond the spread of the others
+    rng = np.random.default_rng(0)
+    X = np.column_stack((rng.random(8000) < 0.1, rng.uniform(-1, 1, (8000, 2)))).astype(float)
+    y = X @ np.array([0.6, 0.04, 0.04]) - 0.5 + 0.02 * rng.standard_normal(8000)
+    common = {"epsilon": 3.0, "bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0}
+    assert DPMirrorRegressor(loss="welsch", **common).fit(X, y).score(X, y) > 0.9
 
 
 def test_storage_does_not_matter():

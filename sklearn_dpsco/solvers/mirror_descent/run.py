@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ...randomness.stream import RandomStream
 from ..batches import Records
-from .stages import MirrorDescentPlan, Stage, VectorNoise
+from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
 
-__all__ = ["descend", "frank_wolfe"]
+__all__ = ["run_stage"]
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,21 @@ def _gradient_source(
     return batch_gradient
 
 
-def descend(
+def run_stage(
+    part: Records,
+    coef: Array,
+    stage: Stage | Round,
+    plan: MirrorDescentPlan,
+    stream: RandomStream,
+) -> Array:
+    """The result of a stage from `coef`."""
+    if isinstance(stage, Round):
+        return _round(part, coef, stage, plan, stream)
+    run = _frank_wolfe if stage.batch else _descend
+    return run(part, coef, stage, plan, stream)
+
+
+def _descend(
     part: Records,
     coef: Array,
     stage: Stage,
@@ -60,7 +74,7 @@ def descend(
     return total / weights
 
 
-def frank_wolfe(
+def _frank_wolfe(
     part: Records,
     coef: Array,
     stage: Stage,
@@ -82,4 +96,26 @@ def frank_wolfe(
         target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
         before, coef = coef, coef + stage.learning_rate * (target - coef)
         start = stop
+    return coef
+
+
+def _round(
+    part: Records,
+    coef: Array,
+    stage: Round,
+    plan: MirrorDescentPlan,
+    stream: RandomStream,
+) -> Array:
+    """Last point of a pass whose estimate forgets: v_t = (1 - eta_t) v_{t-1} + what a batch adds.
+
+    That is the mean over the batch of the gradients less (1 - eta_t) times those at the last point.
+    """
+    estimate, before, start = np.zeros(coef.size), coef, 0
+    for t in range(stage.n_steps):
+        stop = start + stage.batches[t]
+        weight, batch = stage.weight(t), part.take(slice(start, stop))
+        term = batch.mean_change(coef, before, stage.largest_terms[t], 1 - weight)
+        estimate = (1 - weight) * estimate + stage.noises[t].release(term, stream)
+        target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
+        before, coef, start = coef, coef + weight * (target - coef), stop
     return coef

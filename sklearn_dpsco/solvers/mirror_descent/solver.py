@@ -1,4 +1,4 @@
-r"""Noisy mirror descent in l_p geometry, its localized form, and noisy stochastic Frank-Wolfe.
+r"""Noisy mirror descent in l_p geometry, its localized and proximal forms, and noisy Frank-Wolfe.
 
 ``"noisy-md"``
     Mirror descent on mean gradients with noise (BGN21 Algorithm 2; AFKT21 Algorithms 1
@@ -8,21 +8,28 @@ r"""Noisy mirror descent in l_p geometry, its localized form, and noisy stochast
     Phases on disjoint slices of the records, each a mirror descent on the loss plus a
     regularizer about the last phase's result, within a ball that shrinks (AFKT21
     Algorithms 2 and 6).
+``"proximal"``
+    Rounds on disjoint slices, for losses that are not convex: each a mirror descent on the loss
+    plus a proximal term about the last round's result, which makes it strongly convex (BGM21
+    Algorithm 2).
 ``"noisy-sfw"``
     One pass of stochastic Frank-Wolfe with a recursive, noisy gradient estimate on
-    disjoint batches (BGN21 Algorithm 3).
+    disjoint batches (BGN21 Algorithm 3); for losses that are not convex in rounds of growing
+    length, whose estimate forgets (BGM21 Algorithm 6).
 
 All of them start from a private intercept and private feature means, and all are a list
 of stages: a stage has a slice of the records (or all), its steps, and their noise.
 Slices come from a secret uniform permutation and compose in parallel. For p > 2 the map is
 the Euclidean one (BGN21 Proposition 13).
 
-The sensitivities are derived in doc/privacy, sections 2.6, 3.5 and 4.
+The sensitivities are derived in doc/privacy, sections 2.6, 3.5, 4 and 8.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,12 +55,12 @@ from ..unit_descent import (
     plan_unit_descent,
     run_unit_descent,
 )
-from .run import descend, frank_wolfe
-from .stages import MirrorDescentPlan, Stage, VectorNoise
+from .run import run_stage
+from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
 
 __all__ = ["FORMS", "MirrorDescent"]
 
-FORMS = ("learned-units", "noisy-md", "localized", "noisy-sfw")
+FORMS = ("learned-units", "noisy-md", "localized", "proximal", "noisy-sfw")
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class MirrorDescent:
 
     Parameters
     ----------
-    form : {"auto", "learned-units", "noisy-md", "localized", "noisy-sfw"}
+    form : {"auto", "learned-units", "noisy-md", "localized", "proximal", "noisy-sfw"}
     max_iter : int or None
         Steps of each stage.
     learning_rate : float or None
@@ -73,7 +80,7 @@ class MirrorDescent:
         "noisy-md": None for all records in each step.
     mirror_map : {"power", "euclidean", "entropy"} or None
     n_phases : int or None
-        "localized".
+        "localized", and the rounds of "proximal".
     radius : float or None
         Radius of the set, where the plan chooses the kind of set.
     n_restarts : int or None
@@ -113,6 +120,19 @@ class MirrorDescent:
             raise ValueError(
                 f"solver='noisy-sfw' needs p <= 2, got p={p:g}: use 'noisy-md' or 'localized'"
             )
+        if form == "noisy-sfw" and not loss.is_convex:
+            named = {"max_iter": self.max_iter, "learning_rate": self.learning_rate}
+            for name, value in named.items():
+                if value is not None:
+                    raise ValueError(
+                        f"{name} must be 'auto' with solver='noisy-sfw' and a loss that is not "
+                        f"convex, whose rounds have steps of their own; got {value!r}"
+                    )
+        if form == "proximal" and math.isinf(loss.weak_convexity):
+            raise ValueError(
+                "solver='proximal' needs a convex or weakly convex loss: declare `is_convex`, or a "
+                f"finite `smoothness` or `weak_convexity`; got {loss!r}"
+            )
         if self.batch_size is not None and form != "noisy-md":
             raise ValueError(f"batch_size is for solver='noisy-md', not for {form!r}")
         candidates: tuple[Any, ...] = (feasible_set,)
@@ -133,16 +153,19 @@ class MirrorDescent:
             problem, budget, facts.norm, allowance, may_shrink=facts.geometry.contains_origin
         )
         left = allowance.share(first.left)
+        stages: Sequence[Stage | Round]
+        composition: Composition | None = None
         if self._form == "noisy-md" and self.batch_size not in (None, problem.n_samples):
             stages, composition = self._plan_batches(facts, first, left)
         else:
-            plan_run = {
+            plan_run: Callable[..., Sequence[Stage | Round]] = {
                 "noisy-md": self._plan_descent,
                 "localized": self._plan_phases,
+                "proximal": self._plan_rounds,
                 "noisy-sfw": self._plan_frank_wolfe,
             }[self._form]
             runs = self._runs(problem.n_samples)
-            stages, composition = [s for run in runs for s in plan_run(facts, run, left)], None
+            stages = [stage for run in runs for stage in plan_run(facts, run, left)]
         releases = [*first.releases, *(r for stage in stages for r in stage.releases)]
         guarantee = Guarantee.of(budget, releases, composition or allowance.kind)
         return MirrorDescentPlan(
@@ -157,6 +180,7 @@ class MirrorDescent:
             l2_penalty=facts.penalty,
             stages=tuple(stages),
             first=first,
+            draws_result=self._form in ("proximal", "noisy-sfw") and not problem.loss.is_convex,
         )
 
     @property
@@ -177,8 +201,8 @@ class MirrorDescent:
         """The declared mirror map, or "power" where the set has it."""
         kind = self.mirror_map or ("power" if "power" in geometry.mirror_maps else None)
         mirror_map = geometry.mirror_map(kind)
-        if self._form == "localized" and not mirror_map.has_center:
-            raise ValueError(f"solver='localized' cannot use mirror_map={self.mirror_map!r}")
+        if self._form in ("localized", "proximal") and not mirror_map.has_center:
+            raise ValueError(f"solver={self._form!r} cannot use mirror_map={self.mirror_map!r}")
         return mirror_map
 
     def _check_size(self, n: int) -> None:
@@ -205,8 +229,10 @@ class MirrorDescent:
                 phases = slices(stop - start, self.n_phases or 1, growing=False)
                 if any(low == high for low, high in phases):
                     return False
+            if self._form == "proximal" and stop - start < (self.n_phases or 1):
+                return False
             # a Frank-Wolfe run has one batch more than steps
-            elif stop - start <= (self.max_iter or 1) * (self._form == "noisy-sfw"):
+            if stop - start <= (self.max_iter or 1) * (self._form == "noisy-sfw"):
                 return False
         return True
 
@@ -216,8 +242,9 @@ class MirrorDescent:
     def _restarts(self, n: int) -> int:
         if self.n_restarts is not None:
             return self.n_restarts
-        # "noisy-md" has the fast rate without slices, by its step sizes and weights (section 4.4)
-        if self.l2_penalty == 0 or self._form == "noisy-md":
+        # "noisy-md" and the rounds of "proximal" have the fast rate without slices, by their step
+        # sizes and weights (section 4.4)
+        if self.l2_penalty == 0 or self._form in ("noisy-md", "proximal"):
             return 1
         return fast_restarts(n)
 
@@ -291,28 +318,37 @@ class MirrorDescent:
         n_phases = self.n_phases or min(facts.rules.most_phases, int(math.log2(n + 1)))
         n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
         eta = self.learning_rate or facts.localized_step(n, left)
-        power = facts.mirror_map.exponent(facts.problem.size)
         stages = []
         for i, (low, high) in enumerate(slices(n, n_phases, growing=False)):
             noise = facts.noise(high - low, left, n_steps)
             horizon = eta * 4.0**-i * (high - low)
-            anchor = 2 / horizon
-            # contains the minimizer: beyond it the regularizer grows more than the loss can fall
-            within = facts.lipschitz * horizon * (power - 1)
-            reach = facts.rules.reach * within / math.sqrt(power - 1)
-            energy = n_steps * facts.noise_size(noise) ** 2
-            stages.append(
-                Stage(
-                    (noise,), (start + low, start + high), n_steps, math.inf, reach, energy,
-                    anchor + facts.strong_convexity, anchor, within,
-                )
-            )  # fmt: skip
+            part = (start + low, start + high)
+            stages.append(facts.anchored_stage(part, noise, n_steps, 2 / horizon))
         return stages
+
+    def _plan_rounds(self, facts: _Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
+        """Rounds on slices of equal size."""
+        start, stop = run
+        n = stop - start
+        n_rounds = self.n_phases or facts.proximal_rounds(n, left)
+        affordable = defaults.affordable_steps(facts.problem, facts.rules)
+        n_steps = self.max_iter or max(facts.rules.round_steps, affordable // n_rounds)
+        anchor = 2 * facts.proximal_curvature
+        most = self.learning_rate or math.inf
+        ends = [start + n * k // n_rounds for k in range(n_rounds + 1)]
+        return [
+            facts.anchored_stage(
+                (low, high), facts.noise(high - low, left, n_steps), n_steps, anchor, most
+            )
+            for low, high in itertools.pairwise(ends)
+        ]
 
     def _plan_frank_wolfe(
         self, facts: _Facts, run: tuple[int, int], left: Allowance
-    ) -> list[Stage]:
+    ) -> list[Stage] | list[Round]:
         """The best number of batches among 1, 2, 4, ... up to about the root of n."""
+        if not facts.problem.loss.is_convex:
+            return _growing_rounds(facts, run, left)
         n = run[1] - run[0]
         counts = [2**k for k in range(1 + int(math.log2(math.isqrt(n))))]
         if self.max_iter is not None:
@@ -366,12 +402,11 @@ class MirrorDescent:
             order = stream.substream("slices").permutation(problem.n_samples)
             rows = rows.row_major()
         coef = plan.geometry.center(problem.size)
-        run = frank_wolfe if plan.solver == "noisy-sfw" else descend
-        for stage in plan.stages:
+        for stage in plan.drawn_stages(stream.substream("result")):
             part = Records(rows, objective, problem)
             if order is not None and stage.records is not None:
                 part = part.take(order[slice(*stage.records)])
-            coef = run(part, coef, stage, plan, stream)
+            coef = run_stage(part, coef, stage, plan, stream)
         return frame.result(coef, problem, plan.max_iter)
 
 
@@ -411,6 +446,11 @@ class _Facts:
         """Bound on abs(<row, v - w>) over two points of the set."""
         diameter = 2 * _l2_radius(self.geometry, self.problem.size)
         return self.norm * diameter
+
+    @property
+    def weak_convexity(self) -> float:
+        """That of the objective in the map's norm: abs(<row, v>) is at most row_norm norm(v)."""
+        return self.problem.loss.weak_convexity * self.row_norm**2
 
     @property
     def strong_convexity(self) -> float:
@@ -475,6 +515,72 @@ class _Facts:
             n_steps * size**2, self.strong_convexity,
         )  # fmt: skip
 
+    def anchored_stage(
+        self, records: tuple[int, int], noise: VectorNoise, n_steps: int, anchor: float,
+        learning_rate: float = math.inf,
+    ) -> Stage:  # fmt: skip
+        """A descent on the loss plus `anchor` times the map about its start."""
+        power = self.mirror_map.exponent(self.problem.size)
+        # contains the minimizer: beyond it the regularizer grows more than the loss can fall
+        within = 2 * self.lipschitz * (power - 1) / anchor
+        reach = self.rules.reach * within / math.sqrt(power - 1)
+        energy = n_steps * self.noise_size(noise) ** 2
+        convexity = anchor + self.strong_convexity
+        if self.weak_convexity < convexity:
+            convexity -= self.weak_convexity
+        else:  # too small an anchor to make the objective convex
+            convexity = 0.0
+        return Stage(
+            (noise,), records, n_steps, learning_rate, reach, energy, convexity, anchor, within
+        )
+
+    def round(self, records: tuple[int, int], batches: tuple[int, ...], left: Allowance) -> Round:
+        """The round on those batches, with its clips and noise."""
+        smoothness, terms = self.problem.loss.smoothness, [self.clip]
+        for t in range(1, len(batches)):
+            weight = Round.weight(t)
+            change = smoothness * Round.weight(t - 1) * self.largest_move
+            most = (2 - weight) * self.clip
+            terms.append(min(most, (1 - weight) * change + weight * self.clip))
+        noises = tuple(
+            self.noise(size, left, 1, term) for size, term in zip(batches, terms, strict=True)
+        )
+        return Round(noises, records, len(batches), batches, tuple(terms))
+
+    def round_error(self, part: Round) -> float:
+        """Root mean square of the estimate's error over its steps, in Lipschitz constants."""
+        variance, total = 0.0, 0.0
+        for t, (noise, size, term) in enumerate(
+            zip(part.noises, part.batches, part.largest_terms, strict=True)
+        ):
+            kept = 1 - part.weight(t)
+            variation = (term * self.row_norm) ** 2 / size
+            variance = kept**2 * variance + self.noise_size(noise) ** 2 + variation
+            total += variance
+        return math.sqrt(total / part.n_steps) / self.lipschitz
+
+    @property
+    def diameter(self) -> float:
+        """That of the set in the map's norm."""
+        power = self.mirror_map.exponent(self.problem.size)
+        return max(2 * self.reach * math.sqrt(power - 1), 1e-50)  # 0 for a set of one point
+
+    @property
+    def proximal_curvature(self) -> float:
+        """The weak convexity, or that of a term which is the loss's variation over the set.
+
+        Below the latter a proximal term would hardly hold a model.
+        """
+        return max(self.weak_convexity, self.lipschitz / self.diameter)
+
+    def proximal_rounds(self, n: int, left: Allowance) -> int:
+        """R of BGM21, Theorem 16, with the noise of the plan in the place of the paper's."""
+        kappa = 1 / (self.mirror_map.exponent(self.problem.size) - 1)
+        ratio = self.diameter * self.proximal_curvature / self.lipschitz
+        single = self.noise_size(self.noise(n, left, 1)) / self.lipschitz
+        n_rounds = min(math.sqrt(n * ratio / kappa), (ratio / single**2) ** (1 / 3))
+        return max(1, min(int(n_rounds), defaults.MOST_PHASES, n))
+
     def localized_step(self, n: int, left: Allowance) -> float:
         """Eta of AFKT21, Theorem 13: D / L min(1 / sqrt(n), L / (n |noise|))."""
         single = self.noise_size(self.noise(n, left, 1))
@@ -483,6 +589,35 @@ class _Facts:
 
 
 # ------------------------------------------------- defaults: functions of public facts only
+
+
+def _growing_rounds(facts: _Facts, run: tuple[int, int], left: Allowance) -> list[Round]:
+    """Rounds r = 0, 1, ... of 2^r steps, step t on floor(b / (t + 1)) records.
+
+    Their number is the best by the error of the estimate in the last round, from noise and from the
+    variation of the records, plus that of few steps.
+    """
+    start, stop = run
+
+    def batches(b: int, r: int) -> tuple[int, ...]:
+        return tuple(b // (t + 1) for t in range(2**r))
+
+    def used(b: int, count: int) -> int:
+        return sum(sum(batches(b, r)) for r in range(count))
+
+    best: tuple[float, list[Round]] = (math.inf, [])
+    for count in range(1, facts.rules.growing_rounds + 1):
+        if used(2 ** (count - 1), count) > stop - start:  # some batch would be empty
+            break
+        b = smallest(lambda b, count=count: used(b + 1, count) > stop - start)  # type: ignore[misc]
+        ends = [start + used(b, r) for r in range(count + 1)]
+        rounds = [
+            facts.round(part, batches(b, r), left)
+            for r, part in enumerate(itertools.pairwise(ends))
+        ]
+        error = facts.round_error(rounds[-1]) + 2 ** (-(count - 1) / 2)
+        best = min(best, (error, rounds), key=lambda plan: plan[0])
+    return best[1]
 
 
 def _gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float) -> float:

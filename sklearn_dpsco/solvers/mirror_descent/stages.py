@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...geometry import Geometry, MirrorMap
 from ...mechanisms import Gaussian, GeneralizedGaussian, Release
+from ...randomness.stream import RandomStream
 from ..base import Part, Plan
 from ..first_releases import FirstReleases
 
-__all__ = ["MirrorDescentPlan", "Stage", "VectorNoise"]
+__all__ = ["MirrorDescentPlan", "Round", "Stage", "VectorNoise"]
 
 VectorNoise = Gaussian | GeneralizedGaussian
 
@@ -58,6 +59,15 @@ class Stage(Part):
     largest_change: float = 0.0
 
     @property
+    def n_results(self) -> int:
+        """The points among which the plan's result may be drawn: its last."""
+        return 1
+
+    def until(self, result: int) -> Stage:
+        """The part that ends with that of its results."""
+        return self
+
+    @property
     def releases(self) -> tuple[Release, ...]:
         """Releases that read one record: all steps, or those of the one batch that it is in."""
         group = None if self.records is None else f"records {self.records}"
@@ -88,6 +98,52 @@ class Stage(Part):
 
 
 @dataclass(frozen=True)
+class Round(Part):
+    """Frank-Wolfe steps t = 0, 1, ... of weight 1 / sqrt(t + 1), each on a batch of its own.
+
+    Attributes
+    ----------
+    noises : tuple of mechanisms
+        Those of the steps.
+    records : tuple (start, stop)
+        Slice of the secret order of the records.
+    n_steps : int
+    batches : tuple of int
+        Their sizes; records that are left over are not used.
+    largest_terms : tuple of float
+        Clips of what a record adds to the estimate, over the norm of its row.
+    """
+
+    noises: tuple[VectorNoise, ...]
+    records: tuple[int, int]
+    n_steps: int
+    batches: tuple[int, ...]
+    largest_terms: tuple[float, ...]
+
+    @property
+    def n_results(self) -> int:
+        """The points among which the plan's result may be drawn: all."""
+        return self.n_steps
+
+    def until(self, result: int) -> Round:
+        """The part that ends with that of its results."""
+        return replace(self, n_steps=result + 1)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """One for each batch."""
+        return tuple(
+            Release("gradient term", noise, 1, f"records {self.records}, batch {t + 1}")
+            for t, noise in enumerate(self.noises)
+        )
+
+    @staticmethod
+    def weight(t: int) -> float:
+        """Of the new point and of the new gradient, in step t."""
+        return 1 / math.sqrt(t + 1)
+
+
+@dataclass(frozen=True)
 class MirrorDescentPlan(Plan):
     """Plan of `MirrorDescent`; see `Plan` for the common fields.
 
@@ -100,18 +156,33 @@ class MirrorDescentPlan(Plan):
         c: bound on abs(dl/dz).
     l2_penalty : float
         Weight of norm(w)^2 / 2.
-    stages : tuple of Stage
+    stages : tuple of Stage, or of Round
         What runs, each stage from the result of the one before.
     first : FirstReleases
         What is released before the descent.
+    draws_result : bool
+        Whether the result is one of those of the stages, drawn uniformly and without looking at
+        the data, and not the last one.
     """
 
     geometry: Geometry
     mirror_map: MirrorMap
     gradient_clip: float
     l2_penalty: float
-    stages: tuple[Stage, ...]
+    stages: tuple[Stage | Round, ...]
     first: FirstReleases
+    draws_result: bool = False
+
+    def drawn_stages(self, stream: RandomStream) -> tuple[Stage | Round, ...]:
+        """What is run: all stages, or those until the drawn result."""
+        if not self.draws_result:
+            return self.stages
+        left = stream.integer(sum(stage.n_results for stage in self.stages))
+        for k, stage in enumerate(self.stages):
+            if left < stage.n_results:
+                return (*self.stages[:k], stage.until(left))
+            left -= stage.n_results
+        raise AssertionError("a draw is below the number of results")
 
     @property
     def data_norm(self) -> float | None:

@@ -1,0 +1,79 @@
+"""How far a fitted model is from a stationary point of its feasible set, on public data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..data.rows import Objective
+from ..solvers.first_releases import FirstReleases
+from ._base import DPLinearModel
+
+__all__ = ["HasFeasibleSet"]
+
+
+class HasFeasibleSet(DPLinearModel):
+    """Base of the models whose solvers have a feasible set in the units of the bounds."""
+
+    def stationarity_gap(self, X: Any, y: Any) -> float:
+        r"""Frank-Wolfe gap of the model on the data given: **not private**.
+
+        .. math:: \max_{v \in \mathcal{W}} \langle \nabla F(w), w - v \rangle
+
+        F is the mean of the plan's loss over the rows of X, in scaled units and without any clip,
+        plus half of `l2_penalty` times the squared norm if there is one; w are the model's scaled
+        coefficients, the intercept's correction included, and :math:`\mathcal{W}` is the feasible
+        set. 0 at a stationary point; for a convex loss at least F(w) less its minimum over the
+        set. (The noise of phased SGD may take w out of the set, and the gap below 0.)
+
+        .. warning:: This spends no budget and adds no noise: the number tells of the rows that
+           it is computed from. Call it on public or on held-out data, and never publish
+           it for records that are to be protected.
+
+        Parameters
+        ----------
+        X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            As in `fit`: values outside the bounds are clipped, invalid records count as empty ones
+            with ``nonfinite="zero"``.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If the model has no bounded set: `feasible_set="unconstrained"`, or learned units.
+        """
+        check_is_fitted(self)
+        plan, model = self.plan_, self._scaled_model
+        problem = plan.problem
+        has_set = isinstance(getattr(plan, "first", None), FirstReleases)  # in the bounds' units
+        if not has_set or not math.isfinite(plan.geometry.radius):
+            raise ValueError(
+                f"stationarity_gap needs a bounded feasible set, which solver={plan.solver!r} with "
+                f"feasible_set={self.feasible_set!r} has not: units that are learned have none. "
+                "Declare radius or feasible_set, or take a solver that has one"
+            )
+        with np.errstate(all="ignore"):
+            X, y = self._validate(X, y, reset=False, min_samples=1)
+            targets = self._read_known(y)
+            if targets.n_outputs != problem.n_outputs:
+                raise ValueError(f"y must have {problem.n_outputs} targets, as in fit")
+            scaling = self._feature_scaling(X.shape[1])
+            rows = self._rows(X, scaling, problem.fit_intercept, targets.is_empty, None)
+            frame, coef = model.frame, np.asarray(model.coef).T
+            if problem.fit_intercept:
+                center = np.zeros(len(coef)) if frame.center is None else frame.center
+                rows = rows.centered(center)
+                intercept = model.intercept - frame.offset + center @ coef
+                coef = np.concatenate((coef, np.reshape(intercept, (1, *coef.shape[1:]))))
+            objective = Objective(targets.scaled(), frame.offset, problem.loss, math.inf)
+            gradient = rows.mean_gradient(coef, objective).ravel()
+        point = coef.ravel()
+        gradient = gradient + getattr(plan, "l2_penalty", 0.0) * point
+        return float(gradient @ (point - plan.geometry.extreme_point(gradient)))
