@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "MULTINOMIAL",
     "TABULATED",
+    "Change",
     "Compressed",
     "Move",
     "RecordWalk",
@@ -126,6 +127,21 @@ class Steps(NamedTuple):
     radius: float
     block: int
     first: int
+
+
+class Change(NamedTuple):
+    """How far a derivative changes between two points: l'(z) - kept l'(z').
+
+    Attributes
+    ----------
+    kept : float
+        0 for l'(z) alone, which is not clipped once more.
+    largest : float
+        Bound on the result.
+    """
+
+    kept: float
+    largest: float
 
 
 class RecordWalk(NamedTuple):

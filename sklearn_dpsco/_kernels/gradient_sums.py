@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Compressed, RowForm, Slope
+from .arguments import Change, Compressed, RowForm, Slope
 from .derivatives import clipped_derivative
 from .jit import njit
 from .products import (
@@ -23,7 +23,7 @@ from .products import (
     stored_products,
 )
 
-__all__ = ["csr_gradient_sum", "dense_gradient_at", "dense_gradient_sum"]
+__all__ = ["csr_gradient_sum", "dense_change_at", "dense_gradient_at", "dense_gradient_sum"]
 
 
 @njit(cache=True)
@@ -100,6 +100,42 @@ def dense_gradient_at(
             part_b += r
             for j in range(d):
                 part[j] += r * X[i, j]
+        total += part
+        total_b += part_b
+    return total_b
+
+
+@njit(cache=True, nogil=True)
+def dense_change_at(
+    X: Any, which: Any, weight: Any, y: Any, coef: Any, before: Any, change: Change, slope: Slope,
+    chunk: int, total: Any,
+) -> float:  # fmt: skip
+    """Sum over the rows `which` of clip(l'(z) - kept l'(z')) x, at the points `coef` and `before`.
+
+    Row and target i are those of record which[i], and its weight scales z, z' and the result. The
+    sum's coordinates go to `total`, that of the intercept is returned.
+    """
+    n, d = which.size, X.shape[1]
+    intercept, intercept_before = 0.0, 0.0
+    if coef.size > d:
+        intercept, intercept_before = coef[d], before[d]
+    part, total_b = np.empty(d), 0.0
+    for first in range(0, n, chunk):
+        part[:] = 0.0
+        part_b = 0.0
+        for t in range(first, min(n, first + chunk)):
+            i = which[t]
+            row = X[i]
+            z = inner_product(row, coef[:d]) + intercept
+            r = clipped_derivative(slope, weight[i] * z, y[i])
+            if change.kept > 0.0:
+                z = inner_product(row, before[:d]) + intercept_before
+                r -= change.kept * clipped_derivative(slope, weight[i] * z, y[i])
+                r = min(max(r, -change.largest), change.largest)
+            r *= weight[i]
+            part_b += r
+            for j in range(d):
+                part[j] += r * row[j]
         total += part
         total_b += part_b
     return total_b

@@ -24,6 +24,8 @@ from .sampling import MORE_WORDS, UNCERTAIN, coin, exp_minus, index_of
 
 __all__ = ["csr_record_steps", "dense_record_steps"]
 
+_SMALLEST = 1e-100  # of the factor of a point
+
 
 @njit(cache=True, inline="always")
 def _change(slope: Slope, walk: RecordWalk, weight: float, product: float, moved: float,
@@ -35,29 +37,42 @@ def _change(slope: Slope, walk: RecordWalk, weight: float, product: float, moved
     return weight * min(max(change, -walk.clip), walk.clip)
 
 
-@njit(cache=True, fastmath={"reassoc", "nnan"})
-def _largest(v: Any, w: Any, penalty: float) -> Any:
-    """Largest and smallest coordinate of v + penalty w."""
-    high, low = v[0] + penalty * w[0], v[0] + penalty * w[0]
-    for j in range(1, v.size):
+# No NaN is compared here, and the sign of 0 does not matter: with that the loops are vector code.
+@njit(cache=True, fastmath={"nnan", "nsz"})
+def _correct(v: Any, row: Any, kept: float, r: float) -> Any:
+    """Set v to kept v + r row; its smallest and largest coordinate."""
+    low, high = math.inf, -math.inf
+    for i in range(row.size):
+        value = kept * v[i] + r * row[i]
+        v[i] = value
+        low, high = min(low, value), max(high, value)
+    return low, high
+
+
+@njit(cache=True, fastmath={"nnan", "nsz"})
+def _ends(v: Any, w: Any, penalty: float) -> Any:
+    """Smallest and largest coordinate of v + penalty w."""
+    low, high = math.inf, -math.inf
+    for j in range(v.size):
         g = v[j] + penalty * w[j]
-        high, low = max(high, g), min(low, g)
-    return high, low
+        low, high = min(low, g), max(high, g)
+    return low, high
 
 
 @njit(cache=True, inline="always")
-def _select(v: Any, w: Any, walk: RecordWalk, values: Any, words: Any, used: int) -> Any:
+def _select(
+    v: Any, w: Any, penalty: float, ends: Any, walk: RecordWalk, values: Any, words: Any, used: int
+) -> Any:
     """(number of a vertex, words read so far), or a code if the words do not decide."""
-    high, low = _largest(v, w, walk.penalty)
     top = -math.inf
     for m in range(values.size):
-        top = max(top, -values[m] * high, -values[m] * low)
+        top = max(top, -values[m] * ends[0], -values[m] * ends[1])
     size, start = np.uint64(v.size * values.size), used
     while used + 2 <= words.size and used - start < walk.most_words:
         number = index_of(words[used], size)
         if number >= 0:
             block, j = number // v.size, number % v.size
-            score = -values[block] * (v[j] + walk.penalty * w[j])
+            score = -values[block] * (v[j] + penalty * w[j])
             accepted = coin(words[used + 1], exp_minus((top - score) / walk.scale))
             if accepted == UNCERTAIN:
                 return np.int64(UNCERTAIN), start
@@ -68,13 +83,14 @@ def _select(v: Any, w: Any, walk: RecordWalk, values: Any, words: Any, used: int
 
 
 @njit(cache=True, inline="always")
-def _move(w: Any, walk: RecordWalk, j: int, value: float) -> float:
-    """Move to the vertex; what this added to coordinate j."""
-    added = (1.0 - walk.kept) * value
+def _shrink(w: Any, factor: float, kept: float) -> float:
+    """The factor of w after a shrink by `kept`; one that comes near 0 is multiplied into w."""
+    factor *= kept
+    if factor > _SMALLEST:
+        return factor
     for i in range(w.size):
-        w[i] *= walk.kept
-    w[j] += added
-    return added
+        w[i] *= factor
+    return 1.0
 
 
 @njit(cache=True)
@@ -97,24 +113,30 @@ def dense_record_steps(
     used : int
         Words read by the steps made.
     """
-    d, used = X.shape[1], 0
+    d, used, done, factor = X.shape[1], 0, y.size, 1.0  # the point is factor w
     for t in range(y.size):
         row, j = X[t], int(last[0])
         product = inner_product(row, w[:d])
-        moved = last[1] * (row[j] if j < d else 1.0)
         if w.size > d:
             product += w[d]
-        r = _change(slope, walk, weight[t], product, moved, y[t])
-        for i in range(d):
-            v[i] = walk.kept * v[i] + r * row[i]
+        moved = last[1] * (row[j] if j < d else 1.0)
+        r = _change(slope, walk, weight[t], factor * product, moved, y[t])
+        low, high = _correct(v[:d], row, walk.kept, r)
         if w.size > d:
             v[d] = walk.kept * v[d] + r
-        number, used = _select(v, w, walk, values, words, used)
+            low, high = min(low, v[d]), max(high, v[d])
+        penalty = walk.penalty * factor
+        if penalty > 0.0:
+            low, high = _ends(v, w, penalty)
+        number, used = _select(v, w, penalty, (low, high), walk, values, words, used)
         if number < 0:
-            return t, used
-        last[0] = number % v.size
-        last[1] = _move(w, walk, number % v.size, values[number // v.size])
-    return y.size, used
+            done = t
+            break
+        last[0], last[1] = number % v.size, (1.0 - walk.kept) * values[number // v.size]
+        factor = _shrink(w, factor, walk.kept)
+        w[number % v.size] += last[1] / factor
+    w *= factor
+    return done, used
 
 
 @njit(cache=True)
@@ -124,7 +146,7 @@ def csr_record_steps(
 ) -> Any:  # fmt: skip
     """As `dense_record_steps`, over the rows of a CSR matrix with d columns."""
     data, indices, indptr = X
-    used = 0
+    used, done, factor = 0, y.size, 1.0
     for t in range(y.size):
         j = int(last[0])
         product, moved = 0.0, last[1] if j == d else 0.0
@@ -134,16 +156,20 @@ def csr_record_steps(
                 moved += last[1] * data[k]
         if w.size > d:
             product += w[d]
-        r = _change(slope, walk, weight[t], product, moved, y[t])
+        r = _change(slope, walk, weight[t], factor * product, moved, y[t])
         for i in range(v.size):
             v[i] *= walk.kept
         for k in range(indptr[t], indptr[t + 1]):
             v[np.uint64(indices[k])] += r * data[k]
         if w.size > d:
             v[d] += r
-        number, used = _select(v, w, walk, values, words, used)
+        penalty = walk.penalty * factor
+        number, used = _select(v, w, penalty, _ends(v, w, penalty), walk, values, words, used)
         if number < 0:
-            return t, used
-        last[0] = number % v.size
-        last[1] = _move(w, walk, number % v.size, values[number // v.size])
-    return y.size, used
+            done = t
+            break
+        last[0], last[1] = number % v.size, (1.0 - walk.kept) * values[number // v.size]
+        factor = _shrink(w, factor, walk.kept)
+        w[number % v.size] += last[1] / factor
+    w *= factor
+    return done, used

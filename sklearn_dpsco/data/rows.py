@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._kernels.arguments import Compressed, Move, RowForm, Slope
+from .._kernels.arguments import Change, Compressed, Move, RowForm, Slope
 from ..losses import Envelope, Loss, base_loss, clipped_derivative, kernel_id
 from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
 from .threads import on_threads, slices, sum_on_threads, task_rows
 
-__all__ = ["Move", "Objective", "Rows", "make_rows", "times_rows"]
+__all__ = ["Change", "Move", "Objective", "Rows", "make_rows", "times_rows"]
 
 Array = NDArray[np.float64]
 
@@ -246,6 +246,25 @@ class Rows:
         r = self._derivative(product, slice(None), objective)
         return self._transposed_product(r) / self.n_samples
 
+    def change_sum(
+        self, which: NDArray[np.intp], points: tuple[Array, Array], change: Change,
+        objective: Objective,
+    ) -> Array | None:  # fmt: skip
+        """Sum over the listed rows, of the clipped change of each derivative times the row.
+
+        None where it is not compiled.
+
+        Parameters
+        ----------
+        which : ndarray of int
+            In increasing order.
+        points : two ndarrays of shape (dimension,)
+            The coefficients, and those before.
+        change : Change
+        objective : Objective
+        """
+        return None
+
     def _derivative(self, product: Array, part: slice, objective: Objective) -> Array:
         """scale_i times the clipped derivative, for the rows of one part."""
         scale = None if self.scale is None else self.scale[part]
@@ -348,6 +367,30 @@ class _DenseRows(Rows):
         if kernel_id(base_loss(objective.loss)) is None:  # a user's loss: never two calls at once
             return sum(map(added, tasks), start) / self.n_samples
         return sum_on_threads(added, tasks, start) / self.n_samples
+
+    def change_sum(
+        self, which: NDArray[np.intp], points: tuple[Array, Array], change: Change,
+        objective: Objective,
+    ) -> Array | None:  # fmt: skip
+        slope = objective.slope
+        if slope is None or self.center is not None or not self.X.flags.c_contiguous:
+            return None
+        from .._kernels.gradient_sums import dense_change_at
+
+        d, weights = self.n_columns, self.weights()
+        chunk = chunk_rows(which.size, d)
+
+        def added(part: slice) -> Array:
+            total = np.zeros(d + 1)
+            total[d] = dense_change_at(
+                self.X, which[part], weights, objective.y, *points, change, slope, chunk, total[:d]
+            )
+            return total
+
+        # rows that are far apart take longer: smaller tasks pay
+        return sum_on_threads(added, slices(which.size, 2 * chunk), np.zeros(d + 1))[
+            : self.dimension
+        ]
 
     def _sweep(
         self, kernel: Callable[..., float], records: tuple[Array, ...], point: tuple[Any, ...]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.rows import Objective, Rows, times_rows
+from ..data.rows import Change, Objective, Rows, times_rows
 from ..data.summation import chunk_rows
+from ..data.threads import slices
 from ..losses import clipped_derivative, clipped_to
 from .base import Problem
 
@@ -25,10 +26,10 @@ class Records:
     objective: Objective
     problem: Problem
 
-    def take(self, which: slice | NDArray[np.intp]) -> Records:
-        """The records of a range, or those of a random batch."""
+    def take(self, which: slice | NDArray[np.intp], *, is_drawn: bool = False) -> Records:
+        """The records of a range or of a list of numbers, which may be a random batch."""
         y, offset, loss, clip = self.objective
-        rows = self.rows.part(which) if isinstance(which, slice) else self.rows.drawn(which)
+        rows = self.rows.drawn(which) if is_drawn else self.rows.part(which)  # type: ignore[arg-type]
         return Records(rows, Objective(y[which], offset, loss, clip), self.problem)
 
     def mean_over(
@@ -41,13 +42,21 @@ class Records:
     ) -> Array:
         """`mean_change` over the listed records, or with no point before the mean gradient.
 
-        Copies some of them at a time.
+        Where it is not compiled, copies some of them at a time.
         """
-        which, total = np.sort(which), np.zeros(coef.size)  # rows in their order are read faster
-        chunk = chunk_rows(which.size, self.rows.n_columns)
-        for start in range(0, which.size, chunk):
-            total += self.take(which[start : start + chunk])._sum(coef, before, largest, kept)
-        return total / which.size
+        which = np.sort(which)  # rows in their order are read faster
+        if coef.size == self.rows.dimension:
+            change = Change(0.0 if before is None else kept, largest)
+            points = coef, coef if before is None else before
+            total = self.rows.change_sum(which, points, change, self.objective)
+            if total is not None:
+                return total / which.size
+
+        def added(part: slice) -> Array:
+            return self.take(which[part])._sum(coef, before, largest, kept)
+
+        parts = slices(which.size, chunk_rows(which.size, self.rows.n_columns))
+        return sum(map(added, parts), np.zeros(coef.size)) / which.size
 
     def mean_gradient(self, coef: Array) -> Array:
         """At coefficients of shape (size,), and in that shape."""

@@ -58,7 +58,9 @@ Array = NDArray[np.float64]
 SINGLE_PASS_FORMS = ("spider", "tree", "rounds")
 
 _COUNTS = (4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
-_CHUNK_ROWS = 2**14  # single records that are copied into their order at a time
+# Single records that are copied into their order at a time: what fits into a cache
+_CHUNK_BYTES = 2**21
+_CHUNK_ROWS = 2**14  # at most, and of CSR rows
 _WORDS = 2**15  # that are drawn for them at a time
 
 
@@ -501,9 +503,12 @@ def _run_records(
     """The last point."""
     walk = _RecordWalk(whole, which, run, plan, coef)
     walk.select(run.first_scale, stream)
-    n = which.size
-    for start in range(run.first_batch, n - 1, _CHUNK_ROWS):
-        walk.steps(which[start : min(start + _CHUNK_ROWS, n - 1)], stream)
+    n, rows = which.size, whole.rows
+    chunk = _CHUNK_ROWS
+    if not sparse.issparse(rows.X):
+        chunk = min(chunk, max(1, _CHUNK_BYTES // (rows.X.itemsize * rows.n_columns)))
+    for start in range(run.first_batch, n - 1, chunk):
+        walk.steps(which[start : min(start + chunk, n - 1)], stream)
     walk.correct(which[n - 1 :])
     walk.select(run.last_scale, stream)
     return walk.coef

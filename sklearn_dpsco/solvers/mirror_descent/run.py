@@ -26,7 +26,7 @@ def _gradient_source(
     part = Records(part.rows.row_major(), part.objective, part.problem)
 
     def batch_gradient(coef: Array) -> Array:
-        batch = part.take(batches.draw(stream))
+        batch = part.take(batches.draw(stream), is_drawn=True)
         return batch.mean_gradient(coef) * (batch.rows.n_samples / batches.batch_size)
 
     return batch_gradient
