@@ -81,6 +81,7 @@ class Instance:
     title: ClassVar[str]
     axes: ClassVar[dict[str, tuple[float, ...]]]  # sizes; the middle one of each is the centre
     claimed_by: ClassVar[frozenset[str]]  # solvers with an upper bound, `proved`
+    claimed_axes: ClassVar[frozenset[str]] = frozenset({"n", "d", "epsilon"})
     clip: ClassVar[float] = 1.0
 
     @property
@@ -261,20 +262,47 @@ class Smooth(Instance):
 class SmoothWide(Smooth):
     title = "AFKT21 Thm. 11, d > (n mu)^(2/3)"
     axes = {"n": (1024, 4096, 16384), "d": (256, 512, 1024), "epsilon": (0.5, 1.0, 2.0)}
-    claimed_by = frozenset({"selection"})
+    claimed_by = frozenset({"selection", "rounds", "tree"})
 
     @property
     def rate(self) -> float:
         return (self.n * self.mu) ** (-2 / 3)
 
     def proved(self, solver: str) -> float:
-        """Talwar, Thakurta and Zhang (2015)."""
+        """Talwar, Thakurta and Zhang (2015); for a single pass AFKT21, Theorem 7."""
+        if solver in ("rounds", "tree"):
+            log = math.log(2 * self.d)
+            return math.sqrt(log / self.n) + (log * math.log(self.n) ** 2) ** (2 / 3) * self.rate
         return self.rate * (math.log(2 * self.d) ** (2 / 3) if solver == "selection" else 1.0)
 
     @property
     def members(self) -> Iterator[float]:
         """Numbers of coefficients up to (n mu)^(2/3), beyond which all of them are negligible."""
         return (2.0**j for j in range(int(math.log2(1 / self.rate)) + 2))
+
+    def table(self, member: float, rng: np.random.Generator) -> Table:
+        return self.design(1.0, int(member), rng)
+
+
+class SingleRecords(Smooth):
+    """The same loss, where n is so large that steps of one record learn something."""
+
+    title = "BGN21 Thm. 4, smooth, single records"
+    axes = {"n": (2**16, 2**18, 2**20), "d": (4, 8, 16), "epsilon": (4.0, 8.0, 16.0)}
+    claimed_by = frozenset({"spider"})
+    claimed_axes = frozenset({"n", "epsilon"})  # at these sizes d counts for more than its log
+
+    @property
+    def rate(self) -> float:
+        return 1 / (math.sqrt(self.n) * self.mu)
+
+    def proved(self, solver: str) -> float:
+        log = math.log(2 * self.d)
+        return self.rate * log * math.log(self.n / log) if solver == "spider" else self.rate
+
+    @property
+    def members(self) -> Iterator[float]:
+        return (2.0**j for j in range(int(math.log2(self.d)) + 1))
 
     def table(self, member: float, rng: np.random.Generator) -> Table:
         return self.design(1.0, int(member), rng)
@@ -460,7 +488,7 @@ class Slope(Loss):
 
 
 INSTANCES: tuple[type[Instance], ...] = (
-    Linear15, Linear2, AbsoluteErrors, SmoothWide, SmoothNarrow,
+    Linear15, Linear2, AbsoluteErrors, SmoothWide, SmoothNarrow, SingleRecords,
     Means2, Means4, PureMeans2, PureMeans4, StronglyConvex2, StronglyConvex4, Convex2, Convex4,
 )  # fmt: skip
 

@@ -51,18 +51,23 @@ def _correct(v: Any, row: Any, kept: float, r: float) -> Any:
 
 @njit(cache=True, fastmath={"nnan", "nsz"})
 def _ends(v: Any, w: Any, penalty: float) -> Any:
-    """Smallest and largest coordinate of v + penalty w."""
+    """Smallest and largest coordinate of v + penalty w; w is not read without a penalty."""
     low, high = math.inf, -math.inf
+    if penalty > 0.0:
+        for j in range(v.size):
+            g = v[j] + penalty * w[j]
+            low, high = min(low, g), max(high, g)
+        return low, high
     for j in range(v.size):
-        g = v[j] + penalty * w[j]
-        low, high = min(low, g), max(high, g)
+        low, high = min(low, v[j]), max(high, v[j])
     return low, high
 
 
 @njit(cache=True, inline="always")
 def _select(
-    v: Any, w: Any, penalty: float, ends: Any, walk: RecordWalk, values: Any, words: Any, used: int
-) -> Any:
+    v: Any, w: Any, penalty: float, ends: Any, scale: float, walk: RecordWalk, values: Any,
+    words: Any, used: int,
+) -> Any:  # fmt: skip
     """(number of a vertex, words read so far), or a code if the words do not decide."""
     top = -math.inf
     for m in range(values.size):
@@ -73,7 +78,7 @@ def _select(
         if number >= 0:
             block, j = number // v.size, number % v.size
             score = -values[block] * (v[j] + penalty * w[j])
-            accepted = coin(words[used + 1], exp_minus((top - score) / walk.scale))
+            accepted = coin(words[used + 1], exp_minus((top - score) / scale))
             if accepted == UNCERTAIN:
                 return np.int64(UNCERTAIN), start
             if accepted == 1:
@@ -128,7 +133,7 @@ def dense_record_steps(
         penalty = walk.penalty * factor
         if penalty > 0.0:
             low, high = _ends(v, w, penalty)
-        number, used = _select(v, w, penalty, (low, high), walk, values, words, used)
+        number, used = _select(v, w, penalty, (low, high), walk.scale, walk, values, words, used)
         if number < 0:
             done = t
             break
@@ -146,7 +151,7 @@ def csr_record_steps(
 ) -> Any:  # fmt: skip
     """As `dense_record_steps`, over the rows of a CSR matrix with d columns."""
     data, indices, indptr = X
-    used, done, factor = 0, y.size, 1.0
+    used, done, factor, v_factor = 0, y.size, 1.0, 1.0  # the estimate is v_factor v
     for t in range(y.size):
         j = int(last[0])
         product, moved = 0.0, last[1] if j == d else 0.0
@@ -157,14 +162,16 @@ def csr_record_steps(
         if w.size > d:
             product += w[d]
         r = _change(slope, walk, weight[t], factor * product, moved, y[t])
-        for i in range(v.size):
-            v[i] *= walk.kept
+        v_factor = _shrink(v, v_factor, walk.kept)
+        r /= v_factor
         for k in range(indptr[t], indptr[t + 1]):
             v[np.uint64(indices[k])] += r * data[k]
         if w.size > d:
             v[d] += r
-        penalty = walk.penalty * factor
-        number, used = _select(v, w, penalty, _ends(v, w, penalty), walk, values, words, used)
+        # scores and noise over the factor of the estimate
+        penalty, scale = walk.penalty * factor / v_factor, walk.scale / v_factor
+        ends = _ends(v, w, penalty)
+        number, used = _select(v, w, penalty, ends, scale, walk, values, words, used)
         if number < 0:
             done = t
             break
@@ -172,4 +179,5 @@ def csr_record_steps(
         factor = _shrink(w, factor, walk.kept)
         w[number % v.size] += last[1] / factor
     w *= factor
+    v *= v_factor
     return done, used

@@ -64,11 +64,12 @@ class _FrankWolfeMixin(HasFeasibleSet):
 
         "rounds", "tree" and "spider" select vertices in a single pass: every record is read once,
         and every step corrects an estimate of the gradient by a batch of fresh records. They take
-        about a hundredth to a tenth of the time of "selection" on large tables, and are never
-        chosen by "auto", which is more accurate where n is small. With epsilon = 1 and d below
-        100, "rounds" first explains half of what a model without privacy explains at about 2000
-        records, "tree" at 3000, and "spider", whose steps have a single record each, at 10^5 to
-        several 10^6. With delta=0, "selection" and these three are possible.
+        a hundredth to a tenth of the time of "selection" on large tables; "auto" never takes them.
+        With epsilon = 1 under zero-out, "rounds" first explains half of what a model without
+        privacy explains at 500 to 2000 records if five of 20 to 100 columns count ("selection": 250
+        to 2000), and at 4000 to 30,000 and more if forty do ("selection": 1000 to 4000). "tree"
+        takes up to twice as many, and "spider", whose steps have one record each, 10,000 to several
+        million. With delta=0, "selection" and these three are possible.
     max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps T, each of which costs a part of the budget; in a single pass those of the
         last run, of "tree" rounded down to a power of 2. "auto" for "spider".

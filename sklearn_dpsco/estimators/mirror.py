@@ -74,6 +74,10 @@ class _MirrorMixin(HasFeasibleSet):
         Number of phases of "localized"; each has about half of the records of the one before.
         "auto" is log2(n + 1), rounded down and at most 6. Rounds of "proximal", on equal parts;
         "auto" balances their number and the noise of each, and is at most 100.
+    n_restarts : "auto" or int in [1, 100], default="auto"
+        Runs on disjoint parts of the records, each with twice as many as the one before and from
+        its result. Not with "learned-units". "auto" is 1, or with an `l2_penalty` for "localized"
+        and "noisy-sfw" ceil(log2 log2 n), which makes use of the strong convexity.
     batch_size : None or int in [1, 1e15], default=None
         Records in each step of "noisy-md". None takes all. Else batches are random: of this size
         under "replace-one", of this expected size under "zero-out". The budget is then tracked
@@ -118,6 +122,7 @@ class _MirrorMixin(HasFeasibleSet):
     data_norm: Any
     max_iter: Any
     n_phases: Any
+    n_restarts: Any
     batch_size: Any
     learning_rate: Any
 
@@ -139,6 +144,7 @@ class _MirrorMixin(HasFeasibleSet):
             batch_size=batch_size,
             mirror_map=None if mirror_map == "auto" else mirror_map,
             n_phases=auto_or(check_count, "n_phases", self.n_phases, high=MOST_PHASES),
+            n_restarts=auto_or(check_count, "n_restarts", self.n_restarts, high=MOST_PHASES),
             radius=auto_or(check_size, "radius", self.radius),
         )
 
@@ -190,6 +196,7 @@ class DPMirrorRegressor(_MirrorMixin, DPRegressor):
         solver: str = "auto",
         max_iter: Any = "auto",
         n_phases: Any = "auto",
+        n_restarts: Any = "auto",
         batch_size: Any = None,
         learning_rate: Any = "auto",
         precision: str = "exact",
@@ -242,6 +249,7 @@ class DPMirrorClassifier(_MirrorMixin, DPClassifier):
         solver: str = "auto",
         max_iter: Any = "auto",
         n_phases: Any = "auto",
+        n_restarts: Any = "auto",
         batch_size: Any = None,
         learning_rate: Any = "auto",
         precision: str = "exact",

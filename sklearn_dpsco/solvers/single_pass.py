@@ -284,8 +284,9 @@ def _check_size(facts: SinglePassFacts) -> None:
     n = facts.problem.n_samples
     if not fits(n):
         raise ValueError(
-            f"n_samples={n} is too small for solver={facts.form!r}: the smallest n that works "
-            f"with these settings is {smallest(fits)}"
+            f"n_samples={n} is too small for solver={facts.form!r}, max_iter={facts.max_iter}, "
+            f"n_restarts={facts.restarts}: the smallest n that works with these settings is "
+            f"{smallest(fits)}"
         )
 
 

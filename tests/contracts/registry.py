@@ -54,6 +54,7 @@ BAD = {
     "solver": ("sgd", None, 1, "constant"),
     "max_iter": (0, -3, 1.5, "many", True, NAN),
     "n_phases": (0, -1, 2.0, None),
+    "n_restarts": (0, 1.5, "many", None, 101),
     "batch_size": (0, -1, 2.5, "all", True),
     "learning_rate": (0, -0.1, NAN, INF, "constant", None),
     "average": ("yes", None, 1),
@@ -153,7 +154,6 @@ LASSO = Entry(
     bad={
         "learning_rate": (1.1,),
         "feasible_set": ("simplex", Simplex(1.0)),
-        "n_restarts": (0, 1.5, "many", None),
     },
     nonsense=(
         ({"solver": "gradient", "delta": 0}, "selection"),
@@ -177,7 +177,7 @@ LASSO = Entry(
 MIRROR = Entry(
     forms={
         "noisy-md": {"solver": "noisy-md", "max_iter": 4},
-        "localized": {"solver": "localized", "max_iter": 2},
+        "localized": {"solver": "localized", "max_iter": 2, "n_restarts": 2},
         "proximal": {"solver": "proximal", "max_iter": 2, "n_phases": 3},
         # (with the default clip a derivative at the ends of the targets never changes)
         "noisy-sfw": {"solver": "noisy-sfw", "max_iter": 4, "gradient_clip": 2.0},
@@ -193,6 +193,7 @@ MIRROR = Entry(
         ({"solver": "noisy-sfw", "learning_rate": 1.5}, "learning_rate"),
         ({"solver": "noisy-sfw", "batch_size": 5}, "batch_size is for solver='noisy-md'"),
         ({"solver": "localized", "batch_size": 5}, "batch_size is for solver='noisy-md'"),
+        ({"batch_size": 5, "n_restarts": 2}, "n_restarts is not for random batches"),
         ({"solver": "localized", "feasible_set": "l1", "mirror_map": "entropy"}, "entropy"),
         ({"solver": "proximal", "feasible_set": "l1", "mirror_map": "entropy"}, "entropy"),
         ({"feasible_set": "l2", "mirror_map": "entropy"}, "mirror_map"),
@@ -201,6 +202,7 @@ MIRROR = Entry(
     too_small=(
         ({"batch_size": 41}, "smallest n that works"),
         ({"solver": "localized", "n_phases": 20}, "smallest n that works"),
+        ({"solver": "noisy-md", "n_restarts": 7}, "smallest n that works"),
         ({"solver": "proximal", "n_phases": 41}, "smallest n that works"),
         ({"solver": "noisy-sfw", "max_iter": 40}, "smallest n that works"),
     ),

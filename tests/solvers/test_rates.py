@@ -36,6 +36,7 @@ def worst(fits):
 )
 def test_exponents_are_no_worse_than_those_of_the_upper_bound(kind, solver):
     fits = lower_bounds.fits(kind, solver, n_seeds=2)
+    fits = [fit for fit in fits if fit.axis in kind.claimed_axes]
     said = "; ".join(f"{f.axis}: {f.exponent:.2f}, bound {f.expected:.2f}" for f in fits)
     assert worst(fits) <= TOLERANCE, said
 

@@ -135,6 +135,8 @@ class MirrorDescent:
             )
         if self.batch_size is not None and form != "noisy-md":
             raise ValueError(f"batch_size is for solver='noisy-md', not for {form!r}")
+        if self.batch_size is not None and (self.n_restarts or 1) > 1:
+            raise ValueError("n_restarts is not for random batches: it needs batch_size=None")
         candidates: tuple[Any, ...] = (feasible_set,)
         if feasible_set is Geometry:
             candidates = (L2Ball, L1Ball)  # the plan may choose either
@@ -213,7 +215,8 @@ class MirrorDescent:
             )
         if not self._fits(n):
             raise ValueError(
-                f"n_samples={n} leaves a slice of solver={self._form!r} empty; "
+                f"n_samples={n} leaves a slice of solver={self._form!r}, "
+                f"n_restarts={self._restarts(n)} empty; "
                 f"the smallest n that works with these settings is {self.least_samples}"
             )
 
