@@ -4,7 +4,7 @@
     python benchmarks/single_pass.py --speed                     time and memory of a run
 
 Useful: at least half of what least squares (or logistic regression) explains without privacy, R2 or
-the part of the log loss of equal odds, in the median over the seeds, zero-out, delta by default. Tables
+the part of the log loss of equal odds, in the median over the seeds, zero-out, default delta. Tables
 have five relevant columns, of signs or of normal values in [-1, 1], or 40 relevant ones. n doubles
 from 250 on.
 
