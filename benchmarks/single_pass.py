@@ -4,9 +4,9 @@
     python benchmarks/single_pass.py --speed                     time and memory of a run
 
 Useful: at least half of what least squares (or logistic regression) explains without privacy, R2 or
-the part of the log loss of equal odds, in the median over the seeds, zero-out, default delta. Tables
-have five relevant columns, of signs or of normal values in [-1, 1], or 40 relevant ones. n doubles
-from 250 on.
+the part of the log loss of equal odds, in the median over the seeds, under zero-out and the default
+delta. Tables have five relevant columns, of signs or of normal values in [-1, 1], or 40 relevant
+ones. n doubles from 250 on.
 
 Speed: a run on X of 1,000,000 x 100 as a ratio to ``X @ w`` and ``X.T @ r`` on the same X, in one
 process, medians of interleaved runs; for CSR rows, 200,000 x 10,000 with 50 stored numbers each,

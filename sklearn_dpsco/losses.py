@@ -1049,12 +1049,13 @@ def check_loss(loss: Loss) -> None:
             "for a record changed with the other records or from call to call. Compute it "
             "elementwise, without means, maxima, sorting, random numbers or state"
         )
-    if not loss.smoothness >= 0:
-        raise ValueError(f"loss: {name}.smoothness must be at least 0, got {loss.smoothness!r}")
-    if not loss.weak_convexity >= 0:
-        raise ValueError(
-            f"loss: {name}.weak_convexity must be at least 0, got {loss.weak_convexity!r}"
-        )
+    for constant in ("smoothness", "weak_convexity"):
+        value = getattr(loss, constant)
+        if not (0 <= value <= _LARGEST_SLOPE or value == math.inf):  # NaN must not pass
+            raise ValueError(
+                f"loss: {name}.{constant} must be in [0, {_LARGEST_SLOPE:g}] or infinite, "
+                f"got {value!r}"
+            )
     for mean in (-1.0, -0.3, 0.0, 0.7, 1.0):
         if not math.isfinite(loss.best_constant(mean)):
             raise ValueError(

@@ -31,6 +31,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _LARGEST = 1e50  # of a coordinate, so that products do not overflow
+_SMALLEST = 1e-50  # of their distances, so that relative float errors are what they seem
 _MOST_PAIRED = 1000  # vertices of which every two are compared
 
 
@@ -151,8 +152,7 @@ class VertexList:
             raise ValueError("a list of vertices needs one coordinate and one value for each")
         if max(self.coordinates) >= d:
             raise ValueError(f"{name} must be below {d}, got {max(self.coordinates)}")
-        if self.l1_diameter == 0:
-            raise ValueError("a list of vertices needs two different points")
+        _check_apart(self)
 
     @cached_property
     def l1_diameter(self) -> float:
@@ -218,8 +218,7 @@ class VertexMatrix:
         for array in arrays:  # it could be changed after a plan was made of it
             array.flags.writeable = False
         object.__setattr__(self, "matrix", matrix)
-        if self.l1_diameter == 0:
-            raise ValueError("a matrix of vertices needs two different rows")
+        _check_apart(self)
 
     @property
     def _key(self) -> tuple[Any, ...]:
@@ -283,9 +282,14 @@ class VertexMatrix:
 def _checked(values: tuple[float, ...]) -> tuple[float, ...]:
     name = "the value of a vertex"
     checked = tuple(check_real(name, value, low=-_LARGEST, high=_LARGEST) for value in values)
-    if not any(checked):
-        raise ValueError("the vertices of a set must not all be 0")
+    if not any(abs(value) >= _SMALLEST for value in checked):
+        raise ValueError(f"the vertices of a set must not all be within {_SMALLEST:g} of 0")
     return checked
+
+
+def _check_apart(vertices: VertexList | VertexMatrix) -> None:
+    if not vertices.l1_diameter >= _SMALLEST:
+        raise ValueError(f"two vertices must be at least {_SMALLEST:g} apart in the l1 norm")
 
 
 def known_vertices(vertices: Vertices, n_features: int) -> Vertices:

@@ -62,6 +62,8 @@ __all__ = ["FORMS", "FrankWolfe", "FrankWolfePlan"]
 
 Array = NDArray[np.float64]
 
+LARGEST_CLIP = 1e50  # that may be declared, too
+
 FORMS = ("selection", "gradient", *SINGLE_PASS_FORMS)
 
 
@@ -231,10 +233,10 @@ class FrankWolfe:
 
     def _plan_selection(self, facts: _Facts) -> FrankWolfePlan:
         problem, budget, geometry = facts.problem, facts.budget, facts.selection_geometry
-        clip = self._clip(facts, geometry, facts.selection_noise)
+        vertices = known_vertices(geometry.vertices(problem.size), problem.size)
+        clip = self._clip(facts, vertices.l1_norm, facts.selection_noise)
         max_iter = self.max_iter or facts.selection_steps
         facts = facts.smoothed(clip, max_iter)
-        vertices = known_vertices(geometry.vertices(problem.size), problem.size)
         change = sensitivity.vertex_scores(problem, budget, vertices, clip, self.l2_penalty)
         composition, first, step = _best_selections(problem, budget, change, max_iter)
         return self._finish(
@@ -245,7 +247,7 @@ class FrankWolfe:
     def _plan_single_pass(self, facts: _Facts) -> SinglePassPlan:
         geometry, size = facts.selection_geometry, facts.problem.size
         vertices = known_vertices(geometry.vertices(size), size)
-        clip = self._clip(facts, geometry, facts.selection_noise)
+        clip = self._clip(facts, vertices.l1_norm, facts.selection_noise)
         return plan_single_pass(
             SinglePassFacts(
                 self.form, facts.problem, facts.budget, geometry, vertices, clip,
@@ -255,7 +257,7 @@ class FrankWolfe:
 
     def _plan_gradient(self, facts: _Facts) -> FrankWolfePlan:
         problem, budget, geometry = facts.problem, facts.budget, facts.gradient_geometry
-        clip = self._clip(facts, geometry, facts.gradient_noise)
+        clip = self._clip(facts, geometry.radius, facts.gradient_noise)
         max_iter = self.max_iter or defaults.affordable_steps(problem, facts.rules)
         facts = facts.smoothed(clip, max_iter)
         problem, allowance = facts.problem, budget.gaussian_allowance
@@ -297,17 +299,25 @@ class FrankWolfe:
         fields["l2_penalty"] = self.l2_penalty
         return FrankWolfePlan(problem, budget, form, max_iter, guarantee, **fields)
 
-    def _clip(self, facts: _Facts, geometry: Geometry, noise: float) -> float:
-        """The declared or default clip, or the loss's own bound where that is smaller."""
-        rules, loss = facts.rules, facts.problem.loss
-        clip = self.gradient_clip
-        if not math.isfinite(loss.smoothness):
-            # that of its own derivative: a smaller one would move the minimizer
-            return bounded_clip(loss, clip or math.inf, geometry.radius + largest_constant(loss))
-        clip = clip or defaults.growing_clip(
-            facts.problem, rules.smallest_clip, noise, rules.accurate
-        )
-        return bounded_clip(loss, clip, geometry.radius + largest_constant(loss))
+    def _clip(self, facts: _Facts, reach: float, noise: float) -> float:
+        """The declared or default clip, or the loss's own bound where that is smaller.
+
+        `reach` bounds the coefficients' predictions for rows in the box.
+        """
+        rules, loss, clip = facts.rules, facts.problem.loss, self.gradient_clip
+        if clip is None:
+            # that of its own derivative for a loss with a kink: a smaller one moves the minimizer
+            clip = math.inf
+            if math.isfinite(loss.smoothness):
+                small = rules.smallest_clip
+                clip = defaults.growing_clip(facts.problem, small, noise, rules.accurate)
+        clip = bounded_clip(loss, clip, reach + largest_constant(loss))
+        if clip > LARGEST_CLIP:
+            raise ValueError(
+                "gradient_clip must be a number for a loss whose derivative is not bounded by "
+                f"{LARGEST_CLIP:g}; got 'auto' for {loss!r}"
+            )
+        return clip
 
     # ----------------------------------------------------------------- running
 

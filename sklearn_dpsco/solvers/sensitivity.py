@@ -267,17 +267,19 @@ def record_scores(
     constant = max(first * whole[0] ** (1 / norm), each * whole[1] ** (1 / norm)) / lasting
     total, scales = constant, (1.0, 1.0)
     is_tight = first <= each or each / lasting <= constant
-    if is_tight and decay * first**norm < each**norm:
-        rest = (each**norm - decay * first**norm) ** (1 / norm)
-        total, scales = each / lasting, (first * lasting / rest, lasting)
+    share = first / each
+    if is_tight and decay * share**norm < 1:
+        rest = (1 - decay * share**norm) ** (1 / norm)
+        total, scales = each / lasting, (share * lasting / rest, lasting)
     longest = min(1 / steps.rate, steps.n_steps + 1.0)
     bound = steps.first_clip + steps.clip * longest
-    error = 8 * UNIT_ROUNDOFF * (bound + penalty * vertices.l1_norm)
+    scored = bound + penalty * vertices.l1_norm
+    error = 8 * UNIT_ROUNDOFF * scored
     error += max(
         steps.first_clip * summation_error(steps.first_batch, problem.n_features),
         steps.clip * summation_error(1, problem.n_features),
     )
-    error = error * longest + _score_error(vertices) * bound
+    error = error * longest + _score_error(vertices) * scored
     times = (steps.n_steps + scales[0] ** -norm + scales[1] ** -norm) ** (1 / norm)
     return (total + 4 * vertices.l1_norm * error * times, *scales)
 

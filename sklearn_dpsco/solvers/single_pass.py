@@ -57,7 +57,7 @@ Array = NDArray[np.float64]
 
 SINGLE_PASS_FORMS = ("spider", "tree", "rounds")
 
-_COUNTS = (4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
+_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
 # Single records that are copied into their order at a time: what fits into a cache
 _CHUNK_BYTES = 2**21
 _CHUNK_ROWS = 2**14  # at most, and of CSR rows
@@ -228,7 +228,8 @@ class SinglePassFacts:
         # no prediction moves further than the diameter; most move much less
         reach = min(2.0, self.rules.change) * self.radius
         moving = kept * self.problem.loss.smoothness * moved * reach + (1 - kept) * self.clip
-        return min(moving, (1 + kept) * self.clip)
+        # (a clip of 0 would have no noise to go with it)
+        return max(min(moving, (1 + kept) * self.clip), 1e-6 * self.clip)
 
 
 def plan_single_pass(facts: SinglePassFacts) -> SinglePassPlan:
@@ -311,7 +312,7 @@ def _plan_batches(
 ) -> tuple[float, Problem, tuple[BatchRun, ...]]:
     """A measure of the error, the smooth problem and the runs: the best of some plans."""
     n = facts.problem.n_samples
-    counts = [count for count in _COUNTS if count <= n] or [1]
+    counts = [count for count in _COUNTS if count <= n]
     if facts.max_iter is not None:
         counts = [_whole_tree(facts, facts.max_iter)]
     # what the batches weigh makes no difference in a tree
@@ -424,7 +425,9 @@ def _record_run(facts: SinglePassFacts, left: Allowance, records: tuple[int, int
     rate = facts.learning_rate
     if rate is None:
         # BGN21's step, for a run of n / 2
-        rate = min(0.5, facts.rules.forgets * math.log(n / math.log(facts.vertices.size)) / n)
+        rate = min(
+            0.5, facts.rules.forgets * math.log(n / max(1.0, math.log(facts.vertices.size))) / n
+        )
         rate = max(rate, 1 / n)
     rate = min(rate, 1 - 1e-9)
     clip = facts.change(1 - rate, rate)
@@ -483,7 +486,7 @@ def _run_batches(
         start += step.size
         while stack and stack[-1].step > step.base:
             stack.pop()
-        if step.base < 0:
+        if step.kept == 0:
             gradient = whole.mean_over(batch, coef)
         else:
             before = stack[-1]

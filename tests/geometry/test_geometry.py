@@ -162,7 +162,7 @@ def test_a_matrix_of_vertices_keeps_its_numbers():
     assert hash(vertices) == hash(VertexMatrix(np.eye(3)))
     assert pickle.loads(pickle.dumps(vertices)) == vertices
     for bad in (np.ones((2, 3)), np.ones(3), np.full((2, 2), np.nan), [[1e51, 0.0], [0.0, 1.0]],
-                np.zeros((0, 3))):  # fmt: skip
+                np.zeros((0, 3)), 1e-60 * np.eye(3), 1e-320 * np.eye(3)):  # fmt: skip
         assert_refuses(VertexMatrix, "vert", bad)
 
 

@@ -10,9 +10,11 @@ from scipy import sparse
 from support import LOSSES, problem, scaled_table, solver_data, storage, stream
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
+from sklearn_dpsco._kernels.arguments import Compressed, RecordWalk, Slope
+from sklearn_dpsco._kernels.record_steps import csr_record_steps, dense_record_steps
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms
 from sklearn_dpsco.geometry import AxisVertices, L1Ball, Polytope, Simplex
-from sklearn_dpsco.losses import Absolute, Squared
+from sklearn_dpsco.losses import Absolute, Loss, Squared
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import single_pass
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
@@ -273,6 +275,70 @@ def test_a_record_may_not_move_later_scores_by_more(form, monkeypatch):
     assert "runs[0].noise" in check_sensitivity(solver, wrong).violations
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_record_moves_the_compiled_steps_by_no_more_than_its_weights(is_sparse):
+    """Estimates of two tables, the selected vertices the same: the words accept the first one."""
+    rng = np.random.default_rng(0)
+    n, d, kept, clip = 40, 4, 0.9, 0.05
+    slope = Slope(0, 0.0, 1.0, 0.0, math.inf)
+    walk = RecordWalk(kept, clip, 0.1, 1.0, 1024)
+
+    def estimates(X, y):
+        w, v, found = np.zeros(d), np.zeros(d), []
+        last, words = np.zeros(2), np.array([2**40, 0] * 8, dtype=np.uint64)
+        for t in range(n):
+            part = slice(t, t + 1)
+            state = (np.ones(1), y[part], slope, walk, np.array([1.0]), last, words, w, v)
+            if is_sparse:
+                row = sparse.csr_array(X[part])
+                done, _ = csr_record_steps(Compressed.of(row), *state, d)
+            else:
+                done, _ = dense_record_steps(X[part], *state)
+            assert done == 1
+            found.append(v.copy())
+        return np.array(found), w
+
+    largest = 0.0
+    X, y = np.sign(rng.standard_normal((n, d))), rng.uniform(-1, 1, n)
+    for i in range(0, n, 7):
+        other_X, other_y = X.copy(), y.copy()
+        other_X[i], other_y[i] = -X[i], -np.sign(y[i])
+        (one, end), (two, other_end) = estimates(X, y), estimates(other_X, other_y)
+        apart = np.abs(one - two).max(axis=1)
+        assert np.all(apart[:i] == 0)
+        np.testing.assert_array_equal(end, other_end)
+        bound = 2 * clip * kept ** np.arange(n - i)
+        assert np.all(apart[i:] <= bound * (1 + 1e-9))
+        largest = max(largest, (apart[i:] / bound).max())
+    assert largest > 0.3
+
+
+def test_the_rounding_of_a_large_penalty_is_counted():
+    # scores of two vertices that are nearly the same, and sums of many terms
+    n, d = 2, 1000
+    points = np.full((2, d), 1e-3)
+    points[1] = -points[1] + 2e-13
+    points[:, 0] = 1.0
+    polytope = Polytope(sparse.csr_array(points))
+    facts = problem(n, d, fit_intercept=False)
+    facts = dataclasses.replace(facts, feasible_set=polytope)
+    X = np.ones((n, d))
+    X[:, 0] = 0.0
+    pairs = [
+        tuple(solver_data(X, target * (np.arange(n) == i), fit_intercept=False)
+              for target in (0.5, -0.5))
+        for i in range(n)
+    ]  # fmt: skip
+    for form in ("spider", "rounds", "selection"):
+        solver = FrankWolfe(
+            form, l2_penalty=1e16, learning_rate=0.5, gradient_clip=1.0,
+            max_iter=None if form == "spider" else 2,
+            n_restarts=None if form == "selection" else 1,
+        )  # fmt: skip
+        found = check_sensitivity(solver, solver.plan(facts, BUDGET), pairs)
+        assert not found.violations, (form, found)
+
+
 @every_form
 def test_runs_on_disjoint_slices_have_the_whole_budget_each(form):
     solver = FrankWolfe(form, n_restarts=3)
@@ -489,6 +555,63 @@ def test_a_step_beyond_one_is_refused_and_one_is_not(form):
     with pytest.raises(ValueError, match="learning_rate"):
         DPLassoFW(learning_rate=1.01, **settings).fit(X, y)
     assert np.isfinite(DPLassoFW(learning_rate=1.0, **settings).fit(X, y).coef_).all()
+
+
+class Linear(Loss):
+    """A user's loss without curvature."""
+
+    task = "regression"
+    smoothness = 0.0
+    is_convex = True
+
+    def derivative(self, z, y):
+        return -y + 0.0 * z
+
+    def derivative_bound(self, prediction_bound, y_bound=1.0):
+        return y_bound
+
+    def best_constant(self, mean):
+        return 0.0
+
+
+@every_form
+def test_public_facts_at_their_ends(form):
+    X, y = scaled_table(40, 2)
+    # no curvature, so that nothing changes between two points
+    for n_outputs in (1, 3):
+        facts = problem(40, 2, loss=Linear().of_outputs(n_outputs))
+        data = solver_data(X, y if n_outputs == 1 else np.tile(y[:, None], n_outputs))
+        assert np.isfinite(solve(FrankWolfe(form), facts, data).coef).all()
+    # a single vertex, and slices of very few records
+    one = problem(40, 1, feasible_set=Simplex, radius=1.0, fit_intercept=False)
+    data = solver_data(X[:, :1], y, fit_intercept=False)
+    np.testing.assert_allclose(solve(FrankWolfe(form), one, data).coef, [1.0])
+    for n in (6, 7, 9):
+        data = solver_data(X[:n], y[:n])
+        result = solve(FrankWolfe(form, n_restarts=2), problem(n, 2), data)
+        assert np.isfinite(result.coef).all()
+
+
+def test_the_clip_of_a_polytope_follows_from_its_points():
+    facts = problem(400, 2, fit_intercept=False)
+    for form in ("selection", *SINGLE_PASS_FORMS):
+        polytope = Polytope(10 * np.vstack((np.eye(2), -np.eye(2))))
+        solver = FrankWolfe(form, gradient_clip=8.0)
+        plan = solver.plan(dataclasses.replace(facts, feasible_set=polytope), BUDGET)
+        assert plan.gradient_clip == 8.0  # predictions up to 10, and targets up to 1
+
+
+def test_a_kinked_loss_without_a_bound_needs_a_clip():
+    class Steep(Linear):
+        smoothness = math.inf
+
+        def derivative_bound(self, prediction_bound, y_bound=1.0):
+            return math.inf
+
+    for form in ("selection", "gradient", *SINGLE_PASS_FORMS):
+        with pytest.raises(ValueError, match="gradient_clip must be a number"):
+            FrankWolfe(form).plan(problem(100, 3, loss=Steep()), BUDGET)
+        assert FrankWolfe(form, gradient_clip=0.5).plan(problem(100, 3, loss=Steep()), BUDGET)
 
 
 @every_form

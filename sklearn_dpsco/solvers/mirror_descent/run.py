@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from ...randomness.stream import RandomStream
 from ..batches import Records
 from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
 
-__all__ = ["run_stage"]
+__all__ = ["stage_points"]
 
 Array = NDArray[np.float64]
 
@@ -32,18 +32,19 @@ def _gradient_source(
     return batch_gradient
 
 
-def run_stage(
+def stage_points(
     part: Records,
     coef: Array,
     stage: Stage | Round,
     plan: MirrorDescentPlan,
     stream: RandomStream,
-) -> Array:
-    """The result of a stage from `coef`."""
+) -> Iterator[Array]:
+    """The points of a stage from `coef` that may be the plan's result; the last starts the next."""
     if isinstance(stage, Round):
-        return _round(part, coef, stage, plan, stream)
-    run = _frank_wolfe if stage.batch else _descend
-    return run(part, coef, stage, plan, stream)
+        yield from _round(part, coef, stage, plan, stream)
+    else:
+        run = _frank_wolfe if stage.batch else _descend
+        yield run(part, coef, stage, plan, stream)
 
 
 def _descend(
@@ -105,8 +106,8 @@ def _round(
     stage: Round,
     plan: MirrorDescentPlan,
     stream: RandomStream,
-) -> Array:
-    """Last point of a pass whose estimate forgets: v_t = (1 - eta_t) v_{t-1} + what a batch adds.
+) -> Iterator[Array]:
+    """The points of a pass whose estimate forgets: v_t = (1 - eta_t) v_{t-1} + what a batch adds.
 
     That is the mean over the batch of the gradients less (1 - eta_t) times those at the last point.
     """
@@ -118,4 +119,4 @@ def _round(
         estimate = (1 - weight) * estimate + stage.noises[t].release(term, stream)
         target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
         before, coef, start = coef, coef + weight * (target - coef), stop
-    return coef
+        yield coef

@@ -55,7 +55,7 @@ from ..unit_descent import (
     plan_unit_descent,
     run_unit_descent,
 )
-from .run import run_stage
+from .run import stage_points
 from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
 
 __all__ = ["FORMS", "MirrorDescent"]
@@ -404,13 +404,17 @@ class MirrorDescent:
         if any(stage.records is not None for stage in plan.stages):
             order = stream.substream("slices").permutation(problem.n_samples)
             rows = rows.row_major()
-        coef = plan.geometry.center(problem.size)
-        for stage in plan.drawn_stages(stream.substream("result")):
+        coef = result = plan.geometry.center(problem.size)
+        # all stages run in any case: what is released does not depend on the draw
+        number = plan.result_number(stream.substream("result"))
+        for stage in plan.stages:
             part = Records(rows, objective, problem)
             if order is not None and stage.records is not None:
                 part = part.take(order[slice(*stage.records)])
-            coef = run_stage(part, coef, stage, plan, stream)
-        return frame.result(coef, problem, plan.max_iter)
+            for point in stage_points(part, coef, stage, plan, stream):
+                coef, result = point, point if number == 0 else result
+                number -= 1
+        return frame.result(result, problem, plan.max_iter)
 
 
 @dataclass(frozen=True)

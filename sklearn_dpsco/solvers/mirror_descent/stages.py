@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...geometry import Geometry, MirrorMap
 from ...mechanisms import Gaussian, GeneralizedGaussian, Release
@@ -63,10 +63,6 @@ class Stage(Part):
         """The points among which the plan's result may be drawn: its last."""
         return 1
 
-    def until(self, result: int) -> Stage:
-        """The part that ends with that of its results."""
-        return self
-
     @property
     def releases(self) -> tuple[Release, ...]:
         """Releases that read one record: all steps, or those of the one batch that it is in."""
@@ -125,10 +121,6 @@ class Round(Part):
         """The points among which the plan's result may be drawn: all."""
         return self.n_steps
 
-    def until(self, result: int) -> Round:
-        """The part that ends with that of its results."""
-        return replace(self, n_steps=result + 1)
-
     @property
     def releases(self) -> tuple[Release, ...]:
         """One for each batch."""
@@ -173,16 +165,10 @@ class MirrorDescentPlan(Plan):
     first: FirstReleases
     draws_result: bool = False
 
-    def drawn_stages(self, stream: RandomStream) -> tuple[Stage | Round, ...]:
-        """What is run: all stages, or those until the drawn result."""
-        if not self.draws_result:
-            return self.stages
-        left = stream.integer(sum(stage.n_results for stage in self.stages))
-        for k, stage in enumerate(self.stages):
-            if left < stage.n_results:
-                return (*self.stages[:k], stage.until(left))
-            left -= stage.n_results
-        raise AssertionError("a draw is below the number of results")
+    def result_number(self, stream: RandomStream) -> int:
+        """The number of the result among those of the stages, one after the other."""
+        n_results = sum(stage.n_results for stage in self.stages)
+        return stream.integer(n_results) if self.draws_result else n_results - 1
 
     @property
     def data_norm(self) -> float | None:
