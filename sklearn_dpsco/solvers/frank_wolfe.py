@@ -44,6 +44,7 @@ from .defaults import FRANK_WOLFE, FrankWolfeDefaults
 from .first_releases import FirstReleases, plan_constant, plan_first, plan_mean
 from .learned_units import whitens
 from .single_pass import (
+    MOST_BATCHES,
     SINGLE_PASS_FORMS,
     SinglePassFacts,
     SinglePassPlan,
@@ -153,6 +154,11 @@ class FrankWolfe:
         if self.form == "spider" and self.max_iter is not None:
             raise ValueError(
                 "solver='spider' makes a step for each record of a half: it needs max_iter='auto'"
+            )
+        if self.form in ("rounds", "tree") and (self.max_iter or 1) > MOST_BATCHES:
+            raise ValueError(
+                f"max_iter must be at most {MOST_BATCHES} for solver={self.form!r}, "
+                f"got {self.max_iter}"
             )
         if self.form == "gradient" and budget.is_pure:
             raise ValueError(

@@ -50,13 +50,22 @@ from .defaults import SINGLE_PASS, SinglePassDefaults
 from .first_releases import FirstReleases, plan_mean
 from .slices import fast_restarts, slices, smallest
 
-__all__ = ["SINGLE_PASS_FORMS", "BatchRun", "RecordRun", "SinglePassPlan", "plan_single_pass",
-           "run_single_pass"]  # fmt: skip
+__all__ = [
+    "MOST_BATCHES",
+    "SINGLE_PASS_FORMS",
+    "BatchRun",
+    "RecordRun",
+    "SinglePassFacts",
+    "SinglePassPlan",
+    "plan_single_pass",
+    "run_single_pass",
+]
 
 Array = NDArray[np.float64]
 
 SINGLE_PASS_FORMS = ("spider", "tree", "rounds")
 
+MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
 # Single records that are copied into their order at a time: what fits into a cache
 _CHUNK_BYTES = 2**21

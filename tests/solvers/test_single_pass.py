@@ -539,6 +539,7 @@ def test_what_cannot_work_is_refused_with_the_smallest_n_that_does():
         ("n_restarts is for", {"form": "selection", "n_restarts": 2}),
         ("n_restarts is for", {"n_restarts": 2}),
         ("max_iter='auto'", {"form": "spider", "max_iter": 5}),
+        ("max_iter must be at most 65536", {"form": "tree", "max_iter": 2**17}),
     ):
         with pytest.raises(ValueError, match=refused):
             FrankWolfe(**settings).check(Squared(), L1Ball, BUDGET)
@@ -546,6 +547,16 @@ def test_what_cannot_work_is_refused_with_the_smallest_n_that_does():
         DPLassoFW(solver="rounds", feasible_set="l2", bounds_X=(-1, 1), bounds_y=(-1, 1)).plan(
             100, 3
         )
+
+
+@every_form
+def test_plans_of_any_size_are_quick_and_finite(form):
+    for n, d in ((10**12, 10), (10**6, 10**5)):
+        for budget in (BUDGET, PURE, PrivacyBudget(0.01, 1e-9, "zero-out")):
+            plan = FrankWolfe(form).plan(problem(n, d), budget)
+            for run in plan.runs:
+                assert 0 < run.noise.scale < math.inf
+                assert run.records == (0, n)
 
 
 @every_form
