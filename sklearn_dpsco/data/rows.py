@@ -222,12 +222,15 @@ class Rows:
         -------
         ndarray of the shape of `coef`
         """
+        return self._centered(self._mean_gradient(self._plain(coef), objective))
+
+    def _plain(self, coef: Array) -> Array:
+        """Coefficients for rows [x, 1] that give the same predictions."""
         if self.center is None:
-            return self._mean_gradient(coef, objective)
-        d = self.n_columns
+            return coef
         plain = coef.copy()
-        plain[d] -= self.center @ coef[:d]
-        return self._centered(self._mean_gradient(plain, objective))
+        plain[self.n_columns] -= self.center @ coef[: self.n_columns]
+        return plain
 
     def mean_gradient_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
         """`mean_gradient` at the coefficients after a move towards a vertex.
@@ -373,11 +376,12 @@ class _DenseRows(Rows):
         objective: Objective,
     ) -> Array | None:  # fmt: skip
         slope = objective.slope
-        if slope is None or self.center is not None or not self.X.flags.c_contiguous:
+        if slope is None or not self.X.flags.c_contiguous:
             return None
         from .._kernels.gradient_sums import dense_change_at
 
         d, weights = self.n_columns, self.weights()
+        points = self._plain(points[0]), self._plain(points[1])
         chunk = chunk_rows(which.size, d)
 
         def added(part: slice) -> Array:
@@ -388,9 +392,8 @@ class _DenseRows(Rows):
             return total
 
         # rows that are far apart take longer: smaller tasks pay
-        return sum_on_threads(added, slices(which.size, 2 * chunk), np.zeros(d + 1))[
-            : self.dimension
-        ]
+        total = sum_on_threads(added, slices(which.size, 2 * chunk), np.zeros(d + 1))
+        return self._centered(total[: self.dimension])
 
     def _sweep(
         self, kernel: Callable[..., float], records: tuple[Array, ...], point: tuple[Any, ...]

@@ -72,8 +72,9 @@ class HasFeasibleSet(DPLinearModel):
                 rows = rows.centered(center)
                 intercept = model.intercept - frame.offset + center @ coef
                 coef = np.concatenate((coef, np.reshape(intercept, (1, *coef.shape[1:]))))
+            units = frame.units(problem)
             objective = Objective(targets.scaled(), frame.offset, problem.loss, math.inf)
-            gradient = rows.mean_gradient(coef, objective).ravel()
-        point = coef.ravel()
+            gradient = units * rows.mean_gradient(coef, objective).ravel()
+        point = coef.ravel() / units
         gradient = gradient + getattr(plan, "l2_penalty", 0.0) * point
         return float(gradient @ (point - plan.geometry.extreme_point(gradient)))

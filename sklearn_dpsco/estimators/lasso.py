@@ -22,11 +22,11 @@ class _FrankWolfeMixin(HasFeasibleSet):
         ... 0 asks for pure epsilon-DP.
     fit_intercept : bool, default=True
         Whether to fit an intercept. A share of the budget, a tenth to a half, then buys a
-        private mean of the targets, and with ``solver="gradient"`` a twentieth buys private
-        means of the features, about which the rows are centred. In regression, where a tenth
-        leaves that mean too noisy, the share buys the centre of the targets in the sense of
-        Huber's loss instead (but not with "selection"). The intercept's correction to the mean
-        or centre is one more coordinate of the feasible set.
+        private mean of the targets, and with ``solver="gradient"``, "rounds" and "tree" a
+        twentieth buys private means of the features, about which the rows are centred. In
+        regression, where a tenth leaves the targets' mean too noisy, the share buys their centre
+        in the sense of Huber's loss instead (only with "gradient"). The intercept's correction to
+        the mean or centre is one more coordinate of the feasible set.
     loss : str or Loss
         In scaled units. Frank-Wolfe needs a smooth loss: one with a kink is replaced by its
         Moreau envelope of parameter 2.8 c sqrt(T), c the bound on its derivative and T the number

@@ -135,6 +135,10 @@ class FirstReleasesRules:
 
     row_factor_share: float = 0.02
     means_share: float = 0.05
+    clear_means: float = 0.1  # noise of a column's mean above which selections do without
+    # Unit of the intercept about means: it has little left to correct, and its part of a gradient
+    # varies most, for which alone it would be selected.
+    centered_intercept: float = 0.25
     least_target_share: float = 0.1
     most_target_share: float = 0.5
     target_noise: float = 0.12  # standard deviation that the target's share aims at
@@ -221,8 +225,8 @@ class SinglePassDefaults:
     # Of a new batch in the estimate of "rounds", in units of the step: a little more than that, or
     # everything, which leaves a record in one estimate. The second is better for all but large n.
     weights: tuple[float, float] = (3.0, math.inf)
-    unfinished: float = 0.33
-    variation: float = 0.07
+    unfinished: float = 0.5
+    variation: float = 0.3
     forgets: float = 0.5  # "spider": the step, in units of that of BGN21
 
 

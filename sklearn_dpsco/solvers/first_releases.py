@@ -8,7 +8,7 @@ for the scaling down of long rows. Sensitivities: doc/privacy, sections 3.1c to 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,9 +33,11 @@ __all__ = [
     "counted_targets",
     "faded",
     "mean_target",
+    "plan_box",
     "plan_constant",
     "plan_first",
     "plan_mean",
+    "plan_offset",
     "shrunk_mean",
     "shrunk_vector",
 ]
@@ -59,6 +61,8 @@ class Frame:
     factor : float
         Factor on the descent's coefficients.
     target_center, target_scale : float or ndarray of shape (n_outputs,)
+    intercept_unit : float
+        In the place of the 1 in [(x - center) / scale, 1].
     """
 
     offset: Any = 0.0
@@ -67,6 +71,15 @@ class Frame:
     factor: float = 1.0
     target_center: Any = 0.0
     target_scale: Any = 1.0
+    intercept_unit: float = 1.0
+
+    def units(self, problem: Problem) -> Array:
+        """What the coordinates of centred rows are multiplied by, shape (size,)."""
+        units = np.ones(problem.dimension)
+        if self.scale is not None:
+            units[: problem.n_features] /= self.scale
+        units[problem.n_features :] *= self.intercept_unit
+        return np.repeat(units, problem.n_outputs)
 
     def result(self, solution: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
@@ -75,7 +88,7 @@ class Frame:
         if self.scale is not None:
             coef = coef / self.scale
         if problem.fit_intercept:
-            intercept = intercept + solution[..., -1]
+            intercept = intercept + self.intercept_unit * solution[..., -1]
         if self.center is not None:
             intercept = intercept - coef @ self.center
         # a float, or an array over the outputs
@@ -120,7 +133,7 @@ class FirstReleases(Part):
     problem: Problem
     norm: float | None = None
     target: Gaussian | Laplace | None = None
-    means: Gaussian | None = None
+    means: Gaussian | Laplace | None = None
     row_factor: Gaussian | None = None
     target_steps: int = 0
     group: str | None = None
@@ -140,15 +153,32 @@ class FirstReleases(Part):
         """Make the releases, and centre and scale the rows by them."""
         offset, rows = self._release_offset(data, stream), data.rows
         if self.norm is None:
-            return Start(rows, Frame(offset))
+            return self._in_the_box(rows, offset, stream)
         if self.means is not None:
-            noisy = self.means.release(rows.with_norm_bound(self.norm).mean(), stream)
-            # a wrong centre only slows the descent: the intercept can make up for it
-            means = shrunk_vector(noisy, self.means.variance)
-            rows = rows.centered(np.clip(means, -1.0, 1.0))
+            means = self._release_means(rows.with_norm_bound(self.norm), self.means, stream)
+            rows = rows.centered(means)
         rows = rows.with_norm_bound(self.norm)
         factor = 1.0 if self.row_factor is None else self._release_row_factor(rows, stream)
         return Start(rows, Frame(offset, rows.center, factor=factor))
+
+    def _in_the_box(self, rows: Rows, offset: Any, stream: RandomStream) -> Start:
+        """Rows without a bound on their norm, each coordinate of which stays within [-1, 1].
+
+        About a centre m, columns are divided by 1 + abs(m). The frame has that scale, not the rows.
+        """
+        if self.means is None:
+            return Start(rows, Frame(offset))
+        means = self._release_means(rows, self.means, stream)
+        frame = Frame(
+            offset, means, scale=1 + np.abs(means), intercept_unit=RULES.centered_intercept
+        )
+        return Start(rows.centered(means), frame)
+
+    @staticmethod
+    def _release_means(rows: Rows, mechanism: Gaussian | Laplace, stream: RandomStream) -> Array:
+        noisy = mechanism.release(rows.mean(), stream)
+        # a wrong centre only slows the descent: the intercept can make up for it
+        return np.clip(shrunk_vector(noisy, mechanism.variance), -1.0, 1.0)
 
     def _release_offset(self, data: SolverData, stream: RandomStream) -> Any:
         """The best constant for the mean of the targets, or for their centre."""
@@ -232,6 +262,29 @@ def plan_first(
     return FirstReleases(
         problem, norm, target, means, row_factor, target_steps, group=group, left=left
     )
+
+
+def plan_offset(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> FirstReleases:
+    """Plan of the mean target alone; the allowance may be pure."""
+    share = intercept_share(problem, budget) if problem.fit_intercept else 0.0
+    target = plan_mean(problem, budget, allowance.share(share))
+    return FirstReleases(problem, target=target, left=1 - share)
+
+
+def plan_box(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> FirstReleases:
+    """Plan of the mean target and, where that is accurate, of the means of the features.
+
+    For rows that have no bound on their norm; the allowance may be pure.
+    """
+    first = plan_offset(problem, budget, allowance)
+    if not problem.fit_intercept:
+        return first
+    kind, n, d = additive_noise(allowance), problem.n_samples, problem.n_features
+    change = sensitivity.coordinate_mean(1.0, budget.record_factor / n, n, d, d, kind.order)
+    means = kind.calibrate(change, allowance.share(RULES.means_share), dimension=d)
+    if math.sqrt(means.variance) > RULES.clear_means:
+        return first
+    return replace(first, means=means, left=first.left - RULES.means_share)
 
 
 def plan_constant(

@@ -41,7 +41,7 @@ from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
 from .defaults import FRANK_WOLFE, FrankWolfeDefaults
-from .first_releases import FirstReleases, plan_constant, plan_first, plan_mean
+from .first_releases import FirstReleases, plan_constant, plan_first, plan_offset
 from .learned_units import whitens
 from .single_pass import (
     MOST_BATCHES,
@@ -357,9 +357,8 @@ def _best_selections(
     """The analysis with the least noise, of those that the budget may use."""
 
     def composed(budget: PrivacyBudget, whole: Allowance) -> _Selections:
-        share = defaults.intercept_share(problem, budget) if problem.fit_intercept else 0.0
-        first = FirstReleases(problem, target=plan_mean(problem, budget, whole.share(share)))
-        step = SelectVertex.calibrate(change, whole.share(1 - share), max_iter)
+        first = plan_offset(problem, budget, whole)
+        step = SelectVertex.calibrate(change, whole.share(first.left), max_iter)
         return _Selections(whole.kind, first, step)
 
     basic = composed(budget, budget.allowance)

@@ -217,7 +217,7 @@ def corrected_scores(
         b = base[k]
         bound[k] = clip[k] + (kept[k] * bound[b] if b >= 0 else 0.0)
         error[k] = clip[k] * summation_error(int(sizes[k]), problem.n_features)
-        error[k] += 4 * UNIT_ROUNDOFF * bound[k] + (kept[k] * error[b] if b >= 0 else 0.0)
+        error[k] += 8 * UNIT_ROUNDOFF * bound[k] + (kept[k] * error[b] if b >= 0 else 0.0)
     scored = bound + penalty * vertices.l1_norm
     error += (_score_error(vertices) + 4 * UNIT_ROUNDOFF) * scored
     numerical = 4 * vertices.l1_norm * float(np.linalg.norm(error, norm))

@@ -47,7 +47,7 @@ from . import defaults, sensitivity
 from .base import Part, Plan, Problem, SolverData, SolverResult
 from .batches import Records
 from .defaults import SINGLE_PASS, SinglePassDefaults
-from .first_releases import FirstReleases, plan_mean
+from .first_releases import FirstReleases, plan_box, plan_offset
 from .slices import fast_restarts, slices, smallest
 
 __all__ = [
@@ -252,9 +252,10 @@ def plan_single_pass(facts: SinglePassFacts) -> SinglePassPlan:
     _check_size(facts)
     plans = []
     for whole in _allowances(facts.budget):
-        first, left = _first(facts, whole)
         plan_runs = _plan_records if facts.form == "spider" else _plan_batches
-        plans.append((*plan_runs(facts, left), whole, first))
+        plan_first = plan_offset if facts.form == "spider" else plan_box
+        first = plan_first(facts.problem, facts.budget, whole)
+        plans.append((*plan_runs(facts, whole.share(first.left)), whole, first))
     _, problem, runs, whole, first = min(plans, key=lambda plan: plan[0])
     releases = [*first.releases, *(release for run in runs for release in run.releases)]
     return SinglePassPlan(
@@ -277,13 +278,6 @@ def _allowances(budget: PrivacyBudget) -> list[Allowance]:
     if budget.is_pure or budget.currency == "zcdp":
         return [budget.allowance]
     return [budget.allowance, replace(budget, delta=0.0).allowance]
-
-
-def _first(facts: SinglePassFacts, whole: Allowance) -> tuple[FirstReleases, Allowance]:
-    problem, budget = facts.problem, facts.budget
-    share = defaults.intercept_share(problem, budget) if problem.fit_intercept else 0.0
-    target = plan_mean(problem, budget, whole.share(share))
-    return FirstReleases(problem, target=target), whole.share(1 - share)
 
 
 def _check_size(facts: SinglePassFacts) -> None:
@@ -461,10 +455,11 @@ def run_single_pass(data: SolverData, plan: SinglePassPlan, stream: RandomStream
     order = stream.substream("slices").permutation(problem.n_samples)
     whole = Records(rows, objective, problem)
     coef = np.array(plan.geometry.center(problem.size), dtype=np.float64)
+    units = start.frame.units(problem)
     for run in plan.runs:
         which = order[slice(*run.records)]
         if isinstance(run, BatchRun):
-            coef = _run_batches(whole, which, run, plan, coef, stream)
+            coef = _run_batches(whole, which, units, run, plan, coef, stream)
         else:
             coef = _run_records(whole, which, run, plan, coef, stream)
     return start.frame.result(coef, problem, plan.max_iter)
@@ -479,10 +474,13 @@ class _Estimate(NamedTuple):
 
 
 def _run_batches(
-    whole: Records, which: NDArray[np.intp], run: BatchRun, plan: SinglePassPlan, coef: Array,
-    stream: RandomStream,
+    whole: Records, which: NDArray[np.intp], units: Array, run: BatchRun, plan: SinglePassPlan,
+    coef: Array, stream: RandomStream,
 ) -> Array:  # fmt: skip
-    """Mean of the second half of the points, or of a loss that is not convex one drawn from it."""
+    """Mean of the second half of the points, or of a loss that is not convex one drawn from it.
+
+    Coefficients are those of rows times the units.
+    """
     counted = range(run.n_steps // 2, run.n_steps)
     if not plan.problem.loss.is_convex:
         drawn = counted[stream.substream("point", run.records[0]).integer(len(counted))]
@@ -496,11 +494,11 @@ def _run_batches(
         while stack and stack[-1].step > step.base:
             stack.pop()
         if step.kept == 0:
-            gradient = whole.mean_over(batch, coef)
+            gradient = units * whole.mean_over(batch, units * coef)
         else:
             before = stack[-1]
-            gradient = whole.mean_over(batch, coef, before.coef, step.clip, step.kept)
-            gradient += step.kept * before.gradient
+            change = whole.mean_over(batch, units * coef, units * before.coef, step.clip, step.kept)
+            gradient = step.kept * before.gradient + units * change
         stack.append(_Estimate(k, coef, gradient))
         scores = plan.vertices.scores(gradient + plan.l2_penalty * coef)
         coef = moved(coef, plan.vertices.vertex(run.noise.release(scores, stream)), step.rate)

@@ -464,6 +464,46 @@ def test_compiled_steps_are_taken_where_they_can_be():
     assert not compiled(feasible_set=polytope)
 
 
+@batch_form
+def test_columns_that_are_off_centre_are_centred_within_the_box(form):
+    n, d = 20_000, 5
+    rng = np.random.default_rng(0)
+    X = np.clip(rng.uniform(-0.9, 0.9, d) + 0.2 * rng.standard_normal((n, d)), -1, 1)
+    y = np.clip(X @ [0.4, -0.3, 0.2, 0.0, 0.1] + 0.3, -1, 1)
+    for delta in (1e-6, 0.0):
+        solver = FrankWolfe(form, max_iter=32, gradient_clip=0.3)
+        facts = problem(n, d, radius=2.0)
+        plan = solver.plan(facts, PrivacyBudget(50.0, delta))
+        assert plan.first.means in mechanisms(plan).values()
+        for kind in ("dense", "csr"):
+            result = solver.solve(solver_data(storage(X, kind), y), plan, stream())
+            residual = y - X @ result.coef - result.intercept
+            # (without the centre 0.95 of the variance is left)
+            assert residual.var() < 0.5 * y.var(), (delta, kind)
+            assert abs(residual.mean()) < 0.05
+    # in units u = (x - m) / (1 + |m|), every coordinate of which is within [-1, 1]
+    means = X.mean(axis=0)
+    assert np.abs(result.coef * (1 + np.abs(means))).sum() <= 2.0 * (1 + 1e-2)
+    noisy = solver.plan(problem(40, d), BUDGET)  # too few records for any mean
+    assert noisy.first.means is None
+    assert solver.plan(problem(n, d, fit_intercept=False), BUDGET).first.means is None
+
+
+def test_centred_scores_stay_within_the_sensitivity():
+    for form, delta, relation in (
+        ("rounds", 1e-6, "replace-one"), ("tree", 0.0, "zero-out"), ("tree", 1e-6, "replace-one"),
+    ):  # fmt: skip
+        for n_outputs in (1, 3):
+            solver = FrankWolfe(form, max_iter=4)
+            budget = PrivacyBudget(200.0, delta, relation)
+            plan = solver.plan(problem(60, 3, n_outputs=n_outputs), budget)
+            assert plan.first.means is not None
+            found = check_sensitivity(solver, plan)
+            assert not found.violations, found
+            assert found.ratios["first.means"] > 0.5
+            assert found.ratios["runs[0].noise"] > 0.2
+
+
 def test_a_polytope_is_searched_by_every_selection():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(12, 4))
