@@ -68,8 +68,8 @@ class _FrankWolfeMixin(HasFeasibleSet):
         With epsilon = 1 under zero-out, "rounds" first explains half of what a model without
         privacy explains at 500 to 2000 records if five of 20 to 100 columns count ("selection": 250
         to 2000), and at 4000 to 30,000 and more if forty do ("selection": 1000 to 4000). "tree"
-        takes up to twice as many, and "spider", whose steps have one record each, 10,000 to several
-        million. With delta=0, "selection" and these three are possible.
+        takes up to four times as many, and "spider", whose steps have one record each, 10,000 to
+        several million. With delta=0, "selection" and these three are possible.
     max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps T, each of which costs a part of the budget; in a single pass those of the
         last run, of "tree" rounded down to a power of 2. "auto" for "spider".

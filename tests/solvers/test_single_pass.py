@@ -12,10 +12,23 @@ from support import LOSSES, problem, scaled_table, solver_data, storage, stream
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
 from sklearn_dpsco._kernels.arguments import Compressed, RecordWalk, Slope
 from sklearn_dpsco._kernels.record_steps import csr_record_steps, dense_record_steps
-from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms
+from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
 from sklearn_dpsco.geometry import AxisVertices, L1Ball, Polytope, Simplex
-from sklearn_dpsco.losses import Absolute, Loss, Squared
-from sklearn_dpsco.privacy.budget import PrivacyBudget
+from sklearn_dpsco.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    LogAbsolute,
+    Loss,
+    MCPAbsolute,
+    Quantile,
+    Sigmoid,
+    Squared,
+    SquaredHinge,
+    Welsch,
+)
+from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import single_pass
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 from sklearn_dpsco.solvers.single_pass import SINGLE_PASS_FORMS, BatchRun, BatchStep, RecordRun
@@ -33,6 +46,23 @@ def without_noise(plan):
 def solve(solver, facts, data, budget=BUDGET, *, noise=True):
     plan = solver.plan(facts, budget)
     return solver.solve(data, plan if noise else without_noise(plan), stream())
+
+
+class Linear(Loss):
+    """A user's loss without curvature."""
+
+    task = "regression"
+    smoothness = 0.0
+    is_convex = True
+
+    def derivative(self, z, y):
+        return -y + 0.0 * z
+
+    def derivative_bound(self, prediction_bound, y_bound=1.0):
+        return y_bound
+
+    def best_constant(self, mean):
+        return 0.0
 
 
 # ------------------------------------------------------------------------ what is computed
@@ -247,6 +277,22 @@ def test_a_record_moves_all_scores_together_by_no_more_than_is_claimed(task, rel
         for name, ratio in found.ratios.items():
             if name.endswith("noise"):
                 assert ratio > 0.2, found
+
+
+@every_form
+def test_the_sensitivity_holds_for_every_kind_of_loss(form):
+    losses = (
+        Absolute(), Quantile(0.8), EpsilonInsensitive(), Huber(0.2), Welsch(0.4), LogAbsolute(),
+        MCPAbsolute(), Hinge(), Sigmoid(), SquaredHinge(), Linear(),
+    )  # fmt: skip
+    for k, loss in enumerate(losses):
+        budget = PrivacyBudget(2.0, (1e-6, 0.0)[k % 2], RELATIONS[k // 2 % 2])
+        solver = FrankWolfe(form, max_iter=None if form == "spider" else 4)
+        plan = solver.plan(problem(30, 2, loss=loss), budget)
+        pairs = neighbours(plan.problem, budget.relation, 8, random_state=k)
+        found = check_sensitivity(solver, plan, pairs)
+        assert not found.violations, (loss, found)
+        assert found.ratios["runs[0].noise"] > 0.1, (loss, found)
 
 
 @every_form
@@ -606,23 +652,6 @@ def test_a_step_beyond_one_is_refused_and_one_is_not(form):
     with pytest.raises(ValueError, match="learning_rate"):
         DPLassoFW(learning_rate=1.01, **settings).fit(X, y)
     assert np.isfinite(DPLassoFW(learning_rate=1.0, **settings).fit(X, y).coef_).all()
-
-
-class Linear(Loss):
-    """A user's loss without curvature."""
-
-    task = "regression"
-    smoothness = 0.0
-    is_convex = True
-
-    def derivative(self, z, y):
-        return -y + 0.0 * z
-
-    def derivative_bound(self, prediction_bound, y_bound=1.0):
-        return y_bound
-
-    def best_constant(self, mean):
-        return 0.0
 
 
 @every_form
