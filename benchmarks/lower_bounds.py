@@ -262,7 +262,7 @@ class Smooth(Instance):
 class SmoothWide(Smooth):
     title = "AFKT21 Thm. 11, d > (n mu)^(2/3)"
     axes = {"n": (1024, 4096, 16384), "d": (256, 512, 1024), "epsilon": (0.5, 1.0, 2.0)}
-    claimed_by = frozenset({"selection", "rounds", "tree"})
+    claimed_by = frozenset({"selection", "tree"})
 
     @property
     def rate(self) -> float:
