@@ -11,6 +11,7 @@ from .exceptions import (
     PrivacyLeakWarning,
     PrivacyParameterWarning,
 )
+from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from .privacy.accountant import BudgetAccountant
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
@@ -22,12 +23,14 @@ __all__ = [
     "BudgetAccountant",
     "DPFTRLClassifier",
     "DPFTRLRegressor",
+    "DPGridSearchCV",
     "DPLassoFW",
     "DPLassoFWClassifier",
     "DPMirrorClassifier",
     "DPMirrorRegressor",
     "DPPhasedSGDClassifier",
     "DPPhasedSGDRegressor",
+    "DPRandomizedSearchCV",
     "Guarantee",
     "HeavyTailDPClassifier",
     "HeavyTailDPRegressor",

@@ -180,7 +180,7 @@ def plan_mean(
     given = check_delta(delta)
     delta = fallback if given is None else given
     rows = check_count("max_rows_per_user", max_rows_per_user)
-    currency: Any = "auto" if accountant is None else "zcdp"
+    currency: Any = "auto" if accountant is None else accountant.currency
     epsilon = epsilon if rho is None else 1.0
     claim = PrivacyBudget(epsilon, delta, relation, precision, currency, rows_per_user=rows)
     budget, allowance = _budget(claim, rho)

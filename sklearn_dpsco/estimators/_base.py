@@ -52,6 +52,7 @@ from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..privacy.accountant import BudgetAccountant, accountant_in_force, active_accountant
+from ..privacy.allotment import Allotment
 from ..privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
@@ -84,7 +85,7 @@ class Settings(NamedTuple):
     loss: Loss
     feasible_set: Geometry | type[Geometry]
     fit_intercept: bool
-    accountant: BudgetAccountant | None
+    accountant: BudgetAccountant | Allotment | None
     sizes_delta: bool
 
     def plan(self, n_samples: int, n_features: int, n_outputs: int) -> Plan:
@@ -259,14 +260,14 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         facts = loss, feasible_set, fit_intercept
         return Settings(solver, budget, *facts, accountant, sizes_delta)
 
-    def _accounting(self) -> tuple[BudgetAccountant | None, PrivacyBudget, bool]:
+    def _accounting(self) -> tuple[BudgetAccountant | Allotment | None, PrivacyBudget, bool]:
         """The accountant in force at this moment, the budget of a fit under it, `sizes_delta`.
 
         "auto" stands for the accountant's delta, so that a fit can spend all of its budget.
         """
         accountant = accountant_in_force(self.accountant)
-        # an accountant adds up plans of any kind, in the one currency that they share
-        currency: Any = "auto" if accountant is None else "zcdp"
+        # an accountant adds up plans, in a currency that they share
+        currency: Any = "auto" if accountant is None else accountant.currency
         order = None if accountant is None else accountant.order
         given = check_delta(self.delta)
         fallback = LARGEST_DEFAULT_DELTA if accountant is None else accountant.budget.delta

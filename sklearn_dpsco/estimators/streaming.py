@@ -19,6 +19,7 @@ from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.summation import piece_rows
 from ..mechanisms.prefix_sum import FACTORIZATIONS
 from ..privacy.accountant import BudgetAccountant, accountant_in_force
+from ..privacy.allotment import Allotment
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
@@ -45,7 +46,7 @@ class _Progress:
     scaling: TargetScaling | None
     run: FTRLRun
     noise: RandomStream | None
-    charged: list[BudgetAccountant]
+    charged: list[BudgetAccountant | Allotment]
     rows_of_users: dict[Any, int] | None
     lock: Any = field(default_factory=threading.RLock, repr=False, compare=False)
 

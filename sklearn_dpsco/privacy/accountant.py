@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from .._checks import check_int, check_real, import_pandas, shown
 from ..exceptions import PrivacyBudgetError
+from .allotment import Allotment
 from .branches import BranchPath, OpenBranches, ParallelGroup
-from .budget import ROUNDING, PrivacyBudget, best_log_gap, renyi_epsilon, zcdp_epsilon
+from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
 from .ledger import Charge, Ledger, LedgerFile, Snapshot
 
@@ -109,7 +110,7 @@ class BudgetAccountant:
     ) -> None:
         budget = PrivacyBudget(epsilon, delta, relation)
         rows = check_int("max_rows_per_user", max_rows_per_user, low=1)
-        self._set_up(Snapshot(uuid.uuid4().hex, budget, rows, _best_order(budget), []))
+        self._set_up(Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, []))
 
     def _set_up(self, snapshot: Snapshot) -> None:
         self._id, self._budget, self._rows, self._order, _ = snapshot
@@ -144,7 +145,7 @@ class BudgetAccountant:
         """
         file = LedgerFile(path)
         saved = file.read()
-        if not math.isclose(saved.order, _best_order(saved.budget), rel_tol=1e-6):
+        if not math.isclose(saved.order, saved.budget.best_order, rel_tol=1e-6):
             raise ValueError(f"{file}: the order does not belong to the budget")
         known: Any = _accountants.get(saved.id)
         if known is not None and known._file is not None and known._obstacle() is None:
@@ -212,6 +213,11 @@ class BudgetAccountant:
         """The total."""
         self._check_process()
         return self._budget
+
+    @property
+    def currency(self) -> Currency:
+        """That of plans of fits under it: they add up whatever their mechanisms are."""
+        return "zcdp"
 
     @property
     def max_rows_per_user(self) -> int:
@@ -583,11 +589,11 @@ def active_accountant() -> BudgetAccountant | None:
     return next(iter(_active), None)
 
 
-def accountant_in_force(accountant: Any) -> BudgetAccountant | None:
+def accountant_in_force(accountant: Any) -> BudgetAccountant | Allotment | None:
     """The accountant to charge, for a parameter `accountant`: None means the open block's."""
     if accountant is None:
         return active_accountant()
-    if not isinstance(accountant, BudgetAccountant):
+    if not isinstance(accountant, (BudgetAccountant, Allotment)):
         raise ValueError(f"accountant must be None or a BudgetAccountant, got {shown(accountant)}")
     return accountant
 
@@ -613,12 +619,6 @@ def _find_accountant(identifier: str, path: str | None = None) -> BudgetAccounta
         return known
     _accountants[identifier] = stranger
     return stranger
-
-
-def _best_order(budget: PrivacyBudget) -> float:
-    """The order at which the conversion of the budget is best; 1 if its delta is 0."""
-    log_gap = None if budget.is_pure else best_log_gap(budget.rho, float(budget.epsilon))
-    return 1.0 if log_gap is None else 1 + math.exp(log_gap)
 
 
 def _rounded(value: float, direction: str) -> str:

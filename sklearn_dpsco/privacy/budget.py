@@ -7,12 +7,13 @@ Gaussian DP where all noise is Gaussian, and epsilon of pure DP where delta = 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 from .._checks import auto_or, check_choice, check_int, check_real
 from .selections import LARGEST_MU, gaussian_delta
@@ -23,6 +24,7 @@ __all__ = [
     "ROUNDING",
     "Allowance",
     "Composition",
+    "Currency",
     "Precision",
     "PrivacyBudget",
     "best_log_gap",
@@ -30,6 +32,7 @@ __all__ = [
     "default_delta",
     "mu_delta",
     "pure_delta",
+    "renyi_delta",
     "renyi_epsilon",
     "zcdp_delta",
     "zcdp_epsilon",
@@ -37,15 +40,17 @@ __all__ = [
 
 RELATIONS = ("replace-one", "zero-out")
 PRECISIONS = ("exact", "float")
-CURRENCIES = ("auto", "zcdp")
+CURRENCIES = ("auto", "zcdp", "gdp")
 
 LARGEST_DEFAULT_DELTA = 1e-6
+_LEAST_EPSILON = 1e-15
 
 # Room for the float error of calibrations and of sums. Mechanisms have this much more noise
 # than the formulas ask for; totals may exceed a budget by it, which the margin on rho covers.
 ROUNDING = 1 + 1e-12
 
-Composition = Literal["zcdp", "gdp", "pure", "adaptive-range", "pld"]
+Composition = Literal["zcdp", "gdp", "pure", "adaptive-range", "pld", "renyi"]
+Currency = Literal["auto", "zcdp", "gdp"]
 Precision = Literal["exact", "float"]
 
 
@@ -163,6 +168,26 @@ def renyi_epsilon(order: float, divergence: float, delta: float) -> float:
     return max(0.0, divergence + log_slack / (order - 1))
 
 
+def renyi_delta(divergence: Callable[[float], float], epsilon: float) -> float:
+    """Smallest delta that a curve of Renyi divergences proves at `epsilon`, as far as it is found.
+
+    Every order gives a valid delta, by the formula of `zcdp_delta`; looked at are those of a grid,
+    and some about the best of them.
+    """
+
+    def log_delta(log_gap: float) -> float:
+        gap = math.exp(log_gap)
+        terms = gap * (divergence(1 + gap) - epsilon) - log_gap - (1 + gap) * math.log1p(1 / gap)
+        return terms if not math.isnan(terms) else math.inf
+
+    grid = list(np.linspace(math.log(1e-2), math.log(1e5), 65))
+    found = [log_delta(log_gap) for log_gap in grid]
+    best = int(np.argmin(found))
+    ends = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
+    nearby = minimize_scalar(log_delta, bounds=ends, method="bounded", options={"xatol": 1e-6})
+    return math.exp(min(0.0, found[best], float(nearby.fun)))
+
+
 @dataclass(frozen=True)
 class Allowance:
     """A part of a budget in the currency that its mechanisms compose in.
@@ -207,9 +232,10 @@ class PrivacyBudget:
         (2 epsilon, (1 + e^epsilon) delta).
     precision : {"exact", "float"}
         Arithmetic of the noise; "float" is not safe against attacks on low bits.
-    currency : {"auto", "zcdp"}
-        "zcdp" for plans that an accountant adds up with others of any kind; "auto" takes
-        the analysis that gives a single plan the least noise.
+    currency : {"auto", "zcdp", "gdp"}
+        "zcdp" for plans that an accountant adds up with others of any kind, "gdp" for those that
+        are added up in Gaussian DP, if all of them can be; "auto" takes the analysis that gives a
+        single plan the least noise.
     order : float > 1 or None
         Order of the Renyi filter of that accountant, for plans that cost less at one order
         than rho says (random batches).
@@ -222,13 +248,13 @@ class PrivacyBudget:
     delta: float = 1e-6
     relation: str = "replace-one"
     precision: Precision = "exact"
-    currency: Literal["auto", "zcdp"] = "auto"
+    currency: Currency = "auto"
     order: float | None = None
     rows_per_user: int = 1
 
     def __post_init__(self) -> None:
         check_int("rows_per_user", self.rows_per_user, low=1)
-        check_real("epsilon", self.epsilon, low=1e-15, high=1e9)
+        check_real("epsilon", self.epsilon, low=_LEAST_EPSILON, high=1e9)
         check_real("delta", self.delta, low=0, high=1, high_open=True)
         check_choice("relation", self.relation, RELATIONS)
         check_choice("precision", self.precision, PRECISIONS)
@@ -247,7 +273,7 @@ class PrivacyBudget:
         """
         if self.is_pure:
             return 0.0
-        return _rho(float(self.epsilon), float(self.delta)) / self.rows_per_user**2
+        return self._whole_rho / self.rows_per_user**2
 
     @cached_property
     def mu(self) -> float:
@@ -278,6 +304,41 @@ class PrivacyBudget:
         """The whole budget for a plan of Gaussian releases and selections with Gumbel noise."""
         is_large = self.rows_per_user * self.mu > LARGEST_MU
         return self.allowance if is_large else self.gaussian_allowance
+
+    @property
+    def best_order(self) -> float:
+        """The Renyi order at which the conversion of `rho` is best; 1 if delta is 0."""
+        log_gap = None if self.is_pure else best_log_gap(self._whole_rho, float(self.epsilon))
+        return 1.0 if log_gap is None else 1 + math.exp(log_gap)
+
+    @property
+    def _whole_rho(self) -> float:
+        return _rho(float(self.epsilon), float(self.delta))
+
+    def part(self, fraction: float, currency: Composition) -> PrivacyBudget:
+        """The budget of a plan that may cost this fraction of the whole in a currency.
+
+        Plans within such parts whose fractions add up to 1 are together within this budget.
+        Delta is that of the whole, and the epsilon that goes with it is rounded down.
+
+        Raises
+        ------
+        ValueError
+            If the part is so small that delta alone allows it: noise for it cannot be planned.
+        """
+        check_real("fraction", fraction, low=0, high=1, low_open=True)
+        if currency == "pure":
+            return replace(self, epsilon=self.epsilon * fraction)
+        delta, whole = float(self.delta), float(self.epsilon)
+        if currency == "gdp":
+            mu = _mu(whole, delta) * math.sqrt(fraction)
+            epsilon = _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta)
+        else:
+            epsilon = zcdp_epsilon(self._whole_rho * fraction, delta)
+        if epsilon < _LEAST_EPSILON:
+            raise ValueError(f"epsilon={whole:g} is too small to be divided")
+        kind: Currency = "gdp" if currency == "gdp" else "zcdp"
+        return replace(self, epsilon=epsilon, currency=kind, order=self.order or self.best_order)
 
     @property
     def record_factor(self) -> float:

@@ -12,7 +12,15 @@ from typing import Any, Protocol
 from scipy.special import ndtr, ndtri
 
 from .._checks import check_real, import_pandas
-from .budget import ROUNDING, Composition, PrivacyBudget, mu_delta, pure_delta, zcdp_delta
+from .budget import (
+    ROUNDING,
+    Composition,
+    PrivacyBudget,
+    mu_delta,
+    pure_delta,
+    renyi_delta,
+    zcdp_delta,
+)
 from .selections import has_optimum, selection_delta, selection_epsilon
 
 __all__ = ["Costed", "Guarantee", "Release", "composed_event", "renyi", "selection_slack"]
@@ -92,11 +100,11 @@ class Guarantee:
     ----------
     epsilon, delta, relation
         As in `PrivacyBudget`: the claim.
-    composition : {"zcdp", "gdp", "pure", "adaptive-range", "pld"}
+    composition : {"zcdp", "gdp", "pure", "adaptive-range", "pld", "renyi"}
         The analysis under which the releases compose. "adaptive-range" is the optimum for
         adaptively chosen selections of one range and Gaussian releases; it proves this
         epsilon at this delta and no other pair. "pld" adds up privacy loss distributions,
-        for Gaussian noise on random batches.
+        for Gaussian noise on random batches; "renyi" adds up Renyi divergences of the best order.
     releases : tuple of Release
         Every mechanism that touches the data, with the number of its uses. Releases of
         different groups are on disjoint records.
@@ -138,8 +146,8 @@ class Guarantee:
                 raise ValueError("so many selections have no adaptive-range guarantee here")
             limit = selection_epsilon(float(self.epsilon), float(self.delta), count, mu)
         else:
-            limits = {"zcdp": budget.rho, "gdp": budget.mu**2 / 2, "pld": budget.delta}
-            spent, limit = self.spent, limits.get(self.composition, budget.epsilon)
+            limits = {"zcdp": budget.rho, "gdp": budget.mu**2 / 2, "pure": budget.epsilon}
+            spent, limit = self.spent, limits.get(self.composition, budget.delta)
         # A plan that overspends is a defect of the package, not a user's error.
         if not spent <= limit * ROUNDING:  # NaN must not pass
             raise AssertionError("a plan spends more than its budget")
@@ -165,7 +173,7 @@ class Guarantee:
     def spent(self) -> float:
         """Total cost in the currency of `composition`: rho, mu^2 / 2, or epsilon if pure.
 
-        For "adaptive-range" and "pld" it is the delta that is proved at `epsilon`.
+        For "adaptive-range", "pld" and "renyi" it is the delta that is proved at `epsilon`.
         """
         return self.cost(self.composition)
 
@@ -176,6 +184,8 @@ class Guarantee:
             return selection_delta(self.epsilon, eta, count, mu, self.delta)
         if composition == "pld":
             return self._batch_delta(self.epsilon)
+        if composition == "renyi":
+            return renyi_delta(self.renyi, self.epsilon)
         power = 1 if composition == "pure" else 2
         return self.rows_per_user**power * self._of_a_row(composition)
 
@@ -200,7 +210,7 @@ class Guarantee:
         if self.rows_per_user == 1:
             return renyi(self.releases, order)
         bounds = [order * self.cost("zcdp")]
-        if self._composes("pure"):
+        if self.composes_in("pure"):
             bounds.append(self.cost("pure"))
         return min(bounds)
 
@@ -227,7 +237,7 @@ class Guarantee:
         """
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
         if delta == 0:
-            return self.cost("pure") if self._composes("pure") else math.inf
+            return self.cost("pure") if self.composes_in("pure") else math.inf
         low, high = 0.0, self.epsilon
         if self.delta_at(low) <= delta:
             return low
@@ -243,7 +253,7 @@ class Guarantee:
     @property
     def mu(self) -> float | None:
         """Smallest mu of Gaussian DP that is proved; None where there is none."""
-        if not self._composes("gdp"):
+        if not self.composes_in("gdp"):
             return None
         mu = math.sqrt(2 * self.cost("gdp"))
         return mu if math.isfinite(mu) else None
@@ -281,16 +291,16 @@ class Guarantee:
             grid += [end * k / 32 for k in range(1, 33)]
         return [(epsilon, self.delta_at(epsilon)) for epsilon in sorted(grid)]
 
-    def _composes(self, composition: str) -> bool:
+    def composes_in(self, composition: str) -> bool:
         return all(composition in r.mechanism.compositions for r in self.releases)
 
     @property
     def _curves(self) -> list[Callable[[float], float]]:
         """Delta as a function of epsilon, by every analysis that holds for the releases."""
         curves: list[Callable[[float], float]] = []
-        if self._composes("pure"):
+        if self.composes_in("pure"):
             curves.append(partial(pure_delta, self.cost("pure")))
-        if self._composes("zcdp"):
+        if self.composes_in("zcdp"):
             curves.append(partial(zcdp_delta, self.cost("zcdp")))
         if (mu := self.mu) is not None:
             curves.append(partial(mu_delta, mu))
@@ -299,6 +309,8 @@ class Guarantee:
             curves.append(lambda epsilon: selection_delta(epsilon, *game, self.delta))
         if self.composition == "pld":
             curves.append(self._batch_delta)
+        if self.composition == "renyi":
+            curves.append(partial(renyi_delta, self.renyi))
         return curves
 
     def to_frame(self) -> Any:
@@ -393,7 +405,7 @@ def selection_slack(budget: PrivacyBudget, releases: Sequence[Release]) -> float
     ranges count as if all had the largest. At most 2, below 1 if the plan needs more noise, and
     0 where the optimum is not known: without selections, for too many or on disjoint records.
     """
-    if budget.is_pure or budget.currency == "zcdp" or any(r.group is not None for r in releases):
+    if budget.is_pure or budget.currency != "auto" or any(r.group is not None for r in releases):
         return 0.0
     eta, count, mu = selections_game(releases, budget.rows_per_user)
     if count == 0 or not has_optimum(budget.epsilon, budget.delta, count):

@@ -364,6 +364,8 @@ def _best_selections(
     basic = composed(budget, budget.allowance)
     if budget.is_pure or budget.currency == "zcdp":
         return basic
+    if budget.currency == "gdp":
+        return composed(budget, budget.mixed_allowance)
     pure = replace(budget, delta=0.0)
     found = [basic, composed(pure, pure.allowance)]
     if has_optimum(budget.epsilon, budget.delta, max_iter):

@@ -45,6 +45,7 @@ __all__ = [
     "Units",
     "accuracy",
     "is_copyable",
+    "median_on_grid",
     "pays",
     "plan_units",
     "whitens",
@@ -211,7 +212,9 @@ class LearnedUnits(Part):
             if self.target_median is not None:
                 # anywhere within the bounds, or close to their middle on all scales
                 prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
-                centers[k] = _median(column, present, _CENTRES, prior, self.target_median, stream)
+                centers[k] = median_on_grid(
+                    column, present, _CENTRES, prior, self.target_median, stream
+                )
             deviations = np.abs(column - centers[k])
             scales[k] = _scale(deviations, present, 2.0, 0.25, self.target_spread, stream)
         centers = self._moved_to_means(columns, centers, scales, present, stream)
@@ -438,7 +441,7 @@ class _Shares:
 # -------------------------------------------------------------------------------- running
 
 
-def _median(
+def median_on_grid(
     values: Array, present: NDArray[np.bool_], grid: Array, log_prior: Array,
     mechanism: SelectVertex, stream: RandomStream,
 ) -> float:  # fmt: skip
@@ -471,7 +474,7 @@ def _scale(
     octaves = np.arange(-_OCTAVES, 0.01, 0.25)
     grid = largest * 2.0**octaves
     log_prior = -0.5 * np.abs(octaves - math.log2(guess / largest))
-    return _median(values, present, grid, log_prior, mechanism, stream)
+    return median_on_grid(values, present, grid, log_prior, mechanism, stream)
 
 
 def _first_copy(

@@ -275,7 +275,7 @@ def plan_single_pass(facts: SinglePassFacts) -> SinglePassPlan:
 
 def _allowances(budget: PrivacyBudget) -> list[Allowance]:
     """The budget in its own currency, and in that of pure DP, which is better for few steps."""
-    if budget.is_pure or budget.currency == "zcdp":
+    if budget.is_pure or budget.currency != "auto":
         return [budget.allowance]
     return [budget.allowance, replace(budget, delta=0.0).allowance]
 

@@ -1,0 +1,224 @@
+"""Plans of searches: every fit, every release and the whole guarantee, from public facts alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..mechanisms import Gaussian, Laplace, Release, additive_noise
+from ..privacy.budget import Composition, PrivacyBudget
+from ..privacy.composed import ComposedGuarantee
+from ..privacy.guarantee import Guarantee
+from ..privacy.repetition import RepeatedGuarantee, trial_budget
+from ..solvers.sensitivity import mean_of_numbers
+from .choice import Choice, plan_choice
+from .private_steps import Sizes, UnfitCurrencyError, plans_of, set_parts
+
+__all__ = ["RepeatPlan", "SearchPlan", "plan_default", "plan_probes", "plan_trials"]
+
+LEAST_ACCURACY = 500.0  # n mu over the relation's factor, from which a choice pays
+_PROBES, _CHOICE = 0.2, 0.05  # shares of the budget; the rest is for the last fit
+_FIT_SHARE = 0.8  # of the records, in a trial
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """The plan of a search by probes.
+
+    Attributes
+    ----------
+    n_samples, n_features : int
+    budget : PrivacyBudget
+    candidates : tuple of dict
+        The settings, the default's first.
+    probes : tuple of tuple of Plan
+        For each candidate, the plans of its private steps; empty if the default is fitted with the
+        whole budget.
+    choice : Choice or None
+    refits : tuple of tuple of Plan
+        Plans of the last fit, for each candidate that may be chosen.
+    guarantee : Guarantee
+        For all of it together.
+    probe_budget, refit_budget : PrivacyBudget
+    currency : str
+        In which the parts are added up.
+    """
+
+    n_samples: int
+    n_features: int
+    budget: PrivacyBudget
+    candidates: tuple[dict[str, Any], ...]
+    probes: tuple[tuple[Any, ...], ...]
+    choice: Choice | None
+    refits: tuple[tuple[Any, ...], ...]
+    guarantee: Guarantee
+    probe_budget: PrivacyBudget
+    refit_budget: PrivacyBudget
+    currency: Composition
+
+    def __str__(self) -> str:
+        head = f"search among {len(self.candidates)} settings on {self.n_samples} records: "
+        if self.choice is None:
+            how = (
+                "too few records for a choice at this epsilon, so that the default is fitted with "
+                "the whole budget"
+            )
+        else:
+            how = f"{len(self.probes)} probes, a private choice, and a fit of what was chosen"
+        return f"{head}{how}\n{self.guarantee}"
+
+
+@dataclass(frozen=True)
+class RepeatPlan:
+    """The plan of a search by a random number of trials.
+
+    Attributes
+    ----------
+    n_samples, n_features : int
+    budget : PrivacyBudget
+    candidates : tuple of dict
+    n_fit : int
+        Records that a trial fits; the others score it.
+    fits : tuple of tuple of Plan
+        Of a trial, for each candidate.
+    score : Gaussian or Laplace
+        Releases the mean clipped loss.
+    scoring : str
+    mean_trials : float
+    guarantee : RepeatedGuarantee
+    trial_budget : PrivacyBudget
+    currency : str
+    """
+
+    n_samples: int
+    n_features: int
+    budget: PrivacyBudget
+    candidates: tuple[dict[str, Any], ...]
+    n_fit: int
+    fits: tuple[tuple[Any, ...], ...]
+    score: Gaussian | Laplace
+    scoring: str
+    mean_trials: float
+    guarantee: RepeatedGuarantee
+    trial_budget: PrivacyBudget
+    currency: Composition
+
+    def __str__(self) -> str:
+        return (
+            f"search among {len(self.candidates)} settings, each trial fits {self.n_fit} records "
+            f"and scores the other {self.n_samples - self.n_fit}\n{self.guarantee}"
+        )
+
+
+def pays(budget: PrivacyBudget, n_samples: int) -> bool:
+    """Whether there are records enough for a choice."""
+    if budget.is_pure:
+        amount = budget.epsilon / budget.rows_per_user
+    else:
+        amount = math.sqrt(2 * budget.mixed_allowance.amount)
+    return n_samples * amount / budget.record_factor >= LEAST_ACCURACY
+
+
+def plan_probes(
+    make: Callable[[dict[str, Any]], Any], candidates: Sequence[dict[str, Any]],
+    budget: PrivacyBudget, scoring: str, sizes: Sizes,
+) -> SearchPlan:  # fmt: skip
+    """The plan of a search by probes, or of a fit of the default if that cannot pay."""
+    if len(candidates) < 2 or not pays(budget, sizes.n_samples):
+        return plan_default(make, candidates, budget, sizes)
+    currencies: list[Composition] = ["pure"] if budget.is_pure else ["zcdp"]
+    if budget.mixed_allowance.kind == "gdp":
+        currencies = ["gdp", "zcdp"]
+    for currency in currencies:
+        try:
+            return _plan_in(currency, make, candidates, budget, scoring, sizes)
+        except UnfitCurrencyError:
+            continue
+    raise AssertionError("a plan does not fit its part of the budget")
+
+
+def _plan_in(
+    currency: Composition, make: Callable[[dict[str, Any]], Any],
+    candidates: Sequence[dict[str, Any]], budget: PrivacyBudget, scoring: str, sizes: Sizes,
+) -> SearchPlan:  # fmt: skip
+    probe = budget.part(_PROBES / len(candidates), currency)
+    refit = budget.part(1 - _PROBES - _CHOICE, currency)
+    of_choice = budget.part(_CHOICE, currency)
+    probes = _plans(make, candidates, probe, currency, sizes)
+    refits = _plans(make, candidates, refit, currency, sizes)
+    allowance = of_choice.mixed_allowance if currency == "gdp" else of_choice.allowance
+    choice = plan_choice(scoring, sizes.n_samples, of_choice, allowance)
+    named = [(f"probe {k}", [_together(probe, currency, plans)]) for k, plans in enumerate(probes)]
+    parts = [
+        *named,
+        ("choice", [Guarantee.of(of_choice, choice.releases, currency)]),
+        ("fit of what was chosen", [_together(refit, currency, plans) for plans in refits]),
+    ]
+    has_batches = any(p.guarantee.composition == "pld" for plans in probes for p in plans)
+    guarantee = ComposedGuarantee.of_parts(budget, "renyi" if has_batches else currency, parts)
+    width = max(max(sizes.widths(make(c)).values()) for c in candidates[:1])
+    return SearchPlan(
+        sizes.n_samples, width, budget, tuple(candidates), probes, choice, refits, guarantee,
+        probe, refit, currency,
+    )  # fmt: skip
+
+
+def _plans(
+    make: Callable[[dict[str, Any]], Any], candidates: Iterable[dict[str, Any]],
+    budget: PrivacyBudget, currency: Composition, sizes: Sizes,
+) -> tuple[tuple[Any, ...], ...]:  # fmt: skip
+    return tuple(plans_of(set_parts(make(c), budget, currency), sizes) for c in candidates)
+
+
+def _together(budget: PrivacyBudget, currency: Composition, plans: Sequence[Any]) -> Guarantee:
+    """The guarantee of the private steps of one fit."""
+    if len(plans) == 1:
+        found: Guarantee = plans[0].guarantee
+        return found
+    has_batches = any(plan.guarantee.composition == "pld" for plan in plans)
+    parts = [(str(k), [plan.guarantee]) for k, plan in enumerate(plans)]
+    return ComposedGuarantee.of_parts(budget, "renyi" if has_batches else currency, parts)
+
+
+def plan_default(
+    make: Callable[[dict[str, Any]], Any], candidates: Sequence[dict[str, Any]],
+    budget: PrivacyBudget, sizes: Sizes,
+) -> SearchPlan:  # fmt: skip
+    """The plan of a fit of the default alone, in the currency that gives it the least noise."""
+    default = make(candidates[0])
+    currency: Composition = "pure" if budget.is_pure else "zcdp"
+    plans = plans_of(set_parts(default, budget, currency), sizes)
+    guarantee = _together(budget, currency, plans)
+    return SearchPlan(
+        sizes.n_samples, max(sizes.widths(default).values()), budget, tuple(candidates), (), None,
+        (plans,), guarantee, budget, budget, currency,
+    )  # fmt: skip
+
+
+def plan_trials(
+    make: Callable[[dict[str, Any]], Any], candidates: Sequence[dict[str, Any]],
+    budget: PrivacyBudget, scoring: str, sizes: Sizes, mean: float,
+) -> RepeatPlan:  # fmt: skip
+    """The plan of a search by a random number of trials, `mean` on average."""
+    n = sizes.n_samples
+    n_fit = int(_FIT_SHARE * n)
+    if n_fit < 2 or n - n_fit < 2:
+        raise ValueError(f"method='repeat' needs at least 10 records, got {n}")
+    currency: Composition = "pure" if budget.is_pure else "zcdp"
+    # the divergence of a trial is needed at all orders, not at one
+    trial = replace(trial_budget(budget, mean), order=None)
+    few = sizes._replace(n_samples=n_fit)
+    fits = _plans(make, candidates, trial, currency, few)
+    kind = additive_noise(trial.allowance)
+    change = mean_of_numbers(n - n_fit, 1, budget.record_factor)
+    score = kind.calibrate(change, trial.allowance, dimension=1)
+    scored = Guarantee.of(trial, [Release("score", score, 1, "scored records")], currency)
+    parts = [[_together(trial, currency, plans) for plans in fits], [scored]]
+    guarantee = RepeatedGuarantee.of_trials(budget, parts, mean)
+    width = max(sizes.widths(make(candidates[0])).values())
+    return RepeatPlan(
+        n, width, budget, tuple(candidates), n_fit, fits, score, scoring, mean, guarantee, trial,
+        currency,
+    )  # fmt: skip

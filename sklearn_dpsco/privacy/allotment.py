@@ -1,0 +1,92 @@
+"""A part of a budget that was charged as a whole, for one fit among several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..exceptions import PrivacyBudgetError
+from .budget import ROUNDING, Currency, PrivacyBudget
+from .guarantee import Guarantee
+
+__all__ = ["Allotment"]
+
+
+class Allotment:
+    """What one fit may cost; in the place of an accountant, it accepts one plan within its part.
+
+    Whoever makes it has charged the whole, so that nothing has to be written where it is spent:
+    a copy may be sent to another process, and is spent there.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget
+        A part of another one, see `PrivacyBudget.part`.
+    charge : callable or None, default=None
+        Charges the whole. It is called right before the part is spent, when what is fitted has
+        checked its data, and raises if the whole is refused. Only for the process it is made in.
+    """
+
+    def __init__(self, budget: PrivacyBudget, charge: Callable[[], None] | None = None) -> None:
+        self.budget = budget
+        self._charge = charge
+        self._is_spent = False
+
+    @property
+    def currency(self) -> Currency:
+        """That of the plan."""
+        return self.budget.currency
+
+    @property
+    def order(self) -> float | None:
+        """As of an accountant."""
+        return self.budget.order
+
+    @property
+    def max_rows_per_user(self) -> int:
+        """As of an accountant."""
+        return self.budget.rows_per_user
+
+    def spend(
+        self, guarantee: Any, label: str | None = None, *, estimator: str | None = None
+    ) -> None:
+        """Accept a guarantee, or the guarantee of a plan, once.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If it costs more than the part, or the part was spent.
+        """
+        guarantee = getattr(guarantee, "guarantee", guarantee)
+        if self._is_spent:
+            raise PrivacyBudgetError(
+                "the part of the budget for this fit was spent: an estimator that fits a private "
+                "one several times needs an accountant of its own"
+            )
+        if not self.accepts(guarantee):
+            raise PrivacyBudgetError("the fit costs more than its part of the budget")
+        if self._charge is not None:
+            self._charge()
+        self._is_spent = True
+
+    def accepts(self, guarantee: Guarantee) -> bool:
+        """Whether it is within the part, in the part's currency."""
+        budget = self.budget
+        is_of_kind = guarantee.relation == budget.relation
+        if not is_of_kind or guarantee.rows_per_user < budget.rows_per_user:
+            return False
+        if budget.currency == "auto":
+            return guarantee.epsilon <= budget.epsilon and guarantee.delta <= budget.delta
+        if budget.is_pure:
+            return guarantee.cost("pure") <= budget.epsilon * ROUNDING
+        squared = budget.rows_per_user**2  # allowances are those of a row
+        if budget.currency == "gdp":
+            amount = budget.mixed_allowance.amount
+            return (
+                guarantee.composes_in("gdp")
+                and guarantee.cost("gdp") <= squared * amount * ROUNDING
+            )
+        cost = guarantee.cost("zcdp")
+        if budget.order is not None:
+            cost = min(cost, guarantee.renyi(budget.order) / budget.order)
+        return cost <= squared * budget.rho * ROUNDING

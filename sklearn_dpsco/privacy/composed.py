@@ -1,0 +1,103 @@
+"""Guarantees that are made of others: several fits on the same records, or one of several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from .budget import Composition, PrivacyBudget
+from .guarantee import Guarantee, Release
+
+__all__ = ["ComposedGuarantee"]
+
+
+@dataclass(frozen=True)
+class ComposedGuarantee(Guarantee):
+    """The guarantee of several parts on the same records, in one currency that adds up.
+
+    Costs of parts are added up, so that the parts may be chosen after looking at the results of
+    earlier ones, as long as what each costs was fixed before. A part may be a set of
+    alternatives, of which one is carried out: it costs what the costliest does.
+
+    Attributes
+    ----------
+    composition : {"zcdp", "gdp", "pure"}
+    releases : tuple of Release
+        Of the parts, in order; of alternatives those of the costliest.
+    parts : tuple of (str, tuple of Guarantee)
+        The name of each part and its alternatives.
+    """
+
+    parts: tuple[tuple[str, tuple[Guarantee, ...]], ...] = ()
+
+    @classmethod
+    def of_parts(
+        cls,
+        budget: PrivacyBudget,
+        composition: Composition,
+        parts: Iterable[tuple[str, Iterable[Guarantee]]],
+    ) -> ComposedGuarantee:
+        """The guarantee of parts that were planned within shares of a budget."""
+        named = tuple((name, tuple(alternatives)) for name, alternatives in parts)
+        releases: list[Release] = []
+        for _, alternatives in named:
+            worst = max(alternatives, key=lambda guarantee: guarantee.cost(composition))
+            releases += worst.releases
+        return cls(
+            budget.epsilon, budget.delta, budget.relation, composition, tuple(releases),
+            budget.rows_per_user, named,
+        )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        for name, alternatives in self.parts:
+            if any(g.rows_per_user != self.rows_per_user for g in alternatives):
+                raise AssertionError(f"{name} is for users of another number of rows")
+        super().__post_init__()
+
+    def __str__(self) -> str:
+        lines = [
+            f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours, "
+            f"{self.composition} composition of {len(self.parts)} parts",
+            "  part                              share  releases",
+        ]
+        total = self.cost(self.composition)
+        for name, alternatives in self.parts:
+            costs = [guarantee.cost(self.composition) for guarantee in alternatives]
+            count = sum(r.count for r in alternatives[costs.index(max(costs))].releases)
+            lines.append(f"  {name:32s} {max(costs) / total:6.1%} {count:9d}")
+        return "\n".join(lines)
+
+    def cost(self, composition: Composition) -> float:
+        """Total cost for the worst record, in a currency that adds up."""
+        return sum(
+            max(guarantee.cost(composition) for guarantee in alternatives)
+            for _, alternatives in self.parts
+        )
+
+    def renyi(self, order: float) -> float:
+        """Renyi divergence of this order (above 1), for the worst record."""
+        return sum(
+            max(guarantee.renyi(order) for guarantee in alternatives)
+            for _, alternatives in self.parts
+        )
+
+    def _of_a_row(self, composition: Composition) -> float:
+        power = 1 if composition == "pure" else 2
+        return self.cost(composition) / self.rows_per_user**power
+
+    def composes_in(self, composition: str) -> bool:
+        return all(g.composes_in(composition) for _, options in self.parts for g in options)
+
+    @cached_property
+    def dp_event(self) -> Any:
+        """All parts as one `dp_accounting` event; of alternatives, the costliest."""
+        from . import events
+
+        return events.composed(
+            [
+                max(options, key=lambda g: g.cost(self.composition)).dp_event
+                for _, options in self.parts
+            ]
+        )
