@@ -18,9 +18,10 @@ from .private_steps import Sizes, UnfitCurrencyError, plans_of, set_parts
 
 __all__ = ["RepeatPlan", "SearchPlan", "plan_default", "plan_probes", "plan_trials"]
 
-LEAST_ACCURACY = 500.0  # n mu over the relation's factor, from which a choice pays
-_PROBES, _CHOICE = 0.2, 0.05  # shares of the budget; the rest is for the last fit
+LEAST_ACCURACY = 300.0  # n mu over the relation's factor, from which a choice pays
+_PROBES, _CHOICE = 0.1, 0.03  # shares of the budget; the rest is for the last fit
 _FIT_SHARE = 0.8  # of the records, in a trial
+_FEWEST = 10
 
 
 @dataclass(frozen=True)
@@ -156,8 +157,7 @@ def _plan_in(
         ("choice", [Guarantee.of(of_choice, choice.releases, currency)]),
         ("fit of what was chosen", [_together(refit, currency, plans) for plans in refits]),
     ]
-    has_batches = any(p.guarantee.composition == "pld" for plans in probes for p in plans)
-    guarantee = ComposedGuarantee.of_parts(budget, "renyi" if has_batches else currency, parts)
+    guarantee = _composed(budget, currency, parts)
     width = max(max(sizes.widths(make(c)).values()) for c in candidates[:1])
     return SearchPlan(
         sizes.n_samples, width, budget, tuple(candidates), probes, choice, refits, guarantee,
@@ -177,9 +177,17 @@ def _together(budget: PrivacyBudget, currency: Composition, plans: Sequence[Any]
     if len(plans) == 1:
         found: Guarantee = plans[0].guarantee
         return found
-    has_batches = any(plan.guarantee.composition == "pld" for plan in plans)
-    parts = [(str(k), [plan.guarantee]) for k, plan in enumerate(plans)]
-    return ComposedGuarantee.of_parts(budget, "renyi" if has_batches else currency, parts)
+    return _composed(budget, currency, [(str(k), [p.guarantee]) for k, p in enumerate(plans)])
+
+
+def _composed(
+    budget: PrivacyBudget, currency: Composition, parts: Sequence[tuple[str, Sequence[Guarantee]]]
+) -> ComposedGuarantee:
+    """All parts together; random batches cost their part at one Renyi order only."""
+    orderly = ("pld", "renyi")
+    if any(g.composition in orderly for _, alternatives in parts for g in alternatives):
+        currency = "renyi"
+    return ComposedGuarantee.of_parts(budget, currency, parts)
 
 
 def plan_default(
@@ -204,8 +212,8 @@ def plan_trials(
     """The plan of a search by a random number of trials, `mean` on average."""
     n = sizes.n_samples
     n_fit = int(_FIT_SHARE * n)
-    if n_fit < 2 or n - n_fit < 2:
-        raise ValueError(f"method='repeat' needs at least 10 records, got {n}")
+    if n < _FEWEST:
+        raise ValueError(f"method='repeat' needs at least {_FEWEST} records, got {n}")
     currency: Composition = "pure" if budget.is_pure else "zcdp"
     # the divergence of a trial is needed at all orders, not at one
     trial = replace(trial_budget(budget, mean), order=None)

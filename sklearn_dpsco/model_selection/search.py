@@ -141,9 +141,9 @@ class _PrivateSearch(MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
     def _candidates(self) -> list[dict[str, Any]]:
         """The default's settings first, and all others once."""
         settings = [dict(candidate) for candidate in self._settings()]
-        if not settings:
-            raise ValueError("there are no settings to choose from: the grid is empty")
         names = sorted({name for candidate in settings for name in candidate})
+        if not names:
+            raise ValueError("there are no settings to choose from: the grid is empty")
         forbidden = [name for name in names if name.rpartition("__")[2] in OWN]
         if forbidden:
             raise ValueError(f"{forbidden} are set by the search, which has one budget for all")
@@ -458,9 +458,9 @@ class DPGridSearchCV(_PrivateSearch):
     method : {"probe", "repeat"}, default="probe"
         "probe": each candidate is fitted on all records with a small part of the budget, one of
         them is chosen privately by the training losses of these models, and is fitted again with
-        three quarters of the budget. Where there are too few records for a choice, n times mu
-        below 500 under zero-out and 1000 under replace-one, the default is fitted with the whole
-        budget; `plan` says so. "repeat": a random number of trials, each with a candidate that is
+        87 % of the budget. Where there are too few records for a choice, n times mu below 300
+        under zero-out and 600 under replace-one, the default is fitted with the whole budget;
+        `plan` says so. "repeat": a random number of trials, each with a candidate that is
         drawn at random, fitted on four fifths of the records and scored on the others; the best
         trial is the result (Papernot and Steinke 2022). What a trial costs hardly depends on how
         many candidates there are: for large grids. The time it takes tells the number of trials,

@@ -168,11 +168,13 @@ def renyi_epsilon(order: float, divergence: float, delta: float) -> float:
     return max(0.0, divergence + log_slack / (order - 1))
 
 
-def renyi_delta(divergence: Callable[[float], float], epsilon: float) -> float:
+def renyi_delta(
+    divergence: Callable[[float], float], epsilon: float, order: float | None = None
+) -> float:
     """Smallest delta that a curve of Renyi divergences proves at `epsilon`, as far as it is found.
 
     Every order gives a valid delta, by the formula of `zcdp_delta`; looked at are those of a grid,
-    and some about the best of them.
+    some about the best of them, and `order`.
     """
 
     def log_delta(log_gap: float) -> float:
@@ -185,7 +187,8 @@ def renyi_delta(divergence: Callable[[float], float], epsilon: float) -> float:
     best = int(np.argmin(found))
     ends = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
     nearby = minimize_scalar(log_delta, bounds=ends, method="bounded", options={"xatol": 1e-6})
-    return math.exp(min(0.0, found[best], float(nearby.fun)))
+    given = math.inf if order is None else log_delta(math.log(order - 1))
+    return math.exp(min(0.0, found[best], float(nearby.fun), given))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from .budget import Composition, PrivacyBudget
-from .guarantee import Guarantee, Release
+from .guarantee import Guarantee, Release, composed_event
 
 __all__ = ["ComposedGuarantee"]
 
@@ -89,6 +89,21 @@ class ComposedGuarantee(Guarantee):
 
     def composes_in(self, composition: str) -> bool:
         return all(g.composes_in(composition) for _, options in self.parts for g in options)
+
+    def second_opinion(self) -> float:
+        """As of `Guarantee`; next to random batches, what is not Gaussian counts as if it were."""
+        if self.composition != "renyi":
+            return super().second_opinion()
+        from . import events
+
+        found = []
+        for _, options in self.parts:
+            worst = max(
+                options, key=lambda g: g.renyi(PrivacyBudget(g.epsilon, g.delta).best_order)
+            )
+            currency = "pld" if worst.composition == "pld" else "gdp"
+            found.append(composed_event(worst.releases, currency, self.rows_per_user))
+        return events.pld_epsilon(events.composed(found), self.delta, self.epsilon)
 
     @cached_property
     def dp_event(self) -> Any:

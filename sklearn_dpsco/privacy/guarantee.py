@@ -185,7 +185,8 @@ class Guarantee:
         if composition == "pld":
             return self._batch_delta(self.epsilon)
         if composition == "renyi":
-            return renyi_delta(self.renyi, self.epsilon)
+            order = PrivacyBudget(self.epsilon, self.delta).best_order
+            return renyi_delta(self.renyi, self.epsilon, order)
         power = 1 if composition == "pure" else 2
         return self.rows_per_user**power * self._of_a_row(composition)
 

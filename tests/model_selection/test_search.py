@@ -1,0 +1,483 @@
+"""Searches under one budget: what they cost, what they choose, what they refuse."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPFTRLRegressor,
+    DPGridSearchCV,
+    DPLassoFW,
+    DPMirrorClassifier,
+    DPMirrorRegressor,
+    DPPhasedSGDRegressor,
+    DPRandomizedSearchCV,
+    HeavyTailDPRegressor,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+)
+from sklearn_dpsco.audit import audit
+from sklearn_dpsco.mechanisms import SelectVertex
+from sklearn_dpsco.model_selection import search as search_module
+from sklearn_dpsco.model_selection.choice import Choice, plan_choice
+from sklearn_dpsco.model_selection.record_scores import Targets, losses
+from sklearn_dpsco.privacy.budget import PrivacyBudget
+
+BOUNDS = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
+LABELS = {"bounds_X": (-1, 1), "classes": ["a", "b"]}
+
+
+def table(n=2000, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 3))
+    return X, X @ [0.3, -0.2, 0.1] + 0.05 * rng.standard_normal(n)
+
+
+def labelled(n=2000):
+    X, y = table(n)
+    return X, np.where(y > 0, "b", "a")
+
+
+def search_of(estimator=None, grid=None, **settings):
+    estimator = estimator or DPMirrorRegressor(radius=0.01, **BOUNDS)
+    return DPGridSearchCV(
+        estimator, grid or {"radius": [0.1, 1.0]}, **{"epsilon": 4.0, "random_state": 0, **settings}
+    )
+
+
+# ------------------------------------------------------------------- choice and attributes
+
+
+def test_a_wrong_radius_is_mended_and_the_same_for_any_number_of_jobs():
+    X, y = table()
+    search = search_of(n_jobs=2).fit(X, y)
+    assert search.best_params_ == {"radius": 1.0}
+    assert search.candidates_ == [{"radius": 0.01}, {"radius": 0.1}, {"radius": 1.0}]
+    assert search.best_index_ == 2
+    assert search.score(X, y) > 0.8
+    np.testing.assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
+    alone = search_of().fit(X, y)
+    np.testing.assert_array_equal(alone.best_estimator_.coef_, search.best_estimator_.coef_)
+
+
+def test_a_classifier_in_a_pipeline_with_labels_of_its_own():
+    X, y = labelled()
+    model = make_pipeline(FunctionTransformer(), DPMirrorClassifier(radius=0.01, **LABELS))
+    search = search_of(model, {"dpmirrorclassifier__radius": [10.0]}).fit(X, y)
+    assert is_classifier(search)
+    assert search.best_params_ == {"dpmirrorclassifier__radius": 10.0}
+    assert list(search.classes_) == ["a", "b"]
+    assert search.predict_proba(X).shape == (2000, 2)
+    assert search.score(X, y) > 0.85
+    assert search.decision_function(X).shape == (2000,)
+
+
+def test_the_default_stays_unless_something_is_clearly_better():
+    X, y = table(4000)
+    for seed in range(5):
+        search = search_of(DPMirrorRegressor(**BOUNDS), {"max_iter": [30, 60]}, random_state=seed)
+        assert search.fit(X, y).best_index_ == 0
+
+
+def test_few_records_get_the_default_with_the_whole_budget():
+    X, y = table(60)
+    search = search_of(epsilon=1.0)
+    plan = search.plan(60, 3)
+    assert (plan.choice, plan.probes) == (None, ())
+    assert "too few records" in str(plan)
+    search.fit(X, y)
+    assert search.best_index_ == 0
+    alone = clone(search.estimator).set_params(epsilon=1.0, delta=search.guarantee_.delta)
+    assert search.best_estimator_.guarantee_ == alone.plan(60, 3).guarantee == search.guarantee_
+
+
+def test_the_plan_is_that_of_the_fit_and_needs_no_data():
+    X, y = table()
+    search = search_of()
+    plan = search.plan(2000, 3)
+    assert str(plan) == str(search.fit(X, y).plan_)
+    assert plan.guarantee == search.guarantee_
+    assert "probe 2" in str(plan)
+
+
+def test_what_is_not_private_is_not_there():
+    X, y = table()
+    search = search_of().fit(X, y)
+    with pytest.raises(AttributeError, match="dp_score"):
+        search.cv_results_  # noqa: B018
+    with pytest.raises(AttributeError, match="dp_score"):
+        search.best_score_  # noqa: B018
+    assert not any(len(np.atleast_1d(v)) == len(y) for v in vars(search).values() if v is not None)
+    with pytest.raises(NotFittedError):
+        search_of().predict(X)
+
+
+def test_it_is_an_estimator_of_scikit_learn():
+    X, y = table(400)
+    search = search_of(n_trials=2.0, epsilon=30.0)
+    assert clone(search).get_params()["epsilon"] == 30.0
+    again = pickle.loads(pickle.dumps(search.fit(X, y)))
+    np.testing.assert_array_equal(again.predict(X), search.predict(X))
+    assert np.isfinite(cross_val_score(search, X, y, cv=2)).all()
+    outer = GridSearchCV(search, {"scoring": ["neg_mean_absolute_error"]}, cv=2).fit(X, y)
+    assert outer.best_estimator_.plan_.choice.scoring == "neg_mean_absolute_error"
+
+
+def test_the_best_model_is_free_to_be_fitted_again():
+    X, y = table()
+    accountant = BudgetAccountant(20.0)
+    search = search_of(accountant=accountant).fit(X, y)
+    best = search.best_estimator_
+    assert best.accountant is None
+    assert best.guarantee_.epsilon < 4.0
+    best.fit(X, y)
+    assert len(accountant.ledger) == 1
+
+
+# -------------------------------------------------------------------------- what it costs
+
+ALL = {
+    "gradient steps": (DPMirrorRegressor(**BOUNDS), {"radius": [1.0, 3.0]}, "gdp"),
+    "selections": (DPLassoFW(solver="selection", **BOUNDS), {"radius": [1.0, 3.0]}, "gdp"),
+    "single pass": (DPLassoFW(solver="rounds", **BOUNDS), {"max_iter": [2]}, "zcdp"),
+    "phases": (DPPhasedSGDRegressor(**BOUNDS), {"radius": [1.0]}, "gdp"),
+    "stream": (DPFTRLRegressor(**BOUNDS), {"radius": [1.0]}, None),
+    "heavy tails": (HeavyTailDPRegressor(), {"max_iter": [5]}, None),
+    "batches": (
+        DPMirrorRegressor(solver="noisy-md", batch_size=100, max_iter=20, **BOUNDS),
+        {"radius": [1.0]},
+        "renyi",
+    ),
+}
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+@pytest.mark.parametrize("name", ALL)
+def test_all_releases_together_are_within_the_budget_by_a_second_accountant(name, relation):
+    estimator, grid, composition = ALL[name]
+    plan = search_of(estimator, grid, relation=relation).plan(2000, 3)
+    guarantee = plan.guarantee
+    assert composition in (None, guarantee.composition)
+    assert guarantee.second_opinion() <= 4.0 * (1 + 1e-4)
+    # nothing is left over: what adds up is the budget
+    share = {"gdp": PrivacyBudget(4.0, 1e-6).mu ** 2 / 2, "zcdp": PrivacyBudget(4.0, 1e-6).rho}
+    if guarantee.composition in share:
+        spent = guarantee.cost(guarantee.composition)
+        assert 0.97 < spent / share[guarantee.composition] <= 1 + 1e-9
+    parts = [g.cost("zcdp") for _, options in guarantee.parts for g in options]
+    assert guarantee.cost("zcdp") <= sum(parts) * (1 + 1e-12)
+
+
+def test_it_is_charged_once_in_full_and_before_anything_is_computed():
+    X, y = table()
+    accountant = BudgetAccountant(4.0)
+    search = search_of(epsilon=3.0, accountant=accountant).fit(X, y)
+    (charge,) = accountant.ledger
+    assert charge.guarantee == search.guarantee_
+    assert (charge.estimator, charge.n_samples) == ("DPGridSearchCV", 2000)
+    again = search_of(epsilon=3.0, accountant=accountant)
+    with pytest.raises(PrivacyBudgetError, match="would be exceeded"):
+        again.fit(X, y)
+    assert not hasattr(again, "best_estimator_")
+    with accountant, pytest.raises(PrivacyBudgetError, match="would be exceeded"):
+        search_of(epsilon=3.0).fit(X, y)
+    assert len(accountant.ledger) == 1
+
+
+@pytest.mark.parametrize("method", ["probe", "repeat"])
+def test_a_search_under_an_accountant_costs_what_it_claims(method):
+    X, y = table()
+    accountant = BudgetAccountant(2.0)
+    search_of(epsilon=2.0, accountant=accountant, method=method).fit(X, y)
+    assert accountant.total_spent() <= 2.0
+    assert accountant.total_spent() > 1.8
+
+
+def test_bad_data_cost_nothing():
+    X, y = table()
+    accountant = BudgetAccountant(4.0)
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        search_of(accountant=accountant).fit(X, y)
+    assert not accountant.ledger
+
+
+def test_two_private_steps_share_every_part():
+    """A step that has twice the epsilon of another one gets four times its share, or so."""
+    X, y = table()
+    pipe = make_pipeline(_Twice(epsilon=1.0), DPMirrorRegressor(epsilon=2.0, **BOUNDS))
+    search = search_of(pipe, {"dpmirrorregressor__radius": [1.0]}).fit(X, y)
+    scaler, model = search.best_estimator_
+    first, second = scaler.guarantee_.cost("gdp"), model.guarantee_.cost("gdp")
+    assert 3.5 < second / first < 4.5
+    budget = search.guarantee_.cost("gdp")
+    assert (first + second) / budget == pytest.approx(
+        1 - search.guarantee_.parts[0][1][0].cost("gdp") * 2 / budget
+        - search.guarantee_.parts[-2][1][0].cost("gdp") / budget, rel=1e-6,
+    )  # fmt: skip
+
+
+class _Twice(DPMirrorRegressor):
+    """A private transformer: it charges what its plan says, and doubles."""
+
+    def __init__(
+        self, *, epsilon=1.0, delta="auto", relation="replace-one", max_rows_per_user=1,
+        bounds_X=(-1, 1), bounds_y=(-1, 1), accountant=None, random_state=None,
+    ):  # fmt: skip
+        defaults = DPMirrorRegressor().get_params()
+        self.__dict__.update(defaults)
+        self.epsilon, self.delta, self.relation = epsilon, delta, relation
+        self.max_rows_per_user, self.bounds_X, self.bounds_y = max_rows_per_user, bounds_X, bounds_y
+        self.accountant, self.random_state = accountant, random_state
+
+    def transform(self, X):
+        return np.clip(2 * X, -1, 1)
+
+
+# ------------------------------------------------------------- the choice, as a mechanism
+
+
+def worst_pairs(rng, m):
+    """Losses of a record and of another one, or of none."""
+    for _ in range(200):
+        yield rng.uniform(0, 2, m) * rng.integers(0, 2, m), rng.uniform(0, 2, m)
+    high, low = np.zeros(m), np.zeros(m)
+    high[0] = low[-1] = 2.0
+    yield high, low
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+def test_scores_change_by_the_stated_range_and_no_more(relation):
+    rng, m, n = np.random.default_rng(0), 4, 50
+    budget = PrivacyBudget(1.0, 1e-6, relation)
+    choice = plan_choice("accuracy", n, budget, budget.mixed_allowance)
+    rest, present = rng.uniform(0, 2, (n, m)), np.ones(n, dtype=bool)
+    found = []
+    for own, other in worst_pairs(rng, m):
+        tables, flags = [], []
+        for record in (own, other):
+            losses = rest.copy()
+            losses[0] = record
+            tables.append(losses)
+            flags.append(present.copy())
+        flags[1][0] = relation == "replace-one"
+        scores = [Choice.scores(t, f, 0.5) for t, f in zip(tables, flags, strict=True)]
+        found.append(np.ptp(scores[0] - scores[1]))
+    assert max(found) <= choice.select.sensitivity
+    assert max(found) > 0.999 * choice.select.sensitivity
+
+
+class _Fixed(DPMirrorClassifier):
+    """A model that does not depend on the data: what is left is the choice."""
+
+    def fit(self, X, y, groups=None):
+        self.accountant.spend(self.plan_of_all)
+        self.coef_, self.intercept_ = np.full((1, X.shape[1]), self.radius), np.zeros(1)
+        self.classes_, self.n_features_in_ = np.array([0, 1]), X.shape[1]
+        self.noise_is_secret_ = False
+        return self
+
+    def predict_proba(self, X):
+        p = 1 / (1 + np.exp(-(X @ self.coef_.T + self.intercept_)))
+        return np.column_stack((1 - p, p))[:, :, 0] if p.ndim == 3 else np.hstack((1 - p, p))
+
+
+def audit_choices(monkeypatch, search, table, neighbour, n_trials=200):
+    """The search on two tables many times, all under the plan that was made once."""
+    X, _ = table
+    plan = search.plan(*X.shape)
+    _Fixed.plan_of_all = (plan.probes or plan.fits)[0][0] if hasattr(plan, "probes") else None
+    if _Fixed.plan_of_all is None:
+        _Fixed.plan_of_all = plan.fits[0][0]
+    monkeypatch.setattr(search_module.DPGridSearchCV, "_plan", lambda *_: plan)
+    return audit(
+        search, table, neighbour, n_trials, statistic=lambda s: s.best_index_, random_state=0
+    )
+
+
+def tipping(n):
+    """Half of the records prefer a model, half its opposite, and the first one tips it."""
+    X, y = np.ones((n, 1)), np.arange(n) % 2
+    other = X.copy()
+    other[0] = -1
+    return (X, y), (other, y)
+
+
+def opposite(**settings):
+    model = _Fixed(bounds_X=(-1, 1), classes=[0, 1], radius=1.0, solver="noisy-md", max_iter=2)
+    return DPGridSearchCV(model, {"radius": [2.0]}, epsilon=1.0, **settings)
+
+
+def raw_choice(self, losses, present, stream):
+    """A planted bug: the best training loss, without noise."""
+    return int(np.argmax(self.scores(losses, present, 0.5)))
+
+
+def test_a_choice_is_not_flagged_and_one_that_looks_at_raw_scores_is(monkeypatch):
+    pair = tipping(4000)
+    search = opposite(scoring="accuracy")
+    # the opposite of a model, which no radius gives
+    monkeypatch.setattr(_Fixed, "predict", lambda self, X: (X[:, 0] * (1.5 - self.radius) > 0) * 1)
+    assert not audit_choices(monkeypatch, search, *pair).flagged
+    monkeypatch.setattr(Choice, "run", raw_choice)
+    assert audit_choices(monkeypatch, search, *pair).flagged
+
+
+def test_repetition_is_not_flagged_and_trials_that_go_on_until_one_is_good_are(monkeypatch):
+    pair = tipping(1000)
+    search = opposite(scoring="accuracy", method="repeat", n_trials=3.0)
+    monkeypatch.setattr(_Fixed, "predict", lambda self, X: (X[:, 0] * (1.5 - self.radius) > 0) * 1)
+    assert not audit_choices(monkeypatch, search, *pair).flagged
+
+    def until_good(run):
+        """Planted: how many trials there were shows, and depends on scores without noise."""
+        models = [_Fixed(radius=r, classes=[0, 1]) for r in (1.0, 2.0)]
+        for model in models:
+            model.classes_ = np.array([0, 1])
+        wrong = [losses(m, run.table.X, run.table.targets, "accuracy").sum() for m in models]
+        n_trials = 0 if wrong[0] <= wrong[1] else 1
+        models[n_trials].noise_is_secret_ = False
+        return n_trials, models[n_trials], 0.0
+
+    monkeypatch.setattr(search_module._Run, "trials", until_good)
+    assert audit_choices(monkeypatch, search, *pair).flagged
+
+
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "accuracy"])
+def test_losses_of_labels_are_those_of_each_record(scoring):
+    X, y = labelled(50)
+    model = DPMirrorClassifier(epsilon=100.0, random_state=0, **LABELS).fit(X, y)
+    targets = Targets.of(model, np.append(y[:-1], "neither"))
+    found = losses(model, X, targets, scoring)
+    p = model.predict_proba(X)[np.arange(50), (y == "b").astype(int)]
+    wanted = -np.log(p) if scoring == "neg_log_loss" else (model.predict(X) != y) * 1.0
+    np.testing.assert_allclose(found[:-1], wanted[:-1])
+    assert found[-1] == 0
+    assert not targets.present[-1]
+
+
+def test_losses_of_numbers_are_in_half_widths_and_clipped_to_the_bounds():
+    X, y = table(50)
+    model = DPMirrorRegressor(epsilon=100.0, random_state=0, bounds_X=(-1, 1), bounds_y=(-0.1, 0.3))
+    model.fit(X, y)
+    y[0] = np.nan
+    found = losses(model, X, Targets.of(model, y), "neg_mean_squared_error")
+    apart = np.clip(model.predict(X), -0.1, 0.3) - np.clip(y, -0.1, 0.3)
+    np.testing.assert_allclose(found[1:], (apart[1:] / 0.2) ** 2)
+    assert found[0] == 0
+
+
+# ----------------------------------------------------------------------------- repetition
+
+
+def test_repetition_finds_a_good_setting_and_says_a_private_score():
+    X, y = table()
+    search = search_of(method="repeat", n_trials=8.0, epsilon=8.0).fit(X, y)
+    assert search.best_params_["radius"] >= 0.1
+    assert -1.2 < search.best_score_ < 0.3
+    assert search.guarantee_.second_opinion() <= 8.0 * (1 + 1e-4)
+    few = search_of(method="repeat")
+    with pytest.raises(ValueError, match="at least 10 records"):
+        few.plan(9, 3)
+
+
+def test_a_random_search_draws_candidates_that_do_not_depend_on_the_data():
+    X, y = labelled()
+    model = DPMirrorClassifier(**LABELS)
+    settings = {"n_iter": 4, "epsilon": 4.0, "random_state": 0}
+    search = DPRandomizedSearchCV(model, {"radius": np.geomspace(0.1, 100, 50)}, **settings)
+    first = search.fit(X, y).candidates_
+    assert len(first) == 5
+    assert clone(search).fit(-X, y[::-1]).candidates_ == first
+    other = clone(search).set_params(candidates_seed=1).plan(2000, 3).candidates
+    assert list(other) != first
+
+
+# ------------------------------------------------------------------------------ bad input
+
+MISTAKES = {
+    "empty grid": ({"radius": []}, {}, "grid"),
+    "no grid": ({}, {}, "grid|settings"),
+    "no such parameter": ({"raduis": [1.0]}, {}, "no parameters"),
+    "epsilon in the grid": ({"epsilon": [1.0, 2.0]}, {}, "set by the search"),
+    "setting without a plan": ({"radius": [-1.0]}, {}, "radius must be"),
+    "setting that cannot be": ({"feasible_set": ["simplex"]}, {}, "fit_intercept=False"),
+    "scoring": ({"radius": [1.0]}, {"scoring": "r2"}, "scoring must be one of"),
+    "log loss of numbers": ({"radius": [1.0]}, {"scoring": "neg_log_loss"}, "scoring must be"),
+    "method": ({"radius": [1.0]}, {"method": "halving"}, "method must be one of"),
+    "trials": ({"radius": [1.0]}, {"method": "repeat", "n_trials": 1.0}, "n_trials must be"),
+    "epsilon": ({"radius": [1.0]}, {"epsilon": -1.0}, "epsilon must be"),
+    "delta": ({"radius": [1.0]}, {"delta": 2.0}, "delta must be"),
+    "relation": ({"radius": [1.0]}, {"relation": "one"}, "relation must be"),
+    "precision": ({"radius": [1.0]}, {"precision": "double"}, "precision must be"),
+    "random_state": ({"radius": [1.0]}, {"random_state": "a"}, "random_state"),
+    "accountant": ({"radius": [1.0]}, {"accountant": 1.0}, "accountant must be"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_named_before_anything_is_spent(name):
+    grid, settings, message = MISTAKES[name]
+    X, y = table()
+    accountant = BudgetAccountant(10.0)
+    search = search_of(grid=grid, **{"accountant": accountant, **settings})
+    search.param_grid = grid
+    with pytest.raises(ValueError, match=message):
+        search.fit(X, y)
+    assert not accountant.ledger
+
+
+def test_an_estimator_that_is_not_private_is_refused():
+    X, y = table()
+    for model in (LinearRegression(), make_pipeline(DPMirrorRegressor(), LinearRegression())):
+        with pytest.raises(ValueError, match="private estimator of this package"):
+            DPGridSearchCV(model, {"fit_intercept": [True]}).fit(X, y)
+
+
+def test_a_step_that_learns_on_two_records_only_is_no_plan():
+    X, y = table()
+
+    class Picky(StandardScaler):
+        def fit(self, X, y=None):
+            if len(X) < 10:
+                raise ValueError("secret 17.3")
+            return super().fit(X, y)
+
+    search = search_of(make_pipeline(Picky(), DPMirrorRegressor(**BOUNDS)), {"picky__copy": [True]})
+    with pytest.raises(ValueError, match="'picky' does not run on two records") as caught:
+        search.fit(X, y)
+    assert "17.3" not in str(caught.value)
+
+
+def test_classes_that_are_not_declared_are_taken_from_y_with_one_warning():
+    X, y = labelled()
+    search = search_of(DPMirrorClassifier(bounds_X=(-1, 1)), {"radius": [10.0]})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(X, y)
+    assert [w.category for w in caught] == [PrivacyLeakWarning]
+    assert list(search.classes_) == ["a", "b"]
+
+
+def test_frames_groups_and_invalid_records():
+    X, y = table()
+    frame = pd.DataFrame(X, columns=["u", "v", "w"])
+    bounds = dict.fromkeys("uvw", (-1, 1))
+    model = DPMirrorRegressor(radius=0.01, bounds_X=bounds, bounds_y=(-1, 1), nonfinite="zero")
+    frame.loc[5, "u"], y[6] = np.nan, np.nan
+    search = search_of(model, max_rows_per_user=2)
+    search.fit(frame, y, groups=np.arange(2000) // 2)
+    assert search.best_params_ == {"radius": 1.0}
+    assert search.guarantee_.rows_per_user == 2
+    assert list(search.feature_names_in_) == ["u", "v", "w"]
+    assert isinstance(search.plan_.choice.select, SelectVertex)
