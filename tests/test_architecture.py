@@ -17,6 +17,8 @@ ROOMS = [
     ["privacy"],
     ["mechanisms"],
     ["solvers"],
+    ["_fitting"],
+    ["preprocessing"],
     ["means", "audit", "estimators"],
     [""],
 ]
@@ -41,7 +43,7 @@ ONLY = {
     "attr": {"privacy.events"},
     "cryptography": {"randomness.stream"},
     "numba": {"_kernels"},
-    "sklearn": {"audit", "data.records", "estimators"},
+    "sklearn": {"_fitting", "audit", "data.records", "estimators", "preprocessing"},
 }
 
 
