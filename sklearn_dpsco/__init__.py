@@ -11,6 +11,8 @@ from .exceptions import (
     PrivacyLeakWarning,
     PrivacyParameterWarning,
 )
+from .preprocessing.quantiles import plan_private_bounds, private_bounds
+from .preprocessing.scaler import DPScaler
 from .privacy.accountant import BudgetAccountant
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
@@ -28,6 +30,7 @@ __all__ = [
     "DPMirrorRegressor",
     "DPPhasedSGDClassifier",
     "DPPhasedSGDRegressor",
+    "DPScaler",
     "Guarantee",
     "HeavyTailDPClassifier",
     "HeavyTailDPRegressor",
@@ -36,4 +39,6 @@ __all__ = [
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
     "__version__",
+    "plan_private_bounds",
+    "private_bounds",
 ]
