@@ -36,11 +36,13 @@ Array = NDArray[np.float64]
 
 # Selections get the share of the budget that brings the scale of their noise down to
 # _SCORE_NOISE, but at most what is allowed; scores are within [-1/2, 0].
-_SCORE_NOISE = 0.01
-_SHARED_SHARE, _SCALES_SHARE = 0.15, 0.45
-# Noise above which all columns have one scale, and above which nothing is released: a scale that
-# is far off then has more than e^-3, e^-6 times the weight of the best.
-_UNCLEAR, _HOPELESS = 1 / 6, 1 / 12
+_SCORE_NOISE = 0.004
+_SCALES_SHARE = 0.45
+# Of a column of which a share p is not 0, a scale that is far off has exp(-p / (2 b)) times the
+# weight of the best, b being the scale of the noise. Up to _CLEAR each column's scale is looked for
+# among all; up to _UNCLEAR around one scale for all columns; above that there is only this one,
+# and none if its noise is above _HOPELESS.
+_CLEAR, _UNCLEAR, _HOPELESS = 1 / 125, 1 / 6, 1 / 12
 # Each round divides the distance of a centre from the middle of its column, in units of the
 # spread, by about the inverse of the noise in the centres: more rounds pay where that is small.
 # The noise, in units of the scale, up to which there are so many rounds:
@@ -110,12 +112,14 @@ def _search(columns: Columns, n_rounds: int) -> MagnitudeSearch | None:
         return wanted if at_all / wanted ** (1 / columns.power) <= largest_noise else 0.0
 
     most = _SCALES_SHARE if n_rounds else 1.0
-    shared = share(1, _SHARED_SHARE * most / _SCALES_SHARE, _HOPELESS) if d > 1 else 0.0
-    scales = share(d * n_times, most - shared, _UNCLEAR if shared else _HOPELESS)
-    n_shared, n_scales = int(shared > 0), n_times
-    if d > 1 and not (shared and scales):  # one scale for all columns
-        n_shared, n_scales, scales = n_times, 0, 0.0
-        shared = share(n_shared, most, _HOPELESS)
+    shared, scales = 0.0, share(d * n_times, most, _CLEAR if d > 1 else _HOPELESS)
+    n_shared, n_scales = 0, n_times
+    if d > 1 and not scales:
+        n_shared, shared = 1, share(1, most / 3, _HOPELESS)
+        scales = share(d * n_times, most - shared, _UNCLEAR) if shared else 0.0
+    if d > 1 and not scales:  # one scale for all columns
+        n_shared, n_scales = n_times, 0
+        shared = share(n_times, most, _HOPELESS)
     if not shared and not scales:
         return None
     center = 1 - shared - scales if n_rounds else 0.0

@@ -197,7 +197,9 @@ def test_storage_changes_nothing():
     X = rng.lognormal(3, 2, (2000, 3)) * (rng.uniform(size=(2000, 3)) < 0.2)
     dense = private_bounds(X, random_state=0).bounds
     for kind in ("fortran", "csr", "csc"):
-        np.testing.assert_array_equal(private_bounds(storage(X, kind), random_state=0).bounds, dense)
+        np.testing.assert_array_equal(
+            private_bounds(storage(X, kind), random_state=0).bounds, dense
+        )
 
 
 def test_empty_records_move_no_quantile_of_the_others():
