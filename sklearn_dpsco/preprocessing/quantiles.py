@@ -49,9 +49,10 @@ _STEPS = 256
 _FRACTIONS = 2.0 ** (-np.arange(1, 121) / 4)
 _FINEST = 1e-11  # distance of two candidates, in units of the larger end
 
-# A level stays this far from 1, in units of the noise and beyond the logarithm of the number of
-# candidates: then a candidate above all records has less than e^-3 of their weight.
-_MARGIN = 3.0
+# A level stays so far from 1 that the candidates above all records, all ends taken together,
+# have less than e^-4 of the weight of the best; in units of the noise, and beyond the logarithms
+# of the number of candidates and of ends.
+_MARGIN = 4.0
 _OUTWARDS = 1.0  # levels are moved towards 1 by this, in units of the noise, where they can be
 _LEAST_LEVEL = 0.75  # where only a lower one could be found, nothing is released
 
@@ -265,7 +266,7 @@ def _plan(
     # levels depend on the noise, and the noise on levels: first on any, then on those found
     noise = _calibrated(n, d, budget, 1.0, largest_prior).scale
     log_size = math.log(max(grid.size for grid in grids)) if prior is None else _LOG_SIZE
-    margin = noise * (log_size + _MARGIN) / n
+    margin = noise * (log_size + math.log(2 * d) + _MARGIN) / n
     if margin > 1 - _LEAST_LEVEL:
         least = math.ceil(n * margin / (1 - _LEAST_LEVEL))
         raise ValueError(
