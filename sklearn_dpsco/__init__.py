@@ -12,6 +12,8 @@ from .exceptions import (
     PrivacyParameterWarning,
 )
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
+from .preprocessing.quantiles import plan_private_bounds, private_bounds
+from .preprocessing.scaler import DPScaler
 from .privacy.accountant import BudgetAccountant
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
@@ -31,6 +33,7 @@ __all__ = [
     "DPPhasedSGDClassifier",
     "DPPhasedSGDRegressor",
     "DPRandomizedSearchCV",
+    "DPScaler",
     "Guarantee",
     "HeavyTailDPClassifier",
     "HeavyTailDPRegressor",
@@ -39,4 +42,6 @@ __all__ = [
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
     "__version__",
+    "plan_private_bounds",
+    "private_bounds",
 ]

@@ -17,7 +17,9 @@ ROOMS = [
     ["privacy"],
     ["mechanisms"],
     ["solvers"],
-    ["means", "audit", "estimators"],
+    ["_fitting"],
+    ["preprocessing"],
+    ["means", "audit", "estimators", "model_selection"],
     [""],
 ]
 # Within a room whose order matters.
@@ -30,6 +32,9 @@ ORDERED = {
         "guarantee",
         "branches",
         "ledger",
+        "allotment",
+        "composed",
+        "repetition",
         "accountant",
     ],
     "geometry": ["norms", "mirror_maps", "sets"],
@@ -41,7 +46,14 @@ ONLY = {
     "attr": {"privacy.events"},
     "cryptography": {"randomness.stream"},
     "numba": {"_kernels"},
-    "sklearn": {"audit", "data.records", "estimators"},
+    "sklearn": {
+        "_fitting",
+        "audit",
+        "data.records",
+        "estimators",
+        "model_selection",
+        "preprocessing",
+    },
 }
 
 

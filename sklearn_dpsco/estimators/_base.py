@@ -6,8 +6,6 @@ A concrete estimator holds parameters and a docstring, and names its solver.
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -23,10 +21,10 @@ from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
-    validate_data,
 )
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_size, warn_user
+from .._fitting import Accounting, PrivateFit, checked
 from ..data.bounds import (
     FeatureScaling,
     TargetScaling,
@@ -39,21 +37,18 @@ from ..data.bounds import (
 from ..data.cells import as_numbers
 from ..data.records import (
     as_labels,
-    as_users,
     clear_rows,
     is_missing,
-    is_nameless,
     label_codes,
     nonfinite_rows,
-    surplus_rows,
 )
 from ..data.rows import Rows, make_rows
-from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
+from ..exceptions import PrivacyLeakWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
-from ..privacy.accountant import BudgetAccountant, accountant_in_force, active_accountant
+from ..privacy.accountant import BudgetAccountant
 from ..privacy.allotment import Allotment
-from ..privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
+from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
 from ._docstrings import merged
@@ -66,15 +61,6 @@ Flags = NDArray[np.bool_]
 
 
 _SMALL = 2.0**-600  # any float times this times a coefficient is finite
-
-
-def _checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
-    """What scikit-learn's check returns; its message comes without the values that it quotes."""
-    try:
-        return check(data, **settings)
-    except ValueError as error:
-        head, quote, _ = str(error).partition("\narray=")
-        raise ValueError(f"{head} Reshape your data." if quote else head) from None
 
 
 class Settings(NamedTuple):
@@ -97,19 +83,15 @@ class Settings(NamedTuple):
 
     def budget_of(self, n_samples: int) -> PrivacyBudget:
         """The budget, with the delta that belongs to so many records if `sizes_delta`."""
-        if not self.sizes_delta:
-            return self.budget
-        return replace(self.budget, delta=default_delta(n_samples))
+        return self._accounting.budget_of(n_samples)
 
     def warn_if_delta_is_large(self, n_samples: int) -> None:
         """A `PrivacyParameterWarning` if delta is not below 1 / n_samples."""
-        delta = self.budget_of(n_samples).delta
-        if delta >= 1 / n_samples:
-            warn_user(
-                f"delta={delta!r} is not below 1 / n_samples: such a guarantee lets a "
-                "mechanism publish a whole record",
-                PrivacyParameterWarning,
-            )
+        self._accounting.warn_if_delta_is_large(n_samples)
+
+    @property
+    def _accounting(self) -> Accounting:
+        return Accounting(self.accountant, self.budget, self.sizes_delta)
 
 
 def in_data_units(result: SolverResult, scaling: FeatureScaling) -> SolverResult:
@@ -126,7 +108,7 @@ class Run(NamedTuple):
     scaling: FeatureScaling
 
 
-class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
+class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     """Base of the linear models trained under differential privacy.
 
     The docstring of a public estimator is put together from those of its classes, see
@@ -232,11 +214,6 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         if is_ours and "__init__" in vars(cls):
             cls.__doc__ = merged(cls)
 
-    def _store(self, arguments: dict[str, Any]) -> None:
-        """Keep the arguments of `__init__` under their names, untouched as scikit-learn asks."""
-        arguments.pop("self")
-        self.__dict__.update(arguments)
-
     @abstractmethod
     def _solver(self) -> Solver:
         """The solver with this estimator's settings, checked."""
@@ -260,24 +237,6 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         facts = loss, feasible_set, fit_intercept
         return Settings(solver, budget, *facts, accountant, sizes_delta)
 
-    def _accounting(self) -> tuple[BudgetAccountant | Allotment | None, PrivacyBudget, bool]:
-        """The accountant in force at this moment, the budget of a fit under it, `sizes_delta`.
-
-        "auto" stands for the accountant's delta, so that a fit can spend all of its budget.
-        """
-        accountant = accountant_in_force(self.accountant)
-        # an accountant adds up plans, in a currency that they share
-        currency: Any = "auto" if accountant is None else accountant.currency
-        order = None if accountant is None else accountant.order
-        given = check_delta(self.delta)
-        fallback = LARGEST_DEFAULT_DELTA if accountant is None else accountant.budget.delta
-        delta = fallback if given is None else given
-        rows = check_count("max_rows_per_user", self.max_rows_per_user)
-        claim = self.epsilon, delta, self.relation
-        budget = PrivacyBudget(*claim, self.precision, currency, order, rows)
-        _ = budget.gaussian_allowance  # what cannot be converted raises here
-        return accountant, budget, given is None and accountant is None
-
     def _in_force(self, settings: Settings) -> Settings:
         """The settings at the time of the charge: a block may be open that was not before."""
         accountant, budget, sizes_delta = self._accounting()
@@ -291,10 +250,6 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         """The public map of the features to scaled units."""
         return feature_scaling(self.bounds_X, n_features, self._feature_names())
 
-    def _feature_names(self) -> list[str] | None:
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else list(names)
-
     def _validate(
         self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2
     ) -> tuple[Any, Any]:
@@ -307,66 +262,19 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         check_consistent_length(X, y)
         return X, y
 
-    @property
-    def _is_strict(self) -> bool:
-        """Whether an invalid record is an error."""
-        return bool(self.nonfinite != "zero")
-
-    def _features(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
-        """X as an array or a sparse matrix of finite numbers, or with "zero" of any numbers."""
-        table = as_numbers("X", X, strict=self._is_strict)
-        # One cell may decide on the type and the layout that a frame has as an array, and so on
-        # the rounding of products with other rows: only those of an array are kept.
-        is_array = isinstance(X, np.ndarray) or sparse.issparse(X)
-        checked = _checked(
-            check_array, table, accept_sparse=("csr", "csc"), input_name="X", estimator=self,
-            dtype=(np.float64, np.float32) if is_array else np.float64,
-            order=None if is_array else "C",
-            ensure_all_finite=self._is_strict, ensure_min_samples=min_samples,
-        )  # fmt: skip
-        # the names and the number of the columns
-        validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
-        return checked
-
     def _targets(self, y: Any) -> Any:
         """Numbers, shape (n,) or (n, n_targets), or labels; with "zero", of invalid records too."""
         if self._task == "regression":
-            y = _checked(
+            y = checked(
                 check_array, as_numbers("y", y, strict=self._is_strict), dtype=np.float64,
                 ensure_2d=False, ensure_all_finite=self._is_strict, input_name="y",
                 estimator=self,
             )  # fmt: skip
-            return y if y.ndim == 2 else _checked(column_or_1d, y)
-        labels = _checked(as_labels, y)
+            return y if y.ndim == 2 else checked(column_or_1d, y)
+        labels = checked(as_labels, y)
         if self._is_strict and np.any(is_missing(labels)):
             raise ValueError("y contains labels that are missing: NaN, None or infinity")
         return labels
-
-    @contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        """A part of a call after which an error leaves the estimator as it was."""
-        state = self.__dict__
-        before = dict(state)
-        try:
-            yield
-        except BaseException:
-            state.clear()
-            state.update(before)
-            raise
-
-    @contextmanager
-    def _until_spent(self) -> Iterator[None]:
-        """The part of a fit that ends with the charge.
-
-        An error inside leaves an earlier fit as it was. Afterwards the earlier fit is gone,
-        so that a fit that is interrupted leaves no model.
-        """
-        earlier = [name for name in self.__dict__ if name.endswith("_")]
-        with self._unchanged_on_error():
-            yield
-        for name in earlier:
-            if name not in ("n_features_in_", "feature_names_in_"):
-                self.__dict__.pop(name, None)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
@@ -471,22 +379,6 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             self._solve(run, X, targets, is_surplus)
         return self
 
-    def _surplus(
-        self, X: Any, groups: Any, most: int, counted: MutableMapping[Any, int]
-    ) -> Flags | None:
-        """Flags the rows beyond those that count of their users; None without `groups`.
-
-        `counted` has the users' numbers of rows in earlier chunks, and is brought up to date.
-        """
-        if groups is None:
-            return None
-        users = as_users(groups)
-        check_consistent_length(X, users)
-        is_surplus = surplus_rows(users, most, counted)
-        if self._is_strict and np.any(is_nameless(users)):
-            raise ValueError("groups contains labels that are missing or cannot be compared")
-        return is_surplus
-
     @abstractmethod
     def _read(self, y: Any) -> Numbers | Labels:
         """Targets of a fit from validated y."""
@@ -524,14 +416,6 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             raw[beyond] = safe_sparse_dot(small, self.coef_.T, dense_output=True) / _SMALL
             raw[beyond] += self.intercept_
         return raw
-
-    def __getstate__(self) -> dict[str, Any]:
-        # a block does not reach other processes: what is sent there takes its accountant
-        # along, so that a fit in a worker fails instead of spending nothing
-        state: dict[str, Any] = super().__getstate__()
-        if state.get("accountant") is None and active_accountant() is not None:
-            state = {**state, "accountant": active_accountant()}
-        return state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -18,7 +18,7 @@ from .private_steps import Sizes, UnfitCurrencyError, plans_of, set_parts
 
 __all__ = ["RepeatPlan", "SearchPlan", "plan_default", "plan_probes", "plan_trials"]
 
-LEAST_ACCURACY = 300.0  # n mu over the relation's factor, from which a choice pays
+LEAST_ACCURACY = 500.0  # n mu over the relation's factor, from which a choice pays
 _PROBES, _CHOICE = 0.1, 0.03  # shares of the budget; the rest is for the last fit
 _FIT_SHARE = 0.8  # of the records, in a trial
 _FEWEST = 10

@@ -17,11 +17,11 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._checks import auto_or, check_choice, check_count, check_real, shown, warn_user
+from .._fitting import Accounting
 from ..data.cells import as_numbers
 from ..data.records import as_labels, as_users, is_missing, surplus_rows
 from ..exceptions import PrivacyLeakWarning
-from ..privacy.accountant import accountant_in_force
-from ..privacy.budget import PrivacyBudget, check_delta, default_delta
+from ..privacy.budget import PrivacyBudget
 from ..privacy.repetition import MOST_TRIALS, draw_trials
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from .plan import RepeatPlan, SearchPlan, plan_probes, plan_trials
@@ -121,7 +121,11 @@ class _PrivateSearch(MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             return dict.fromkeys(private_steps(estimator), d)
 
         sizes = Sizes(n, check_count("n_outputs", n_outputs), widths)
-        return self._plan(sizes, {}, self._budget(n, accountant_in_force(self.accountant)))
+        return self._plan(sizes, {}, self._accounting().budget_of(n))
+
+    def _accounting(self) -> Accounting:
+        claim = self.epsilon, self.delta, self.relation, self.max_rows_per_user
+        return Accounting.of(*claim, self.precision, self.accountant)
 
     def _plan(
         self, sizes: Sizes, known: dict[str, Any], budget: PrivacyBudget
@@ -158,16 +162,6 @@ class _PrivateSearch(MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
                 found.append(full)
         return found
 
-    def _budget(self, n_samples: int, accountant: Any) -> PrivacyBudget:
-        currency: Any = "auto" if accountant is None else accountant.currency
-        order = None if accountant is None else accountant.order
-        given = check_delta(self.delta)
-        fallback = default_delta(n_samples) if accountant is None else accountant.budget.delta
-        delta = fallback if given is None else given
-        rows = check_count("max_rows_per_user", self.max_rows_per_user)
-        claim = self.epsilon, delta, self.relation
-        return PrivacyBudget(*claim, self.precision, currency, order, rows)
-
     # -------------------------------------------------------------------------- fitting
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
@@ -194,16 +188,16 @@ class _PrivateSearch(MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         check_random_state(self.random_state)
         check_consistent_length(X, y)
         table, known = self._table(X, y, groups, sample_weight)
-        accountant = accountant_in_force(self.accountant)
+        accounting = self._accounting()
         last = last_step(clone(self.estimator).set_params(**known))
         n_outputs = len(last.classes) if is_classifier(last) else _n_columns(table.y)
         sizes = Sizes(len(table.y), n_outputs, lambda e: widths_of(e, table.X, table.y))
-        plan = self._plan(sizes, known, self._budget(sizes.n_samples, accountant))
+        plan = self._plan(sizes, known, accounting.budget_of(sizes.n_samples))
         charged: list[bool] = []
 
         def charge() -> None:
-            if accountant is not None and not charged:
-                accountant.spend(plan, estimator=type(self).__name__)
+            if accounting.accountant is not None and not charged:
+                accounting.accountant.spend(plan, estimator=type(self).__name__)
             charged.append(True)
 
         stream = stream_from_random_state(self.random_state)
@@ -458,8 +452,8 @@ class DPGridSearchCV(_PrivateSearch):
     method : {"probe", "repeat"}, default="probe"
         "probe": each candidate is fitted on all records with a small part of the budget, one of
         them is chosen privately by the training losses of these models, and is fitted again with
-        87 % of the budget. Where there are too few records for a choice, n times mu below 300
-        under zero-out and 600 under replace-one, the default is fitted with the whole budget;
+        87 % of the budget. Where there are too few records for a choice, n times mu below 500
+        under zero-out and 1000 under replace-one, the default is fitted with the whole budget;
         `plan` says so. "repeat": a random number of trials, each with a candidate that is
         drawn at random, fitted on four fifths of the records and scored on the others; the best
         trial is the result (Papernot and Steinke 2022). What a trial costs hardly depends on how

@@ -41,9 +41,10 @@ class ComposedGuarantee(Guarantee):
     ) -> ComposedGuarantee:
         """The guarantee of parts that were planned within shares of a budget."""
         named = tuple((name, tuple(alternatives)) for name, alternatives in parts)
+        currency: Composition = "zcdp" if composition == "renyi" else composition
         releases: list[Release] = []
         for _, alternatives in named:
-            worst = max(alternatives, key=lambda guarantee: guarantee.cost(composition))
+            worst = max(alternatives, key=lambda guarantee: guarantee.cost(currency))
             releases += worst.releases
         return cls(
             budget.epsilon, budget.delta, budget.relation, composition, tuple(releases),
@@ -62,15 +63,19 @@ class ComposedGuarantee(Guarantee):
             f"{self.composition} composition of {len(self.parts)} parts",
             "  part                              share  releases",
         ]
-        total = self.cost(self.composition)
+        # of random batches, a share is of what they would cost without their randomness
+        currency: Composition = "zcdp" if self.composition == "renyi" else self.composition
+        total = self.cost(currency)
         for name, alternatives in self.parts:
-            costs = [guarantee.cost(self.composition) for guarantee in alternatives]
+            costs = [guarantee.cost(currency) for guarantee in alternatives]
             count = sum(r.count for r in alternatives[costs.index(max(costs))].releases)
             lines.append(f"  {name:32s} {max(costs) / total:6.1%} {count:9d}")
         return "\n".join(lines)
 
     def cost(self, composition: Composition) -> float:
-        """Total cost for the worst record, in a currency that adds up."""
+        """Total cost for the worst record; "renyi" is no sum, but that of all divergences."""
+        if composition == "renyi":
+            return super().cost(composition)
         return sum(
             max(guarantee.cost(composition) for guarantee in alternatives)
             for _, alternatives in self.parts
@@ -110,9 +115,7 @@ class ComposedGuarantee(Guarantee):
         """All parts as one `dp_accounting` event; of alternatives, the costliest."""
         from . import events
 
+        currency: Composition = "zcdp" if self.composition == "renyi" else self.composition
         return events.composed(
-            [
-                max(options, key=lambda g: g.cost(self.composition)).dp_event
-                for _, options in self.parts
-            ]
+            [max(options, key=lambda g: g.cost(currency)).dp_event for _, options in self.parts]
         )

@@ -33,6 +33,7 @@ __all__ = [
     "median_score",
     "octave_score",
     "phase_mean",
+    "quantile_score",
     "record_scores",
     "row_and_target_sum",
     "row_factor_mean",
@@ -300,6 +301,16 @@ def median_score(n_samples: int, record_factor: float, prior: float) -> float:
     Scores are multiples of 1/2 down to -n/2 - 1, exact but for adding a prior of at most that size.
     """
     return record_factor + 4 * UNIT_ROUNDOFF * (n_samples + 2 * prior)
+
+
+def quantile_score(n_samples: int, record_factor: float, level: float, prior: float) -> float:
+    """Range of the change of the scores of a quantile's candidates (section 2.12).
+
+    `level` is in [1/2, 1]; a prior of at most that size is added to the scores, which are computed
+    with three roundings.
+    """
+    change = 2.0 if record_factor == 2 else 2 * level
+    return change + 16 * UNIT_ROUNDOFF * (n_samples + prior)
 
 
 def second_moments(problem: Problem, budget: PrivacyBudget) -> float:

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -26,12 +27,14 @@ from sklearn_dpsco import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from sklearn_dpsco.audit import audit
-from sklearn_dpsco.mechanisms import SelectVertex
-from sklearn_dpsco.model_selection import search as search_module
+from sklearn_dpsco.audit import audit, audit_outcomes
+from sklearn_dpsco.mechanisms import Laplace, SelectVertex
+from sklearn_dpsco.model_selection import choice as choice_module
 from sklearn_dpsco.model_selection.choice import Choice, plan_choice
 from sklearn_dpsco.model_selection.record_scores import Targets, losses
 from sklearn_dpsco.privacy.budget import PrivacyBudget
+from sklearn_dpsco.privacy.repetition import draw_trials, trial_budget
+from sklearn_dpsco.randomness.stream import stream_from_random_state
 
 BOUNDS = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
 LABELS = {"bounds_X": (-1, 1), "classes": ["a", "b"]}
@@ -277,80 +280,87 @@ def test_scores_change_by_the_stated_range_and_no_more(relation):
     assert max(found) > 0.999 * choice.select.sensitivity
 
 
-class _Fixed(DPMirrorClassifier):
-    """A model that does not depend on the data: what is left is the choice."""
-
-    def fit(self, X, y, groups=None):
-        self.accountant.spend(self.plan_of_all)
-        self.coef_, self.intercept_ = np.full((1, X.shape[1]), self.radius), np.zeros(1)
-        self.classes_, self.n_features_in_ = np.array([0, 1]), X.shape[1]
-        self.noise_is_secret_ = False
-        return self
-
-    def predict_proba(self, X):
-        p = 1 / (1 + np.exp(-(X @ self.coef_.T + self.intercept_)))
-        return np.column_stack((1 - p, p))[:, :, 0] if p.ndim == 3 else np.hstack((1 - p, p))
-
-
-def audit_choices(monkeypatch, search, table, neighbour, n_trials=200):
-    """The search on two tables many times, all under the plan that was made once."""
-    X, _ = table
-    plan = search.plan(*X.shape)
-    _Fixed.plan_of_all = (plan.probes or plan.fits)[0][0] if hasattr(plan, "probes") else None
-    if _Fixed.plan_of_all is None:
-        _Fixed.plan_of_all = plan.fits[0][0]
-    monkeypatch.setattr(search_module.DPGridSearchCV, "_plan", lambda *_: plan)
-    return audit(
-        search, table, neighbour, n_trials, statistic=lambda s: s.best_index_, random_state=0
-    )
-
-
 def tipping(n):
-    """Half of the records prefer a model, half its opposite, and the first one tips it."""
-    X, y = np.ones((n, 1)), np.arange(n) % 2
-    other = X.copy()
-    other[0] = -1
-    return (X, y), (other, y)
+    """Losses of two models on two tables, the first record of which decides between them."""
+    losses = np.zeros((n, 2))
+    losses[::2, 0] = losses[1::2, 1] = 1.0
+    other = losses.copy()
+    other[0] = 0.0, 1.0
+    return losses, other
 
 
-def opposite(**settings):
-    model = _Fixed(bounds_X=(-1, 1), classes=[0, 1], radius=1.0, solver="noisy-md", max_iter=2)
-    return DPGridSearchCV(model, {"radius": [2.0]}, epsilon=1.0, **settings)
-
-
-def raw_choice(self, losses, present, stream):
-    """A planted bug: the best training loss, without noise."""
-    return int(np.argmax(self.scores(losses, present, 0.5)))
+def audited(run, n_trials, epsilon):
+    """`run` of both tables and many streams; n is odd, so that a record tips the best."""
+    root, tables = stream_from_random_state(0), tipping(4001)
+    found = [
+        [run(table, np.ones(4001, bool), root.substream(side, k)) for k in range(n_trials)]
+        for side, table in enumerate(tables)
+    ]
+    return audit_outcomes(*found, epsilon=epsilon)
 
 
 def test_a_choice_is_not_flagged_and_one_that_looks_at_raw_scores_is(monkeypatch):
-    pair = tipping(4000)
-    search = opposite(scoring="accuracy")
-    # the opposite of a model, which no radius gives
-    monkeypatch.setattr(_Fixed, "predict", lambda self, X: (X[:, 0] * (1.5 - self.radius) > 0) * 1)
-    assert not audit_choices(monkeypatch, search, *pair).flagged
-    monkeypatch.setattr(Choice, "run", raw_choice)
-    assert audit_choices(monkeypatch, search, *pair).flagged
+    budget = PrivacyBudget(0.1, 0.0)
+    choice = plan_choice("accuracy", 4001, budget, budget.allowance)
+    # without the bonus, which would hide the difference
+    monkeypatch.setattr(choice_module, "_BONUS", 0.0)
+    monkeypatch.setattr(choice_module, "_MARGIN", 0.0)
+    assert not audited(choice.run, 3000, 0.1).flagged
+
+    def raw(losses, present, stream):
+        return int(np.argmax(choice.scores(losses, present, 1.0)))
+
+    assert audited(raw, 1000, 0.1).flagged
+    weak = replace(choice, select=replace(choice.select, scale=choice.select.scale / 20))
+    assert audited(weak.run, 3000, 0.1).flagged
 
 
-def test_repetition_is_not_flagged_and_trials_that_go_on_until_one_is_good_are(monkeypatch):
-    pair = tipping(1000)
-    search = opposite(scoring="accuracy", method="repeat", n_trials=3.0)
-    monkeypatch.setattr(_Fixed, "predict", lambda self, X: (X[:, 0] * (1.5 - self.radius) > 0) * 1)
-    assert not audit_choices(monkeypatch, search, *pair).flagged
+def test_repetition_is_not_flagged_and_trials_that_go_on_until_one_is_good_are():
+    """Planted: the number of trials shows, and depends on scores."""
+    budget = PrivacyBudget(1.0, 0.0)
+    trial = trial_budget(budget, 3.0)
+    change = 2 / 4001
+    noise = Laplace.calibrate(change, trial.allowance)
 
-    def until_good(run):
-        """Planted: how many trials there were shows, and depends on scores without noise."""
-        models = [_Fixed(radius=r, classes=[0, 1]) for r in (1.0, 2.0)]
-        for model in models:
-            model.classes_ = np.array([0, 1])
-        wrong = [losses(m, run.table.X, run.table.targets, "accuracy").sum() for m in models]
-        n_trials = 0 if wrong[0] <= wrong[1] else 1
-        models[n_trials].noise_is_secret_ = False
-        return n_trials, models[n_trials], 0.0
+    def scores(table, stream, count):
+        """Of a uniformly drawn model each: the candidate, and its noisy mean."""
+        drawn = [stream.integer(2) for _ in range(count)]
+        released = [noise.release(table[:, [k]].mean(axis=0), stream)[0] for k in drawn]
+        return drawn, released
 
-    monkeypatch.setattr(search_module._Run, "trials", until_good)
-    assert audit_choices(monkeypatch, search, *pair).flagged
+    def best_of(table, present, stream):
+        drawn, released = scores(table, stream, draw_trials(3.0, stream))
+        return drawn[int(np.argmin(released))]
+
+    def until_raw_score_is_good(table, present, stream):
+        return 1 if table[:, 0].mean() < 0.5 else 1 + draw_trials(3.0, stream)
+
+    assert not audited(best_of, 2000, 1.0).flagged
+    assert not audited(lambda *args: draw_trials(3.0, args[2]), 500, 1.0).flagged
+    assert audited(until_raw_score_is_good, 2000, 1.0).flagged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["probe", "repeat"])
+def test_whole_searches_are_not_flagged(method):
+    """Fits, choice and refit as one mechanism: candidate and coefficients as the outcome."""
+    rng = np.random.default_rng(0)
+    X, y = np.zeros((60, 1)), np.where(rng.random(60) < 0.5, -1.0, 1.0)
+    X[0], other = 1.0, y.copy()
+    y[0], other[0] = 1.0, -1.0
+    model = DPMirrorRegressor(solver="noisy-md", max_iter=5, radius=1.0, **BOUNDS)
+    search = DPGridSearchCV(model, {"radius": [0.5]}, epsilon=40.0, method=method)
+    result = audit(
+        search, (X, y), (X, other), 1500, claim=(3.0, 1e-6), random_state=0,
+        statistic=lambda s: float(s.best_estimator_.coef_[0]),
+    )  # fmt: skip
+    assert result.flagged  # epsilon of 40 is far above 3, and shows
+    search.set_params(epsilon=3.0)
+    result = audit(
+        search, (X, y), (X, other), 1500, random_state=0,
+        statistic=lambda s: float(s.best_estimator_.coef_[0]),
+    )  # fmt: skip
+    assert not result.flagged
 
 
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "accuracy"])

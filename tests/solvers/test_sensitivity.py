@@ -123,11 +123,21 @@ def test_every_function_is_here():
         "Corrections",
         "GradientSteps",
         "RecordSteps",
+        "quantile_score",
         "second_moments",
         "second_moment_sum",
         "top_eigenvalue",
     }
     assert {*EVERY, *by_themselves} == set(sensitivity.__all__)
+
+
+def test_the_range_of_a_quantiles_scores_depends_on_the_level_under_zero_out():
+    for level in (0.5, 0.9, 1.0):
+        for factor, expected in ((2.0, 2.0), (1.0, 2 * level)):
+            exact = sensitivity.quantile_score(1, factor, level, 0.0)
+            assert expected < exact <= expected * (1 + 1e-14)
+            large = sensitivity.quantile_score(10**9, factor, level, 1e9)
+            assert large - expected == close(32e9 * 2.0**-53, 1e-6)
 
 
 @every_function

@@ -1,0 +1,183 @@
+"""What everything that is fitted shares: checks of tables, the budget in force, the charge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
+
+from ._checks import check_count, warn_user
+from .data.cells import as_numbers
+from .data.records import as_users, is_nameless, surplus_rows
+from .exceptions import PrivacyParameterWarning
+from .privacy.accountant import BudgetAccountant, accountant_in_force, active_accountant
+from .privacy.allotment import Allotment
+from .privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
+
+__all__ = ["Accounting", "PrivateFit", "checked", "checked_table"]
+
+Flags = NDArray[np.bool_]
+
+
+def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
+    """What scikit-learn's check returns; its message comes without the values that it quotes."""
+    try:
+        return check(data, **settings)
+    except ValueError as error:
+        head, quote, _ = str(error).partition("\narray=")
+        raise ValueError(f"{head} Reshape your data." if quote else head) from None
+
+
+def checked_table(X: Any, *, strict: bool, name: str = "X", **settings: Any) -> Any:
+    """X as an array, or a CSR or CSC matrix, of finite numbers, or if not `strict` of any."""
+    table = as_numbers(name, X, strict=strict)
+    # One cell may decide on the type and the layout that a frame has as an array, and so on
+    # the rounding of products with other rows: only those of an array are kept.
+    is_array = isinstance(X, np.ndarray) or sparse.issparse(X)
+    return checked(
+        check_array, table, accept_sparse=("csr", "csc"), input_name=name,
+        dtype=(np.float64, np.float32) if is_array else np.float64,
+        order=None if is_array else "C", ensure_all_finite=strict, **settings,
+    )  # fmt: skip
+
+
+class Accounting(NamedTuple):
+    """The accountant in force, the budget of a fit under it, and whether n decides on delta."""
+
+    accountant: BudgetAccountant | Allotment | None
+    budget: PrivacyBudget
+    sizes_delta: bool
+
+    @classmethod
+    def of(
+        cls, epsilon: Any, delta: Any, relation: Any, max_rows_per_user: Any, precision: Any,
+        accountant: Any,
+    ) -> Accounting:  # fmt: skip
+        """From parameters of these names.
+
+        "auto" stands for the accountant's delta, so that a fit can spend all of its budget.
+        """
+        accountant = accountant_in_force(accountant)
+        # an accountant adds up plans, in a currency that they share
+        currency: Any = "auto" if accountant is None else accountant.currency
+        order = None if accountant is None else accountant.order
+        given = check_delta(delta)
+        fallback = LARGEST_DEFAULT_DELTA if accountant is None else accountant.budget.delta
+        delta = fallback if given is None else given
+        rows = check_count("max_rows_per_user", max_rows_per_user)
+        budget = PrivacyBudget(epsilon, delta, relation, precision, currency, order, rows)
+        _ = budget.gaussian_allowance  # what cannot be converted raises here
+        return cls(accountant, budget, given is None and accountant is None)
+
+    def budget_of(self, n_samples: int) -> PrivacyBudget:
+        """The budget, with the delta that belongs to so many records if `sizes_delta`."""
+        if not self.sizes_delta:
+            return self.budget
+        return replace(self.budget, delta=default_delta(n_samples))
+
+    def warn_if_delta_is_large(self, n_samples: int) -> None:
+        """A `PrivacyParameterWarning` if delta is not below 1 / n_samples."""
+        delta = self.budget_of(n_samples).delta
+        if delta >= 1 / n_samples:
+            warn_user(
+                f"delta={delta!r} is not below 1 / n_samples: such a guarantee lets a "
+                "mechanism publish a whole record",
+                PrivacyParameterWarning,
+            )
+
+
+class PrivateFit:
+    """Mixin of what is fitted: the parts of a fit that come before anything is computed."""
+
+    epsilon: Any
+    delta: Any
+    relation: Any
+    max_rows_per_user: Any
+    precision: Any
+    nonfinite: Any
+    accountant: Any
+    random_state: Any
+
+    def _store(self, arguments: dict[str, Any]) -> None:
+        """Keep the arguments of `__init__` under their names, untouched as scikit-learn asks."""
+        arguments.pop("self")
+        self.__dict__.update(arguments)
+
+    def _accounting(self) -> Accounting:
+        """The accountant in force at this moment, and the budget of a fit under it."""
+        claim = self.epsilon, self.delta, self.relation, self.max_rows_per_user
+        return Accounting.of(*claim, self.precision, self.accountant)
+
+    def _feature_names(self) -> list[str] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else list(names)
+
+    @property
+    def _is_strict(self) -> bool:
+        """Whether an invalid record is an error."""
+        return bool(self.nonfinite != "zero")
+
+    def _features(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
+        """X as an array or a sparse matrix of finite numbers, or with "zero" of any numbers."""
+        table = checked_table(
+            X, strict=self._is_strict, estimator=self, ensure_min_samples=min_samples
+        )
+        # the names and the number of the columns
+        validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
+        return table
+
+    def _surplus(
+        self, X: Any, groups: Any, most: int, counted: MutableMapping[Any, int]
+    ) -> Flags | None:
+        """Flags the rows beyond those that count of their users; None without `groups`.
+
+        `counted` has the users' numbers of rows in earlier chunks, and is brought up to date.
+        """
+        if groups is None:
+            return None
+        users = as_users(groups)
+        check_consistent_length(X, users)
+        is_surplus = surplus_rows(users, most, counted)
+        if self._is_strict and np.any(is_nameless(users)):
+            raise ValueError("groups contains labels that are missing or cannot be compared")
+        return is_surplus
+
+    @contextmanager
+    def _unchanged_on_error(self) -> Iterator[None]:
+        """A part of a call after which an error leaves the estimator as it was."""
+        state = self.__dict__
+        before = dict(state)
+        try:
+            yield
+        except BaseException:
+            state.clear()
+            state.update(before)
+            raise
+
+    @contextmanager
+    def _until_spent(self) -> Iterator[None]:
+        """The part of a fit that ends with the charge.
+
+        An error inside leaves an earlier fit as it was. Afterwards the earlier fit is gone,
+        so that a fit that is interrupted leaves no model.
+        """
+        earlier = [name for name in self.__dict__ if name.endswith("_")]
+        with self._unchanged_on_error():
+            yield
+        for name in earlier:
+            if name not in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a block does not reach other processes: what is sent there takes its accountant
+        # along, so that a fit in a worker fails instead of spending nothing
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        if state.get("accountant") is None and active_accountant() is not None:
+            state = {**state, "accountant": active_accountant()}
+        return state

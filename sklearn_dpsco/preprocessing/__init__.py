@@ -1,0 +1,1 @@
+"""Preparing tables under differential privacy: released units, and released bounds."""

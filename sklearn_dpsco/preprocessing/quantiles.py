@@ -1,0 +1,383 @@
+r"""Private bounds of columns: two released quantiles of each, to be declared to an estimator.
+
+The lower end is the upper end of the negated column. An upper end is chosen by the exponential
+mechanism on a public grid :math:`e_1 < \dots < e_k`. A candidate stands for the cell
+:math:`(e_{j-1}, e_j]`; its score is minus the number of records by which that cell misses the
+level. Derivation: doc/privacy, section 2.12.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .._checks import check_choice, check_count, check_real, shown
+from .._fitting import Accounting, checked_table
+from ..data.bounds import canonical, feature_scaling
+from ..data.records import nonfinite_rows
+from ..data.summation import chunk_rows
+from ..mechanisms import Release, SelectVertex
+from ..privacy.budget import PrivacyBudget
+from ..privacy.guarantee import Guarantee
+from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from ..solvers import sensitivity
+
+__all__ = ["BoundsPlan", "PrivateBounds", "plan_private_bounds", "private_bounds"]
+
+Array = NDArray[np.float64]
+
+# Without outer bounds: 0 and both signs of 2^(k / 4), from 2^-64 to 2^64.
+_QUARTERS = np.arange(-256, 257)
+_GRID = np.concatenate((-(2.0 ** (_QUARTERS[::-1] / 4)), [0.0], 2.0 ** (_QUARTERS / 4)))
+# Magnitudes near 1 are more likely, and small ones less than large ones. In units of the noise,
+# so that it only decides between scores that differ by little more than noise.
+_LOG_WEIGHT = np.where(_QUARTERS < 0, -4.0, -2.0) * np.log1p(
+    np.abs(_QUARTERS) / np.where(_QUARTERS < 0, 16, 32)
+)
+_LOG_PRIOR = np.concatenate((_LOG_WEIGHT[::-1], [0.0], _LOG_WEIGHT))
+_LARGEST_PRIOR = 16.0  # above every prior
+# Logarithm of all weights over that of a candidate, whose magnitude may be up to 2^64.
+_LOG_SIZE = float(np.logaddexp.reduce(_LOG_PRIOR)) + 4.5
+# Within outer bounds: so many steps, and quarter octaves of the width from both ends and from 0.
+_STEPS = 256
+_FRACTIONS = 2.0 ** (-np.arange(1, 121) / 4)
+_FINEST = 1e-11  # distance of two candidates, in units of the larger end
+
+# A level stays so far from 1 that the candidates above all records, all ends taken together,
+# have less than e^-4 of the weight of the best; in units of the noise, and beyond the logarithms
+# of the number of candidates and of ends.
+_MARGIN = 4.0
+_OUTWARDS = 1.0  # levels are moved towards 1 by this, in units of the noise, where they can be
+_LEAST_LEVEL = 0.75  # where only a lower one could be found, nothing is released
+
+
+@dataclass(frozen=True)
+class BoundsPlan:
+    """How the bounds of columns are released; made before any data is read.
+
+    Attributes
+    ----------
+    n_samples, n_features : int
+    levels : tuple of float
+        The quantiles that are aimed at. Those asked for are moved outwards by about the noise,
+        since bounds that are a little too wide do less harm than those that cut off, but not
+        so far out that noise could choose a bound beyond all records.
+    grids : tuple of ndarray
+        The candidates of each column, increasing; one for all without outer bounds.
+    log_prior : ndarray or None
+        Of the candidates, in units of the noise's scale.
+    select : SelectVertex
+        What releases each end.
+    guarantee : Guarantee
+    """
+
+    n_samples: int
+    n_features: int
+    levels: tuple[float, float]
+    grids: tuple[Array, ...]
+    log_prior: Array | None
+    select: SelectVertex
+    guarantee: Guarantee
+
+    def grid(self, column: int) -> Array:
+        """The candidates of a column."""
+        return self.grids[column if len(self.grids) > 1 else 0]
+
+    def scores(self, values: Array, column: int = 0) -> tuple[Array, Array]:
+        """Scores of the candidates for the lower and the upper end of a column. Not private.
+
+        Those for the lower end are of the negated candidates from the last to the first.
+        `values` are those of the records that are not empty.
+        """
+        grid = self.grid(column)
+        lower = _scores(_counts(-values, -grid[::-1]), 1 - self.levels[0])
+        return lower, _scores(_counts(values, grid), self.levels[1])
+
+    def release(self, X: Any, present: Any, stream: RandomStream) -> tuple[Array, Array]:
+        """The lower and upper ends of the columns of a checked table, shape (n_features,)."""
+        if X.shape != (self.n_samples, self.n_features):
+            raise ValueError(
+                f"X must have the plan's shape ({self.n_samples}, {self.n_features}), got {X.shape}"
+            )
+        ends = np.empty((2, self.n_features))
+        for column, values in enumerate(_columns(X, present)):
+            lower, upper = self.scores(values, column)
+            grid, prior = self.grid(column), self.log_prior
+            first = grid.size - 1 - self._selected(lower, prior, stream)
+            last = self._selected(upper, prior, stream)
+            ends[:, column] = _apart(grid, first, last)
+        return ends[0], ends[1]
+
+    def _selected(self, scores: Array, log_prior: Array | None, stream: RandomStream) -> int:
+        # the prior is symmetric, so that negated candidates have the same
+        prior = 0.0 if log_prior is None else self.select.scale * log_prior
+        return self.select.release(scores + prior, stream)
+
+
+@dataclass(frozen=True)
+class PrivateBounds:
+    """Released bounds, to be declared to an estimator.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (n_features,), or float of a vector
+    names : tuple of str or None
+        Of the columns, if X was a data frame.
+    plan : BoundsPlan
+    noise_is_secret : bool
+        False if `random_state` was given.
+    """
+
+    low: Any
+    high: Any
+    names: tuple[str, ...] | None
+    plan: BoundsPlan
+    noise_is_secret: bool
+
+    @property
+    def bounds(self) -> Any:
+        """What `bounds_X` or `bounds_y` takes: (low, high), or {column: (low, high)} by name."""
+        if self.names is None:
+            return self.low, self.high
+        pairs = zip(self.low.tolist(), self.high.tolist(), strict=True)
+        return dict(zip(self.names, pairs, strict=True))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the bounds cost."""
+        return self.plan.guarantee
+
+
+def plan_private_bounds(
+    n_samples: int, n_features: int = 1, *, quantiles: Any = (0.01, 0.99), epsilon: float = 1.0,
+    delta: Any = "auto", relation: str = "replace-one", max_rows_per_user: int = 1,
+    within: Any = None, precision: Any = "exact", accountant: Any = None,
+) -> BoundsPlan:  # fmt: skip
+    """The plan of `private_bounds`; reads no data and spends nothing.
+
+    Parameters
+    ----------
+    n_samples, n_features : int in [2, 1e15] and [1, 1e15]
+    quantiles, epsilon, delta, relation, max_rows_per_user, within, precision, accountant
+        As in `private_bounds`.
+
+    Returns
+    -------
+    BoundsPlan
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or there are too few records for the budget.
+    """
+    accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
+    names = tuple(within) if isinstance(within, Mapping) else None
+    return _plan(n_samples, n_features, quantiles, within, accounting, names)
+
+
+def private_bounds(
+    X: Any, *, quantiles: Any = (0.01, 0.99), epsilon: float = 1.0, delta: Any = "auto",
+    relation: str = "replace-one", max_rows_per_user: int = 1, within: Any = None,
+    precision: Any = "exact", nonfinite: str = "raise", accountant: Any = None,
+    random_state: Any = None,
+) -> PrivateBounds:  # fmt: skip
+    """Private quantiles of the columns, as bounds for an estimator.
+
+    Parameters
+    ----------
+    X : array-like, CSR or CSC matrix of shape (n_samples, n_features), or vector (n_samples,)
+        Features, or a target.
+    quantiles : pair of float in (0, 1), increasing, default=(0.01, 0.99)
+        That the lower and the upper bound aim at, see `BoundsPlan.levels`.
+    epsilon, delta, relation, precision
+        As in `PrivacyBudget`; "auto" is min(1e-6, 1 / (10 n_samples)), or the accountant's.
+        delta = 0 is pure epsilon-DP, by permute-and-flip.
+    max_rows_per_user : int in [1, 1e15]
+        The guarantee is for all rows of a user together, of whom nobody has more than this.
+    within : pair (low, high), dict or None, default=None
+        Outer bounds that are known, as `bounds_X`. Candidates lie within them, so they are
+        finer. None needs no knowledge: candidates are quarter octaves, from 2^-64 to 2^64, and 0.
+    nonfinite : {"raise", "zero"}, default="raise"
+        Whether a row with NaN, an infinity or no number is an error, which tells one bit outside
+        of the guarantee, or an empty record: it moves no quantile of the others.
+    accountant : None or BudgetAccountant
+        Is charged before anything is computed from the values. None stands for the one whose
+        ``with`` block is open, if any.
+    random_state : None, int or RandomState, default=None
+        An int makes the result reproducible and *not private*.
+
+    Returns
+    -------
+    PrivateBounds
+        low < high in every column.
+
+    Raises
+    ------
+    ValueError
+        If a parameter or the data is wrong, or n_samples so small that noise could choose the
+        bounds. Nothing is spent then.
+    PrivacyBudgetError
+        If the accountant refuses the charge. Nothing is spent then, either.
+    """
+    claim = epsilon, delta, relation, max_rows_per_user, precision
+    Accounting.of(*claim, accountant)
+    _check_quantiles(quantiles)
+    check_choice("nonfinite", nonfinite, ("raise", "zero"))
+    check_random_state(random_state)
+    names, is_strict = _names(X), nonfinite == "raise"
+    with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
+        table = checked_table(X, strict=is_strict, ensure_2d=False, ensure_min_samples=2)
+        is_vector = table.ndim == 1
+        table = table.reshape(-1, 1) if is_vector else table
+        accounting = Accounting.of(*claim, accountant)  # a block may have been opened since
+        n_samples, n_features = table.shape
+        plan = _plan(n_samples, n_features, quantiles, within, accounting, names)
+        accounting.warn_if_delta_is_large(plan.n_samples)
+        if accounting.accountant is not None:
+            accounting.accountant.spend(plan, estimator="private bounds")
+        stream = stream_from_random_state(random_state)
+        table = canonical(table) if sparse.issparse(table) else table
+        low, high = plan.release(table, ~nonfinite_rows(table), stream)
+    if is_vector:
+        return PrivateBounds(low[0].item(), high[0].item(), None, plan, stream.is_secure)
+    return PrivateBounds(low, high, names, plan, stream.is_secure)
+
+
+# ------------------------------------------------------------------------------- planning
+
+
+def _plan(
+    n_samples: Any, n_features: Any, quantiles: Any, within: Any, accounting: Accounting,
+    names: tuple[str, ...] | None,
+) -> BoundsPlan:  # fmt: skip
+    n = check_count("n_samples", n_samples, low=2)
+    d = check_count("n_features", n_features)
+    low, high = _check_quantiles(quantiles)
+    grids = _grids(within, d, names)
+    budget = accounting.budget_of(n)
+    prior = _LOG_PRIOR if within is None else None
+    largest_prior = 0.0 if prior is None else _LARGEST_PRIOR
+    # levels depend on the noise, and the noise on levels: first on any, then on those found
+    noise = _calibrated(n, d, budget, 1.0, largest_prior).scale
+    log_size = math.log(max(grid.size for grid in grids)) if prior is None else _LOG_SIZE
+    margin = noise * (log_size + math.log(2 * d) + _MARGIN) / n
+    if margin > 1 - _LEAST_LEVEL:
+        least = math.ceil(n * margin / (1 - _LEAST_LEVEL))
+        raise ValueError(
+            f"n_samples={n} is too small for private bounds of {d} columns at epsilon="
+            f"{budget.epsilon:g}: about {least} records are needed, or a larger epsilon"
+        )
+    outwards = _OUTWARDS * noise / n
+    wanted = np.clip([low - outwards, high + outwards], margin, 1 - margin).tolist()
+    levels = wanted[0], wanted[1]
+    select = _calibrated(n, d, budget, max(*levels, 1 - min(levels)), largest_prior)
+    releases = (Release("column ends", select, 2 * d),)
+    guarantee = Guarantee.of(budget, releases, budget.mixed_allowance.kind)
+    return BoundsPlan(n, d, levels, grids, prior, select, guarantee)
+
+
+def _calibrated(n: int, d: int, budget: PrivacyBudget, level: float, prior: float) -> SelectVertex:
+    """Selections of both ends of d columns, at levels between 1 - level and level."""
+    part, facts = budget.mixed_allowance, (n, budget.record_factor, level)
+    # a first one without the prior, which is stated in units of the noise
+    first = SelectVertex.calibrate(sensitivity.quantile_score(*facts, 0.0), part, 2 * d)
+    change = sensitivity.quantile_score(*facts, 1.01 * prior * first.scale)
+    return SelectVertex.calibrate(change, part, 2 * d)
+
+
+def _check_quantiles(quantiles: Any) -> tuple[float, float]:
+    is_pair = isinstance(quantiles, (Sequence, np.ndarray)) and not isinstance(quantiles, str)
+    if not is_pair or len(quantiles) != 2:
+        raise ValueError(f"quantiles must be a pair (low, high), got {shown(quantiles)}")
+    low, high = (
+        check_real("quantiles", q, low=0, high=1, low_open=True, high_open=True) for q in quantiles
+    )
+    if not low < high:
+        raise ValueError(f"quantiles must be increasing, got {shown(quantiles)}")
+    return low, high
+
+
+def _names(X: Any) -> tuple[str, ...] | None:
+    """The names of a frame's columns, if all are text."""
+    names = getattr(X, "columns", None)
+    found = None if names is None else tuple(names)
+    return found if found and all(isinstance(name, str) for name in found) else None
+
+
+def _grids(within: Any, n_features: int, names: tuple[str, ...] | None) -> tuple[Array, ...]:
+    """The candidates of each column."""
+    if within is None:
+        return (_GRID,)
+    try:
+        outer = feature_scaling(within, n_features, names)
+    except ValueError as error:
+        raise ValueError(str(error).replace("bounds_X", "within")) from None
+    ends = list(zip(outer.low.tolist(), outer.high.tolist(), strict=True))
+    ends = ends[:1] if len(set(ends)) == 1 else ends
+    return tuple(_candidates(low, high) for low, high in ends)
+
+
+def _candidates(low: float, high: float) -> Array:
+    """Steps of the width, and finer ones near the ends and near 0."""
+    width = high - low
+    anchors = [low + width * _FRACTIONS, high - width * _FRACTIONS]
+    if low < 0 < high:
+        anchors += [np.zeros(1), low * _FRACTIONS, high * _FRACTIONS]
+    points = np.concatenate((np.linspace(low, high, _STEPS + 1), *anchors))
+    points = np.unique(np.clip(points, low, high))
+    # far enough apart for bounds, and both ends among them
+    least = max(_FINEST * max(abs(low), abs(high)), 1e-49)
+    kept = [low]
+    for point in points:
+        if point - kept[-1] >= least and high - point >= least:
+            kept.append(point)
+    return np.array([*kept, high])
+
+
+# -------------------------------------------------------------------------------- running
+
+
+def _columns(X: Any, present: Any) -> Any:
+    """The values of each column, of the records that are not empty, in float64."""
+    if sparse.issparse(X):
+        X = X.tocsc()
+        for column in range(X.shape[1]):
+            yield np.asarray(X[:, [column]].toarray(), dtype=np.float64)[present, 0]
+        return
+    for column in range(X.shape[1]):
+        yield np.asarray(X[present, column], dtype=np.float64)
+
+
+def _counts(values: Array, grid: Array) -> NDArray[np.int64]:
+    """The number of values in each cell (e_{j-1}, e_j], and above the last, shape (k + 1,)."""
+    counts = np.zeros(grid.size + 1, dtype=np.int64)
+    step = chunk_rows(values.size, 1) if values.size else 1
+    for first in range(0, values.size, step):
+        cells = np.searchsorted(grid, values[first : first + step])
+        counts += np.bincount(cells, minlength=grid.size + 1)
+    return counts
+
+
+def _scores(counts: NDArray[np.int64], level: float) -> Array:
+    """Minus the number of records by which each cell misses the level.
+
+    The level is one of the records that are not empty, whose number is not released.
+    """
+    upper = np.cumsum(counts[:-1])
+    lower = np.concatenate(([0], upper[:-1]))
+    wanted = level * float(counts.sum())
+    return -np.maximum(0.0, np.maximum(lower - wanted, wanted - upper))
+
+
+def _apart(grid: Array, first: int, last: int) -> tuple[float, float]:
+    """The ends at two positions, exchanged or moved apart where they are not increasing."""
+    first, last = min(first, last), max(first, last)
+    if first == last:
+        first, last = max(0, first - 1), min(grid.size - 1, last + 1)
+    return float(grid[first]), float(grid[last])

@@ -1,0 +1,387 @@
+r"""A private scaler: x becomes (x - center) / scale, clipped to a public bound.
+
+Centres and scales come from the search that `HeavyTailDP*` makes, with another division of the
+budget, since here nothing follows that needs a part of it. Sensitivities: doc/privacy,
+section 7.4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._checks import check_bool, check_choice, check_count, check_size, warn_user
+from .._fitting import Accounting, PrivateFit, checked_table
+from ..data.bounds import FeatureScaling, canonical, check_feature_bounds, feature_scaling
+from ..data.guesses import FeatureMagnitudes
+from ..data.records import clear_rows, nonfinite_rows
+from ..data.rows import Rows, make_rows
+from ..exceptions import PrivacyParameterWarning
+from ..privacy.budget import PrivacyBudget
+from ..privacy.guarantee import Guarantee
+from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from ..solvers.heavy_tail.magnitudes import Columns, Magnitudes, MagnitudeSearch
+from .declared import DeclaredOutput
+
+__all__ = ["DPScaler", "ScalerPlan"]
+
+Array = NDArray[np.float64]
+
+# Selections get the share of the budget that brings the scale of their noise down to
+# _SCORE_NOISE, but at most what is allowed; scores are within [-1/2, 0].
+_SCORE_NOISE = 0.004
+_SCALES_SHARE = 0.45
+# Of a column of which a share p is not 0, a scale that is far off has exp(-p / (2 b)) times the
+# weight of the best, b being the scale of the noise. Up to _CLEAR each column's scale is looked for
+# among all; up to _UNCLEAR around one scale for all columns; above that there is only this one,
+# and none if its noise is above _HOPELESS.
+_CLEAR, _UNCLEAR, _HOPELESS = 1 / 125, 1 / 6, 1 / 12
+# Each round divides the distance of a centre from the middle of its column, in units of the
+# spread, by about the inverse of the noise in the centres: more rounds pay where that is small.
+# The noise, in units of the scale, up to which there are so many rounds:
+_ROUNDS = ((3, 0.1), (2, 0.3), (1, 1.0))
+_CEILING = 64  # largest exponent of a scale: that of the search's own grid
+_PARTS = ("with_centering", "with_scaling")
+
+
+@dataclass(frozen=True)
+class ScalerPlan:
+    """How the centres and scales of columns are released; made before any data is read.
+
+    Attributes
+    ----------
+    n_samples, n_features : int
+    search : MagnitudeSearch or None
+        None if there are so few records that only noise would be released. Then scales are 1, or
+        half the widths of the bounds.
+    guarantee : Guarantee
+    """
+
+    n_samples: int
+    n_features: int
+    search: MagnitudeSearch | None
+    guarantee: Guarantee
+
+    @classmethod
+    def of(
+        cls, n_samples: int, n_features: int, budget: PrivacyBudget, with_centering: bool
+    ) -> ScalerPlan:
+        """The plan for a table of this size."""
+        allowance = budget.mixed_allowance
+        facts = n_samples, n_features, budget.record_factor
+        columns = Columns("feature", *facts, allowance, allowance)
+        search = _plan_search(columns, with_centering)
+        releases = () if search is None else search.releases
+        return cls(n_samples, n_features, search, Guarantee.of(budget, releases, allowance.kind))
+
+    def release(self, rows: Rows, stream: RandomStream) -> Magnitudes:
+        """Centres and scales of the columns of a table without bounds."""
+        if self.search is None:
+            return Magnitudes(np.zeros(self.n_features), np.ones(self.n_features))
+        return self.search.run(rows, stream)
+
+
+def _plan_search(columns: Columns, with_centering: bool) -> MagnitudeSearch | None:
+    """The search with most rounds whose noise allows them; None if all of it is too noisy."""
+    rounds = (*_ROUNDS, (0, math.inf)) if with_centering else ((0, math.inf),)
+    for n_rounds, most in rounds:
+        search = _search(columns, n_rounds)
+        if search is None:
+            continue
+        center = search.center
+        if center is None or math.sqrt(center.variance) <= most:
+            return search
+    return None
+
+
+def _search(columns: Columns, n_rounds: int) -> MagnitudeSearch | None:
+    """The search with that many rounds, None if its scales are too noisy."""
+    d, n_times = columns.n_columns, n_rounds + 1
+
+    def share(count: int, most: float, largest_noise: float) -> float:
+        """Of the budget, for that many selections; 0 if they are too noisy."""
+        at_all = columns.selection_noise(count)
+        wanted = min(most, (at_all / _SCORE_NOISE) ** columns.power)
+        return wanted if at_all / wanted ** (1 / columns.power) <= largest_noise else 0.0
+
+    most = _SCALES_SHARE if n_rounds else 1.0
+    shared, scales = 0.0, share(d * n_times, most, _CLEAR if d > 1 else _HOPELESS)
+    n_shared, n_scales = 0, n_times
+    if d > 1 and not scales:
+        n_shared, shared = 1, share(1, most / 3, _HOPELESS)
+        scales = share(d * n_times, most - shared, _UNCLEAR) if shared else 0.0
+    if d > 1 and not scales:  # one scale for all columns
+        n_shared, n_scales = n_times, 0
+        shared = share(n_times, most, _HOPELESS)
+    if not shared and not scales:
+        return None
+    center = 1 - shared - scales if n_rounds else 0.0
+    return MagnitudeSearch(
+        columns.what,
+        columns.plan_select(shared, n_shared) if shared else None,
+        columns.plan_select(scales, d * n_scales) if scales else None,
+        None,
+        _CEILING,
+        columns.plan_center(center, n_rounds) if n_rounds else None,
+        d,
+        n_rounds,
+        n_shared,
+        n_scales,
+        columns.bound,
+        shared + scales + center,
+    )
+
+
+class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    r"""Scale columns of which nothing is known, by private centres and spreads.
+
+    A value x of column j becomes :math:`(x - m_j) / s_j`, clipped to [-clip, clip]. The
+    released :math:`s_j` is the power of two at which about half of the squared deviations, each
+    counted as at most :math:`s_j^2`, is there: between .7 and 1.6 standard deviations of normal
+    columns, and hardly moved by gross errors. The released :math:`m_j` is a mean of values within
+    two scales of it. The output's bound is public, so a next step may declare
+    ``bounds_X=(-clip, clip)``.
+
+    Parameters
+    ----------
+    epsilon : float in [1e-15, 1e9], default=1.0
+        Privacy loss of the centres and scales together. A model that is fitted on the outputs
+        costs its own epsilon on top.
+    delta : "auto" or float in [0, 1), default="auto"
+        As in the estimators: "auto" is min(1e-6, 1 / (10 n)), or the accountant's. 0 is pure DP.
+    relation : {"replace-one", "zero-out"}, default="replace-one"
+        Which tables are neighbours, see `PrivacyBudget`.
+    max_rows_per_user : int in [1, 1e15], default=1
+        The guarantee is for all rows of one person together, of whom nobody has more than this.
+    bounds_X : pair (low, high), dict or None, default=None
+        Rough outer bounds, if known, as in the estimators. Values outside are clipped. The search
+        then starts from their middle and half width.
+    with_centering : bool, default=True
+        Must be False for sparse X.
+    with_scaling : bool, default=True
+        False leaves values in their units, as well as `clip`. Centres need scales, so they are
+        released nonetheless.
+    clip : float in [1e-50, 1e50], default=4.0
+        Public bound of the output.
+    precision : {"exact", "float"}, default="exact"
+        Arithmetic of the noise, see `PrivacyBudget`.
+    nonfinite : {"raise", "zero"}, default="raise"
+        "raise": a row with NaN, an infinity or no number is an error, in `fit` before anything is
+        spent; that tells one bit outside of the guarantee. "zero": it contributes nothing to
+        `fit`, and becomes a row of zeros in `transform`.
+    accountant : None or BudgetAccountant, default=None
+        Where `fit` charges its guarantee before anything is computed from the values. None stands
+        for the accountant whose ``with`` block is open, if any.
+    random_state : None, int or RandomState, default=None
+        An int or a RandomState makes the result reproducible and *not private*.
+
+    Attributes
+    ----------
+    center_, scale_ : ndarray of shape (n_features,)
+        Private: they may be published.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if X had column names.
+    plan_ : ScalerPlan
+    guarantee_ : Guarantee
+        epsilon, delta, relation, and the releases that prove them.
+    noise_is_secret_ : bool
+        False if `random_state` was given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPScaler
+    >>> X = np.random.default_rng(0).normal([2000, 0], [5, 1e-3], (5000, 2))
+    >>> scaler = DPScaler(random_state=0).fit(X)  # an int for the example: not private
+    >>> bool(np.abs(scaler.transform(X)).max() <= scaler.clip)
+    True
+    """
+
+    def __init__(
+        self, *, epsilon: Any = 1.0, delta: Any = "auto", relation: Any = "replace-one",
+        max_rows_per_user: Any = 1, bounds_X: Any = None, with_centering: Any = True,
+        with_scaling: Any = True, clip: Any = 4.0, precision: Any = "exact",
+        nonfinite: Any = "raise", accountant: Any = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.relation = relation
+        self.max_rows_per_user = max_rows_per_user
+        self.bounds_X = bounds_X
+        self.with_centering = with_centering
+        self.with_scaling = with_scaling
+        self.clip = clip
+        self.precision = precision
+        self.nonfinite = nonfinite
+        self.accountant = accountant
+        self.random_state = random_state
+
+    def _check(self) -> None:
+        """Raise on any parameter that is wrong whatever the data are."""
+        self._accounting()
+        check_feature_bounds(self.bounds_X)
+        is_any = [check_bool(name, getattr(self, name)) for name in _PARTS]
+        if not any(is_any):
+            raise ValueError("with_centering=False and with_scaling=False leave nothing to learn")
+        check_size("clip", self.clip)
+        check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
+        check_random_state(self.random_state)
+
+    def plan(self, n_samples: int, n_features: int) -> ScalerPlan:
+        """The plan that `fit` would follow on data of this size; spends nothing.
+
+        Parameters
+        ----------
+        n_samples, n_features : int in [2, 1e15] and [1, 1e15]
+
+        Returns
+        -------
+        ScalerPlan
+        """
+        self._check()
+        n = check_count("n_samples", n_samples, low=2)
+        d = check_count("n_features", n_features)
+        check_feature_bounds(self.bounds_X, d)
+        return self._plan(self._accounting(), n, d)
+
+    def _plan(self, accounting: Accounting, n_samples: int, n_features: int) -> ScalerPlan:
+        accounting.warn_if_delta_is_large(n_samples)
+        budget = accounting.budget_of(n_samples)
+        plan = ScalerPlan.of(n_samples, n_features, budget, self.with_centering)
+        if plan.search is None:
+            warn_user(
+                f"n_samples={n_samples} is too small for private scales of {n_features} columns at "
+                f"epsilon={budget.epsilon:g}: none are released, and columns are divided by 1, or "
+                "by the half width of their bounds_X",
+                PrivacyParameterWarning,
+            )
+        return plan
+
+    def _known(self, n_features: int) -> FeatureScaling:
+        """The public map from which the search starts."""
+        if self.bounds_X is None:
+            return FeatureMagnitudes.of(0.0, 1.0, n_features)
+        return feature_scaling(self.bounds_X, n_features, self._feature_names())
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Learn the centres and scales.
+
+        Parameters
+        ----------
+        X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
+        y : ignored
+        groups : array-like of shape (n_samples,) or None, default=None
+            The user whom each row belongs to: of each, the first `max_rows_per_user` rows count.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data are wrong. Nothing is spent then.
+        PrivacyBudgetError
+            If the accountant refuses the charge. Nothing is spent then, either.
+        """
+        self._check()
+        with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
+            with self._until_spent():
+                X = self._features(X, reset=True, min_samples=2)
+                if sparse.issparse(X) and self.with_centering:
+                    raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
+                known = self._known(X.shape[1])
+                known.transform(X[:0])  # bounds that do not suit sparse X: an error before
+                accounting = self._accounting()  # a block may have been opened since
+                surplus = self._surplus(X, groups, accounting.budget.rows_per_user, {})
+                plan = self._plan(accounting, *X.shape)
+                if accounting.accountant is not None:
+                    accounting.accountant.spend(plan, estimator=type(self).__name__)
+            stream = stream_from_random_state(self.random_state)
+            found = plan.release(self._rows(X, known, surplus), stream.substream("scaler", 0))
+        self._set_units(known, found)
+        self.plan_, self.guarantee_ = plan, plan.guarantee
+        self.noise_is_secret_ = stream.is_secure
+        return self
+
+    def _rows(self, X: Any, known: FeatureScaling, is_surplus: Any) -> Rows:
+        """Rows in the known units; invalid ones and those beyond a user's are empty."""
+        X = canonical(X) if sparse.issparse(X) else X
+        empty = nonfinite_rows(X)
+        if is_surplus is not None:
+            empty |= is_surplus
+        cleared = clear_rows(known.transform(X), empty, X)
+        cleared = cleared if sparse.issparse(cleared) else np.ascontiguousarray(cleared)
+        return make_rows(cleared, False, np.where(empty, 0.0, 1.0))
+
+    def _set_units(self, known: FeatureScaling, found: Magnitudes) -> None:
+        center, scale = found.center, found.scale
+        if self.bounds_X is not None:  # what is known is used
+            center, scale = np.clip(center, -1.0, 1.0), np.minimum(scale, 1.0)
+        self.center_ = known.shift + known.width * center
+        self.scale_ = known.width * scale if self.with_scaling else np.ones(scale.size)
+
+    def transform(self, X: Any) -> Any:
+        """``clip((X - center_) / scale_, -clip, clip)``, of the kind and the dtype of X."""
+        check_is_fitted(self)
+        with np.errstate(all="ignore"):
+            X = self._features(X, reset=False)
+            X = canonical(X) if sparse.issparse(X) else X
+            out = self._scaled(X)
+            return out if self._is_strict else clear_rows(out, nonfinite_rows(X), X)
+
+    def _scaled(self, X: Any) -> Any:
+        if not sparse.issparse(X):
+            out = (X - self.center_) / self.scale_
+            return np.clip(out, -self.clip, self.clip).astype(X.dtype, copy=False)
+        if self.with_centering:
+            raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
+        values = np.clip(X.data / _by_value(X, self.scale_), -self.clip, self.clip)
+        return type(X)((values.astype(X.dtype, copy=False), X.indices, X.indptr), shape=X.shape)
+
+    def inverse_transform(self, X: Any) -> Any:
+        """``X * scale_ + center_``: the values, but for those that were clipped."""
+        check_is_fitted(self)
+        X = checked_table(X, strict=self._is_strict, estimator=self)
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {X.shape[1]} features, {self.n_features_in_} are expected")
+        with np.errstate(all="ignore"):
+            if not sparse.issparse(X):
+                return (X * self.scale_ + self.center_).astype(X.dtype, copy=False)
+            if self.with_centering:
+                raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
+            values = (X.data * _by_value(X, self.scale_)).astype(X.dtype, copy=False)
+            return type(X)((values, X.indices, X.indptr), shape=X.shape)
+
+    def declared_output(self) -> DeclaredOutput:
+        """Public bounds of what `transform` returns, after a fit."""
+        check_is_fitted(self)
+        d, clip = self.n_features_in_, float(self.clip)
+        # the squares and their sum round up
+        row_norm = math.sqrt(d) * clip * (1 + 1e-12)
+        return DeclaredOutput(np.full(d, -clip), np.full(d, clip), row_norm)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "scale_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.with_centering is False
+        tags.input_tags.allow_nan = tags.input_tags.string = not self._is_strict
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _by_value(X: Any, of_columns: Array) -> Any:
+    """The number of each stored value's column."""
+    if X.format == "csr":
+        return of_columns[X.indices]
+    return np.repeat(of_columns, np.diff(X.indptr))
