@@ -11,6 +11,8 @@ from .exceptions import (
     PrivacyLeakWarning,
     PrivacyParameterWarning,
 )
+from .preprocessing.encoder import PublicEncoder
+from .preprocessing.leaks import LeakFinding, LeakReport, check_pipeline
 from .privacy.accountant import BudgetAccountant
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
@@ -31,9 +33,13 @@ __all__ = [
     "Guarantee",
     "HeavyTailDPClassifier",
     "HeavyTailDPRegressor",
+    "LeakFinding",
+    "LeakReport",
     "PrivacyBudget",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
+    "PublicEncoder",
     "__version__",
+    "check_pipeline",
 ]

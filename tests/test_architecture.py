@@ -17,6 +17,7 @@ ROOMS = [
     ["privacy"],
     ["mechanisms"],
     ["solvers"],
+    ["preprocessing"],
     ["means", "audit", "estimators"],
     [""],
 ]
@@ -32,6 +33,15 @@ ORDERED = {
         "ledger",
         "accountant",
     ],
+    "preprocessing": [
+        "columns",
+        "schema",
+        "proposals",
+        "declared",
+        "encoder",
+        "surroundings",
+        "leaks",
+    ],
     "geometry": ["norms", "mirror_maps", "sets"],
     "data": ["summation", "bounds", "guesses", "records", "rows"],
 }
@@ -41,7 +51,7 @@ ONLY = {
     "attr": {"privacy.events"},
     "cryptography": {"randomness.stream"},
     "numba": {"_kernels"},
-    "sklearn": {"audit", "data.records", "estimators"},
+    "sklearn": {"audit", "data.records", "estimators", "preprocessing"},
 }
 
 
