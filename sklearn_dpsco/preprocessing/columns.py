@@ -70,8 +70,8 @@ class Cells:
 
 def is_frame(X: Any) -> bool:
     """Whether it is a data frame with columns that are in memory."""
-    has_columns = hasattr(X, "columns") and hasattr(X, "dtypes") and hasattr(X, "shape")
-    return has_columns and hasattr(X, "__getitem__")
+    # (of a lazy frame of polars the first is missing, and the others warn)
+    return all(hasattr(X, name) for name in ("shape", "columns", "dtypes", "__getitem__"))
 
 
 def column_names(X: Any) -> list[Any]:

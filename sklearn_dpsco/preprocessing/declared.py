@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from ..data.bounds import check_feature_bounds
 
-__all__ = ["DeclaredOutput", "UndeclaredError", "is_passthrough", "output_of_steps"]
+__all__ = ["DeclaredOutput", "UndeclaredError", "branches", "is_passthrough", "output_of_steps"]
 
 Array = NDArray[np.float64]
 
@@ -84,6 +84,8 @@ class DeclaredOutput:
 
 def is_passthrough(step: Any) -> bool:
     """Whether a step of a pipeline does nothing."""
+    if isinstance(step, FunctionTransformer):  # which scikit-learn makes of "passthrough"
+        return step.func is None
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
@@ -118,7 +120,7 @@ def _output_of(name: str, step: Any) -> DeclaredOutput | None:
 
 def _output_of_branches(name: str, step: Any) -> DeclaredOutput:
     found, weights = [], step.transformer_weights or {}
-    for inner, branch in _branches(step):
+    for inner, branch in branches(step):
         part = None if is_passthrough(branch) else _output_of(f"{name}: {inner}", branch)
         if part is None:
             _refuse(f"{name}: {inner}", "passthrough", "lets columns through without any bounds")
@@ -131,15 +133,15 @@ def _output_of_branches(name: str, step: Any) -> DeclaredOutput:
     return DeclaredOutput.side_by_side(found)
 
 
-def _branches(step: ColumnTransformer | FeatureUnion) -> Iterator[tuple[str, Any]]:
-    """Names and transformers, those left out that give no column."""
+def branches(step: ColumnTransformer | FeatureUnion) -> Iterator[tuple[str, Any]]:
+    """Names and transformers, without those that give no column; fitted ones, if they are."""
     if isinstance(step, FeatureUnion):
         yield from (pair for pair in step.transformer_list if pair[1] != "drop")
         return
-    branches = getattr(step, "transformers_", None)
-    if branches is None:
-        branches = [*step.transformers, ("remainder", step.remainder, None)]
-    for name, branch, columns in branches:
+    found = getattr(step, "transformers_", None)
+    if found is None:
+        found = [*step.transformers, ("remainder", step.remainder, None)]
+    for name, branch, columns in found:
         is_list = isinstance(columns, list | tuple | np.ndarray)
         is_empty = is_list and (len(columns) == 0 or _selects_none(columns))
         if not (is_empty or (isinstance(branch, str) and branch == "drop")):

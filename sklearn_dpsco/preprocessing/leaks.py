@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 
 from .._checks import warn_user
 from ..exceptions import PrivacyLeakWarning
-from .declared import is_passthrough
+from .declared import branches, is_passthrough
 from .surroundings import pipelines_around
 
 __all__ = ["LeakFinding", "LeakReport", "check_pipeline", "warn_of_leaks"]
@@ -174,11 +174,7 @@ def _shown(name: str) -> str:
 
 
 def _parts(step: Any) -> list[tuple[str, Any]]:
-    if isinstance(step, Pipeline):
-        return list(step.steps)
-    if isinstance(step, FeatureUnion):
-        return list(step.transformer_list)
-    return [*((name, part) for name, part, _ in step.transformers), ("remainder", step.remainder)]
+    return list(step.steps) if isinstance(step, Pipeline) else list(branches(step))
 
 
 def _held(step: Any) -> list[tuple[str, Any]]:

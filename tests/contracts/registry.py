@@ -1,6 +1,6 @@
 """The public estimators, and what the contracts have to know of each.
 
-The contracts run over whatever in ``sklearn_dpsco.__all__`` has a method `fit`. A new
+The contracts run over whatever in ``sklearn_dpsco.__all__`` has a method `predict`. A new
 estimator needs one entry in `REGISTRY`: the forms that are worth running, the bad values of
 the parameters that it alone has, and what it cannot do.
 """
@@ -316,7 +316,7 @@ FURTHER_CHECKS = [
 ]
 
 ESTIMATORS = sorted(
-    name for name in sklearn_dpsco.__all__ if hasattr(getattr(sklearn_dpsco, name), "fit")
+    name for name in sklearn_dpsco.__all__ if hasattr(getattr(sklearn_dpsco, name), "predict")
 )
 
 

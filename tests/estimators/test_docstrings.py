@@ -17,7 +17,7 @@ from sklearn_dpsco.estimators import _base
 from sklearn_dpsco.estimators._docstrings import FILE_NOTE, entries, merged, sections
 
 PUBLIC = [getattr(sklearn_dpsco, name) for name in sklearn_dpsco.__all__]
-ESTIMATORS = [kind for kind in PUBLIC if hasattr(kind, "fit")]
+ESTIMATORS = [kind for kind in PUBLIC if hasattr(kind, "predict")]
 
 DIRECTORY = Path(_base.__file__).parent
 SOURCES = {path.stem: ast.parse(path.read_text()) for path in sorted(DIRECTORY.glob("*.py"))}
