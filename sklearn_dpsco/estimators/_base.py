@@ -442,6 +442,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             noise_is_secret_=stream.is_secure,
             n_iter_=result.n_iter,
             _scaled_model=result,
+            _scaling=scaling,  # declared bounds are not found again outside of the fit
             **self._units_used(scaling, result.units),
             **targets.model(in_data_units(result, scaling)),
         )

@@ -205,6 +205,17 @@ def test_inner_pipelines_and_wrappers():
     np.testing.assert_array_equal(search[-1].best_estimator_.coef_, expected)
 
 
+def test_what_a_fitted_model_does_outside_of_its_pipeline():
+    X, y = table()
+    pipe = make_pipeline(ENCODER, box_rule(nonfinite="zero")).fit(X, y)
+    coded, plain = ENCODER.transform(X), box_rule(nonfinite="zero", data_norm=math.sqrt(5) / 2)
+    plain.set_params(bounds_X=ENCODER.bounds_X).fit(coded, y)
+    assert pipe[-1].stationarity_gap(coded, y) == plain.stationarity_gap(coded, y)
+    coded[0, 0] = np.nan
+    for model in (pipe[-1], pickle.loads(pickle.dumps(pipe[-1]))):
+        np.testing.assert_array_equal(model.predict(coded), plain.predict(coded))
+
+
 class UserPipeline(Pipeline):
     def fit(self, X, y):
         return super().fit(X, y)
