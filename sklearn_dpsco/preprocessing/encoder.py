@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,13 @@ from .schema import MISSING, UNKNOWN, Field, Rule, fields_of, from_json, to_json
 __all__ = ["PublicEncoder"]
 
 Array = NDArray[np.float64]
+
+
+class BadParametersError(ValueError, AttributeError):
+    """An attribute is asked for that wrong parameters leave without a value.
+
+    An `AttributeError`, too, so that `hasattr` and `dir` work.
+    """
 
 
 class PublicEncoder(TransformerMixin, BaseEstimator):
@@ -56,7 +64,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     ----------
     n_features_in_ : int
         Number of columns of the table.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_columns,)
         Their names, in the order of the schema.
     bounds_X : pair of ndarray of shape (n_outputs,)
         Bounds of the outputs, as estimators take them: ``bounds_X=encoder.bounds_X``. In a
@@ -124,6 +132,14 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
             )
         return fields, rule
 
+    @staticmethod
+    def _fact(find: Callable[[], Any]) -> Any:
+        """What an attribute is made of."""
+        try:
+            return find()
+        except ValueError as error:
+            raise BadParametersError(str(error)) from None
+
     def declared_output(self) -> DeclaredOutput:
         """Bounds and row norm of the outputs, from the parameters alone."""
         fields, rule = self._checked()
@@ -134,22 +150,23 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     @property
     def bounds_X(self) -> tuple[Array, Array]:
         """(low, high) of the outputs."""
-        return self.declared_output().bounds_X
+        return self._fact(self.declared_output).bounds_X
 
     @property
     def row_norm(self) -> float:
         """The largest l2 norm of an output row."""
-        return self.declared_output().row_norm
+        return self._fact(self.declared_output).row_norm
 
     @property
     def n_features_in_(self) -> int:
         """Number of columns of the table."""
-        return len(self._checked()[0])
+        return len(self._fact(self._checked)[0])
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
         """Their names, in the order of the schema."""
-        return np.array([field.name for field in self._checked()[0]], dtype=object)
+        fields, _ = self._fact(self._checked)
+        return np.array([field.name for field in fields], dtype=object)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the outputs: ``age``, ``edu_hs``, ``age_missing``, ``edu_other``.
@@ -233,7 +250,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of objects, shape (n_samples, n_features_in_)
+        ndarray of objects, shape (n_samples, n_columns)
             In the order of the schema. Numbers are floats within their bounds: what was clipped
             stays clipped. None stands for an unknown category, and with ``missing="indicator"``
             for what was missing; else a missing number is what stands for it.

@@ -358,6 +358,9 @@ def test_bad_schemas(schema, pattern):
     ):  # fmt: skip
         with pytest.raises(ValueError, match=pattern):
             call()
+    assert not hasattr(encoder, "bounds_X")
+    assert "transform" in dir(encoder)
+    assert encoder._repr_html_()
 
 
 def test_bad_parameters():
