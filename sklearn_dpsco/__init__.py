@@ -12,6 +12,8 @@ from .exceptions import (
     PrivacyParameterWarning,
 )
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
+from .preprocessing.encoder import PublicEncoder
+from .preprocessing.leaks import LeakFinding, LeakReport, check_pipeline
 from .preprocessing.quantiles import plan_private_bounds, private_bounds
 from .preprocessing.scaler import DPScaler
 from .privacy.accountant import BudgetAccountant
@@ -37,11 +39,15 @@ __all__ = [
     "Guarantee",
     "HeavyTailDPClassifier",
     "HeavyTailDPRegressor",
+    "LeakFinding",
+    "LeakReport",
     "PrivacyBudget",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
+    "PublicEncoder",
     "__version__",
+    "check_pipeline",
     "plan_private_bounds",
     "private_bounds",
 ]

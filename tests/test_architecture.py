@@ -37,6 +37,16 @@ ORDERED = {
         "repetition",
         "accountant",
     ],
+    "preprocessing": [
+        "columns",
+        "schema",
+        "proposals",
+        "declared",
+        "scaler",
+        "encoder",
+        "surroundings",
+        "leaks",
+    ],
     "geometry": ["norms", "mirror_maps", "sets"],
     "data": ["summation", "bounds", "guesses", "records", "rows"],
 }

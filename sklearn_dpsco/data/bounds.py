@@ -28,6 +28,7 @@ __all__ = [
     "check_feature_bounds",
     "check_target_bounds",
     "feature_scaling",
+    "is_declared",
     "target_scaling",
 ]
 
@@ -226,7 +227,7 @@ def check_feature_bounds(bounds: Any, n_features: int | None = None) -> None:
                     f"bounds_X[{name!r}] must be two numbers with low < high, {_APART}, "
                     f"got {shown(bounds[name])}"
                 )
-    elif bounds is not None:
+    elif bounds is not None and not is_declared(bounds):
         low, high = _pair("bounds_X", bounds)
         _check_shapes(low, high, n_features)
         if not _is_wide_enough(low, high):
@@ -235,6 +236,11 @@ def check_feature_bounds(bounds: Any, n_features: int | None = None) -> None:
                 "(low, high) of scalars or of arrays over the columns, or a dict of pairs by "
                 "column name"
             )
+
+
+def is_declared(bounds: Any) -> bool:
+    """Whether `bounds_X` is to be found in the step before the estimator."""
+    return isinstance(bounds, str) and bounds == "declared"
 
 
 def _check_shapes(low: Array, high: Array, n_features: int | None) -> None:

@@ -32,6 +32,7 @@ from ..data.bounds import (
     check_feature_bounds,
     check_target_bounds,
     feature_scaling,
+    is_declared,
     target_scaling,
 )
 from ..data.cells import as_numbers
@@ -46,6 +47,9 @@ from ..data.rows import Rows, make_rows
 from ..exceptions import PrivacyLeakWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
+from ..preprocessing.declared import DeclaredOutput
+from ..preprocessing.leaks import warn_of_leaks
+from ..preprocessing.surroundings import declared_for
 from ..privacy.accountant import BudgetAccountant
 from ..privacy.allotment import Allotment
 from ..privacy.budget import PrivacyBudget
@@ -73,11 +77,13 @@ class Settings(NamedTuple):
     fit_intercept: bool
     accountant: BudgetAccountant | Allotment | None
     sizes_delta: bool
+    row_norm: float | None = None
 
     def plan(self, n_samples: int, n_features: int, n_outputs: int) -> Plan:
         """The plan of a fit on data of this size."""
         loss = self.loss.of_outputs(n_outputs)
-        problem = Problem(n_samples, n_features, loss, self.feasible_set, self.fit_intercept)
+        facts = self.feasible_set, self.fit_intercept, self.row_norm
+        problem = Problem(n_samples, n_features, loss, *facts)
         plan: Plan = self.solver.plan(problem, self.budget_of(n_samples))
         return plan
 
@@ -133,14 +139,16 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         The guarantee is for all rows of one person together, of whom nobody has more than this:
         a promise of yours, or kept by `groups` in `fit`. Neighbours then differ in all of them.
         The noise is this many times larger, and random batches are not amplified.
-    bounds_X : pair (low, high), dict or None, default=None
+    bounds_X : pair (low, high), dict, "declared" or None, default=None
         Bounds of the features from domain knowledge, never from the data: scalars, arrays of
         shape (n_features,), or for a data frame ``{column: (low, high)}``. Values outside are
         clipped. Ends lie within [-1e50, 1e50], at least 1e-50 and 1e-12 times the larger one
         apart. In scaled units a feature is (x - middle) / half width, in [-1, 1]; one whose
         bounds have an end at 0 is divided by the size of the other end and not centred. Sparse
-        X needs bounds with an end at 0 or symmetric about 0. None stands for (-1, 1) and warns
-        `BoundsNotDeclaredWarning`.
+        X needs bounds with an end at 0 or symmetric about 0. "declared" takes the bounds that the
+        step before the estimator in its `Pipeline` declares, such as a `PublicEncoder`, and the
+        largest norm of a row (see `data_norm`); if there is none, `fit` raises. None stands for
+        (-1, 1) and warns `BoundsNotDeclaredWarning`.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         Size of the feasible set in scaled units. It bounds the coefficients and the intercept's
         correction together. Must be "auto" with a Geometry object.
@@ -152,8 +160,10 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are scaled
         down. Noise is proportional to B. "auto" is max(1, sqrt(n_features + 1) / 2), half of the
         largest norm in the box, but at least 1 (without an intercept, the 1 under the root is
-        left out); ``solver="learned-units"``, where there is one, learns it. Set it lower where
-        rows are known to be short, such as counts of few words among many.
+        left out); with ``bounds_X="declared"`` the largest squared norm of a declared row takes
+        the place of n_features, in `fit` only: `plan` knows no pipeline.
+        ``solver="learned-units"``, where there is one, learns it. Set it lower where rows are known
+        to be short, such as counts of few words among many.
     precision : {"exact", "float"}, default="exact"
         Arithmetic of the noise. "exact" samples the stated laws to the last bit. "float" is a
         little faster, and the low bits of what it publishes may reveal something about a record.
@@ -237,10 +247,22 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         facts = loss, feasible_set, fit_intercept
         return Settings(solver, budget, *facts, accountant, sizes_delta)
 
-    def _in_force(self, settings: Settings) -> Settings:
-        """The settings at the time of the charge: a block may be open that was not before."""
+    def _in_force(self, settings: Settings, n_features: int) -> Settings:
+        """The settings at the time of the charge, with what stands around the fit.
+
+        That is a block of an accountant, which may not have been open before, and a pipeline.
+        """
+        warn_of_leaks()
         accountant, budget, sizes_delta = self._accounting()
-        return settings._replace(accountant=accountant, budget=budget, sizes_delta=sizes_delta)
+        declared = self._declared(n_features)
+        return settings._replace(
+            accountant=accountant, budget=budget, sizes_delta=sizes_delta,
+            row_norm=None if declared is None else declared.row_norm,
+        )  # fmt: skip
+
+    def _declared(self, n_features: int) -> DeclaredOutput | None:
+        """What the steps before the estimator declare, if it is to take that."""
+        return declared_for(self, n_features) if is_declared(self.bounds_X) else None
 
     def _feasible_set(self) -> Geometry | type[Geometry]:
         """The declared set, or its class if the plan is to choose the radius."""
@@ -248,7 +270,9 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     def _feature_scaling(self, n_features: int) -> FeatureScaling:
         """The public map of the features to scaled units."""
-        return feature_scaling(self.bounds_X, n_features, self._feature_names())
+        declared = self._declared(n_features)
+        bounds = self.bounds_X if declared is None else declared.bounds_X
+        return feature_scaling(bounds, n_features, self._feature_names())
 
     def _validate(
         self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2
@@ -302,7 +326,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     def _charge(self, settings: Settings, X: Any, n_outputs: int) -> Run:
         """The plan of the fit, charged to the accountant; reads no value of X."""
         n_samples, n_features = X.shape
-        settings = self._in_force(settings)
+        settings = self._in_force(settings, n_features)
         settings.warn_if_delta_is_large(n_samples)
         return self._spend(settings, settings.plan(n_samples, n_features, n_outputs), X)
 
@@ -327,6 +351,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             noise_is_secret_=stream.is_secure,
             n_iter_=result.n_iter,
             _scaled_model=result,
+            _scaling=scaling,  # declared bounds are not found again outside of the fit
             **self._units_used(scaling, result.units),
             **targets.model(in_data_units(result, scaling)),
         )

@@ -64,8 +64,7 @@ class HasFeasibleSet(DPLinearModel):
             targets = self._read_known(y)
             if targets.n_outputs != problem.n_outputs:
                 raise ValueError(f"y must have {problem.n_outputs} targets, as in fit")
-            scaling = self._feature_scaling(X.shape[1])
-            rows = self._rows(X, scaling, problem.fit_intercept, targets.is_empty, None)
+            rows = self._rows(X, self._scaling, problem.fit_intercept, targets.is_empty, None)
             frame, coef = model.frame, np.asarray(model.coef).T
             if problem.fit_intercept:
                 center = np.zeros(len(coef)) if frame.center is None else frame.center

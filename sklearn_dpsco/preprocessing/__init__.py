@@ -1,1 +1,1 @@
-"""Preparing tables under differential privacy: released units, and released bounds."""
+"""Preparing tables: by public schemas, or by released units and bounds; what a pipeline leaks."""

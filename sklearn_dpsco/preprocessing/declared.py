@@ -1,26 +1,169 @@
-"""What a transformer says of its outputs: public bounds, for whoever declares them."""
+"""What a transformer declares of its outputs: public bounds, and the length of the longest row.
+
+A transformer takes part by a method `declared_output()` that returns a `DeclaredOutput` made of
+public facts alone: of its parameters, never of what it learned from data. An estimator clips to
+the bounds, so that its guarantee does not rest on their being true.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
-__all__ = ["DeclaredOutput"]
+from ..data.bounds import check_feature_bounds
+
+__all__ = ["DeclaredOutput", "UndeclaredError", "branches", "is_passthrough", "output_of_steps"]
+
+Array = NDArray[np.float64]
+
+_REMEDY = (
+    "Take a transformer that declares its outputs, such as PublicEncoder, or give bounds_X as "
+    "numbers"
+)
+
+
+class UndeclaredError(ValueError):
+    """A step before the estimator says nothing public about its outputs."""
 
 
 @dataclass(frozen=True)
 class DeclaredOutput:
-    """Public bounds of the outputs of a transformer, whatever its inputs are.
+    """Public facts about the outputs of a transformer.
 
     Attributes
     ----------
-    low, high : ndarray of shape (n_features_out,)
+    low, high : ndarray of shape (n_outputs,)
+        Bounds of each column, low < high.
     row_norm : float
-        Largest l2 norm of a row.
+        The largest l2 norm of a row in scaled units, in which a column is (x - middle) / half
+        width, or x over the size of the other end where one end is 0. At most
+        sqrt(n_outputs), which is what it is for columns that have nothing to do with each other.
     """
 
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    low: Array
+    high: Array
     row_norm: float
+
+    @classmethod
+    def of_box(cls, low: Any, high: Any) -> Self:
+        """Columns in these bounds that have nothing to do with each other."""
+        low, high = (np.asarray(end, dtype=np.float64) for end in (low, high))
+        return cls(low, high, float(np.sqrt(low.size)))
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of columns."""
+        return int(self.low.size)
+
+    @property
+    def bounds_X(self) -> tuple[Array, Array]:
+        """(low, high), as the estimators take them."""
+        return self.low, self.high
+
+    def times(self, weight: float) -> DeclaredOutput:
+        """All columns times a number, which changes nothing in scaled units."""
+        ends = self.low * weight, self.high * weight
+        return DeclaredOutput(np.minimum(*ends), np.maximum(*ends), self.row_norm)
+
+    @staticmethod
+    def side_by_side(parts: Sequence[DeclaredOutput]) -> DeclaredOutput:
+        """The columns of all parts in one row."""
+        return DeclaredOutput(
+            np.concatenate([part.low for part in parts]),
+            np.concatenate([part.high for part in parts]),
+            float(np.sqrt(sum(part.row_norm**2 for part in parts))),
+        )
+
+
+def is_passthrough(step: Any) -> bool:
+    """Whether a step of a pipeline does nothing."""
+    if isinstance(step, FunctionTransformer):  # which scikit-learn makes of "passthrough"
+        return step.func is None
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def output_of_steps(steps: Sequence[tuple[str, Any]]) -> DeclaredOutput | None:
+    """What the last of the named steps declares; None if none of them does anything.
+
+    Raises
+    ------
+    UndeclaredError
+        If that step does not declare its outputs; names it.
+    """
+    for name, step in reversed(steps):
+        if not is_passthrough(step) and (found := _output_of(name, step)) is not None:
+            check_feature_bounds(found.bounds_X)
+            return found
+    return None
+
+
+def _output_of(name: str, step: Any) -> DeclaredOutput | None:
+    """What a step declares; None for a pipeline that does nothing."""
+    if hasattr(step, "declared_output"):
+        declared: DeclaredOutput = step.declared_output()
+        return declared
+    if isinstance(step, Pipeline):
+        return output_of_steps([(f"{name}: {inner}", part) for inner, part in step.steps])
+    if isinstance(step, ColumnTransformer | FeatureUnion):
+        return _output_of_branches(name, step)
+    if isinstance(step, OneHotEncoder) and (found := _output_of_one_hot(step)) is not None:
+        return found
+    _refuse(name, type(step).__name__, "does not declare bounds of its outputs")
+
+
+def _output_of_branches(name: str, step: Any) -> DeclaredOutput:
+    found, weights = [], step.transformer_weights or {}
+    for inner, branch in branches(step):
+        part = None if is_passthrough(branch) else _output_of(f"{name}: {inner}", branch)
+        if part is None:
+            _refuse(f"{name}: {inner}", "passthrough", "lets columns through without any bounds")
+        weight = float(weights.get(inner, 1.0))
+        if weight == 0:
+            _refuse(f"{name}: {inner}", type(branch).__name__, "has the weight 0")
+        found.append(part.times(weight))
+    if not found:
+        _refuse(name, type(step).__name__, "has no columns")
+    return DeclaredOutput.side_by_side(found)
+
+
+def branches(step: ColumnTransformer | FeatureUnion) -> Iterator[tuple[str, Any]]:
+    """Names and transformers, without those that give no column; fitted ones, if they are."""
+    if isinstance(step, FeatureUnion):
+        yield from (pair for pair in step.transformer_list if pair[1] != "drop")
+        return
+    found = getattr(step, "transformers_", None)
+    if found is None:
+        found = [*step.transformers, ("remainder", step.remainder, None)]
+    for name, branch, columns in found:
+        is_list = isinstance(columns, list | tuple | np.ndarray)
+        is_empty = is_list and (len(columns) == 0 or _selects_none(columns))
+        if not (is_empty or (isinstance(branch, str) and branch == "drop")):
+            yield name, branch
+
+
+def _selects_none(columns: Any) -> bool:
+    mask = np.asarray(columns)
+    return mask.dtype == bool and not mask.any()
+
+
+def _output_of_one_hot(step: OneHotEncoder) -> DeclaredOutput | None:
+    """0/1 columns, one of each group at most; None if the categories come from data."""
+    is_declared = not isinstance(step.categories, str) and step.drop is None
+    if not is_declared or step.min_frequency is not None or step.max_categories is not None:
+        return None
+    size = sum(len(group) for group in step.categories)
+    row_norm = float(np.sqrt(len(step.categories)))
+    return DeclaredOutput(np.zeros(size), np.ones(size), row_norm)
+
+
+def _refuse(name: str, kind: str, why: str) -> NoReturn:
+    raise UndeclaredError(
+        f"bounds_X='declared', but the step {name!r} ({kind}) before the estimator {why}. {_REMEDY}"
+    )

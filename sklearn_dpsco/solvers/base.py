@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,6 +35,10 @@ class Problem:
         The set of (coef, intercept) in scaled units, all outputs' together; a class leaves the
         radius to the plan, and `Geometry` itself the kind of set as well.
     fit_intercept : bool
+    row_norm : float or None
+        The largest l2 norm of a scaled row without the intercept's 1, as declared; None if there
+        are only bounds of each column. Used in default rules, never in a sensitivity: rows in the
+        box that are longer may occur.
     """
 
     n_samples: int
@@ -41,6 +46,7 @@ class Problem:
     loss: Loss
     feasible_set: Geometry | type[Geometry]
     fit_intercept: bool = True
+    row_norm: float | None = None
 
     def __post_init__(self) -> None:
         check_loss(self.loss)
@@ -49,6 +55,13 @@ class Problem:
     def dimension(self) -> int:
         """Number of coefficients of an output, the intercept included."""
         return self.n_features + self.fit_intercept
+
+    @property
+    def longest_row(self) -> float:
+        """The largest l2 norm of a row, the intercept's 1 included: declared, or of the box."""
+        if self.row_norm is None:
+            return math.sqrt(self.dimension)
+        return min(math.hypot(self.row_norm, self.fit_intercept), math.sqrt(self.dimension))
 
     @property
     def n_outputs(self) -> int:

@@ -55,8 +55,8 @@ MOST_SLICES = 10**4  # of heavy-tailed records, each of which has a mechanism of
 
 
 def data_norm(problem: Problem) -> float:
-    """Half of the largest possible norm of a row in the box, and at least 1."""
-    return max(1.0, math.sqrt(problem.dimension) / 2)
+    """Half of the largest possible norm of a row, declared or in the box, and at least 1."""
+    return max(1.0, problem.longest_row / 2)
 
 
 def gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float, amount: float) -> float:

@@ -217,6 +217,7 @@ def test_zero_out_claims_are_doubled_for_tables_that_differ_in_a_row():
     assert result.delta == pytest.approx((1 + math.exp(4)) * 1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:'standardscaler'")
 def test_statistic_pipeline_sparse_data_and_classes(capsys):
     (X, y), (X2, y2) = tables()
     model = DPLassoFWClassifier(bounds_X=(-1, 1), classes=[-1, 1], max_iter=1)

@@ -485,7 +485,7 @@ def test_frames_groups_and_invalid_records():
     bounds = dict.fromkeys("uvw", (-1, 1))
     model = DPMirrorRegressor(radius=0.01, bounds_X=bounds, bounds_y=(-1, 1), nonfinite="zero")
     frame.loc[5, "u"], y[6] = np.nan, np.nan
-    search = search_of(model, max_rows_per_user=2)
+    search = search_of(model, max_rows_per_user=2, epsilon=10.0)
     search.fit(frame, y, groups=np.arange(2000) // 2)
     assert search.best_params_ == {"radius": 1.0}
     assert search.guarantee_.rows_per_user == 2

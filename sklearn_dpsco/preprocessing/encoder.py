@@ -1,0 +1,375 @@
+"""Raw mixed tables as numbers, by a public schema: nothing is learned from the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_array
+
+from .._checks import check_bool, check_choice
+from .columns import Cells, column_names, is_frame, read_column
+from .declared import DeclaredOutput
+from .proposals import proposed_schema
+from .schema import MISSING, UNKNOWN, Field, Rule, fields_of, from_json, to_json
+
+__all__ = ["PublicEncoder"]
+
+Array = NDArray[np.float64]
+
+
+class BadParametersError(ValueError, AttributeError):
+    """An attribute is asked for that wrong parameters leave without a value.
+
+    An `AttributeError`, too, so that `hasattr` and `dir` work.
+    """
+
+
+class PublicEncoder(TransformerMixin, BaseEstimator):
+    """Encode a raw table by declared bounds and categories, without learning from it.
+
+    Each row is encoded by itself. A number x with bounds (low, high) is clipped to them and
+    becomes x / max(\\|low\\|, \\|high\\|) if one of them is 0, which keeps zeros zero, and else
+    (x - middle) / half width: in [0, 1], [-1, 0] or [-1, 1], the units that the estimators of this
+    package use by themselves, so that coefficients of all columns compare. A category becomes 0/1
+    columns of which at most one is 1, and a boolean one 0/1 column.
+
+    Transform works without `fit`, which does nothing but check. The parameters are public facts:
+    never take bounds or categories from the private table.
+
+    Parameters
+    ----------
+    schema : dict
+        For each column of the table, whatever their order there: ``(low, high)`` for a number
+        (a tuple; ends within [-1e50, 1e50]), a list of categories (all text, all integers within
+        2^53 or all booleans), or the type ``bool``. Categories that are numbers are compared as
+        numbers (1.0 and True are 1), text as it stands.
+    missing : {"middle", "indicator", "zero"}, default="middle"
+        What stands for a cell that is missing or cannot be read: NaN, None, `pandas.NA`,
+        infinities, text where a number should be. "middle": of a number the middle of its bounds,
+        of a boolean 1/2, and a category is unknown. "indicator": the same, and a 0/1 column
+        ``<column>_missing``, which for a category is the only 1 of its group. "zero": 0 in all
+        columns.
+    unknown : {"none", "other"}, default="none"
+        What a category that was not declared becomes: no column is 1, or a column
+        ``<column>_other`` is.
+    sparse_output : bool, default=False
+        Whether `transform` gives a CSR array in the place of a dense one.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of columns of the table.
+    feature_names_in_ : ndarray of shape (n_columns,)
+        Their names, in the order of the schema.
+    bounds_X : pair of ndarray of shape (n_outputs,)
+        Bounds of the outputs, as estimators take them: ``bounds_X=encoder.bounds_X``. In a
+        pipeline ``bounds_X="declared"`` finds them.
+    row_norm : float
+        The largest l2 norm of an output row: the root of the sum over the table's columns of 1,
+        or with ``missing="indicator"`` of 1.25 for a boolean and a number one of whose bounds is
+        0 (a missing one is 1/2 in its column, and 1 in the other). It is attained.
+
+    Notes
+    -----
+    One cell decides about its own row only: what cannot be read counts as missing. The type of a
+    whole column is public, and an error if it does not go with the schema, such as text for a
+    number. Programs that read files may choose types by single cells (one odd cell makes text of
+    a column): state the types there.
+
+    Guarantee: none is needed, since an output row is a function of its own input row and
+    of public facts; a private model of the outputs is private for the table, too.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn_dpsco import PublicEncoder
+    >>> encoder = PublicEncoder({"age": (18, 98), "edu": ["hs", "ba", "ma"], "member": bool})
+    >>> table = pd.DataFrame(
+    ...     {"age": [18, 78, None], "edu": ["ba", "phd", "hs"], "member": [True, False, True]}
+    ... )
+    >>> encoder.transform(table)
+    array([[-1. ,  0. ,  1. ,  0. ,  1. ],
+           [ 0.5,  0. ,  0. ,  0. ,  0. ],
+           [ 0. ,  1. ,  0. ,  0. ,  1. ]])
+    >>> encoder.get_feature_names_out().tolist()
+    ['age', 'edu_hs', 'edu_ba', 'edu_ma', 'member']
+    """
+
+    def __init__(
+        self,
+        schema: Any,
+        *,
+        missing: str = "middle",
+        unknown: str = "none",
+        sparse_output: bool = False,
+    ) -> None:
+        self.schema = schema
+        self.missing = missing
+        self.unknown = unknown
+        self.sparse_output = sparse_output
+
+    # ------------------------------------------------------------------ public facts
+
+    def _checked(self) -> tuple[tuple[Field, ...], Rule]:
+        """The columns and the rule; raises on parameters that are wrong."""
+        fields = fields_of(self.schema)
+        rule = Rule(
+            check_choice("missing", self.missing, MISSING),
+            check_choice("unknown", self.unknown, UNKNOWN),
+        )
+        check_bool("sparse_output", self.sparse_output)
+        names = [name for field in fields for name in field.outputs(rule)]
+        if len(set(names)) < len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise ValueError(
+                f"schema gives two output columns the same name ({twice[:5]!r}): rename columns or "
+                "categories"
+            )
+        return fields, rule
+
+    @staticmethod
+    def _fact(find: Callable[[], Any]) -> Any:
+        """What an attribute is made of."""
+        try:
+            return find()
+        except ValueError as error:
+            raise BadParametersError(str(error)) from None
+
+    def declared_output(self) -> DeclaredOutput:
+        """Bounds and row norm of the outputs, from the parameters alone."""
+        fields, rule = self._checked()
+        low, high = zip(*(field.bounds(rule) for field in fields), strict=True)
+        norm = np.sqrt(sum(field.square_norm(rule) for field in fields))
+        return DeclaredOutput(np.concatenate(low), np.concatenate(high), float(norm))
+
+    @property
+    def bounds_X(self) -> tuple[Array, Array]:
+        """(low, high) of the outputs."""
+        return self._fact(self.declared_output).bounds_X
+
+    @property
+    def row_norm(self) -> float:
+        """The largest l2 norm of an output row."""
+        return self._fact(self.declared_output).row_norm
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of the table."""
+        return len(self._fact(self._checked)[0])
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Their names, in the order of the schema."""
+        fields, _ = self._fact(self._checked)
+        return np.array([field.name for field in fields], dtype=object)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names of the outputs: ``age``, ``edu_hs``, ``age_missing``, ``edu_other``.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None
+            Checked against the schema, if given.
+
+        Returns
+        -------
+        ndarray of str
+        """
+        fields, rule = self._checked()
+        if input_features is not None:
+            self._check_names(list(input_features))
+        return np.array([name for field in fields for name in field.outputs(rule)], dtype=object)
+
+    # ------------------------------------------------------------------ tables
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Check the parameters, and the types of the columns of X. Learns nothing.
+
+        Parameters
+        ----------
+        X : data frame of pandas or polars
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter is wrong, or the columns of X are not those of the schema, or the type
+            of a column does not go with it. No message depends on a cell.
+        """
+        fields, _ = self._checked()
+        if X is not None:
+            self._read(X, fields)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Encode a table.
+
+        Parameters
+        ----------
+        X : data frame of pandas or polars
+            With the columns of the schema, in any order.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_outputs), or what `set_output` asked for
+
+        Raises
+        ------
+        ValueError
+            As `fit`.
+        """
+        fields, rule = self._checked()
+        cells, first = self._read(X, fields), 0
+        shape = (X.shape[0], len(self.get_feature_names_out()))
+        entries = []
+        for field, column in zip(fields, cells, strict=True):
+            entries += [(first + k, *entry) for k, *entry in field.encode(column, rule)]
+            first += len(field.outputs(rule))
+        if self.sparse_output:
+            return _csr(entries, shape)
+        out = np.zeros(shape)
+        for position, rows, values in entries:
+            out[rows, position] = values
+        return out
+
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
+        """The cells that encoded rows stand for.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n_samples, n_outputs)
+
+        Returns
+        -------
+        ndarray of objects, shape (n_samples, n_columns)
+            In the order of the schema. Numbers are floats within their bounds: what was clipped
+            stays clipped. None stands for an unknown category, and with ``missing="indicator"``
+            for what was missing; else a missing number is what stands for it.
+        """
+        fields, rule = self._checked()
+        table = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=0)
+        table = table.toarray() if sparse.issparse(table) else table
+        first, size = 0, len(self.get_feature_names_out())
+        if table.shape[1] != size:
+            raise ValueError(f"X has {table.shape[1]} columns, but the encoder gives {size}")
+        out = np.empty((len(table), len(fields)), dtype=object)
+        for position, field in enumerate(fields):
+            width = len(field.outputs(rule))
+            out[:, position] = field.decode(table[:, first : first + width], rule)
+            first += width
+        return out
+
+    def _read(self, X: Any, fields: tuple[Field, ...]) -> list[Cells]:
+        """The cells of each column of the schema, their types checked."""
+        if not is_frame(X):
+            raise ValueError(
+                "X must be a data frame of pandas or polars, whose columns have names; got "
+                f"{type(X).__name__}"
+            )
+        self._check_names(column_names(X))
+        columns = [read_column(X, field.name) for field in fields]
+        for field, cells in zip(fields, columns, strict=True):
+            field.check(cells)
+        return columns
+
+    def _check_names(self, names: list[Any]) -> None:
+        missing = [name for name in self.schema if name not in names]
+        unknown = [name for name in names if name not in self.schema]
+        if missing or unknown or len(names) != len(self.schema):
+            raise ValueError(
+                f"X must have the columns of the schema, each of them once: {missing[:5]!r} are "
+                f"missing ({len(missing)}), {unknown[:5]!r} are not in the schema "
+                f"({len(unknown)})"
+            )
+
+    # ------------------------------------------------------------------ other forms
+
+    def to_json(self) -> str:
+        """Schema and parameters as JSON, from which `from_json` makes the same encoder."""
+        fields, rule = self._checked()
+        settings = rule._asdict() | {"sparse_output": bool(self.sparse_output)}
+        return to_json(fields, settings)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The encoder of a text that `to_json` made.
+
+        Raises
+        ------
+        ValueError
+            If it is no such text, or its schema or parameters are wrong.
+        """
+        schema, settings = from_json(text)
+        if unknown := settings.keys() - {"missing", "unknown", "sparse_output"}:
+            raise ValueError(f"text has parameters that an encoder does not have: {unknown}")
+        encoder = cls(schema, **settings)
+        encoder._checked()
+        return encoder
+
+    @classmethod
+    def from_public(cls, df: Any, *, max_categories: int = 20, **parameters: Any) -> Self:
+        """Propose a schema from a table that is *public or synthetic*.
+
+        **Never run this on the private table.** The schema is read off its values, smallest and
+        largest included, so that it and all that is made with it would leak them; no guarantee
+        covers that. It is the kind of leak that `PrivacyLeakWarning` is for, but nothing can tell
+        a public table from a private one, so that there is no warning here. Look the proposal
+        over (`schema`): bounds of a sample may be too narrow.
+
+        Booleans become ``bool``; text, and integers of at most ten values, become categories;
+        other numbers get the bounds that they lie in, rounded outwards to multiples of a tenth to
+        a fifth of their range (1, 2 or 5 times a power of ten).
+
+        Parameters
+        ----------
+        df : data frame of pandas or polars
+        max_categories : int, default=20
+            Largest number of categories of text.
+        **parameters
+            Of the encoder: `missing`, `unknown`, `sparse_output`.
+
+        Returns
+        -------
+        PublicEncoder
+
+        Raises
+        ------
+        ValueError
+            If a column is of dates or the like, has too many categories or no value at all.
+        """
+        if not is_frame(df):
+            raise ValueError(
+                f"df must be a data frame of pandas or polars, got {type(df).__name__}"
+            )
+        encoder = cls(proposed_schema(df, max_categories), **parameters)
+        encoder._checked()
+        return encoder
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
+
+def _csr(entries: list[Any], shape: tuple[int, int]) -> Any:
+    """A CSR array of triples (column, rows, values); zeros are not stored."""
+    rows = [rows for _, rows, _ in entries]
+    columns = [np.full(len(found), position) for position, found, _ in entries]
+    values = [np.broadcast_to(value, len(found)) for _, found, value in entries]
+    places = (np.concatenate(rows), np.concatenate(columns))
+    out = sparse.csr_array((np.concatenate(values).astype(np.float64), places), shape=shape)
+    out.eliminate_zeros()
+    return out

@@ -1,0 +1,320 @@
+"""bounds_X="declared": every estimator, behind an encoder in a pipeline, and the refusals."""
+
+import math
+import pickle
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from registry import (
+    ESTIMATORS,
+    build,
+    each,
+    is_classifier,
+    kind_of,
+    main_form,
+    nothing_is_released,
+    parameters_of,
+)
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import BaggingRegressor
+from sklearn.feature_selection import SelectFromModel
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPFTRLRegressor,
+    DPMirrorRegressor,
+    PrivacyLeakWarning,
+    PublicEncoder,
+)
+from sklearn_dpsco.preprocessing.declared import DeclaredOutput
+
+SCHEMA = {"age": (20, 60), "income": (0, 100), "edu": ["hs", "ba", "ma", "phd"], "member": bool}
+ENCODER = PublicEncoder(SCHEMA, unknown="other")
+WITH_BOUNDS = [name for name in ESTIMATORS if "bounds_X" in parameters_of(name)]
+each_with_bounds = pytest.mark.parametrize("name", WITH_BOUNDS)
+
+
+def table(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({
+        "age": rng.uniform(20, 60, n), "income": rng.uniform(-10, 200, n),
+        "edu": rng.choice([*SCHEMA["edu"], "none", None], n), "member": rng.uniform(size=n) > 0.5,
+    })  # fmt: skip
+    signal = (X["age"] - 40) / 40 + 0.5 * (X["edu"] == "phd") - 0.2
+    return X, signal.to_numpy()
+
+
+def targets(name, signal):
+    return np.where(signal > 0, "yes", "no") if is_classifier(name) else signal
+
+
+def mirror(**parameters):
+    return DPMirrorRegressor(bounds_X="declared", bounds_y=(-1, 1), random_state=0, **parameters)
+
+
+def box_rule(**parameters):
+    return mirror(solver="noisy-md", max_iter=3, **parameters)
+
+
+@each
+def test_every_estimator_behind_an_encoder(name):
+    X, signal = table()
+    y = targets(name, signal)
+    declared = {"bounds_X": "declared"} if name in WITH_BOUNDS else {}
+    pipe = make_pipeline(ENCODER, build(name, main_form(name), **declared)).fit(X, y)
+    plain = build(name, main_form(name))
+    if declared:
+        plain.set_params(bounds_X=ENCODER.bounds_X)
+    if "data_norm" in parameters_of(name):
+        plain.set_params(data_norm=max(1.0, math.hypot(ENCODER.row_norm, 1) / 2))
+    plain.fit(ENCODER.transform(X), y)
+    np.testing.assert_array_equal(pipe[-1].coef_, plain.coef_)
+    assert pipe[-1].guarantee_.epsilon == plain.guarantee_.epsilon
+    np.testing.assert_array_equal(pipe.predict(X), plain.predict(ENCODER.transform(X)))
+    compact = clone(pipe).set_params(publicencoder__sparse_output=True)
+    if name in WITH_BOUNDS:
+        compact.fit(X, y)
+        np.testing.assert_allclose(compact[-1].coef_, pipe[-1].coef_, atol=1e-10)
+
+
+@each_with_bounds
+def test_outside_of_a_pipeline_it_is_refused_before_anything_is_spent(name):
+    X, signal = table(40)
+    y, accountant = targets(name, signal), BudgetAccountant(10.0, 1e-5)
+    model = build(name, main_form(name), bounds_X="declared", accountant=accountant)
+    coded = ENCODER.transform(X)
+    methods = [method for method in ("fit", "partial_fit") if hasattr(model, method)]
+    with nothing_is_released():
+        for method in methods:
+            with pytest.raises(ValueError, match=r"PublicEncoder in a Pipeline.*bounds_X="):
+                getattr(model, method)(coded, y)
+        scaled = make_pipeline(ENCODER, StandardScaler(), model)
+        with (
+            pytest.warns(PrivacyLeakWarning, match="'standardscaler'"),
+            pytest.raises(ValueError, match=r"'standardscaler' \(StandardScaler\)"),
+        ):
+            scaled.fit(X, y)
+    assert accountant.ledger == ()
+    assert not hasattr(model, "coef_")
+    plan = model.plan(1000, coded.shape[1])
+    if hasattr(plan, "data_norm"):  # a plan alone knows the box only
+        assert plan.problem.row_norm is None
+
+
+def test_the_norm_of_the_plan():
+    X, y = table()
+    pipe = make_pipeline(ENCODER, box_rule()).fit(X, y)
+    problem = pipe[-1].plan_.problem
+    assert problem.row_norm == 2.0
+    assert problem.longest_row == math.sqrt(5)
+    alone = box_rule().plan(len(X), problem.n_features)
+    assert alone.problem.row_norm is None
+    assert alone.data_norm == math.sqrt(problem.n_features + 1) / 2
+    assert pipe[-1].plan_.data_norm == math.sqrt(5) / 2
+    # the noise is in proportion
+    noisy, less = (plan.stages[0].releases[0].mechanism for plan in (alone, pipe[-1].plan_))
+    assert less.sensitivity / noisy.sensitivity == pytest.approx(math.sqrt(5 / 9), rel=1e-6)
+    without = make_pipeline(ENCODER, box_rule(fit_intercept=False)).fit(X, y)
+    assert without[-1].plan_.data_norm == 1.0
+    given = make_pipeline(ENCODER, box_rule(data_norm=1.25)).fit(X, y)
+    assert given[-1].plan_.data_norm == 1.25
+    # what is declared is never above what the bounds allow
+    loose = make_pipeline(Loose(SCHEMA, unknown="other"), box_rule()).fit(X, y)
+    assert loose[-1].plan_.data_norm == alone.data_norm
+
+
+class Loose(PublicEncoder):
+    def declared_output(self):
+        return replace(super().declared_output(), row_norm=1e6)
+
+
+class Clips(TransformerMixin, BaseEstimator):
+    """A transformer whose outputs are clipped to public constants, not all of them symmetric."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return np.clip(np.asarray(X, dtype=float), [-2, 1], [3, 5])
+
+    def declared_output(self):
+        return DeclaredOutput.of_box([-2, 1], [3, 5])
+
+
+def numbers(columns=("age", "income")):
+    return PublicEncoder({name: SCHEMA[name] for name in columns})
+
+
+def seen_bounds(pipe, X, y):
+    """The bounds that the last step took, and the row norm."""
+    seen = []
+
+    class Spy(DPMirrorRegressor):
+        def _feature_scaling(self, n_features):
+            seen.append(super()._feature_scaling(n_features))
+            return seen[-1]
+
+    steps = [*pipe.steps[:-1], ("spy", Spy(**pipe[-1].get_params()))]
+    fitted = Pipeline(steps, memory=pipe.memory).fit(X, y)
+    return seen[-1].low, seen[-1].high, fitted[-1].plan_.problem.row_norm
+
+
+def test_ways_through_columns_unions_and_pipelines():
+    X, y = table()
+    one_hot = OneHotEncoder(categories=[SCHEMA["edu"]], handle_unknown="ignore")
+    columns = ColumnTransformer(
+        [
+            ("left out", "drop", ["member"]),
+            ("clips", Clips(), ["age", "income"]),
+            ("none", StandardScaler(), []),
+            ("edu", make_pipeline("passthrough", one_hot), ["edu"]),
+            ("coded", numbers(), ["income", "age"]),
+        ],
+        transformer_weights={"coded": -3.0},
+    )
+    low, high, norm = seen_bounds(make_pipeline(columns, "passthrough", box_rule()), X, y)
+    assert low.tolist() == [-2, 1, 0, 0, 0, 0, -3, -3]
+    assert high.tolist() == [3, 5, 1, 1, 1, 1, 3, 0]
+    assert norm == pytest.approx(math.sqrt(2 + 1 + 2))
+    union = FeatureUnion([("a", ENCODER), ("no", "drop"), ("b", ENCODER)])
+    low, _, norm = seen_bounds(make_pipeline(union, box_rule()), X, y)
+    assert low.size == 16
+    assert norm == pytest.approx(math.sqrt(8))
+    # what stands before a transformer that declares does not matter here
+    late = make_pipeline(FunctionTransformer(), make_pipeline(ENCODER), box_rule())
+    assert seen_bounds(late, X, y)[2] == 2.0
+
+
+def test_inner_pipelines_and_wrappers():
+    X, y = table()
+    expected = make_pipeline(ENCODER, box_rule()).fit(X, y)[-1].coef_
+    inner = make_pipeline(ENCODER, make_pipeline("passthrough", None, box_rule())).fit(X, y)
+    np.testing.assert_array_equal(inner[-1][-1].coef_, expected)
+    wrapped = TransformedTargetRegressor(make_pipeline(ENCODER, box_rule()), func=np.copy,
+                                         inverse_func=np.copy, check_inverse=False)  # fmt: skip
+    np.testing.assert_array_equal(wrapped.fit(X, y).regressor_[-1].coef_, expected)
+    grid = GridSearchCV(box_rule(), {"epsilon": [1.0]}, cv=KFold(2), error_score="raise")
+    search = make_pipeline(ENCODER, grid).fit(X, y)
+    np.testing.assert_array_equal(search[-1].best_estimator_.coef_, expected)
+
+
+def test_what_a_fitted_model_does_outside_of_its_pipeline():
+    X, y = table()
+    pipe = make_pipeline(ENCODER, box_rule(nonfinite="zero")).fit(X, y)
+    coded, plain = ENCODER.transform(X), box_rule(nonfinite="zero", data_norm=math.sqrt(5) / 2)
+    plain.set_params(bounds_X=ENCODER.bounds_X).fit(coded, y)
+    assert pipe[-1].stationarity_gap(coded, y) == plain.stationarity_gap(coded, y)
+    coded[0, 0] = np.nan
+    for model in (pipe[-1], pickle.loads(pickle.dumps(pipe[-1]))):
+        np.testing.assert_array_equal(model.predict(coded), plain.predict(coded))
+
+
+class UserPipeline(Pipeline):
+    def fit(self, X, y):
+        return super().fit(X, y)
+
+
+def test_searches_caches_workers_and_copies(tmp_path):
+    X, y = table()
+    pipe = make_pipeline(ENCODER, box_rule())
+    expected = pipe.fit(X, y)[-1].coef_
+    for other in (
+        clone(pipe), pickle.loads(pickle.dumps(pipe)), UserPipeline(pipe.steps),
+        make_pipeline(ENCODER, box_rule(), memory=str(tmp_path)),
+        make_pipeline(ENCODER, box_rule(), memory=str(tmp_path)),  # from the cache
+    ):  # fmt: skip
+        np.testing.assert_array_equal(other.fit(X, y)[-1].coef_, expected)
+    scores = cross_val_score(pipe, X, y, cv=KFold(3), error_score="raise")
+    np.testing.assert_array_equal(
+        scores, cross_val_score(pipe, X, y, cv=KFold(3), n_jobs=2, error_score="raise")
+    )
+    grid = {"publicencoder__missing": ["zero", "indicator"]}
+    search = GridSearchCV(pipe, grid, cv=KFold(2), error_score="raise").fit(X, y)
+    assert search.best_estimator_[-1].coef_.size in (8, 12)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn_dpsco.PrivacyLeakWarning")
+@pytest.mark.parametrize(
+    ("steps", "pattern"),
+    [
+        ([FunctionTransformer(np.tanh)], "'functiontransformer' .*does not declare"),
+        ([ENCODER, FunctionTransformer(np.tanh)], "'functiontransformer'"),
+        ([ColumnTransformer([("a", numbers(), ["age", "income"])], remainder="passthrough")],
+         "'columntransformer: remainder'.*without any bounds"),
+        ([ColumnTransformer([("a", numbers(), ["age", "income"]),
+                             ("b", "passthrough", ["member"])])],
+         "'columntransformer: b'"),
+        ([ColumnTransformer([("a", numbers(), ["age", "income"])],
+                            transformer_weights={"a": 0.0})], "weight 0"),
+        ([FeatureUnion([("edu", ENCODER), ("b", make_pipeline(ENCODER, StandardScaler()))])],
+         "'featureunion: b: standardscaler'"),
+        ([ColumnTransformer([("edu", OneHotEncoder(), ["edu"])])], "edu.*OneHotEncoder"),
+        ([ENCODER, SelectFromModel(DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1)))],
+         "SelectFromModel"),
+        (["passthrough"], "not being fitted as the last step"),
+    ],
+)  # fmt: skip
+def test_steps_that_declare_nothing(steps, pattern):
+    X, y = table(60)
+    if ENCODER not in steps and not re.search("edu|union", pattern):
+        X = X.drop(columns="edu")
+    pipe = make_pipeline(*steps, box_rule())
+    with pytest.raises(ValueError, match=pattern):
+        pipe.fit(X, y)
+    assert not hasattr(pipe[-1], "coef_")
+
+
+class DropsColumn(PublicEncoder):
+    def transform(self, X):
+        return super().transform(X)[:, 1:]
+
+
+def test_other_refusals():
+    X, y = table(60)
+    with pytest.raises(ValueError, match="declares 8 columns and X has 7"):
+        make_pipeline(DropsColumn(SCHEMA, unknown="other"), box_rule()).fit(X, y)
+    # columns may be drawn or moved on the way through a step that is not known
+    bag = make_pipeline(ENCODER, BaggingRegressor(box_rule(), 1))
+    with pytest.raises(ValueError, match="searches around the whole pipeline"):
+        bag.fit(X, y)
+    # a step in the middle is not the last
+    middle = make_pipeline(ENCODER, SelectFromModel(box_rule()), box_rule())
+    with pytest.raises(ValueError, match="not being fitted as the last step"):
+        middle.fit(X, y)
+    # a pipeline that was fitted before is none that is being fitted
+    pipe = make_pipeline(ENCODER, box_rule()).fit(X, y)
+    with pytest.raises(ValueError, match="not being fitted"):
+        pipe[-1].fit(ENCODER.transform(X), y)
+    stream = DPFTRLRegressor(bounds_X="declared", bounds_y=(-1, 1), random_state=0)
+    with pytest.raises(ValueError, match=r"bounds_X=encoder\.bounds_X"):
+        stream.partial_fit(ENCODER.transform(X), y)
+    stream.set_params(bounds_X=ENCODER.bounds_X).partial_fit(ENCODER.transform(X), y)
+
+
+def test_a_declaration_that_is_not_true_changes_no_guarantee():
+    class Liar(PublicEncoder):
+        def transform(self, X):
+            return 1e6 * super().transform(X)
+
+    X, y = table(60)
+    pipe = make_pipeline(Liar(SCHEMA), box_rule()).fit(X, y)
+    again = make_pipeline(ENCODER, box_rule()).fit(X, y)
+    assert pipe[-1].guarantee_.epsilon == again[-1].guarantee_.epsilon
+    clipped = np.clip(1e6 * PublicEncoder(SCHEMA).transform(X), -1, 1)
+    norm = max(1, math.hypot(2, 1) / 2)
+    plain = box_rule(data_norm=norm).set_params(bounds_X=PublicEncoder(SCHEMA).bounds_X)
+    np.testing.assert_array_equal(plain.fit(clipped, y).coef_, pipe[-1].coef_)
+
+
+def test_kinds_without_bounds_take_no_declaration():
+    left = set(ESTIMATORS) - set(WITH_BOUNDS)
+    assert left == {"HeavyTailDPRegressor", "HeavyTailDPClassifier"}
+    for name in left:
+        assert kind_of(name).bounds_X is None

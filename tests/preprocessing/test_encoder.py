@@ -1,0 +1,444 @@
+"""The encoder: each row by itself, within the bounds it declares, by its schema alone."""
+
+import json
+import pickle
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from sklearn_dpsco import PublicEncoder, preprocessing
+from sklearn_dpsco.preprocessing.proposals import nice_bounds
+
+SCHEMA = {
+    "age": (18, 98),
+    "income": (0, 1000.0),
+    "debt": (-50, 0),
+    "edu": ["hs", "ba", "ma"],
+    "rooms": [1, 2, 5],
+    "urban": [True, False],
+    "member": bool,
+}
+RULES = [
+    {"missing": missing, "unknown": unknown}
+    for missing in ("middle", "indicator", "zero")
+    for unknown in ("none", "other")
+]
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: "-".join(rule.values()))
+
+# cells that no schema expects, besides good ones
+ODD = [
+    None, np.nan, pd.NA, pd.NaT, np.inf, -np.inf, "", "12", "1e3", "x", "hs ", b"hs", 1e300, -7,
+    10**400, 2**53 + 1, True, np.bool_(False), np.int8(2), 1.0, 1.5, 3 + 4j, 5 + 0j, Decimal("2"),
+    Decimal("NaN"), (1, 2), [1], {"a": 1}, object(), np.array([1.0, 2.0]), pd.Timestamp("2020"),
+]  # fmt: skip
+GOOD = {
+    "age": [18, 98, 40.5],
+    "income": [0, 1000, 250.0],
+    "debt": [-50, 0, -1],
+    "edu": ["hs", "ba", "ma"],
+    "rooms": [1, 2, 5],
+    "urban": [True, False],
+    "member": [True, False],
+}
+
+
+def odd_table(seed, n=60):
+    """A table of objects, a third of whose cells are odd, with its columns in random order."""
+    rng = np.random.default_rng(seed)
+    table = {}
+    for name in rng.permutation(list(SCHEMA)):
+        pool = [*GOOD[name] * 20, *ODD]
+        cells = np.empty(n, dtype=object)
+        for row in range(n):
+            cells[row] = pool[rng.integers(len(pool))]
+        table[name] = cells
+    return pd.DataFrame(table, dtype=object)
+
+
+def clean_table():
+    return {
+        "member": [True, False, None, True],
+        "age": [18, 78, None, 200],
+        "income": [0.0, 500.0, None, 1e9],
+        "debt": [-50, -25, None, 3],
+        "edu": ["ba", "phd", None, "hs"],
+        "urban": [True, None, False, False],
+        "rooms": [5, 3, None, 1],
+    }
+
+
+# ------------------------------------------------------------------------- each row by itself
+
+
+@each_rule
+def test_a_row_alone_is_encoded_as_within_the_table(rule):
+    encoder = PublicEncoder(SCHEMA, **rule)
+    for seed in range(3):
+        table = odd_table(seed)
+        whole = encoder.transform(table)
+        for row in range(len(table)):
+            alone = encoder.transform(table.iloc[[row]])
+            np.testing.assert_array_equal(alone[0], whole[row])
+
+
+@pytest.mark.parametrize("rule", RULES[::2])
+def test_an_odd_cell_changes_no_other_row(rule):
+    encoder = PublicEncoder(SCHEMA, **rule)
+    table = pd.DataFrame({name: cells * 4 for name, cells in GOOD.items() if len(cells) == 3})
+    table["urban"], table["member"] = [True, False] * 6, [False, True] * 6
+    table = table.astype(object)
+    clean = encoder.transform(table)
+    for name in SCHEMA:
+        for odd in ODD:
+            changed = table.copy()
+            cells = changed[name].to_numpy(dtype=object, copy=True)
+            cells[7] = odd
+            changed[name] = pd.Series(cells, dtype=object)
+            out = encoder.transform(changed)
+            np.testing.assert_array_equal(np.delete(out, 7, 0), np.delete(clean, 7, 0))
+            columns = [k for k, x in enumerate(out[7] != clean[7]) if x]
+            names = encoder.get_feature_names_out()[columns]
+            assert all(found.startswith(name) for found in names)
+
+
+@each_rule
+def test_outputs_lie_within_the_declared_bounds_and_norm(rule):
+    encoder = PublicEncoder(SCHEMA, **rule)
+    low, high = encoder.bounds_X
+    reached = []
+    for seed in range(20):
+        out = encoder.transform(odd_table(seed, 100))
+        assert np.all((out >= low) & (out <= high))
+        reached.append(np.linalg.norm(out, axis=1).max())
+    assert max(reached) <= encoder.row_norm * (1 + 1e-15)
+    # every end is attained, and so is the norm
+    extreme = {name: [*cells, None] for name, cells in GOOD.items()}
+    grid = pd.MultiIndex.from_product(extreme.values(), names=list(extreme)).to_frame(index=False)
+    out = encoder.transform(grid.astype(object))
+    assert np.linalg.norm(out, axis=1).max() == pytest.approx(encoder.row_norm, rel=1e-14)
+    is_reached = (out.min(axis=0) == low) & (out.max(axis=0) == high)
+    names = encoder.get_feature_names_out()[~is_reached]
+    assert all(name.endswith("_other") for name in names)
+
+
+def test_row_norm_by_hand():
+    for missing, square in (("middle", 7.0), ("zero", 7.0), ("indicator", 7 + 3 * 0.25)):
+        # a half in the column of a boolean or of a number with an end at 0, and a 1
+        assert PublicEncoder(SCHEMA, missing=missing).row_norm == pytest.approx(square**0.5)
+
+
+# ------------------------------------------------------------------------- values
+
+
+def test_values_of_each_rule():
+    table = pd.DataFrame(clean_table())
+    out = PublicEncoder(SCHEMA).set_output(transform="pandas").transform(table)
+    assert out["age"].tolist() == [-1, 0.5, 0, 1]
+    assert out["income"].tolist() == [0, 0.5, 0.5, 1]
+    assert out["debt"].tolist() == [-1, -0.5, -0.5, 0]
+    assert out["member"].tolist() == [1, 0, 0.5, 1]
+    assert out.filter(like="edu").to_numpy().tolist() == [[0, 1, 0], [0] * 3, [0] * 3, [1, 0, 0]]
+    assert out["rooms_5"].tolist() == [1, 0, 0, 0]
+    assert out["urban_False"].tolist() == [0, 0, 1, 1]
+    zero = PublicEncoder(SCHEMA, missing="zero", unknown="other")
+    out = zero.set_output(transform="pandas").transform(table)
+    assert out.iloc[2].drop(["urban_False"]).eq(0).all()
+    assert out["edu_other"].tolist() == [0, 1, 0, 0]
+    middle = PublicEncoder(SCHEMA, unknown="other").set_output(transform="pandas")
+    assert middle.transform(table)["edu_other"].tolist() == [0, 1, 1, 0]
+    flags = PublicEncoder(SCHEMA, missing="indicator", unknown="other")
+    out = flags.set_output(transform="pandas").transform(table)
+    for name in ("age", "income", "debt", "member", "edu", "rooms"):
+        assert out[f"{name}_missing"].tolist() == [0, 0, 1, 0]
+    assert out["edu_other"].tolist() == [0, 1, 0, 0]
+    assert out["income"].tolist() == [0, 0.5, 0.5, 1]
+
+
+def test_columns_may_come_in_any_order():
+    table = pd.DataFrame(clean_table())
+    encoder = PublicEncoder(SCHEMA)
+    np.testing.assert_array_equal(
+        encoder.transform(table), encoder.transform(table[sorted(table.columns)])
+    )
+    assert encoder.feature_names_in_.tolist() == list(SCHEMA)
+    assert encoder.n_features_in_ == 7
+
+
+@each_rule
+def test_all_types_of_columns_give_the_same(rule):
+    encoder = PublicEncoder(SCHEMA, **rule)
+    table = pd.DataFrame(clean_table())
+    expected = encoder.transform(table)
+    pyarrow = {"dtype_backend": "pyarrow"} if _has("pyarrow") else {}
+    others = [
+        table.astype(object), table.convert_dtypes(), table.convert_dtypes(**pyarrow),
+        table.astype({"edu": "category", "rooms": "category", "member": "category"}),
+        table.assign(age=pd.Series(["18", "78", None, "200.0"], dtype=object)),
+        table.assign(age=table["age"].astype("float32"), rooms=table["rooms"].astype("Int8")),
+    ]  # fmt: skip
+    for other in others:
+        np.testing.assert_array_equal(encoder.transform(other), expected)
+    encoder.set_params(sparse_output=True)
+    found = encoder.transform(table)
+    assert found.format == "csr"
+    np.testing.assert_array_equal(found.toarray(), expected)
+
+
+def _has(module):
+    try:
+        __import__(module)
+    except ImportError:
+        return False
+    return True
+
+
+@each_rule
+def test_polars(rule):
+    pl = pytest.importorskip("polars")
+    encoder = PublicEncoder(SCHEMA, **rule)
+    expected = encoder.transform(pd.DataFrame(clean_table()))
+    frame = pl.DataFrame(clean_table(), strict=False)
+    others = [
+        frame,
+        frame.with_columns(pl.col("edu").cast(pl.Categorical)),
+        frame.with_columns(pl.col("edu").cast(pl.Enum(["ba", "phd", "hs"]))),
+        frame.with_columns(pl.col("age").cast(pl.Float32), pl.col("rooms").cast(pl.UInt8)),
+        frame.with_columns(pl.col("age").cast(pl.Decimal(10, 2))),
+    ]
+    for other in others:
+        np.testing.assert_array_equal(encoder.transform(other), expected)
+    cells = pl.Series("edu", ["ba", object(), None, "hs"], dtype=pl.Object)
+    out = PublicEncoder({"edu": SCHEMA["edu"]}).transform(pl.DataFrame([cells]))
+    assert out.tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0], [1, 0, 0]]
+    named = encoder.set_output(transform="polars").transform(frame)
+    assert named.columns == encoder.get_feature_names_out().tolist()
+    with pytest.raises(ValueError, match=r"column 'edu'.*String"):
+        PublicEncoder({"edu": (0, 1)}).transform(frame.select("edu"))
+    with pytest.raises(ValueError, match=r"column 'day'.*Date"):
+        PublicEncoder({"day": (0, 1)}).transform(pl.DataFrame({"day": [pd.Timestamp("2020")]}))
+    with pytest.raises(ValueError, match="LazyFrame"):
+        encoder.transform(frame.lazy())
+
+
+def test_neither_pandas_nor_polars_is_imported():
+    for path in Path(preprocessing.__file__).parent.glob("*.py"):
+        assert not re.search(r"(?m)^\s*(import|from) (pandas|polars)", path.read_text())
+
+
+@each_rule
+def test_inverse(rule):
+    encoder = PublicEncoder(SCHEMA, **rule)
+    table = pd.DataFrame(clean_table())
+    cells = encoder.inverse_transform(encoder.transform(table))
+    back = dict(zip(encoder.feature_names_in_, cells.T.tolist(), strict=True))
+    known = [0, 1, 3]
+    assert back["edu"] == ["ba", None, None, "hs"]
+    assert [back["age"][row] for row in known] == [18, 78, 98]
+    assert [back["debt"][row] for row in known] == [-50, -25, 0]
+    assert back["rooms"] == [5, None, None, 1]
+    assert [back["member"][row] for row in known] == [True, False, True]
+    fill = {"middle": 500, "zero": 0, "indicator": None}[rule["missing"]]
+    assert back["income"][2] == fill
+    compact = sparse.csr_array(encoder.transform(table))
+    assert encoder.inverse_transform(compact).tolist() == cells.tolist()
+    with pytest.raises(ValueError, match="X has 3 columns"):
+        encoder.inverse_transform(np.zeros((2, 3)))
+
+
+# ------------------------------------------------------------------------- JSON
+
+
+@each_rule
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_json_round_trip(rule, is_sparse):
+    schema = SCHEMA | {
+        "third": (np.float64(1 / 3), 1e50), "codes": np.array([3, 1]), "yes": [True],
+        "text": ["1", "True", "ä", ""], "whole": (np.int64(-3), 7),
+    }  # fmt: skip
+    encoder = PublicEncoder(schema, **rule, sparse_output=is_sparse)
+    back = PublicEncoder.from_json(encoder.to_json())
+    expected = schema | {"third": (1 / 3, 1e50), "codes": [3, 1], "whole": (-3, 7)}
+    assert back.get_params() == encoder.get_params() | {"schema": expected}
+    assert list(back.schema) == list(schema)
+    for name, declared in back.schema.items():
+        if declared is not bool:
+            assert [type(x) for x in declared] == [type(x) for x in expected[name]]
+    assert back.to_json() == encoder.to_json()
+    np.testing.assert_array_equal(back.get_feature_names_out(), encoder.get_feature_names_out())
+
+
+def test_wrong_json():
+    good = json.loads(PublicEncoder(SCHEMA).to_json())
+    for change, pattern in (
+        ({"format": "other"}, "format"), ({"version": 2}, "version"), ({"schema": 3}, "schema"),
+        ({"missing": "mean"}, "missing"), ({"extra": 1}, "extra"),
+        ({"schema": {"a": {"type": "date"}}}, "'a'"),
+        ({"schema": {"a": {"type": "number", "low": 1, "high": 0}}}, "'a'"),
+        ({"schema": {"a": {"type": "number", "low": None, "high": 0}}}, "'a'"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=pattern):
+            PublicEncoder.from_json(json.dumps(good | change))
+    for text in ("", "[]", "{", None, 3):
+        with pytest.raises(ValueError, match="text must be JSON"):
+            PublicEncoder.from_json(text)
+
+
+# ------------------------------------------------------------------------- scikit-learn
+
+
+def test_conventions():
+    encoder = PublicEncoder(SCHEMA, missing="indicator")
+    table = pd.DataFrame(clean_table())
+    expected = encoder.transform(table)  # without fit
+    assert encoder.fit(table) is encoder
+    assert encoder.fit() is encoder
+    assert vars(encoder).keys() == encoder.get_params().keys()  # nothing is learned
+    np.testing.assert_array_equal(encoder.fit_transform(table), expected)
+    np.testing.assert_array_equal(clone(encoder).transform(table), expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).transform(table), expected)
+    tags = get_tags(encoder)
+    assert not tags.requires_fit
+    assert tags.input_tags.allow_nan
+    check_is_fitted(encoder)
+    assert "PublicEncoder" in repr(encoder)
+    names = encoder.get_feature_names_out(list(SCHEMA))
+    assert names.tolist()[:3] == ["age", "age_missing", "income"]
+    with pytest.raises(ValueError, match="columns of the schema"):
+        encoder.get_feature_names_out(["age"])
+    pipe = make_pipeline(encoder, "passthrough")
+    np.testing.assert_array_equal(pipe.fit_transform(table), expected)
+    part = make_column_transformer((PublicEncoder({"age": (18, 98)}), ["age"]))
+    part.set_output(transform="pandas")
+    out = part.fit(table).transform(table)
+    assert out["publicencoder__age"].tolist() == [-1, 0.5, 0, 1]
+    assert len(encoder.transform(table[:0])) == 0
+    index = encoder.set_output(transform="pandas").transform(table.set_axis(list("abcd"))).index
+    assert index.tolist() == list("abcd")
+    with pytest.raises(NotFittedError):  # the check above can fail
+        check_is_fitted(make_column_transformer((encoder, ["age"])))
+
+
+# ------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("schema", "pattern"),
+    [
+        ({}, "schema must be a dict"), (None, "schema must be a dict"), ([("a", (0, 1))], "dict"),
+        ({1: (0, 1)}, "text for column names"), ({"a": (1, 0)}, "'a'.*low < high"),
+        ({"a": (1, 1)}, "'a'.*low < high"), ({"a": (0, np.inf)}, "'a'.*finite"),
+        ({"a": (0, np.nan)}, "'a'"), ({"a": (0, 1, 2)}, "'a'"), ({"a": ("x", "y")}, "'a'.*a list"),
+        ({"a": ("0", "1")}, "'a'"), ({"a": (False, True)}, "'a'"), ({"a": (0, 1e51)}, "'a'"),
+        ({"a": []}, "'a'.*one category or more"), ({"a": [["x"], ["y"]]}, "'a'"),
+        ({"a": ["x", 1]}, "'a'.*one type"), ({"a": [1, True]}, "'a'.*one type"),
+        ({"a": [1.5, 2.5]}, "'a'.*one type"), ({"a": [None]}, "'a'.*one type"),
+        ({"a": ["x", "x"]}, "'a'.*once"), ({"a": [1, 2, 1]}, "'a'.*once"),
+        ({"a": [2**53]}, "2\\^53"), ({"a": "bool"}, "'a' *\\]? must be|'a'"), ({"a": int}, "'a'"),
+        ({"a": 3}, "'a'"), ({"a": {"low": 0}}, "'a'"),
+        ({"a": ["b"], "a_b": (0, 1)}, "same name"),
+    ],
+)  # fmt: skip
+def test_bad_schemas(schema, pattern):
+    encoder = PublicEncoder(schema)
+    table = pd.DataFrame({"a": [0.5]})
+    for call in (
+        lambda: encoder.fit(table), lambda: encoder.transform(table), encoder.to_json,
+        encoder.get_feature_names_out, lambda: encoder.bounds_X, encoder.declared_output,
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=pattern):
+            call()
+    assert not hasattr(encoder, "bounds_X")
+    assert "transform" in dir(encoder)
+    assert encoder._repr_html_()
+
+
+def test_bad_parameters():
+    for parameters, name in (
+        ({"missing": "mean"}, "missing"), ({"missing": None}, "missing"),
+        ({"unknown": "error"}, "unknown"), ({"sparse_output": 1}, "sparse_output"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=name):
+            PublicEncoder(SCHEMA, **parameters).fit()
+    with pytest.raises(ValueError, match=r"same name.*a_other"):
+        PublicEncoder({"a": ["other"]}, unknown="other").fit()
+    with pytest.raises(ValueError, match=r"same name.*a_missing"):
+        PublicEncoder({"a": ["missing"]}, missing="indicator").fit()
+
+
+def test_bad_tables():
+    encoder = PublicEncoder({"a": (0, 1), "b": ["x"]})
+    good = pd.DataFrame({"a": [0.5], "b": ["x"]})
+    for table, pattern in (
+        (good[["a"]], "'b'.*are missing"), (good.assign(c=1), "'c'.*not in the schema"),
+        (good.rename(columns={"a": "A"}), "'a'.*missing.*'A'"), (good[["a", "b", "b"]], "once"),
+        (good.to_numpy(), "data frame.*ndarray"), (sparse.eye(2, format="csr"), "data frame"),
+        ([[0.5, "x"]], "data frame"), ({"a": [1], "b": ["x"]}, "data frame"), (good["a"], "Series"),
+        (None, "data frame"), (good.assign(a="text").astype({"a": "string"}), "column 'a'.*string"),
+        (good.assign(a=pd.Timestamp("2020")), "column 'a'.*datetime"),
+        (good.assign(b=3), "column 'b'.*int"), (good.assign(b=True), "column 'b'.*bool"),
+        (good.assign(a=good["b"].astype("string").astype("category")), "column 'a'.*category"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=pattern):
+            encoder.transform(table)
+    with pytest.raises(ValueError, match="'b'"):
+        encoder.fit(good[["a"]])
+    numbers = PublicEncoder({"a": [1, 2]})
+    with pytest.raises(ValueError, match="column 'a'"):
+        numbers.transform(good.assign(a="1").astype({"a": "string"})[["a"]])
+
+
+# ------------------------------------------------------------------------- proposals
+
+
+def test_proposal_from_a_public_table():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({
+        "age": rng.integers(18, 97, 300), "score": rng.uniform(-0.83, 0.4, 300),
+        "edu": rng.choice(["hs", "ba"], 300), "rooms": rng.integers(1, 5, 300),
+        "member": rng.uniform(size=300) > 0.5, "flag": pd.Series([True, None] * 150, dtype=object),
+        "one": 5.0,
+    })  # fmt: skip
+    encoder = PublicEncoder.from_public(table, missing="indicator")
+    assert encoder.schema == {
+        "age": (10, 100), "score": (-1.0, 0.4), "edu": ["ba", "hs"], "rooms": [1, 2, 3, 4],
+        "member": bool, "flag": bool, "one": (4, 6),
+    }  # fmt: skip
+    assert encoder.missing == "indicator"
+    out = encoder.transform(table)
+    assert np.abs(out).max() <= 1
+    pl = pytest.importorskip("polars")
+    columns = {name: table[name].to_list() for name in table}
+    assert PublicEncoder.from_public(pl.DataFrame(columns)).schema == encoder.schema
+    for column, pattern in (
+        ([pd.Timestamp("2020")] * 2, "day.*datetime"), ([None, None], "day.*no values"),
+        ([f"name {k}" for k in range(21)], "day.*21 categories"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=pattern):
+            PublicEncoder.from_public(pd.DataFrame({"day": column}))
+    with pytest.raises(ValueError, match="max_categories"):
+        PublicEncoder.from_public(table, max_categories=0)
+    with pytest.raises(ValueError, match="data frame"):
+        PublicEncoder.from_public([[1]])
+
+
+def test_nice_bounds_hold_the_values():
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        low, high = np.sort(rng.standard_normal(2) * 10.0 ** rng.integers(-9, 9, 2))
+        first, last = nice_bounds(low, high)
+        assert first <= low < high <= last
+        assert last - first <= 1.9 * (high - low)
+    for value in (0.0, 5.0, -1e-9, 1e40):
+        first, last = nice_bounds(value, value)
+        assert first < value < last

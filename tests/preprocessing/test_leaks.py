@@ -1,0 +1,260 @@
+"""check_pipeline names what learns from data, and nothing else; a fit warns of it once."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn import decomposition, ensemble, feature_selection, impute, preprocessing
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.feature_extraction.text import (
+    CountVectorizer,
+    HashingVectorizer,
+    TfidfTransformer,
+    TfidfVectorizer,
+)
+from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    RandomizedSearchCV,
+    StratifiedKFold,
+    cross_val_score,
+)
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.random_projection import GaussianRandomProjection
+
+from sklearn_dpsco import (
+    DPFTRLRegressor,
+    DPMirrorClassifier,
+    DPMirrorRegressor,
+    PrivacyLeakWarning,
+    PublicEncoder,
+    check_pipeline,
+)
+
+CLASSES = ["no", "yes"]
+
+
+def regressor(**parameters):
+    settings = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "max_iter": 2, "random_state": 0}
+    return DPMirrorRegressor(**settings | parameters)
+
+
+def classifier():
+    return DPMirrorClassifier(bounds_X=(-1, 1), classes=CLASSES, max_iter=2, random_state=0)
+
+
+class Shift(TransformerMixin, BaseEstimator):
+    """Of a user, and learns from the data."""
+
+    def fit(self, X, y=None):
+        self.mean_ = X.mean(axis=0)
+        return self
+
+    def transform(self, X):
+        return X - self.mean_
+
+
+class Halve(Shift):
+    """Of a user, and says that it learns nothing."""
+
+    def transform(self, X):
+        return X / 2
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+
+class MyScaler(preprocessing.StandardScaler):
+    """A class derived from one that is known."""
+
+
+LEAKING = [
+    preprocessing.StandardScaler(), preprocessing.MinMaxScaler(), preprocessing.MaxAbsScaler(),
+    preprocessing.RobustScaler(), preprocessing.QuantileTransformer(),
+    preprocessing.PowerTransformer(), preprocessing.KBinsDiscretizer(),
+    preprocessing.OneHotEncoder(), preprocessing.OrdinalEncoder(), preprocessing.TargetEncoder(),
+    preprocessing.OneHotEncoder(categories=[["a", "b"]], min_frequency=3),
+    preprocessing.SplineTransformer(), preprocessing.KernelCenterer(),
+    impute.SimpleImputer(), impute.SimpleImputer(strategy="constant", add_indicator=True),
+    impute.KNNImputer(), impute.MissingIndicator(), feature_selection.SelectKBest(),
+    feature_selection.VarianceThreshold(), decomposition.PCA(), decomposition.TruncatedSVD(),
+    Nystroem(), RBFSampler(gamma="scale"), CountVectorizer(), TfidfVectorizer(),
+    TfidfVectorizer(vocabulary=["a"]), TfidfTransformer(), MyScaler(),
+]  # fmt: skip
+FIXED = [
+    "passthrough", None, PublicEncoder({"a": (0, 1)}), preprocessing.FunctionTransformer(np.tanh),
+    preprocessing.OneHotEncoder(categories=[["a", "b"]]), preprocessing.Normalizer(),
+    preprocessing.OrdinalEncoder(categories=[["a", "b"]]), preprocessing.Binarizer(),
+    preprocessing.PolynomialFeatures(), preprocessing.SplineTransformer(knots=[[0.0], [1.0]]),
+    impute.SimpleImputer(strategy="constant"), impute.MissingIndicator(features="all"),
+    GaussianRandomProjection(3), RBFSampler(gamma=1.0), HashingVectorizer(),
+    CountVectorizer(vocabulary=["a"]), TfidfVectorizer(vocabulary=["a"], use_idf=False),
+    TfidfTransformer(use_idf=False), Halve(),
+]  # fmt: skip
+
+
+def kind_of(step):
+    return type(step).__name__
+
+
+@pytest.mark.parametrize("step", LEAKING, ids=kind_of)
+def test_steps_that_leak(step):
+    report = check_pipeline(Pipeline([("prepare", step), ("model", regressor())]))
+    assert not report
+    assert not report.ok
+    (finding,) = report
+    assert (finding.step, finding.kind) == ("prepare", kind_of(step))
+    assert finding.leaks
+    assert finding.instead
+    assert (
+        str(report) == f"prepare ({finding.kind}) leaks {finding.leaks}; instead: {finding.instead}"
+    )
+
+
+@pytest.mark.parametrize("step", FIXED, ids=kind_of)
+def test_steps_that_learn_nothing(step):
+    report = check_pipeline(make_pipeline(step, regressor()))
+    assert report
+    assert report.ok
+    assert report.findings == ()
+    assert str(report) == "no step is known to leak"
+
+
+def test_unknown_steps():
+    (finding,) = check_pipeline(make_pipeline(Shift(), regressor()))
+    assert "unless you know otherwise" in finding.leaks
+    assert "requires_fit" in finding.instead
+
+
+def steps_of(pipe):
+    return [(finding.step, finding.kind) for finding in check_pipeline(pipe)]
+
+
+def test_steps_inside_of_others():
+    scale = preprocessing.StandardScaler()
+    columns = ColumnTransformer(
+        [("a", make_pipeline(scale), ["x"]), ("b", "drop", ["y"]), ("c", "passthrough", ["z"])],
+        remainder=impute.SimpleImputer(),
+    )
+    union = FeatureUnion([("d", decomposition.PCA()), ("e", "passthrough")])
+    pipe = Pipeline([("columns", columns), ("union", union), ("model", regressor())])
+    assert steps_of(pipe) == [
+        ("columns: a: standardscaler", "StandardScaler"),
+        ("columns: remainder", "SimpleImputer"),
+        ("union: d", "PCA"),
+    ]
+    target = TransformedTargetRegressor(make_pipeline(scale, regressor()), transformer=scale)
+    assert steps_of(target) == [
+        ("transformer", "StandardScaler"),
+        ("regressor: standardscaler", "StandardScaler"),
+    ]
+    assert steps_of(scale) == [("the estimator itself", "StandardScaler")]
+    assert steps_of(regressor()) == []
+    assert steps_of(make_pipeline(scale, Ridge())) == [
+        ("standardscaler", "StandardScaler"), ("ridge", "Ridge"),
+    ]  # fmt: skip
+    assert steps_of(DPMirrorClassifier()) == [("the estimator itself", "DPMirrorClassifier")]
+
+
+def test_estimators_that_hold_others():
+    folds = KFold(2)
+    for search in (
+        GridSearchCV(regressor(), {}, cv=folds), RandomizedSearchCV(regressor(), {}, cv=folds),
+        GridSearchCV(regressor(), {}),
+    ):  # fmt: skip
+        (finding,) = check_pipeline(search)
+        assert "un-noised scores" in finding.leaks
+    for cv in (None, 3, StratifiedKFold(3)):
+        found = check_pipeline(GridSearchCV(classifier(), {}, cv=cv)).findings
+        assert ["stratified" in finding.leaks for finding in found] == [False, True]
+        assert "KFold" in found[1].instead
+    assert len(check_pipeline(GridSearchCV(classifier(), {}, cv=folds)).findings) == 1
+    inner = GridSearchCV(make_pipeline(preprocessing.StandardScaler(), regressor()), {}, cv=folds)
+    assert steps_of(inner)[1] == ("estimator: standardscaler", "StandardScaler")
+    assert "calibration" in str(check_pipeline(CalibratedClassifierCV(classifier(), cv=folds)))
+    assert "weights" in str(check_pipeline(ensemble.AdaBoostClassifier(classifier())))
+    assert "several times" in str(check_pipeline(ensemble.BaggingRegressor(regressor())))
+    assert check_pipeline(ensemble.BaggingRegressor(regressor(), bootstrap=False))
+    assert "two classes" in str(check_pipeline(OneVsOneClassifier(classifier())))
+    assert check_pipeline(OneVsRestClassifier(classifier()))
+    pair = [("a", regressor()), ("b", regressor())]
+    assert check_pipeline(ensemble.VotingRegressor(pair))
+    assert "final estimator" in str(check_pipeline(ensemble.StackingRegressor(pair)))
+    assert check_pipeline(ensemble.StackingRegressor(pair, final_estimator=regressor()))
+    mixed = ensemble.VotingClassifier([("a", classifier()), ("b", LogisticRegression())])
+    assert steps_of(mixed) == [("b", "LogisticRegression")]
+
+
+def test_nothing_is_printed(capsys):
+    check_pipeline(make_pipeline(preprocessing.StandardScaler(), regressor()))
+    assert capsys.readouterr() == ("", "")
+
+
+# ------------------------------------------------------------------------- warnings of a fit
+
+
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 2))
+    return X, X[:, 0]
+
+
+def warnings_of(call):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        call()
+    return [str(one.message) for one in seen if one.category is PrivacyLeakWarning]
+
+
+def test_a_fit_behind_such_a_step_warns_once():
+    X, y = table()
+    scale = preprocessing.StandardScaler()
+    columns = ColumnTransformer([("imputed", impute.SimpleImputer(), [0, 1])])
+    pipe = Pipeline([("scale", scale), ("columns", columns), ("model", regressor())])
+    (message,) = warnings_of(lambda: pipe.fit(X, y))
+    assert message.startswith("'scale' (StandardScaler), 'columns: imputed' (SimpleImputer)")
+    assert "check_pipeline" in message
+    assert len(warnings_of(lambda: cross_val_score(pipe, X, y, cv=3))) == 3
+    outer = make_pipeline(scale, make_pipeline("passthrough", regressor()))
+    assert len(warnings_of(lambda: outer.fit(X, y))) == 1
+    # also around a search, of which each fit warns
+    search = make_pipeline(scale, GridSearchCV(regressor(), {}, cv=KFold(2)))
+    assert len(warnings_of(lambda: search.fit(X, y))) == 3
+    assert len(warnings_of(lambda: make_pipeline(Shift(), regressor()).fit(X, y))) == 1
+    stream = DPFTRLRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0)
+    assert len(warnings_of(lambda: make_pipeline(scale, stream).fit(X, y))) == 1
+
+
+def test_other_fits_do_not_warn():
+    X, y = table()
+    scale = preprocessing.StandardScaler()
+    for fit in (
+        lambda: regressor().fit(X, y),
+        lambda: make_pipeline(preprocessing.FunctionTransformer(np.tanh), regressor()).fit(X, y),
+        lambda: make_pipeline(Halve(), "passthrough", regressor()).fit(X, y),
+        # what comes after a private model learns from what it published
+        lambda: make_pipeline(
+            feature_selection.SelectFromModel(regressor()), scale, Ridge()
+        ).fit(X, y),
+        # a search outside of the pipeline is for check_pipeline to tell
+        lambda: GridSearchCV(regressor(), {}, cv=KFold(2)).fit(X, y),
+        lambda: make_pipeline(scale, Ridge()).fit(X, y),
+    ):  # fmt: skip
+        assert warnings_of(fit) == []
+    before = make_pipeline(scale, feature_selection.SelectFromModel(regressor()), Ridge())
+    assert len(warnings_of(lambda: before.fit(X, y))) == 1
+
+
+def test_prediction_and_plan_do_not_warn():
+    X, y = table()
+    pipe = make_pipeline(preprocessing.StandardScaler(), regressor())
+    assert len(warnings_of(lambda: pipe.fit(X, y))) == 1
+    assert warnings_of(lambda: pipe.predict(X)) == []
+    assert warnings_of(lambda: pipe[-1].plan(100, 2)) == []
