@@ -11,6 +11,7 @@ from .exceptions import (
     PrivacyLeakWarning,
     PrivacyParameterWarning,
 )
+from .metrics import DPScore, dp_score, plan_score
 from .privacy.accountant import BudgetAccountant
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
@@ -28,6 +29,7 @@ __all__ = [
     "DPMirrorRegressor",
     "DPPhasedSGDClassifier",
     "DPPhasedSGDRegressor",
+    "DPScore",
     "Guarantee",
     "HeavyTailDPClassifier",
     "HeavyTailDPRegressor",
@@ -36,4 +38,6 @@ __all__ = [
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
     "__version__",
+    "dp_score",
+    "plan_score",
 ]

@@ -17,7 +17,7 @@ ROOMS = [
     ["privacy"],
     ["mechanisms"],
     ["solvers"],
-    ["means", "audit", "estimators"],
+    ["means", "metrics", "audit", "estimators"],
     [""],
 ]
 # Within a room whose order matters.
@@ -41,7 +41,7 @@ ONLY = {
     "attr": {"privacy.events"},
     "cryptography": {"randomness.stream"},
     "numba": {"_kernels"},
-    "sklearn": {"audit", "data.records", "estimators"},
+    "sklearn": {"audit", "data.records", "estimators", "metrics"},
 }
 
 

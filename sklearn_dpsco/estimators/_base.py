@@ -48,6 +48,7 @@ from ..data.records import (
     surplus_rows,
 )
 from ..data.rows import Rows, make_rows
+from ..data.seen import remember_fit
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
@@ -459,7 +460,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         PrivacyBudgetError
             If the accountant refuses the charge. Nothing is spent then, either.
         """
-        settings = self._settings()
+        settings, given = self._settings(), X
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X, y = self._validate(X, y)
@@ -468,6 +469,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
                 run = self._charge(settings, X, targets.n_outputs)
             self.__dict__.update(targets.attributes)
             self._solve(run, X, targets, is_surplus)
+        remember_fit(self, given)
         return self
 
     def _surplus(
