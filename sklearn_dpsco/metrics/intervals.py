@@ -3,7 +3,8 @@
 Each interval holds the values that a test would not reject: for a value r of the score, a
 statistic T(r) of the noisy numbers has the mean 0, and r is kept if T(r) is within its quantiles,
 given the variance that sampling and noise have at this r. Nothing is divided by a noisy number,
-so that an interval is as wide as the score's whole range where noise hides it.
+so that an interval is as wide as the score's whole range where noise hides it. Noisy numbers that
+are impossible are moved to the nearest possible ones first, which moves them towards the truth.
 """
 
 from __future__ import annotations
@@ -79,12 +80,11 @@ def _smallest(accepts: Callable[[Array], Any], grid: Array) -> Array:
 
 def _ends(
     statistic: Callable[[Array], Any], deviation: Callable[[Array], Any], law: Law, slack: float,
-    grid: Array = _GRID, upper_statistic: Callable[[Array], Any] | None = None,
+    grid: Array = _GRID,
 ) -> Ends:  # fmt: skip
     """Where a statistic that falls in r is not too far above 0, and not too far below it."""
-    upper = statistic if upper_statistic is None else upper_statistic
     low = _smallest(lambda r: statistic(r) <= law.quantile * deviation(r) + slack, grid)
-    high = _smallest(lambda r: upper(r) >= -law.quantile * deviation(r) - slack, grid[::-1])
+    high = _smallest(lambda r: statistic(r) >= -law.quantile * deviation(r) - slack, grid[::-1])
     return low, high
 
 
@@ -94,6 +94,7 @@ def share_interval(count: Array, n: int, terms: int, law: Law) -> Ends:
     T(p) = count - n p has the variance n p (1 - p) + terms v, v that of a number's noise. Half a
     record is allowed for, as counts are integers.
     """
+    count = np.clip(count, 0, n)
     return _ends(
         lambda p: count - n * p,
         lambda p: np.sqrt(n * p * (1 - p) + terms * law.variance),
@@ -135,16 +136,17 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, flo
         return 0.0, 1.0
     sampling = P * N * max(P, N)
 
-    def statistic(tie: float) -> Callable[[Array], Any]:
-        area = float(positive @ (below + tie * negative))
-        return lambda a: area - a * P * N
+    def ends(tie: float) -> Ends:
+        lower, higher = below + tie * negative, above + tie * positive
+        area = min(max(float(positive @ lower), 0.0), P * N)
 
-    def deviation(a: Array) -> Any:
-        slopes = _squares(below + negative / 2, a * N) + _squares(above + positive / 2, a * P)
-        return np.sqrt(np.reshape(slopes, np.shape(a)) * law.variance + a * (1 - a) * sampling)
+        def deviation(a: Array) -> Any:
+            slopes = _squares(lower, a * N) + _squares(higher, a * P)
+            return np.sqrt(np.reshape(slopes, np.shape(a)) * law.variance + a * (1 - a) * sampling)
 
-    low, high = _ends(statistic(0.0), deviation, law, 0.0, upper_statistic=statistic(1.0))
-    return float(low[0]), float(high[0])
+        return _ends(lambda a: area - a * P * N, deviation, law, 0.0)
+
+    return float(ends(0.0)[0][0]), float(ends(1.0)[1][0])
 
 
 def _squares(values: Array, centers: Array) -> Array:
@@ -161,6 +163,7 @@ def mean_interval(total: float, square_gap: float, n: int, width: float, law: La
     of that on `total`.
     """
     square = spread(total, square_gap, n, width, law)
+    total = min(max(total, -n), n)
     return _ends(
         lambda m: total - n * m,
         lambda m: np.sqrt(n * np.minimum(square, (1 - m) * (1 + m)) + law.variance),
@@ -196,7 +199,7 @@ def r2_interval(
     own = Law(law.variance * of_u**2, law.confidence, law.is_normal)
     s_e = largest / 2 * math.sqrt(spread(*errors, n, of_gap / of_t, own))
     mean = float(np.clip(targets[0] / n, -1, 1))
-    squares = largest / 2 * (n + errors[0])
+    squares = largest / 2 * max(n + errors[0], 0.0)
     variation = n - targets[1] - n * mean**2
     share = float(np.clip(variation / n, 0, 1))
     s_t = math.sqrt(share * max(0.0, (1 + abs(mean)) ** 2 - share))

@@ -392,7 +392,7 @@ class Moments(Query):
 
     def statistic(self, answers: Answers) -> Array:
         u = np.column_stack(self.columns(answers))
-        is_valid = np.isfinite(u).all(axis=1)[:, None]
+        is_valid: Any = np.isfinite(u).all(axis=1, keepdims=True)
         u = np.clip(np.where(is_valid, u, 0.0), -1, 1)
         parts = np.stack((u, self.bend * (1 - u**2)), axis=2) * self.weights[:, None]
         units = np.rint(np.where(is_valid[:, :, None], parts, 0.0) / _UNIT).astype(np.int64)
