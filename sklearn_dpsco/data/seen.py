@@ -7,6 +7,7 @@ cloned estimator has forgotten it.
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,8 @@ class _Place:
         if not np.may_share_memory(owner, values):
             return False
         try:
-            place: Any = np.ndarray(self.shape, self.dtype, owner, self.offset, self.strides)
+            buffer = owner.T if owner.flags.f_contiguous else owner
+            place: Any = np.ndarray(self.shape, self.dtype, buffer, self.offset, self.strides)
             return bool(np.shares_memory(place, values, max_work=_MOST_WORK))
         except (np.exceptions.TooHardError, TypeError, ValueError, AttributeError):
             return False
@@ -70,7 +72,8 @@ def remember_fit(estimator: Any, X: Any) -> None:
         table = weakref.ref(X)
     except TypeError:  # such as a list
         table = None
-    _fits[estimator] = _Fit(table, _Place.of(X), _labels(X))
+    with suppress(TypeError):  # an estimator that cannot be hashed or held weakly
+        _fits[estimator] = _Fit(table, _Place.of(X), _labels(X))
 
 
 def overlaps(estimator: Any, X: Any) -> bool:
@@ -79,10 +82,9 @@ def overlaps(estimator: Any, X: Any) -> bool:
     It is the same object, shares memory with what was fitted on, or is a data frame whose index
     is not the default one and has a label in common.
     """
-    try:
+    fit = None
+    with suppress(TypeError):
         fit = _fits.get(estimator)
-    except TypeError:  # an estimator that cannot be hashed or held weakly
-        return False
     if fit is None:
         return False
     if fit.table is not None and fit.table() is X:

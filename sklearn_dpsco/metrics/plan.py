@@ -77,9 +77,10 @@ class ScorePlan:
     def estimates(self, noisy: Sequence[NDArray[np.float64]]) -> dict[str, Estimate]:
         """Each score and its interval: functions of the noisy sums and of this plan."""
         found: dict[str, Estimate] = {}
-        for query, noise, sums in zip(self.queries, self.noises, noisy, strict=True):
+        parts = zip(self.queries, self.noises, self.told, noisy, strict=True)
+        for query, noise, names, sums in parts:
             law = Law(noise.variance, self.confidence, noise.noise_multiplier is not None)
-            found.update(query.estimates(sums, law))
+            found.update({name: query.estimate(name, sums, law) for name in names})
         return {name: found[name] for name in self.scorings}
 
 

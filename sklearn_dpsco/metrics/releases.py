@@ -120,8 +120,8 @@ class Query:
         """The sums. Not private."""
         raise NotImplementedError
 
-    def estimates(self, noisy: Array, law: Law) -> dict[str, Estimate]:
-        """The scores that the noisy sums tell."""
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
+        """One of the scores that the noisy sums tell."""
         raise NotImplementedError
 
     def sized(self, deviation: float) -> Query:
@@ -170,8 +170,8 @@ class Correct(Cells):
         is_right = (answers.truth >= 0) & (answers.truth == answers.predicted)
         return np.where(is_right, 0, -1)
 
-    def estimates(self, noisy: Array, law: Law) -> dict[str, Estimate]:
-        return {"accuracy": self._share(float(noisy[0]), 1, law)}
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
+        return self._share(float(noisy[0]), 1, law)
 
 
 @dataclass(frozen=True)
@@ -191,15 +191,14 @@ class Recalls(Cells):
         is_wrong = answers.truth != answers.predicted
         return np.where(is_valid, 2 * answers.truth + is_wrong, -1)
 
-    def estimates(self, noisy: Array, law: Law) -> dict[str, Estimate]:
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         right, wrong = noisy.reshape(-1, 2).T
-        return self._scores(right, wrong, 1, law)
+        return self._accuracy(scoring, right, wrong, 1, law)
 
-    def _scores(self, right: Array, wrong: Array, terms: int, law: Law) -> dict[str, Estimate]:
-        return {
-            "accuracy": self._share(float(right.sum()), right.size, law),
-            "balanced_accuracy": _mean_of_ratios(right, wrong, (1, terms), law),
-        }
+    def _accuracy(self, scoring: str, right: Array, wrong: Array, terms: int, law: Law) -> Estimate:
+        if scoring == "accuracy":
+            return self._share(float(right.sum()), right.size, law)
+        return _mean_of_ratios(right, wrong, (1, terms), law)
 
 
 @dataclass(frozen=True)
@@ -217,15 +216,15 @@ class Confusion(Recalls):
         is_valid = (answers.truth >= 0) & (answers.predicted >= 0)
         return np.where(is_valid, answers.truth * self.facts.n_classes + answers.predicted, -1)
 
-    def estimates(self, noisy: Array, law: Law) -> dict[str, Estimate]:
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         n, n_classes = self.facts.n_samples, self.facts.n_classes
         matrix = noisy.reshape(n_classes, n_classes)
-        right = np.diagonal(matrix)
+        if scoring != "confusion_matrix":
+            right = np.diagonal(matrix)
+            return self._accuracy(scoring, right, matrix.sum(axis=1) - right, n_classes - 1, law)
         low, high = share_interval(noisy, n, 1, law)
         ends = n * low.reshape(matrix.shape), n * high.reshape(matrix.shape)
-        found = self._scores(right, matrix.sum(axis=1) - right, n_classes - 1, law)
-        found["confusion_matrix"] = _within(matrix, ends, most=float(n))
-        return found
+        return _within(matrix, ends, most=float(n))
 
 
 @dataclass(frozen=True)
@@ -245,7 +244,10 @@ class ScoreHistogram(Cells):
         return 2 * self.n_cells
 
     def sized(self, deviation: float) -> Query:
-        """With the number of bins that balances noise, in sqrt(bins), with bins' width squared."""
+        """With the number of bins that makes the interval of the area short.
+
+        Order within bins is not known, which costs about 1 / bins, and noise s sqrt(bins) / n.
+        """
         if self.facts.n_thresholds is not None:
             return self
         bins = round(0.4 * (self.facts.n_samples / deviation) ** (2 / 3))
@@ -258,15 +260,14 @@ class ScoreHistogram(Cells):
         is_valid &= answers.truth >= 0
         return np.where(is_valid, answers.truth * self.n_cells + bins, -1)
 
-    def estimates(self, noisy: Array, law: Law) -> dict[str, Estimate]:
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         negative, positive = noisy.reshape(2, -1)
+        if scoring == "roc_curve":
+            return self._curve(positive, negative, law)
         P, N = positive.sum(), negative.sum()
         below = np.cumsum(negative) - negative / 2
         area = float(positive @ below / (P * N)) if min(P, N) > 0 else 0.5
-        return {
-            "roc_auc": _within(area, auc_interval(positive, negative, law)),
-            "roc_curve": self._curve(positive, negative, law),
-        }
+        return _within(area, auc_interval(positive, negative, law))
 
     def _curve(self, positive: Array, negative: Array, law: Law) -> Estimate:
         tpr, tpr_interval = _rates(positive, law)
@@ -309,13 +310,13 @@ class Calibration(Cells):
         is_valid &= answers.truth >= 0
         return np.where(is_valid, answers.truth * self.facts.n_bins + bins, -1)
 
-    def estimates(self, noisy: Array, law: Law) -> dict[str, Estimate]:
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         negative, positive = noisy.reshape(2, -1)
         ends = ratio_interval(positive, negative, (1, 1), law)
         found = _within(_ratio(positive, negative), ends)
         middles = (np.arange(self.facts.n_bins) + 0.5) / self.facts.n_bins
         more = {"prob_true": found.value, "prob_pred": middles}
-        return {"calibration_curve": replace(found, more=more)}
+        return replace(found, more=more)
 
 
 def _bins(score: Array, n_bins: int) -> tuple[Codes, NDArray[np.bool_]]:
@@ -432,9 +433,9 @@ class LogLoss(Moments):
         loss = np.minimum(-np.log(np.clip(answers.own_probability, 0, 1)), most)
         return (2 * loss / most - 1,)
 
-    def estimates(self, noisy: Array, law: Law) -> dict[str, Estimate]:
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         (sums,) = self._sums(noisy)
-        return {"neg_log_loss": self._loss(sums, self.facts.max_log_loss, law)}
+        return self._loss(sums, self.facts.max_log_loss, law)
 
 
 @dataclass(frozen=True)
@@ -448,9 +449,9 @@ class AbsoluteError(Moments):
     def columns(self, answers: Answers) -> tuple[Array, ...]:
         return (2 * self._errors(answers) / self.facts.max_error - 1,)
 
-    def estimates(self, noisy: Array, law: Law) -> dict[str, Estimate]:
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         (sums,) = self._sums(noisy)
-        return {"neg_mean_absolute_error": self._loss(sums, self.facts.max_error, law)}
+        return self._loss(sums, self.facts.max_error, law)
 
 
 @dataclass(frozen=True)
@@ -464,9 +465,9 @@ class SquaredError(Moments):
     def columns(self, answers: Answers) -> tuple[Array, ...]:
         return (2 * (self._errors(answers) / self.facts.max_error) ** 2 - 1,)
 
-    def estimates(self, noisy: Array, law: Law) -> dict[str, Estimate]:
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         sums = self._sums(noisy)[0]
-        return {"neg_mean_squared_error": self._loss(sums, self.facts.max_error**2, law)}
+        return self._loss(sums, self.facts.max_error**2, law)
 
 
 @dataclass(frozen=True)
@@ -501,7 +502,9 @@ class RSquared(SquaredError):
         target = (np.clip(answers.y, facts.low, facts.high) - middle) / self.half
         return (*super().columns(answers), target)
 
-    def estimates(self, noisy: Array, law: Law) -> dict[str, Estimate]:
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
+        if scoring != "r2":
+            return super().estimate(scoring, noisy, law)
         errors, targets = self._sums(noisy)
         n, largest = self.facts.n_samples, self.largest
         squares = largest / 2 * min(max(n + errors[0], 0.0), 2.0 * n)
@@ -510,9 +513,7 @@ class RSquared(SquaredError):
         of_u, of_t = 1 / self.weights
         scales = (of_u, of_t, of_t / self.bend)
         low, high = r2_interval(errors, targets, largest, n, scales, law)
-        found = super().estimates(noisy, law)
-        found["r2"] = Estimate(value, (min(low, value), max(high, value)))
-        return found
+        return Estimate(value, (min(low, value), max(high, value)))
 
 
 # -------------------------------------------------------------------------------- which ones

@@ -319,7 +319,7 @@ def _answers(
 
 def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.int_]:
     """Positions among the labels, -1 for invalid ones."""
-    if np.shape(values)[1:] not in ((), (1,)):
+    if getattr(values, "shape", (n,))[1:] not in ((), (1,)):
         raise ValueError(f"{name} must hold one label for each record")
     found = as_labels(np.ravel(values) if isinstance(values, np.ndarray) else values)
     if found.shape != (n,):
