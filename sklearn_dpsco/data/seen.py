@@ -31,7 +31,7 @@ class _Place:
 
     @classmethod
     def of(cls, values: Any) -> _Place | None:
-        values = values.data if sparse.issparse(values) else values
+        values = _stored(values)
         if not isinstance(values, np.ndarray):
             return None
         owner = values
@@ -42,7 +42,7 @@ class _Place:
 
     def meets(self, values: Any) -> bool:
         """Whether any byte is shared; a question too hard to decide counts as no."""
-        values = values.data if sparse.issparse(values) else values
+        values = _stored(values)
         owner = self.owner()
         if owner is None or not isinstance(values, np.ndarray):
             return False
@@ -95,6 +95,11 @@ def overlaps(estimator: Any, X: Any) -> bool:
     if index is None or fit.index is None or _is_default(index):
         return False
     return bool(index.isin(fit.index).any())
+
+
+def _stored(values: Any) -> Any:
+    """The array of an array or a sparse matrix, which some formats have not."""
+    return getattr(values, "data", None) if sparse.issparse(values) else values
 
 
 def _labels(X: Any) -> Any:

@@ -411,7 +411,7 @@ class Moments(Query):
         mean = min(max(sums[0] / n, -1.0), 1.0)
         low, high = min(float(low[0]), mean), max(float(high[0]), mean)
         mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
-        return Estimate(-mean, (-high, -low))
+        return Estimate(0.0 - mean, (0.0 - high, 0.0 - low))
 
     def _errors(self, answers: Answers) -> Array:
         """Absolute errors in [0, max_error], of targets and predictions within the bounds."""

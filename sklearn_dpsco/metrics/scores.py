@@ -133,8 +133,8 @@ def dp_score(
         the matrix are one, so are both of ROC, and R^2 with the squared error.
     epsilon, delta, relation, precision
         As in `PrivacyBudget`, of all scores together. delta = 0 (the default) has Laplace noise, a
-        positive one or "auto" (min(1e-6, 1 / (10 n)), or the accountant's) Gaussian noise, which
-        is less for tables of many cells that few scores are made of.
+        positive one or "auto" (min(1e-6, 1 / (10 n)), or the accountant's) Gaussian noise. That is
+        more noise for a single release, and less where about five or more are composed.
     confidence : float in [0.5, 1 - 1e-9], default=0.95
         Of the intervals, each by itself.
     accountant : None or BudgetAccountant

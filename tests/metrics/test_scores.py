@@ -1,8 +1,10 @@
 """`dp_score` on estimators: what it reads, refuses and charges, and what it says."""
 
 import copy
+import gc
 import pickle
 import warnings
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -24,6 +26,7 @@ from sklearn_dpsco import (
     dp_score,
     plan_score,
 )
+from sklearn_dpsco.data.seen import overlaps, remember_fit
 from sklearn_dpsco.metrics.releases import SCORINGS
 
 BY_LABELS = [name for name in SCORINGS if "mean" not in name and name != "r2"]
@@ -303,3 +306,24 @@ def test_three_classes_have_no_roc_curve(data):
     chances = three.predict_proba(data[1])[np.arange(len(data[3])), data[3]]
     expected = np.minimum(-np.log(chances), 5).mean()
     assert float(loss) == pytest.approx(-expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"])
+def test_sparse_tables_of_any_format_are_remembered(data, kind):
+    table = sparse.csr_array(data[0][:20]).asformat(kind)
+    remember_fit(fitted := Fixed(), table)
+    assert overlaps(fitted, table)
+    assert not overlaps(fitted, table.copy())
+    assert not overlaps(Fixed(), table)
+    remember_fit(fitted, [[1.0]])
+    assert not overlaps(fitted, table)
+
+
+def test_what_was_fitted_on_is_not_kept_alive(data):
+    X = data[0].copy()
+    watch = weakref.ref(X)
+    remember_fit(fitted := Fixed(), X)
+    del X
+    gc.collect()
+    assert watch() is None
+    assert not overlaps(fitted, data[0])
