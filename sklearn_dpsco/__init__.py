@@ -11,6 +11,7 @@ from .exceptions import (
     PrivacyLeakWarning,
     PrivacyParameterWarning,
 )
+from .metrics import DPScore, dp_score, plan_score
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from .preprocessing.encoder import PublicEncoder
 from .preprocessing.leaks import LeakFinding, LeakReport, check_pipeline
@@ -36,6 +37,7 @@ __all__ = [
     "DPPhasedSGDRegressor",
     "DPRandomizedSearchCV",
     "DPScaler",
+    "DPScore",
     "Guarantee",
     "HeavyTailDPClassifier",
     "HeavyTailDPRegressor",
@@ -48,6 +50,8 @@ __all__ = [
     "PublicEncoder",
     "__version__",
     "check_pipeline",
+    "dp_score",
     "plan_private_bounds",
+    "plan_score",
     "private_bounds",
 ]

@@ -19,7 +19,7 @@ ROOMS = [
     ["solvers"],
     ["_fitting"],
     ["preprocessing"],
-    ["means", "audit", "estimators", "model_selection"],
+    ["means", "metrics", "audit", "estimators", "model_selection"],
     [""],
 ]
 # Within a room whose order matters.
@@ -61,6 +61,7 @@ ONLY = {
         "audit",
         "data.records",
         "estimators",
+        "metrics",
         "model_selection",
         "preprocessing",
     },

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import column_or_1d
 
+from .._checks import shown
 from .cells import as_objects, is_missing_cell, plain
 
 __all__ = [
     "as_labels",
     "as_users",
+    "check_classes",
     "clear_rows",
     "is_missing",
     "is_nameless",
@@ -154,6 +156,19 @@ def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, in
         else:
             surplus[i] = True
     return surplus
+
+
+def check_classes(classes: Any) -> NDArray[Any]:
+    """The declared labels, sorted."""
+    try:
+        declared = np.unique(np.asarray(classes))
+    except TypeError:
+        raise ValueError(f"classes must be of one kind, got {shown(classes)}") from None
+    if np.ndim(classes) != 1 or declared.size != len(classes) or declared.size < 2:
+        raise ValueError(
+            f"classes must be None or a list of at least two different labels, got {shown(classes)}"
+        )
+    return declared
 
 
 def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:

@@ -44,6 +44,7 @@ from ..data.records import (
     nonfinite_rows,
 )
 from ..data.rows import Rows, make_rows
+from ..data.seen import remember_fit
 from ..exceptions import PrivacyLeakWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
@@ -393,7 +394,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         PrivacyBudgetError
             If the accountant refuses the charge. Nothing is spent then, either.
         """
-        settings = self._settings()
+        settings, given = self._settings(), X
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X, y = self._validate(X, y)
@@ -402,6 +403,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
                 run = self._charge(settings, X, targets.n_outputs)
             self.__dict__.update(targets.attributes)
             self._solve(run, X, targets, is_surplus)
+        remember_fit(self, given)
         return self
 
     @abstractmethod

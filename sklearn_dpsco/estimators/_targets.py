@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import shown
 from ..data.bounds import TargetScaling
-from ..data.records import is_missing
+from ..data.records import check_classes, is_missing
 from ..solvers.base import SolverResult
 
 __all__ = ["Labels", "Numbers", "check_classes", "n_outputs_of", "n_targets_of"]
@@ -99,16 +98,3 @@ def n_targets_of(y: Array) -> int:
 def n_outputs_of(n_classes: int) -> int:
     """How many outputs tell so many classes apart."""
     return 1 if n_classes == 2 else n_classes
-
-
-def check_classes(classes: Any) -> NDArray[Any]:
-    """The declared labels, sorted."""
-    try:
-        declared = np.unique(np.asarray(classes))
-    except TypeError:
-        raise ValueError(f"classes must be of one kind, got {shown(classes)}") from None
-    if np.ndim(classes) != 1 or declared.size != len(classes) or declared.size < 2:
-        raise ValueError(
-            f"classes must be None or a list of at least two different labels, got {shown(classes)}"
-        )
-    return declared

@@ -1,0 +1,220 @@
+"""Confidence intervals of scores from noisy counts and sums, and the law of their noise alone.
+
+Each interval holds the values that a test would not reject: for a value r of the score, a
+statistic T(r) of the noisy numbers has the mean 0, and r is kept if T(r) is within its quantiles,
+given the variance that sampling and noise have at this r. Nothing is divided by a noisy number,
+so that an interval is as wide as the score's whole range where noise hides it. Noisy numbers that
+are impossible are moved to the nearest possible ones first, which moves them towards the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+__all__ = [
+    "Law",
+    "auc_interval",
+    "mean_interval",
+    "r2_interval",
+    "ratio_interval",
+    "share_interval",
+]
+
+Array = NDArray[np.float64]
+Ends = tuple[Any, Any]
+
+_GRID = np.linspace(0.0, 1.0, 401)
+_REFINED = 20  # bisections of a cell of the grid
+
+
+@dataclass(frozen=True)
+class Law:
+    """Of the noise, and the confidence of intervals.
+
+    Parameters
+    ----------
+    variance : float > 0
+        Of the noise on each number.
+    confidence : float in (0, 1)
+    is_normal : bool
+        Else it is Laplace noise.
+    """
+
+    variance: float
+    confidence: float
+    is_normal: bool
+
+    @property
+    def quantile(self) -> float:
+        """Of standardized sums of noise and sampling variation, at each end of an interval.
+
+        Sums of Laplace and normal variables lie between the two laws; the larger is taken.
+        """
+        tail = (1 - self.confidence) / 2
+        normal = -float(ndtri(tail))
+        return normal if self.is_normal else max(normal, -math.log(2 * tail) / math.sqrt(2))
+
+
+def _smallest(accepts: Callable[[Array], Any], grid: Array) -> Array:
+    """For each cell, the first point of the grid that is accepted, refined outward.
+
+    `accepts` takes points of shape (m, 1) or (n_cells,) and answers by cell. The last point if
+    none is accepted.
+    """
+    accepted = np.atleast_2d(accepts(grid[:, None]))
+    first = np.where(accepted.any(axis=0), accepted.argmax(axis=0), len(grid) - 1)
+    inside, outside = grid[first], grid[np.maximum(first - 1, 0)]
+    for _ in range(_REFINED):
+        middle = (inside + outside) / 2
+        good = np.ravel(accepts(middle))
+        inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
+    return np.where(first == 0, grid[0], outside)
+
+
+def _ends(
+    statistic: Callable[[Array], Any], deviation: Callable[[Array], Any], law: Law, slack: float,
+    grid: Array = _GRID,
+) -> Ends:  # fmt: skip
+    """Where a statistic that falls in r is not too far above 0, and not too far below it."""
+    low = _smallest(lambda r: statistic(r) <= law.quantile * deviation(r) + slack, grid)
+    high = _smallest(lambda r: statistic(r) >= -law.quantile * deviation(r) - slack, grid[::-1])
+    return low, high
+
+
+def share_interval(count: Array, n: int, terms: int, law: Law) -> Ends:
+    """Of the probability p of what was counted `count` times among n records.
+
+    T(p) = count - n p has the variance n p (1 - p) + terms v, v that of a number's noise. Half a
+    record is allowed for, as counts are integers.
+    """
+    count = np.clip(count, 0, n)
+    return _ends(
+        lambda p: count - n * p,
+        lambda p: np.sqrt(n * p * (1 - p) + terms * law.variance),
+        law, 0.5,
+    )  # fmt: skip
+
+
+def ratio_interval(hits: Array, misses: Array, terms: Any, law: Law) -> Ends:
+    """Of the probability r of a hit, from noisy counts of hits and misses.
+
+    T(r) = (1 - r) hits - r misses has, given how many m there are of both, the variance
+    m r (1 - r) + (1 - r)^2 v_hits + r^2 v_misses (Fieller's method). `terms` are the numbers of
+    noisy counts that were added up in each.
+    """
+    hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
+    of_hits, of_misses = (number * law.variance for number in terms)
+    return _ends(
+        lambda r: (1 - r) * hits - r * misses,
+        lambda r: np.sqrt(
+            (hits + misses) * r * (1 - r) + (1 - r) ** 2 * of_hits + r**2 * of_misses
+        ),
+        law, 0.5,
+    )  # fmt: skip
+
+
+def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, float]:
+    r"""Of the area under the ROC curve, from noisy histograms of the scores of both classes.
+
+    T(a) = sum over i, j of p_i n_j (h_ij - a), h_ij = 1 where bin i is above bin j. In a common
+    bin h may be anything in [0, 1], since order within a bin is not known: 0 for the lower end,
+    1 for the upper. Given the numbers P and N of both classes, sampling adds at most
+    a (1 - a) P N max(P, N) to the variance (a two-sample U-statistic with a kernel in [0, 1]),
+    noise v times the squared slopes of T in all counts.
+    """
+    below = np.cumsum(negative) - negative
+    above = np.cumsum(positive[::-1])[::-1] - positive
+    P, N = float(positive.sum()), float(negative.sum())
+    if P <= 0 or N <= 0:
+        return 0.0, 1.0
+    sampling = P * N * max(P, N)
+
+    def ends(tie: float) -> Ends:
+        lower, higher = below + tie * negative, above + tie * positive
+        area = min(max(float(positive @ lower), 0.0), P * N)
+
+        def deviation(a: Array) -> Any:
+            slopes = _squares(lower, a * N) + _squares(higher, a * P)
+            return np.sqrt(np.reshape(slopes, np.shape(a)) * law.variance + a * (1 - a) * sampling)
+
+        return _ends(lambda a: area - a * P * N, deviation, law, 0.0)
+
+    return float(ends(0.0)[0][0]), float(ends(1.0)[1][0])
+
+
+def _squares(values: Array, centers: Array) -> Array:
+    """Sum of (values - center)^2 for each center."""
+    centers = np.ravel(centers)
+    return values @ values - 2 * centers * values.sum() + values.size * centers**2
+
+
+def mean_interval(total: float, square_gap: float, n: int, width: float, law: Law) -> Ends:
+    """Of the mean of u in [-1, 1] over n records, from noisy sums of u and of 1 - u^2.
+
+    T(m) = total - n m has the variance n s^2 + v, where s^2 is at most `spread` and at most
+    (1 - m)(1 + m) (Bhatia and Davis 2000). `width` is that of the noise on `square_gap`, in units
+    of that on `total`.
+    """
+    square = spread(total, square_gap, n, width, law)
+    total = min(max(total, -n), n)
+    return _ends(
+        lambda m: total - n * m,
+        lambda m: np.sqrt(n * np.minimum(square, (1 - m) * (1 + m)) + law.variance),
+        law, 0.0, grid=2 * _GRID - 1,
+    )  # fmt: skip
+
+
+def spread(total: float, square_gap: float, n: int, width: float, law: Law) -> float:
+    """An upper estimate of the variance of u.
+
+    It is E u^2 - (E u)^2 = g - m^2 with g = 1 - E (1 - u^2), plus one quantile of the error of
+    that: noise, and sampling, whose variance is at most g (1 - g) / n.
+    """
+    mean, gap = np.clip(total / n, -1, 1), float(np.clip(square_gap / n, 0, 1))
+    noise = law.variance / n**2 * (width**2 + 4 * mean**2)
+    error = math.sqrt(gap * (1 - gap) / n + noise)
+    return float(np.clip(1 - gap - mean**2 + law.quantile * error, 0, 1))
+
+
+def r2_interval(
+    errors: tuple[float, float], targets: tuple[float, float], largest: float, n: int,
+    scales: tuple[float, float, float], law: Law,
+) -> tuple[float, float]:  # fmt: skip
+    r"""Of R^2 = 1 - rho, from noisy sums of u and 1 - u^2, and of t and 1 - t^2.
+
+    u = 2 e^2 / E^2 - 1 is the squared error on its range, with E^2 = `largest`, and t the target,
+    in units in which it is in [-1, 1]. T(rho) = sum e^2 - rho sum (t - mean)^2, whose standard
+    deviation is at most sqrt(n) (s_e + rho s_t) by sampling, s_e^2 as in `spread` and
+    s_t^2 <= s^2 ((1 + abs(mean))^2 - s^2), s^2 the variance of t; and noise is added. `scales`
+    are those of the noise on the sums of u, t and 1 - t^2, in units of that on a number.
+    """
+    of_u, of_t, of_gap = scales
+    own = Law(law.variance * of_u**2, law.confidence, law.is_normal)
+    s_e = largest / 2 * math.sqrt(spread(*errors, n, of_gap / of_t, own))
+    mean = float(np.clip(targets[0] / n, -1, 1))
+    squares = largest / 2 * max(n + errors[0], 0.0)
+    variation = n - targets[1] - n * mean**2
+    share = float(np.clip(variation / n, 0, 1))
+    s_t = math.sqrt(share * max(0.0, (1 + abs(mean)) ** 2 - share))
+    noise_e = law.variance * (largest / 2 * of_u) ** 2
+    noise_t = law.variance * (of_gap**2 + (2 * mean * of_t) ** 2 + of_t**2 / n)
+
+    def deviation(rho: Array) -> Any:
+        sampling = n * (s_e + rho * s_t) ** 2
+        return np.sqrt(sampling + noise_e + rho**2 * noise_t)
+
+    # a ratio from 0 to infinity, on a grid that is dense near 0
+    low, high = _ends(
+        lambda x: (1 - x) * squares - x * variation,
+        lambda x: (1 - x) * deviation(x / np.maximum(1 - x, 1e-12)),
+        law, 0.0,
+    )  # fmt: skip
+    worst = -math.inf if high[0] >= 1 else 1 - float(high[0] / (1 - high[0]))
+    return worst, 1 - float(low[0] / (1 - low[0])) if low[0] < 1 else -math.inf

@@ -1,0 +1,203 @@
+"""The plan of a private score, made from public facts alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown, warn_user
+from ..data.bounds import check_target_bounds
+from ..exceptions import PrivacyParameterWarning
+from ..mechanisms import Gaussian, Laplace, Release, additive_noise
+from ..privacy.accountant import accountant_in_force
+from ..privacy.budget import Allowance, PrivacyBudget, check_delta, default_delta
+from ..privacy.guarantee import Guarantee
+from ..randomness.stream import RandomStream
+from .intervals import Law
+from .releases import LARGEST_SAMPLE, SCORINGS, Answers, Estimate, Facts, Query, queries_for
+
+__all__ = ["ScorePlan", "check_scorings", "plan_score"]
+
+_NEEDS_BOUNDS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error")
+
+
+@dataclass(frozen=True)
+class ScorePlan:
+    """All that private scores depend on besides the records; made before any is read.
+
+    Attributes
+    ----------
+    scorings : tuple of str
+    queries : tuple of Query
+        What is released: the fewest sums that tell all of the scores.
+    noises : tuple of Gaussian or Laplace
+        On each of them.
+    confidence : float
+    guarantee : Guarantee
+        Of all scores together.
+    """
+
+    scorings: tuple[str, ...]
+    queries: tuple[Query, ...]
+    noises: tuple[Gaussian | Laplace, ...]
+    confidence: float
+    guarantee: Guarantee
+
+    @property
+    def n_samples(self) -> int:
+        """Number of records."""
+        return self.queries[0].facts.n_samples
+
+    @property
+    def told(self) -> list[list[str]]:
+        """The scores that each query tells."""
+        return [[name for name in self.scorings if name in query.tells] for query in self.queries]
+
+    @property
+    def needs(self) -> set[str]:
+        """What has to be known of the records: names of fields of `Answers`."""
+        return {name for query in self.queries for name in query.needs}
+
+    def statistics(self, answers: Answers) -> list[NDArray[np.float64]]:
+        """The sums to which noise is added. Not private."""
+        return [query.statistic(answers) for query in self.queries]
+
+    def release(
+        self, statistics: Sequence[NDArray[np.float64]], stream: RandomStream
+    ) -> list[NDArray[np.float64]]:
+        """The sums with noise."""
+        pairs = zip(self.noises, statistics, strict=True)
+        return [noise.release(value, stream) for noise, value in pairs]
+
+    def estimates(self, noisy: Sequence[NDArray[np.float64]]) -> dict[str, Estimate]:
+        """Each score and its interval: functions of the noisy sums and of this plan."""
+        found: dict[str, Estimate] = {}
+        parts = zip(self.queries, self.noises, self.told, noisy, strict=True)
+        for query, noise, names, sums in parts:
+            law = Law(noise.variance, self.confidence, noise.noise_multiplier is not None)
+            found.update({name: query.estimate(name, sums, law) for name in names})
+        return {name: found[name] for name in self.scorings}
+
+
+def check_scorings(scoring: Any) -> tuple[str, ...]:
+    """The names of one scoring or of several."""
+    names = (scoring,) if isinstance(scoring, str) else scoring
+    if not isinstance(names, (list, tuple)) or not names or len(set(map(str, names))) < len(names):
+        raise ValueError(
+            f"scoring must be a name or a list of different names, got {shown(scoring)}"
+        )
+    return tuple(check_choice("scoring", name, SCORINGS) for name in names)
+
+
+def plan_score(
+    n_samples: int, *, scoring: Any = "accuracy", n_classes: int = 2, epsilon: float = 1.0,
+    delta: Any = 0.0, relation: str = "replace-one", confidence: float = 0.95,
+    max_rows_per_user: int = 1, bounds_y: Any = None, max_error: Any = "auto",
+    max_log_loss: float = 5.0, n_thresholds: Any = "auto", n_bins: int = 5,
+    score_bounds: Any = (0.0, 1.0), precision: Any = "exact", accountant: Any = None,
+) -> ScorePlan:  # fmt: skip
+    """The plan that `dp_score` follows on so many records; reads no data and spends nothing.
+
+    Parameters
+    ----------
+    n_samples : int in [2, 2^32]
+        Invalid records are counted.
+    scoring : str, or list of str
+        As in `dp_score`.
+    n_classes : int in [2, 1e4], default=2
+        Two for "roc_auc", "roc_curve" and "calibration_curve".
+    epsilon, delta, relation, confidence, max_rows_per_user, bounds_y, max_error, max_log_loss, \
+n_thresholds, n_bins, score_bounds, precision, accountant
+        As in `dp_score`. Here `bounds_y` must be given for scores of regressions.
+
+    Returns
+    -------
+    ScorePlan
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    """
+    names = check_scorings(scoring)
+    n = check_count("n_samples", n_samples, low=2, high=LARGEST_SAMPLE)
+    low, high = _bounds(bounds_y, names)
+    width = high - low
+    facts = Facts(
+        n, check_count("n_classes", n_classes, low=2, high=1e4), low, high,
+        _max_error(max_error, width), check_real("max_log_loss", max_log_loss, low=0.1, high=700),
+        auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
+        check_count("n_bins", n_bins, high=10_000), *_pair("score_bounds", score_bounds),
+    )  # fmt: skip
+    two = {"roc_auc", "roc_curve", "calibration_curve"} & set(names)
+    if two and facts.n_classes != 2:
+        raise ValueError(f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}")
+    confidence = check_real("confidence", confidence, low=0.5, high=1 - 1e-9)
+    budget = _budget(n, epsilon, delta, relation, max_rows_per_user, precision, accountant)
+    allowance = budget.gaussian_allowance
+    kinds = queries_for(names)
+    share = allowance.share(1 / len(kinds))
+    pairs = [_planned(kind, facts, share, budget.record_factor) for kind in kinds]
+    queries, noises = zip(*pairs, strict=True)
+    releases = [Release(query.name, noise) for query, noise in pairs]
+    guarantee = Guarantee.of(budget, releases, allowance.kind)
+    return ScorePlan(names, queries, noises, confidence, guarantee)
+
+
+def _planned(
+    kind: type[Query], facts: Facts, allowance: Allowance, factor: float
+) -> tuple[Query, Gaussian | Laplace]:
+    """A query of this kind, and the noise on it."""
+    noise = additive_noise(allowance)
+    query = kind(facts, noise.order)
+    one = noise.calibrate(query.sensitivity(factor), allowance)
+    query = query.sized(math.sqrt(one.variance))
+    return query, noise.calibrate(query.sensitivity(factor), allowance, dimension=query.dimension)
+
+
+def _budget(
+    n: int, epsilon: Any, delta: Any, relation: Any, max_rows: Any, precision: Any, accountant: Any
+) -> PrivacyBudget:
+    accountant = accountant_in_force(accountant)
+    fallback = default_delta(n) if accountant is None else accountant.budget.delta
+    given = check_delta(delta)
+    delta = fallback if given is None else given
+    if delta >= 1 / n:
+        warn_user(
+            f"delta={delta!r} is not below 1 / n_samples: such a guarantee lets a "
+            "mechanism publish a whole record",
+            PrivacyParameterWarning,
+        )
+    currency: Any = "auto" if accountant is None else "zcdp"
+    rows = check_count("max_rows_per_user", max_rows)
+    return PrivacyBudget(epsilon, delta, relation, precision, currency, rows_per_user=rows)
+
+
+def _bounds(bounds_y: Any, names: tuple[str, ...]) -> tuple[float, float]:
+    """Ends of the target's range; (-1, 1) where no score needs them."""
+    if bounds_y is None:
+        for name in names:
+            if name in _NEEDS_BOUNDS:
+                raise ValueError(f"scoring={name!r} needs bounds_y, a pair (low, high)")
+        return -1.0, 1.0
+    return _pair("bounds_y", bounds_y)
+
+
+def _pair(name: str, bounds: Any) -> tuple[float, float]:
+    """Two numbers, the first one smaller."""
+    try:
+        check_target_bounds(bounds, 1)
+    except ValueError as error:
+        raise ValueError(str(error).replace("bounds_y", name)) from None
+    low, high = (float(np.ravel(end)[0]) for end in bounds)
+    return low, high
+
+
+def _max_error(max_error: Any, width: float) -> float:
+    given = auto_or(check_size, "max_error", max_error, high=1e51)
+    return width if given is None else min(given, width)

@@ -1,0 +1,354 @@
+"""Scores of a fitted estimator on held-out records under differential privacy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import is_classifier
+
+from .._checks import check_count, shown
+from ..data.cells import as_numbers
+from ..data.records import as_labels, check_classes, label_codes
+from ..data.seen import overlaps
+from ..privacy.accountant import accountant_in_force
+from ..privacy.guarantee import Guarantee
+from ..randomness.stream import check_random_state, stream_from_random_state
+from .plan import ScorePlan, check_scorings, plan_score
+from .releases import Answers
+
+__all__ = ["DPScore", "dp_score"]
+
+Array = NDArray[np.float64]
+
+_OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error")
+_OF_PROBABILITIES = ("roc_auc", "roc_curve", "calibration_curve", "neg_log_loss")
+
+
+@dataclass(frozen=True, eq=False)
+class DPScore:
+    """A score that was released under differential privacy.
+
+    Attributes
+    ----------
+    scoring : str
+    value : float or ndarray
+        The score; for "confusion_matrix" the matrix, rows by true and columns by predicted class,
+        for "roc_curve" `tpr` and for "calibration_curve" `prob_true`.
+    interval : pair (low, high) of floats or of arrays like `value`
+        Of the score on the population that the records were drawn from, independently: it covers
+        both the noise and the sampling of the records. For arrays each entry by itself; of a
+        matrix, it is for n_samples times the probability of the cell.
+    confidence : float
+        Of the interval.
+    n_samples : int
+        Number of records, invalid ones included.
+    guarantee : Guarantee
+        Of all scores of the call together.
+    noise_is_secret : bool
+        False if `random_state` was given: then `guarantee` does not hold against those who know it.
+    classes : ndarray or None
+        The labels in the order of rows and columns.
+    fpr, tpr, thresholds, fpr_interval : ndarray or None
+        Of "roc_curve": at each threshold, from infinity down, on the score's own scale.
+    prob_true, prob_pred : ndarray or None
+        Of "calibration_curve": share of the second class in each bin, and the bin's middle.
+    counts : ndarray
+        The noisy sums as they were released, before anything was clipped.
+    """
+
+    scoring: str
+    value: Any
+    interval: tuple[Any, Any]
+    confidence: float
+    n_samples: int
+    guarantee: Guarantee
+    noise_is_secret: bool
+    classes: NDArray[Any] | None = None
+    fpr: Array | None = None
+    tpr: Array | None = None
+    thresholds: Array | None = None
+    fpr_interval: tuple[Array, Array] | None = None
+    prob_true: Array | None = None
+    prob_pred: Array | None = None
+    counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
+
+    @property
+    def matrix(self) -> Array | None:
+        """Of "confusion_matrix", the noisy counts with negative ones as 0; else None."""
+        return self.value if self.scoring == "confusion_matrix" else None
+
+    def __float__(self) -> float:
+        if np.ndim(self.value):
+            raise TypeError(f"{self.scoring} is no single number")
+        return float(self.value)
+
+    def __str__(self) -> str:
+        claim = self.guarantee
+        end = (
+            f"{100 * self.confidence:g} % interval, n = {self.n_samples}, epsilon = "
+            f"{claim.epsilon:g}, delta = {claim.delta:g}, {claim.relation} neighbours"
+        ) + ("" if self.noise_is_secret else ", NOT PRIVATE: random_state was given")
+        low, high = self.interval
+        if not np.ndim(self.value):
+            return f"{self.scoring} = {self.value:.4g} in [{low:.4g}, {high:.4g}] ({end})"
+        with np.printoptions(precision=4, suppress=True, threshold=50):
+            return f"{self.scoring} ({end})\n{self.value}\nlow\n{low}\nhigh\n{high}"
+
+
+def dp_score(
+    estimator: Any, X: Any, y: Any, *, scoring: Any = None, epsilon: float = 1.0,
+    delta: Any = 0.0, relation: str = "replace-one", confidence: float = 0.95,
+    accountant: Any = None, classes: Any = None, bounds_y: Any = None, max_error: Any = "auto",
+    max_log_loss: float = 5.0, n_thresholds: Any = "auto", n_bins: int = 5,
+    score_bounds: Any = (0.0, 1.0), max_rows_per_user: int = 1, precision: Any = "exact",
+    random_state: Any = None,
+) -> Any:  # fmt: skip
+    """Score a fitted estimator on held-out records under differential privacy.
+
+    The guarantee is for the records of X and y. It says nothing of the records that the estimator
+    was fitted on: those are protected by the estimator's own guarantee, if it has one, and the
+    score of an ordinary scikit-learn model is private for the test records alone.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Any of scikit-learn's kind; of a pipeline or a search, the last step or the best model is
+        asked for its classes and bounds. It must predict each row by that row alone.
+    X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+        Records that the estimator was not fitted on. X goes to the estimator as it is. A record
+        that is invalid (a label that is missing or not among the classes, a target or prediction
+        that is not finite) is counted in n_samples and adds nothing: it counts as a wrong
+        prediction in the accuracy, is in no cell of a table, and counts as half of the largest
+        loss, and in the variance of y as half a record at either end of `bounds_y`. Neither an
+        error nor a warning shows it, unless the estimator itself refuses X.
+    scoring : str, list of str or None, default=None
+        "accuracy", "balanced_accuracy", "confusion_matrix", "roc_auc", "roc_curve",
+        "calibration_curve", "neg_log_loss", "r2", "neg_mean_absolute_error",
+        "neg_mean_squared_error". None: the accuracy of classifiers, else R^2. The scores of a list
+        come from as few releases as tell them all, which share the budget evenly: accuracies and
+        the matrix are one, so are both of ROC, and R^2 with the squared error.
+    epsilon, delta, relation, precision
+        As in `PrivacyBudget`, of all scores together. delta = 0 (the default) has Laplace noise, a
+        positive one or "auto" (min(1e-6, 1 / (10 n)), or the accountant's) Gaussian noise. That is
+        more noise for a single release, and less where about five or more are composed.
+    confidence : float in [0.5, 1 - 1e-9], default=0.95
+        Of the intervals, each by itself.
+    accountant : None or BudgetAccountant
+        Charged after all was checked and X was predicted, before anything is counted. None stands
+        for that whose ``with`` block is open, if any.
+    classes : list of labels or None, default=None
+        The labels, which are public. None stands for the estimator's `classes_`.
+    bounds_y : pair (low, high) of floats or None, default=None
+        Of the target, from domain knowledge. Targets and predictions are clipped to them. None
+        stands for the estimator's own. Needed for scores of regressions.
+    max_error : "auto" or float in [1e-50, 1e51], default="auto"
+        Largest absolute error in units of y; larger ones are clipped. "auto" is the width of
+        `bounds_y`. Noise is proportional to it, or to its square.
+    max_log_loss : float in [0.1, 700], default=5.0
+        Largest log loss of a record, in nats; larger ones are clipped. Noise is proportional to it.
+    n_thresholds : "auto" or int in [1, 1e5], default="auto"
+        Number of equal bins of the scores from which the ROC curve and its area are made. "auto"
+        is 0.4 (n / s)^(2/3), within [4, 1000], s the standard deviation of the noise.
+    n_bins : int in [1, 1e4], default=5
+        Of the calibration curve, of equal width on [0, 1].
+    score_bounds : pair (low, high) of floats, default=(0, 1)
+        Range of scores that the bins of the ROC curve divide; scores outside count in the outer
+        bins. A score is the second class's predicted probability, or where the estimator has none
+        the sigmoid of its decision function. Narrow it if the model is known to be unsure.
+    max_rows_per_user : int in [1, 1e15], default=1
+        As in the estimators. Intervals are for independent rows.
+    random_state : None, int or RandomState, default=None
+        None draws noise from a cipher keyed by the operating system; else the result is
+        reproducible and *not private*.
+
+    Returns
+    -------
+    DPScore, or dict of DPScore by name if `scoring` is a list
+
+    Raises
+    ------
+    ValueError
+        If a parameter or a shape is wrong, or X is known to hold records of the fit: the same
+        object or memory, or a data frame with an index that is not the default one and has a
+        label in common with the fit's (``reset_index(drop=True)`` if those are other records).
+        That is known of estimators of this package after `fit` in this process, not of copies or
+        pickles; of a pipeline the index alone, if its steps keep it (``set_output``).
+        Nothing is spent then, nor if the estimator raises.
+    PrivacyBudgetError
+        If the accountant refuses the charge.
+
+    Notes
+    -----
+    One record moves counts of disjoint cells by 1 (zero-out), or by 2 in l1 and sqrt(2) in l2
+    (replace-one); a mean of u in [-1, 1] is released together with the mean of 1 - u^2, which
+    needs no more noise (doc/privacy, section 2.17). The predictions of X are no release: they are
+    made before the charge, so that an estimator that raises costs nothing, and only noisy sums of
+    them leave.
+
+    Intervals invert tests, made of the released numbers and the law of the noise only. The area
+    under the ROC curve allows for any order within a bin. They are approximate for few records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn_dpsco import dp_score
+    >>> X = np.linspace(-1, 1, 400)[:, None]
+    >>> model = LogisticRegression().fit(X[::2], X[::2, 0] > 0)
+    >>> print(dp_score(model, X[1::2].copy(), X[1::2, 0] > 0, random_state=0).n_samples)
+    200
+    """
+    names = check_scorings(_default_scoring(estimator) if scoring is None else scoring)
+    check_random_state(random_state)
+    accountant = accountant_in_force(accountant)
+    labels = _classes(estimator, classes, names)
+    n = _n_records(X, y)
+    plan = plan_score(
+        n, scoring=names, n_classes=2 if labels is None else labels.size, epsilon=epsilon,
+        delta=delta, relation=relation, confidence=confidence, accountant=accountant,
+        max_rows_per_user=max_rows_per_user, precision=precision, max_error=max_error,
+        max_log_loss=max_log_loss, n_thresholds=n_thresholds, n_bins=n_bins,
+        score_bounds=score_bounds,
+        bounds_y=_public(estimator, "bounds_y") if bounds_y is None else bounds_y,
+    )  # fmt: skip
+    if overlaps(_last(estimator), X):
+        raise ValueError(
+            "X holds records that the estimator was fitted on; score it on others. If the index "
+            "of a data frame means other records here, use reset_index(drop=True)"
+        )
+    with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
+        answers = _answers(estimator, X, y, plan.needs, labels, n)
+        if accountant is not None:
+            accountant.spend(plan, estimator=f"score of {type(_last(estimator)).__name__}")
+        stream = stream_from_random_state(random_state)
+        noisy = plan.release(plan.statistics(answers), stream.substream("score"))
+    scores = _scores(plan, noisy, labels, stream.is_secure)
+    return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
+
+
+def _scores(
+    plan: ScorePlan, noisy: list[Array], labels: Any, is_secure: bool
+) -> dict[str, DPScore]:
+    """What is made of the release alone."""
+    counts = {name: sums for sums, names in zip(noisy, plan.told, strict=True) for name in names}
+    return {
+        name: DPScore(
+            name, found.value, found.interval, plan.confidence, plan.n_samples, plan.guarantee,
+            is_secure, labels, counts=counts[name], **found.more,
+        )
+        for name, found in plan.estimates(noisy).items()
+    }  # fmt: skip
+
+
+def _last(estimator: Any) -> Any:
+    """The last step of a pipeline, the best model of a search, or the estimator itself."""
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif isinstance(getattr(estimator, "steps", None), list) and estimator.steps:
+            estimator = estimator.steps[-1][1]
+        else:
+            return estimator
+
+
+def _public(estimator: Any, name: str) -> Any:
+    """An attribute of the estimator or of its last step; None if neither has it."""
+    found = getattr(estimator, name, None)
+    return getattr(_last(estimator), name, None) if found is None else found
+
+
+def _default_scoring(estimator: Any) -> str:
+    return "accuracy" if is_classifier(estimator) else "r2"
+
+
+def _n_records(X: Any, y: Any) -> int:
+    """Their number, which is public."""
+    sizes = [_length("X", X), _length("y", y)]
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"X has {sizes[0]} records, y has {sizes[1]}")
+    return check_count("the number of records", sizes[0], low=2)
+
+
+def _length(name: str, values: Any) -> int:
+    shape = getattr(values, "shape", None)
+    try:
+        return int(shape[0]) if shape is not None else len(values)
+    except (TypeError, IndexError):
+        raise ValueError(f"{name} must be an array, a table or a list of records") from None
+
+
+def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[Any] | None:
+    """The sorted labels; None if no score is of labels."""
+    if all(name in _OF_NUMBERS for name in names):
+        return None
+    known = _public(estimator, "classes_")
+    if classes is None and known is None:
+        raise ValueError("classes must be given: the estimator has no classes_")
+    declared = check_classes(known if classes is None else classes)
+    for name in names:
+        is_other = known is not None and not np.array_equal(check_classes(known), declared)
+        if name in _OF_PROBABILITIES and (known is None or is_other):
+            raise ValueError(f"scoring={name!r} is for the estimator's own classes_")
+    return declared
+
+
+def _answers(
+    estimator: Any, X: Any, y: Any, needs: set[str], labels: NDArray[Any] | None, n: int
+) -> Answers:
+    """The truth and the predictions of the records, checked by their shapes and types alone."""
+    found: dict[str, Any] = {}
+    if labels is not None and needs - {"y", "prediction"}:
+        found["truth"] = _codes("y", y, labels, n)
+    if "predicted" in needs and labels is not None:
+        found["predicted"] = _codes("predict(X)", estimator.predict(X), labels, n)
+    if "score" in needs or "own_probability" in needs:
+        table = _probabilities(estimator, X, n, 0 if labels is None else labels.size)
+        found["score"] = table[:, -1]
+        if "own_probability" in needs:
+            own = table[np.arange(n), np.maximum(found["truth"], 0)]
+            found["own_probability"] = np.where(found["truth"] >= 0, own, np.nan)
+    if "y" in needs:
+        found["y"] = _numbers("y", y, n)
+        found["prediction"] = _numbers("predict(X)", estimator.predict(X), n)
+    return Answers(**found)
+
+
+def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.int_]:
+    """Positions among the labels, -1 for invalid ones."""
+    if getattr(values, "shape", (n,))[1:] not in ((), (1,)):
+        raise ValueError(f"{name} must hold one label for each record")
+    found = as_labels(np.ravel(values) if isinstance(values, np.ndarray) else values)
+    if found.shape != (n,):
+        raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
+    kinds = {found.dtype.kind, labels.dtype.kind}
+    # text against numbers is a mistake in the types, not in some records
+    if "O" not in kinds and len(kinds) > 1 and kinds & {"U", "S"}:
+        raise ValueError(f"{name} and the classes must both be text or both be numbers")
+    return label_codes(found, labels)
+
+
+def _numbers(name: str, values: Any, n: int) -> Array:
+    """Floats, NaN where a cell is no number."""
+    found = np.asarray(as_numbers(name, values, strict=False), dtype=np.float64)
+    if found.shape not in ((n,), (n, 1)):
+        raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
+    return found.ravel()
+
+
+def _probabilities(estimator: Any, X: Any, n: int, n_classes: int) -> Array:
+    """Of each class, in the order of the sorted labels, shape (n_samples, n_classes)."""
+    if hasattr(estimator, "predict_proba"):
+        table = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+        if table.shape == (n, n_classes):
+            return table[:, np.argsort(_public(estimator, "classes_"))]
+        raise ValueError(f"predict_proba(X) must have shape ({n}, {n_classes}), got {table.shape}")
+    if not hasattr(estimator, "decision_function") or n_classes != 2:
+        raise ValueError(f"the scoring needs predict_proba, which {shown(estimator)} has not")
+    scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
+    if scores.shape != (n,):
+        raise ValueError(f"decision_function(X) must have shape ({n},), got {scores.shape}")
+    return np.column_stack((expit(-scores), expit(scores)))

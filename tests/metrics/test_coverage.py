@@ -1,0 +1,231 @@
+"""Intervals cover the score of the population as often as they say, whatever noise there is."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import expit, ndtr
+from scipy.stats import binom
+from support import stream
+
+from sklearn_dpsco import plan_score
+from sklearn_dpsco.metrics import intervals
+from sklearn_dpsco.metrics.intervals import Law
+from sklearn_dpsco.metrics.releases import Answers
+
+TABLES = {
+    "even": [[0.4, 0.1], [0.15, 0.35]],
+    "sharp": [[0.69, 0.005], [0.005, 0.3]],
+    "rare": [[0.93, 0.02], [0.03, 0.02]],
+    "perfect": [[0.5, 0.0], [0.0, 0.5]],
+    "three": [[0.3, 0.05, 0.02], [0.04, 0.25, 0.05], [0.01, 0.03, 0.25]],
+}
+# share of the second class, half the distance of the classes' means, their deviation, middle
+CURVES = {
+    "wide": (0.5, 1.2, 1.5, 0.0),
+    "narrow": (0.5, 0.24, 0.3, 0.0),
+    "rare": (0.1, 1.0, 1.0, -3.0),
+    "strong": (0.5, 3.0, 1.0, 0.0),
+}
+# deviation of the errors, None for heavy tails, and max_error
+ERRORS = {"loose": (1.0, "auto"), "tight": (0.3, "auto"), "capped": (0.3, 1.0), "heavy": (None, 3)}
+
+
+def of_table(name, n):
+    """Classes, a function that draws records, and the scores of the population."""
+    table = np.array(TABLES[name])
+    k = len(table)
+
+    def draw(rng):
+        cells = rng.choice(k * k, n, p=table.ravel())
+        return Answers(truth=cells // k, predicted=cells % k)
+
+    recalls = np.diagonal(table) / table.sum(axis=1)
+    return k, draw, {
+        "accuracy": np.trace(table),
+        "balanced_accuracy": recalls.mean(),
+        "confusion_matrix": n * table,
+    }  # fmt: skip
+
+
+def of_curve(name, n):
+    share, shift, deviation, middle = CURVES[name]
+
+    def draw(rng, size=n):
+        y = rng.random(size) < share
+        score = expit(middle + shift * (2 * y - 1) + deviation * rng.standard_normal(size))
+        own = np.where(y, score, 1 - score)
+        return Answers(truth=y.astype(int), score=score, own_probability=own)
+
+    def rates(thresholds):
+        with np.errstate(all="ignore"):
+            return ndtr((shift + middle - np.log(thresholds / (1 - thresholds))) / deviation)
+
+    many = draw(np.random.default_rng(0), 400_000)
+    bins = np.minimum((5 * many.score).astype(int), 4)
+    counts = np.bincount(bins, minlength=5)
+    return draw, rates, {
+        "roc_auc": ndtr(np.sqrt(2) * shift / deviation),
+        "calibration_curve": np.bincount(bins, many.truth, 5) / np.maximum(counts, 1),
+        "neg_log_loss": -np.minimum(-np.log(many.own_probability), 5).mean(),
+    }  # fmt: skip
+
+
+def of_errors(name, n):
+    deviation, most = ERRORS[name]
+
+    def draw(rng, size=n):
+        x = rng.standard_normal(size)
+        noise = rng.standard_normal(size) if deviation else 0.3 * rng.standard_t(2.5, size)
+        return Answers(y=x + (deviation or 1) * noise, prediction=0.9 * x)
+
+    many = draw(np.random.default_rng(0), 400_000)
+    y, most_error = np.clip(many.y, -5, 5), 10.0 if most == "auto" else most
+    error = np.minimum(np.abs(y - np.clip(many.prediction, -5, 5)), most_error)
+    settings = {"bounds_y": (-5, 5), "max_error": most}
+    return settings, draw, {
+        "r2": 1 - np.mean(error**2) / y.var(),
+        "neg_mean_squared_error": -np.mean(error**2),
+        "neg_mean_absolute_error": -error.mean(),
+    }  # fmt: skip
+
+
+def coverage(plan, draw, truths, runs, seed=0):
+    """Share of runs whose interval holds the truth, by scoring; of arrays, the mean."""
+    rng, noise = np.random.default_rng(seed), stream(seed)
+    hits = {name: [] for name in plan.scorings}
+    for _ in range(runs):
+        found = plan.estimates(plan.release(plan.statistics(draw(rng)), noise))
+        for name in plan.scorings:
+            low, high = found[name].interval
+            hits[name].append(np.mean((low <= truths[name]) & (truths[name] <= high)))
+    return {name: np.mean(hit) for name, hit in hits.items()}
+
+
+def check(found, runs, at_least=0.92):
+    """No fewer than runs of a coverage of `at_least` have, but for one case in 1e7."""
+    least = binom.ppf(1e-7, runs, at_least) / runs
+    for name, share in found.items():
+        assert share >= least, (name, share)
+
+
+def cases(n, some=slice(None), **settings):
+    """All populations, or some of each kind, with their plans."""
+    settings = {"precision": "float", **settings}
+    for name in list(TABLES)[some]:
+        k, draw, truths = of_table(name, n)
+        for scoring in (["accuracy"], ["balanced_accuracy"], list(truths)):
+            yield plan_score(n, scoring=scoring, n_classes=k, **settings), draw, truths
+    for name in list(CURVES)[some]:
+        draw, rates, truths = of_curve(name, n)
+        for scoring in ("calibration_curve", "neg_log_loss"):
+            yield plan_score(n, scoring=scoring, **settings), draw, truths
+        plan = plan_score(n, scoring=["roc_auc", "roc_curve"], **settings)
+        bins = plan.queries[0].n_cells
+        truths["roc_curve"] = rates(np.r_[1.0, np.arange(bins)[::-1] / bins])
+        yield plan, draw, truths
+    for name in list(ERRORS)[some]:
+        own, draw, truths = of_errors(name, n)
+        for scoring in (["r2", "neg_mean_squared_error"], [list(truths)[1]], [list(truths)[2]]):
+            yield plan_score(n, scoring=scoring, **own, **settings), draw, truths
+
+
+@pytest.mark.parametrize(
+    ("some", "n", "epsilon", "relation", "delta"),
+    [
+        (slice(1), 200, 1.0, "replace-one", 0.0),
+        (slice(1, 2), 1000, 0.3, "zero-out", 1e-6),
+        (slice(2, 3), 300, 3.0, "replace-one", 1e-6),
+        (slice(3, 4), 200, 5.0, "zero-out", 0.0),
+    ],
+)
+def test_intervals_cover(some, n, epsilon, relation, delta):
+    settings = {"epsilon": epsilon, "relation": relation, "delta": delta}
+    for plan, draw, truths in cases(n, some, **settings):
+        check(coverage(plan, draw, truths, 100), 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [200, 1000, 10_000])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_intervals_cover_everywhere(n, epsilon, relation, delta):
+    for plan, draw, truths in cases(n, epsilon=epsilon, relation=relation, delta=delta):
+        check(coverage(plan, draw, truths, 1000), 1000, 0.935)
+
+
+@pytest.mark.parametrize("confidence", [0.6, 0.99])
+def test_other_confidences(confidence):
+    for name in ("even", "rare"):
+        k, draw, truths = of_table(name, 300)
+        plan = plan_score(
+            300, scoring="accuracy", n_classes=k, confidence=confidence, precision="float"
+        )
+        found = coverage(plan, draw, truths, 400)
+        check(found, 400, confidence)
+        assert found["accuracy"] < 1 or confidence > 0.9
+
+
+@pytest.mark.parametrize(
+    ("scoring", "epsilon"), [("accuracy", 0.02), ("roc_auc", 0.3), ("neg_log_loss", 0.05)]
+)
+def test_intervals_that_leave_the_noise_out_do_not_cover(scoring, epsilon):
+    n, runs = 1000, 200
+    draw, _, truths = of_curve("wide", n)
+    if scoring == "accuracy":
+        _, draw, truths = of_table("even", n)
+    plan = plan_score(n, scoring=scoring, epsilon=epsilon, n_thresholds=200)
+    rng, noise, hits = np.random.default_rng(0), stream(0), 0
+    for _ in range(runs):
+        (noisy,) = plan.release(plan.statistics(draw(rng)), noise)
+        found = plan.queries[0].estimate(scoring, noisy, Law(1e-9, 0.95, False))
+        hits += found.interval[0] <= truths[scoring] <= found.interval[1]
+    assert hits < binom.ppf(1e-7, runs, 0.92)
+
+
+def test_intervals_shrink_to_the_exact_ones():
+    # Wilson's interval with half a record of continuity, without noise
+    law = Law(1e-12, 0.95, True)
+    low, high = intervals.share_interval(np.array([30.0]), 100, 1, law)
+    z = law.quantile
+
+    def wilson(x, sign):
+        mean = (x + z**2 / 2) / (100 + z**2)
+        half = z * np.sqrt(x * (100 - x) / 100 + z**2 / 4) / (100 + z**2)
+        return mean + sign * half
+
+    np.testing.assert_allclose([low[0], high[0]], [wilson(29.5, -1), wilson(30.5, 1)], atol=1e-5)
+
+
+@pytest.mark.parametrize(("n", "scale"), list(itertools.product((50, 5000), (0.1, 30.0))))
+def test_the_law_of_noise_and_sampling_together(n, scale):
+    # the quantile is that of sums of a Laplace and a normal variable, or above it
+    rng = np.random.default_rng(0)
+    total = rng.laplace(0, scale, 200_000) + np.sqrt(n) / 2 * rng.standard_normal(200_000)
+    for confidence in (0.5, 0.8, 0.95, 0.99):
+        law = Law(2 * scale**2, confidence, False)
+        inside = np.mean(np.abs(total) <= law.quantile * np.sqrt(2 * scale**2 + n / 4))
+        assert inside > confidence - 0.005
+
+
+def test_where_noise_hides_a_score_the_interval_is_its_range():
+    n = 20
+    rng = np.random.default_rng(0)
+    settings = {"epsilon": 1e-3, "bounds_y": (-1, 1)}
+    given = Answers(
+        truth=rng.integers(0, 2, n), predicted=rng.integers(0, 2, n), score=rng.random(n),
+        own_probability=rng.random(n), y=rng.uniform(-1, 1, n), prediction=np.zeros(n),
+    )  # fmt: skip
+    ranges = {
+        "accuracy": (0, 1), "balanced_accuracy": (0, 1), "roc_auc": (0, 1), "r2": (-np.inf, 1),
+        "neg_log_loss": (-5, 0), "neg_mean_absolute_error": (-2, 0),
+        "neg_mean_squared_error": (-4, 0),
+    }  # fmt: skip
+    plan = plan_score(n, scoring=list(ranges), **settings)
+    wide = dict.fromkeys(ranges, 0)
+    for seed in range(20):
+        found = plan.estimates(plan.release(plan.statistics(given), stream(seed)))
+        for name, ends in ranges.items():
+            wide[name] += np.allclose(found[name].interval, ends, atol=1e-6)
+    assert min(wide.values()) >= 14

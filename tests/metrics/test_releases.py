@@ -1,0 +1,264 @@
+"""What a record adds to a score's sums: sensitivities by brute force, exactness, the plan."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import kstest, laplace, norm
+from sklearn.metrics import (
+    balanced_accuracy_score,
+    confusion_matrix,
+    log_loss,
+    mean_absolute_error,
+    mean_squared_error,
+    r2_score,
+    roc_auc_score,
+    roc_curve,
+)
+from support import assert_refuses, recomputed_epsilon, stream
+
+from sklearn_dpsco import BudgetAccountant, plan_score
+from sklearn_dpsco.exceptions import PrivacyParameterWarning
+from sklearn_dpsco.metrics.releases import SCORINGS, Answers, queries_for
+
+RELATIONS = ("replace-one", "zero-out")
+FIELDS = ("truth", "predicted", "score", "own_probability", "y", "prediction")
+EMPTY = {
+    "truth": -1, "predicted": -1, "score": np.nan, "own_probability": np.nan, "y": np.nan,
+    "prediction": np.nan,
+}  # fmt: skip
+every_scoring = pytest.mark.parametrize("scoring", SCORINGS)
+
+
+def two_classes(scoring):
+    return scoring in ("roc_auc", "roc_curve", "calibration_curve")
+
+
+def plan(n, scoring, **settings):
+    names = [scoring] if isinstance(scoring, str) else scoring
+    n_classes = 2 if any(map(two_classes, names)) else 3
+    settings = {"bounds_y": (-1.0, 3.0), "max_error": 2.5, "n_classes": n_classes, **settings}
+    return plan_score(n, scoring=scoring, **settings)
+
+
+def records(scoring, rng, size):
+    """Random and extreme records as a list of dicts."""
+    n_classes = 2 if two_classes(scoring) else 3
+    numbers = [-1.0, 3.0, 1.0, 0.0, 2.0, 1e300, -1e300, np.nan, np.inf, -np.inf]
+    chances = [0.0, 1.0, 0.5, 1e-300, np.exp(-2.5), 0.2, np.nan, np.inf, -1.0, 2.0]
+
+    def pick(extremes, low, high):
+        return rng.choice(extremes) if rng.random() < 0.5 else rng.uniform(low, high)
+
+    return [
+        {
+            "truth": rng.integers(-1, n_classes),
+            "predicted": rng.integers(-1, n_classes),
+            "score": pick(chances, 0, 1),
+            "own_probability": pick(chances, 0, 1),
+            "y": pick(numbers, -1, 3),
+            "prediction": pick(numbers, -1, 3),
+        }
+        for _ in range(size)
+    ]
+
+
+def answers(rows):
+    return Answers(**{name: np.array([row[name] for row in rows]) for name in FIELDS})
+
+
+@every_scoring
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta):
+    rng = np.random.default_rng(0)
+    chosen = plan(12, scoring, relation=relation, delta=delta)
+    (query,), (noise,) = chosen.queries, chosen.noises
+    rows, largest = records(scoring, rng, 260), 0.0
+    base, others = rows[:11], [*rows[11:], EMPTY]
+    with np.errstate(all="ignore"):
+        sums = np.array([query.statistic(answers([*base, row])) for row in others])
+    pairs = itertools.combinations(range(len(others)), 2)
+    if relation == "zero-out":
+        pairs = ((i, len(others) - 1) for i in range(len(others) - 1))
+    for i, j in pairs:
+        largest = max(largest, noise.distance(sums[i] - sums[j]))
+    assert 0.99 * noise.sensitivity <= largest <= noise.sensitivity
+
+
+def test_several_scores_come_from_as_few_releases_as_can_be():
+    def names(*scorings):
+        return [kind.__name__ for kind in queries_for(scorings)]
+
+    assert names("accuracy") == ["Correct"]
+    assert names("accuracy", "balanced_accuracy") == ["Recalls"]
+    assert names("accuracy", "balanced_accuracy", "confusion_matrix") == ["Confusion"]
+    assert names("roc_auc", "roc_curve") == ["ScoreHistogram"]
+    assert names("neg_mean_squared_error") == ["SquaredError"]
+    assert names("r2", "neg_mean_squared_error") == ["RSquared"]
+    assert sorted(names(*SCORINGS)) == [
+        "AbsoluteError", "Calibration", "Confusion", "LogLoss", "RSquared", "ScoreHistogram",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_second_accountant_agrees(relation, delta, rows):
+    for scorings in (["accuracy"], ["r2", "neg_mean_absolute_error"], list(SCORINGS)):
+        guarantee = plan(
+            1000, scorings, relation=relation, delta=delta, epsilon=0.7, n_classes=2,
+            max_rows_per_user=rows,
+        ).guarantee  # fmt: skip
+        assert guarantee.relation == relation
+        assert 0.6 < recomputed_epsilon(guarantee) <= 0.7 * (1 + 1e-4)
+        assert guarantee.second_opinion() <= 0.7 * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("precision", ["exact", "float"])
+def test_noise_has_the_planned_law(delta, precision):
+    chosen = plan(500, "roc_auc", delta=delta, precision=precision, n_thresholds=1000)
+    zero = [np.zeros(query.dimension) for query in chosen.queries]
+    draws = np.concatenate([chosen.release(zero, stream(k))[0] for k in range(20)])
+    law, scale = (laplace if delta == 0 else norm), chosen.noises[0].scale
+    assert kstest(draws, law(scale=scale).cdf).pvalue > 1e-7
+    assert kstest(draws, law(scale=scale / 1.1).cdf).pvalue < 1e-7
+
+
+def labelled(n=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.random(n) < 0.4
+    score = 1 / (1 + np.exp(-(2 * y - 1) - rng.standard_normal(n)))
+    return y.astype(int), score
+
+
+def without_noise(scorings, given, n, **settings):
+    chosen = plan_score(n, scoring=scorings, epsilon=1e9, **settings)
+    return chosen.estimates(chosen.statistics(given))
+
+
+def test_without_noise_the_scores_are_those_of_scikit_learn():
+    y, score = labelled()
+    predicted = (score > 0.5).astype(int)
+    own = np.where(y == 1, score, 1 - score)
+    given = Answers(truth=y, predicted=predicted, score=score, own_probability=own)
+    found = without_noise([s for s in SCORINGS if "mean" not in s and s != "r2"], given, y.size)
+    value = {name: estimate.value for name, estimate in found.items()}
+    assert value["accuracy"] == pytest.approx(np.mean(y == predicted), abs=1e-12)
+    expected = balanced_accuracy_score(y, predicted)
+    assert value["balanced_accuracy"] == pytest.approx(expected, abs=1e-12)
+    np.testing.assert_allclose(value["confusion_matrix"], confusion_matrix(y, predicted))
+    assert value["roc_auc"] == pytest.approx(roc_auc_score(y, score), abs=1e-4)
+    assert value["neg_log_loss"] == pytest.approx(-log_loss(y, score), abs=1e-6)
+    more = found["roc_curve"].more
+    fpr, tpr, _ = roc_curve(y, score >= 0.25, drop_intermediate=False)
+    at = np.flatnonzero(more["thresholds"] == 0.25)[0]
+    np.testing.assert_allclose([more["fpr"][at], more["tpr"][at]], [fpr[1], tpr[1]])
+    curve = found["calibration_curve"].more
+    in_bin = (score >= 0.2) & (score < 0.4)
+    assert curve["prob_true"][1] == pytest.approx(y[in_bin].mean())
+    np.testing.assert_allclose(curve["prob_pred"], [0.1, 0.3, 0.5, 0.7, 0.9])
+
+
+def test_without_noise_the_scores_of_regressions_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    y = rng.uniform(-1, 3, 3000)
+    prediction = np.clip(y + 0.3 * rng.standard_normal(3000), -1, 3)
+    given = Answers(y=y, prediction=prediction)
+    scorings = ["r2", "neg_mean_squared_error", "neg_mean_absolute_error"]
+    for delta in (0.0, 1e-6):
+        found = without_noise(scorings, given, 3000, bounds_y=(-1, 3), delta=delta)
+        expected = [
+            r2_score(y, prediction), -mean_squared_error(y, prediction),
+            -mean_absolute_error(y, prediction),
+        ]  # fmt: skip
+        np.testing.assert_allclose([found[s].value for s in scorings], expected, atol=1e-6)
+        for name in scorings:
+            low, high = found[name].interval
+            assert low < found[name].value < high
+
+
+def test_an_invalid_record_counts_as_documented():
+    n = 1000
+    given = Answers(
+        truth=np.full(n, -1), predicted=np.zeros(n, int), score=np.full(n, 0.5),
+        own_probability=np.full(n, np.nan), y=np.full(n, np.nan), prediction=np.zeros(n),
+    )  # fmt: skip
+    found = without_noise(list(SCORINGS), given, n, bounds_y=(-1, 1), max_error=1.0)
+    assert found["accuracy"].value == 0
+    assert found["confusion_matrix"].value.sum() == 0
+    assert found["neg_log_loss"].value == -2.5
+    assert found["neg_mean_absolute_error"].value == -0.5
+    assert found["neg_mean_squared_error"].value == -0.5
+    assert found["r2"].value == pytest.approx(0.5)
+    assert found["roc_auc"].interval == (0.0, 1.0)
+
+
+def test_more_bins_where_noise_is_less():
+    def bins(n, epsilon):
+        return plan_score(n, scoring="roc_auc", epsilon=epsilon).queries[0].n_cells
+
+    assert bins(300, 0.3) < bins(300, 3) < bins(50_000, 3) <= 1000
+    assert bins(2, 1e-3) == 4
+    assert bins(2**32, 1e3) == 1000
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon"), list(itertools.product((300, 3000, 50_000), (0.3, 1, 3)))
+)
+def test_intervals_are_hardly_shorter_with_another_number_of_bins(n, epsilon):
+    y, score = labelled(n)
+    given = Answers(truth=y, score=score)
+
+    def width(bins):
+        chosen = plan_score(
+            n, scoring="roc_auc", epsilon=epsilon, n_thresholds=bins, precision="float"
+        )
+        sums, draws = chosen.statistics(given), stream(1)
+        found = [chosen.estimates(chosen.release(sums, draws)) for _ in range(12)]
+        return np.median([np.diff(f["roc_auc"].interval)[0] for f in found])
+
+    auto = width("auto")
+    widths = [width(bins) for bins in (4, 12, 40, 130, 400)]
+    assert auto < 1.25 * min(widths)
+    assert auto < 0.8 * max(widths)
+
+
+def test_bad_settings_are_named():
+    for change, message in (
+        ({"scoring": "f1"}, "scoring"),
+        ({"scoring": []}, "scoring"),
+        ({"scoring": ["accuracy", "accuracy"]}, "scoring"),
+        ({"scoring": 3}, "scoring"),
+        ({"scoring": "r2"}, "bounds_y"),
+        ({"scoring": "r2", "bounds_y": (1, 0)}, "bounds_y"),
+        ({"scoring": "r2", "bounds_y": ([0, 0], [1, 1])}, "bounds_y"),
+        ({"scoring": "roc_auc", "n_classes": 3}, "two classes"),
+        ({"n_classes": 1}, "n_classes"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"relation": "add"}, "relation"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"confidence": np.nan}, "confidence"),
+        ({"max_error": 0.0}, "max_error"),
+        ({"max_log_loss": 0.0}, "max_log_loss"),
+        ({"n_thresholds": 0}, "n_thresholds"),
+        ({"n_bins": 0}, "n_bins"),
+        ({"score_bounds": (1.0, 0.0)}, "score_bounds"),
+        ({"score_bounds": 1.0}, "score_bounds"),
+        ({"max_rows_per_user": 0}, "max_rows_per_user"),
+        ({"precision": "double"}, "precision"),
+        ({"accountant": 1}, "accountant"),
+    ):
+        assert_refuses(plan_score, message, 100, **change)
+    assert_refuses(plan_score, "n_samples", 1)
+    with pytest.warns(PrivacyParameterWarning):
+        plan_score(100, delta=0.01)
+
+
+def test_auto_takes_the_delta_of_the_records_or_of_the_accountant():
+    assert plan_score(10**6, delta="auto").guarantee.delta == 0.1 / 10**6
+    with BudgetAccountant(1.0, 1e-8):
+        guarantee = plan_score(10**6, delta="auto").guarantee
+    assert (guarantee.delta, guarantee.composition) == (1e-8, "zcdp")

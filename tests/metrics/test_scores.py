@@ -1,0 +1,329 @@
+"""`dp_score` on estimators: what it reads, refuses and charges, and what it says."""
+
+import copy
+import gc
+import pickle
+import warnings
+import weakref
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from support import assert_refuses
+
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPMirrorClassifier,
+    DPMirrorRegressor,
+    PrivacyBudgetError,
+    dp_score,
+    plan_score,
+)
+from sklearn_dpsco.data.seen import overlaps, remember_fit
+from sklearn_dpsco.metrics.releases import SCORINGS
+
+BY_LABELS = [name for name in SCORINGS if "mean" not in name and name != "r2"]
+BY_NUMBERS = [name for name in SCORINGS if name not in BY_LABELS]
+LOUD = {"epsilon": 1e6, "random_state": 0}  # hardly any noise
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_classification(1200, 4, n_informative=3, n_redundant=0, random_state=0)
+    return train_test_split(X, y, test_size=0.5, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return LogisticRegression().fit(data[0], data[2])
+
+
+def private_classifier(**settings):
+    return DPMirrorClassifier(
+        epsilon=5.0, bounds_X=(-4, 4), classes=[0, 1], random_state=0, **settings
+    )
+
+
+@pytest.fixture(scope="module")
+def dp_model(data):
+    return private_classifier().fit(data[0], data[2])
+
+
+def test_the_score_of_a_private_and_of_an_ordinary_model(data, model, dp_model):
+    for fitted in (model, dp_model):
+        score = dp_score(fitted, data[1], data[3], **LOUD)
+        assert float(score) == pytest.approx(fitted.score(data[1], data[3]), abs=1e-4)
+        low, high = score.interval
+        assert 0 < low < float(score) < high < 1
+        assert score.scoring == "accuracy"
+        assert score.guarantee.epsilon == 1e6
+
+
+def test_many_scores_share_one_guarantee(data, model):
+    scores = dp_score(model, data[1], data[3], scoring=BY_LABELS, epsilon=2.0, random_state=0)
+    assert list(scores) == BY_LABELS
+    guarantees = {id(score.guarantee) for score in scores.values()}
+    assert len(guarantees) == 1
+    assert len(scores["accuracy"].guarantee.releases) == 4
+    assert scores["accuracy"].guarantee.epsilon == 2.0
+    matrix = scores["confusion_matrix"]
+    assert matrix.matrix.shape == (2, 2)
+    np.testing.assert_array_equal(matrix.classes, [0, 1])
+    np.testing.assert_array_equal(np.maximum(matrix.counts, 0), matrix.matrix.ravel())
+    curve = scores["roc_curve"]
+    assert curve.fpr.shape == curve.tpr.shape == curve.thresholds.shape
+    assert np.all(np.diff(curve.tpr) >= 0)
+    assert np.all(curve.fpr_interval[0] <= curve.fpr)
+    assert scores["calibration_curve"].prob_true.shape == (5,)
+    assert scores["accuracy"].matrix is None
+    for name, score in scores.items():
+        assert str(score).startswith(name)
+        assert "NOT PRIVATE" in str(score)
+        low, high = score.interval
+        assert np.all(low <= score.value)
+        assert np.all(score.value <= high)
+    with pytest.raises(TypeError, match="confusion_matrix"):
+        float(matrix)
+
+
+def test_a_list_of_one_gives_a_dict_and_noise_is_secret_by_default(data, model):
+    found = dp_score(model, data[1], data[3], scoring=["accuracy"])
+    assert list(found) == ["accuracy"]
+    assert found["accuracy"].noise_is_secret
+    assert "NOT PRIVATE" not in str(found["accuracy"])
+    values = {float(dp_score(model, data[1], data[3], epsilon=0.1)) for _ in range(4)}
+    assert len(values) > 1
+    again = {float(dp_score(model, data[1], data[3], random_state=3)) for _ in range(3)}
+    assert len(again) == 1
+
+
+def test_regressors_and_their_bounds(data):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (900, 3))
+    y = X @ [1.0, 0.5, 0.0] + 0.1 * rng.standard_normal(900)
+    ordinary = LinearRegression().fit(X[:400], y[:400])
+    private = DPMirrorRegressor(
+        epsilon=10, bounds_X=(-1, 1), bounds_y=(-2, 2), random_state=0
+    ).fit(X[:400], y[:400])  # fmt: skip
+    held_out = X[400:], y[400:]
+    found = dp_score(ordinary, *held_out, bounds_y=(-2, 2), **LOUD)
+    assert found.scoring == "r2"
+    assert float(found) == pytest.approx(ordinary.score(*held_out), abs=1e-3)
+    for fitted in (private, make_pipeline(private)):
+        scores = dp_score(fitted, *held_out, scoring=BY_NUMBERS, **LOUD)
+        assert float(scores["r2"]) == pytest.approx(private.score(*held_out), abs=1e-3)
+    assert_refuses(dp_score, "bounds_y", ordinary, *held_out)
+    assert_refuses(dp_score, "classes", ordinary, *held_out, scoring="accuracy")
+
+
+def test_containers_of_any_kind(data, model):
+    _, X, _, y = data
+    expected = dp_score(model, X, y, random_state=0).counts
+    for given in (X.tolist(), sparse.csr_array(X), np.asfortranarray(X)):
+        for labels in (y, y.tolist(), y[:, None], pd.Series(y), y.astype(float), y.astype(object)):
+            found = dp_score(model, given, labels, random_state=0)
+            np.testing.assert_array_equal(found.counts, expected)
+
+
+def test_text_labels_and_other_classes(data, model):
+    X, y = data[1], data[3]
+    named = LogisticRegression().fit(data[0], np.array(["no", "yes"])[data[2]])
+    text = np.array(["no", "yes"])[y]
+    for labels in (text, text.tolist(), text.astype(object)):
+        found = dp_score(named, X, labels, scoring=["accuracy", "roc_auc"], **LOUD)
+        assert float(found["accuracy"]) == pytest.approx(named.score(X, text), abs=1e-4)
+    assert_refuses(dp_score, "text", named, X, y)
+    more = dp_score(model, X, y, scoring="confusion_matrix", classes=[0, 1, 2], **LOUD)
+    assert more.matrix.shape == (3, 3)
+    assert more.matrix[2].sum() < 0.1
+    assert_refuses(dp_score, "own classes", model, X, y, scoring="roc_auc", classes=[0, 2])
+    assert_refuses(dp_score, "classes", model, X, y, classes=[0, 0])
+
+
+def test_decision_functions_stand_for_probabilities(data):
+    X, y = data[1], data[3]
+    ridge = RidgeClassifier().fit(data[0], data[2])
+    found = dp_score(ridge, X, y, scoring="roc_auc", n_thresholds=2000, **LOUD)
+    smooth = LogisticRegression().fit(data[0], data[2])
+    other = dp_score(smooth, X, y, scoring="roc_auc", n_thresholds=2000, **LOUD)
+    assert float(found) == pytest.approx(float(other), abs=0.02)
+    assert float(found) > 0.6
+
+
+class Fixed(ClassifierMixin, BaseEstimator):
+    """Predicts its first column; its outcomes may be anything."""
+
+    def __init__(self, classes=(0, 1)):
+        self.classes = classes
+        self.classes_ = np.array(classes)
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return np.asarray(X)[:, 0]
+
+    def predict_proba(self, X):
+        second = np.asarray(X, dtype=float)[:, 0]
+        return np.column_stack((1 - second, second))
+
+
+def test_an_invalid_record_shows_in_nothing(data):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (300, 1)).astype(float)
+    y = np.where(rng.random(300) < 0.8, X[:, 0], 1 - X[:, 0])
+    clean = dp_score(Fixed(), X, y, scoring="confusion_matrix", random_state=0).counts
+    assert clean.shape == (4,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for label in (None, np.nan, 7.0, "?", [1], pd.NA, 10**400):
+            odd = y.astype(object)
+            odd[5] = label
+            for labels in (odd, list(odd)):
+                found = dp_score(Fixed(), X, labels, scoring=BY_LABELS, random_state=0)
+                assert np.all(np.isfinite(found["neg_log_loss"].counts))
+                lost = dp_score(Fixed(), X, labels, scoring="confusion_matrix", random_state=0)
+                assert np.abs(clean - lost.counts).sum() == 1
+        for value in (np.nan, np.inf, -np.inf, 1e300):
+            odd = X.copy()
+            odd[5] = value
+            found = dp_score(Fixed(), odd, y, scoring=BY_LABELS, random_state=0)
+            assert np.all(np.isfinite(found["roc_auc"].counts))
+            with np.errstate(all="warn"):
+                loss = dp_score(
+                    Fixed(), odd, odd[:, 0], scoring=BY_NUMBERS, bounds_y=(0, 1), random_state=0
+                )
+            assert np.all(np.isfinite(loss["r2"].counts))
+
+
+def test_what_was_fitted_on_is_refused_before_anything_is_spent(data):
+    X, y = data[0].copy(), data[2].copy()
+    fitted = private_classifier().fit(X, y)
+    with BudgetAccountant(1.0) as accountant:
+        for same in (X, X[:100], X[::2], X[:, :], X[5:7]):
+            assert_refuses(dp_score, "fitted on", fitted, same, y[: len(same)])
+        assert accountant.ledger == ()
+        dp_score(fitted, X.copy(), y)  # equal values are not known to be the same records
+        assert len(accountant.ledger) == 1
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    train, test, y_train, y_test = train_test_split(frame, y, random_state=0)
+    fitted = private_classifier().fit(train, y_train)
+    dp_score(fitted, test, y_test)
+    assert_refuses(dp_score, "reset_index", fitted, train, y_train)
+    assert_refuses(dp_score, "reset_index", fitted, train[:50].copy(), y_train[:50])
+    mixed = pd.concat((test, train[:1]))
+    assert_refuses(dp_score, "reset_index", fitted, mixed, np.zeros(len(mixed), int))
+    dp_score(fitted, mixed.reset_index(drop=True), np.zeros(len(mixed), int))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_interleaved_halves_are_told_apart(data, order):
+    X, y = np.array(data[0], order=order), data[2]
+    fitted = private_classifier().fit(X[::2], y[::2])  # the view itself is gone after this line
+    dp_score(fitted, X[1::2], y[1::2])
+    assert_refuses(dp_score, "fitted on", fitted, X[::2], y[::2])
+    assert_refuses(dp_score, "fitted on", fitted, X, y)
+    table = sparse.csr_array(X)
+    fitted.fit(table, y)
+    assert_refuses(dp_score, "fitted on", fitted, table, y)
+    dp_score(fitted, X, y)
+
+
+def test_the_last_fit_counts_and_copies_forget(data):
+    X, y = data[0].copy(), data[2]
+    fitted = private_classifier().fit(X, y)
+    for other in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
+        dp_score(other, X, y)
+    assert str(id(X)) not in str(vars(fitted))
+    with pytest.raises(ValueError, match="labels"):
+        fitted.fit(data[1], data[3] + 5)  # a fit that failed is none
+    assert_refuses(dp_score, "fitted on", fitted, X, y)
+    fitted.fit(data[1], data[3])
+    dp_score(fitted, X, y)
+    assert clone(fitted) is not fitted
+
+
+def test_the_index_survives_a_pipeline(data):
+    frame = pd.DataFrame(data[0], columns=list("abcd"))
+    train, test, y_train, y_test = train_test_split(frame, data[2], random_state=0)
+    pipeline = make_pipeline(StandardScaler(), private_classifier())
+    pipeline.set_output(transform="pandas").fit(train, y_train)
+    dp_score(pipeline, test, y_test)
+    assert_refuses(dp_score, "reset_index", pipeline, train, y_train)
+    search = GridSearchCV(private_classifier(), {"radius": [1.0, 2.0]}, cv=2).fit(train, y_train)
+    dp_score(search, test, y_test)
+    assert_refuses(dp_score, "fitted on", search, train, y_train)
+
+
+def test_the_accountant_is_charged_once_and_last(data, model):
+    X, y = data[1], data[3]
+    accountant = BudgetAccountant(1.0)
+    dp_score(model, X, y, epsilon=0.9, scoring=BY_LABELS, accountant=accountant)
+    (charge,) = accountant.ledger
+    assert charge.estimator == "score of LogisticRegression"
+    assert charge.n_samples == len(y)
+    with pytest.raises(PrivacyBudgetError):
+        dp_score(model, X, y, epsilon=0.9, accountant=accountant)
+    gaussian = BudgetAccountant(1.0)
+    found = dp_score(model, X, y, delta="auto", accountant=gaussian)
+    assert found.guarantee.composition == "zcdp"
+
+    class Raises(Fixed):
+        def predict(self, X):
+            raise RuntimeError("no")
+
+    fresh = BudgetAccountant(1.0)
+    with pytest.raises(RuntimeError):
+        dp_score(Raises(), X, y, accountant=fresh)
+    for bad in ({"scoring": "f1"}, {"epsilon": 0}, {"random_state": "x"}, {"score_bounds": 3}):
+        assert_refuses(dp_score, next(iter(bad)), model, X, y, accountant=fresh, **bad)
+    assert_refuses(dp_score, "records", model, X, y[:-1], accountant=fresh)
+    assert_refuses(dp_score, "records", model, X[:1], y[:1], accountant=fresh)
+    assert_refuses(dp_score, "y must", model, X, np.zeros((len(X), 2)), accountant=fresh)
+    assert_refuses(dp_score, "X must", model, 3, y, accountant=fresh)
+    assert fresh.ledger == ()
+
+
+def test_the_release_is_that_of_the_plan(data, model):
+    found = dp_score(model, data[1], data[3], epsilon=0.5, relation="zero-out", scoring="roc_auc")
+    plan = plan_score(len(data[3]), scoring="roc_auc", epsilon=0.5, relation="zero-out")
+    assert found.guarantee == plan.guarantee
+    assert found.counts.size == plan.queries[0].dimension
+
+
+def test_three_classes_have_no_roc_curve(data):
+    y = data[2] + (data[0][:, 0] > 1)
+    three = LogisticRegression().fit(data[0], y)
+    assert_refuses(dp_score, "two classes", three, data[1], data[3], scoring="roc_auc")
+    loss = dp_score(three, data[1], data[3], scoring="neg_log_loss", **LOUD)
+    chances = three.predict_proba(data[1])[np.arange(len(data[3])), data[3]]
+    expected = np.minimum(-np.log(chances), 5).mean()
+    assert float(loss) == pytest.approx(-expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"])
+def test_sparse_tables_of_any_format_are_remembered(data, kind):
+    table = sparse.csr_array(data[0][:20]).asformat(kind)
+    remember_fit(fitted := Fixed(), table)
+    assert overlaps(fitted, table)
+    assert not overlaps(fitted, table.copy())
+    assert not overlaps(Fixed(), table)
+    remember_fit(fitted, [[1.0]])
+    assert not overlaps(fitted, table)
+
+
+def test_what_was_fitted_on_is_not_kept_alive(data):
+    X = data[0].copy()
+    watch = weakref.ref(X)
+    remember_fit(fitted := Fixed(), X)
+    del X
+    gc.collect()
+    assert watch() is None
+    assert not overlaps(fitted, data[0])
