@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import auto_or, check_choice, check_count, check_real, check_size
+from ._fitting import Accounting
 from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
 from .mechanisms import Gaussian, Laplace, Release, additive_noise
 from .privacy.accountant import accountant_in_force
-from .privacy.budget import Allowance, PrivacyBudget, check_delta, default_delta
+from .privacy.budget import Allowance, PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import stream_from_random_state
 from .solvers.heavy_tail.oracles import LARGEST, ORACLES, MeanOracle, OracleFacts, make_oracle
@@ -175,14 +176,9 @@ def plan_mean(
     moment = check_size("moment_bound", moment_bound)
     tau = auto_or(check_size, "tau", tau)
     n_buckets = auto_or(check_count, "n_buckets", n_buckets)
-    accountant = accountant if accountant is None else accountant_in_force(accountant)
-    fallback = default_delta(n) if accountant is None else accountant.budget.delta
-    given = check_delta(delta)
-    delta = fallback if given is None else given
-    rows = check_count("max_rows_per_user", max_rows_per_user)
-    currency: Any = "auto" if accountant is None else accountant.currency
     epsilon = epsilon if rho is None else 1.0
-    claim = PrivacyBudget(epsilon, delta, relation, precision, currency, rows_per_user=rows)
+    accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
+    claim = accounting.budget_of(n)
     budget, allowance = _budget(claim, rho)
     kind, norm = additive_noise(allowance), additive_noise(allowance).order
     per_unit = math.sqrt(2) / allowance.amount if norm == 1 else 1 / math.sqrt(2 * allowance.amount)

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown, warn_user
+from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown
+from .._fitting import Accounting
 from ..data.bounds import check_target_bounds
-from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
-from ..privacy.accountant import accountant_in_force
-from ..privacy.budget import Allowance, PrivacyBudget, check_delta, default_delta
+from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from .intervals import Law
@@ -163,19 +162,9 @@ def _planned(
 def _budget(
     n: int, epsilon: Any, delta: Any, relation: Any, max_rows: Any, precision: Any, accountant: Any
 ) -> PrivacyBudget:
-    accountant = accountant_in_force(accountant)
-    fallback = default_delta(n) if accountant is None else accountant.budget.delta
-    given = check_delta(delta)
-    delta = fallback if given is None else given
-    if delta >= 1 / n:
-        warn_user(
-            f"delta={delta!r} is not below 1 / n_samples: such a guarantee lets a "
-            "mechanism publish a whole record",
-            PrivacyParameterWarning,
-        )
-    currency: Any = "auto" if accountant is None else "zcdp"
-    rows = check_count("max_rows_per_user", max_rows)
-    return PrivacyBudget(epsilon, delta, relation, precision, currency, rows_per_user=rows)
+    accounting = Accounting.of(epsilon, delta, relation, max_rows, precision, accountant)
+    accounting.warn_if_delta_is_large(n)
+    return accounting.budget_of(n)
 
 
 def _bounds(bounds_y: Any, names: tuple[str, ...]) -> tuple[float, float]:

@@ -4,13 +4,15 @@ The regret of a record under model j is :math:`\min(l_{ij} - \min_k l_{ik}, r)`,
 score of j is minus the sum of the regrets. One record changes the scores of all models by a vector
 within [-r, 0] against an empty record, and by the difference of two such vectors against another
 one, so that their range changes by r under zero-out and by 2 r under replace-one. What all models
-lose alike, the largest part of a loss, costs nothing.
+lose alike, the largest part of a loss, costs nothing. A model may stand for several versions of it,
+less and less certain ones.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +30,37 @@ __all__ = ["Choice", "plan_choice"]
 Array = NDArray[np.float64]
 
 _GRID = 2.0 ** np.arange(-20.0, 2.01, 0.25)  # of losses in regression, in squared half widths
-# The default's bonus, in units of the noise (e^5 against each other candidate), and in largest
-# regrets of a record: what looks better by less is mostly the luck of a probe's noise.
-_BONUS, _MARGIN = 5.0, 0.035
 _UNIT_SHARE = 0.1  # of the choice's part, for the unit of losses
-LARGEST_REGRET = {"neg_log_loss": 0.25, "accuracy": 1.0}
-_REGRESSION_REGRET = 0.25  # in units of the median loss
+_BONUS = 5.0  # of the default, in units of the noise: e^5 against each other candidate
+
+
+class _Rule(NamedTuple):
+    """Constants of a choice, the same for every table.
+
+    Attributes
+    ----------
+    regret : float
+        The largest regret of a record, in nats times ln K / ln 2, in wrong labels, or in units of
+        the default's median loss.
+    margin : float
+        What the default may lose on average, in largest regrets: what looks better by less is
+        mostly the luck of a probe's noise.
+    powers : tuple of float
+        Of the probabilities. A probe has little of the budget, and is too certain of what is
+        noise: each candidate counts by the version that is certain enough.
+    """
+
+    regret: float
+    margin: float
+    powers: tuple[float, ...] = (1.0,)
+
+
+_RULES = {
+    "neg_log_loss": _Rule(2.0, 0.0025, (1.0, 0.5, 0.25)),
+    "accuracy": _Rule(1.0, 0.005),
+    "neg_mean_squared_error": _Rule(1.0, 0.02),
+    "neg_mean_absolute_error": _Rule(1.0, 0.02),
+}
 
 
 @dataclass(frozen=True)
@@ -47,27 +74,40 @@ class Choice(Part):
         Selects the median loss of the default on a grid; None for losses with a public unit.
     select : SelectVertex
         Selects a model; its sensitivity is in units of the largest regret.
+    regret_factor : float
+        Of classes: ln K / ln 2 for log loss.
     """
 
     scoring: str
     unit: SelectVertex | None
     select: SelectVertex
+    regret_factor: float = 1.0
 
     @property
     def releases(self) -> tuple[Release, ...]:
         found = [] if self.unit is None else [Release("median loss", self.unit)]
         return (*found, Release("choice", self.select))
 
+    @property
+    def powers(self) -> tuple[float, ...]:
+        """Versions of each candidate that are compared, see `_Rule`."""
+        return _RULES[self.scoring].powers
+
     def run(self, losses: Array, present: NDArray[np.bool_], stream: RandomStream) -> int:
-        """Index of the chosen model; losses have shape (n, n_models), the default's first."""
-        largest = LARGEST_REGRET.get(self.scoring, 0.0)
-        if self.unit is not None:
-            flat = np.zeros(_GRID.size)
-            median = median_on_grid(losses[:, 0], present, _GRID, flat, self.unit, stream)
-            largest = _REGRESSION_REGRET * median
-        scores = self.scores(losses, present, largest)
-        scores[0] += _BONUS * self.select.scale + _MARGIN * len(losses)
-        return self.select.release(scores, stream)
+        """Index of the chosen model; the default is the first.
+
+        Losses have shape (n, n_models, n_versions).
+        """
+        n, _, n_versions = losses.shape
+        largest, margin, _ = _RULES[self.scoring]
+        if self.unit is None:
+            largest *= self.regret_factor
+        else:
+            flat, of_default = np.zeros(_GRID.size), losses[:, 0, 0]
+            largest *= median_on_grid(of_default, present, _GRID, flat, self.unit, stream)
+        scores = self.scores(losses.reshape(n, -1), present, largest)
+        scores[:n_versions] += _BONUS * self.select.scale + margin * n
+        return self.select.release(scores, stream) // n_versions
 
     @staticmethod
     def scores(losses: Array, present: NDArray[np.bool_], largest: float) -> Array:
@@ -79,13 +119,14 @@ class Choice(Part):
 
 
 def plan_choice(
-    scoring: str, n_samples: int, budget: PrivacyBudget, allowance: Allowance
+    scoring: str, n_samples: int, n_outputs: int, budget: PrivacyBudget, allowance: Allowance
 ) -> Choice:
-    """The choice within an allowance."""
+    """The choice within an allowance; `n_outputs` is the number of classes or of targets."""
     # a sum is rounded once, and once more when the bonus is added, which is below 2 n
     change = budget.record_factor + 4 * UNIT_ROUNDOFF * (2 * n_samples)
-    if scoring in LARGEST_REGRET:
-        return Choice(scoring, None, SelectVertex.calibrate(change, allowance))
+    if scoring in ("neg_log_loss", "accuracy"):
+        factor = math.log2(n_outputs) if scoring == "neg_log_loss" else 1.0
+        return Choice(scoring, None, SelectVertex.calibrate(change, allowance), factor)
     of_median = median_score(n_samples, budget.record_factor, 0.0)
     unit = SelectVertex.calibrate(of_median, allowance.share(_UNIT_SHARE))
     select = SelectVertex.calibrate(change, allowance.share(1 - _UNIT_SHARE))

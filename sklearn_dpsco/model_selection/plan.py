@@ -150,7 +150,7 @@ def _plan_in(
     probes = _plans(make, candidates, probe, currency, sizes)
     refits = _plans(make, candidates, refit, currency, sizes)
     allowance = of_choice.mixed_allowance if currency == "gdp" else of_choice.allowance
-    choice = plan_choice(scoring, sizes.n_samples, of_choice, allowance)
+    choice = plan_choice(scoring, sizes.n_samples, sizes.n_outputs, of_choice, allowance)
     named = [(f"probe {k}", [_together(probe, currency, plans)]) for k, plans in enumerate(probes)]
     parts = [
         *named,

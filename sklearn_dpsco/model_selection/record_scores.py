@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 from sklearn.base import is_classifier
 
 from .._checks import check_choice
 from ..data.records import label_codes
 from .private_steps import last_step
 
-__all__ = ["Targets", "losses", "scoring_of"]
+__all__ = ["Targets", "losses", "losses_shrunk", "scoring_of"]
 
 Array = NDArray[np.float64]
 
@@ -83,12 +85,22 @@ def losses(model: Any, X: Any, targets: Targets, scoring: str) -> Array:
     squared or absolute residuals in units of half the width of their bounds, of predictions within
     the bounds.
     """
+    return losses_shrunk(model, X, targets, scoring, (1.0,))[:, 0]
+
+
+def losses_shrunk(
+    model: Any, X: Any, targets: Targets, scoring: str, powers: Sequence[float]
+) -> Array:
+    """The losses of the model and of less certain versions of it, shape (n, n_powers).
+
+    The probabilities of a version are proportional to a power of the model's. Of other scores
+    there is one version.
+    """
     values, present = targets.values, targets.present
     with np.errstate(all="ignore"):
         if scoring == "neg_log_loss":
-            found = np.asarray(model.predict_proba(X))
-            own = found[np.arange(len(found)), np.maximum(values, 0)]
-            loss = -np.log(np.clip(np.nan_to_num(own), _LEAST_PROBABILITY, 1.0))
+            found = np.nan_to_num(np.asarray(model.predict_proba(X)))
+            loss = _log_losses(np.log(np.clip(found, _LEAST_PROBABILITY, 1.0)), values, powers)
         elif scoring == "accuracy":
             loss = (label_codes(np.asarray(model.predict(X)), model.classes_) != values) * 1.0
         else:
@@ -96,4 +108,9 @@ def losses(model: Any, X: Any, targets: Targets, scoring: str) -> Array:
             apart = np.abs(found - values) / targets.half
             apart = apart**2 if scoring == "neg_mean_squared_error" else apart
             loss = apart.reshape(len(apart), -1).sum(axis=1)
-    return np.where(present, loss, 0.0)
+    return np.where(present[:, None], loss.reshape(len(present), -1), 0.0)
+
+
+def _log_losses(logs: Array, codes: NDArray[Any], powers: Sequence[float]) -> Array:
+    own = logs[np.arange(len(logs)), np.maximum(codes, 0)]
+    return np.column_stack([logsumexp(t * logs, axis=1) - t * own for t in powers])

@@ -34,7 +34,7 @@ from .private_steps import (
     set_parts,
     widths_of,
 )
-from .record_scores import Targets, losses, scoring_of
+from .record_scores import Targets, losses, losses_shrunk, scoring_of
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
 
@@ -371,10 +371,9 @@ class _Run:
             return 0, _fit(self._made(0, plan.refit_budget, 0), table), None
         made = [self._made(k, plan.probe_budget, k) for k in range(n)]
         models = self._all_fitted(made, table)
-        found = [losses(model, table.X, table.targets, self.scoring) for model in models]
-        chosen = plan.choice.run(
-            np.column_stack(found), table.present, self.stream.substream("choice", 0)
-        )
+        facts = table.X, table.targets, self.scoring, plan.choice.powers
+        found = np.stack([losses_shrunk(model, *facts) for model in models], axis=1)
+        chosen = plan.choice.run(found, table.present, self.stream.substream("choice", 0))
         return chosen, _fit(self._made(chosen, plan.refit_budget, n), table), None
 
     def trials(self) -> tuple[int, Any, float]:

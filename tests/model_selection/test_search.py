@@ -263,7 +263,7 @@ def worst_pairs(rng, m):
 def test_scores_change_by_the_stated_range_and_no_more(relation):
     rng, m, n = np.random.default_rng(0), 4, 50
     budget = PrivacyBudget(1.0, 1e-6, relation)
-    choice = plan_choice("accuracy", n, budget, budget.mixed_allowance)
+    choice = plan_choice("accuracy", n, 2, budget, budget.mixed_allowance)
     rest, present = rng.uniform(0, 2, (n, m)), np.ones(n, dtype=bool)
     found = []
     for own, other in worst_pairs(rng, m):
@@ -299,20 +299,25 @@ def audited(run, n_trials, epsilon):
     return audit_outcomes(*found, epsilon=epsilon)
 
 
+def of_models(choice):
+    """Its run on losses of one version each."""
+    return lambda losses, present, stream: choice.run(losses[:, :, None], present, stream)
+
+
 def test_a_choice_is_not_flagged_and_one_that_looks_at_raw_scores_is(monkeypatch):
     budget = PrivacyBudget(0.1, 0.0)
-    choice = plan_choice("accuracy", 4001, budget, budget.allowance)
+    choice = plan_choice("accuracy", 4001, 2, budget, budget.allowance)
     # without the bonus, which would hide the difference
     monkeypatch.setattr(choice_module, "_BONUS", 0.0)
-    monkeypatch.setattr(choice_module, "_MARGIN", 0.0)
-    assert not audited(choice.run, 3000, 0.1).flagged
+    monkeypatch.setitem(choice_module._RULES, "accuracy", choice_module._Rule(1.0, 0.0))
+    assert not audited(of_models(choice), 3000, 0.1).flagged
 
     def raw(losses, present, stream):
         return int(np.argmax(choice.scores(losses, present, 1.0)))
 
     assert audited(raw, 1000, 0.1).flagged
     weak = replace(choice, select=replace(choice.select, scale=choice.select.scale / 20))
-    assert audited(weak.run, 3000, 0.1).flagged
+    assert audited(of_models(weak), 3000, 0.1).flagged
 
 
 def test_repetition_is_not_flagged_and_trials_that_go_on_until_one_is_good_are():
