@@ -111,6 +111,8 @@ def widths_of(estimator: Any, X: Any, y: Any) -> dict[str, int]:
             try:
                 few = clone(step).fit_transform(few, labels)
             except Exception as error:
+                if type(step).__module__.partition(".")[0] == __name__.partition(".")[0]:
+                    raise  # its messages quote no value
                 raise ValueError(
                     f"the step {prefix.removesuffix('__')!r} does not run on two records, so that "
                     f"how many columns it makes cannot be planned: {type(error).__name__}"
