@@ -42,7 +42,8 @@ def changed_record(pair: Pair) -> int:
     n = len(first.y)
     differs = differing_rows(first.rows.X, second.rows.X)
     differs |= differing_rows(first.y.reshape(n, -1), second.y.reshape(n, -1))
-    differs = differs | (first.rows.weights() != second.rows.weights())
+    differs = differs | (first.rows.scales() != second.rows.scales())
+    differs = differs | (first.rows.sample_weights() != second.rows.sample_weights())
     (rows,) = np.nonzero(differs)
     if rows.size != 1:
         raise ValueError(f"tables of a pair must differ in one record, got {rows.size}")

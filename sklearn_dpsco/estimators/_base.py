@@ -40,6 +40,7 @@ from ..data.cells import as_numbers
 from ..data.records import (
     as_labels,
     as_users,
+    as_weights,
     clear_rows,
     is_missing,
     is_nameless,
@@ -146,6 +147,10 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         other, one that contributes nothing. The number of records is public in both. Zero-out
         needs about half of the noise, and its (epsilon, delta) implies replace-one
         (2 epsilon, (1 + e^epsilon) delta).
+    max_weight : float in [1e-50, 1e50], default=1.0
+        The largest weight that counts, if `fit` is given a `sample_weight`: weights are divided by
+        it, and larger ones count as 1. Declare it from domain knowledge, never from the weights:
+        noise is that of a table whose weights all are `max_weight`.
     max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all rows of one person together, of whom nobody has more than this:
         a promise of yours, or kept by `groups` in `fit`. Neighbours then differ in all of them.
@@ -176,12 +181,13 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         little faster, and the low bits of what it publishes may reveal something about a record.
     nonfinite : {"raise", "zero"}, default="raise"
         What is done in training with an invalid record: one that holds NaN, an infinity or
-        no number at all (in a list, a data frame or an array of objects), or in classification
-        a label that is missing or was not declared. "raise" raises a `ValueError`, which tells
-        one bit of the data that lies outside the guarantee. "zero" makes it an empty record,
-        which contributes nothing and is still counted; no error and no warning shows it, and
-        the guarantee covers such records, too. With "zero", `predict` takes an invalid row for
-        one whose scaled features are all 0; with "raise" it raises.
+        no number at all (in a list, a data frame or an array of objects), a weight that is one of
+        these or negative, or in classification a label that is missing or was not declared.
+        "raise" raises a `ValueError`, which tells one bit of the data that lies outside the
+        guarantee. "zero" makes it an empty record, which contributes nothing and is still counted;
+        no error and no warning shows it, and the guarantee covers such records, too. With "zero",
+        `predict` takes an invalid row for one whose scaled features are all 0; with "raise" it
+        raises.
     accountant : None or BudgetAccountant, default=None
         Where `fit` charges its guarantee, in full, after the data were checked and before
         anything else is computed from their values. None stands for the accountant whose
@@ -214,6 +220,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
     epsilon: Any
     delta: Any
     relation: Any
+    max_weight: Any
     max_rows_per_user: Any
     bounds_X: Any
     fit_intercept: Any
@@ -254,6 +261,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             )
         solver.check(loss, feasible_set, budget)
         check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
+        check_size("max_weight", self.max_weight)
         check_random_state(self.random_state)
         check_feature_bounds(self.bounds_X)
         facts = loss, feasible_set, fit_intercept
@@ -372,23 +380,27 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
 
     def _rows(
         self, X: Any, scaling: FeatureScaling, fit_intercept: bool, is_empty: Flags,
-        is_surplus: Flags | None,
+        is_surplus: Flags | None, weight: Array | None,
     ) -> Rows:  # fmt: skip
-        """Scaled rows. Those of weight 0 are empty records.
+        """Scaled rows. Those of scale 0 are empty records.
 
         `is_empty` flags records whose target is invalid, which only nonfinite="zero" has; those
         with invalid features are found here. `is_surplus` flags the rows of users who have too
-        many of them, None if there are no `groups`.
+        many of them, None if there are no `groups`. `weight` is in [0, 1], None if there are no
+        weights; records of weight 0 are empty.
         """
+        left_out = is_surplus
+        if weight is not None:
+            left_out = weight == 0 if left_out is None else left_out | (weight == 0)
         if self._is_strict:
-            weights = None if is_surplus is None else np.where(is_surplus, 0.0, 1.0)
-            return make_rows(scaling.transform(X), fit_intercept, weights)
+            scale = None if left_out is None else np.where(left_out, 0.0, 1.0)
+            return make_rows(scaling.transform(X), fit_intercept, scale, weight)
         X = canonical(X) if sparse.issparse(X) else X
         empty = nonfinite_rows(X) | is_empty
-        if is_surplus is not None:
-            empty |= is_surplus
+        if left_out is not None:
+            empty |= left_out
         cleared = clear_rows(scaling.transform(X), empty, X)
-        return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0))
+        return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0), weight)
 
     def _charge(self, settings: Settings, X: Any, n_outputs: int) -> Run:
         """The plan of the fit, charged to the accountant; reads no value of X."""
@@ -405,10 +417,14 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             settings.accountant.spend(plan, estimator=type(self).__name__)
         return Run(settings.solver, plan, scaling)
 
-    def _solve(self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Flags | None) -> None:
+    def _solve(
+        self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Flags | None,
+        weight: Array | None,
+    ) -> None:  # fmt: skip
         """Follow the plan, and set the attributes of the model."""
         solver, plan, scaling = run
-        rows = self._rows(X, scaling, plan.problem.fit_intercept, targets.is_empty, is_surplus)
+        flags = targets.is_empty, is_surplus
+        rows = self._rows(X, scaling, plan.problem.fit_intercept, *flags, weight)
         stream = stream_from_random_state(self.random_state)
         data = SolverData(rows, targets.scaled())
         result = solver.solve(data, plan, stream.substream("model", 0))
@@ -426,7 +442,7 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         """Attributes that tell of the features' units; `_origin` is where they are all 0."""
         return {"_origin": scaling.shift}
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -443,6 +459,14 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
             label (missing, or one that cannot be compared) is an error, or with
             ``nonfinite="zero"`` an empty record. Which rows belong to one user is not protected.
             None: you promise that nobody has more rows.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of at least 0, private like the rest of a record; that they are given is public.
+            Divided by `max_weight` and clipped to [0, 1], a weight multiplies what its record adds
+            to the gradients, whose sums are over n all the same: many small weights mean a small
+            signal in the same noise, and a larger `l2_penalty` in proportion. A record of weight
+            0 is empty. What is released besides gradients (means, centres, lengths and spreads of
+            features and targets, frequencies of classes) counts all other records alike: the
+            intercept that follows from it is a start, which the descent corrects.
 
         Returns
         -------
@@ -452,8 +476,8 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         ------
         ValueError
             If a parameter or the shape of the data is wrong, or, unless ``nonfinite="zero"``,
-            if X or y has a value that is missing, infinite or no number, or y a label that was
-            not declared.
+            if X, y or sample_weight has a value that is missing, infinite or no number, y a label
+            that was not declared, or a weight is negative.
             Nothing is spent then. The errors tell one bit of the data that lies outside the
             guarantee: that it is invalid.
         PrivacyBudgetError
@@ -465,10 +489,19 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
                 X, y = self._validate(X, y)
                 targets = self._read(y)
                 is_surplus = self._surplus(X, groups, settings.budget.rows_per_user, {})
+                weight = self._weights(X, sample_weight)
                 run = self._charge(settings, X, targets.n_outputs)
             self.__dict__.update(targets.attributes)
-            self._solve(run, X, targets, is_surplus)
+            self._solve(run, X, targets, is_surplus, weight)
         return self
+
+    def _weights(self, X: Any, sample_weight: Any) -> Array | None:
+        """The records' weights in [0, 1]; None if there are none."""
+        if sample_weight is None:
+            return None
+        weights = as_weights(sample_weight, float(self.max_weight), strict=self._is_strict)
+        check_consistent_length(X, weights)
+        return weights
 
     def _surplus(
         self, X: Any, groups: Any, most: int, counted: MutableMapping[Any, int]

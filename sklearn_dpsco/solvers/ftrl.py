@@ -605,11 +605,12 @@ class FTRLRun:
             plan.moments.add(self._sum, rows)
             return
         if self._whitening is not None:
-            rows = make_rows(_centred(rows) @ self._whitening, rows.has_intercept, rows.scale)
+            white = _centred(rows) @ self._whitening
+            rows = make_rows(white, rows.has_intercept, rows.scale, rows.sample_weight)
         self._add_gradients(rows, y)
 
     def _add_gradients(self, rows: Rows, y: Array) -> None:
-        """Gradients of scale_i * l(offset + <row_i, w>, y_i), each of norm at most c B."""
+        """Gradients of factor_i * l(offset + <row_i, w>, y_i), each of norm at most c B."""
         plan = self.plan
         objective = Objective(y, self._frame.offset, plan.problem.loss, plan.gradient_clip)
         coef = plan.problem.matrix(self._coef)

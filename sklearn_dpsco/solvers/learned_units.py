@@ -270,7 +270,7 @@ class LearnedUnits(Part):
         # whether a record is empty is private, whether one may be is not
         scale = None if rows.scale is None else present.astype(np.float64)
         return {
-            "rows": make_rows(x, problem.fit_intercept, scale), "unit": unit,
+            "rows": make_rows(x, problem.fit_intercept, scale, rows.sample_weight), "unit": unit,
             "top": max(top, last**2, _LEAST) / size**2,
             "trace": max(trace + last**2, _LEAST) / size**2,
             "longest": size, "transform": whole, "center": center, "factor": factor,

@@ -415,7 +415,7 @@ class StepsSolver:
         return MeanPlan(facts, budget, "mean", 3, guarantee, (noise,))
 
     def solve(self, data, plan, stream):
-        rows, weights = data.rows, data.rows.weights()
+        rows, weights = data.rows, data.rows.scales()
         n_steps = 1 if self.stop and self.stop(data) else plan.max_iter
         for t in range(n_steps):
             mean = rows.weighted_sum(weights)[: plan.problem.n_features] / rows.n_samples
@@ -439,7 +439,7 @@ def test_stopping_on_rare_data_is_a_violation():
         "no signal": lambda data: np.count_nonzero(np.any(plain(data), axis=1)) <= 1,
         "all alike": lambda data: np.all(plain(data) == plain(data)[0]),
         "a constant column": lambda data: np.any(np.ptp(plain(data), axis=0) == 0),
-        "all empty": lambda data: np.count_nonzero(data.rows.weights()) <= 1,
+        "all empty": lambda data: np.count_nonzero(data.rows.scales()) <= 1,
     }
     for relation in ("replace-one", "zero-out"):
         assert replayed(StepsSolver(), relation).passed
@@ -707,7 +707,7 @@ def test_neighbours_differ_in_one_row():
             differs = np.any(X != X2, axis=1) | (first.y != second.y)
             assert differs.sum() == 1
             i = np.flatnonzero(differs)[0]
-            weights, weights2 = first.rows.weights(), second.rows.weights()
+            weights, weights2 = first.rows.scales(), second.rows.scales()
             assert (weights[i], weights2[i]) == (float(relation != "zero-out"), 1.0)
             np.testing.assert_array_equal(np.delete(weights, i), np.delete(weights2, i))
             n_empty += np.all(np.delete(weights, i) == 0)

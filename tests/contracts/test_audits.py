@@ -54,7 +54,7 @@ class WholeFit:
         name = type(self.model).__name__
         if sparse.issparse(X) and entry(name).sparse:
             X = X.toarray()
-        is_empty = data.rows.weights() == 0
+        is_empty = data.rows.scales() == 0
         if not is_classifier(name):
             return X, np.where(is_empty, np.nan, y)
         classes = np.array([*self.model.classes, "none of them"])
