@@ -48,7 +48,7 @@ from ..data.records import (
     nonfinite_rows,
     surplus_rows,
 )
-from ..data.rows import Rows, make_rows
+from ..data.rows import Rows, make_rows, times_rows
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
@@ -57,7 +57,15 @@ from ..privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, 
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
 from ._docstrings import merged
-from ._targets import Labels, Numbers, check_classes, n_outputs_of, n_targets_of
+from ._targets import (
+    Labels,
+    Numbers,
+    check_class_weight,
+    check_classes,
+    class_weights,
+    n_outputs_of,
+    n_targets_of,
+)
 
 __all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "Run", "Settings", "in_data_units"]
 
@@ -88,10 +96,12 @@ class Settings(NamedTuple):
     accountant: BudgetAccountant | None
     sizes_delta: bool
 
-    def plan(self, n_samples: int, n_features: int, n_outputs: int) -> Plan:
+    def plan(
+        self, n_samples: int, n_features: int, n_outputs: int, class_weight: Any = None
+    ) -> Plan:
         """The plan of a fit on data of this size."""
-        loss = self.loss.of_outputs(n_outputs)
-        problem = Problem(n_samples, n_features, loss, self.feasible_set, self.fit_intercept)
+        loss, facts = self.loss.of_outputs(n_outputs), (self.feasible_set, self.fit_intercept)
+        problem = Problem(n_samples, n_features, loss, *facts, class_weight)
         plan: Plan = self.solver.plan(problem, self.budget_of(n_samples))
         return plan
 
@@ -402,12 +412,13 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
         cleared = clear_rows(scaling.transform(X), empty, X)
         return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0), weight)
 
-    def _charge(self, settings: Settings, X: Any, n_outputs: int) -> Run:
+    def _charge(self, settings: Settings, X: Any, targets: Numbers | Labels) -> Run:
         """The plan of the fit, charged to the accountant; reads no value of X."""
         n_samples, n_features = X.shape
         settings = self._in_force(settings)
         settings.warn_if_delta_is_large(n_samples)
-        return self._spend(settings, settings.plan(n_samples, n_features, n_outputs), X)
+        facts = targets.n_outputs, targets.class_weight
+        return self._spend(settings, settings.plan(n_samples, n_features, *facts), X)
 
     def _spend(self, settings: Settings, plan: Plan, X: Any) -> Run:
         """Charge the plan to the accountant; reads no value of X."""
@@ -489,19 +500,21 @@ class DPLinearModel(BaseEstimator, metaclass=ABCMeta):
                 X, y = self._validate(X, y)
                 targets = self._read(y)
                 is_surplus = self._surplus(X, groups, settings.budget.rows_per_user, {})
-                weight = self._weights(X, sample_weight)
-                run = self._charge(settings, X, targets.n_outputs)
+                weight = self._weights(X, sample_weight, targets)
+                run = self._charge(settings, X, targets)
             self.__dict__.update(targets.attributes)
             self._solve(run, X, targets, is_surplus, weight)
         return self
 
-    def _weights(self, X: Any, sample_weight: Any) -> Array | None:
-        """The records' weights in [0, 1]; None if there are none."""
+    def _weights(self, X: Any, sample_weight: Any, targets: Numbers | Labels) -> Array | None:
+        """The records' weights in [0, 1], times those of their classes; None if there are none."""
         if sample_weight is None:
-            return None
-        weights = as_weights(sample_weight, float(self.max_weight), strict=self._is_strict)
+            return targets.record_weight
+        # (a stream does not check its parameters again)
+        largest = check_size("max_weight", self.max_weight)
+        weights = as_weights(sample_weight, largest, strict=self._is_strict)
         check_consistent_length(X, weights)
-        return weights
+        return times_rows(weights, targets.record_weight)
 
     def _surplus(
         self, X: Any, groups: Any, most: int, counted: MutableMapping[Any, int]
@@ -664,6 +677,16 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         multinomial one, other losses are summed over the classes, each told from the rest. A
         record's K derivatives are clipped together, so that the noise in a coefficient does not
         grow with K.
+    class_weight : dict {label: weight}, "balanced" or None, default=None
+        Weights of at least 0 by which the records' weights are multiplied, 1 for a class that is
+        not in the dict. They are public: never take them from the data. They are divided by the
+        largest, so that the noise is that of records which all have that weight, and a class of
+        weight 0 is left out. The start of the intercept follows the weighted frequencies.
+        "balanced" weighs classes by the inverse of their private frequencies, which a share of
+        the budget buys in any case where there is an intercept, over the largest weight: all
+        classes then add up to as much as the rarest, so that many records of other classes count
+        for little, in the same noise. A class counts as at least as frequent as the noise, and as
+        1 / (50 n_classes). It needs ``fit_intercept=True``, and is not for streams.
 
     Attributes
     ----------
@@ -678,14 +701,18 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     _task = "classification"
 
     classes: Any
+    class_weight: Any
 
     def _read(self, y: Any) -> Labels:
         declared = self._declared_classes()
         declared = self._classes_of(y) if declared is None else declared
-        return Labels(self._codes(y, declared), declared)
+        return self._labels(y, declared)
 
     def _read_known(self, y: Any) -> Labels:
-        return Labels(self._codes(y, self.classes_), self.classes_)
+        return self._labels(y, self.classes_)
+
+    def _labels(self, y: Any, classes: NDArray[Any]) -> Labels:
+        return Labels(self._codes(y, classes), classes, class_weights(self.class_weight, classes))
 
     def _classes_of(self, y: NDArray[Any]) -> NDArray[Any]:
         """The labels that occur, with a warning."""
@@ -717,8 +744,17 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         return None if self.classes is None else check_classes(self.classes)
 
     def _settings(self) -> Settings:
-        self._declared_classes()
-        return super()._settings()
+        declared = self._declared_classes()
+        check_class_weight(self.class_weight)
+        if declared is not None:
+            class_weights(self.class_weight, declared)
+        settings = super()._settings()
+        if self.class_weight == "balanced" and not settings.fit_intercept:
+            raise ValueError(
+                "class_weight='balanced' needs fit_intercept=True, with which the frequencies of "
+                "the classes are released: give a dict of public weights"
+            )
+        return settings
 
     def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
         """The plan that `fit` would follow on data of this size; spends nothing.
@@ -740,7 +776,12 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         if declared is not None and n_classes != declared.size:
             raise ValueError(f"n_classes={n_classes} but classes has {declared.size} labels")
         sizes = self._check_plan_sizes(settings, n_samples, n_features)
-        return settings.plan(*sizes, n_outputs_of(n_classes))
+        if declared is None and isinstance(self.class_weight, dict):
+            raise ValueError("classes must be declared for a plan with class_weight, got None")
+        weights = (
+            self.class_weight if declared is None else class_weights(self.class_weight, declared)
+        )
+        return settings.plan(*sizes, n_outputs_of(n_classes), weights)
 
     def decision_function(self, X: Any) -> Array:
         """``X @ coef_.T + intercept_``.

@@ -68,10 +68,11 @@ class HasFeasibleSet(DPLinearModel):
             if targets.n_outputs != problem.n_outputs:
                 raise ValueError(f"y must have {problem.n_outputs} targets, as in fit")
             scaling = self._feature_scaling(X.shape[1])
-            weight = self._weights(X, sample_weight)
+            weight = self._weights(X, sample_weight, targets)
             flags = targets.is_empty, None
             rows = self._rows(X, scaling, problem.fit_intercept, *flags, weight)
             frame, coef = model.frame, np.asarray(model.coef).T
+            rows = frame.weighted(rows, targets.scaled())
             if problem.fit_intercept:
                 center = np.zeros(len(coef)) if frame.center is None else frame.center
                 rows = rows.centered(center)

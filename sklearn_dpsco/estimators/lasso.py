@@ -206,6 +206,7 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         max_weight: float = 1.0,
         bounds_X: Any = None,
         classes: Any = None,
+        class_weight: Any = None,
         fit_intercept: bool = True,
         loss: Any = "logistic",
         feasible_set: Any = "l1",

@@ -195,6 +195,7 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
         max_weight: float = 1.0,
         bounds_X: Any = None,
         classes: Any = None,
+        class_weight: Any = None,
         fit_intercept: bool = True,
         loss: Any = "logistic",
         feasible_set: Any = "l2",

@@ -189,8 +189,8 @@ class _StreamingModel(DPLinearModel):
         super()._solve(run, *data)
         self.n_seen_ = run.plan.problem.n_samples
 
-    def _charge(self, settings: Settings, X: Any, n_outputs: int) -> Run:
-        run = super()._charge(settings, X, n_outputs)
+    def _charge(self, settings: Settings, X: Any, targets: Numbers | Labels) -> Run:
+        run = super()._charge(settings, X, targets)
         self._stream = None  # also if the fit is interrupted later on
         return run
 
@@ -269,7 +269,7 @@ class _StreamingModel(DPLinearModel):
                 begun = progress if isinstance(progress, Settings) else progress.plan
                 rows = begun.budget.rows_per_user
                 is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
-                weight = self._weights(X, sample_weight)
+                weight = self._weights(X, sample_weight, targets)
                 if isinstance(progress, Settings):
                     progress = self._begin(progress, X, targets)
                     progress.rows_of_users = None if counted is None else {}
@@ -296,7 +296,8 @@ class _StreamingModel(DPLinearModel):
             settings = settings._replace(sizes_delta=False)
         else:
             settings.warn_if_delta_is_large(self.horizon)
-        plan: Any = settings.plan(self.horizon or _NO_HORIZON, X.shape[1], targets.n_outputs)
+        facts = X.shape[1], targets.n_outputs, targets.class_weight
+        plan: Any = settings.plan(self.horizon or _NO_HORIZON, *facts)
         features = self._spend(settings, plan, X).scaling
         charged = [] if settings.accountant is None else [settings.accountant]
         root = stream_from_random_state(self.random_state)
@@ -466,6 +467,12 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
     classes : list of labels or None, default=None
         ... `partial_fit` never takes them from y: with None, its first call needs them as an
         argument.
+    class_weight : dict {label: weight} or None, default=None
+        Weights of at least 0 by which the records' weights are multiplied, 1 for a class that is
+        not in the dict. They are public: never take them from the data. They are divided by the
+        largest, so that the noise is that of records which all have that weight, and a class of
+        weight 0 is left out. There is no "balanced": the frequencies of a stream's classes are not
+        known before it ends.
     loss : str or Loss, default="logistic"
         One of "logistic", "smoothed_hinge", "hinge", "squared_hinge", "sigmoid" or an object. In
         scaled units; need not be smooth or convex.
@@ -483,6 +490,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         max_weight: float = 1.0,
         bounds_X: Any = None,
         classes: Any = None,
+        class_weight: Any = None,
         fit_intercept: bool = True,
         horizon: Any = None,
         batch_size: Any = "auto",
@@ -502,6 +510,16 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         random_state: Any = None,
     ) -> None:
         self._store(locals())
+
+    def _settings(self) -> Settings:
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' is not for streams, the frequencies of whose classes are "
+                "not known before they end: give a dict of public weights, or take "
+                "DPLassoFWClassifier, DPMirrorClassifier, DPPhasedSGDClassifier or "
+                "HeavyTailDPClassifier"
+            )
+        return super()._settings()
 
     def partial_fit(
         self,
@@ -544,7 +562,10 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         declared = self._classes_of_stream(classes, progress)
 
         def read(y: Any) -> Labels:
-            return Labels(self._codes(y, declared), declared)
+            if isinstance(progress, Settings):
+                return self._labels(y, declared)
+            weights = progress.plan.problem.class_weight
+            return Labels(self._codes(y, declared), declared, weights)
 
         return self._take_in(X, y, groups, sample_weight, progress, read)
 

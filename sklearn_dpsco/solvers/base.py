@@ -34,6 +34,9 @@ class Problem:
         The set of (coef, intercept) in scaled units, all outputs' together; a class leaves the
         radius to the plan, and `Geometry` itself the kind of set as well.
     fit_intercept : bool
+    class_weight : tuple of float, "balanced" or None
+        Factors in [0, 1] on the weights of each class's records, the largest 1, which the records'
+        weights hold already; or to be made of the released frequencies. None for ones.
     """
 
     n_samples: int
@@ -41,6 +44,7 @@ class Problem:
     loss: Loss
     feasible_set: Geometry | type[Geometry]
     fit_intercept: bool = True
+    class_weight: tuple[float, ...] | str | None = None
 
     def __post_init__(self) -> None:
         check_loss(self.loss)

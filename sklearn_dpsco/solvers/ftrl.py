@@ -110,7 +110,8 @@ class FirstMeans(Part):
         for_targets, for_rows = (weight * self.n_records for weight in self.weights)
         for_targets /= self.problem.target_norm(2)
         means = released[:k] / for_targets
-        offset = constant_for_mean(self.problem, means, (self.noise.scale / for_targets) ** 2)
+        variance = (self.noise.scale / for_targets) ** 2
+        offset = constant_for_mean(self.problem, means, variance).offset
         rows = shrunk_vector(released[k:], self.noise.variance) * (self.norm / for_rows)
         return Frame(offset, np.clip(rows, -1.0, 1.0))
 

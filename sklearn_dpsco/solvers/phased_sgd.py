@@ -557,7 +557,7 @@ def _start(
     error, is_sparse = norm_error(problem.n_features), sparse.issparse(data.rows.X)
     bound = plan.data_norm * (1 - error)
     form = RowForm(center, float(problem.fit_intercept), bound, 2 * error if is_sparse else 0.0)
-    return _Start(data.rows, form, data.y, frame.offset, frame)
+    return _Start(frame.weighted(data.rows, data.y), form, data.y, frame.offset, frame)
 
 
 def _start_in_units(

@@ -43,6 +43,10 @@ BAD = {
         (1, -1), (0, 0), (0, NAN), (0, 1, 2), 3, "ab", (-INF, 0),
         ([0, 0], [1, 1, 1]), ([[0]], [[1]]), ([0, 2], [1, 1]),
     ),
+    "class_weight": (
+        "even", 3, [1, 2], {"no": -1}, {"no": NAN}, {"no": INF}, {"no": "1"}, {"no": True},
+        {"no": 0, "yes": 0}, {"maybe": 1.0}, True,
+    ),
     "classes": (["a"], [], ["a", "a"], ["a", "b", "a"], 3, "ab", [["a", "b"]]),
     "fit_intercept": ("yes", 1, None),
     "loss": ("no such loss", None, 3, Squared),
