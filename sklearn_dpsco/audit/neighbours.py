@@ -96,7 +96,7 @@ def neighbours(
             extreme(table)
         if of_weights.uniform() < 0.5:
             table.weight = of_weights.choice(_WEIGHTS, problem.n_samples)
-            table.own_weights = tuple(of_weights.choice(_WEIGHTS, 2))
+            table.own_weights = _OWN_WEIGHTS[of_weights.integers(len(_OWN_WEIGHTS))]
         places = _PLACES[(k + random_state) % len(_PLACES)]
         storage, i = storages[k % len(storages)], int(rng.integers(problem.n_samples))
         pairs.append(_pair(problem, relation, table, places, storage, i))
@@ -116,7 +116,7 @@ class _Table:
     corner: Array
     labels: tuple[Any, Any]
     weight: Array | None = None
-    own_weights: tuple[Any, ...] = (1.0, 1.0)
+    own_weights: tuple[float, float] = (1.0, 1.0)
 
 
 def _random_table(problem: Problem, rng: np.random.Generator) -> _Table:
@@ -167,6 +167,7 @@ def _all_empty(table: _Table) -> None:
 _EXTREMES = (_one_label, _no_signal, _all_alike, _constant_columns, _all_empty)
 
 _WEIGHTS = (0.25, 0.5, 1.0)
+_OWN_WEIGHTS = ((1.0, 1.0), (0.25, 1.0), (1.0, 0.5))
 
 # of the record in the two tables, as factors on its corner; None for that corner on one axis
 _PLACES = ((1.0, 1.0), (1.0, -1.0), (1.0, 0.0), (None, 1.0))

@@ -709,9 +709,11 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         return self._labels(y, declared)
 
     def _read_known(self, y: Any) -> Labels:
-        return self._labels(y, self.classes_)
+        weights = self.plan_.problem.class_weight
+        return Labels(self._codes(y, self.classes_), self.classes_, weights)
 
     def _labels(self, y: Any, classes: NDArray[Any]) -> Labels:
+        """Labels with the declared weights of the classes."""
         return Labels(self._codes(y, classes), classes, class_weights(self.class_weight, classes))
 
     def _classes_of(self, y: NDArray[Any]) -> NDArray[Any]:

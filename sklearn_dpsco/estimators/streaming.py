@@ -562,10 +562,8 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         declared = self._classes_of_stream(classes, progress)
 
         def read(y: Any) -> Labels:
-            if isinstance(progress, Settings):
-                return self._labels(y, declared)
-            weights = progress.plan.problem.class_weight
-            return Labels(self._codes(y, declared), declared, weights)
+            is_first = isinstance(progress, Settings)
+            return self._labels(y, declared) if is_first else self._read_known(y)
 
         return self._take_in(X, y, groups, sample_weight, progress, read)
 

@@ -29,10 +29,12 @@ from sklearn_dpsco.audit import (
     mechanisms,
     neighbours,
 )
+from sklearn_dpsco.audit.neighbours import changed_record
 from sklearn_dpsco.audit.releases import NoiseScale
+from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
 from sklearn_dpsco.randomness.stream import stream_from_random_state
-from sklearn_dpsco.solvers.base import Part, Plan, SolverResult
+from sklearn_dpsco.solvers.base import Part, Plan, SolverData, SolverResult
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
 DELTA = 1e-6
@@ -696,8 +698,10 @@ def test_mechanisms_are_found_in_parts_and_tuples_of_them_and_nowhere_else():
 
 
 def test_neighbours_differ_in_one_row():
+    own = set()
     for relation in ("replace-one", "zero-out"):
         pairs, n_empty = neighbours(FACTS, relation, 10), 0
+        assert {pair[0].rows.sample_weight is None for pair in pairs} == {True, False}
         assert len({type(pair[0].rows) for pair in pairs}) == 3
         for first, second in pairs:
             X, X2 = (
@@ -711,7 +715,18 @@ def test_neighbours_differ_in_one_row():
             assert (weights[i], weights2[i]) == (float(relation != "zero-out"), 1.0)
             np.testing.assert_array_equal(np.delete(weights, i), np.delete(weights2, i))
             n_empty += np.all(np.delete(weights, i) == 0)
+            weights, weights2 = first.rows.sample_weights(), second.rows.sample_weights()
+            np.testing.assert_array_equal(np.delete(weights, i), np.delete(weights2, i))
+            own.add((float(weights[i]), float(weights2[i])))
         assert n_empty == 1  # one of the extreme tables
+    assert {first == second for first, second in own} == {True, False}
+    assert all(0 < weight <= 1 for pair in own for weight in pair)
+
+
+def test_a_weight_alone_is_a_difference():
+    X, y, weights = np.zeros((4, 2)), np.ones(4), np.array([1.0, 0.5, 1.0, 1.0])
+    first, second = (SolverData(make_rows(X, True, None, w), y) for w in (None, weights))
+    assert changed_record((first, second)) == 1
 
 
 def test_outcomes_without_any_noise_are_told_apart():

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import is_classifier as _is_classifier
+from support import WEIGHT_CHECKS
 
 import sklearn_dpsco
 from sklearn_dpsco import BudgetAccountant, PrivacyBudget, mechanisms
@@ -91,15 +92,6 @@ BAD_LOSSES = {
 }
 
 
-# checks of scikit-learn on weights that no estimator can pass
-WEIGHTS = {
-    "check_sample_weight_equivalence_on_dense_data": "it compares tables of different sizes, whose "
-    "noise differs; and no weight above max_weight counts",
-    "check_sample_weight_equivalence_on_sparse_data": "as on dense data",
-    "check_all_zero_sample_weights_error": "weights are private: an error would tell of them",
-}
-
-
 @dataclass(frozen=True)
 class Entry:
     """One estimator, or a regressor and its classifier.
@@ -150,7 +142,7 @@ class Entry:
     unlike_sums: tuple[str, ...] = ()
     by_selection: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
-    expected_failed_checks: Mapping[str, str] = field(default_factory=lambda: WEIGHTS)
+    expected_failed_checks: Mapping[str, str] = field(default_factory=lambda: WEIGHT_CHECKS)
 
 
 RADIUS_TWICE = ({"feasible_set": L2Ball(2.0), "radius": 2.0}, "radius")
@@ -260,7 +252,7 @@ FTRL = Entry(
     },
     nonsense=(RADIUS_TWICE, SIMPLEX, ({"mirror_map": "entropy"}, "mirror_map")),
     pure="DPLassoFW",
-    expected_failed_checks=WEIGHTS
+    expected_failed_checks=WEIGHT_CHECKS
     | {"check_fit_score_takes_y": "it calls partial_fit after fit, which would spend twice"},
 )
 HEAVY_TAIL = Entry(
