@@ -426,7 +426,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
             As in `fit`, over the whole stream: of each user the first `max_rows_per_user` rows
             count. With every chunk or with none; the stream in progress remembers the labels.
         sample_weight : array-like of shape (n_samples,) or None, default=None
-            As in `fit`; None stands for weights of `max_weight`.
+            As in `fit`, over the `max_weight` of this call; None stands for weights of that.
 
         Returns
         -------
