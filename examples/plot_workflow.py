@@ -8,6 +8,7 @@ settings, fit and score, is paid from one epsilon, and no number without noise i
 """
 
 import statsmodels.api as sm
+from sklearn.pipeline import make_pipeline
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -17,7 +18,6 @@ from sklearn_dpsco import (
     check_pipeline,
     dp_score,
 )
-from sklearn.pipeline import make_pipeline
 
 table = sm.datasets.fair.load_pandas().data.sample(frac=1, random_state=0)
 X, y = table.drop(columns="affairs"), table["affairs"] > 0
@@ -61,7 +61,7 @@ with accountant.parallel() as group:
     with group.branch():
         scores = dp_score(
             search, X[test], y[test], scoring=["accuracy", "roc_auc", "confusion_matrix"],
-            epsilon=1.5, accountant=accountant,
+            epsilon=2.0, accountant=accountant,
         )  # fmt: skip
 print(search.best_params_)
 for score in scores.values():

@@ -90,7 +90,7 @@ class Tables(NamedTuple):
 class RowForm(NamedTuple):
     """How a row r is formed from a record x: ``r = s [x - center, bias]``.
 
-    ``s = weight min(1, bound / norm of [x - center, bias])``, with the record's weight.
+    ``s = scale min(1, bound / norm of [x - center, bias])``, with the record's scale.
 
     Attributes
     ----------

@@ -1,8 +1,9 @@
 """One pass over rows that adds up clipped gradients at fixed coefficients.
 
 The first two add s l'(offset + <r, w>, y) r for every row, where r = [x - center, bias] is not
-scaled and s is the factor of `RowForm`. `w` and `total` have a last coordinate for the intercept,
-whatever the bias. `dense_gradient_at` is the form for dense rows of `sparse_sums.gradient_at`.
+scaled and s is that of `RowForm`, with the record's factor, scale times weight, as its scale. `w`
+and `total` have a last coordinate for the intercept, whatever the bias. `dense_gradient_at` is the
+form for dense rows of `sparse_sums.gradient_at`.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ __all__ = ["csr_gradient_sum", "dense_change_at", "dense_gradient_at", "dense_gr
 
 @njit(cache=True)
 def dense_gradient_sum(
-    X: Any, weight: Any, y: Any, form: RowForm, slope: Slope, w: Any, total: Any
+    X: Any, factor: Any, y: Any, form: RowForm, slope: Slope, w: Any, total: Any
 ) -> None:
     """Over the rows of a dense array."""
     center, bias, bound, norm_error = form
     d = center.size
     for i in range(y.size):
-        if weight[i] > 0.0:
+        if factor[i] > 0.0:
             row = X[i]
             product, square = dense_products(row, center, w)
-            s = row_factor(weight[i], square * (1.0 + norm_error) + bias * bias, bound)
+            s = row_factor(factor[i], square * (1.0 + norm_error) + bias * bias, bound)
             r = s * clipped_derivative(slope, product + bias * w[d], y[i])
             for j in range(d):
                 total[j] += r * (row[j] - center[j])
@@ -46,7 +47,7 @@ def dense_gradient_sum(
 
 @njit(cache=True)
 def csr_gradient_sum(
-    X: Compressed, weight: Any, y: Any, form: RowForm, slope: Slope, w: Any, total: Any
+    X: Compressed, factor: Any, y: Any, form: RowForm, slope: Slope, w: Any, total: Any
 ) -> None:
     """Over the rows of a CSR matrix. The centre is subtracted from the total, which has 0s before.
 
@@ -58,11 +59,11 @@ def csr_gradient_sum(
     center_square = inner_product(center, center)
     center_w = inner_product(center, w[:d])
     for i in range(y.size):
-        if weight[i] > 0.0:
+        if factor[i] > 0.0:
             product, row_center, square = stored_products(X, i, center, w)
             error = norm_error * (math.sqrt(square) + math.sqrt(center_square)) ** 2
             square = max(square - 2.0 * row_center + center_square, 0.0) + error
-            s = row_factor(weight[i], square + bias * bias, bound)
+            s = row_factor(factor[i], square + bias * bias, bound)
             r = s * clipped_derivative(slope, product - center_w + bias * w[d], y[i])
             for k in range(indptr[i], indptr[i + 1]):
                 total[indices[k]] += r * data[k]
@@ -73,7 +74,7 @@ def csr_gradient_sum(
 
 @njit(cache=True, nogil=True)
 def dense_gradient_at(
-    X: Any, weight: Any, y: Any, coef: Any, slope: Slope, chunk: int, total: Any
+    X: Any, scale: Any, factor: Any, y: Any, coef: Any, slope: Slope, chunk: int, total: Any
 ) -> float:
     """As `sparse_sums.gradient_at`. Four rows at a time, so that `part` is read less often."""
     n, d = X.shape
@@ -89,14 +90,15 @@ def dense_gradient_at(
             # one by one: the compiler then keeps each sum in one register
             z0, z1 = inner_product(X[i], coefs), inner_product(X[i + 1], coefs)
             z2, z3 = inner_product(X[i + 2], coefs), inner_product(X[i + 3], coefs)
-            r0 = _weighted(weight[i], z0 + intercept, y[i], slope)
-            r1 = _weighted(weight[i + 1], z1 + intercept, y[i + 1], slope)
-            r2 = _weighted(weight[i + 2], z2 + intercept, y[i + 2], slope)
-            r3 = _weighted(weight[i + 3], z3 + intercept, y[i + 3], slope)
+            r0 = _weighted(scale[i], factor[i], z0 + intercept, y[i], slope)
+            r1 = _weighted(scale[i + 1], factor[i + 1], z1 + intercept, y[i + 1], slope)
+            r2 = _weighted(scale[i + 2], factor[i + 2], z2 + intercept, y[i + 2], slope)
+            r3 = _weighted(scale[i + 3], factor[i + 3], z3 + intercept, y[i + 3], slope)
             part_b += (r0 + r1) + (r2 + r3)
             add_four_rows(X, i, (r0, r1, r2, r3), part)
         for i in range(whole, end):
-            r = _weighted(weight[i], inner_product(X[i], coefs) + intercept, y[i], slope)
+            z = inner_product(X[i], coefs) + intercept
+            r = _weighted(scale[i], factor[i], z, y[i], slope)
             part_b += r
             for j in range(d):
                 part[j] += r * X[i, j]
@@ -107,13 +109,13 @@ def dense_gradient_at(
 
 @njit(cache=True, nogil=True)
 def dense_change_at(
-    X: Any, which: Any, weight: Any, y: Any, coef: Any, before: Any, change: Change, slope: Slope,
-    chunk: int, total: Any,
+    X: Any, which: Any, scale: Any, factor: Any, y: Any, coef: Any, before: Any, change: Change,
+    slope: Slope, chunk: int, total: Any,
 ) -> float:  # fmt: skip
     """Sum over the rows `which` of clip(l'(z) - kept l'(z')) x, at the points `coef` and `before`.
 
-    Row and target i are those of record which[i], and its weight scales z, z' and the result. The
-    sum's coordinates go to `total`, that of the intercept is returned.
+    Row and target i are those of record which[i]; its scale is in z and z', and its factor on the
+    result. The sum's coordinates go to `total`, that of the intercept is returned.
     """
     n, d = which.size, X.shape[1]
     intercept, intercept_before = 0.0, 0.0
@@ -127,12 +129,12 @@ def dense_change_at(
             i = which[t]
             row = X[i]
             z = inner_product(row, coef[:d]) + intercept
-            r = clipped_derivative(slope, weight[i] * z, y[i])
+            r = clipped_derivative(slope, scale[i] * z, y[i])
             if change.kept > 0.0:
                 z = inner_product(row, before[:d]) + intercept_before
-                r -= change.kept * clipped_derivative(slope, weight[i] * z, y[i])
+                r -= change.kept * clipped_derivative(slope, scale[i] * z, y[i])
                 r = min(max(r, -change.largest), change.largest)
-            r *= weight[i]
+            r *= factor[i]
             part_b += r
             for j in range(d):
                 part[j] += r * row[j]
@@ -142,5 +144,5 @@ def dense_change_at(
 
 
 @njit(cache=True, inline="always")
-def _weighted(weight: float, product: float, y: float, slope: Slope) -> float:
-    return weight * clipped_derivative(slope, weight * product, y)
+def _weighted(scale: float, factor: float, product: float, y: float, slope: Slope) -> float:
+    return factor * clipped_derivative(slope, scale * product, y)

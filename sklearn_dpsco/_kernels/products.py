@@ -92,9 +92,9 @@ def stored_products(X: Compressed, i: int, center: Any, w: Any) -> Any:
 
 
 @njit(cache=True, inline="always")
-def row_factor(weight: float, square: float, bound: float) -> float:
+def row_factor(scale: float, square: float, bound: float) -> float:
     """The factor s of `RowForm`, from the squared norm of [x - center, bias], its error added."""
-    return weight * (bound / max(bound, math.sqrt(square)))
+    return scale * (bound / max(bound, math.sqrt(square)))
 
 
 @njit(cache=True, nogil=True)

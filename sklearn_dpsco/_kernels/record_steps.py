@@ -3,8 +3,9 @@
 The step for a record x corrects the estimate v of the gradient at the point w, of which the one
 before was w',
 
-    v <- q v + clip(l'(<x, w>) - q l'(<x, w'>)) x,
+    v <- q v + f clip(l'(s <x, w>) - q l'(s <x, w'>)) x,
 
+with the record's scale s and factor f, the scale times its weight,
 selects the vertex `values[m] e_j` with probability proportional to
 ``exp(-values[m] (v + penalty w)_j / scale)``, exactly, and moves to w <- q w + (1 - q) vertex.
 """
@@ -28,13 +29,15 @@ _SMALLEST = 1e-100  # of the factor of a point
 
 
 @njit(cache=True, inline="always")
-def _change(slope: Slope, walk: RecordWalk, weight: float, product: float, moved: float,
-            y: float) -> float:  # fmt: skip
+def _change(
+    slope: Slope, walk: RecordWalk, scale: float, factor: float, product: float, moved: float,
+    y: float,
+) -> float:  # fmt: skip
     """What the record's derivative contributes; `moved` is what the last move added to <x, w>."""
     before = (product - moved) / walk.kept
-    change = clipped_derivative(slope, weight * product, y)
-    change -= walk.kept * clipped_derivative(slope, weight * before, y)
-    return weight * min(max(change, -walk.clip), walk.clip)
+    change = clipped_derivative(slope, scale * product, y)
+    change -= walk.kept * clipped_derivative(slope, scale * before, y)
+    return factor * min(max(change, -walk.clip), walk.clip)
 
 
 # No NaN is compared here, and the sign of 0 does not matter: with that the loops are vector code.
@@ -100,8 +103,8 @@ def _shrink(w: Any, factor: float, kept: float) -> float:
 
 @njit(cache=True)
 def dense_record_steps(
-    X: Any, weight: Any, y: Any, slope: Slope, walk: RecordWalk, values: Any, last: Any,
-    words: Any, w: Any, v: Any,
+    X: Any, scales: Any, factors: Any, y: Any, slope: Slope, walk: RecordWalk, values: Any,
+    last: Any, words: Any, w: Any, v: Any,
 ) -> Any:  # fmt: skip
     """Steps over the rows of X in their order; w and v are changed in place.
 
@@ -125,7 +128,7 @@ def dense_record_steps(
         if w.size > d:
             product += w[d]
         moved = last[1] * (row[j] if j < d else 1.0)
-        r = _change(slope, walk, weight[t], factor * product, moved, y[t])
+        r = _change(slope, walk, scales[t], factors[t], factor * product, moved, y[t])
         low, high = _correct(v[:d], row, walk.kept, r)
         if w.size > d:
             v[d] = walk.kept * v[d] + r
@@ -146,8 +149,8 @@ def dense_record_steps(
 
 @njit(cache=True)
 def csr_record_steps(
-    X: Compressed, weight: Any, y: Any, slope: Slope, walk: RecordWalk, values: Any, last: Any,
-    words: Any, w: Any, v: Any, d: int,
+    X: Compressed, scales: Any, factors: Any, y: Any, slope: Slope, walk: RecordWalk, values: Any,
+    last: Any, words: Any, w: Any, v: Any, d: int,
 ) -> Any:  # fmt: skip
     """As `dense_record_steps`, over the rows of a CSR matrix with d columns."""
     data, indices, indptr = X
@@ -161,7 +164,7 @@ def csr_record_steps(
                 moved += last[1] * data[k]
         if w.size > d:
             product += w[d]
-        r = _change(slope, walk, weight[t], factor * product, moved, y[t])
+        r = _change(slope, walk, scales[t], factors[t], factor * product, moved, y[t])
         v_factor = _shrink(v, v_factor, walk.kept)
         r /= v_factor
         for k in range(indptr[t], indptr[t + 1]):

@@ -2,10 +2,11 @@
 
 The step for a record, whose row r is formed as in `RowForm`, is
 
-    w <- w - learning_rate l'(offset + <r, w>, y) r.
+    w <- w - learning_rate v l'(offset + <r, w>, y) r,
 
+v the record's weight, which is not in r.
 With K outputs, w and `total` have shape (d + 1, K), y (n, K), and `offset` (K,).
-A record of weight 0 is skipped. After each block of records w is projected onto a ball and,
+A record of scale 0 is skipped. After each block of records w is projected onto a ball and,
 once the first records are done, added to `total`; the functions return how many were added.
 """
 
@@ -51,6 +52,7 @@ def gather_rows(X: Any, order: Any, out: Any) -> None:
 @njit(cache=True)
 def dense_steps(
     X: Any,
+    scale: Any,
     weight: Any,
     y: Any,
     form: RowForm,
@@ -65,12 +67,12 @@ def dense_steps(
     for start in range(0, n, steps.block):
         end = min(n, start + steps.block)
         for t in range(start, end):
-            if weight[t] > 0.0:
+            if scale[t] > 0.0:
                 row = X[t]
                 product, square = dense_products(row, center, w)
-                s = row_factor(weight[t], square * (1.0 + norm_error) + bias * bias, bound)
+                s = row_factor(scale[t], square * (1.0 + norm_error) + bias * bias, bound)
                 r = derivative(slope, s * (product + bias * w[d]), y[t])
-                step = steps.learning_rate * r * s
+                step = steps.learning_rate * r * s * weight[t]
                 for j in range(d):
                     w[j] -= step * (row[j] - center[j])
                 w[d] -= step * bias
@@ -81,6 +83,7 @@ def dense_steps(
 @njit(cache=True)
 def csr_steps(
     X: Compressed,
+    scale: Any,
     weight: Any,
     y: Any,
     form: RowForm,
@@ -103,14 +106,14 @@ def csr_steps(
         shift = 0.0
         center_w = inner_product(center, w[:d])
         for t in range(start, end):
-            if weight[t] > 0.0:
+            if scale[t] > 0.0:
                 row_w, row_center, square = stored_products(X, t, center, w)
                 error = norm_error * (square + center_square)
                 square = max(square - 2.0 * row_center + center_square, 0.0) + error
-                s = row_factor(weight[t], square + bias * bias, bound)
+                s = row_factor(scale[t], square + bias * bias, bound)
                 product = row_w - center_w + shift * (row_center - center_square)
                 r = derivative(slope, s * (product + bias * w[d]), y[t])
-                step = steps.learning_rate * r * s
+                step = steps.learning_rate * r * s * weight[t]
                 for k in range(indptr[t], indptr[t + 1]):
                     w[np.uint64(indices[k])] -= step * data[k]
                 w[d] -= step * bias
@@ -125,7 +128,7 @@ def csr_steps(
 
 @njit(cache=True)
 def joint_dense_steps(
-    X: Any, weight: Any, y: Any, form: RowForm, slope: Slope | Tables, offset: Any,
+    X: Any, scale: Any, weight: Any, y: Any, form: RowForm, slope: Slope | Tables, offset: Any,
     steps: Steps, w: Any, total: Any,
 ) -> int:  # fmt: skip
     """`dense_steps` for K outputs."""
@@ -135,7 +138,7 @@ def joint_dense_steps(
     for start in range(0, n, steps.block):
         end = min(n, start + steps.block)
         for t in range(start, end):
-            if weight[t] > 0.0:
+            if scale[t] > 0.0:
                 row, square = X[t], 0.0
                 for k in range(z.size):
                     z[k] = bias * w[d, k]
@@ -144,12 +147,12 @@ def joint_dense_steps(
                     square += value * value
                     for k in range(z.size):
                         z[k] += value * w[j, k]
-                s = row_factor(weight[t], square * (1.0 + norm_error) + bias * bias, bound)
+                s = row_factor(scale[t], square * (1.0 + norm_error) + bias * bias, bound)
                 for k in range(z.size):
                     z[k] = offset[k] + s * z[k]
                 joint_derivative(slope, z, y[t], r)
                 for k in range(z.size):
-                    r[k] *= steps.learning_rate * s
+                    r[k] *= steps.learning_rate * s * weight[t]
                 for j in range(d):
                     value = row[j] - center[j]
                     for k in range(z.size):
@@ -162,8 +165,8 @@ def joint_dense_steps(
 
 @njit(cache=True)
 def joint_csr_steps(
-    X: Compressed, weight: Any, y: Any, form: RowForm, slope: Slope | Tables, offset: Any,
-    steps: Steps, w: Any, total: Any,
+    X: Compressed, scale: Any, weight: Any, y: Any, form: RowForm, slope: Slope | Tables,
+    offset: Any, steps: Steps, w: Any, total: Any,
 ) -> int:  # fmt: skip
     """`csr_steps` for K outputs: within a block the coefficients are w + center shift^T."""
     data, indices, indptr = X
@@ -181,7 +184,7 @@ def joint_csr_steps(
             for k in range(n_outputs):
                 center_w[k] += center[i] * w[i, k]
         for t in range(start, end):
-            if weight[t] > 0.0:
+            if scale[t] > 0.0:
                 row_w[:] = 0.0
                 row_center, square = 0.0, 0.0
                 for e in range(indptr[t], indptr[t + 1]):
@@ -192,13 +195,13 @@ def joint_csr_steps(
                         row_w[k] += x * w[j, k]
                 error = norm_error * (square + center_square)
                 square = max(square - 2.0 * row_center + center_square, 0.0) + error
-                s = row_factor(weight[t], square + bias * bias, bound)
+                s = row_factor(scale[t], square + bias * bias, bound)
                 for k in range(n_outputs):
                     product = row_w[k] - center_w[k] + shift[k] * (row_center - center_square)
                     z[k] = offset[k] + s * (product + bias * w[d, k])
                 joint_derivative(slope, z, y[t], r)
                 for k in range(n_outputs):
-                    r[k] *= steps.learning_rate * s
+                    r[k] *= steps.learning_rate * s * weight[t]
                     w[d, k] -= r[k] * bias
                     center_w[k] -= r[k] * row_center
                     shift[k] += r[k]

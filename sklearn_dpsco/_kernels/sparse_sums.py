@@ -41,11 +41,11 @@ def _position(indices: Any, start: Any, end: Any, column: Any) -> Any:
 
 @njit(cache=True)
 def gradient_at(
-    X: Compressed, weight: Any, y: Any, coef: Any, slope: Slope, chunk: int, total: Any
+    X: Compressed, scale: Any, factor: Any, y: Any, coef: Any, slope: Slope, chunk: int, total: Any
 ) -> float:
-    """Add sum_i weight_i l'(z_i) x_i to `total`; return the intercept's component.
+    """Add sum_i factor_i l'(z_i) x_i to `total`; return the intercept's component.
 
-    z_i = offset + weight_i <[x_i, 1], coef>, without the 1 if coef has no such coordinate.
+    z_i = offset + scale_i <[x_i, 1], coef>, without the 1 if coef has no such coordinate.
     """
     data, indices, indptr = X
     n = indptr.size - 1
@@ -60,7 +60,7 @@ def gradient_at(
             product = intercept
             for k in range(start, end):
                 product += data[k] * coef[np.uint64(indices[k])]
-            r = weight[i] * clipped_derivative(slope, weight[i] * product, y[i])
+            r = factor[i] * clipped_derivative(slope, scale[i] * product, y[i])
             part_b += r
             _scatter(data, indices, start, end, r, part)
         total += part
@@ -70,7 +70,15 @@ def gradient_at(
 
 @njit(cache=True)
 def gradient_after_move(
-    X: Compressed, weight: Any, y: Any, xw: Any, move: Move, slope: Slope, chunk: int, total: Any
+    X: Compressed,
+    scale: Any,
+    factor: Any,
+    y: Any,
+    xw: Any,
+    move: Move,
+    slope: Slope,
+    chunk: int,
+    total: Any,
 ) -> float:
     """Move xw_i = <[x_i, 1], coef> to decay * xw_i + amount * x_i[coordinate], then as above.
 
@@ -94,7 +102,7 @@ def gradient_after_move(
                 if at < end and indices[at] == column:
                     moved += move.amount * data[at]
             xw[i] = moved
-            r = weight[i] * clipped_derivative(slope, weight[i] * moved, y[i])
+            r = factor[i] * clipped_derivative(slope, scale[i] * moved, y[i])
             part_b += r
             _scatter(data, indices, start, end, r, part)
         total += part

@@ -42,7 +42,8 @@ def changed_record(pair: Pair) -> int:
     n = len(first.y)
     differs = differing_rows(first.rows.X, second.rows.X)
     differs |= differing_rows(first.y.reshape(n, -1), second.y.reshape(n, -1))
-    differs = differs | (first.rows.weights() != second.rows.weights())
+    differs = differs | (first.rows.scales() != second.rows.scales())
+    differs = differs | (first.rows.sample_weights() != second.rows.sample_weights())
     (rows,) = np.nonzero(differs)
     if rows.size != 1:
         raise ValueError(f"tables of a pair must differ in one record, got {rows.size}")
@@ -68,7 +69,8 @@ def neighbours(
     an end of the interval. Under "zero-out" one table has a record of scale 0 in its
     place. The other records are drawn at random in every first of two pairs; in every second
     they are what may lead a solver onto a rare path: all of one label, without any signal, all
-    alike, constant in each column, or empty. Dense, CSR and CSC storage alternate.
+    alike, constant in each column, or empty. Half of the pairs have weights, that of the record
+    differs between most of them, too. Dense, CSR and CSC storage alternate.
 
     Parameters
     ----------
@@ -84,6 +86,7 @@ def neighbours(
     check_choice("relation", relation, RELATIONS)
     check_int("n_pairs", n_pairs, low=1)
     rng = np.random.default_rng(check_int("random_state", random_state, low=0))
+    of_weights = np.random.default_rng([random_state, 1])
     storages = (np.ascontiguousarray, sparse.csr_array, sparse.csc_array)
     pairs = []
     for k in range(n_pairs):
@@ -91,6 +94,9 @@ def neighbours(
         if k % 2:
             extreme = _EXTREMES[(k // 2 + random_state) % len(_EXTREMES)]
             extreme(table)
+        if of_weights.uniform() < 0.5:
+            table.weight = of_weights.choice(_WEIGHTS, problem.n_samples)
+            table.own_weights = _OWN_WEIGHTS[of_weights.integers(len(_OWN_WEIGHTS))]
         places = _PLACES[(k + random_state) % len(_PLACES)]
         storage, i = storages[k % len(storages)], int(rng.integers(problem.n_samples))
         pairs.append(_pair(problem, relation, table, places, storage, i))
@@ -101,7 +107,7 @@ def neighbours(
 class _Table:
     """Features, targets, and which records are not empty.
 
-    Of the record that differs, a corner, and its targets in both tables.
+    Of the record that differs, a corner, and its targets and weights in both tables.
     """
 
     X: Array
@@ -109,6 +115,8 @@ class _Table:
     present: NDArray[np.bool_]
     corner: Array
     labels: tuple[Any, Any]
+    weight: Array | None = None
+    own_weights: tuple[float, float] = (1.0, 1.0)
 
 
 def _random_table(problem: Problem, rng: np.random.Generator) -> _Table:
@@ -158,6 +166,9 @@ def _all_empty(table: _Table) -> None:
 
 _EXTREMES = (_one_label, _no_signal, _all_alike, _constant_columns, _all_empty)
 
+_WEIGHTS = (0.25, 0.5, 1.0)
+_OWN_WEIGHTS = ((1.0, 1.0), (0.25, 1.0), (1.0, 0.5))
+
 # of the record in the two tables, as factors on its corner; None for that corner on one axis
 _PLACES = ((1.0, 1.0), (1.0, -1.0), (1.0, 0.0), (None, 1.0))
 
@@ -167,12 +178,15 @@ def _pair(
 ) -> Pair:
     """Two tables, between which record i moves."""
     tables: list[SolverData] = []
-    for place, label in zip(places, table.labels, strict=True):
+    sides = zip(places, table.labels, table.own_weights, strict=True)
+    for place, label, own_weight in sides:
         is_axis = np.arange(table.corner.size) == 0
         table.X[i] = table.corner * (is_axis if place is None else place)
         table.y[i], table.present[i] = label, relation != "zero-out" or bool(tables)
-        rows = make_rows(storage(table.X.copy()), problem.fit_intercept)
-        if not np.all(table.present):
-            rows.scale = table.present.astype(np.float64)
+        scale = None if np.all(table.present) else table.present.astype(np.float64)
+        weight = None if table.weight is None else table.weight.copy()
+        if weight is not None:
+            weight[i] = own_weight
+        rows = make_rows(storage(table.X.copy()), problem.fit_intercept, scale, weight)
         tables.append(SolverData(rows, table.y.copy()))
     return tables[0], tables[1]

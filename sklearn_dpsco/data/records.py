@@ -15,11 +15,12 @@ from scipy import sparse
 from sklearn.utils.validation import column_or_1d
 
 from .._checks import shown
-from .cells import as_objects, is_missing_cell, plain
+from .cells import as_numbers, as_objects, is_missing_cell, plain
 
 __all__ = [
     "as_labels",
     "as_users",
+    "as_weights",
     "check_classes",
     "clear_rows",
     "is_missing",
@@ -111,6 +112,27 @@ def as_users(groups: Any) -> NDArray[Any]:
             f"shape {users.shape} and type {users.dtype}"
         )
     return users
+
+
+def as_weights(sample_weight: Any, largest: float, *, strict: bool) -> NDArray[np.float64]:
+    """Weights of records over the largest that counts, clipped to [0, 1], shape (n,).
+
+    A weight that is negative, missing, infinite or no number is invalid, and counts as 0.
+
+    Raises
+    ------
+    ValueError
+        If they have another shape, or with `strict` if one is invalid.
+    """
+    numbers = as_numbers("sample_weight", sample_weight, strict=strict)
+    if np.ndim(numbers) != 1:
+        raise ValueError(f"sample_weight must have the shape (n_samples,), got {np.shape(numbers)}")
+    weights = np.asarray(numbers, dtype=np.float64)
+    with np.errstate(all="ignore"):  # a warning would tell of some record
+        is_valid = np.isfinite(weights) & (weights >= 0)
+        if strict and not is_valid.all():
+            raise ValueError("sample_weight must hold finite numbers that are not negative")
+        return np.where(is_valid, np.minimum(np.abs(weights) / largest, 1.0), 0.0)
 
 
 def is_missing(labels: NDArray[Any]) -> Flags:

@@ -77,6 +77,9 @@ class Rows:
         ones.
     center : ndarray of shape (d,) or None
         None for zeros. Needs an intercept.
+    sample_weight : ndarray of shape (n,) or None
+        Factor in [0, 1] on each record's derivative, beside the scale: unlike the scale, it is
+        in no prediction. None for ones.
     """
 
     def __init__(
@@ -85,11 +88,13 @@ class Rows:
         has_intercept: bool,
         scale: Array | None = None,
         center: Array | None = None,
+        sample_weight: Array | None = None,
     ) -> None:
         self.X = X
         self.has_intercept = has_intercept
         self.scale = scale
         self.center = center
+        self.sample_weight = sample_weight
         self.n_samples, self.n_columns = X.shape
         self.chunk = chunk_rows(self.n_samples, self.n_columns)
 
@@ -98,9 +103,28 @@ class Rows:
         """Number of coordinates of a row, the intercept's included."""
         return self.n_columns + self.has_intercept
 
-    def weights(self) -> Array:
+    def scales(self) -> Array:
         """The scale of every row, shape (n,)."""
         return self._ones if self.scale is None else self.scale
+
+    def sample_weights(self) -> Array:
+        """The weight of every record, shape (n,)."""
+        return self._ones if self.sample_weight is None else self.sample_weight
+
+    @property
+    def factor(self) -> Array | None:
+        """What each clipped derivative is multiplied by: scale times weight; None for ones."""
+        if self.sample_weight is None:
+            return self.scale
+        return self._weighted_scale
+
+    def factors(self) -> Array:
+        """`factor`, shape (n,); the array of `scales` itself without weights."""
+        return self.scales() if self.sample_weight is None else self._weighted_scale
+
+    @functools.cached_property
+    def _weighted_scale(self) -> Array:
+        return times_rows(self.sample_weights(), self.scale)
 
     @functools.cached_property
     def _ones(self) -> Array:
@@ -112,7 +136,7 @@ class Rows:
 
     def present(self) -> NDArray[np.bool_]:
         """Flags the records that contribute something, shape (n,)."""
-        return self.weights() > 0
+        return self.scales() > 0
 
     def dense(self, which: slice) -> Array:
         """The features of a range of rows, unscaled and uncentred, in float64."""
@@ -132,14 +156,19 @@ class Rows:
 
     def centered(self, center: Array | None) -> Rows:
         """The same rows about another centre."""
-        return type(self)(self.X, self.has_intercept, self.scale, center)
+        return type(self)(self.X, self.has_intercept, self.scale, center, self.sample_weight)
 
     def with_norm_bound(self, bound: float) -> Rows:
         """The same rows, those longer than `bound` in l2 norm scaled down to it."""
         bound *= 1 - 8 * UNIT_ROUNDOFF  # the divisions and products to come
         shrink = bound / np.maximum(self.norms(), bound)
         scale = shrink if self.scale is None else self.scale * shrink
-        return type(self)(self.X, self.has_intercept, scale, self.center)
+        return type(self)(self.X, self.has_intercept, scale, self.center, self.sample_weight)
+
+    def reweighted(self, factors: Array) -> Rows:
+        """The same rows, their weights times the factors in [0, 1]."""
+        weight = times_rows(factors, self.sample_weight)
+        return type(self)(self.X, self.has_intercept, self.scale, self.center, weight)
 
     def row_major(self) -> Rows:
         """The same rows in a storage of which parts are cheap."""
@@ -148,7 +177,8 @@ class Rows:
     def part(self, which: slice | NDArray[np.intp]) -> Rows:
         """The rows of a range or of a list of numbers."""
         scale = None if self.scale is None else self.scale[which]
-        return type(self)(self._taken(which), self.has_intercept, scale, self.center)
+        weight = None if self.sample_weight is None else self.sample_weight[which]
+        return type(self)(self._taken(which), self.has_intercept, scale, self.center, weight)
 
     def drawn(self, which: NDArray[np.intp]) -> Rows:
         """The rows of a random batch, whose predictions do not depend on the batch."""
@@ -157,7 +187,7 @@ class Rows:
     def clipped_gradient_sum(self, coef: Array, objective: Objective, bound: float) -> Array:
         r"""Sum of :math:`s_i l'(z_i, y_i) [x_i - m, 1]`, :math:`z_i = b + <[x_i - m, 1], w>`.
 
-        :math:`s_i` is the row's scale times min(1, bound / norm of the row). Unlike in
+        :math:`s_i` is the record's `factor` times min(1, bound / norm of the row). Unlike in
         `mean_gradient`, the prediction is that of the row before it is scaled down: this is
         the gradient of a weighted mean of losses.
 
@@ -182,13 +212,13 @@ class Rows:
             if self.center is not None:
                 z -= self.center @ coef[:d]
             r = clipped_derivative(loss, z, y, clip)
-            return self.weighted_sum(times_rows(r, self.with_norm_bound(bound).scale))
+            return self.weighted_sum(times_rows(r, self.with_norm_bound(bound).factor))
         kernel, X = compiled
         center = np.zeros(d) if self.center is None else self.center
         bound *= 1 - 8 * UNIT_ROUNDOFF
         form = RowForm(center, float(self.has_intercept), bound, norm_error(d))
         total, point = np.zeros(d + 1), np.append(coef, np.zeros(d + 1 - coef.size))
-        kernel(X, self.weights(), objective.y, form, slope, point, total)
+        kernel(X, self.factors(), objective.y, form, slope, point, total)
         return total[: self.dimension]
 
     def weighted_sum(self, weights: Array) -> Array:
@@ -206,10 +236,12 @@ class Rows:
 
     def mean(self) -> Array:
         """Mean of scale_i * x_i over the records, without the centre, shape (d,)."""
-        return self._transposed_product(self.weights())[: self.n_columns] / self.n_samples
+        return self._transposed_product(self.scales())[: self.n_columns] / self.n_samples
 
     def mean_gradient(self, coef: Array, objective: Objective) -> Array:
-        r"""Mean of :math:`l'(z_i, y_i) s_i [x_i - m, 1]`, :math:`z_i = b + s_i <[x_i - m, 1], w>`.
+        r"""Mean of :math:`v_i l'(z_i, y_i) s_i [x_i - m, 1]`, :math:`v_i` the record's weight.
+
+        :math:`z_i = b + s_i <[x_i - m, 1], w>`, :math:`s_i` the row's scale.
 
         Parameters
         ----------
@@ -253,7 +285,7 @@ class Rows:
         self, which: NDArray[np.intp], points: tuple[Array, Array], change: Change,
         objective: Objective,
     ) -> Array | None:  # fmt: skip
-        """Sum over the listed rows, of the clipped change of each derivative times the row.
+        """Sum over the listed rows, of the clipped change of each derivative times weight and row.
 
         None where it is not compiled.
 
@@ -269,11 +301,11 @@ class Rows:
         return None
 
     def _derivative(self, product: Array, part: slice, objective: Objective) -> Array:
-        """scale_i times the clipped derivative, for the rows of one part."""
-        scale = None if self.scale is None else self.scale[part]
+        """`factor` times the clipped derivative, for the rows of one part."""
+        scale, factor = (None if a is None else a[part] for a in (self.scale, self.factor))
         y, offset, loss, clip = objective
         r = clipped_derivative(loss, times_rows(product, scale) + offset, y[part], clip)
-        return times_rows(r, scale)
+        return times_rows(r, factor)
 
     def _gradient_sum(self) -> tuple[Callable[..., None], Any] | None:
         """The compiled `clipped_gradient_sum` and X as it takes it, if there is one."""
@@ -307,7 +339,8 @@ class _DenseRows(Rows):
 
     def drawn(self, which: NDArray[np.intp]) -> Rows:
         taken = self.part(which)
-        return _DrawnRows(taken.X, taken.has_intercept, taken.scale, taken.center)
+        scale, center, weight = taken.scale, taken.center, taken.sample_weight
+        return _DrawnRows(taken.X, taken.has_intercept, scale, center, weight)
 
     def norms(self) -> Array:
         from .._kernels.products import squared_norms
@@ -380,14 +413,22 @@ class _DenseRows(Rows):
             return None
         from .._kernels.gradient_sums import dense_change_at
 
-        d, weights = self.n_columns, self.weights()
+        d, factors = self.n_columns, (self.scales(), self.factors())
         points = self._plain(points[0]), self._plain(points[1])
         chunk = chunk_rows(which.size, d)
 
         def added(part: slice) -> Array:
             total = np.zeros(d + 1)
             total[d] = dense_change_at(
-                self.X, which[part], weights, objective.y, *points, change, slope, chunk, total[:d]
+                self.X,
+                which[part],
+                *factors,
+                objective.y,
+                *points,
+                change,
+                slope,
+                chunk,
+                total[:d],
             )
             return total
 
@@ -399,11 +440,11 @@ class _DenseRows(Rows):
         self, kernel: Callable[..., float], records: tuple[Array, ...], point: tuple[Any, ...]
     ) -> Array:
         """One pass over the rows, of arrays of the records, and the total over their number."""
-        weights = self.weights()
+        records = self.X, self.scales(), self.factors(), *records
 
         def added(part: slice) -> Array:
             total = np.zeros(self.n_columns + 1)
-            arrays = (self.X[part], weights[part], *(array[part] for array in records))
+            arrays = (array[part] for array in records)
             total[-1] = kernel(*arrays, *point, self.chunk, total[:-1])
             return total
 
@@ -479,7 +520,8 @@ class _SparseRows(Rows):
 
 class _CSCRows(_SparseRows):
     def row_major(self) -> Rows:
-        return _CSRRows(self.X.tocsr(), self.has_intercept, self.scale, self.center)
+        X, scale, weight = self.X.tocsr(), self.scale, self.sample_weight
+        return _CSRRows(X, self.has_intercept, scale, self.center, weight)
 
     def _squared_norms(self) -> Array:
         out = np.zeros(self.n_samples)
@@ -538,7 +580,7 @@ class _CSRRows(_SparseRows):
     def _sweep(self, kernel: Callable[..., float], y: Array, *point: Any) -> Array:
         """One pass over the rows that predicts, differentiates and adds up."""
         X, total = Compressed.of(self.X), np.zeros(self.n_columns)
-        total_b = kernel(X, self.weights(), y, *point, BLOCK_ROWS, total)
+        total_b = kernel(X, self.scales(), self.factors(), y, *point, BLOCK_ROWS, total)
         if self.has_intercept:
             total = np.append(total, total_b)
         return total / self.n_samples
@@ -560,8 +602,10 @@ def times_rows(values: Array, factors: Any) -> Array:
     return values * (factors if values.ndim == 1 else factors[:, None])
 
 
-def make_rows(X: Any, has_intercept: bool, scale: Array | None = None) -> Rows:
+def make_rows(
+    X: Any, has_intercept: bool, scale: Array | None = None, sample_weight: Array | None = None
+) -> Rows:
     """`Rows` of a dense array or of a canonical CSR or CSC matrix."""
-    if not sparse.issparse(X):
-        return _DenseRows(X, has_intercept, scale)
-    return (_CSRRows if X.format == "csr" else _CSCRows)(X, has_intercept, scale)
+    kinds = {"csr": _CSRRows, "csc": _CSCRows}
+    kind = kinds[X.format] if sparse.issparse(X) else _DenseRows
+    return kind(X, has_intercept, scale, None, sample_weight)

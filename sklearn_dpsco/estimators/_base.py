@@ -38,12 +38,13 @@ from ..data.bounds import (
 from ..data.cells import as_numbers
 from ..data.records import (
     as_labels,
+    as_weights,
     clear_rows,
     is_missing,
     label_codes,
     nonfinite_rows,
 )
-from ..data.rows import Rows, make_rows
+from ..data.rows import Rows, make_rows, times_rows
 from ..data.seen import remember_fit
 from ..exceptions import PrivacyLeakWarning
 from ..geometry import Geometry, get_geometry
@@ -57,7 +58,15 @@ from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
 from ._docstrings import merged
-from ._targets import Labels, Numbers, check_classes, n_outputs_of, n_targets_of
+from ._targets import (
+    Labels,
+    Numbers,
+    check_class_weight,
+    check_classes,
+    class_weights,
+    n_outputs_of,
+    n_targets_of,
+)
 
 __all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "Run", "Settings", "in_data_units"]
 
@@ -80,10 +89,12 @@ class Settings(NamedTuple):
     sizes_delta: bool
     row_norm: float | None = None
 
-    def plan(self, n_samples: int, n_features: int, n_outputs: int) -> Plan:
+    def plan(
+        self, n_samples: int, n_features: int, n_outputs: int, class_weight: Any = None
+    ) -> Plan:
         """The plan of a fit on data of this size."""
         loss = self.loss.of_outputs(n_outputs)
-        facts = self.feasible_set, self.fit_intercept, self.row_norm
+        facts = self.feasible_set, self.fit_intercept, self.row_norm, class_weight
         problem = Problem(n_samples, n_features, loss, *facts)
         plan: Plan = self.solver.plan(problem, self.budget_of(n_samples))
         return plan
@@ -136,6 +147,10 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         other, one that contributes nothing. The number of records is public in both. Zero-out
         needs about half of the noise, and its (epsilon, delta) implies replace-one
         (2 epsilon, (1 + e^epsilon) delta).
+    max_weight : float in [1e-50, 1e50], default=1.0
+        The largest weight that counts, if `fit` is given a `sample_weight`: weights are divided by
+        it, and larger ones count as 1. Declare it from domain knowledge, never from the weights:
+        noise is that of a table whose weights all are `max_weight`.
     max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all rows of one person together, of whom nobody has more than this:
         a promise of yours, or kept by `groups` in `fit`. Neighbours then differ in all of them.
@@ -170,12 +185,13 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         little faster, and the low bits of what it publishes may reveal something about a record.
     nonfinite : {"raise", "zero"}, default="raise"
         What is done in training with an invalid record: one that holds NaN, an infinity or
-        no number at all (in a list, a data frame or an array of objects), or in classification
-        a label that is missing or was not declared. "raise" raises a `ValueError`, which tells
-        one bit of the data that lies outside the guarantee. "zero" makes it an empty record,
-        which contributes nothing and is still counted; no error and no warning shows it, and
-        the guarantee covers such records, too. With "zero", `predict` takes an invalid row for
-        one whose scaled features are all 0; with "raise" it raises.
+        no number at all (in a list, a data frame or an array of objects), a weight that is one of
+        these or negative, or in classification a label that is missing or was not declared.
+        "raise" raises a `ValueError`, which tells one bit of the data that lies outside the
+        guarantee. "zero" makes it an empty record, which contributes nothing and is still counted;
+        no error and no warning shows it, and the guarantee covers such records, too. With "zero",
+        `predict` takes an invalid row for one whose scaled features are all 0; with "raise" it
+        raises.
     accountant : None or BudgetAccountant, default=None
         Where `fit` charges its guarantee, in full, after the data were checked and before
         anything else is computed from their values. None stands for the accountant whose
@@ -208,6 +224,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     epsilon: Any
     delta: Any
     relation: Any
+    max_weight: Any
     max_rows_per_user: Any
     bounds_X: Any
     fit_intercept: Any
@@ -243,6 +260,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             )
         solver.check(loss, feasible_set, budget)
         check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
+        check_size("max_weight", self.max_weight)
         check_random_state(self.random_state)
         check_feature_bounds(self.bounds_X)
         facts = loss, feasible_set, fit_intercept
@@ -306,30 +324,35 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     def _rows(
         self, X: Any, scaling: FeatureScaling, fit_intercept: bool, is_empty: Flags,
-        is_surplus: Flags | None,
+        is_surplus: Flags | None, weight: Array | None,
     ) -> Rows:  # fmt: skip
-        """Scaled rows. Those of weight 0 are empty records.
+        """Scaled rows. Those of scale 0 are empty records.
 
         `is_empty` flags records whose target is invalid, which only nonfinite="zero" has; those
         with invalid features are found here. `is_surplus` flags the rows of users who have too
-        many of them, None if there are no `groups`.
+        many of them, None if there are no `groups`. `weight` is in [0, 1], None if there are no
+        weights; records of weight 0 are empty.
         """
+        left_out = is_surplus
+        if weight is not None:
+            left_out = weight == 0 if left_out is None else left_out | (weight == 0)
         if self._is_strict:
-            weights = None if is_surplus is None else np.where(is_surplus, 0.0, 1.0)
-            return make_rows(scaling.transform(X), fit_intercept, weights)
+            scale = None if left_out is None else np.where(left_out, 0.0, 1.0)
+            return make_rows(scaling.transform(X), fit_intercept, scale, weight)
         X = canonical(X) if sparse.issparse(X) else X
         empty = nonfinite_rows(X) | is_empty
-        if is_surplus is not None:
-            empty |= is_surplus
+        if left_out is not None:
+            empty |= left_out
         cleared = clear_rows(scaling.transform(X), empty, X)
-        return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0))
+        return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0), weight)
 
-    def _charge(self, settings: Settings, X: Any, n_outputs: int) -> Run:
+    def _charge(self, settings: Settings, X: Any, targets: Numbers | Labels) -> Run:
         """The plan of the fit, charged to the accountant; reads no value of X."""
         n_samples, n_features = X.shape
         settings = self._in_force(settings, n_features)
         settings.warn_if_delta_is_large(n_samples)
-        return self._spend(settings, settings.plan(n_samples, n_features, n_outputs), X)
+        facts = targets.n_outputs, targets.class_weight
+        return self._spend(settings, settings.plan(n_samples, n_features, *facts), X)
 
     def _spend(self, settings: Settings, plan: Plan, X: Any) -> Run:
         """Charge the plan to the accountant; reads no value of X."""
@@ -339,10 +362,14 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             settings.accountant.spend(plan, estimator=type(self).__name__)
         return Run(settings.solver, plan, scaling)
 
-    def _solve(self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Flags | None) -> None:
+    def _solve(
+        self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Flags | None,
+        weight: Array | None,
+    ) -> None:  # fmt: skip
         """Follow the plan, and set the attributes of the model."""
         solver, plan, scaling = run
-        rows = self._rows(X, scaling, plan.problem.fit_intercept, targets.is_empty, is_surplus)
+        flags = targets.is_empty, is_surplus
+        rows = self._rows(X, scaling, plan.problem.fit_intercept, *flags, weight)
         stream = stream_from_random_state(self.random_state)
         data = SolverData(rows, targets.scaled())
         result = solver.solve(data, plan, stream.substream("model", 0))
@@ -361,7 +388,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """Attributes that tell of the features' units; `_origin` is where they are all 0."""
         return {"_origin": scaling.shift}
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -378,6 +405,14 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             label (missing, or one that cannot be compared) is an error, or with
             ``nonfinite="zero"`` an empty record. Which rows belong to one user is not protected.
             None: you promise that nobody has more rows.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of at least 0, private like the rest of a record; that they are given is public.
+            Divided by `max_weight` and clipped to [0, 1], a weight multiplies what its record adds
+            to the gradients, whose sums are over n all the same: many small weights mean a small
+            signal in the same noise, and a larger `l2_penalty` in proportion. A record of weight
+            0 is empty. What is released besides gradients (means, centres, lengths and spreads of
+            features and targets, frequencies of classes) counts all other records alike: the
+            intercept that follows from it is a start, which the descent corrects.
 
         Returns
         -------
@@ -387,8 +422,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         ------
         ValueError
             If a parameter or the shape of the data is wrong, or, unless ``nonfinite="zero"``,
-            if X or y has a value that is missing, infinite or no number, or y a label that was
-            not declared.
+            if X, y or sample_weight has a value that is missing, infinite or no number, y a label
+            that was not declared, or a weight is negative.
             Nothing is spent then. The errors tell one bit of the data that lies outside the
             guarantee: that it is invalid.
         PrivacyBudgetError
@@ -400,11 +435,22 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
                 X, y = self._validate(X, y)
                 targets = self._read(y)
                 is_surplus = self._surplus(X, groups, settings.budget.rows_per_user, {})
-                run = self._charge(settings, X, targets.n_outputs)
+                weight = self._weights(X, sample_weight, targets)
+                run = self._charge(settings, X, targets)
             self.__dict__.update(targets.attributes)
-            self._solve(run, X, targets, is_surplus)
+            self._solve(run, X, targets, is_surplus, weight)
         remember_fit(self, given)
         return self
+
+    def _weights(self, X: Any, sample_weight: Any, targets: Numbers | Labels) -> Array | None:
+        """The records' weights in [0, 1], times those of their classes; None if there are none."""
+        if sample_weight is None:
+            return targets.record_weight
+        # (a stream does not check its parameters again)
+        largest = check_size("max_weight", self.max_weight)
+        weights = as_weights(sample_weight, largest, strict=self._is_strict)
+        check_consistent_length(X, weights)
+        return times_rows(weights, targets.record_weight)
 
     @abstractmethod
     def _read(self, y: Any) -> Numbers | Labels:
@@ -543,6 +589,16 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         multinomial one, other losses are summed over the classes, each told from the rest. A
         record's K derivatives are clipped together, so that the noise in a coefficient does not
         grow with K.
+    class_weight : dict {label: weight}, "balanced" or None, default=None
+        Weights of at least 0 by which the records' weights are multiplied, 1 for a class that is
+        not in the dict. They are public: never take them from the data. They are divided by the
+        largest, so that the noise is that of records which all have that weight, and a class of
+        weight 0 is left out. The start of the intercept follows the weighted frequencies.
+        "balanced" weighs classes by the inverse of their private frequencies, which a share of
+        the budget buys in any case where there is an intercept, over the largest weight: all
+        classes then add up to as much as the rarest, so that many records of other classes count
+        for little, in the same noise. A class counts as at least as frequent as the noise, and as
+        1 / (50 n_classes). It needs ``fit_intercept=True``, and is not for streams.
 
     Attributes
     ----------
@@ -557,14 +613,20 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     _task = "classification"
 
     classes: Any
+    class_weight: Any
 
     def _read(self, y: Any) -> Labels:
         declared = self._declared_classes()
         declared = self._classes_of(y) if declared is None else declared
-        return Labels(self._codes(y, declared), declared)
+        return self._labels(y, declared)
 
     def _read_known(self, y: Any) -> Labels:
-        return Labels(self._codes(y, self.classes_), self.classes_)
+        weights = self.plan_.problem.class_weight
+        return Labels(self._codes(y, self.classes_), self.classes_, weights)
+
+    def _labels(self, y: Any, classes: NDArray[Any]) -> Labels:
+        """Labels with the declared weights of the classes."""
+        return Labels(self._codes(y, classes), classes, class_weights(self.class_weight, classes))
 
     def _classes_of(self, y: NDArray[Any]) -> NDArray[Any]:
         """The labels that occur, with a warning."""
@@ -596,8 +658,17 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         return None if self.classes is None else check_classes(self.classes)
 
     def _settings(self) -> Settings:
-        self._declared_classes()
-        return super()._settings()
+        declared = self._declared_classes()
+        check_class_weight(self.class_weight)
+        if declared is not None:
+            class_weights(self.class_weight, declared)
+        settings = super()._settings()
+        if self.class_weight == "balanced" and not settings.fit_intercept:
+            raise ValueError(
+                "class_weight='balanced' needs fit_intercept=True, with which the frequencies of "
+                "the classes are released: give a dict of public weights"
+            )
+        return settings
 
     def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
         """The plan that `fit` would follow on data of this size; spends nothing.
@@ -619,7 +690,12 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         if declared is not None and n_classes != declared.size:
             raise ValueError(f"n_classes={n_classes} but classes has {declared.size} labels")
         sizes = self._check_plan_sizes(settings, n_samples, n_features)
-        return settings.plan(*sizes, n_outputs_of(n_classes))
+        if declared is None and isinstance(self.class_weight, dict):
+            raise ValueError("classes must be declared for a plan with class_weight, got None")
+        weights = (
+            self.class_weight if declared is None else class_weights(self.class_weight, declared)
+        )
+        return settings.plan(*sizes, n_outputs_of(n_classes), weights)
 
     def decision_function(self, X: Any) -> Array:
         """``X @ coef_.T + intercept_``.

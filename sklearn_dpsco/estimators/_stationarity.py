@@ -18,16 +18,17 @@ __all__ = ["HasFeasibleSet"]
 class HasFeasibleSet(DPLinearModel):
     """Base of the models whose solvers have a feasible set in the units of the bounds."""
 
-    def stationarity_gap(self, X: Any, y: Any) -> float:
+    def stationarity_gap(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         r"""Frank-Wolfe gap of the model on the data given: **not private**.
 
         .. math:: \max_{v \in \mathcal{W}} \langle \nabla F(w), w - v \rangle
 
-        F is the mean of the plan's loss over the rows of X, in scaled units and without any clip,
-        plus half of `l2_penalty` times the squared norm if there is one; w are the model's scaled
-        coefficients, the intercept's correction included, and :math:`\mathcal{W}` is the feasible
-        set. 0 at a stationary point; for a convex loss at least F(w) less its minimum over the
-        set. (The noise of phased SGD may take w out of the set, and the gap below 0.)
+        F is the mean of the plan's loss over the rows of X, each times its weight as `fit` scales
+        it, in scaled units and without any clip, plus half of `l2_penalty` times the squared norm
+        if there is one; w are the model's scaled coefficients, the intercept's correction
+        included, and :math:`\mathcal{W}` is the feasible set. 0 at a stationary point; for a convex
+        loss at least F(w) less its minimum over the set. (The noise of phased SGD may take w out of
+        the set, and the gap below 0.)
 
         .. warning:: This spends no budget and adds no noise: the number tells of the rows that
            it is computed from. Call it on public or on held-out data, and never publish
@@ -39,6 +40,8 @@ class HasFeasibleSet(DPLinearModel):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             As in `fit`: values outside the bounds are clipped, invalid records count as empty ones
             with ``nonfinite="zero"``.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            As in `fit`.
 
         Returns
         -------
@@ -64,8 +67,11 @@ class HasFeasibleSet(DPLinearModel):
             targets = self._read_known(y)
             if targets.n_outputs != problem.n_outputs:
                 raise ValueError(f"y must have {problem.n_outputs} targets, as in fit")
-            rows = self._rows(X, self._scaling, problem.fit_intercept, targets.is_empty, None)
+            weight = self._weights(X, sample_weight, targets)
+            flags = targets.is_empty, None
+            rows = self._rows(X, self._scaling, problem.fit_intercept, *flags, weight)
             frame, coef = model.frame, np.asarray(model.coef).T
+            rows = frame.weighted(rows, targets.scaled())
             if problem.fit_intercept:
                 center = np.zeros(len(coef)) if frame.center is None else frame.center
                 rows = rows.centered(center)

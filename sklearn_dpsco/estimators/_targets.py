@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import check_real, shown
 from ..data.bounds import TargetScaling
 from ..data.records import check_classes, is_missing
 from ..solvers.base import SolverResult
 
-__all__ = ["Labels", "Numbers", "check_classes", "n_outputs_of", "n_targets_of"]
+__all__ = [
+    "Labels",
+    "Numbers",
+    "check_class_weight",
+    "check_classes",
+    "class_weights",
+    "n_outputs_of",
+    "n_targets_of",
+]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -25,6 +34,8 @@ class Numbers:
 
     y: Array
     scaling: TargetScaling
+    class_weight: None = None
+    record_weight: None = None
 
     @property
     def n_outputs(self) -> int:
@@ -57,10 +68,21 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels by their position among the sorted classes, -1 for one that is not among them."""
+    """Labels by their position among the sorted classes, -1 for one that is not among them.
+
+    `class_weight` is that of `solvers.base.Problem`.
+    """
 
     codes: NDArray[np.int_]
     classes: NDArray[Any]
+    class_weight: tuple[float, ...] | str | None = None
+
+    @property
+    def record_weight(self) -> Array | None:
+        """The declared weight of each record's class, 0 for none; None without such weights."""
+        if not isinstance(self.class_weight, tuple):
+            return None
+        return np.array([*self.class_weight, 0.0])[self.codes]
 
     @property
     def n_outputs(self) -> int:
@@ -98,3 +120,36 @@ def n_targets_of(y: Array) -> int:
 def n_outputs_of(n_classes: int) -> int:
     """How many outputs tell so many classes apart."""
     return 1 if n_classes == 2 else n_classes
+
+
+def check_class_weight(class_weight: Any) -> None:
+    """Raise unless it is None, "balanced" or a dict of weights of at least 0, not all 0."""
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            "class_weight must be None, 'balanced' or a dict {label: weight}, got "
+            f"{shown(class_weight)}"
+        )
+    for label, weight in class_weight.items():
+        check_real(f"class_weight[{shown(label)}]", weight, low=0, high=1e50)
+
+
+def class_weights(class_weight: Any, classes: NDArray[Any]) -> tuple[float, ...] | str | None:
+    """The weights of the sorted classes over the largest, 1 before that for one without any.
+
+    "balanced" stays as it is, and None stands for equal weights.
+    """
+    if class_weight is None or class_weight == "balanced":
+        return None if class_weight is None else "balanced"
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    if unknown:
+        raise ValueError(
+            f"class_weight has labels that are not among the classes: {shown(unknown)}"
+        )
+    weights = [float(class_weight.get(label, 1.0)) for label in labels]
+    largest = max(weights)
+    if largest == 0:
+        raise ValueError("class_weight must be positive for at least one class, got 0 for all")
+    return None if min(weights) == largest else tuple(weight / largest for weight in weights)

@@ -14,6 +14,7 @@ from ..solvers.defaults import HEAVY_TAIL, MOST_SLICES, MOST_STEPS
 from ..solvers.heavy_tail import FORMS, HeavyTail
 from ..solvers.heavy_tail.oracles import ORACLES
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings
+from ._targets import Labels, Numbers
 
 __all__ = ["HeavyTailDPClassifier", "HeavyTailDPRegressor"]
 
@@ -181,10 +182,10 @@ class _HeavyTailMixin(DPLinearModel):
                 raise ValueError(f"{name} has {len(value)} columns, but n_features={sizes[1]}")
         return sizes
 
-    def _charge(self, settings: Settings, X: Any, n_outputs: int) -> Run:
+    def _charge(self, settings: Settings, X: Any, targets: Numbers | Labels) -> Run:
         if not isinstance(X, np.ndarray) and isinstance(self.center_X, str) and self.fit_intercept:
             raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")
-        return super()._charge(settings, X, n_outputs)
+        return super()._charge(settings, X, targets)
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
         used = super()._units_used(scaling, units) | {"scale_X_": None, "center_X_": None}
@@ -246,6 +247,7 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         delta: Any = "auto",
         relation: str = "replace-one",
         max_rows_per_user: int = 1,
+        max_weight: float = 1.0,
         scale_X: Any = PRIVATE,
         scale_y: Any = PRIVATE,
         center_X: Any = PRIVATE,
@@ -326,10 +328,12 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
         delta: Any = "auto",
         relation: str = "replace-one",
         max_rows_per_user: int = 1,
+        max_weight: float = 1.0,
         scale_X: Any = PRIVATE,
         center_X: Any = PRIVATE,
         scale_share: Any = "auto",
         classes: Any = None,
+        class_weight: Any = None,
         fit_intercept: bool = True,
         loss: Any = "logistic",
         l2_penalty: float = 0.0,

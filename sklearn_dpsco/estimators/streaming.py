@@ -186,12 +186,12 @@ class _StreamingModel(DPLinearModel):
             check_count("horizon", self.horizon, high=LONGEST_STREAM)
         return super()._settings()
 
-    def _solve(self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Any) -> None:
-        super()._solve(run, X, targets, is_surplus)
+    def _solve(self, run: Run, *data: Any) -> None:
+        super()._solve(run, *data)
         self.n_seen_ = run.plan.problem.n_samples
 
-    def _charge(self, settings: Settings, X: Any, n_outputs: int) -> Run:
-        run = super()._charge(settings, X, n_outputs)
+    def _charge(self, settings: Settings, X: Any, targets: Numbers | Labels) -> Run:
+        run = super()._charge(settings, X, targets)
         self._stream = None  # also if the fit is interrupted later on
         return run
 
@@ -255,6 +255,7 @@ class _StreamingModel(DPLinearModel):
         X: Any,
         y: Any,
         groups: Any,
+        sample_weight: Any,
         progress: _Progress | Settings,
         read: Callable[[Any], Numbers | Labels],
     ) -> Self:
@@ -269,12 +270,13 @@ class _StreamingModel(DPLinearModel):
                 begun = progress if isinstance(progress, Settings) else progress.plan
                 rows = begun.budget.rows_per_user
                 is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
+                weight = self._weights(X, sample_weight, targets)
                 if isinstance(progress, Settings):
                     progress = self._begin(progress, X, targets)
                     progress.rows_of_users = None if counted is None else {}
                 else:
                     self._charge_again(progress)
-            self._feed(progress, X, targets, is_surplus, counted)
+            self._feed(progress, X, targets, (is_surplus, weight), counted)
         return self
 
     def _rows_of_users(
@@ -295,7 +297,8 @@ class _StreamingModel(DPLinearModel):
             settings = settings._replace(sizes_delta=False)
         else:
             settings.warn_if_delta_is_large(self.horizon)
-        plan: Any = settings.plan(self.horizon or _NO_HORIZON, X.shape[1], targets.n_outputs)
+        facts = X.shape[1], targets.n_outputs, targets.class_weight
+        plan: Any = settings.plan(self.horizon or _NO_HORIZON, *facts)
         features = self._spend(settings, plan, X).scaling
         charged = [] if settings.accountant is None else [settings.accountant]
         root = stream_from_random_state(self.random_state)
@@ -320,11 +323,12 @@ class _StreamingModel(DPLinearModel):
             progress.charged = [*progress.charged, accountant]
 
     def _feed(
-        self, progress: _Progress, X: Any, targets: Numbers | Labels, is_surplus: Any,
+        self, progress: _Progress, X: Any, targets: Numbers | Labels, further: tuple[Any, ...],
         counted: ChainMap[Any, int] | None,
     ) -> None:  # fmt: skip
         """Feed one chunk to the model, and publish what it is now.
 
+        `further` are the last arguments of `_rows`: arrays of the records, or None.
         An error or an interrupt leaves the stream before the chunk, and nothing has been
         published then: no record enters twice if the call is repeated.
         """
@@ -338,7 +342,7 @@ class _StreamingModel(DPLinearModel):
                 part = slice(start, min(start + size, X.shape[0]))
                 rows = self._rows(
                     X[part], progress.features, plan.problem.fit_intercept, is_empty[part],
-                    None if is_surplus is None else is_surplus[part],
+                    *(None if array is None else array[part] for array in further),
                 )  # fmt: skip
                 run.add(rows, scaled[part], stream)
             result = in_data_units(run.result(), progress.features)
@@ -383,6 +387,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         delta: Any = "auto",
         relation: str = "replace-one",
         max_rows_per_user: int = 1,
+        max_weight: float = 1.0,
         bounds_X: Any = None,
         bounds_y: Any = None,
         fit_intercept: bool = True,
@@ -405,7 +410,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
     ) -> None:
         self._store(locals())
 
-    def partial_fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
         """Take in the next records of the stream, each of them once.
 
         However the same records are cut into chunks, the model after the last has the same
@@ -421,6 +426,8 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         groups : array-like of shape (n_samples,) or None, default=None
             As in `fit`, over the whole stream: of each user the first `max_rows_per_user` rows
             count. With every chunk or with none; the stream in progress remembers the labels.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            As in `fit`, over the `max_weight` of this call; None stands for weights of that.
 
         Returns
         -------
@@ -429,8 +436,8 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         Raises
         ------
         ValueError
-            If a parameter or the shape of the data is wrong, X or y has a missing or
-            infinite value, the columns are not those of the first call, the stream has
+            If a parameter or the shape of the data is wrong, X, y or sample_weight has an invalid
+            value, the columns are not those of the first call, the stream has
             ended, or this chunk reaches beyond `horizon`. Nothing is taken in then.
         PrivacyBudgetError
             If an accountant is in force to which the stream was not charged yet (at the first
@@ -442,7 +449,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
             scaling = None if isinstance(progress, Settings) else progress.scaling
             return Numbers(y, scaling or self._target_scaling(n_targets_of(y)))
 
-        return self._take_in(X, y, groups, progress, read)
+        return self._take_in(X, y, groups, sample_weight, progress, read)
 
 
 class DPFTRLClassifier(_StreamingModel, DPClassifier):
@@ -461,6 +468,12 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
     classes : list of labels or None, default=None
         ... `partial_fit` never takes them from y: with None, its first call needs them as an
         argument.
+    class_weight : dict {label: weight} or None, default=None
+        Weights of at least 0 by which the records' weights are multiplied, 1 for a class that is
+        not in the dict. They are public: never take them from the data. They are divided by the
+        largest, so that the noise is that of records which all have that weight, and a class of
+        weight 0 is left out. There is no "balanced": the frequencies of a stream's classes are not
+        known before it ends.
     loss : str or Loss, default="logistic"
         One of "logistic", "smoothed_hinge", "hinge", "squared_hinge", "sigmoid" or an object. In
         scaled units; need not be smooth or convex.
@@ -475,8 +488,10 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         delta: Any = "auto",
         relation: str = "replace-one",
         max_rows_per_user: int = 1,
+        max_weight: float = 1.0,
         bounds_X: Any = None,
         classes: Any = None,
+        class_weight: Any = None,
         fit_intercept: bool = True,
         horizon: Any = None,
         batch_size: Any = "auto",
@@ -497,7 +512,24 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
     ) -> None:
         self._store(locals())
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, groups: Any = None) -> Self:
+    def _settings(self) -> Settings:
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' is not for streams, the frequencies of whose classes are "
+                "not known before they end: give a dict of public weights, or take "
+                "DPLassoFWClassifier, DPMirrorClassifier, DPPhasedSGDClassifier or "
+                "HeavyTailDPClassifier"
+            )
+        return super()._settings()
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        groups: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Take in the next records of the stream, each of them once.
 
         As `DPFTRLRegressor.partial_fit`, with labels.
@@ -511,7 +543,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         classes : list of labels or None
             The labels that may occur: needed at the first call if the constructor was not
             given them. Given twice, they must agree.
-        groups : array-like of shape (n_samples,) or None, default=None
+        groups, sample_weight : array-like of shape (n_samples,) or None, default=None
             As in `DPFTRLRegressor.partial_fit`.
 
         Returns
@@ -531,9 +563,10 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         declared = self._classes_of_stream(classes, progress)
 
         def read(y: Any) -> Labels:
-            return Labels(self._codes(y, declared), declared)
+            is_first = isinstance(progress, Settings)
+            return self._labels(y, declared) if is_first else self._read_known(y)
 
-        return self._take_in(X, y, groups, progress, read)
+        return self._take_in(X, y, groups, sample_weight, progress, read)
 
     def _classes_of_stream(self, classes: Any, progress: _Progress | Settings) -> NDArray[Any]:
         is_first = isinstance(progress, Settings)

@@ -14,7 +14,8 @@ from .._checks import auto_or, check_choice, check_count, check_real, check_size
 from .._fitting import Accounting
 from ..data.bounds import check_target_bounds
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
-from ..privacy.budget import Allowance, PrivacyBudget
+from ..privacy.accountant import accountant_in_force
+from ..privacy.budget import Allowance, PrivacyBudget, check_delta
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from .intervals import Law
@@ -95,7 +96,7 @@ def check_scorings(scoring: Any) -> tuple[str, ...]:
 
 def plan_score(
     n_samples: int, *, scoring: Any = "accuracy", n_classes: int = 2, epsilon: float = 1.0,
-    delta: Any = 0.0, relation: str = "replace-one", confidence: float = 0.95,
+    delta: Any = "auto", relation: str = "replace-one", confidence: float = 0.95,
     max_rows_per_user: int = 1, bounds_y: Any = None, max_error: Any = "auto",
     max_log_loss: float = 5.0, n_thresholds: Any = "auto", n_bins: int = 5,
     score_bounds: Any = (0.0, 1.0), precision: Any = "exact", accountant: Any = None,
@@ -162,6 +163,8 @@ def _planned(
 def _budget(
     n: int, epsilon: Any, delta: Any, relation: Any, max_rows: Any, precision: Any, accountant: Any
 ) -> PrivacyBudget:
+    if check_delta(delta) is None and accountant_in_force(accountant) is None:
+        delta = 0.0  # Laplace noise is less for one release; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows, precision, accountant)
     accounting.warn_if_delta_is_large(n)
     return accounting.budget_of(n)

@@ -101,7 +101,7 @@ class DPScore:
 
 def dp_score(
     estimator: Any, X: Any, y: Any, *, scoring: Any = None, epsilon: float = 1.0,
-    delta: Any = 0.0, relation: str = "replace-one", confidence: float = 0.95,
+    delta: Any = "auto", relation: str = "replace-one", confidence: float = 0.95,
     accountant: Any = None, classes: Any = None, bounds_y: Any = None, max_error: Any = "auto",
     max_log_loss: float = 5.0, n_thresholds: Any = "auto", n_bins: int = 5,
     score_bounds: Any = (0.0, 1.0), max_rows_per_user: int = 1, precision: Any = "exact",
@@ -132,9 +132,9 @@ def dp_score(
         come from as few releases as tell them all, which share the budget evenly: accuracies and
         the matrix are one, so are both of ROC, and R^2 with the squared error.
     epsilon, delta, relation, precision
-        As in `PrivacyBudget`, of all scores together. delta = 0 (the default) has Laplace noise, a
-        positive one or "auto" (min(1e-6, 1 / (10 n)), or the accountant's) Gaussian noise. That is
-        more noise for a single release, and less where about five or more are composed.
+        As in `PrivacyBudget`, of all scores together. delta = 0 has Laplace noise, a positive one
+        Gaussian noise, which is more for a single release, and less where about five or more are
+        composed. "auto" is 0, or under an accountant the accountant's delta.
     confidence : float in [0.5, 1 - 1e-9], default=0.95
         Of the intervals, each by itself.
     accountant : None or BudgetAccountant

@@ -93,10 +93,11 @@ class Choice(Part):
         """Versions of each candidate that are compared, see `_Rule`."""
         return _RULES[self.scoring].powers
 
-    def run(self, losses: Array, present: NDArray[np.bool_], stream: RandomStream) -> int:
+    def run(self, losses: Array, weights: Array, stream: RandomStream) -> int:
         """Index of the chosen model; the default is the first.
 
-        Losses have shape (n, n_models, n_versions).
+        Losses have shape (n, n_models, n_versions), and weights are in [0, 1], 0 for an empty
+        record.
         """
         n, _, n_versions = losses.shape
         largest, margin, _ = _RULES[self.scoring]
@@ -104,17 +105,16 @@ class Choice(Part):
             largest *= self.regret_factor
         else:
             flat, of_default = np.zeros(_GRID.size), losses[:, 0, 0]
-            largest *= median_on_grid(of_default, present, _GRID, flat, self.unit, stream)
-        scores = self.scores(losses.reshape(n, -1), present, largest)
+            largest *= median_on_grid(of_default, weights > 0, _GRID, flat, self.unit, stream)
+        scores = self.scores(losses.reshape(n, -1), weights, largest)
         scores[:n_versions] += _BONUS * self.select.scale + margin * n
         return self.select.release(scores, stream) // n_versions
 
     @staticmethod
-    def scores(losses: Array, present: NDArray[np.bool_], largest: float) -> Array:
-        """Minus the sums of the regrets, in units of the largest; exactly rounded."""
+    def scores(losses: Array, weights: Array, largest: float) -> Array:
+        """Minus the weighted sums of the regrets, in units of the largest; exactly rounded."""
         regrets = losses - losses.min(axis=1, keepdims=True)
-        regrets = np.clip(regrets / largest, 0.0, 1.0)
-        regrets[~present] = 0.0
+        regrets = np.clip(regrets / largest, 0.0, 1.0) * weights[:, None]
         return -np.array([math.fsum(column) for column in regrets.T])
 
 

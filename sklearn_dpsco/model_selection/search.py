@@ -16,10 +16,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import auto_or, check_choice, check_count, check_real, shown, warn_user
+from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown, warn_user
 from .._fitting import Accounting
 from ..data.cells import as_numbers
-from ..data.records import as_labels, as_users, is_missing, surplus_rows
+from ..data.records import as_labels, as_users, as_weights, is_missing, surplus_rows
 from ..exceptions import PrivacyLeakWarning
 from ..privacy.budget import PrivacyBudget
 from ..privacy.repetition import MOST_TRIALS, draw_trials
@@ -47,7 +47,7 @@ class _Table(NamedTuple):
     X: Any
     y: Any
     targets: Targets
-    present: NDArray[np.bool_]
+    weights: NDArray[np.float64]
     extras: dict[str, Any]
 
     def rows(self, which: NDArray[np.intp]) -> _Table:
@@ -55,7 +55,7 @@ class _Table(NamedTuple):
         X = self.X.iloc[which] if hasattr(self.X, "iloc") else self.X[which]
         targets = replace(self.targets, values=self.targets.values[which])
         extras = {name: np.asarray(value)[which] for name, value in self.extras.items()}
-        return _Table(X, self.y[which], targets, self.present[which], extras)
+        return _Table(X, self.y[which], targets, self.weights[which], extras)
 
 
 def _has(method: str) -> Callable[[Any], bool]:
@@ -170,8 +170,8 @@ class _PrivateSearch(MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X, y, groups, sample_weight
-            As the estimator's `fit` takes them; the last two reach the private steps that take
-            them. Scores do not weigh records.
+            As the estimator's `fit` takes them; groups reach all private steps, weights the last
+            one, and what the choice compares.
 
         Returns
         -------
@@ -227,16 +227,19 @@ class _PrivateSearch(MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             y = np.asarray(as_numbers("y", y, strict=False), dtype=np.float64)
         targets = Targets.of(clone(self.estimator).set_params(**known), y)
         extras: dict[str, Any] = {}
-        present = targets.present
+        weights = np.where(targets.present, 1.0, 0.0)
         if groups is not None:
             most = check_count("max_rows_per_user", self.max_rows_per_user)
-            present = present & ~surplus_rows(as_users(groups), most, {})
+            weights[surplus_rows(as_users(groups), most, {})] = 0.0
             extras |= self._routed("groups", groups, private_steps(self.estimator))
         if sample_weight is not None:
+            largest = check_size("max_weight", last.max_weight)
+            found = as_weights(sample_weight, largest, strict=False)
+            check_consistent_length(y, found)
+            weights *= np.nan_to_num(found)
             extras |= self._routed("sample_weight", sample_weight, {self._last_prefix(): last})
-        return _Table(
-            X if hasattr(X, "shape") else np.asarray(X), y, targets, present, extras
-        ), known
+        table = _Table(X if hasattr(X, "shape") else np.asarray(X), y, targets, weights, extras)
+        return table, known
 
     def _last_prefix(self) -> str:
         last = last_step(self.estimator)
@@ -373,7 +376,7 @@ class _Run:
         models = self._all_fitted(made, table)
         facts = table.X, table.targets, self.scoring, plan.choice.powers
         found = np.stack([losses_shrunk(model, *facts) for model in models], axis=1)
-        chosen = plan.choice.run(found, table.present, self.stream.substream("choice", 0))
+        chosen = plan.choice.run(found, table.weights, self.stream.substream("choice", 0))
         return chosen, _fit(self._made(chosen, plan.refit_budget, n), table), None
 
     def trials(self) -> tuple[int, Any, float]:
@@ -400,7 +403,7 @@ class _Run:
     def _score(self, model: Any, table: _Table, stream: RandomStream) -> float:
         """1 - 2 * the mean clipped loss, with noise; back as minus the mean loss."""
         found = np.minimum(losses(model, table.X, table.targets, self.scoring), 1.0)
-        found = np.where(table.present, 1 - 2 * found, 0.0)
+        found = (1 - 2 * found) * table.weights
         released = self.plan.score.release(np.array([found.mean()]), stream)[0]
         return float((released - 1) / 2)
 

@@ -39,6 +39,9 @@ class Problem:
         The largest l2 norm of a scaled row without the intercept's 1, as declared; None if there
         are only bounds of each column. Used in default rules, never in a sensitivity: rows in the
         box that are longer may occur.
+    class_weight : tuple of float, "balanced" or None
+        Factors in [0, 1] on the weights of each class's records, the largest 1, which the records'
+        weights hold already; or to be made of the released frequencies. None for ones.
     """
 
     n_samples: int
@@ -47,6 +50,7 @@ class Problem:
     feasible_set: Geometry | type[Geometry]
     fit_intercept: bool = True
     row_norm: float | None = None
+    class_weight: tuple[float, ...] | str | None = None
 
     def __post_init__(self) -> None:
         check_loss(self.loss)

@@ -65,7 +65,7 @@ class Records:
         return self.rows.mean_gradient(self.problem.matrix(coef), self.objective).ravel()
 
     def derivative(self, coef: Array) -> Array:
-        """Clipped derivative at every record, without the row's scale."""
+        """Clipped derivative at every record, without the record's `factor`."""
         y, offset, loss, clip = self.objective
         rows, coef = self.rows, self.problem.matrix(coef)
         z = rows.product(coef)
@@ -86,4 +86,4 @@ class Records:
         change = self.derivative(coef)
         if before is not None:
             change = clipped_to(change - kept * self.derivative(before), largest)
-        return self.rows.weighted_sum(times_rows(change, self.rows.scale)).ravel()
+        return self.rows.weighted_sum(times_rows(change, self.rows.factor)).ravel()

@@ -142,6 +142,7 @@ class FirstReleasesRules:
     least_target_share: float = 0.1
     most_target_share: float = 0.5
     target_noise: float = 0.12  # standard deviation that the target's share aims at
+    least_frequency: float = 0.02  # of a class with a weight, over the number of classes
     target_prior: float = 0.5  # standard deviation of the mean of targets over tasks
     # Where the least share gives too much noise for a mean in [-1, 1], the centre of the targets
     # is found by steps on residuals clipped to `location_clip`, which need less noise.
@@ -443,6 +444,7 @@ class HeavyTailDefaults(StepLimits):
 
     radius: float
     reach: float  # of the noisy part of the step rule
+    least_frequency: float = 0.02  # of a class with a weight, over the number of classes
     target_prior: float  # standard deviation of the mean target, in units of its scale
     feature_share: float = 0.3  # for scales and centres of the features
     largest_share: float = 0.7  # that a user may choose; with the others it leaves 0.07

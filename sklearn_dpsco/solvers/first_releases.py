@@ -26,6 +26,7 @@ from .defaults import FIRST_RELEASES as RULES
 from .defaults import intercept_share
 
 __all__ = [
+    "Constant",
     "FirstReleases",
     "Frame",
     "Start",
@@ -63,6 +64,8 @@ class Frame:
     target_center, target_scale : float or ndarray of shape (n_outputs,)
     intercept_unit : float
         In the place of the 1 in [(x - center) / scale, 1].
+    class_weight : ndarray of shape (n_classes,) or None
+        As in `Constant`.
     """
 
     offset: Any = 0.0
@@ -72,6 +75,13 @@ class Frame:
     target_center: Any = 0.0
     target_scale: Any = 1.0
     intercept_unit: float = 1.0
+    class_weight: Array | None = None
+
+    def weighted(self, rows: Rows, y: Array) -> Rows:
+        """The rows, their weights times those of their classes if classes are balanced."""
+        if self.class_weight is None:
+            return rows
+        return rows.reweighted(self.class_weight[y.argmax(axis=1) if y.ndim == 2 else (y > 0) * 1])
 
     def units(self, problem: Problem) -> Array:
         """What the coordinates of centred rows are multiplied by, shape (size,)."""
@@ -151,27 +161,28 @@ class FirstReleases(Part):
 
     def run(self, data: SolverData, stream: RandomStream) -> Start:
         """Make the releases, and centre and scale the rows by them."""
-        offset, rows = self._release_offset(data, stream), data.rows
+        constant = self._release_constant(data, stream)
+        frame = Frame(constant.offset, class_weight=constant.class_weight)
+        rows = frame.weighted(data.rows, data.y)
         if self.norm is None:
-            return self._in_the_box(rows, offset, stream)
+            return self._in_the_box(rows, frame, stream)
         if self.means is not None:
             means = self._release_means(rows.with_norm_bound(self.norm), self.means, stream)
             rows = rows.centered(means)
         rows = rows.with_norm_bound(self.norm)
         factor = 1.0 if self.row_factor is None else self._release_row_factor(rows, stream)
-        return Start(rows, Frame(offset, rows.center, factor=factor))
+        return Start(rows, replace(frame, center=rows.center, factor=factor))
 
-    def _in_the_box(self, rows: Rows, offset: Any, stream: RandomStream) -> Start:
+    def _in_the_box(self, rows: Rows, frame: Frame, stream: RandomStream) -> Start:
         """Rows without a bound on their norm, each coordinate of which stays within [-1, 1].
 
         About a centre m, columns are divided by 1 + abs(m). The frame has that scale, not the rows.
         """
         if self.means is None:
-            return Start(rows, Frame(offset))
+            return Start(rows, frame)
         means = self._release_means(rows, self.means, stream)
-        frame = Frame(
-            offset, means, scale=1 + np.abs(means), intercept_unit=RULES.centered_intercept
-        )
+        unit = RULES.centered_intercept
+        frame = replace(frame, center=means, scale=1 + np.abs(means), intercept_unit=unit)
         return Start(rows.centered(means), frame)
 
     @staticmethod
@@ -180,13 +191,13 @@ class FirstReleases(Part):
         # a wrong centre only slows the descent: the intercept can make up for it
         return np.clip(shrunk_vector(noisy, mechanism.variance), -1.0, 1.0)
 
-    def _release_offset(self, data: SolverData, stream: RandomStream) -> Any:
+    def _release_constant(self, data: SolverData, stream: RandomStream) -> Constant:
         """The best constant for the mean of the targets, or for their centre."""
         if self.target is None:
-            return 0.0
+            return Constant(0.0)
         if self.target_steps:
             centres = _release_location(data, self.target, self.target_steps, stream)
-            return _offset(self.problem, centres)
+            return Constant(_offset(self.problem, centres))
         noisy = self.target.release(mean_target(data, self.problem), stream)
         if self.problem.loss.task == "regression":
             noisy = faded(noisy, self.target.variance)
@@ -330,18 +341,60 @@ def counted_targets(y: Array, problem: Problem) -> Array:
     return np.where(y > 0, 1.0, 0.0) if problem.has_frequencies else y
 
 
+class Constant(NamedTuple):
+    """The best constant prediction for released means, and the weights of the classes with them.
+
+    Attributes
+    ----------
+    offset : float or ndarray of shape (n_outputs,)
+    class_weight : ndarray of shape (n_classes,) or None
+        Of balanced classes, in [0, 1]: the records' weights are still to be multiplied by it.
+    mean_weight : float
+        Mean weight of the classes, declared or balanced, by their released frequencies.
+    """
+
+    offset: Any
+    class_weight: Array | None = None
+    mean_weight: float = 1.0
+
+
 def constant_for_mean(
     problem: Problem, noisy: Array, variance: float, prior: float = RULES.target_prior,
     bound: float = 1.0,
-) -> Any:  # fmt: skip
+) -> Constant:  # fmt: skip
     """The best constant prediction for a noisy `mean_target`, which is shrunk by its noise."""
     if not problem.has_frequencies:
-        means = [shrunk_mean(mean, variance, prior, bound) for mean in noisy]
-        return _offset(problem, np.array(means))
+        means = np.array([shrunk_mean(mean, variance, prior, bound) for mean in noisy])
+        if problem.class_weight is None:
+            return Constant(_offset(problem, means))
+        of_second = (1 + means[0]) / 2
+        spread = math.sqrt(variance) / 2
+        return _weighted_constant(problem, np.array([1 - of_second, of_second]), spread)
     # distances from equal frequencies, in units of these, as for two classes
     k = problem.n_outputs
-    apart = [shrunk_mean(k * mean - 1, k**2 * variance, prior, k) for mean in noisy]
-    return _offset(problem, 2 / k * (1 + np.array(apart)) - 1)
+    apart = np.array([shrunk_mean(k * mean - 1, k**2 * variance, prior, k) for mean in noisy])
+    if problem.class_weight is None:
+        return Constant(_offset(problem, 2 / k * (1 + apart) - 1))
+    return _weighted_constant(problem, (1 + apart) / k, math.sqrt(variance))
+
+
+def _weighted_constant(problem: Problem, frequencies: Array, spread: float) -> Constant:
+    """The constant for frequencies of classes that have weights; `spread` is that of their noise.
+
+    Frequencies count as at least their noise, and as much as in the log-odds of a mean, so that
+    balanced weights do not make a class that hardly occurs all that counts.
+    """
+    k, balanced = frequencies.size, None
+    frequencies = np.maximum(frequencies, max(spread, RULES.least_frequency / k))
+    frequencies /= frequencies.sum()
+    if problem.class_weight == "balanced":
+        weights = balanced = frequencies.min() / frequencies
+    else:
+        weights = np.array(problem.class_weight)
+    counted = weights * frequencies
+    means = 2 * counted / counted.sum() - 1
+    offset = _offset(problem, means if problem.n_outputs > 1 else means[1:])
+    return Constant(offset, balanced, float(counted.sum()))
 
 
 def _offset(problem: Problem, means: Array) -> Any:

@@ -110,7 +110,8 @@ class FirstMeans(Part):
         for_targets, for_rows = (weight * self.n_records for weight in self.weights)
         for_targets /= self.problem.target_norm(2)
         means = released[:k] / for_targets
-        offset = constant_for_mean(self.problem, means, (self.noise.scale / for_targets) ** 2)
+        variance = (self.noise.scale / for_targets) ** 2
+        offset = constant_for_mean(self.problem, means, variance).offset
         rows = shrunk_vector(released[k:], self.noise.variance) * (self.norm / for_rows)
         return Frame(offset, np.clip(rows, -1.0, 1.0))
 
@@ -605,11 +606,12 @@ class FTRLRun:
             plan.moments.add(self._sum, rows)
             return
         if self._whitening is not None:
-            rows = make_rows(_centred(rows) @ self._whitening, rows.has_intercept, rows.scale)
+            white = _centred(rows) @ self._whitening
+            rows = make_rows(white, rows.has_intercept, rows.scale, rows.sample_weight)
         self._add_gradients(rows, y)
 
     def _add_gradients(self, rows: Rows, y: Array) -> None:
-        """Gradients of scale_i * l(offset + <row_i, w>, y_i), each of norm at most c B."""
+        """Gradients of factor_i * l(offset + <row_i, w>, y_i), each of norm at most c B."""
         plan = self.plan
         objective = Objective(y, self._frame.offset, plan.problem.loss, plan.gradient_clip)
         coef = plan.problem.matrix(self._coef)

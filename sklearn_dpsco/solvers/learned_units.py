@@ -36,7 +36,7 @@ from .defaults import (
     MOST_COPIED_FEATURES,
     LearnedUnitsDefaults,
 )
-from .first_releases import Frame, constant_for_mean, mean_target, shrunk_vector
+from .first_releases import Constant, Frame, constant_for_mean, mean_target, shrunk_vector
 from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
 
 __all__ = [
@@ -75,7 +75,8 @@ class Units(NamedTuple):
     y : ndarray of shape (n_samples,) or (n_samples, K)
     offset : float or ndarray of shape (K,)
     balance : float
-        4 p (1 - p), p the frequency of the second of two classes; else 1.
+        4 p (1 - p), p the frequency of the second of two classes; else 1. Where classes have
+        weights, that of the weighted frequency, times the mean weight.
     top, trace : float
         About the largest eigenvalue and the trace of the second moments of the rows.
     longest : float
@@ -182,13 +183,17 @@ class LearnedUnits(Part):
 
     def run(self, data: SolverData, stream: RandomStream) -> Units:
         """Make the releases, and bring rows and targets into their units."""
-        y, offset, center_y, scale_y = self._release_targets(data, stream)
+        y, constant, center_y, scale_y = self._release_targets(data, stream)
+        offset, rows = constant.offset, data.rows
+        if constant.class_weight is not None:
+            rows = Frame(class_weight=constant.class_weight).weighted(rows, y)
         is_binary = self.problem.loss.task == "classification" and self.problem.n_outputs == 1
         # rare classes: fewer records carry information about the coefficients
         balance = float(4 * expit(offset) * expit(-offset)) if is_binary else 1.0
+        balance *= constant.mean_weight
         growth = self.rules.growth * self.accuracy * balance / (self.problem.n_features + 1)
         growth = max(1.0, growth)
-        found = self._release_rows(data.rows, math.sqrt(growth), stream)
+        found = self._release_rows(rows, math.sqrt(growth), stream)
         return Units(
             y=y, offset=offset, balance=balance, growth=growth, target_center=center_y,
             target_scale=scale_y, **found,
@@ -197,14 +202,14 @@ class LearnedUnits(Part):
     # ---------------------------------------------------------------------- targets
 
     def _release_targets(self, data: SolverData, stream: RandomStream) -> tuple[Any, ...]:
-        """Targets in released units, the offset, and the targets' centre and scale."""
+        """Targets in released units, their `Constant`, and the targets' centre and scale."""
         problem = self.problem
         if problem.loss.task == "classification":
-            offset: Any = 0.0
+            constant = Constant(0.0)
             if self.target_mean is not None:
                 noisy = self.target_mean.release(mean_target(data, problem), stream)
-                offset = constant_for_mean(problem, noisy, self.target_mean.variance)
-            return data.y, offset, 0.0, 1.0
+                constant = constant_for_mean(problem, noisy, self.target_mean.variance)
+            return data.y, constant, 0.0, 1.0
         columns = data.y.reshape(len(data.y), -1)
         centers, scales = np.zeros(columns.shape[1]), np.full(columns.shape[1], 1.0)
         present = data.rows.present()
@@ -219,7 +224,7 @@ class LearnedUnits(Part):
             scales[k] = _scale(deviations, present, 2.0, 0.25, self.target_spread, stream)
         centers = self._moved_to_means(columns, centers, scales, present, stream)
         units = [array.reshape(data.y.shape[1:]) for array in (centers, scales)]
-        return (data.y - units[0]) / units[1], 0.0, *units
+        return (data.y - units[0]) / units[1], Constant(0.0), *units
 
     def _moved_to_means(
         self, columns: Array, centers: Array, scales: Array, present: NDArray[np.bool_],
@@ -273,7 +278,7 @@ class LearnedUnits(Part):
         # whether a record is empty is private, whether one may be is not
         scale = None if rows.scale is None else present.astype(np.float64)
         return {
-            "rows": make_rows(x, problem.fit_intercept, scale), "unit": unit,
+            "rows": make_rows(x, problem.fit_intercept, scale, rows.sample_weight), "unit": unit,
             "top": max(top, last**2, _LEAST) / size**2,
             "trace": max(trace + last**2, _LEAST) / size**2,
             "longest": size, "transform": whole, "center": center, "factor": factor,

@@ -3,14 +3,14 @@ r"""Phased stochastic gradient descent (BGM21, Algorithms 3 and 4).
 The records are put into a secret random order and cut into phases. Each phase is one pass
 of plain stochastic gradient descent over its slice,
 
-.. math:: w \leftarrow \Pi (w - \eta \, l'_\beta(\langle r_i, w \rangle, y_i) \, r_i),
+.. math:: w \leftarrow \Pi (w - \eta \, v_i l'_\beta(\langle r_i, w \rangle, y_i) \, r_i),
 
-and releases the mean of its last iterates with Gaussian noise. There the next phase starts,
-with a smaller step. Each step is non-expansive, so one record moves the mean by at most the
-length of its own step (twice that under replace-one), however long the phase is; and since
-phases have no record in common, each has the whole budget. Non-smooth losses are replaced by
-their Moreau envelopes of parameter beta, whose derivatives have a closed form, and a user's losses
-by tables (`tables`).
+v_i in [0, 1] the record's weight, and releases the mean of its last iterates with Gaussian noise.
+There the next phase starts, with a smaller step. Each step is non-expansive, so one record moves
+the mean by at most the length of its own step (twice that under replace-one), however long the
+phase is; and since phases have no record in common, each has the whole budget. Non-smooth losses
+are replaced by their Moreau envelopes of parameter beta, whose derivatives have a closed form, and
+a user's losses by tables (`tables`).
 
 For small tables the default is several passes over one phase that holds all records; the
 passes divide the budget. Their rows and targets are in learned units (`learned_units`) where
@@ -557,7 +557,7 @@ def _start(
     error, is_sparse = norm_error(problem.n_features), sparse.issparse(data.rows.X)
     bound = plan.data_norm * (1 - error)
     form = RowForm(center, float(problem.fit_intercept), bound, 2 * error if is_sparse else 0.0)
-    return _Start(data.rows, form, data.y, frame.offset, frame)
+    return _Start(frame.weighted(data.rows, data.y), form, data.y, frame.offset, frame)
 
 
 def _start_in_units(
@@ -573,7 +573,8 @@ def _start_in_units(
     bias = float(units.unit[-1]) / each if problem.fit_intercept else 0.0
     # no row is longer than sqrt(2): the bound has no effect
     form = RowForm(np.zeros(problem.n_features), bias, 2.0, 0.0)
-    rows = make_rows(units.rows.X, problem.fit_intercept, each * units.rows.weights())
+    scale = each * units.rows.scales()
+    rows = make_rows(units.rows.X, problem.fit_intercept, scale, units.rows.sample_weight)
     return _Start(rows, form, y, units.offset, units)
 
 
@@ -584,7 +585,8 @@ class _Descent:
         X: Any = start.rows.X
         d, is_sparse = plan.problem.n_features, sparse.issparse(X)
         self.X: Any = X if is_sparse else np.ascontiguousarray(X)
-        self.y, self.scale, self.order = start.y, start.rows.scale, order
+        self.y, self.order = start.y, order
+        self.scale, self.weight = start.rows.scale, start.rows.sample_weight
         self.plan, self.offset, self.form = plan, start.offset, start.form
         self.block = _block(d)
         # rows gathered at a time: whole blocks
@@ -594,7 +596,7 @@ class _Descent:
         if is_tabulated(loss) and loss.task == "regression":
             fitting = min(fitting, _CHUNK_TABLES // (16 * GRID.size * loss.n_outputs))
         self.chunk = min(longest, max(1, fitting // self.block) * self.block)
-        self.ones = np.ones(self.chunk)  # the weights of records without a scale
+        self.ones = np.ones(self.chunk)  # in the place of scales or weights that are not there
         self.gathered: Any = None
 
     def run(self, phase: Phase, start: Array) -> Array:
@@ -610,11 +612,14 @@ class _Descent:
             stop = min(phase.size, done + self.chunk)
             part = _taken(self.order, phase.start + done, phase.start + stop)
             steps = Steps(phase.learning_rate, radius, self.block, first - done)
-            weight = self.ones[: stop - done] if self.scale is None else self.scale[part]
+            factors = [
+                self.ones[: stop - done] if array is None else array[part]
+                for array in (self.scale, self.weight)
+            ]
             found, y = slope, self.y[part]
             if slope.loss_id == TABULATED:
                 found, y = self._tables(slope, y)
-            count += self._steps(part, weight, y, self.form, found, *offsets, steps, w, total)
+            count += self._steps(part, *factors, y, self.form, found, *offsets, steps, w, total)
         return total.ravel() / count
 
     def _slope(self, beta: float) -> tuple[Any, ...]:

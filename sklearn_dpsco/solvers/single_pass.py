@@ -581,7 +581,7 @@ class _RecordWalk:
 
         def steps(part: Records, *state: Any) -> tuple[int, int]:
             rows = part.rows
-            records = rows.weights(), part.objective.y, *fixed
+            records = rows.scales(), rows.factors(), part.objective.y, *fixed
             if sparse.issparse(rows.X):
                 return csr_record_steps(Compressed.of(rows.X), *records, *state, rows.n_columns)
             return dense_record_steps(np.ascontiguousarray(rows.X), *records, *state)

@@ -29,10 +29,12 @@ from sklearn_dpsco.audit import (
     mechanisms,
     neighbours,
 )
+from sklearn_dpsco.audit.neighbours import changed_record
 from sklearn_dpsco.audit.releases import NoiseScale
+from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
 from sklearn_dpsco.randomness.stream import stream_from_random_state
-from sklearn_dpsco.solvers.base import Part, Plan, SolverResult
+from sklearn_dpsco.solvers.base import Part, Plan, SolverData, SolverResult
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
 DELTA = 1e-6
@@ -416,7 +418,7 @@ class StepsSolver:
         return MeanPlan(facts, budget, "mean", 3, guarantee, (noise,))
 
     def solve(self, data, plan, stream):
-        rows, weights = data.rows, data.rows.weights()
+        rows, weights = data.rows, data.rows.scales()
         n_steps = 1 if self.stop and self.stop(data) else plan.max_iter
         for t in range(n_steps):
             mean = rows.weighted_sum(weights)[: plan.problem.n_features] / rows.n_samples
@@ -440,7 +442,7 @@ def test_stopping_on_rare_data_is_a_violation():
         "no signal": lambda data: np.count_nonzero(np.any(plain(data), axis=1)) <= 1,
         "all alike": lambda data: np.all(plain(data) == plain(data)[0]),
         "a constant column": lambda data: np.any(np.ptp(plain(data), axis=0) == 0),
-        "all empty": lambda data: np.count_nonzero(data.rows.weights()) <= 1,
+        "all empty": lambda data: np.count_nonzero(data.rows.scales()) <= 1,
     }
     for relation in ("replace-one", "zero-out"):
         assert replayed(StepsSolver(), relation).passed
@@ -697,8 +699,10 @@ def test_mechanisms_are_found_in_parts_and_tuples_of_them_and_nowhere_else():
 
 
 def test_neighbours_differ_in_one_row():
+    own = set()
     for relation in ("replace-one", "zero-out"):
         pairs, n_empty = neighbours(FACTS, relation, 10), 0
+        assert {pair[0].rows.sample_weight is None for pair in pairs} == {True, False}
         assert len({type(pair[0].rows) for pair in pairs}) == 3
         for first, second in pairs:
             X, X2 = (
@@ -708,11 +712,22 @@ def test_neighbours_differ_in_one_row():
             differs = np.any(X != X2, axis=1) | (first.y != second.y)
             assert differs.sum() == 1
             i = np.flatnonzero(differs)[0]
-            weights, weights2 = first.rows.weights(), second.rows.weights()
+            weights, weights2 = first.rows.scales(), second.rows.scales()
             assert (weights[i], weights2[i]) == (float(relation != "zero-out"), 1.0)
             np.testing.assert_array_equal(np.delete(weights, i), np.delete(weights2, i))
             n_empty += np.all(np.delete(weights, i) == 0)
+            weights, weights2 = first.rows.sample_weights(), second.rows.sample_weights()
+            np.testing.assert_array_equal(np.delete(weights, i), np.delete(weights2, i))
+            own.add((float(weights[i]), float(weights2[i])))
         assert n_empty == 1  # one of the extreme tables
+    assert {first == second for first, second in own} == {True, False}
+    assert all(0 < weight <= 1 for pair in own for weight in pair)
+
+
+def test_a_weight_alone_is_a_difference():
+    X, y, weights = np.zeros((4, 2)), np.ones(4), np.array([1.0, 0.5, 1.0, 1.0])
+    first, second = (SolverData(make_rows(X, True, None, w), y) for w in (None, weights))
+    assert changed_record((first, second)) == 1
 
 
 def test_outcomes_without_any_noise_are_told_apart():

@@ -18,6 +18,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import MetaEstimatorMixin
 from sklearn.base import is_classifier as _is_classifier
+from support import WEIGHT_CHECKS
 
 import sklearn_dpsco
 from sklearn_dpsco import BudgetAccountant, PrivacyBudget, mechanisms
@@ -34,6 +35,7 @@ BAD = {
     "epsilon": (-1, 0, NAN, INF, "1", None, True),
     "delta": (-1e-9, 1, 1.5, NAN, "0", None),
     "relation": ("replace_one", None),
+    "max_weight": (0, -1, NAN, INF, "1", None, True, 1e51, [1.0]),
     "max_rows_per_user": (0, -1, 1.5, "2", None, True, NAN),
     "bounds_X": (
         (1, -1), (0, 0), (0,), (0, NAN), (-INF, 1), "ab", 3, ("low", "high"),
@@ -42,6 +44,10 @@ BAD = {
     "bounds_y": (
         (1, -1), (0, 0), (0, NAN), (0, 1, 2), 3, "ab", (-INF, 0),
         ([0, 0], [1, 1, 1]), ([[0]], [[1]]), ([0, 2], [1, 1]),
+    ),
+    "class_weight": (
+        "even", 3, [1, 2], {"no": -1}, {"no": NAN}, {"no": INF}, {"no": "1"}, {"no": True},
+        {"no": 0, "yes": 0}, {"maybe": 1.0}, True,
     ),
     "classes": (["a"], [], ["a", "a"], ["a", "b", "a"], 3, "ab", [["a", "b"]]),
     "fit_intercept": ("yes", 1, None),
@@ -137,7 +143,7 @@ class Entry:
     unlike_sums: tuple[str, ...] = ()
     by_selection: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
-    expected_failed_checks: Mapping[str, str] = field(default_factory=dict)
+    expected_failed_checks: Mapping[str, str] = field(default_factory=lambda: WEIGHT_CHECKS)
 
 
 RADIUS_TWICE = ({"feasible_set": L2Ball(2.0), "radius": 2.0}, "radius")
@@ -247,9 +253,8 @@ FTRL = Entry(
     },
     nonsense=(RADIUS_TWICE, SIMPLEX, ({"mirror_map": "entropy"}, "mirror_map")),
     pure="DPLassoFW",
-    expected_failed_checks={
-        "check_fit_score_takes_y": "it calls partial_fit after fit, which would spend twice"
-    },
+    expected_failed_checks=WEIGHT_CHECKS
+    | {"check_fit_score_takes_y": "it calls partial_fit after fit, which would spend twice"},
 )
 HEAVY_TAIL = Entry(
     forms={
@@ -497,8 +502,8 @@ def nothing_is_released():
     return every_release(_refuse)
 
 
-def statistics(model, X, y):
-    """What a fit hands to its mechanisms: pairs (mechanism, value).
+def statistics(model, *data):
+    """What a fit of the data hands to its mechanisms: pairs (mechanism, value).
 
     The answers of the mechanisms are the same in every fit, so that the values show what a
     record changes in each release, the earlier ones given.
@@ -512,7 +517,7 @@ def statistics(model, X, y):
         return np.sin(np.arange(value.size) + len(seen))
 
     with every_release(answer):
-        model.fit(X, y)
+        model.fit(*data)
     assert seen
     return seen
 

@@ -45,8 +45,12 @@ class WholeFit:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_base, "stream_from_random_state", lambda _: stream)
             patch.setattr(_base.Settings, "plan", lambda *_: plan)
-            model = clone(self.model).fit(*self.table(data))
+            model = clone(self.model).fit(*self.table(data), sample_weight=self.weights(data))
         return SolverResult(outcome(model), 0.0, model.n_iter_)
+
+    def weights(self, data):
+        weight = data.rows.sample_weight
+        return None if weight is None else self.model.max_weight * weight
 
     def table(self, data):
         """X and y in the user's terms, the targets of empty records invalid."""
@@ -54,7 +58,7 @@ class WholeFit:
         name = type(self.model).__name__
         if sparse.issparse(X) and entry(name).sparse:
             X = X.toarray()
-        is_empty = data.rows.weights() == 0
+        is_empty = data.rows.scales() == 0
         if not is_classifier(name):
             return X, np.where(is_empty, np.nan, y)
         classes = np.array([*self.model.classes, "none of them"])

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar
@@ -15,13 +15,22 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from scipy import sparse
-from support import storage
+from support import problem, storage
 
 from sklearn_dpsco._kernels import sparse_sums as kernels
 from sklearn_dpsco._kernels.arguments import Compressed, Slope
 from sklearn_dpsco.data.rows import Move, Objective, make_rows
 from sklearn_dpsco.data.summation import BLOCK_ROWS, chunk_rows, summation_error
-from sklearn_dpsco.losses import Absolute, Huber, Logistic, Loss, SmoothedHinge, Squared
+from sklearn_dpsco.losses import (
+    Absolute,
+    Huber,
+    Logistic,
+    Loss,
+    SmoothedHinge,
+    Squared,
+    clipped_derivative,
+)
+from sklearn_dpsco.solvers.batches import Records
 
 STORAGES = ["dense", "fortran", "csr", "csc"]
 
@@ -48,14 +57,15 @@ def make_case(n, d, *, has_intercept, has_scale, dtype=np.float64, seed=0):
     return X, y, scale, rng.standard_normal(d + has_intercept)
 
 
-def reference_gradient(X, y, scale, coef, offset, loss, clip, center=0.0):
+def reference_gradient(X, y, scale, coef, offset, loss, clip, center=0.0, weight=None):
     n = X.shape[0]
+    weight = np.ones(n) if weight is None else weight
     total = np.zeros(coef.size)
     for i in range(n):
         row = np.append(X[i].astype(np.float64) - center, 1.0)[: coef.size]
         row *= 1.0 if scale is None else scale[i]
         z = offset + row @ coef
-        total += min(max(float(loss.derivative(z, y[i])), -clip), clip) * row
+        total += weight[i] * min(max(float(loss.derivative(z, y[i])), -clip), clip) * row
     return total / n
 
 
@@ -104,6 +114,54 @@ def test_mean_gradient_of_centered_rows(kind):
         np.testing.assert_array_equal(coef, before)
         weights = np.ones(37) if scale is None else scale
         np.testing.assert_allclose(rows.mean(), weights @ X / 37, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", STORAGES)
+@pytest.mark.parametrize("has_scale", [True, False])
+def test_weights_multiply_derivatives_and_no_prediction(kind, has_scale):
+    for loss, has_intercept in itertools.product((Huber(0.3), PseudoHuber()), (True, False)):
+        X, y, scale, coef = make_case(37, 5, has_intercept=has_intercept, has_scale=has_scale)
+        weight = np.random.default_rng(1).uniform(0, 1, 37)
+        rows = make_rows(storage(X, kind), has_intercept, scale, weight)
+        objective, case = Objective(y, 0.2, loss, 0.25), f"{loss} {has_intercept}"
+        expected = reference_gradient(X, y, scale, coef, 0.2, loss, 0.25, weight=weight)
+        unweighted = reference_gradient(X, y, scale, coef, 0.2, loss, 0.25)
+        assert np.abs(expected - unweighted).max() > 0.005
+        whole = Records(rows, objective, problem(37, 5, fit_intercept=has_intercept))
+        stay = Move(1.0, 0, 0.0)
+        found = {
+            "gradient": rows.mean_gradient(coef, objective),
+            "move": rows.mean_gradient_after_move(rows.product(coef), stay, objective),
+            "row major": rows.row_major().mean_gradient(coef, objective),
+            "list": replace(whole, rows=rows.row_major()).mean_over(np.arange(37), coef),
+            "change": whole.mean_change(coef, 0 * coef, np.inf, 0.0),
+        }
+        for name, gradient in found.items():
+            np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=f"{name} {case}")
+        part = rows.row_major().drawn(np.arange(5, 20))
+        drawn = part.mean_gradient(coef, objective._replace(y=y[5:20]))
+        taken = None if scale is None else scale[5:20]
+        expected = reference_gradient(
+            X[5:20], y[5:20], taken, coef, 0.2, loss, 0.25, weight=weight[5:20]
+        )
+        np.testing.assert_allclose(drawn, expected, atol=1e-12, err_msg=case)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_weights_of_gradients_whose_predictions_have_no_scale(kind):
+    for loss, n_outputs in itertools.product((Huber(0.3), PseudoHuber()), (1, 2)):
+        X, y, scale, coef = make_case(37, 5, has_intercept=True, has_scale=True)
+        weight, center = np.random.default_rng(1).uniform(0, 1, 37), np.linspace(-0.5, 0.5, 5)
+        if n_outputs == 2:
+            y, coef = np.column_stack((y, -y)), np.column_stack((coef, coef[::-1]))
+        objective = Objective(y, 0.2, loss.of_outputs(n_outputs), 0.25)
+        rows = make_rows(storage(X, kind), True, scale, weight).centered(center)
+        found = rows.clipped_gradient_sum(coef, objective, 1.1)
+        Z = np.column_stack((X - center, np.ones(37)))
+        r = clipped_derivative(objective.loss, Z @ coef + 0.2, y, 0.25).reshape(37, -1)
+        factor = scale * weight * np.minimum(1, 1.1 / np.linalg.norm(Z, axis=1))
+        expected = (Z.T @ (r * factor[:, None])).reshape(coef.shape)
+        np.testing.assert_allclose(found, expected, atol=1e-12, err_msg=f"{loss} {n_outputs}")
 
 
 @pytest.mark.parametrize("kind", STORAGES)
@@ -219,7 +277,7 @@ def test_kernels_without_the_compiler():
               for name in kernels.__all__}  # fmt: skip
     total = np.zeros(3)
     slope = Slope(Huber.loss_id, 0.3, 0.2, 0.1)
-    arrays = (Compressed.of(A), scale, y)
+    arrays = (Compressed.of(A), scale, scale, y)
     total_b = python["gradient_at"](*arrays, coef, slope, 2, total)
     np.testing.assert_allclose(np.append(total, total_b) / 7, expected, atol=1e-13)
 
@@ -244,7 +302,7 @@ from copied.sparse_sums import gradient_at
 
 total, one = np.zeros(1), np.ones(1)
 X = Compressed(one, np.zeros(1, dtype=np.int32), np.array([0, 1], dtype=np.int32))
-gradient_at(X, one, 0 * one, one, Slope(0, 0.0, 0.25, 0.0), 1, total)
+gradient_at(X, one, one, 0 * one, one, Slope(0, 0.0, 0.25, 0.0), 1, total)
 print(total[0])
 """
 

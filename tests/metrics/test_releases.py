@@ -257,8 +257,8 @@ def test_bad_settings_are_named():
         plan_score(100, delta=0.01)
 
 
-def test_auto_takes_the_delta_of_the_records_or_of_the_accountant():
-    assert plan_score(10**6, delta="auto").guarantee.delta == 0.1 / 10**6
+def test_auto_is_pure_or_takes_the_delta_of_the_accountant():
+    assert plan_score(10**6, delta="auto").guarantee.delta == 0
     with BudgetAccountant(1.0, 1e-8):
         guarantee = plan_score(10**6, delta="auto").guarantee
     assert (guarantee.delta, guarantee.composition) == (1e-8, "zcdp")

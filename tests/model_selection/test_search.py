@@ -264,7 +264,7 @@ def test_scores_change_by_the_stated_range_and_no_more(relation):
     rng, m, n = np.random.default_rng(0), 4, 50
     budget = PrivacyBudget(1.0, 1e-6, relation)
     choice = plan_choice("accuracy", n, 2, budget, budget.mixed_allowance)
-    rest, present = rng.uniform(0, 2, (n, m)), np.ones(n, dtype=bool)
+    rest, present = rng.uniform(0, 2, (n, m)), rng.uniform(0, 1, n)
     found = []
     for own, other in worst_pairs(rng, m):
         tables, flags = [], []
@@ -273,6 +273,7 @@ def test_scores_change_by_the_stated_range_and_no_more(relation):
             losses[0] = record
             tables.append(losses)
             flags.append(present.copy())
+            flags[-1][0] = 1.0
         flags[1][0] = relation == "replace-one"
         scores = [Choice.scores(t, f, 0.5) for t, f in zip(tables, flags, strict=True)]
         found.append(np.ptp(scores[0] - scores[1]))
@@ -293,7 +294,7 @@ def audited(run, n_trials, epsilon):
     """`run` of both tables and many streams; n is odd, so that a record tips the best."""
     root, tables = stream_from_random_state(0), tipping(4001)
     found = [
-        [run(table, np.ones(4001, bool), root.substream(side, k)) for k in range(n_trials)]
+        [run(table, np.ones(4001), root.substream(side, k)) for k in range(n_trials)]
         for side, table in enumerate(tables)
     ]
     return audit_outcomes(*found, epsilon=epsilon)

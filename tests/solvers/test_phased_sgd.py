@@ -64,7 +64,7 @@ def reference(data, plan, order):
     X = data.rows.X
     X = (X.toarray() if sparse.issparse(X) else np.asarray(X)).astype(np.float64)
     y, n, d = data.y, facts.n_samples, facts.n_features
-    weight = np.ones(n) if data.rows.scale is None else data.rows.scale
+    weight, sample_weight = data.rows.scales(), data.rows.sample_weights()
     first = order[: plan.n_first] if plan.n_first else np.arange(n)
     ones = float(facts.fit_intercept) * np.ones((n, 1))
 
@@ -94,7 +94,7 @@ def reference(data, plan, order):
                 else:
                     slope = loss.envelope_derivative(z, yi, phase.beta)[0]
                 slope = np.clip(slope, -plan.gradient_clip, plan.gradient_clip)
-                w = w - phase.learning_rate * slope * rows[i]
+                w = w - phase.learning_rate * sample_weight[i] * slope * rows[i]
                 if t % block == 0 or t == slice_.size:
                     w = w * min(1.0, plan.geometry.radius / max(np.linalg.norm(w), 1e-300))
                     if t > slice_.size - math.ceil(slice_.size / 4):
@@ -208,6 +208,7 @@ def test_kernels_do_the_same_in_plain_python():
     rng = np.random.default_rng(0)
     X, y = scaled_table(9, 3, density=0.6)
     weight, center = (rng.uniform(size=9) < 0.8).astype(float), rng.uniform(-0.5, 0.5, 3)
+    sample_weight = rng.uniform(size=9)
     settings = (
         RowForm(center, 1.0, 0.9, 0.0), Slope(0, 0.0, 0.5, 0.1), Steps(0.3, 0.2, 4, 5)
     )  # fmt: skip
@@ -217,7 +218,7 @@ def test_kernels_do_the_same_in_plain_python():
         kernel = getattr(kernels, name)
         for function in (kernel, getattr(kernel, "py_func", kernel)):
             w, total = np.full(4, 0.05), np.zeros(4)
-            count = function(table, weight, y, *settings, w, total)
+            count = function(table, weight, sample_weight, y, *settings, w, total)
             outcomes.append(np.concatenate((w, total, [count])))
     for outcome in outcomes[1:]:
         np.testing.assert_allclose(outcome, outcomes[0], rtol=1e-12)
@@ -235,15 +236,17 @@ def distance_of_runs(loss, learning_rate, beta, clip, rng, *, relation, n=12, d=
     w = []
     start = rng.normal(size=d + 1)
     start *= radius * rng.uniform() / np.linalg.norm(start)
+    weight = np.repeat(rng.choice([0.3, 1.0, 1.0], (1, n)), 2, axis=0)
+    weight[:, i] = 1.0, rng.choice([0.5, 1.0])
     for side in range(2):
-        weight = np.ones(n)
-        weight[i] = 1.0 if side == 0 or relation == "replace-one" else 0.0
+        scale = np.ones(n)
+        scale[i] = 1.0 if side == 0 or relation == "replace-one" else 0.0
         table, target = X.copy(), y.copy()
         if side == 0:
             table[i], target[i] = -X[i], rng.choice([-1.0, 1.0])
         w.append(start.copy())
         kernels.dense_steps(
-            table, weight, target, RowForm(np.zeros(d), 1.0, bound, 0.0),
+            table, scale, weight[side], target, RowForm(np.zeros(d), 1.0, bound, 0.0),
             Slope(loss.loss_id, loss.kernel_parameter, clip, 0.1, beta),
             Steps(learning_rate / bound**2, radius, 4, 0), w[-1], np.zeros(d + 1),
         )  # fmt: skip
@@ -280,7 +283,7 @@ def test_longer_steps_than_the_limit_would_expand(loss):
         for start in (z, z + 1e-6):
             w.append(np.array([start, 0.0]))
             kernels.dense_steps(
-                np.ones((1, 1)), np.ones(1), np.ones(1), RowForm(np.zeros(1), 0.0, 1.0, 0.0),
+                np.ones((1, 1)), *np.ones((3, 1)), RowForm(np.zeros(1), 0.0, 1.0, 0.0),
                 Slope(loss.loss_id, loss.kernel_parameter, 10.0, 0.0, beta),
                 Steps(length / smoothness, 1e9, 4, 0), w[-1], np.zeros(2),
             )  # fmt: skip
@@ -448,7 +451,7 @@ def test_float_error_stays_within_its_bound():
     stored = Compressed.of(sparse.csr_array(X))
     for kernel, table in ((kernels.dense_steps, X), (kernels.csr_steps, stored)):
         w, mean = start.copy(), np.zeros(d + 1)
-        assert kernel(table, np.ones(n), y, *settings, w, mean) == count
+        assert kernel(table, np.ones(n), np.ones(n), y, *settings, w, mean) == count
         error = float(np.sqrt(((mean / count - total / count) ** 2).sum()))
         assert 0 < error < allowed
 

@@ -334,7 +334,18 @@ def test_a_record_moves_the_compiled_steps_by_no_more_than_its_weights(is_sparse
         last, words = np.zeros(2), np.array([2**40, 0] * 8, dtype=np.uint64)
         for t in range(n):
             part = slice(t, t + 1)
-            state = (np.ones(1), y[part], slope, walk, np.array([1.0]), last, words, w, v)
+            state = (
+                np.ones(1),
+                np.ones(1),
+                y[part],
+                slope,
+                walk,
+                np.array([1.0]),
+                last,
+                words,
+                w,
+                v,
+            )
             if is_sparse:
                 row = sparse.csr_array(X[part])
                 done, _ = csr_record_steps(Compressed.of(row), *state, d)

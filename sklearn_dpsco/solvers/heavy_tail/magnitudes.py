@@ -469,11 +469,11 @@ def scale_rows(rows: Rows, found: Magnitudes) -> Rows:
         with np.errstate(over="ignore"):
             data = np.clip(X.data / found.scale[X.indices], -_BOX, _BOX)
         X = type(X)((data, X.indices, X.indptr), shape=X.shape)
-        return make_rows(X, rows.has_intercept, rows.scale)
+        return make_rows(X, rows.has_intercept, rows.scale, rows.sample_weight)
     rows = rows.row_major()
     out = np.empty(rows.X.shape, dtype=rows.X.dtype)
     step = chunk_rows(rows.n_samples, rows.n_columns)
     for first in range(0, rows.n_samples, step):
         part = slice(first, first + step)
         out[part] = _scaled(rows.dense(part), found, _BOX)
-    return make_rows(out, rows.has_intercept, rows.scale)
+    return make_rows(out, rows.has_intercept, rows.scale, rows.sample_weight)

@@ -28,7 +28,7 @@ from scipy.special import erf, ndtr
 
 from ..._checks import check_size
 from ..._kernels.arguments import Compressed
-from ...data.rows import Rows
+from ...data.rows import Rows, times_rows
 from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF
 from ...losses import clipped_rows
 from ..sensitivity import coordinate_mean, mean_of_numbers
@@ -98,9 +98,10 @@ class MeanOracle:
         return record_factor / n_samples
 
     def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
-        """Mean of the bounded r_i [x_i, 1] over the rows, shape (dimension,).
+        """Mean of the bounded v_i r_i [x_i, 1] over the rows, shape (dimension,).
 
-        With r of shape (n, K), that of the bounded matrices [x_i, 1] r_i^T, (dimension, K).
+        v_i is the record's weight. With r of shape (n, K), that of the bounded matrices
+        v_i [x_i, 1] r_i^T, (dimension, K).
         """
         raise NotImplementedError
 
@@ -111,7 +112,7 @@ class MeanOracle:
 
 @dataclass(frozen=True)
 class NormClipped(MeanOracle):
-    """Mean of vectors shrunk to a norm of at most tau."""
+    """Mean of vectors shrunk to a norm of at most tau, then times their weights."""
 
     name: ClassVar[str] = "clipped"
 
@@ -136,7 +137,7 @@ class NormClipped(MeanOracle):
             r = np.clip(r, -limits.bounds, limits.bounds)
         else:
             r = clipped_rows(r, limits.bounds, limits.order)
-        return rows.weighted_sum(r) / rows.n_samples
+        return rows.weighted_sum(times_rows(r, rows.sample_weight)) / rows.n_samples
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class CoordinateClipped(MeanOracle):
         kernel, X = _storage(rows, clipped_sums, csr_clipped_sums)
         total = np.zeros((*r.shape[1:], n_buckets, rows.dimension))
         outputs = total.reshape(-1, n_buckets, rows.dimension)
-        for of_output, sums in zip(_columns(r), outputs, strict=True):
+        for of_output, sums in zip(_columns(rows, r), outputs, strict=True):
             kernel(X, of_output, rows.has_intercept, self.bound, BLOCK_ROWS, sums)
         return total if r.ndim == 1 else np.moveaxis(total, 0, -1)
 
@@ -212,7 +213,7 @@ class SmoothedTruncation(MeanOracle):
         kernel, X = _storage(rows, smoothed_sums, csr_smoothed_sums)
         total = np.zeros((*r.shape[1:], rows.dimension))
         outputs = total.reshape(-1, rows.dimension)
-        for of_output, sums in zip(_columns(r), outputs, strict=True):
+        for of_output, sums in zip(_columns(rows, r), outputs, strict=True):
             kernel(
                 X, of_output, rows.has_intercept, 1 / self.tau, _SMOOTHED_BOUND, BLOCK_ROWS, sums
             )
@@ -230,8 +231,9 @@ def _storage(rows: Rows, dense: Any, compressed: Any) -> tuple[Any, Any]:
     return (dense, X) if isinstance(X, np.ndarray) else (compressed, Compressed.of(X))
 
 
-def _columns(r: Array) -> Array:
-    """The derivatives of each output, shape (K, n)."""
+def _columns(rows: Rows, r: Array) -> Array:
+    """The weighted derivatives of each output, shape (K, n)."""
+    r = times_rows(r, rows.sample_weight)
     return np.ascontiguousarray(r.reshape(r.shape[0], -1).T)
 
 

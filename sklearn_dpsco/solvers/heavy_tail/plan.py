@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from ...mechanisms import Gaussian, Laplace, Release
 from ...randomness.stream import RandomStream
 from ..base import Part, Plan, Problem, SolverData
 from ..defaults import HEAVY_TAIL
-from ..first_releases import Frame, constant_for_mean, mean_target
+from ..first_releases import Constant, Frame, constant_for_mean, mean_target
 from .magnitudes import Magnitudes, MagnitudeSearch, scale_rows
 from .oracles import MeanOracle
 
@@ -101,13 +101,14 @@ class FirstMagnitudes(Part):
             with np.errstate(over="ignore"):
                 target = (data.y - center) / scale
             target = np.clip(target, -_TARGET_BOX, _TARGET_BOX)
-        offset = self._release_intercept(data.rows, target, stream)
-        return target, Frame(offset, target_center=center, target_scale=scale)
+        constant = self._release_intercept(data.rows, target, stream)
+        frame = Frame(constant.offset, target_center=center, target_scale=scale)
+        return target, replace(frame, class_weight=constant.class_weight)
 
-    def _release_intercept(self, rows: Rows, target: Array, stream: RandomStream) -> Any:
+    def _release_intercept(self, rows: Rows, target: Array, stream: RandomStream) -> Constant:
         """The best constant for the noisy mean of the clipped targets."""
         if self.intercept is None:
-            return 0.0
+            return Constant(0.0)
         clip, problem = self.target_clip, self.problem
         clipped = SolverData(rows, np.clip(target, -clip, clip))
         mean = mean_target(clipped, problem)

@@ -146,7 +146,8 @@ class HeavyTail:
         target, frame = plan.first.run(data, stream)
         if not plan.steps:
             return frame.result(np.zeros(problem.size), problem, 1)
-        units = plan.first.release_units(data.rows, stream.substream("magnitudes"))
+        rows = frame.weighted(data.rows, target)
+        units = plan.first.release_units(rows, stream.substream("magnitudes"))
         solution = _descend(units, target, frame.offset, plan, stream)
         found = units.magnitudes
         frame = replace(frame, center=found.center, scale=found.scale)
