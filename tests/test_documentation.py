@@ -11,7 +11,7 @@ BLOCK = re.compile(r"\.\. code-block:: python\n\n((?: {3}.*\n|\n)+)")
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("page", ["index.rst", "user_guide.rst"])
+@pytest.mark.parametrize("page", ["index.rst", "user_guide.rst", "workflow.rst"])
 def test_code_blocks_run(page, capsys):
     blocks = BLOCK.findall((DOC / page).read_text())
     assert blocks

@@ -72,7 +72,7 @@ class _FrankWolfeMixin(HasFeasibleSet):
         several million. With delta=0, "selection" and these three are possible.
     max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps T, each of which costs a part of the budget; in a single pass those of the
-        last run, of "tree" rounded down to a power of 2. "auto" for "spider".
+        last run, at most 65,536, of "tree" rounded down to a power of 2. "auto" for "spider".
     n_restarts : "auto" or int in [1, 100], default="auto"
         Runs of a single pass, on disjoint parts of the records, each with twice as many records
         and steps as the one before and from its result. "auto" is 1, or ceil(log2 log2 n) with an
@@ -135,8 +135,9 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     """Linear regression in the l1 ball (Lasso), private by noisy Frank-Wolfe.
 
     Minimizes the mean of l(m + <w, x - c> + b, y) over norm(w, b) <= radius, in scaled units, m
-    and c being private means of the targets and the features (c = 0 with
-    ``solver="selection"``); or without a set, in learned units, where that is better (`solver`).
+    and c being private means of the targets and the features (c = 0 with "selection" and "spider";
+    with "rounds" and "tree" columns are also divided by 1 + abs(c)); or without a set, in learned
+    units, where that is better (`solver`).
 
     Parameters that are not described here: see `_FrankWolfeMixin`, and `DPRegressor` and
     `DPLinearModel` in `_base.py`.
@@ -184,8 +185,9 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
 
     Minimizes the mean of l(m + <w, x - c> + b, y) over norm(w, b) <= radius, in scaled units, y
     being -1 or +1, m the best constant for the private mean of y (its log-odds for the logistic
-    loss) and c private means of the features (c = 0 with ``solver="selection"``); or without a
-    set, in learned units, where that is better (`solver`).
+    loss) and c private means of the features (c = 0 with "selection" and "spider"; with "rounds"
+    and "tree" columns are also divided by 1 + abs(c)); or without a set, in learned units, where
+    that is better (`solver`).
 
     Parameters that are not described here: see `_FrankWolfeMixin`, and `DPClassifier` and
     `DPLinearModel` in `_base.py`.
