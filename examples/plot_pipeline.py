@@ -33,8 +33,8 @@ print(check_pipeline(model))
 
 # %%
 # ``GridSearchCV`` with three radii in three folds would train ten models, at up to ten times
-# epsilon, and choose by un-noised scores. This search has one epsilon for all of it: small probes of
-# each candidate, a private choice, and a fit of what was chosen.
+# epsilon, and choose by un-noised scores. This search has one epsilon for all of it: small probes
+# of each candidate, a private choice, and a fit of what was chosen.
 
 grid = {"dplassofwclassifier__radius": [10.0, 100.0]}
 search = DPGridSearchCV(model, grid, epsilon=8.0, relation="zero-out").fit(X_train, y_train)

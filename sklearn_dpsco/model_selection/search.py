@@ -17,7 +17,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown, warn_user
-from .._fitting import Accounting
+from .._fitting import PrivateFit
 from ..data.cells import as_numbers
 from ..data.records import as_labels, as_users, as_weights, is_missing, surplus_rows
 from ..exceptions import PrivacyLeakWarning
@@ -70,21 +70,14 @@ def _fit(estimator: Any, table: _Table) -> Any:
     return estimator.fit(table.X, table.y, **table.extras)
 
 
-class _PrivateSearch(MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
+class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
     """What both searches share; see `DPGridSearchCV`."""
 
     estimator: Any
-    epsilon: Any
-    delta: Any
-    relation: Any
-    max_rows_per_user: Any
     scoring: Any
     method: Any
     n_trials: Any
     n_jobs: Any
-    precision: Any
-    accountant: Any
-    random_state: Any
 
     @abstractmethod
     def _settings(self) -> Iterable[dict[str, Any]]:
@@ -122,10 +115,6 @@ class _PrivateSearch(MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
 
         sizes = Sizes(n, check_count("n_outputs", n_outputs), widths)
         return self._plan(sizes, {}, self._accounting().budget_of(n))
-
-    def _accounting(self) -> Accounting:
-        claim = self.epsilon, self.delta, self.relation, self.max_rows_per_user
-        return Accounting.of(*claim, self.precision, self.accountant)
 
     def _plan(
         self, sizes: Sizes, known: dict[str, Any], budget: PrivacyBudget
@@ -526,19 +515,7 @@ class DPGridSearchCV(_PrivateSearch):
         accountant: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.epsilon = epsilon
-        self.delta = delta
-        self.relation = relation
-        self.max_rows_per_user = max_rows_per_user
-        self.scoring = scoring
-        self.method = method
-        self.n_trials = n_trials
-        self.n_jobs = n_jobs
-        self.precision = precision
-        self.accountant = accountant
-        self.random_state = random_state
+        self._store(locals())
 
     def _settings(self) -> Iterable[dict[str, Any]]:
         return _listed(ParameterGrid, "param_grid", self.param_grid)
@@ -591,21 +568,7 @@ class DPRandomizedSearchCV(_PrivateSearch):
         accountant: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.estimator = estimator
-        self.param_distributions = param_distributions
-        self.n_iter = n_iter
-        self.candidates_seed = candidates_seed
-        self.epsilon = epsilon
-        self.delta = delta
-        self.relation = relation
-        self.max_rows_per_user = max_rows_per_user
-        self.scoring = scoring
-        self.method = method
-        self.n_trials = n_trials
-        self.n_jobs = n_jobs
-        self.precision = precision
-        self.accountant = accountant
-        self.random_state = random_state
+        self._store(locals())
 
     def _settings(self) -> Iterable[dict[str, Any]]:
         seed = check_count("candidates_seed", self.candidates_seed, low=0, high=2**32 - 1)

@@ -196,7 +196,7 @@ class FrankWolfe:
         return plans[form](facts)
 
     def _declares_nothing(self, feasible_set: Geometry | type[Geometry]) -> bool:
-        """Whether radius, clip, row norm, step, penalty and restarts are left to the plan, on l1."""
+        """Whether all but form and steps is left to the plan, on the l1 ball."""
         return self == FrankWolfe(self.form, self.max_iter) and feasible_set is L1Ball
 
     def _facts(self, problem: Problem, budget: PrivacyBudget) -> _Facts:
