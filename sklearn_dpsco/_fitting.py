@@ -25,12 +25,21 @@ __all__ = ["Accounting", "PrivateFit", "checked", "checked_table"]
 Flags = NDArray[np.bool_]
 
 
+_ON_NAN = (
+    "Imputers learn from all records, and dropping rows tells of them: say nonfinite='zero', so "
+    "that such a record contributes nothing, or fill by a public rule (PublicEncoder)."
+)
+
+
 def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
     """What scikit-learn's check returns; its message comes without the values that it quotes."""
     try:
         return check(data, **settings)
     except ValueError as error:
         head, quote, _ = str(error).partition("\narray=")
+        head, has_nan, _ = head.partition(" contains NaN.")
+        if has_nan:  # its advice, to impute or to drop, leaks
+            head = f"{head} contains NaN. {_ON_NAN}"
         raise ValueError(f"{head} Reshape your data." if quote else head) from None
 
 

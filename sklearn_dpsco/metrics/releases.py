@@ -416,7 +416,8 @@ class Moments(Query):
     def _errors(self, answers: Answers) -> Array:
         """Absolute errors in [0, max_error], of targets and predictions within the bounds."""
         low, high = self.facts.low, self.facts.high
-        error = np.clip(answers.y, low, high) - np.clip(answers.prediction, low, high)
+        y = np.where(np.isfinite(answers.y), answers.y, np.nan)  # an infinity is no number
+        error = np.clip(y, low, high) - np.clip(answers.prediction, low, high)
         return np.minimum(np.abs(error), self.facts.max_error)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count, shown
 from ..data.cells import as_numbers
@@ -215,7 +216,7 @@ def dp_score(
         score_bounds=score_bounds,
         bounds_y=_public(estimator, "bounds_y") if bounds_y is None else bounds_y,
     )  # fmt: skip
-    if overlaps(_last(estimator), X):
+    if overlaps(estimator, X) or overlaps(_last(estimator), X):
         raise ValueError(
             "X holds records that the estimator was fitted on; score it on others. If the index "
             "of a data frame means other records here, use reset_index(drop=True)"
@@ -287,6 +288,7 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
         return None
     known = _public(estimator, "classes_")
     if classes is None and known is None:
+        check_is_fitted(estimator)
         raise ValueError("classes must be given: the estimator has no classes_")
     declared = check_classes(known if classes is None else classes)
     for name in names:

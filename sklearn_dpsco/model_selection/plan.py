@@ -129,24 +129,30 @@ def plan_probes(
     """The plan of a search by probes, or of a fit of the default if that cannot pay."""
     if len(candidates) < 2 or not pays(budget, sizes.n_samples):
         return plan_default(make, candidates, budget, sizes)
-    currencies: list[Composition] = ["pure"] if budget.is_pure else ["zcdp"]
+    # the last way, with batches as if they were not random, is always possible
+    ways: list[tuple[Composition, bool]] = [("pure" if budget.is_pure else "zcdp", False)]
+    if not budget.is_pure:
+        ways.insert(0, ("zcdp", True))
     if budget.mixed_allowance.kind == "gdp":
-        currencies = ["gdp", "zcdp"]
-    for currency in currencies:
+        ways.insert(0, ("gdp", True))
+    for way in ways:
         try:
-            return _plan_in(currency, make, candidates, budget, scoring, sizes)
+            return _plan_in(way, make, candidates, budget, scoring, sizes)
         except UnfitCurrencyError:
             continue
     raise AssertionError("a plan does not fit its part of the budget")
 
 
 def _plan_in(
-    currency: Composition, make: Callable[[dict[str, Any]], Any],
+    way: tuple[Composition, bool], make: Callable[[dict[str, Any]], Any],
     candidates: Sequence[dict[str, Any]], budget: PrivacyBudget, scoring: str, sizes: Sizes,
 ) -> SearchPlan:  # fmt: skip
-    probe = budget.part(_PROBES / len(candidates), currency)
-    refit = budget.part(1 - _PROBES - _CHOICE, currency)
-    of_choice = budget.part(_CHOICE, currency)
+    currency, has_order = way
+    shares = _PROBES / len(candidates), 1 - _PROBES - _CHOICE, _CHOICE
+    probe, refit, of_choice = (
+        part if has_order else replace(part, order=None)
+        for part in (budget.part(share, currency) for share in shares)
+    )
     probes = _plans(make, candidates, probe, currency, sizes)
     refits = _plans(make, candidates, refit, currency, sizes)
     allowance = of_choice.mixed_allowance if currency == "gdp" else of_choice.allowance
@@ -158,18 +164,23 @@ def _plan_in(
         ("fit of what was chosen", [_together(refit, currency, plans) for plans in refits]),
     ]
     guarantee = _composed(budget, currency, parts)
-    width = max(max(sizes.widths(make(c)).values()) for c in candidates[:1])
     return SearchPlan(
-        sizes.n_samples, width, budget, tuple(candidates), probes, choice, refits, guarantee,
-        probe, refit, currency,
+        sizes.n_samples, _width(probes[0]), budget, tuple(candidates), probes, choice, refits,
+        guarantee, probe, refit, currency,
     )  # fmt: skip
 
 
 def _plans(
     make: Callable[[dict[str, Any]], Any], candidates: Iterable[dict[str, Any]],
-    budget: PrivacyBudget, currency: Composition, sizes: Sizes,
+    budget: PrivacyBudget, currency: Composition, sizes: Sizes, n_samples: int | None = None,
 ) -> tuple[tuple[Any, ...], ...]:  # fmt: skip
-    return tuple(plans_of(set_parts(make(c), budget, currency), sizes) for c in candidates)
+    n = sizes.n_samples if n_samples is None else n_samples
+    return tuple(plans_of(set_parts(make(c), budget, currency), sizes, n) for c in candidates)
+
+
+def _width(plans: Sequence[Any]) -> int:
+    """Number of columns that reach what predicts."""
+    return next(int(plan.problem.n_features) for plan in plans if hasattr(plan, "problem"))
 
 
 def _together(budget: PrivacyBudget, currency: Composition, plans: Sequence[Any]) -> Guarantee:
@@ -187,7 +198,10 @@ def _composed(
     orderly = ("pld", "renyi")
     if any(g.composition in orderly for _, alternatives in parts for g in alternatives):
         currency = "renyi"
-    return ComposedGuarantee.of_parts(budget, currency, parts)
+    try:
+        return ComposedGuarantee.of_parts(budget, currency, parts)
+    except AssertionError:  # the order of an accountant's larger budget need not prove this claim
+        raise UnfitCurrencyError from None
 
 
 def plan_default(
@@ -195,12 +209,11 @@ def plan_default(
     budget: PrivacyBudget, sizes: Sizes,
 ) -> SearchPlan:  # fmt: skip
     """The plan of a fit of the default alone, in the currency that gives it the least noise."""
-    default = make(candidates[0])
     currency: Composition = "pure" if budget.is_pure else "zcdp"
-    plans = plans_of(set_parts(default, budget, currency), sizes)
+    (plans,) = _plans(make, candidates[:1], budget, currency, sizes)
     guarantee = _together(budget, currency, plans)
     return SearchPlan(
-        sizes.n_samples, max(sizes.widths(default).values()), budget, tuple(candidates), (), None,
+        sizes.n_samples, _width(plans), budget, tuple(candidates), (), None,
         (plans,), guarantee, budget, budget, currency,
     )  # fmt: skip
 
@@ -217,16 +230,15 @@ def plan_trials(
     currency: Composition = "pure" if budget.is_pure else "zcdp"
     # the divergence of a trial is needed at all orders, not at one
     trial = replace(trial_budget(budget, mean), order=None)
-    few = sizes._replace(n_samples=n_fit)
-    fits = _plans(make, candidates, trial, currency, few)
+    _plans(make, candidates[:1], trial, currency, sizes)  # all records are checked
+    fits = _plans(make, candidates, trial, currency, sizes, n_fit)
     kind = additive_noise(trial.allowance)
     change = mean_of_numbers(n - n_fit, 1, budget.record_factor)
     score = kind.calibrate(change, trial.allowance, dimension=1)
     scored = Guarantee.of(trial, [Release("score", score, 1, "scored records")], currency)
     parts = [[_together(trial, currency, plans) for plans in fits], [scored]]
     guarantee = RepeatedGuarantee.of_trials(budget, parts, mean)
-    width = max(sizes.widths(make(candidates[0])).values())
     return RepeatPlan(
-        n, width, budget, tuple(candidates), n_fit, fits, score, scoring, mean, guarantee, trial,
-        currency,
+        n, _width(fits[0]), budget, tuple(candidates), n_fit, fits, score, scoring, mean,
+        guarantee, trial, currency,
     )  # fmt: skip

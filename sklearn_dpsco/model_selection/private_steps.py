@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from ..privacy.allotment import Allotment
@@ -22,7 +21,6 @@ __all__ = [
     "plans_of",
     "private_steps",
     "set_parts",
-    "widths_of",
 ]
 
 # what a search sets in every private step
@@ -37,13 +35,14 @@ class Sizes(NamedTuple):
     n_samples : int
     n_outputs : int
         Number of classes, or of targets.
-    widths : callable
-        Maps a pipeline, and the number of a step, to the number of columns that reach it.
+    plans : callable
+        Maps an estimator, whose private steps have their parts, and a number of records to the
+        plans of its private steps, by their prefix.
     """
 
     n_samples: int
     n_outputs: int
-    widths: Callable[[Any], dict[str, int]]
+    plans: Callable[[Any, int], dict[str, Any]]
 
 
 def private_steps(estimator: Any) -> dict[str, Any]:
@@ -67,61 +66,14 @@ def last_step(estimator: Any) -> Any:
     return estimator
 
 
-def _flat_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The steps of nested pipelines in order, by the prefix of their parameters."""
-    if not isinstance(estimator, Pipeline):
-        yield prefix, estimator
-        return
-    for name, step in estimator.steps:
-        yield from _flat_steps(step, f"{prefix}{name}__")
-
-
 def check_steps(estimator: Any) -> None:
-    """Raise `ValueError` if what predicts is not private, or a private step cannot be planned."""
-    steps = dict(_flat_steps(estimator))
-    if not is_private(last_step(estimator)):
+    """Raise `ValueError` if what predicts is not private."""
+    last = last_step(estimator)
+    if not (is_private(last) and hasattr(last, "predict")):
         raise ValueError(
             "estimator must be a private estimator of this package, or a pipeline that ends with "
-            f"one, got {type(last_step(estimator)).__name__}"
+            f"one, got {last if isinstance(last, str) else type(last).__name__}"
         )
-    hidden = private_steps(estimator).keys() - steps.keys()
-    if hidden:
-        raise ValueError(
-            "private steps must be steps of the pipeline itself, since their budgets are planned; "
-            f"got {sorted(name.removesuffix('__') for name in hidden)} inside others"
-        )
-
-
-def widths_of(estimator: Any, X: Any, y: Any) -> dict[str, int]:
-    """Number of columns that reach each private step, by its prefix.
-
-    Other steps run on two records; private ones keep the columns.
-
-    Raises
-    ------
-    ValueError
-        If a step does not run on them, as one that learns from data may not.
-    """
-    few, labels = _two(X), None if y is None else _two(y)
-    found = {}
-    for prefix, step in _flat_steps(estimator):
-        if is_private(step):
-            found[prefix] = int(few.shape[1])
-        elif step not in (None, "passthrough"):
-            try:
-                few = clone(step).fit_transform(few, labels)
-            except Exception as error:
-                if type(step).__module__.partition(".")[0] == __name__.partition(".")[0]:
-                    raise  # its messages quote no value
-                raise ValueError(
-                    f"the step {prefix.removesuffix('__')!r} does not run on two records, so that "
-                    f"how many columns it makes cannot be planned: {type(error).__name__}"
-                ) from None
-    return found
-
-
-def _two(table: Any) -> Any:
-    return table.iloc[:2] if hasattr(table, "iloc") else table[:2]
 
 
 def set_parts(
@@ -159,17 +111,13 @@ def _asked(step: Any, budget: PrivacyBudget, currency: Composition) -> float:
     return own.mu**2 if currency == "gdp" else own.rho
 
 
-def plans_of(estimator: Any, sizes: Sizes) -> tuple[Any, ...]:
+def plans_of(estimator: Any, sizes: Sizes, n_samples: int) -> tuple[Any, ...]:
     """The plans of the private steps, each with the part that it has."""
-    widths = sizes.widths(estimator)
-    plans = []
-    for prefix, step in private_steps(estimator).items():
-        outputs = (sizes.n_outputs,) if hasattr(step, "predict") else ()
-        plan = step.plan(sizes.n_samples, widths[prefix], *outputs)
-        if not step.accountant.accepts(plan.guarantee):
-            raise UnfitCurrencyError
-        plans.append(plan)
-    return tuple(plans)
+    parts = {prefix: step.accountant for prefix, step in private_steps(estimator).items()}
+    plans = sizes.plans(estimator, n_samples)
+    if not all(parts[prefix].accepts(plan.guarantee) for prefix, plan in plans.items()):
+        raise UnfitCurrencyError
+    return tuple(plans[prefix] for prefix in parts)
 
 
 class UnfitCurrencyError(Exception):

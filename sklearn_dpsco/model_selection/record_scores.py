@@ -66,14 +66,16 @@ class Targets:
         return ~np.isnan(self.values.reshape(len(self.values), -1)).any(axis=1)
 
 
-def scoring_of(estimator: Any, scoring: Any) -> str:
-    """The name of the score, checked; "auto" is log loss if there are probabilities."""
-    last = last_step(estimator)
-    names = _SCORINGS["classification" if is_classifier(last) else "regression"]
-    check_choice("scoring", scoring, ("auto", *names))
-    if is_classifier(last) and not hasattr(last, "predict_proba"):
+def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:
+    """The name of the score, checked; "auto" is log loss if all candidates have probabilities."""
+    steps = [last_step(candidate) for candidate in candidates]
+    names = _SCORINGS["classification" if is_classifier(steps[0]) else "regression"]
+    scoring = "auto" if scoring is None else check_choice("scoring", scoring, ("auto", *names))
+    if is_classifier(steps[0]) and not all(hasattr(step, "predict_proba") for step in steps):
         if scoring == "neg_log_loss":
-            raise ValueError("scoring='neg_log_loss' needs a loss that has probabilities")
+            raise ValueError(
+                "scoring='neg_log_loss' needs candidates whose losses all have probabilities"
+            )
         return "accuracy"
     return names[0] if scoring == "auto" else scoring
 

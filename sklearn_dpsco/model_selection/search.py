@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import get_tags
@@ -18,23 +22,18 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown, warn_user
 from .._fitting import PrivateFit
-from ..data.cells import as_numbers
+from ..data.cells import as_numbers, as_objects
 from ..data.records import as_labels, as_users, as_weights, is_missing, surplus_rows
-from ..exceptions import PrivacyLeakWarning
+from ..data.seen import remember_fit
+from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
+from ..privacy.accountant import BudgetAccountant
 from ..privacy.budget import PrivacyBudget
 from ..privacy.repetition import MOST_TRIALS, draw_trials
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from .plan import RepeatPlan, SearchPlan, plan_probes, plan_trials
-from .private_steps import (
-    OWN,
-    Sizes,
-    check_steps,
-    last_step,
-    private_steps,
-    set_parts,
-    widths_of,
-)
+from .private_steps import OWN, Sizes, check_steps, last_step, private_steps, set_parts
 from .record_scores import Targets, losses, losses_shrunk, scoring_of
+from .rehearsal import quietly, rehearsed
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
 
@@ -54,8 +53,20 @@ class _Table(NamedTuple):
         """Some of the records."""
         X = self.X.iloc[which] if hasattr(self.X, "iloc") else self.X[which]
         targets = replace(self.targets, values=self.targets.values[which])
-        extras = {name: np.asarray(value)[which] for name, value in self.extras.items()}
+        extras = {name: value[which] for name, value in self.extras.items()}
         return _Table(X, self.y[which], targets, self.weights[which], extras)
+
+    def extras_for(self, estimator: Any) -> dict[str, Any]:
+        """Groups for all private steps and weights for the last, by the names that `fit` takes."""
+        if get_config()["enable_metadata_routing"]:
+            return self.extras
+        steps = private_steps(estimator)
+        found = {}
+        for name, value in self.extras.items():
+            for prefix, step in steps.items():
+                if name == "groups" or step is last_step(estimator):
+                    found[f"{prefix}{name}"] = value
+        return found
 
 
 def _has(method: str) -> Callable[[Any], bool]:
@@ -67,7 +78,7 @@ def _has(method: str) -> Callable[[Any], bool]:
 
 
 def _fit(estimator: Any, table: _Table) -> Any:
-    return estimator.fit(table.X, table.y, **table.extras)
+    return quietly(estimator.fit, table.X, table.y, **table.extras_for(estimator))
 
 
 class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
@@ -110,25 +121,29 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             declared = getattr(last, "classes", None)
             n_outputs = 1 if not is_classifier(last) else 2 if declared is None else len(declared)
 
-        def widths(estimator: Any) -> dict[str, int]:
-            return dict.fromkeys(private_steps(estimator), d)
+        outputs = check_count("n_outputs", n_outputs)
 
-        sizes = Sizes(n, check_count("n_outputs", n_outputs), widths)
-        return self._plan(sizes, {}, self._accounting().budget_of(n))
+        def plans(estimator: Any, n_samples: int) -> dict[str, Any]:
+            found = {}
+            for prefix, step in private_steps(estimator).items():
+                more = (outputs,) if hasattr(step, "predict") else ()
+                found[prefix] = step.plan(n_samples, d, *more)
+            return found
 
-    def _plan(
-        self, sizes: Sizes, known: dict[str, Any], budget: PrivacyBudget
-    ) -> SearchPlan | RepeatPlan:
+        return self._plan(Sizes(n, outputs, plans), None, self._accounting().budget_of(n))
+
+    def _plan(self, sizes: Sizes, classes: Any, budget: PrivacyBudget) -> SearchPlan | RepeatPlan:
         candidates = self._candidates()
-        scoring = scoring_of(self.estimator, self.scoring)
+        scoring = self._check_candidates(candidates, classes)
 
         def make(settings: dict[str, Any]) -> Any:
-            return clone(self.estimator).set_params(**known, **settings)
+            return self._made(settings, classes)
 
         if check_choice("method", self.method, _METHODS) == "probe":
             return plan_probes(make, candidates, budget, scoring, sizes)
         mean: Any = auto_or(check_real, "n_trials", self.n_trials, low=1.5, high=MOST_TRIALS)
-        mean = min(MOST_TRIALS, max(2.0, float(len(candidates)))) if mean is None else mean
+        if mean is None:
+            mean = min(MOST_TRIALS, max(20.0, 3.0 * len(candidates)))
         return plan_trials(make, candidates, budget, scoring, sizes, mean)
 
     def _candidates(self) -> list[dict[str, Any]]:
@@ -137,30 +152,59 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         names = sorted({name for candidate in settings for name in candidate})
         if not names:
             raise ValueError("there are no settings to choose from: the grid is empty")
-        forbidden = [name for name in names if name.rpartition("__")[2] in OWN]
+        forbidden = [name for name in names if name.rpartition("__")[2] in (*OWN, "random_state")]
         if forbidden:
             raise ValueError(f"{forbidden} are set by the search, which has one budget for all")
         own = self.estimator.get_params(deep=True)
-        unknown = [name for name in names if name not in own]
-        if unknown:
-            raise ValueError(f"{unknown[:5]} are no parameters of the estimator")
-        found = [{name: own[name] for name in names}]
-        for candidate in settings:
-            full = {**found[0], **candidate}
-            if not any(_is_same(full, other) for other in found):
-                found.append(full)
+        found = [{name: own[name] for name in names if name in own}]
+        found += [c for c in settings if not _is_same({**found[0], **c}, found[0])]
         return found
+
+    def _made(self, settings: dict[str, Any], classes: Any) -> Any:
+        """An estimator with these settings, none of which it shares with another one."""
+        copied = {name: clone(value, safe=False) for name, value in settings.items()}
+        made = clone(self.estimator).set_params(**copied)
+        last = last_step(made)
+        if classes is not None and getattr(last, "classes", classes) is None:
+            last.set_params(classes=classes)
+        return made
+
+    def _check_candidates(self, candidates: list[dict[str, Any]], classes: Any) -> str:
+        """Raise `ValueError` unless all predict the same; returns the score that they share."""
+        made = []
+        for settings in candidates:
+            try:
+                made.append(self._made(settings, classes))
+                check_steps(made[-1])
+            except (AttributeError, TypeError, ValueError) as error:
+                raise ValueError(f"the settings {shown(settings)} are wrong: {error}") from None
+        first = last_step(made[0])
+        for settings, estimator in zip(candidates, made, strict=True):
+            last = last_step(estimator)
+            is_same_task = is_classifier(last) == is_classifier(first)
+            if not is_same_task or not _same_labels(first, last):
+                raise ValueError(
+                    f"the settings {shown(settings)} predict something else than the default: "
+                    "all candidates need the same task and the same classes"
+                )
+        return scoring_of(made, self.scoring)
 
     # -------------------------------------------------------------------------- fitting
 
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None, **fit_params: Any
+    ) -> Self:
         """Choose settings and fit the best, under one budget.
+
+        Before anything is spent every candidate's fit is rehearsed, up to its charge.
 
         Parameters
         ----------
         X, y, groups, sample_weight
             As the estimator's `fit` takes them; groups reach all private steps, weights the last
             one, and what the choice compares.
+        **fit_params
+            The last two by the names of a pipeline, such as ``step__sample_weight``.
 
         Returns
         -------
@@ -174,14 +218,24 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             If the accountant refuses the charge of the whole search; nothing is spent then.
         """
         check_steps(self.estimator)
+        self._check_accountants()
         check_random_state(self.random_state)
         check_consistent_length(X, y)
-        table, known = self._table(X, y, groups, sample_weight)
-        accounting = self._accounting()
-        last = last_step(clone(self.estimator).set_params(**known))
+        extras = self._extras(groups, sample_weight, fit_params)
+        table, classes = self._table(X, y, extras)
+        accounting, last = self._accounting(), last_step(self._made({}, classes))
         n_outputs = len(last.classes) if is_classifier(last) else _n_columns(table.y)
-        sizes = Sizes(len(table.y), n_outputs, lambda e: widths_of(e, table.X, table.y))
-        plan = self._plan(sizes, known, accounting.budget_of(sizes.n_samples))
+        rehearsals: list[Any] = []
+
+        def plans(estimator: Any, n_samples: int) -> dict[str, Any]:
+            part = table.rows(np.arange(n_samples)) if n_samples < len(table.y) else table
+            run = rehearsed if not rehearsals else partial(quietly, rehearsed)
+            rehearsals.append(estimator)
+            return run(estimator, part.X, part.y, part.extras_for(estimator))
+
+        sizes = Sizes(len(table.y), n_outputs, plans)
+        plan = self._plan(sizes, classes, accounting.budget_of(sizes.n_samples))
+        self._warn_if_nothing_is_chosen(plan)
         charged: list[bool] = []
 
         def charge() -> None:
@@ -190,16 +244,52 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             charged.append(True)
 
         stream = stream_from_random_state(self.random_state)
-        run = _Run(self, plan, known, table, stream, charge)
+        run = _Run(self, plan, classes, table, stream, charge)
         index, best, score = run.trials() if isinstance(plan, RepeatPlan) else run.probes()
-        self._keep(plan, index, best, score, stream)
+        self._keep(plan, index, best, score)
+        self.noise_is_secret_ = stream.is_secure and run.is_secret
+        for model in (self, last_step(best)):  # where the best was fitted must not show
+            remember_fit(model, X)
         return self
 
-    def _table(
-        self, X: Any, y: Any, groups: Any, sample_weight: Any
-    ) -> tuple[_Table, dict[str, Any]]:
-        """The table, and the settings that it decides: the classes, if they are not declared."""
-        last, known = last_step(self.estimator), {}
+    def _check_accountants(self) -> None:
+        """Raise unless the search alone is charged."""
+        for prefix, step in private_steps(self.estimator).items():
+            if step.accountant is not None and step.accountant is not self.accountant:
+                raise ValueError(
+                    f"{prefix}accountant is set, but the search is charged for all of its fits: "
+                    "give the accountant to the search"
+                )
+
+    @staticmethod
+    def _warn_if_nothing_is_chosen(plan: SearchPlan | RepeatPlan) -> None:
+        if isinstance(plan, SearchPlan) and plan.choice is None and len(plan.candidates) > 1:
+            warn_user(
+                f"n_samples={plan.n_samples} is too small for a private choice at epsilon="
+                f"{plan.budget.epsilon:g}: the default settings are fitted with the whole budget, "
+                "and the grid is not used",
+                PrivacyParameterWarning,
+            )
+
+    def _extras(
+        self, groups: Any, sample_weight: Any, fit_params: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What is given of groups and weights, under these names."""
+        found = {"groups": groups, "sample_weight": sample_weight}
+        for name, value in fit_params.items():
+            step, _, short = name.rpartition("__")
+            is_known = short in found and f"{step}__" in private_steps(self.estimator)
+            if not is_known or found[short] is not None:
+                raise TypeError(
+                    f"fit takes X, y, groups and sample_weight, or the last two as step__groups "
+                    f"and step__sample_weight of a private step, got {name!r}"
+                )
+            found[short] = value
+        return {name: _indexable(value) for name, value in found.items() if value is not None}
+
+    def _table(self, X: Any, y: Any, extras: dict[str, Any]) -> tuple[_Table, Any]:
+        """The table, and the classes if they were not declared."""
+        last, classes = last_step(self.estimator), None
         if is_classifier(last):
             y = as_labels(y)
             if last.classes is None:
@@ -208,50 +298,34 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
                     "the privacy guarantee. Declare the classes.",
                     PrivacyLeakWarning,
                 )
-                prefix = next(
-                    p for p, step in private_steps(self.estimator).items() if step is last
-                )
-                known = {f"{prefix}classes": np.unique(y[~is_missing(y)]).tolist()}
+                classes = np.unique(y[~is_missing(y)]).tolist()
         else:
             y = np.asarray(as_numbers("y", y, strict=False), dtype=np.float64)
-        targets = Targets.of(clone(self.estimator).set_params(**known), y)
-        extras: dict[str, Any] = {}
+        targets = Targets.of(self._made({}, classes), y)
         weights = np.where(targets.present, 1.0, 0.0)
-        if groups is not None:
+        if "groups" in extras:
             most = check_count("max_rows_per_user", self.max_rows_per_user)
-            weights[surplus_rows(as_users(groups), most, {})] = 0.0
-            extras |= self._routed("groups", groups, private_steps(self.estimator))
-        if sample_weight is not None:
+            users = as_users(extras["groups"])
+            check_consistent_length(y, users)
+            weights[surplus_rows(users, most, {})] = 0.0
+        if "sample_weight" in extras:
             largest = check_size("max_weight", last.max_weight)
-            found = as_weights(sample_weight, largest, strict=False)
+            found = as_weights(extras["sample_weight"], largest, strict=False)
             check_consistent_length(y, found)
-            weights *= np.nan_to_num(found)
-            extras |= self._routed("sample_weight", sample_weight, {self._last_prefix(): last})
-        table = _Table(X if hasattr(X, "shape") else np.asarray(X), y, targets, weights, extras)
-        return table, known
+            weights *= found
+        X = X.tocsr() if sparse.issparse(X) and X.format not in ("csr", "csc") else _indexable(X)
+        return _Table(X, y, targets, weights, extras), classes
 
-    def _last_prefix(self) -> str:
-        last = last_step(self.estimator)
-        return next(p for p, step in private_steps(self.estimator).items() if step is last)
-
-    @staticmethod
-    def _routed(name: str, value: Any, steps: dict[str, Any]) -> dict[str, Any]:
-        return {f"{prefix}{name}": value for prefix in steps}
-
-    def _keep(
-        self, plan: Any, index: int, best: Any, score: float | None, stream: RandomStream
-    ) -> None:
-        steps = private_steps(best)
-        for prefix in steps:  # as the user had them, so that the model can be fitted again
-            own = private_steps(self.estimator)[prefix].accountant
-            best.set_params(**{f"{prefix}accountant": own})
+    def _keep(self, plan: Any, index: int, best: Any, score: float | None) -> None:
+        given = self.accountant if isinstance(self.accountant, BudgetAccountant) else None
+        for step in private_steps(best).values():  # whoever fits it again pays again
+            step.set_params(accountant=given)
+            if score is not None:  # the best of several has no guarantee of its own
+                step.guarantee_ = plan.guarantee
         self.plan_, self.guarantee_ = plan, plan.guarantee
         self.candidates_ = list(plan.candidates)
         self.best_index_, self.best_params_ = index, plan.candidates[index]
         self.best_estimator_, self._best_score = best, score
-        self.noise_is_secret_ = stream.is_secure and all(
-            step.noise_is_secret_ for step in _fitted_steps(best)
-        )
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(best, name):
@@ -328,18 +402,17 @@ class _Run:
     """One run of a plan."""
 
     def __init__(
-        self, search: _PrivateSearch, plan: Any, known: dict[str, Any], table: _Table,
+        self, search: _PrivateSearch, plan: Any, classes: Any, table: _Table,
         stream: RandomStream, charge: Callable[[], None],
     ) -> None:  # fmt: skip
-        self.search, self.plan, self.known, self.table = search, plan, known, table
+        self.search, self.plan, self.classes, self.table = search, plan, classes, table
         self.stream, self.charge = stream, charge
-        self.scoring = scoring_of(search.estimator, search.scoring)
         self.parallel = Parallel(n_jobs=search.n_jobs)
+        self.is_secret = True  # the noise of all that was fitted
 
     def _made(self, candidate: int, budget: PrivacyBudget, fit: int) -> Any:
         """An estimator with the candidate's settings, its part of the budget, noise of its own."""
-        estimator = clone(self.search.estimator)
-        estimator.set_params(**self.known, **self.plan.candidates[candidate])
+        estimator = self.search._made(self.plan.candidates[candidate], self.classes)
         set_parts(estimator, budget, self.plan.currency, self.charge if fit == 0 else None)
         if self.search.random_state is not None:
             words = self.stream.substream("fit", fit).words(len(private_steps(estimator)))
@@ -351,22 +424,26 @@ class _Run:
     def _all_fitted(self, estimators: list[Any], table: _Table) -> list[Any]:
         """The first one here, since the whole is charged when it begins; then the others."""
         first, *others = estimators
-        return [
+        fitted = [
             _fit(first, table),
             *self.parallel(delayed(_fit)(estimator, table) for estimator in others),
         ]
+        steps = [step for model in fitted for step in private_steps(model).values()]
+        self.is_secret = self.is_secret and all(step.noise_is_secret_ for step in steps)
+        return fitted
 
     def probes(self) -> tuple[int, Any, None]:
         """The chosen candidate, and its model."""
         plan, table, n = self.plan, self.table, len(self.plan.probes)
         if n == 0:
-            return 0, _fit(self._made(0, plan.refit_budget, 0), table), None
+            return 0, *self._all_fitted([self._made(0, plan.refit_budget, 0)], table), None
         made = [self._made(k, plan.probe_budget, k) for k in range(n)]
         models = self._all_fitted(made, table)
-        facts = table.X, table.targets, self.scoring, plan.choice.powers
+        facts = table.X, table.targets, plan.choice.scoring, plan.choice.powers
         found = np.stack([losses_shrunk(model, *facts) for model in models], axis=1)
         chosen = plan.choice.run(found, table.weights, self.stream.substream("choice", 0))
-        return chosen, _fit(self._made(chosen, plan.refit_budget, n), table), None
+        refit = self._made(chosen, plan.refit_budget, n)
+        return chosen, *self._all_fitted([refit], table), None
 
     def trials(self) -> tuple[int, Any, float]:
         """The best of a random number of trials, its model and its released score.
@@ -375,8 +452,7 @@ class _Run:
         """
         plan = self.plan
         order = self.stream.substream("order", 0).permutation(plan.n_samples)
-        fitted = self.table.rows(np.sort(order[: plan.n_fit]))
-        scored = self.table.rows(np.sort(order[plan.n_fit :]))
+        fitted, scored = self._halves(order)
         n_trials = draw_trials(plan.mean_trials, self.stream.substream("trials", 0))
         draws = self.stream.substream("candidates", 0)
         drawn = [draws.integer(len(plan.candidates)) for _ in range(n_trials)]
@@ -389,17 +465,40 @@ class _Run:
         best = int(np.argmax(scores))
         return drawn[best], models[best], scores[best]
 
+    def _halves(self, order: NDArray[np.intp]) -> tuple[_Table, _Table]:
+        """The records that a trial fits, and those that score it.
+
+        Of a user, at most `max_rows_per_user` rows count in both together.
+        """
+        parts = np.sort(order[: self.plan.n_fit]), np.sort(order[self.plan.n_fit :])
+        fitted, scored = (self.table.rows(part) for part in parts)
+        groups = self.table.extras.get("groups")
+        if groups is not None:
+            counted: dict[Any, int] = {}
+            most, users = self.plan.budget.rows_per_user, as_users(groups)
+            for table, part in zip((fitted, scored), parts, strict=True):
+                table.weights[surplus_rows(users[part], most, counted)] = 0.0
+        return fitted, scored
+
     def _score(self, model: Any, table: _Table, stream: RandomStream) -> float:
         """1 - 2 * the mean clipped loss, with noise; back as minus the mean loss."""
-        found = np.minimum(losses(model, table.X, table.targets, self.scoring), 1.0)
+        found = np.minimum(losses(model, table.X, table.targets, self.plan.scoring), 1.0)
         found = (1 - 2 * found) * table.weights
         released = self.plan.score.release(np.array([found.mean()]), stream)[0]
         return float((released - 1) / 2)
 
 
-def _fitted_steps(estimator: Any) -> list[Any]:
-    """The fitted private steps: a pipeline keeps them among its steps."""
-    return list(private_steps(estimator).values())
+def _indexable(values: Any) -> Any:
+    """Lists as arrays of objects, in which no cell decides on the type of others."""
+    return values if hasattr(values, "shape") else as_objects(values)
+
+
+def _same_labels(first: Any, second: Any) -> bool:
+    """Whether two estimators have the same classes, as far as they are declared."""
+    labels, others = (getattr(last, "classes", None) for last in (first, second))
+    if labels is None or others is None:
+        return True
+    return np.array_equal(np.unique(np.asarray(labels)), np.unique(np.asarray(others)))
 
 
 def _n_columns(y: NDArray[Any]) -> int:
@@ -407,12 +506,16 @@ def _n_columns(y: NDArray[Any]) -> int:
 
 
 def _is_same(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Whether two settings are equal; arrays among them by their text."""
+    """Whether two settings are equal, for all that is known of their values."""
+    return first.keys() == second.keys() and all(
+        _equal(first[name], second[name]) for name in first
+    )
 
-    def key(value: Any) -> str:
-        return value if isinstance(value, str) else repr(value)
 
-    return all(key(first[name]) == key(second[name]) for name in first)
+def _equal(first: Any, second: Any) -> bool:
+    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+        return np.array_equal(np.asarray(first), np.asarray(second))
+    return type(first) is type(second) and repr(first) == repr(second)
 
 
 class DPGridSearchCV(_PrivateSearch):
@@ -451,7 +554,8 @@ class DPGridSearchCV(_PrivateSearch):
         many candidates there are: for large grids. The time it takes tells the number of trials,
         which is not covered.
     n_trials : "auto" or float in [1.5, 1000], default="auto"
-        Mean number of trials for "repeat"; "auto" is the number of candidates.
+        Mean number of trials for "repeat"; "auto" is three times the number of candidates, but at
+        least 20. Each trial costs less of its own, the more there are, but not much.
     n_jobs : None or int, default=None
         Fits that run side by side, by `joblib`.
     precision : {"exact", "float"}, default="exact"
@@ -466,7 +570,9 @@ class DPGridSearchCV(_PrivateSearch):
     best_params_ : dict
         Those of the grid's parameters that the best model has.
     best_estimator_ : estimator
-        Fitted. Its own `guarantee_` is that of the last fit alone.
+        Fitted. Its own `guarantee_` is that of the last fit alone. It has the search's
+        `accountant`, so that whoever fits it again pays again. With "repeat" its `guarantee_` is
+        that of the search: the best of several trials has no other.
     best_index_ : int
         Position of the best settings in `candidates_`; 0 is the default.
     candidates_ : list of dict
@@ -579,6 +685,8 @@ class DPRandomizedSearchCV(_PrivateSearch):
 def _listed(kind: Any, name: str, value: Any, **facts: Any) -> list[dict[str, Any]]:
     """The settings of a grid or of a sampler."""
     try:
-        return list(kind(value, **facts))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # few settings are no mistake
+            return list(kind(value, **facts))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} is no grid of settings, got {shown(value)}: {error}") from None

@@ -11,7 +11,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array
 
-from .._checks import check_bool, check_choice
+from .._checks import check_bool, check_choice, warn_user
+from ..exceptions import PrivacyParameterWarning
 from .columns import Cells, column_names, is_frame, read_column
 from .declared import DeclaredOutput
 from .proposals import proposed_schema
@@ -206,9 +207,21 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
             of a column does not go with it. No message depends on a cell.
         """
         fields, _ = self._checked()
+        self._warn_of_lists()
         if X is not None:
             self._read(X, fields)
         return self
+
+    def _warn_of_lists(self) -> None:
+        """A `PrivacyParameterWarning` for a list that is probably meant as bounds."""
+        for name, value in self.schema.items():
+            is_list = isinstance(value, list) and len(value) == 2
+            if is_list and all(type(end) is int for end in value) and value[1] - value[0] > 1:
+                warn_user(
+                    f"schema[{name!r}] names two categories, {value[0]} and {value[1]}, and no "
+                    f"others; for bounds of a number write a tuple, {tuple(value)}",
+                    PrivacyParameterWarning,
+                )
 
     def transform(self, X: Any) -> Any:
         """Encode a table.
@@ -273,7 +286,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         if not is_frame(X):
             raise ValueError(
                 "X must be a data frame of pandas or polars, whose columns have names; got "
-                f"{type(X).__name__}"
+                f"{type(X).__name__}: of an array make pandas.DataFrame(X, columns=[...])"
             )
         self._check_names(column_names(X))
         columns = [read_column(X, field.name) for field in fields]
@@ -284,14 +297,17 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     def _check_names(self, names: list[Any]) -> None:
         missing = [name for name in self.schema if name not in names]
         unknown = [name for name in names if name not in self.schema]
-        if missing or unknown or len(names) != len(self.schema):
+        twice = sorted({str(name) for name in names if names.count(name) > 1})
+        faults = (
+            (missing, "are missing"),
+            (unknown, "are not in the schema"),
+            (twice, "stand twice"),
+        )
+        found = [f"{wrong[:5]!r} {what} ({len(wrong)})" for wrong, what in faults if wrong]
+        if found:
             raise ValueError(
-                f"X must have the columns of the schema, each of them once: {missing[:5]!r} are "
-                f"missing ({len(missing)}), {unknown[:5]!r} are not in the schema "
-                f"({len(unknown)})"
+                f"X must have the columns of the schema, each of them once: {', '.join(found)}"
             )
-
-    # ------------------------------------------------------------------ other forms
 
     def to_json(self) -> str:
         """Schema and parameters as JSON, from which `from_json` makes the same encoder."""

@@ -12,7 +12,7 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from .._checks import warn_user
+from .._checks import shown, warn_user
 from ..exceptions import PrivacyLeakWarning
 from .declared import branches, is_passthrough
 from .surroundings import pipelines_around
@@ -94,6 +94,11 @@ def check_pipeline(pipe: Any) -> LeakReport:
     LeakReport
         Its `findings`; ``bool(report)`` and `report.ok` are True if there are none.
 
+    Raises
+    ------
+    TypeError
+        If `pipe` is none of these.
+
     Examples
     --------
     >>> from sklearn.pipeline import make_pipeline
@@ -103,6 +108,10 @@ def check_pipeline(pipe: Any) -> LeakReport:
     >>> report.ok, report.findings[0].step
     (False, 'standardscaler')
     """
+    if isinstance(pipe, type) or not (hasattr(pipe, "fit") or hasattr(pipe, "transform")):
+        raise TypeError(
+            f"pipe must be an estimator, a transformer or a pipeline, got {shown(pipe)}"
+        )
     return LeakReport(tuple(_look_at("", pipe)))
 
 

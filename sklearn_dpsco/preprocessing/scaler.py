@@ -361,11 +361,13 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
             values = (X.data * _by_value(X, self.scale_)).astype(X.dtype, copy=False)
             return type(X)((values, X.indices, X.indptr), shape=X.shape)
 
-    def declared_output(self) -> DeclaredOutput:
-        """Public bounds of what `transform` returns, after a fit."""
-        check_is_fitted(self)
-        d, clip = self.n_features_in_, float(self.clip)
-        return DeclaredOutput.of_box(np.full(d, -clip), np.full(d, clip))
+    def declared_output(self, n_features: int | None = None) -> DeclaredOutput:
+        """Public bounds of what `transform` returns, of so many columns; None after a fit."""
+        if n_features is None:
+            check_is_fitted(self)
+            n_features = self.n_features_in_
+        clip = np.full(n_features, float(self.clip))
+        return DeclaredOutput.of_box(-clip, clip)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "scale_")

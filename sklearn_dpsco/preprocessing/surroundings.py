@@ -21,7 +21,8 @@ __all__ = ["Surrounding", "declared_for", "pipelines_around"]
 _FITS = frozenset({"fit", "fit_transform", "fit_predict", "_fit"})
 _KEEPS_COLUMNS = frozenset(  # meta-estimators that hand on the columns of X as they are
     {
-        "CalibratedClassifierCV", "FixedThresholdClassifier", "GridSearchCV",
+        "CalibratedClassifierCV", "DPGridSearchCV", "DPRandomizedSearchCV",
+        "FixedThresholdClassifier", "GridSearchCV",
         "HalvingGridSearchCV", "HalvingRandomSearchCV", "MultiOutputClassifier",
         "MultiOutputRegressor", "OneVsOneClassifier", "OneVsRestClassifier", "OutputCodeClassifier",
         "RandomizedSearchCV", "SelfTrainingClassifier", "TransformedTargetRegressor",

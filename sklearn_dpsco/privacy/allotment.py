@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from ..exceptions import PrivacyBudgetError
 from .budget import ROUNDING, Currency, PrivacyBudget
@@ -60,14 +60,25 @@ class Allotment:
         guarantee = getattr(guarantee, "guarantee", guarantee)
         if self._is_spent:
             raise PrivacyBudgetError(
-                "the part of the budget for this fit was spent: an estimator that fits a private "
-                "one several times needs an accountant of its own"
+                "this part of a search's budget was spent: within a search, a private estimator is "
+                "fitted once for each candidate"
             )
         if not self.accepts(guarantee):
             raise PrivacyBudgetError("the fit costs more than its part of the budget")
         if self._charge is not None:
             self._charge()
         self._is_spent = True
+
+    # scikit-learn copies the steps of some pipelines: all copies together spend it once
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        return self
 
     def accepts(self, guarantee: Guarantee) -> bool:
         """Whether it is within the part, in the part's currency."""

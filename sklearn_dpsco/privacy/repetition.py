@@ -195,7 +195,10 @@ def trial_budget(budget: PrivacyBudget, mean: float) -> PrivacyBudget:
         middle = (low + high) / 2
         low, high = (middle, high) if is_enough(middle) else (low, middle)
     if low < 1e-4:
-        raise ValueError("epsilon and delta are too small for method='repeat'")
+        raise ValueError(
+            "epsilon and delta are too small for method='repeat', or they are a small part of an "
+            "accountant's, whose order does not suit them"
+        )
     return budget.part(low, "zcdp")
 
 

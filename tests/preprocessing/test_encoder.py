@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_dpsco import PublicEncoder, preprocessing
+from sklearn_dpsco import PrivacyParameterWarning, PublicEncoder, preprocessing
 from sklearn_dpsco.preprocessing.proposals import nice_bounds
 
 SCHEMA = {
@@ -442,3 +442,14 @@ def test_nice_bounds_hold_the_values():
     for value in (0.0, 5.0, -1e-9, 1e40):
         first, last = nice_bounds(value, value)
         assert first < value < last
+
+
+def test_a_list_that_is_meant_as_bounds_is_named():
+    with pytest.warns(PrivacyParameterWarning, match=r"write a tuple, \(18, 98\)"):
+        PublicEncoder({"age": [18, 98]}).fit()
+
+
+def test_a_column_that_stands_twice_is_named():
+    frame = pd.DataFrame(np.zeros((2, 2)), columns=["u", "u"])
+    with pytest.raises(ValueError, match=r"\['u'\] are there twice"):
+        PublicEncoder({"u": (0, 1)}).transform(frame)

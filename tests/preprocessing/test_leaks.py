@@ -258,3 +258,9 @@ def test_prediction_and_plan_do_not_warn():
     assert len(warnings_of(lambda: pipe.fit(X, y))) == 1
     assert warnings_of(lambda: pipe.predict(X)) == []
     assert warnings_of(lambda: pipe[-1].plan(100, 2)) == []
+
+
+@pytest.mark.parametrize("pipe", ["StandardScaler", None, preprocessing.StandardScaler])
+def test_what_is_no_estimator_is_refused(pipe):
+    with pytest.raises(TypeError, match="an estimator or a transformer"):
+        check_pipeline(pipe)

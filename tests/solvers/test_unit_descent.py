@@ -156,7 +156,9 @@ def test_scores_of_a_median_change_by_no_more_than_their_range():
         others[i], absent[i] = rng.choice(grid), False
         recorded.clear()
         for data in ((values, present), (others, present), (values, absent)):
-            learned_units._median(*data, grid, np.zeros(33), Recorder(1.0, 1.0), stream(trial))
+            learned_units.median_on_grid(
+                *data, grid, np.zeros(33), Recorder(1.0, 1.0), stream(trial)
+            )
         for largest, k in ((2, 1), (1, 2)):
             worst[largest] = max(worst[largest], float(np.ptp(recorded[0] - recorded[k])))
     assert worst == {1: 1.0, 2: 2.0}

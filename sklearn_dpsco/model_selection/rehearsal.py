@@ -1,0 +1,104 @@
+"""What a fit would do, up to the moment of its charge: its errors, and the plans of its steps.
+
+An estimator checks its parameters and its data, makes its plan and only then spends. In a rehearsal
+whoever takes the charge stops the fit, so that a search knows of every candidate that it can be
+fitted, and exactly by which plan, before anything is spent.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+
+from ..exceptions import BoundsNotDeclaredWarning, PrivacyLeakWarning, PrivacyParameterWarning
+from ..privacy.allotment import Allotment
+from .private_steps import last_step, private_steps
+
+__all__ = ["Rehearsal", "quietly", "rehearsed"]
+
+
+class RehearsalOver(Exception):
+    """A fit has come to its charge; its argument is the plan."""
+
+
+class Rehearsal(Allotment):
+    """A part of a budget that stops whoever spends it."""
+
+    def spend(self, guarantee: Any, *_: Any, **__: Any) -> NoReturn:
+        raise RehearsalOver(guarantee)
+
+
+class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """In the place of a private transformer: rehearses its fit, and lets columns through."""
+
+    def __init__(self, step: Any, plans: _Plans, prefix: str) -> None:
+        self.step, self.plans, self.prefix = step, plans, prefix
+
+    def fit(self, X: Any, y: Any = None, **extras: Any) -> Self:
+        try:
+            self.step.fit(X, y, **extras)
+        except RehearsalOver as over:
+            self.plans.found[self.prefix] = over.args[0]
+        self.n_features_in_ = X.shape[1]
+        if hasattr(X, "columns"):
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        # what a private transformer gives is finite
+        return X if sparse.issparse(X) else np.nan_to_num(np.asarray(X, dtype=np.float64))
+
+    def declared_output(self) -> Any:
+        return self.step.declared_output(self.n_features_in_)
+
+
+class _Plans:
+    """Plans by the prefix of their step; a copy is the same, since scikit-learn copies steps."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {}
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+def quietly(fit: Any, *arguments: Any, **extras: Any) -> Any:
+    """A fit without the warnings that the first rehearsal gave already."""
+    with warnings.catch_warnings():
+        for kind in (BoundsNotDeclaredWarning, PrivacyLeakWarning, PrivacyParameterWarning):
+            warnings.simplefilter("ignore", kind)
+        return fit(*arguments, **extras)
+
+
+def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[str, Any]:
+    """The plans of the private steps of an estimator, by their prefix, when it is fitted on data.
+
+    The estimator is used up.
+
+    Raises
+    ------
+    ValueError
+        If a private step comes to no charge. Anything else that the fit raises.
+    """
+    plans, last = _Plans(), last_step(estimator)
+    steps = private_steps(estimator)
+    for prefix, step in steps.items():
+        step.set_params(accountant=Rehearsal(step.accountant.budget))
+        if step is not last:
+            stand_in = _StandIn(step, plans, prefix)
+            estimator.set_params(**{prefix.removesuffix("__"): stand_in})
+    try:
+        estimator.fit(X, y, **extras)
+    except RehearsalOver as over:
+        plans.found[next(p for p, step in steps.items() if step is last)] = over.args[0]
+    missing = [prefix.removesuffix("__") for prefix in steps if prefix not in plans.found]
+    if missing:
+        raise ValueError(
+            f"the fits of the private steps {missing} cannot be planned: they are not fitted with "
+            "the pipeline, or in another process (n_jobs)"
+        )
+    return {prefix: plans.found[prefix] for prefix in steps}
