@@ -451,5 +451,5 @@ def test_a_list_that_is_meant_as_bounds_is_named():
 
 def test_a_column_that_stands_twice_is_named():
     frame = pd.DataFrame(np.zeros((2, 2)), columns=["u", "u"])
-    with pytest.raises(ValueError, match=r"\['u'\] are there twice"):
+    with pytest.raises(ValueError, match=r"\['u'\] stand twice"):
         PublicEncoder({"u": (0, 1)}).transform(frame)

@@ -262,5 +262,5 @@ def test_prediction_and_plan_do_not_warn():
 
 @pytest.mark.parametrize("pipe", ["StandardScaler", None, preprocessing.StandardScaler])
 def test_what_is_no_estimator_is_refused(pipe):
-    with pytest.raises(TypeError, match="an estimator or a transformer"):
+    with pytest.raises(TypeError, match="an estimator, a transformer"):
         check_pipeline(pipe)
