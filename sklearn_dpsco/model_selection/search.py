@@ -247,7 +247,11 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         run = _Run(self, plan, classes, table, stream, charge)
         index, best, score = run.trials() if isinstance(plan, RepeatPlan) else run.probes()
         self._keep(plan, index, best, score)
-        self.noise_is_secret_ = stream.is_secure and run.is_secret
+        self.noise_is_secret_ = self.random_state is None and all(
+            step.random_state is None
+            for settings in plan.candidates
+            for step in private_steps(self._made(settings, classes)).values()
+        )
         for model in (self, last_step(best)):  # where the best was fitted must not show
             remember_fit(model, X)
         return self
@@ -408,7 +412,6 @@ class _Run:
         self.search, self.plan, self.classes, self.table = search, plan, classes, table
         self.stream, self.charge = stream, charge
         self.parallel = Parallel(n_jobs=search.n_jobs)
-        self.is_secret = True  # the noise of all that was fitted
 
     def _made(self, candidate: int, budget: PrivacyBudget, fit: int) -> Any:
         """An estimator with the candidate's settings, its part of the budget, noise of its own."""
@@ -424,26 +427,22 @@ class _Run:
     def _all_fitted(self, estimators: list[Any], table: _Table) -> list[Any]:
         """The first one here, since the whole is charged when it begins; then the others."""
         first, *others = estimators
-        fitted = [
+        return [
             _fit(first, table),
             *self.parallel(delayed(_fit)(estimator, table) for estimator in others),
         ]
-        steps = [step for model in fitted for step in private_steps(model).values()]
-        self.is_secret = self.is_secret and all(step.noise_is_secret_ for step in steps)
-        return fitted
 
     def probes(self) -> tuple[int, Any, None]:
         """The chosen candidate, and its model."""
         plan, table, n = self.plan, self.table, len(self.plan.probes)
         if n == 0:
-            return 0, *self._all_fitted([self._made(0, plan.refit_budget, 0)], table), None
+            return 0, _fit(self._made(0, plan.refit_budget, 0), table), None
         made = [self._made(k, plan.probe_budget, k) for k in range(n)]
         models = self._all_fitted(made, table)
         facts = table.X, table.targets, plan.choice.scoring, plan.choice.powers
         found = np.stack([losses_shrunk(model, *facts) for model in models], axis=1)
         chosen = plan.choice.run(found, table.weights, self.stream.substream("choice", 0))
-        refit = self._made(chosen, plan.refit_budget, n)
-        return chosen, *self._all_fitted([refit], table), None
+        return chosen, _fit(self._made(chosen, plan.refit_budget, n), table), None
 
     def trials(self) -> tuple[int, Any, float]:
         """The best of a random number of trials, its model and its released score.

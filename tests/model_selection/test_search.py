@@ -40,6 +40,7 @@ from sklearn_dpsco import (
 from sklearn_dpsco.audit import audit, audit_outcomes
 from sklearn_dpsco.mechanisms import Laplace, SelectVertex
 from sklearn_dpsco.model_selection import choice as choice_module
+from sklearn_dpsco.model_selection import plan as plan_module
 from sklearn_dpsco.model_selection import search as search_module
 from sklearn_dpsco.model_selection.choice import Choice, plan_choice
 from sklearn_dpsco.model_selection.record_scores import Targets, losses
@@ -557,25 +558,25 @@ def test_repetition_is_not_flagged_and_trials_that_go_on_until_one_is_good_are()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["probe", "repeat"])
-def test_whole_searches_are_not_flagged(method):
-    """Fits, choice and refit as one mechanism: candidate and coefficients as the outcome."""
-    rng = np.random.default_rng(0)
-    X, y = np.zeros((60, 1)), np.where(rng.random(60) < 0.5, -1.0, 1.0)
+def test_whole_searches_are_not_flagged(method, monkeypatch):
+    """Fits, choice and refit as one mechanism, on a table so small that a record shows."""
+    monkeypatch.setattr(plan_module, "LEAST_ACCURACY", 0.0)
+    X, y = np.zeros((20, 1)), np.tile([-1.0, 1.0], 10)
     X[0], other = 1.0, y.copy()
     y[0], other[0] = 1.0, -1.0
-    model = DPMirrorRegressor(solver="noisy-md", max_iter=5, radius=1.0, **BOUNDS)
-    search = DPGridSearchCV(model, {"radius": [0.5]}, epsilon=40.0, method=method)
-    result = audit(
-        search, (X, y), (X, other), 1500, claim=(3.0, 1e-6), random_state=0,
-        statistic=lambda s: float(s.best_estimator_.coef_[0]),
-    )  # fmt: skip
-    assert result.flagged  # epsilon of 40 is far above 3, and shows
-    search.set_params(epsilon=3.0)
-    result = audit(
-        search, (X, y), (X, other), 1500, random_state=0,
-        statistic=lambda s: float(s.best_estimator_.coef_[0]),
-    )  # fmt: skip
-    assert not result.flagged
+    model = DPMirrorRegressor(solver="noisy-md", max_iter=2, radius=1.0, **BOUNDS)
+    search = DPGridSearchCV(model, {"radius": [0.5]}, epsilon=3.0, delta=1e-6, method=method)
+    assert getattr(search.plan(20, 1), "choice", "trials") is not None
+
+    def run(claim):
+        return audit(
+            search, (X, y), (X, other), 1500, claim=claim, random_state=0,
+            statistic=lambda fitted: float(fitted.best_estimator_.coef_[0]),
+        )  # fmt: skip
+
+    assert not run((3.0, 1e-6)).flagged
+    search.set_params(epsilon=60.0)
+    assert run((3.0, 1e-6)).flagged  # such an audit can see it
 
 
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "accuracy"])
