@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "LARGEST",
+    "SMALLEST",
     "auto_or",
     "check_bool",
     "check_choice",
@@ -24,6 +26,8 @@ __all__ = [
     "warn_user",
 ]
 
+# Sizes that may be declared: far beyond any use, and products of several of them are finite floats.
+LARGEST, SMALLEST = 1e50, 1e-50
 _LONGEST = 80  # characters of a value that a message shows
 
 
@@ -66,9 +70,9 @@ def _as_float(value: Any) -> float:
         return math.nan
 
 
-def check_size(name: str, value: Any, *, high: float = 1e50) -> float:
-    """Return `value` as a float if it is in [1e-50, high], so that products do not overflow."""
-    return check_real(name, value, low=1e-50, high=high)
+def check_size(name: str, value: Any, *, low: float = SMALLEST, high: float = LARGEST) -> float:
+    """Return `value` as a float if it is in [low, high], so that products do not overflow."""
+    return check_real(name, value, low=low, high=high)
 
 
 def check_int(name: str, value: Any, *, low: int, high: float = math.inf) -> int:

@@ -530,7 +530,7 @@ class EpsilonInsensitive(_Kinked, _Regression):
     loss_id: ClassVar[int | None] = 6
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", check_real("width", self.width, low=0, high=1e50))
+        object.__setattr__(self, "width", check_size("width", self.width, low=0))
 
     @property
     def kernel_parameter(self) -> float:

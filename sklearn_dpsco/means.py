@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import auto_or, check_choice, check_count, check_real, check_size
+from ._checks import SMALLEST, auto_or, check_choice, check_count, check_real, check_size
 from ._fitting import Accounting
 from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
@@ -91,7 +91,7 @@ def _check_sample(X: Any) -> Array:
 
 def _per_column(name: str, value: Any, n_features: int, *, positive: bool) -> Array:
     """A number or one number per column, as an array of shape (n_features,)."""
-    array = check_numbers(name, value, **({"low": 1e-50} if positive else {}))
+    array = check_numbers(name, value, **({"low": SMALLEST} if positive else {}))
     if array.ndim > 1 or (array.ndim == 1 and array.size != n_features):
         raise ValueError(
             f"{name} must be a number or an array of shape ({n_features},), got shape {array.shape}"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._checks import shown, warn_user
+from .._checks import SMALLEST, shown, warn_user
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
 
@@ -34,7 +34,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-_NARROWEST = 1e-50  # high - low, and in units of the larger end:
+_NARROWEST = SMALLEST  # high - low, and in units of the larger end:
 _FINEST = 1e-12
 _APART = f"at least {_NARROWEST:g} and {_FINEST:g} times the larger end apart"
 

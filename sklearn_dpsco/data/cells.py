@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._checks import shown
+from .._checks import LARGEST, shown
 
 __all__ = [
     "NotANumberError",
@@ -88,7 +88,7 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     return out
 
 
-def check_numbers(name: str, value: Any, *, low: float = -1e50, high: float = 1e50) -> Array:
+def check_numbers(name: str, value: Any, *, low: float = -LARGEST, high: float = LARGEST) -> Array:
     """A parameter that is a number or numbers by column, as an array, if all are in the range.
 
     The default range is far beyond any use, and keeps products of parameters finite.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._checks import shown
+from .._checks import SMALLEST, shown
 from .bounds import FeatureScaling, TargetScaling, canonical
 from .cells import check_numbers
 
@@ -36,7 +36,7 @@ def check_magnitude(name: str, value: Any, *, positive: bool) -> None:
     elif isinstance(value, str):
         if value != PRIVATE:
             raise ValueError(f"{name} must be 'private' or numbers, got {shown(value)}")
-    elif check_numbers(name, value, **({"low": 1e-50} if positive else {})).ndim > 1:
+    elif check_numbers(name, value, **({"low": SMALLEST} if positive else {})).ndim > 1:
         raise ValueError(
             f"{name} must be 'private', a scalar or one number for each column, got {shown(value)}"
         )

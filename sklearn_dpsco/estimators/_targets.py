@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import check_real, shown
+from .._checks import check_size, shown
 from ..data.bounds import TargetScaling
 from ..data.records import check_classes, is_missing
 from ..solvers.base import SolverResult
@@ -132,7 +132,7 @@ def check_class_weight(class_weight: Any) -> None:
             f"{shown(class_weight)}"
         )
     for label, weight in class_weight.items():
-        check_real(f"class_weight[{shown(label)}]", weight, low=0, high=1e50)
+        check_size(f"class_weight[{shown(label)}]", weight, low=0)
 
 
 def class_weights(class_weight: Any, classes: NDArray[Any]) -> tuple[float, ...] | str | None:

@@ -143,7 +143,7 @@ class _HeavyTailMixin(DPLinearModel):
             n_buckets=auto_or(check_count, "n_buckets", self.n_buckets),
             max_iter=auto_or(check_count, "max_iter", self.max_iter, high=most_steps),
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
-            l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0, high=1e50),
+            l2_penalty=check_size("l2_penalty", self.l2_penalty, low=0),
             scale_share=auto_or(check_real, "scale_share", self.scale_share, low=1e-6, high=most),
             **{f"private_{name}": value for name, value in self._private().items()},
         )

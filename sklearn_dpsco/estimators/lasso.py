@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._checks import auto_or, check_choice, check_count, check_real, check_size
+from .._checks import auto_or, check_choice, check_count, check_size
 from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.frank_wolfe import FORMS, FrankWolfe
 from ._base import DPClassifier, DPRegressor
@@ -126,7 +126,7 @@ class _FrankWolfeMixin(HasFeasibleSet):
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate, high=1),
             gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
             data_norm=auto_or(check_size, "data_norm", self.data_norm),
-            l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0, high=1e50),
+            l2_penalty=check_size("l2_penalty", self.l2_penalty, low=0),
             n_restarts=auto_or(check_count, "n_restarts", self.n_restarts, high=MOST_PHASES),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._checks import auto_or, check_choice, check_count, check_real, check_size
+from .._checks import auto_or, check_choice, check_count, check_size
 from ..geometry import Geometry
 from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.mirror_descent import FORMS, MirrorDescent
@@ -140,7 +140,7 @@ class _MirrorMixin(HasFeasibleSet):
             learning_rate=auto_or(check_size, "learning_rate", self.learning_rate, **most),
             gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
             data_norm=auto_or(check_size, "data_norm", self.data_norm),
-            l2_penalty=check_real("l2_penalty", self.l2_penalty, low=0, high=1e50),
+            l2_penalty=check_size("l2_penalty", self.l2_penalty, low=0),
             batch_size=batch_size,
             mirror_map=None if mirror_map == "auto" else mirror_map,
             n_phases=auto_or(check_count, "n_phases", self.n_phases, high=MOST_PHASES),

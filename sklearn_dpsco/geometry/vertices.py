@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial.distance import pdist
 
-from .._checks import check_int, check_real
+from .._checks import LARGEST, SMALLEST, check_int, check_real
 
 __all__ = [
     "AxisVertices",
@@ -30,8 +30,6 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-_LARGEST = 1e50  # of a coordinate, so that products do not overflow
-_SMALLEST = 1e-50  # of their distances, so that relative float errors are what they seem
 _MOST_PAIRED = 1000  # vertices of which every two are compared
 
 
@@ -213,8 +211,8 @@ class VertexMatrix:
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise ValueError("vertices must be a matrix with a row for each and a column a feature")
         # NaN must not pass
-        if not np.all(np.abs(arrays[0]) <= _LARGEST):
-            raise ValueError(f"vertices must be in [{-_LARGEST:g}, {_LARGEST:g}]")
+        if not np.all(np.abs(arrays[0]) <= LARGEST):
+            raise ValueError(f"vertices must be in [{-LARGEST:g}, {LARGEST:g}]")
         for array in arrays:  # it could be changed after a plan was made of it
             array.flags.writeable = False
         object.__setattr__(self, "matrix", matrix)
@@ -281,15 +279,15 @@ class VertexMatrix:
 
 def _checked(values: tuple[float, ...]) -> tuple[float, ...]:
     name = "the value of a vertex"
-    checked = tuple(check_real(name, value, low=-_LARGEST, high=_LARGEST) for value in values)
-    if not any(abs(value) >= _SMALLEST for value in checked):
-        raise ValueError(f"the vertices of a set must not all be within {_SMALLEST:g} of 0")
+    checked = tuple(check_real(name, value, low=-LARGEST, high=LARGEST) for value in values)
+    if not any(abs(value) >= SMALLEST for value in checked):
+        raise ValueError(f"the vertices of a set must not all be within {SMALLEST:g} of 0")
     return checked
 
 
 def _check_apart(vertices: VertexList | VertexMatrix) -> None:
-    if not vertices.l1_diameter >= _SMALLEST:
-        raise ValueError(f"two vertices must be at least {_SMALLEST:g} apart in the l1 norm")
+    if not vertices.l1_diameter >= SMALLEST:
+        raise ValueError(f"two vertices must be at least {SMALLEST:g} apart in the l1 norm")
 
 
 def known_vertices(vertices: Vertices, n_features: int) -> Vertices:

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import LARGEST
 from ..data.rows import Move, Objective, Rows
 from ..geometry import Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Loss, bounded_clip, has_envelope, largest_constant
@@ -63,7 +64,6 @@ __all__ = ["FORMS", "FrankWolfe", "FrankWolfePlan"]
 
 Array = NDArray[np.float64]
 
-LARGEST_CLIP = 1e50  # that may be declared, too
 
 FORMS = ("selection", "gradient", *SINGLE_PASS_FORMS)
 
@@ -318,10 +318,10 @@ class FrankWolfe:
                 small = rules.smallest_clip
                 clip = defaults.growing_clip(facts.problem, small, noise, rules.accurate)
         clip = bounded_clip(loss, clip, reach + largest_constant(loss))
-        if clip > LARGEST_CLIP:
+        if clip > LARGEST:
             raise ValueError(
                 "gradient_clip must be a number for a loss whose derivative is not bounded by "
-                f"{LARGEST_CLIP:g}; got 'auto' for {loss!r}"
+                f"{LARGEST:g}; got 'auto' for {loss!r}"
             )
         return clip
 

@@ -98,27 +98,21 @@ class BatchStep(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BatchRun(Part):
-    """Steps on batches of a slice of the records.
+class _SliceRun(Part):
+    """A run on a slice of the records.
 
     Attributes
     ----------
     noise : SelectSequence
     records : tuple (start, stop)
         Slice of the secret order of the records.
-    steps : tuple of BatchStep
     group : str or None
         Name of the slice; None if it holds all records.
     """
 
     noise: SelectSequence
     records: tuple[int, int]
-    steps: tuple[BatchStep, ...]
     group: str | None
-
-    @property
-    def n_steps(self) -> int:
-        return len(self.steps)
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -126,13 +120,27 @@ class BatchRun(Part):
 
 
 @dataclass(frozen=True)
-class RecordRun(Part):
-    """A first batch, and a step for every further record of a slice.
+class BatchRun(_SliceRun):
+    """Steps on batches; see `_SliceRun` for the common fields.
 
     Attributes
     ----------
-    noise, records, group
-        As in `BatchRun`.
+    steps : tuple of BatchStep
+    """
+
+    steps: tuple[BatchStep, ...]
+
+    @property
+    def n_steps(self) -> int:
+        return len(self.steps)
+
+
+@dataclass(frozen=True)
+class RecordRun(_SliceRun):
+    """A first batch, and a step for every further record; see `_SliceRun` for the common fields.
+
+    Attributes
+    ----------
     first_batch : int
     rate : float
         eta: weight of the vertex in the new point, and of a record in the estimate.
@@ -142,22 +150,15 @@ class RecordRun(Part):
         Of the noise of the first and of the last step, in units of that between.
     """
 
-    noise: SelectSequence
-    records: tuple[int, int]
     first_batch: int
     rate: float
     clip: float
     first_scale: float
     last_scale: float
-    group: str | None
 
     @property
     def n_steps(self) -> int:
         return 1 + self.records[1] - self.records[0] - self.first_batch
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (Release("vertices", self.noise, 1, self.group),)
 
 
 @dataclass(frozen=True)
@@ -370,7 +371,7 @@ def _batch_run(
     columns = (sizes, *corrections, rates)
     steps = tuple(BatchStep(*row) for row in zip(*(c.tolist() for c in columns), strict=True))
     group = None if n == problem.n_samples else f"records {records}"
-    return BatchRun(noise, records, steps, group)
+    return BatchRun(noise, records, group, steps)
 
 
 def _shared(n: int, weights: Array) -> NDArray[np.intp]:
@@ -441,7 +442,7 @@ def _record_run(facts: SinglePassFacts, left: Allowance, records: tuple[int, int
     # so many steps are mostly noise, where both laws are the same
     noise = SelectSequence.of_ranges(change, left, facts.vertices.size, flips=False)
     group = None if n == problem.n_samples else f"records {records}"
-    return RecordRun(noise, records, first_batch, rate, clip, first, last, group)
+    return RecordRun(noise, records, group, first_batch, rate, clip, first, last)
 
 
 # -------------------------------------------------------------------------------- running
