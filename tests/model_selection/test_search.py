@@ -565,18 +565,18 @@ def test_whole_searches_are_not_flagged(method, monkeypatch):
     X[0], other = 1.0, y.copy()
     y[0], other[0] = 1.0, -1.0
     model = DPMirrorRegressor(solver="noisy-md", max_iter=2, radius=1.0, **BOUNDS)
-    search = DPGridSearchCV(model, {"radius": [0.5]}, epsilon=1.5, delta=1e-6, method=method)
+    search = DPGridSearchCV(model, {"radius": [0.5]}, epsilon=1.0, delta=1e-6, method=method)
     assert getattr(search.plan(20, 1), "choice", "trials") is not None
 
     def run(claim):
         return audit(
-            search, (X, y), (X, other), 500, claim=claim, random_state=0,
+            search, (X, y), (X, other), 300, claim=claim, random_state=0,
             statistic=lambda fitted: float(fitted.best_estimator_.coef_[0]),
         )  # fmt: skip
 
-    assert not run((1.5, 1e-6)).flagged
+    assert not run((1.0, 1e-6)).flagged
     search.set_params(epsilon=60.0)
-    assert run((1.5, 1e-6)).flagged  # such an audit can see it
+    assert run((1.0, 1e-6)).flagged  # such an audit can see it
 
 
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "accuracy"])
