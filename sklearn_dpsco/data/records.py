@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from .._checks import shown
+from .._checks import shown, warn_user
+from ..exceptions import PrivacyLeakWarning
 from .cells import as_numbers, as_objects, is_missing_cell, plain
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "is_missing",
     "is_nameless",
     "label_codes",
+    "labels_that_occur",
     "nonfinite_rows",
     "surplus_rows",
 ]
@@ -191,6 +194,27 @@ def check_classes(classes: Any) -> NDArray[Any]:
             f"classes must be None or a list of at least two different labels, got {shown(classes)}"
         )
     return declared
+
+
+def labels_that_occur(y: NDArray[Any]) -> NDArray[Any]:
+    """The labels of y, sorted, with a `PrivacyLeakWarning`: for classes that nobody declared.
+
+    Raises
+    ------
+    ValueError
+        If they are no labels of classes, or fewer than two.
+    """
+    y = np.asarray(y.tolist()) if y.dtype.kind == "O" else y
+    check_classification_targets(y)
+    found = np.unique(y)
+    if found.size < 2:
+        raise ValueError("y has one class only; at least two classes are needed")
+    warn_user(
+        "classes was not given: the list of labels is taken from y, which is outside "
+        "the privacy guarantee. Declare the classes.",
+        PrivacyLeakWarning,
+    )
+    return found
 
 
 def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:

@@ -15,7 +15,6 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     check_array,
     check_consistent_length,
@@ -23,7 +22,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from .._checks import auto_or, check_bool, check_choice, check_count, check_size, warn_user
+from .._checks import auto_or, check_bool, check_choice, check_count, check_size
 from .._fitting import Accounting, PrivateFit, checked
 from ..data.bounds import (
     FeatureScaling,
@@ -42,11 +41,11 @@ from ..data.records import (
     clear_rows,
     is_missing,
     label_codes,
+    labels_that_occur,
     nonfinite_rows,
 )
 from ..data.rows import Rows, make_rows, times_rows
 from ..data.seen import remember_fit
-from ..exceptions import PrivacyLeakWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import DeclaredOutput
@@ -617,7 +616,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
     def _read(self, y: Any) -> Labels:
         declared = self._declared_classes()
-        declared = self._classes_of(y) if declared is None else declared
+        if declared is None:
+            declared = labels_that_occur(y if self._is_strict else y[~is_missing(y)])
         return self._labels(y, declared)
 
     def _read_known(self, y: Any) -> Labels:
@@ -627,22 +627,6 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     def _labels(self, y: Any, classes: NDArray[Any]) -> Labels:
         """Labels with the declared weights of the classes."""
         return Labels(self._codes(y, classes), classes, class_weights(self.class_weight, classes))
-
-    def _classes_of(self, y: NDArray[Any]) -> NDArray[Any]:
-        """The labels that occur, with a warning."""
-        if not self._is_strict:
-            y = y[~is_missing(y)]
-        y = np.asarray(y.tolist()) if y.dtype.kind == "O" else y
-        check_classification_targets(y)
-        found = np.unique(y)
-        if found.size < 2:
-            raise ValueError("y has one class only; at least two classes are needed")
-        warn_user(
-            "classes was not given: the list of labels is taken from y, which is outside "
-            "the privacy guarantee. Declare the classes.",
-            PrivacyLeakWarning,
-        )
-        return found
 
     def _codes(self, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
         """Position of each label among the classes, -1 for one that is not among them."""

@@ -404,8 +404,14 @@ class Moments(Query):
         sums = noisy.reshape(-1, 2) / self.weights[:, None] / [1.0, self.bend]
         return [(float(first), float(second)) for first, second in sums]
 
-    def _loss(self, sums: tuple[float, float], largest: float, law: Law) -> Estimate:
-        """Minus the mean of a loss in [0, largest], for u = 2 loss / largest - 1."""
+    @property
+    def largest_loss(self) -> float:
+        """The largest loss of a record, l in u = 2 loss / l - 1 for the first column."""
+        raise NotImplementedError
+
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
+        """Minus the mean of the loss of the first column."""
+        sums, largest = self._sums(noisy)[0], self.largest_loss
         n, noise = self.facts.n_samples, replace(law, variance=law.variance / self.weights[0] ** 2)
         low, high = mean_interval(*sums, n, 1 / self.bend, noise)
         mean = min(max(sums[0] / n, -1.0), 1.0)
@@ -434,9 +440,9 @@ class LogLoss(Moments):
         loss = np.minimum(-np.log(np.clip(answers.own_probability, 0, 1)), most)
         return (2 * loss / most - 1,)
 
-    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        (sums,) = self._sums(noisy)
-        return self._loss(sums, self.facts.max_log_loss, law)
+    @property
+    def largest_loss(self) -> float:
+        return self.facts.max_log_loss
 
 
 @dataclass(frozen=True)
@@ -450,9 +456,9 @@ class AbsoluteError(Moments):
     def columns(self, answers: Answers) -> tuple[Array, ...]:
         return (2 * self._errors(answers) / self.facts.max_error - 1,)
 
-    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        (sums,) = self._sums(noisy)
-        return self._loss(sums, self.facts.max_error, law)
+    @property
+    def largest_loss(self) -> float:
+        return self.facts.max_error
 
 
 @dataclass(frozen=True)
@@ -466,9 +472,9 @@ class SquaredError(Moments):
     def columns(self, answers: Answers) -> tuple[Array, ...]:
         return (2 * (self._errors(answers) / self.facts.max_error) ** 2 - 1,)
 
-    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        sums = self._sums(noisy)[0]
-        return self._loss(sums, self.facts.max_error**2, law)
+    @property
+    def largest_loss(self) -> float:
+        return self.facts.max_error**2
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..solvers.sensitivity import mean_of_numbers
 from .choice import Choice, plan_choice
 from .private_steps import Sizes, UnfitCurrencyError, plans_of, set_parts
 
-__all__ = ["RepeatPlan", "SearchPlan", "plan_default", "plan_probes", "plan_trials"]
+__all__ = ["RepeatPlan", "SearchPlan", "plan_probes", "plan_trials"]
 
 LEAST_ACCURACY = 500.0  # n mu over the relation's factor, from which a choice pays
 _PROBES, _CHOICE = 0.1, 0.03  # shares of the budget; the rest is for the last fit
@@ -128,7 +128,7 @@ def plan_probes(
 ) -> SearchPlan:  # fmt: skip
     """The plan of a search by probes, or of a fit of the default if that cannot pay."""
     if len(candidates) < 2 or not pays(budget, sizes.n_samples):
-        return plan_default(make, candidates, budget, sizes)
+        return _plan_default(make, candidates, budget, sizes)
     # the last way, with batches as if they were not random, is always possible
     ways: list[tuple[Composition, bool]] = [("pure" if budget.is_pure else "zcdp", False)]
     if not budget.is_pure:
@@ -204,7 +204,7 @@ def _composed(
         raise UnfitCurrencyError from None
 
 
-def plan_default(
+def _plan_default(
     make: Callable[[dict[str, Any]], Any], candidates: Sequence[dict[str, Any]],
     budget: PrivacyBudget, sizes: Sizes,
 ) -> SearchPlan:  # fmt: skip

@@ -16,7 +16,6 @@ __all__ = [
     "Sizes",
     "UnfitCurrencyError",
     "check_steps",
-    "is_private",
     "last_step",
     "plans_of",
     "private_steps",
@@ -48,11 +47,11 @@ class Sizes(NamedTuple):
 def private_steps(estimator: Any) -> dict[str, Any]:
     """What has a budget of its own, by the prefix of its parameters; the estimator's is ""."""
     nested = estimator.get_params(deep=True)
-    found = {f"{name}__": value for name, value in nested.items() if is_private(value)}
-    return ({"": estimator} if is_private(estimator) else {}) | found
+    found = {f"{name}__": value for name, value in nested.items() if _is_private(value)}
+    return ({"": estimator} if _is_private(estimator) else {}) | found
 
 
-def is_private(value: Any) -> bool:
+def _is_private(value: Any) -> bool:
     """Whether an estimator or a transformer has a budget, and a plan."""
     if isinstance(value, type) or not hasattr(value, "get_params"):
         return False
@@ -69,7 +68,7 @@ def last_step(estimator: Any) -> Any:
 def check_steps(estimator: Any) -> None:
     """Raise `ValueError` if what predicts is not private."""
     last = last_step(estimator)
-    if not (is_private(last) and hasattr(last, "predict")):
+    if not (_is_private(last) and hasattr(last, "predict")):
         raise ValueError(
             "estimator must be a private estimator of this package, or a pipeline that ends with "
             f"one, got {last if isinstance(last, str) else type(last).__name__}"

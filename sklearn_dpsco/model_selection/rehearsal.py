@@ -18,14 +18,14 @@ from ..exceptions import BoundsNotDeclaredWarning, PrivacyLeakWarning, PrivacyPa
 from ..privacy.allotment import Allotment
 from .private_steps import last_step, private_steps
 
-__all__ = ["Rehearsal", "quietly", "rehearsed"]
+__all__ = ["quietly", "rehearsed"]
 
 
 class RehearsalOver(Exception):
     """A fit has come to its charge; its argument is the plan."""
 
 
-class Rehearsal(Allotment):
+class _Rehearsal(Allotment):
     """A part of a budget that stops whoever spends it."""
 
     def spend(self, guarantee: Any, *_: Any, **__: Any) -> NoReturn:
@@ -87,7 +87,7 @@ def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[st
     plans, last = _Plans(), last_step(estimator)
     steps = private_steps(estimator)
     for prefix, step in steps.items():
-        step.set_params(accountant=Rehearsal(step.accountant.budget))
+        step.set_params(accountant=_Rehearsal(step.accountant.budget))
         if step is not last:
             stand_in = _StandIn(step, plans, prefix)
             estimator.set_params(**{prefix.removesuffix("__"): stand_in})

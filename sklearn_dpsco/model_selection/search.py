@@ -23,9 +23,16 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown, warn_user
 from .._fitting import PrivateFit
 from ..data.cells import as_numbers, as_objects
-from ..data.records import as_labels, as_users, as_weights, is_missing, surplus_rows
+from ..data.records import (
+    as_labels,
+    as_users,
+    as_weights,
+    is_missing,
+    labels_that_occur,
+    surplus_rows,
+)
 from ..data.seen import remember_fit
-from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
+from ..exceptions import PrivacyParameterWarning
 from ..privacy.accountant import BudgetAccountant
 from ..privacy.budget import PrivacyBudget
 from ..privacy.repetition import MOST_TRIALS, draw_trials
@@ -257,13 +264,14 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         return self
 
     def _check_accountants(self) -> None:
-        """Raise unless the search alone is charged."""
-        for prefix, step in private_steps(self.estimator).items():
-            if step.accountant is not None and step.accountant is not self.accountant:
-                raise ValueError(
-                    f"{prefix}accountant is set, but the search is charged for all of its fits: "
-                    "give the accountant to the search"
-                )
+        """Raise unless the search alone is charged, whatever steps its settings bring."""
+        for settings in self._candidates():
+            for prefix, step in private_steps(self._made(settings, None)).items():
+                if step.accountant is not None and step.accountant is not self.accountant:
+                    raise ValueError(
+                        f"{prefix}accountant is set, but the search is charged for all of its "
+                        "fits: give the accountant to the search"
+                    )
 
     @staticmethod
     def _warn_if_nothing_is_chosen(plan: SearchPlan | RepeatPlan) -> None:
@@ -297,12 +305,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         if is_classifier(last):
             y = as_labels(y)
             if last.classes is None:
-                warn_user(
-                    "classes was not given: the list of labels is taken from y, which is outside "
-                    "the privacy guarantee. Declare the classes.",
-                    PrivacyLeakWarning,
-                )
-                classes = np.unique(y[~is_missing(y)]).tolist()
+                classes = labels_that_occur(y[~is_missing(y)]).tolist()
         else:
             y = np.asarray(as_numbers("y", y, strict=False), dtype=np.float64)
         targets = Targets.of(self._made({}, classes), y)

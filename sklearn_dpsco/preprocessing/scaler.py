@@ -211,18 +211,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         with_scaling: Any = True, clip: Any = 4.0, precision: Any = "exact",
         nonfinite: Any = "raise", accountant: Any = None, random_state: Any = None,
     ) -> None:  # fmt: skip
-        self.epsilon = epsilon
-        self.delta = delta
-        self.relation = relation
-        self.max_rows_per_user = max_rows_per_user
-        self.bounds_X = bounds_X
-        self.with_centering = with_centering
-        self.with_scaling = with_scaling
-        self.clip = clip
-        self.precision = precision
-        self.nonfinite = nonfinite
-        self.accountant = accountant
-        self.random_state = random_state
+        self._store(locals())
 
     def _check(self) -> None:
         """Raise on any parameter that is wrong whatever the data are."""

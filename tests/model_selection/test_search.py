@@ -286,6 +286,11 @@ def test_the_accountant_of_a_step_is_no_accountant_of_the_search():
         search.fit(X, y)
     assert search.plan(300, 3).guarantee.epsilon == 50.0
     assert search.estimator.accountant is accountant
+    step = DPMirrorRegressor(accountant=accountant, **BOUNDS)
+    pipe = Pipeline([("model", DPMirrorRegressor(**BOUNDS))])
+    with pytest.raises(ValueError, match="model__accountant is set"):
+        search_of(pipe, {"model": [step]}, epsilon=50.0).fit(X, y)
+    assert not accountant.ledger
 
 
 def test_lists_and_odd_cells_are_read_as_an_estimator_reads_them():
