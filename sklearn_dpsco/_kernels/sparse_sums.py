@@ -111,12 +111,14 @@ def gradient_after_move(
 
 
 @njit(cache=True)
-def row_norms(data: Any, indptr: Any) -> Any:
-    """Squared l2 norm of each row."""
+def row_norms(X: Compressed, weights: Any) -> Any:
+    """Sum of weights_j x_ij^2 over each row."""
+    data, indices, indptr = X
     out = np.zeros(indptr.size - 1)
     for i in range(out.size):
         for k in range(indptr[i], indptr[i + 1]):
-            out[i] += float(data[k]) * float(data[k])
+            value = float(data[k])
+            out[i] += weights[np.uint64(indices[k])] * value * value
     return out
 
 

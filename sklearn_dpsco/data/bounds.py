@@ -29,6 +29,7 @@ __all__ = [
     "check_target_bounds",
     "feature_scaling",
     "is_declared",
+    "is_nonnegative",
     "target_scaling",
 ]
 
@@ -236,6 +237,14 @@ def check_feature_bounds(bounds: Any, n_features: int | None = None) -> None:
                 "(low, high) of scalars or of arrays over the columns, or a dict of pairs by "
                 "column name"
             )
+
+
+def is_nonnegative(bounds: Any) -> bool:
+    """Whether all bounds begin at 0, so that no scaled feature is negative."""
+    if bounds is None or is_declared(bounds):
+        return False
+    pairs = bounds.values() if isinstance(bounds, Mapping) else (bounds,)
+    return all(bool(np.all(_pair("bounds_X", pair)[0] == 0)) for pair in pairs)
 
 
 def is_declared(bounds: Any) -> bool:

@@ -143,8 +143,11 @@ class Rows:
         X = self.X[which]
         return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
 
-    def norms(self) -> Array:
-        """l2 norms of the unscaled rows [x - center, 1], shape (n,), rounded up."""
+    def norms(self, unit: Array | None = None) -> Array:
+        """l2 norms of the unscaled rows [unit (x - center), 1], shape (n,), rounded up.
+
+        `unit` has shape (d,); None stands for ones.
+        """
         raise NotImplementedError
 
     def product(self, coef: Array) -> Array:
@@ -342,14 +345,17 @@ class _DenseRows(Rows):
         scale, center, weight = taken.scale, taken.center, taken.sample_weight
         return _DrawnRows(taken.X, taken.has_intercept, scale, center, weight)
 
-    def norms(self) -> Array:
+    def norms(self, unit: Array | None = None) -> Array:
         from .._kernels.products import squared_norms
 
         squares = np.empty(self.n_samples)
         center = np.zeros(self.n_columns) if self.center is None else self.center
 
         def fill(part: slice) -> None:
-            squared_norms(np.ascontiguousarray(self.X[part]), center, squares[part])
+            if unit is None:
+                squared_norms(np.ascontiguousarray(self.X[part]), center, squares[part])
+            else:
+                squares[part] = (((self.dense(part) - center) * unit) ** 2).sum(axis=1)
 
         on_threads(fill, self._tasks())
         return np.sqrt(squares * (1 + norm_error(self.n_columns)) + self.has_intercept)
@@ -482,18 +488,20 @@ class _DrawnRows(_DenseRows):
 
 
 class _SparseRows(Rows):
-    def norms(self) -> Array:
-        squares = self._squared_norms()
+    def norms(self, unit: Array | None = None) -> Array:
+        weights = np.ones(self.n_columns) if unit is None else unit**2
+        squares = self._squared_norms(weights)
         largest = squares
         if self.center is not None:
-            size = float(self.center @ self.center)
-            squares = squares - 2 * self._product(self.center) + size
+            weighted = weights * self.center
+            size = float(weighted @ self.center)
+            squares = squares - 2 * self._product(weighted) + size
             largest = (np.sqrt(largest) + math.sqrt(size)) ** 2
         error = norm_error(self.n_columns)
         return np.sqrt(np.maximum(squares, 0.0) + error * largest + self.has_intercept)
 
-    def _squared_norms(self) -> Array:
-        """Squared l2 norms of the rows of X."""
+    def _squared_norms(self, weights: Array) -> Array:
+        """Sums of weights_j x_ij^2 over the columns, shape (n,)."""
         raise NotImplementedError
 
     def _product(self, weights: Array) -> Array:
@@ -523,11 +531,14 @@ class _CSCRows(_SparseRows):
         X, scale, weight = self.X.tocsr(), self.scale, self.sample_weight
         return _CSRRows(X, self.has_intercept, scale, self.center, weight)
 
-    def _squared_norms(self) -> Array:
+    def _squared_norms(self, weights: Array) -> Array:
         out = np.zeros(self.n_samples)
         for first in range(0, self.X.nnz, BLOCK_ROWS):
-            part = slice(first, first + BLOCK_ROWS)
-            np.add.at(out, self.X.indices[part], self.X.data[part] ** 2)
+            part = slice(first, min(first + BLOCK_ROWS, self.X.nnz))
+            places = np.arange(part.start, part.stop)
+            columns = np.searchsorted(self.X.indptr, places, side="right") - 1
+            values = self.X.data[part].astype(np.float64)
+            np.add.at(out, self.X.indices[part], weights[columns] * values**2)
         return out
 
     def _add_column(self, product: Array, column: int, amount: float) -> None:
@@ -556,10 +567,10 @@ class _CSRRows(_SparseRows):
 
         return csr_gradient_sum, Compressed.of(self.X)
 
-    def _squared_norms(self) -> Array:
+    def _squared_norms(self, weights: Array) -> Array:
         from .._kernels.sparse_sums import row_norms
 
-        return row_norms(self.X.data, self.X.indptr)
+        return row_norms(Compressed.of(self.X), weights)
 
     def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
         slope = objective.slope

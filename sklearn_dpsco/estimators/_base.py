@@ -32,6 +32,7 @@ from ..data.bounds import (
     check_target_bounds,
     feature_scaling,
     is_declared,
+    is_nonnegative,
     target_scaling,
 )
 from ..data.cells import as_numbers
@@ -87,6 +88,8 @@ class Settings(NamedTuple):
     accountant: BudgetAccountant | Allotment | None
     sizes_delta: bool
     row_norm: float | None = None
+    nonnegative: bool = False
+    sparse: bool = False
 
     def plan(
         self, n_samples: int, n_features: int, n_outputs: int, class_weight: Any = None
@@ -94,7 +97,8 @@ class Settings(NamedTuple):
         """The plan of a fit on data of this size."""
         loss = self.loss.of_outputs(n_outputs)
         facts = self.feasible_set, self.fit_intercept, self.row_norm, class_weight
-        problem = Problem(n_samples, n_features, loss, *facts)
+        kinds = self.nonnegative, self.sparse
+        problem = Problem(n_samples, n_features, loss, *facts, *kinds)
         plan: Plan = self.solver.plan(problem, self.budget_of(n_samples))
         return plan
 
@@ -263,7 +267,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         check_random_state(self.random_state)
         check_feature_bounds(self.bounds_X)
         facts = loss, feasible_set, fit_intercept
-        return Settings(solver, budget, *facts, accountant, sizes_delta)
+        settings = Settings(solver, budget, *facts, accountant, sizes_delta)
+        return settings._replace(nonnegative=is_nonnegative(self.bounds_X))
 
     def _in_force(self, settings: Settings, n_features: int) -> Settings:
         """The settings at the time of the charge, with what stands around the fit.
@@ -273,10 +278,11 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         warn_of_leaks()
         accountant, budget, sizes_delta = self._accounting()
         declared = self._declared(n_features)
-        return settings._replace(
-            accountant=accountant, budget=budget, sizes_delta=sizes_delta,
-            row_norm=None if declared is None else declared.row_norm,
-        )  # fmt: skip
+        settings = settings._replace(accountant=accountant, budget=budget, sizes_delta=sizes_delta)
+        if declared is None:
+            return settings
+        signs = is_nonnegative(declared.bounds_X)
+        return settings._replace(row_norm=declared.row_norm, nonnegative=signs)
 
     def _declared(self, n_features: int) -> DeclaredOutput | None:
         """What the steps before the estimator declare, if it is to take that."""
@@ -348,7 +354,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     def _charge(self, settings: Settings, X: Any, targets: Numbers | Labels) -> Run:
         """The plan of the fit, charged to the accountant; reads no value of X."""
         n_samples, n_features = X.shape
-        settings = self._in_force(settings, n_features)
+        settings = self._in_force(settings, n_features)._replace(sparse=sparse.issparse(X))
         settings.warn_if_delta_is_large(n_samples)
         facts = targets.n_outputs, targets.class_weight
         return self._spend(settings, settings.plan(n_samples, n_features, *facts), X)

@@ -22,7 +22,7 @@ from ..mechanisms import Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from ..solvers.base import Part
-from ..solvers.learned_units import median_on_grid
+from ..solvers.medians import median_on_grid
 from ..solvers.sensitivity import median_score
 
 __all__ = ["Choice", "plan_choice"]

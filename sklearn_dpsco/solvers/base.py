@@ -42,6 +42,10 @@ class Problem:
     class_weight : tuple of float, "balanced" or None
         Factors in [0, 1] on the weights of each class's records, the largest 1, which the records'
         weights hold already; or to be made of the released frequencies. None for ones.
+    nonnegative : bool
+        Whether no scaled feature is negative, as the bounds tell. Used in default rules.
+    sparse : bool
+        Whether X is stored by its entries other than 0. Used in default rules.
     """
 
     n_samples: int
@@ -51,6 +55,8 @@ class Problem:
     fit_intercept: bool = True
     row_norm: float | None = None
     class_weight: tuple[float, ...] | str | None = None
+    nonnegative: bool = False
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         check_loss(self.loss)

@@ -34,14 +34,17 @@ __all__ = [
     "PERMUTE_AND_FLIP",
     "PHASED_SGD",
     "UNIT_DESCENT",
+    "WIDE_UNITS",
     "affordable_steps",
     "data_norm",
     "gradient_noise",
     "growing",
     "growing_clip",
     "intercept_share",
+    "is_wide",
     "joint_unit",
     "sized_set",
+    "unit_rules",
 ]
 
 # Limits of what a user may ask for.
@@ -305,6 +308,7 @@ class LearnedUnitsDefaults:
     white_bound: float = 1.2  # of whitened rows, in units of their root mean square
     scalar_share: float = 0.01  # for the top eigenvalue, and for the mean row factor
     scalars: float = 30.0  # the m from which they are released
+    least_for_center: float = 0.0  # the m below which the centre is not released
 
 
 LEARNED_UNITS = {
@@ -321,12 +325,51 @@ LEARNED_UNITS = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class WideUnitsDefaults(LearnedUnitsDefaults):
+    """The same for more features or numbers than are copied. (benchmarks/wide.py)
+
+    `clear` is the mean of a feature, in units of its noise, below which it is left out;
+    ``sqrt(mean + ridge * noise)`` is the unit of the others.
+    """
+
+    clear: float = 1.0
+    sure: float = 3.0
+    ridge: float = 4.0
+
+
+WIDE_UNITS = {
+    "regression": WideUnitsDefaults(
+        least=20.0, unbiased=0.0, norm_share=0.05, least_for_norms=5.0,
+        smallest_clip=3.0, largest_clip=6.0, prediction_noise=0.2, signal=0.016,
+        least_mean_share=0.02, most_mean_share=0.15, center_share=0.1, least_for_center=400.0,
+    ),
+    "classification": WideUnitsDefaults(
+        least=0.0, unbiased=20.0, norm_share=0.1, least_for_norms=2.0,
+        smallest_clip=0.5, largest_clip=1.0, prediction_noise=0.2, signal=0.02,
+        least_mean_share=0.03, most_mean_share=0.3, center_share=0.1, least_for_center=400.0,
+    ),
+}  # fmt: skip
+
+
+def is_wide(problem: Problem) -> bool:
+    """Whether there are too many features, or numbers, for a copy in learned units."""
+    n_numbers = problem.n_samples * problem.dimension
+    return problem.n_features > MOST_COPIED_FEATURES or n_numbers > LARGEST_COPY
+
+
+def unit_rules(problem: Problem) -> LearnedUnitsDefaults:
+    """Those that suit the size of the problem."""
+    return (WIDE_UNITS if is_wide(problem) else LEARNED_UNITS)[problem.loss.task]
+
+
 @dataclass(frozen=True)
 class UnitDescentDefaults:
     """Steps of a descent in learned units, and Welsch's loss there, in spreads of the targets."""
 
     plain: StepLimits = StepLimits(fewest_steps=30, most_steps=100, affordable=4e8)
     whitened: StepLimits = StepLimits(fewest_steps=16, most_steps=30, affordable=2e8)
+    wide: StepLimits = StepLimits(fewest_steps=30, most_steps=30, affordable=0.0)
     momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
     width: float = 1.5  # of Welsch's loss
     widening: float = 32.0  # times that in the first step, falling to 1 by the middle of the steps

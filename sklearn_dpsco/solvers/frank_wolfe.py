@@ -13,8 +13,9 @@ Two forms share one loop and differ in what is released at each step.
 
 Both step from w to (1 - eta_t) w + eta_t u_t, where u_t is the vertex or the minimizer,
 and return the mean of the second half of the iterates. Where nothing is declared, neither radius
-nor clip, row norm or step, and columns are few or n is large against them, so that a bet on a
-sparse model does not pay, the default is no Frank-Wolfe method but the descent of `unit_descent`.
+nor clip, row norm or step, and a bet on a sparse model does not pay, since columns are few, n is
+large against them, or they are many and hardly ever other than 0, the default is no Frank-Wolfe
+method but the descent of `unit_descent`.
 Where the noise is above a public threshold, another plan, ``"constant"``, spends all of the budget
 on a private intercept and leaves the coefficients at the centre of the set.
 
@@ -212,6 +213,8 @@ class FrankWolfe:
         if facts.budget.is_pure:
             is_hopeless = selection > rules.selectable and self.max_iter is None
             return "constant" if is_hopeless else "selection"
+        if facts.problem.sparse and defaults.is_wide(facts.problem) and self._may_learn(facts):
+            return "learned-units"
         gradient = facts.gradient_noise
         drowning = gradient > max(rules.noisy, rules.sparsity_bet * selection)
         may_select = facts.problem.feasible_set.has_vertices
@@ -222,13 +225,16 @@ class FrankWolfe:
         is_hopeless = gradient > rules.hopeless and self.max_iter is None
         return "constant" if is_hopeless else "gradient"
 
+    def _may_learn(self, facts: _Facts) -> bool:
+        """Whether all is left to the plan, and learned units are better than the bounds."""
+        is_free = self.max_iter is None and self._declares_nothing(facts.problem.feasible_set)
+        return is_free and is_best(facts.problem, facts.budget)
+
     def _is_dense(self, facts: _Facts) -> bool:
         """Whether the descent in learned units is better than the bet on a sparse model."""
-        problem, budget = facts.problem, facts.budget
-        if self.max_iter is not None or not self._declares_nothing(problem.feasible_set):
-            return False
-        is_narrow = problem.n_features < facts.rules.wide
-        return is_best(problem, budget) and (is_narrow or whitens(problem, budget))
+        is_narrow = facts.problem.n_features < facts.rules.wide
+        may_learn = self._may_learn(facts)
+        return may_learn and (is_narrow or whitens(facts.problem, facts.budget))
 
     def _plan_constant(self, facts: _Facts) -> FrankWolfePlan:
         problem, budget = facts.problem, facts.budget

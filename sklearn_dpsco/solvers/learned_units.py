@@ -23,29 +23,24 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..data.rows import Rows, make_rows
-from ..data.summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
+from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
 from ..data.threads import slices, sum_on_threads
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import sensitivity
 from .base import Part, Problem, SolverData, SolverResult
-from .defaults import (
-    LARGEST_COPY,
-    LEARNED_UNITS,
-    MOST_COPIED_FEATURES,
-    LearnedUnitsDefaults,
-)
+from .defaults import LearnedUnitsDefaults, is_wide, unit_rules
 from .first_releases import Constant, Frame, constant_for_mean, mean_target, shrunk_vector
+from .medians import median_on_grid, scale_on_grid
 from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
+from .wide_units import clipped_to, wide_rows
 
 __all__ = [
     "LARGEST_ROW_GROWTH",
     "LearnedUnits",
     "Units",
     "accuracy",
-    "is_copyable",
-    "median_on_grid",
     "pays",
     "plan_units",
     "whitens",
@@ -53,7 +48,6 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-_OCTAVES = 18  # of the grids of scales, four candidates in each
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 8.0  # of the bounds on rows, as noise vanishes
 _LARGEST_PRIOR = 64.0  # above all logarithms of priors
@@ -83,8 +77,8 @@ class Units(NamedTuple):
         Norm of the longest rows, before all were divided by it.
     growth : float
         By how much clips are larger than those that suit the largest noise, squared.
-    transform : ndarray of shape (dimension, dimension)
-        z_i is about ``[x_i - center, 1] @ transform``.
+    transform : ndarray of shape (dimension, dimension) or (dimension,)
+        z_i is about ``[x_i - center, 1] @ transform``, or that times it.
     center : ndarray of shape (n_features,)
     factor : float
         On the descent's coefficients, for the scaling down of long rows.
@@ -108,7 +102,8 @@ class Units(NamedTuple):
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
-        solution = self.transform @ problem.matrix(coef)
+        coef, transform = problem.matrix(coef), self.transform
+        solution = transform @ coef if transform.ndim == 2 else (transform * coef.T).T
         solution[: problem.n_features] *= self.factor
         frame = Frame(
             self.offset,
@@ -179,7 +174,7 @@ class LearnedUnits(Part):
     @property
     def rules(self) -> LearnedUnitsDefaults:
         """The numbers for the task."""
-        return LEARNED_UNITS[self.problem.loss.task]
+        return unit_rules(self.problem)
 
     def run(self, data: SolverData, stream: RandomStream) -> Units:
         """Make the releases, and bring rows and targets into their units."""
@@ -221,7 +216,7 @@ class LearnedUnits(Part):
                     column, present, _CENTRES, prior, self.target_median, stream
                 )
             deviations = np.abs(column - centers[k])
-            scales[k] = _scale(deviations, present, 2.0, 0.25, self.target_spread, stream)
+            scales[k] = scale_on_grid(deviations, present, 2.0, 0.25, self.target_spread, stream)
         centers = self._moved_to_means(columns, centers, scales, present, stream)
         units = [array.reshape(data.y.shape[1:]) for array in (centers, scales)]
         return (data.y - units[0]) / units[1], Constant(0.0), *units
@@ -250,10 +245,51 @@ class LearnedUnits(Part):
 
     def _release_rows(self, rows: Rows, row_growth: float, stream: RandomStream) -> dict[str, Any]:
         """The fields of `Units` that are about the rows."""
-        problem, d = self.problem, self.problem.n_features
         row_growth = min(LARGEST_ROW_GROWTH, row_growth)
+        rough = self._release_length(rows, stream)
+        if is_wide(self.problem):
+            return self._release_wide(rows, rough, row_growth, stream)
+        return self._release_copy(rows, rough, row_growth, stream)
+
+    def _release_length(self, rows: Rows, stream: RandomStream) -> float:
+        """To what rows are cut for the mean of them."""
+        longest = math.sqrt(self.problem.n_features)
+        norms = make_rows(rows.X, False).norms()
+        median = scale_on_grid(norms, rows.present(), longest, longest / 2, self.long, stream)
+        return min(1.3 * median, longest)
+
+    def _release_wide(
+        self, rows: Rows, rough: float, row_growth: float, stream: RandomStream
+    ) -> dict[str, Any]:
+        """The same without a copy: see `wide_units`."""
+        problem, present = self.problem, rows.present()
+        wide = wide_rows(rows, problem, rough, self.center, self.length, row_growth, stream)
+        top, trace, last = 1.0, 0.9, 0.5
+        if self.top is not None:
+            top = self._upper(np.array([wide.moments_size()]), stream)
+        last = min(last, math.sqrt(top)) if problem.fit_intercept else 0.0
+        usual = min(0.95, self.rules.row_bound * row_growth)
+        factors = wide.rows.scales()
+        factor = self._release_factor(factors, present, usual, stream)
+        size = math.sqrt(1 + last**2) / (1 - 8 * UNIT_ROUNDOFF)
+        unit = np.append(wide.unit, last)[: problem.dimension] / size
+        found = wide.rows
+        if not problem.fit_intercept:
+            found = make_rows(found.X, False, factors, rows.sample_weight)
+        return {
+            "rows": found,
+            "unit": unit, "top": max(top, last**2, _LEAST) / size**2,
+            "trace": (trace + last**2) / size**2, "longest": size, "transform": unit,
+            "center": wide.rows.center, "factor": factor,
+        }  # fmt: skip
+
+    def _release_copy(
+        self, rows: Rows, rough: float, row_growth: float, stream: RandomStream
+    ) -> dict[str, Any]:
+        """The same of a dense copy of the rows, with their second moments."""
+        problem, d = self.problem, self.problem.n_features
         present = rows.present()
-        center, norm = self._centre(rows, present, row_growth, stream)
+        center, norm = self._centre(rows, rough, row_growth, stream)
         factors, usual = present.astype(np.float64), min(0.95, self.rules.row_bound * row_growth)
         transform = np.eye(d) / norm
         top, trace, last = 1.0, 0.6, 0.5
@@ -285,22 +321,17 @@ class LearnedUnits(Part):
         }  # fmt: skip
 
     def _centre(
-        self, rows: Rows, present: NDArray[np.bool_], row_growth: float, stream: RandomStream
+        self, rows: Rows, rough: float, row_growth: float, stream: RandomStream
     ) -> tuple[Array, float]:
         """The released centre of the rows, and the bound on the norms of the centred ones."""
-        d, longest = self.problem.n_features, math.sqrt(self.problem.n_features)
-        rows = make_rows(rows.X, False)
-        norms = rows.norms()
-        rough = 1.3 * _scale(norms, present, longest, longest / 2, self.long, stream)
-        rough = min(rough, longest)
-        center = np.zeros(d)
+        present, rows = rows.present(), make_rows(rows.X, False)
+        norms, center = rows.norms(), np.zeros(rows.n_columns)
         if self.center is not None:
-            factors = np.minimum(1.0, rough / np.maximum(norms, 1e-300)) / rough
-            factors *= 1 - 8 * UNIT_ROUNDOFF
+            factors = clipped_to(rough, norms) / rough
             mean = rows.weighted_sum(factors * present) / rows.n_samples
             center = rough * shrunk_vector(self.center.release(mean, stream), self.center.variance)
             norms = rows.centered(center).norms()
-        norm = _scale(norms, present, 2 * rough, rough / 2, self.length, stream)
+        norm = scale_on_grid(norms, present, 2 * rough, rough / 2, self.length, stream)
         norm *= self.rules.row_bound * row_growth
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
@@ -327,8 +358,11 @@ class LearnedUnits(Part):
 
     def _release_top(self, moments: Array, stream: RandomStream) -> float:
         """An upper bound on the largest eigenvalue of the rows' moments, as a rule."""
+        return self._upper(np.asarray(np.linalg.eigvalsh(moments)[-1:], dtype=np.float64), stream)
+
+    def _upper(self, found: Array, stream: RandomStream) -> float:
+        """A number in [0, 1] plus noise, and a little more."""
         assert self.top is not None
-        found = np.asarray(np.linalg.eigvalsh(moments)[-1:], dtype=np.float64)
         noisy = float(self.top.release(found, stream)[0])
         return min(1.0, max(0.0, noisy) + 1.5 * math.sqrt(self.top.variance))
 
@@ -355,28 +389,21 @@ def accuracy(problem: Problem, budget: PrivacyBudget) -> float:
     return problem.n_samples * math.sqrt(2 * amount) / budget.record_factor
 
 
-def is_copyable(problem: Problem) -> bool:
-    """Whether the rows are few and short enough for a copy, and for their second moments."""
-    n_numbers = problem.n_samples * problem.dimension
-    return problem.n_features <= MOST_COPIED_FEATURES and n_numbers <= LARGEST_COPY
-
-
 def pays(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether units can be learned, and are better than those of the bounds."""
-    if budget.is_pure or not is_copyable(problem):
-        return False
-    return accuracy(problem, budget) >= LEARNED_UNITS[problem.loss.task].least
+    return not budget.is_pure and accuracy(problem, budget) >= unit_rules(problem).least
 
 
 def whitens(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether n is so large against d that second moments are released."""
-    rules, d = LEARNED_UNITS[problem.loss.task], problem.n_features
-    return accuracy(problem, budget) / d**1.5 > rules.whiten
+    if is_wide(problem):
+        return False
+    return accuracy(problem, budget) / problem.n_features**1.5 > unit_rules(problem).whiten
 
 
 def plan_units(problem: Problem, budget: PrivacyBudget) -> LearnedUnits:
     """The releases within the budget's mixed allowance, of which a part is left for a descent."""
-    rules = LEARNED_UNITS[problem.loss.task]
+    rules = unit_rules(problem)
     shares = _Shares(problem, budget)
     m, d, k = shares.accuracy, problem.n_features, problem.n_outputs
     unit = sensitivity.unit_mean(problem, budget)
@@ -394,20 +421,29 @@ def plan_units(problem: Problem, budget: PrivacyBudget) -> LearnedUnits:
         target_mean = shares.mean(mean_share, sensitivity.target_mean(problem, budget, 2), k)
     row_share = shares.wanted(12, rules.norm_share, rules.least_for_norms)
     long, length = shares.selection(row_share), shares.selection(row_share)
-    center = shares.mean(rules.center_share, unit, d) if problem.fit_intercept else None
+    center = None
+    if m >= rules.least_for_center and (problem.fit_intercept or is_wide(problem)):
+        center = shares.mean(rules.center_share, unit, d)
     moments, top, row_factor, n_rounds = None, None, None, 0
     if whitens(problem, budget):
         n_rounds = 2 if m / d**1.5 > rules.whiten_twice else 1
         change = sensitivity.second_moments(problem, budget)
         moments = shares.mean(rules.moments_share, change, vector_size(d), n_rounds)
     elif m >= rules.scalars:
-        top = shares.mean(rules.scalar_share, sensitivity.top_eigenvalue(problem))
+        top = shares.mean(rules.scalar_share, _top_change(problem, budget))
     if m >= rules.scalars:
         row_factor = shares.mean(rules.scalar_share, 0.5 * unit)
     return LearnedUnits(
         problem, m, target_median, target_spread, target_mean, long, length, center, moments,
         n_rounds, top, row_factor, median_share, shares.left,
     )  # fmt: skip
+
+
+def _top_change(problem: Problem, budget: PrivacyBudget) -> float:
+    """The sensitivity of what bounds the largest eigenvalue."""
+    if is_wide(problem):
+        return sensitivity.moments_size(problem, budget)
+    return sensitivity.top_eigenvalue(problem)
 
 
 class _Shares:
@@ -444,42 +480,6 @@ class _Shares:
 
 
 # -------------------------------------------------------------------------------- running
-
-
-def median_on_grid(
-    values: Array, present: NDArray[np.bool_], grid: Array, log_prior: Array,
-    mechanism: SelectVertex, stream: RandomStream,
-) -> float:  # fmt: skip
-    """A private median on an increasing grid.
-
-    The score of a candidate is minus the number of records by which the interval from the
-    candidate below it misses the median. An empty record counts as a half on either side.
-    """
-    n, half_empty = values.size, (values.size - np.count_nonzero(present)) / 2
-
-    def counted(part: slice) -> Array:
-        places = np.searchsorted(grid, values[part])[present[part]]
-        return np.bincount(places, minlength=grid.size + 1)[:-1].astype(np.float64)
-
-    counts = sum_on_threads(counted, slices(n, BLOCK_ROWS))
-    upper = np.cumsum(counts) + half_empty
-    lower = np.concatenate(([half_empty], upper[:-1]))
-    scores = -np.maximum(0.0, np.maximum(lower - n / 2, n / 2 - upper))
-    prior = mechanism.scale * (log_prior - log_prior.max())
-    return float(grid[mechanism.release(scores + prior, stream)])
-
-
-def _scale(
-    values: Array, present: NDArray[np.bool_], largest: float, guess: float,
-    mechanism: SelectVertex | None, stream: RandomStream,
-) -> float:  # fmt: skip
-    """A private median of sizes up to `largest`, or the guess."""
-    if mechanism is None:
-        return guess
-    octaves = np.arange(-_OCTAVES, 0.01, 0.25)
-    grid = largest * 2.0**octaves
-    log_prior = -0.5 * np.abs(octaves - math.log2(guess / largest))
-    return median_on_grid(values, present, grid, log_prior, mechanism, stream)
 
 
 def _first_copy(

@@ -269,9 +269,8 @@ class PhasedSGD:
         passes, n_phases = self._passes(problem, rules)
         # a single pass is for tables that are better not copied
         nothing_declared = self == PhasedSGD(shuffle=self.shuffle) and kind is L2Ball
-        learns_units = (
-            passes > 1 and nothing_declared and _has_no_unit(problem.loss) and pays(problem, budget)
-        )
+        may_copy = passes > 1 and nothing_declared and not defaults.is_wide(problem)
+        learns_units = may_copy and _has_no_unit(problem.loss) and pays(problem, budget)
         norm = 1.0 if learns_units else self.data_norm or defaults.data_norm(problem)
         rank = (rank + problem.fit_intercept) * problem.n_outputs
         return _Facts(problem, budget, rules, geometry, norm, rank, passes, n_phases, learns_units)

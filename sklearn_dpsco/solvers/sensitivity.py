@@ -22,6 +22,7 @@ from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
 __all__ = [
+    "LONGEST_CENTER",
     "Corrections",
     "GradientSteps",
     "RecordSteps",
@@ -31,6 +32,7 @@ __all__ = [
     "gradient_sum",
     "mean_of_numbers",
     "median_score",
+    "moments_size",
     "octave_score",
     "phase_mean",
     "quantile_score",
@@ -45,7 +47,12 @@ __all__ = [
     "top_eigenvalue",
     "unit_mean",
     "vertex_scores",
+    "wide_mean",
 ]
+
+
+# Of the released centre of wide rows, in units of their bound.
+LONGEST_CENTER = 64.0
 
 
 class GradientSteps(NamedTuple):
@@ -327,6 +334,20 @@ def top_eigenvalue(problem: Problem) -> float:
     """
     n, d = problem.n_samples, problem.n_features
     return 1 / n + 2 * (summation_error(n, d) + 32 * d * UNIT_ROUNDOFF)
+
+
+def wide_mean(problem: Problem, budget: PrivacyBudget) -> float:
+    """l2 change of the mean of vectors of norm at most 1 in the units of wide rows (section 4.5b).
+
+    A centred sum is a difference of two, whose terms are longer by up to the norm of the centre.
+    """
+    n, d = problem.n_samples, problem.n_features
+    return unit_mean(problem, budget) + 4 * LONGEST_CENTER * (summation_error(n, d) + gamma(8))
+
+
+def moments_size(problem: Problem, budget: PrivacyBudget) -> float:
+    """Change of the norm of a mean of matrices of norm at most 1, one a record (section 4.5b)."""
+    return wide_mean(problem, budget) + 2 * gamma(4 * problem.n_features + 16)
 
 
 def row_and_target_sum(n_records: int, record_factor: float) -> float:

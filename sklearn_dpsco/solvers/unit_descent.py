@@ -28,15 +28,8 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
-from .defaults import (
-    LARGEST_COPY,
-    LEARNED_UNITS,
-    MOST_COPIED_FEATURES,
-    UNIT_DESCENT,
-    affordable_steps,
-    joint_unit,
-)
-from .learned_units import LearnedUnits, Units, is_copyable, pays, plan_units
+from .defaults import UNIT_DESCENT, affordable_steps, is_wide, joint_unit, unit_rules
+from .learned_units import LearnedUnits, Units, pays, plan_units
 
 __all__ = [
     "UnitDescentPlan",
@@ -101,23 +94,14 @@ def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
 def plan_unit_descent(
     problem: Problem, budget: PrivacyBudget, max_iter: int | None
 ) -> UnitDescentPlan:
-    """Everything that a run does, from public facts alone.
-
-    Raises
-    ------
-    ValueError
-        If X is too large for a copy.
-    """
-    if not is_copyable(problem):
-        raise ValueError(
-            f"solver='learned-units' needs at most {MOST_COPIED_FEATURES} features and "
-            f"{LARGEST_COPY} numbers in X: take another solver"
-        )
+    """Everything that a run does, from public facts alone."""
     allowance = budget.mixed_allowance
     units = plan_units(problem, budget)
-    limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
-    n_steps = max_iter or affordable_steps(problem, limits)
     change = sensitivity.mean_of_numbers(problem.n_samples, problem.dimension, budget.record_factor)
+    limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
+    if is_wide(problem):
+        limits, change = UNIT_DESCENT.wide, sensitivity.wide_mean(problem, budget)
+    n_steps = max_iter or affordable_steps(problem, limits)
     step = Gaussian.calibrate(change, allowance.share(units.left), n_steps, problem.size)
     releases = (*units.releases, Release("mean gradient", step, n_steps))
     guarantee = Guarantee.of(budget, releases, allowance.kind)
@@ -149,7 +133,7 @@ def run_unit_descent(data: SolverData, plan: UnitDescentPlan, stream: RandomStre
 def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float, float]:
     """The clip, the sum of all steps and the momentum, from public facts and released numbers."""
     problem = plan.problem
-    rules = LEARNED_UNITS[problem.loss.task]
+    rules = unit_rules(problem)
     clip = min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
     clip *= joint_unit(problem)
     last = _loss_at(problem.loss, plan.max_iter, plan.max_iter)

@@ -1,0 +1,55 @@
+"""Medians by the exponential mechanism on public grids. (doc/privacy, section 4.5)"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.summation import BLOCK_ROWS
+from ..data.threads import slices, sum_on_threads
+from ..mechanisms import SelectVertex
+from ..randomness.stream import RandomStream
+
+__all__ = ["median_on_grid", "scale_on_grid"]
+
+Array = NDArray[np.float64]
+
+_OCTAVES = 18  # of the grids of scales, four candidates in each
+
+
+def median_on_grid(
+    values: Array, present: NDArray[np.bool_], grid: Array, log_prior: Array,
+    mechanism: SelectVertex, stream: RandomStream,
+) -> float:  # fmt: skip
+    """A private median on an increasing grid.
+
+    The score of a candidate is minus the number of records by which the interval from the
+    candidate below it misses the median. An empty record counts as a half on either side.
+    """
+    n, half_empty = values.size, (values.size - np.count_nonzero(present)) / 2
+
+    def counted(part: slice) -> Array:
+        places = np.searchsorted(grid, values[part])[present[part]]
+        return np.bincount(places, minlength=grid.size + 1)[:-1].astype(np.float64)
+
+    counts = sum_on_threads(counted, slices(n, BLOCK_ROWS))
+    upper = np.cumsum(counts) + half_empty
+    lower = np.concatenate(([half_empty], upper[:-1]))
+    scores = -np.maximum(0.0, np.maximum(lower - n / 2, n / 2 - upper))
+    prior = mechanism.scale * (log_prior - log_prior.max())
+    return float(grid[mechanism.release(scores + prior, stream)])
+
+
+def scale_on_grid(
+    values: Array, present: NDArray[np.bool_], largest: float, guess: float,
+    mechanism: SelectVertex | None, stream: RandomStream,
+) -> float:  # fmt: skip
+    """A private median of sizes up to `largest`, or the guess."""
+    if mechanism is None:
+        return guess
+    octaves = np.arange(-_OCTAVES, 0.01, 0.25)
+    grid = largest * 2.0**octaves
+    log_prior = -0.5 * np.abs(octaves - math.log2(guess / largest))
+    return median_on_grid(values, present, grid, log_prior, mechanism, stream)

@@ -1,0 +1,288 @@
+"""Learned units of rows of many features, which are not copied."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from audit_cases import flipped_label
+from scipy import sparse
+from support import problem, recomputed_epsilon, solver_data, stream
+
+from sklearn_dpsco import (
+    DPLassoFW,
+    DPLassoFWClassifier,
+    DPMirrorClassifier,
+    DPMirrorRegressor,
+    DPPhasedSGDClassifier,
+)
+from sklearn_dpsco.audit import audit_solver, check_sensitivity, map_mechanisms
+from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.geometry import Geometry
+from sklearn_dpsco.mechanisms import Gaussian
+from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.solvers import defaults, sensitivity, wide_units
+from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
+
+TASKS = ("regression", "classification")
+
+
+@pytest.fixture
+def all_wide(monkeypatch):
+    """Tables of any number of features count as wide."""
+    monkeypatch.setattr(defaults, "MOST_COPIED_FEATURES", 0)
+
+
+def facts(n, d, task="regression", n_outputs=1, fit_intercept=True, nonnegative=True):
+    loss = problem(n, d, task=task, n_outputs=n_outputs).loss
+    return Problem(n, d, loss, Geometry, fit_intercept, nonnegative=nonnegative)
+
+
+def planned(*args, epsilon=1.0, relation="zero-out", max_iter=None, **kwargs):
+    budget = PrivacyBudget(epsilon, 1e-6, relation)
+    return MirrorDescent(max_iter=max_iter).plan(facts(*args, **kwargs), budget)
+
+
+def texts(n, d, seed=0, k=2):
+    """0/1 rows of about 12 words of d, whose frequencies fall like 1 / rank, and classes."""
+    rng = np.random.default_rng(seed)
+    frequency = 1 / (np.arange(d) + 5)
+    words = rng.choice(d, (n, 12), p=frequency / frequency.sum())
+    X = sparse.csr_array((np.ones(words.size), words.ravel(), np.arange(n + 1) * 12), shape=(n, d))
+    X.sum_duplicates()
+    X.data[:] = 1.0
+    z = X @ rng.standard_normal((d, k))
+    z = 2 * (z - z.mean(axis=0)) / z.std(axis=0) + rng.gumbel(size=z.shape)
+    return X, z
+
+
+# ------------------------------------------------------------------------------- the plan
+
+
+def test_wide_tables_learn_units_by_default_and_spend_the_budget():
+    sizes = ((400, 1001), (20_000, 30_000), (2**28, 3))
+    for (n, d), task, relation in itertools.product(sizes, TASKS, RELATIONS):
+        for epsilon, n_outputs in ((0.1, 1), (1.0, 3), (8.0, 1)):
+            case = f"{n} x {d}, {task}, {relation}, {epsilon}"
+            plan = planned(n, d, task, n_outputs, epsilon=epsilon, relation=relation)
+            if plan.solver != "learned-units":  # n mu is too small for a spread of the targets
+                assert n == 400, case
+                continue
+            assert plan.units.moments is None, case
+            assert recomputed_epsilon(plan.guarantee) <= epsilon * (1 + 1e-4), case
+            assert plan.guarantee.spent == pytest.approx(plan.budget.mu**2 / 2, rel=1e-4), case
+
+
+def test_frequencies_are_released_where_n_is_large_enough():
+    assert planned(1000, 2000).units.center is None
+    assert planned(10_000, 2000).units.center is not None
+    # to whiten without an intercept, too
+    assert planned(10_000, 2000, fit_intercept=False).units.center is not None
+
+
+# ------------------------------------------------------------------------- sensitivities
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_no_record_moves_a_release_beyond_its_sensitivity(task, relation, all_wide):
+    cases = ((1, True, True), (3, True, True), (1, False, True), (1, True, False))
+    for n_outputs, fit_intercept, nonnegative in cases:
+        plan = planned(
+            40, 3, task, n_outputs, epsilon=900.0, relation=relation, max_iter=4,
+            fit_intercept=fit_intercept, nonnegative=nonnegative,
+        )  # fmt: skip
+        assert plan.units.center is not None
+        found = check_sensitivity(MirrorDescent(max_iter=4), plan)
+        assert not found.violations, found
+        assert set(found.untested) <= {"units.length", "units.long", "units.target_spread"}, found
+        assert found.ratios["step"] > 0.5, found
+        assert found.ratios["units.center"] > 0.5, found
+        assert found.ratios["units.top"] > 0, found
+
+
+def test_a_replay_finds_rows_that_are_too_long_in_their_units(monkeypatch, all_wide):
+    plan = planned(40, 3, epsilon=300.0, max_iter=4)
+    monkeypatch.setattr(wide_units, "clipped_to", lambda bound, norms: np.full(norms.size, 0.9))
+    found = check_sensitivity(MirrorDescent(max_iter=4), plan)
+    assert "step" in found.violations
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_black_box_audits_flag_too_little_noise_and_nothing_else(relation, all_wide):
+    fact, solver = facts(60, 2), MirrorDescent(max_iter=4)
+    plan = solver.plan(fact, PrivacyBudget(4.0, 1e-6, relation))
+    pair = flipped_label(fact, relation)
+    assert not audit_solver(solver, plan, *pair, 400, random_state=0).flagged
+    weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 60))
+    assert audit_solver(solver, weak, *pair, 400, random_state=0).flagged
+
+
+def test_norms_in_units_are_those_of_the_rows_and_never_below():
+    rng = np.random.default_rng(0)
+    for scale in (1.0, 1e-9):
+        X = rng.standard_normal((50, 7)) * (rng.random((50, 7)) < 0.4) * scale
+        unit, center = rng.random(7) * 10 ** rng.uniform(-3, 3, 7), rng.standard_normal(7) * scale
+        exact = np.linalg.norm((X - center) * unit, axis=1)
+        for store in (np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array):
+            found = make_rows(store(X), True).centered(center).norms(unit)
+            found = np.sqrt(found**2 - 1) if scale == 1 else None
+            if found is not None:
+                assert np.all(found >= exact * (1 - 1e-13))
+                np.testing.assert_allclose(found, exact, rtol=1e-6)
+            found = make_rows(store(X), False).centered(center).norms(unit)
+            assert np.all(found >= exact)
+            np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
+def in_units(X, unit, center):
+    rows = make_rows(X, True, np.ones(len(X))).centered(center)
+    norms = rows.norms(unit)
+    rows.scale = wide_units.clipped_to(1.0, np.sqrt(norms**2 - 1))
+    return wide_units.WideRows(rows, unit)
+
+
+def test_the_size_of_the_moments_moves_as_far_as_stated_and_bounds_the_top_eigenvalue():
+    rng = np.random.default_rng(1)
+    n, d, worst = 15, 3, 0.0
+    for _ in range(300):
+        X = rng.standard_normal((n + 1, d)) * rng.choice([0.01, 1.0])
+        X[[0, n]] = 3 * rng.standard_normal((2, d))
+        unit, center = rng.random(d) + 0.3, 0.1 * rng.standard_normal(d)
+        sizes = [
+            in_units(table, unit, center).moments_size() for table in (X[:n], X[[n, *range(1, n)]])
+        ]
+        empty = in_units(X[:n], unit, center)
+        empty.rows.scale = empty.rows.scales() * (np.arange(n) > 0)
+        assert abs(empty.moments_size() - sizes[0]) <= 1 / n + 1e-12
+        assert abs(sizes[1] - sizes[0]) <= 2 / n + 1e-12
+        worst = max(worst, n * abs(empty.moments_size() - sizes[0]))
+    assert worst > 0.7
+    # of rows of norm 1 in one direction it is the moments' only eigenvalue
+    X = np.outer(rng.choice([-1.0, 1.0], 400), np.eye(50)[3])
+    rows = make_rows(X, True).centered(np.zeros(50))
+    assert wide_units.WideRows(rows, np.ones(50)).moments_size() == pytest.approx(1.0)
+    X = rng.standard_normal((4000, 50))
+    wide = in_units(X, np.full(50, 0.14), np.zeros(50))
+    Z = 0.14 * X * wide.rows.scales()[:, None]
+    exact = np.linalg.norm(Z.T @ Z / 4000)
+    assert wide.moments_size() == pytest.approx(exact, rel=0.2)
+
+
+def test_the_sums_of_centred_rows_err_by_less_than_is_stated():
+    # a centre 60 times as long as the bound on the rows, and rows near it
+    rng = np.random.default_rng(2)
+    n, d = 3000, 40
+    center = np.full(d, 60 / math.sqrt(d))
+    X = center + rng.standard_normal((n, d)) / math.sqrt(d) / 3
+    r = rng.choice([-1.0, 1.0], n)
+    rows = make_rows(X, True).centered(center)
+    found = rows.weighted_sum(r)[:d] / n
+    exact = np.array([math.fsum(column) for column in ((X - center) * r[:, None]).T]) / n
+    fact = facts(n, d)
+    budget = PrivacyBudget(1.0, 1e-6, "zero-out")
+    allowed = sensitivity.wide_mean(fact, budget) - 1 / n
+    assert 0 < np.linalg.norm(found - exact) < allowed / 2
+
+
+# ------------------------------------------------------------------------------ the model
+
+
+def test_the_model_predicts_what_the_descent_has_learned(all_wide):
+    """Hardly any noise: coefficients that come near those of the best model."""
+    X, z = texts(6000, 40)
+    y = 0.05 * (z[:, 0] - z[:, 0].mean())
+    for fit_intercept in (True, False):
+        fact = facts(6000, 40, fit_intercept=fit_intercept)
+        plan = MirrorDescent(max_iter=300).plan(fact, PrivacyBudget(1e3, 1e-6))
+        quiet = map_mechanisms(
+            plan, lambda _, m: dataclasses.replace(m, scale=m.scale * 1e-6, precision="float")
+        )
+        result = MirrorDescent().solve(solver_data(X, y), quiet, stream())
+        A = np.column_stack((X.toarray(), np.full(6000, float(fit_intercept))))
+        least = np.mean((A @ np.linalg.lstsq(A, y, rcond=None)[0] - y) ** 2)
+        found = np.mean((X @ result.coef + result.intercept - y) ** 2)
+        assert found < least + 0.02 * y.var()
+
+
+def test_storage_does_not_matter(all_wide):
+    X, z = texts(500, 30)
+    plan = planned(500, 30, epsilon=20.0)
+    results = [
+        MirrorDescent().solve(solver_data(store(X.toarray()), 0.1 * z[:, 0]), plan, stream())
+        for store in (np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array)
+    ]
+    for result in results[1:]:
+        np.testing.assert_allclose(result.coef, results[0].coef, rtol=1e-9, atol=1e-12)
+    assert np.any(results[0].coef)
+
+
+def test_text_is_learned_by_default_and_nothing_is_copied():
+    X, z = texts(8000, 5000, k=3)
+    common = {"epsilon": 4.0, "relation": "zero-out", "bounds_X": (0, 1), "random_state": 0}
+    y = np.clip(0.1 * z[:, 0], -1, 1)
+    regressor = DPMirrorRegressor(bounds_y=(-1, 1), **common).fit(X[:6000], y[:6000])
+    assert regressor.score(X[6000:], y[6000:]) > 0.15
+    lasso = DPLassoFW(bounds_y=(-1, 1), **common).fit(X[:6000], y[:6000])
+    assert lasso.plan_.solver == "learned-units"
+    np.testing.assert_array_equal(lasso.coef_, regressor.coef_)
+    two, three = (z[:, 0] > z[:, 1]).astype(int), z.argmax(axis=1)
+    for kind, target, least in (
+        (DPMirrorClassifier, two, 0.65), (DPLassoFWClassifier, two, 0.65),
+        (DPMirrorClassifier, three, 0.5),
+    ):  # fmt: skip
+        model = kind(classes=list(range(target.max() + 1)), **common)
+        assert model.fit(X[:6000], target[:6000]).score(X[6000:], target[6000:]) > least
+    # phased SGD has units for copies alone
+    phased = DPPhasedSGDClassifier(classes=[0, 1], **common).fit(X[:6000], two[:6000])
+    assert phased.plan_.solver == "phased_sgd"
+
+
+def test_dense_wide_tables_keep_frank_wolfe_for_the_lasso():
+    plan = DPLassoFW(bounds_X=(-1, 1), bounds_y=(-1, 1)).plan(20_000, 2000)
+    assert plan.solver == "selection"
+
+
+def test_features_of_both_signs_are_centred_and_none_is_left_out(monkeypatch, all_wide):
+    rng = np.random.default_rng(3)
+    X = np.clip(0.5 + 0.1 * rng.standard_normal((2000, 20)) * np.sign(np.arange(20) - 9.5), -1, 1)
+    data = solver_data(X * np.sign(np.arange(20) - 9.5), X[:, 0] - 0.5)
+    used = {}
+    monkeypatch.setattr(
+        "sklearn_dpsco.solvers.learned_units.wide_rows",
+        lambda *args: used.setdefault("wide", wide_units.wide_rows(*args)),
+    )
+    for nonnegative in (False, True):
+        used.clear()
+        plan = planned(2000, 20, epsilon=20.0, nonnegative=nonnegative)
+        MirrorDescent().solve(data, plan, stream())
+        assert np.any(used["wide"].unit == 0) == nonnegative
+
+
+def test_a_table_of_no_entries_gives_the_constant_model():
+    X = sparse.csr_array((5000, 2000))
+    y = np.full(5000, 0.3)
+    model = DPMirrorRegressor(epsilon=1.0, bounds_X=(0, 1), bounds_y=(-1, 1), random_state=0)
+    assert np.abs(model.fit(X, y).predict(X) - 0.3).max() < 0.05
+
+
+def test_the_release_of_frequencies_is_a_mean_of_rows_of_norm_one(monkeypatch, all_wide):
+    seen = []
+
+    class Recorder(Gaussian):
+        def release(self, value, stream):
+            seen.append(value)
+            return value
+
+    X = sparse.csr_array(np.eye(40)[:, :6] + np.eye(40)[:, 5:11])
+    plan = planned(40, 6, epsilon=300.0, max_iter=2)
+    center = plan.units.center
+    recorder = Recorder(center.sensitivity, center.scale, center.precision)
+    units = dataclasses.replace(plan.units, center=recorder)
+    MirrorDescent().solve(
+        solver_data(X, np.zeros(40)), dataclasses.replace(plan, units=units), stream()
+    )
+    assert len(seen) == 1
+    assert np.linalg.norm(seen[0]) <= 1
