@@ -83,8 +83,8 @@ class _FrankWolfeMixin(HasFeasibleSet):
         can make it is 0, and the model is the last iterate instead of the mean of the second half.
         With 2, hardly any column is left that the noise alone selected, since among many vertices
         it selects few twice. Columns of small effect go, too; where steps are few or epsilon is
-        small, all may go, and predictions be worse. With ``solver="selection"``, which "auto" then is,
-        and ``feasible_set="l1"`` only. At most the number of steps.
+        small, all may go, and predictions be worse. With ``solver="selection"``, which "auto" then
+        is, and ``feasible_set="l1"`` only. At most the number of steps.
     learning_rate : "auto" or float in [1e-50, 1], default="auto"
         Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...; in a single
         pass 2 / (t + 9) in regression and 2 / (t + 6) in classification, and for "spider" a
