@@ -18,6 +18,7 @@ from sklearn.utils.validation import column_or_1d
 from .._checks import shown, warn_user
 from ..exceptions import PrivacyLeakWarning
 from .cells import as_numbers, as_objects, is_missing_cell, plain
+from .compressed import with_values
 
 __all__ = [
     "as_labels",
@@ -78,7 +79,7 @@ def clear_rows(X: Any, which: Flags, original: Any) -> Any:
         for start in range(0, X.nnz, _BLOCK_VALUES):
             part = slice(start, min(start + _BLOCK_VALUES, X.nnz))
             data[part][which[_rows_of(X, part)]] = 0
-        return type(X)((data, X.indices, X.indptr), shape=X.shape)
+        return with_values(X, data)
     if np.may_share_memory(X, original):
         X = X.copy(order="K")
     X[which] = 0

@@ -27,7 +27,6 @@ from .._fitting import Accounting, PrivateFit, checked
 from ..data.bounds import (
     FeatureScaling,
     TargetScaling,
-    canonical,
     check_feature_bounds,
     check_target_bounds,
     feature_scaling,
@@ -35,6 +34,7 @@ from ..data.bounds import (
     target_scaling,
 )
 from ..data.cells import as_numbers
+from ..data.compressed import canonical
 from ..data.records import (
     as_labels,
     as_weights,

@@ -10,7 +10,7 @@ from scipy import sparse
 from support import storage
 
 from sklearn_dpsco.data import records
-from sklearn_dpsco.data.bounds import canonical
+from sklearn_dpsco.data.compressed import canonical
 from sklearn_dpsco.data.records import (
     as_labels,
     clear_rows,
