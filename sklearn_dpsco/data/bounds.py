@@ -19,7 +19,7 @@ from scipy import sparse
 from .._checks import SMALLEST, shown, warn_user
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
-from .compressed import canonical, stored_columns, with_values
+from .compressed import canonical, stored_columns, value_parts, with_values
 
 __all__ = [
     "FeatureScaling",
@@ -39,7 +39,6 @@ _FINEST = 1e-12
 _APART = f"at least {_NARROWEST:g} and {_FINEST:g} times the larger end apart"
 
 _CHECK_ROWS_BYTES = 2**22
-_CHECK_VALUES = 2**18
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class FeatureScaling:
                 "since other bounds would shift its zeros"
             )
         X = canonical(X)
-        parts = [slice(first, first + _CHECK_VALUES) for first in range(0, X.nnz, _CHECK_VALUES)]
+        parts = value_parts(X)
         # Values of an identity are clipped to -1, 0 and 1, which all types of floats hold exactly.
         is_identity = self._is_identity()
         if is_identity and self._contains_all(X, parts):

@@ -10,10 +10,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["canonical", "check_structure", "stored_columns", "with_arrays", "with_values"]
+__all__ = [
+    "canonical",
+    "check_structure",
+    "row_range",
+    "stored_columns",
+    "value_parts",
+    "with_arrays",
+    "with_values",
+]
 
 _INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
-_BLOCK_VALUES = 2**20
+_PART_VALUES = 2**18
 
 
 def with_arrays(X: Any, data: Any, indices: Any, indptr: Any) -> Any:
@@ -39,9 +47,9 @@ def check_structure(X: Any) -> None:
     scipy and compiled loops would read and write there without a test.
     """
     indices, indptr = np.asarray(X.indices), np.asarray(X.indptr)
-    for part in (indices, indptr):
-        if part.dtype not in _INDEX_TYPES:
-            raise ValueError(f"sparse X needs indices of type int32 or int64, got {part.dtype}")
+    for kind in (indices.dtype, indptr.dtype):
+        if kind not in _INDEX_TYPES:
+            raise ValueError(f"sparse X needs indices of type int32 or int64, got {kind}")
     n_major, n_minor = X.shape if X.format == "csr" else X.shape[::-1]
     is_right = (
         indptr.shape == (n_major + 1,)
@@ -49,8 +57,8 @@ def check_structure(X: Any) -> None:
         and np.all(indptr[1:] >= indptr[:-1])
         and indptr[-1] <= min(indices.size, X.data.size)
     )
-    for first in range(0, int(indptr[-1]) if is_right else 0, _BLOCK_VALUES):
-        block = indices[first : min(first + _BLOCK_VALUES, int(indptr[-1]))]
+    for part in value_parts(X) if is_right else ():
+        block = indices[part]
         is_right = is_right and block.min() >= 0 and block.max() < n_minor
     if not is_right:
         raise ValueError("sparse X is no matrix: its indices point to places outside of it")
@@ -76,9 +84,23 @@ def canonical(X: Any) -> Any:
     return X
 
 
+def row_range(X: Any, which: slice) -> Any:
+    """Rows of a CSR matrix without the copies that scipy would make."""
+    start, stop, _ = which.indices(X.shape[0])
+    stop = max(start, stop)
+    stored = slice(X.indptr[start], X.indptr[stop])
+    indptr = X.indptr[start : stop + 1] - X.indptr[start]
+    return with_arrays(X, X.data[stored], X.indices[stored], indptr)
+
+
+def value_parts(X: Any) -> list[slice]:
+    """Ranges of stored values that are small enough to make arrays of their length."""
+    starts = range(0, X.nnz, _PART_VALUES)
+    return [slice(first, min(first + _PART_VALUES, X.nnz)) for first in starts]
+
+
 def stored_columns(X: Any, part: slice) -> Any:
     """The column of each stored value in the part."""
     if X.format == "csr":
         return X.indices[part]
-    stop = min(part.stop, X.nnz)
-    return np.searchsorted(X.indptr, np.arange(part.start, stop), side="right") - 1
+    return np.searchsorted(X.indptr, np.arange(part.start, part.stop), side="right") - 1

@@ -18,7 +18,7 @@ from scipy import sparse
 from .._checks import SMALLEST, shown
 from .bounds import FeatureScaling, TargetScaling
 from .cells import check_numbers
-from .compressed import canonical, stored_columns, with_values
+from .compressed import canonical, stored_columns, value_parts, with_values
 
 __all__ = ["PRIVATE", "FeatureMagnitudes", "TargetMagnitude", "check_magnitude"]
 
@@ -81,8 +81,10 @@ class FeatureMagnitudes(FeatureScaling):
             X = canonical(X)
             if self._is_identity():
                 return X
+            data = np.empty(X.nnz)
             with np.errstate(over="ignore", invalid="ignore"):
-                data = X.data / self.width[stored_columns(X, slice(0, X.nnz))]
+                for part in value_parts(X):
+                    np.divide(X.data[part], self.width[stored_columns(X, part)], out=data[part])
             return with_values(X, data)
         if self._is_identity():
             return X

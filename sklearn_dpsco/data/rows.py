@@ -18,7 +18,7 @@ from scipy import sparse
 
 from .._kernels.arguments import Change, Compressed, Move, RowForm, Slope
 from ..losses import Envelope, Loss, base_loss, clipped_derivative, kernel_id
-from .compressed import with_arrays
+from .compressed import row_range
 from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
 from .threads import on_threads, slices, sum_on_threads, task_rows
 
@@ -554,13 +554,7 @@ class _CSCRows(_SparseRows):
 
 class _CSRRows(_SparseRows):
     def _taken(self, which: slice | NDArray[np.intp]) -> Any:
-        if not isinstance(which, slice):
-            return self.X[which]
-        # without the copies that scipy would make
-        X, (start, stop, _) = self.X, which.indices(self.n_samples)
-        stored = slice(X.indptr[start], X.indptr[stop])
-        indptr = X.indptr[start : stop + 1] - X.indptr[start]
-        return with_arrays(X, X.data[stored], X.indices[stored], indptr)
+        return row_range(self.X, which) if isinstance(which, slice) else self.X[which]
 
     def _gradient_sum(self) -> tuple[Callable[..., None], Any]:
         from .._kernels.gradient_sums import csr_gradient_sum

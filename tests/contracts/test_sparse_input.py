@@ -1,5 +1,6 @@
 """Sparse X of any form and any emptiness: the model is that of the same dense table."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -174,6 +175,42 @@ def test_empty_rows_and_columns(name):
                 assert_same(name, storage(part), part, y, f"{form} {case}", form)
         # with zeros that are stored
         assert_same(name, with_zeros(part), part, y, case)
+
+
+# ------------------------------------------------------------------------------ memory
+
+
+@each
+def test_a_file_of_single_numbers_is_not_copied(name, tmp_path):
+    """Neither values of the bounds' units nor indices, of 64 bits and read from files."""
+    n, stored, d = 30_000, 100, 2000
+    rng = np.random.default_rng(0)
+    apart = d // stored
+    indices = rng.integers(0, apart, (n, stored)) + apart * np.arange(stored)
+    parts = {
+        "data": rng.choice([-0.5, 1.0], n * stored).astype(np.float32),
+        "indices": indices.ravel(),
+        "indptr": stored * np.arange(n + 1),
+    }
+    X = sparse.csr_array((n, d), dtype=np.float32)
+    for part, values in parts.items():
+        np.save(tmp_path / f"{part}.npy", values)
+        setattr(X, part, np.load(tmp_path / f"{part}.npy", mmap_mode="r"))
+    y = np.where(np.arange(n) % 2, "no", "yes") if is_classifier(name) else np.arange(n) / n
+    settings = entry(name).sparse
+    small = sparse.csr_array((parts["data"].astype(np.float64), indices.ravel(), parts["indptr"]))
+    expected = build(name, main_form(name), **settings).fit(small, y)
+    model = build(name, main_form(name), **settings).fit(X, y)  # compiles
+    np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+    tracemalloc.start()
+    model.fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # A copy of the values has 4 bytes for each, one of the indices 8. Scales that are found need
+    # a copy, in float64; steps in an order that is drawn, and streams, copy a part at a time.
+    more = {"scale_X": 8, "rank_bound": 12 * 2**14 / n, "horizon": 12 * 2**13 / n}
+    more = sum(more[key] for key in more.keys() & model.get_params().keys())
+    assert peak / X.nnz < 3.5 + more
 
 
 # --------------------------------------------------------------------------- refusals
