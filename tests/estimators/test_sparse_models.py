@@ -48,15 +48,20 @@ def last_iterate(picks, rates, radius, size):
 
 
 @pytest.mark.parametrize("learning_rate", [None, 0.15, 1.0])
-@pytest.mark.parametrize("fewest", [2, 3])
-def test_fewer_selections_never_make_a_coefficient(learning_rate, fewest):
+@pytest.mark.parametrize(("fewest", "n_outputs"), [(2, 1), (3, 1), (2, 3)])
+def test_fewer_selections_never_make_a_coefficient(learning_rate, fewest, n_outputs):
     T, d, rng = 12, 30, np.random.default_rng(0)
     solver = FrankWolfe("selection", T, learning_rate, min_selections=fewest)
-    plan = solver.plan(problem(50, d, radius=3.0), PrivacyBudget(1.0, 1e-6))
+    facts = problem(50, d // n_outputs, radius=3.0, n_outputs=n_outputs)
+    plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6))
+    assert plan.problem.size == d + n_outputs
     rates = [2 / (t + 12) if learning_rate is None else learning_rate for t in range(T)]
     kept = 0
     for _ in range(300):
-        columns, signs = rng.integers(0, rng.choice([2, 5, d]), T), rng.choice([-1, 1], T)
+        columns, signs = (
+            rng.integers(0, rng.choice([2, 5, plan.problem.size]), T),
+            rng.choice([-1, 1], T),
+        )
         picks = list(zip(columns, signs, strict=True))
         coef = last_iterate(picks, rates, 3.0, plan.problem.size)
         found = _without_rare(coef, plan)
@@ -65,15 +70,15 @@ def test_fewer_selections_never_make_a_coefficient(learning_rate, fewest):
             n_picks = sum(coordinate == j for coordinate, _ in picks)
             assert found[j] in (0.0, coef[j])
             assert found[j] == 0 or n_picks >= fewest
-        np.testing.assert_array_equal(found[d:], coef[d:])  # the intercept's stays
+        np.testing.assert_array_equal(found[d:], coef[d:])  # the intercepts' stay
     assert (kept > 20) == (learning_rate != 1.0)  # a whole step forgets what was before
     # those that no few selections can make are kept: the last ones weigh most
     latest = [(1, 1)] * (T - fewest) + [(0, 1)] * fewest
     if learning_rate is None:
-        assert _without_rare(last_iterate(latest, rates, 3.0, d + 1), plan)[0] > 0
+        assert _without_rare(last_iterate(latest, rates, 3.0, plan.problem.size), plan)[0] > 0
     # one less is not enough, however late
     latest[T - fewest] = (1, 1)
-    assert _without_rare(last_iterate(latest, rates, 3.0, d + 1), plan)[0] == 0
+    assert _without_rare(last_iterate(latest, rates, 3.0, plan.problem.size), plan)[0] == 0
 
 
 def test_it_costs_nothing_and_changes_no_selection():
