@@ -58,10 +58,8 @@ def test_fewer_selections_never_make_a_coefficient(learning_rate, fewest, n_outp
     rates = [2 / (t + 12) if learning_rate is None else learning_rate for t in range(T)]
     kept = 0
     for _ in range(300):
-        columns, signs = (
-            rng.integers(0, rng.choice([2, 5, plan.problem.size]), T),
-            rng.choice([-1, 1], T),
-        )
+        some = rng.choice([2, 5, plan.problem.size])
+        columns, signs = rng.integers(0, some, T), rng.choice([-1, 1], T)
         picks = list(zip(columns, signs, strict=True))
         coef = last_iterate(picks, rates, 3.0, plan.problem.size)
         found = _without_rare(coef, plan)
