@@ -109,11 +109,6 @@ class FrankWolfePlan(Plan):
     l2_penalty: float = 0.0
     min_selections: int = 1
 
-    def step_size(self, t: int) -> float:
-        """eta_t of step t = 0, 1, ..."""
-        # the usual step 2 / (t + 2) would make the first iterate a vertex
-        return 2 / (t + 12) if self.learning_rate is None else self.learning_rate
-
     @property
     def data_norm(self) -> float | None:
         """B, the bound on the l2 norm of a scaled row ("gradient"), or None."""
@@ -497,9 +492,9 @@ def _descend(
     if plan.step is None:
         return plan.geometry.center(plan.problem.size)
     objective = Objective(y, offset, plan.problem.loss, plan.gradient_clip)
+    first = plan.max_iter // 2 if plan.min_selections == 1 else plan.max_iter - 1
     kind = _VertexWalk if plan.step.selects else _GradientWalk
     walk: _Walk = kind(rows, objective, plan, stream)
-    first = plan.max_iter // 2 if plan.min_selections == 1 else plan.max_iter - 1
     total = np.zeros(plan.problem.size)
     for t in range(plan.max_iter):
         walk.step(t)
@@ -508,22 +503,9 @@ def _descend(
     return total / (plan.max_iter - first)
 
 
-def _without_rare(coef: Array, plan: FrankWolfePlan) -> Array:
-    """The last iterate without the coefficients that fewer than `min_selections` can make.
-
-    Selection t has the share eta_t (1 - eta_{t+1}) ... (1 - eta_{T-1}) of the last iterate. What
-    is left is post-processing: shares are public.
-    """
-    if plan.min_selections == 1:
-        return coef
-    rates = np.array([plan.step_size(t) for t in range(plan.max_iter)])
-    kept = np.append(np.cumprod(1 - rates[:0:-1])[::-1], 1.0)
-    shares = np.sort(rates * kept)[::-1]
-    largest = plan.geometry.radius * float(shares[: plan.min_selections - 1].sum())
-    # the iterates' own rounding
-    is_rare = np.abs(coef) <= largest * (1 + plan.max_iter * 2.0**-50)
-    is_rare[plan.problem.n_features * plan.problem.n_outputs :] = False  # intercepts
-    return np.where(is_rare, 0.0, coef)
+def _step_size(plan: FrankWolfePlan, t: int) -> float:
+    # the usual step 2 / (t + 2) would make the first iterate a vertex
+    return 2 / (t + 12) if plan.learning_rate is None else plan.learning_rate
 
 
 class _Walk:
@@ -535,9 +517,6 @@ class _Walk:
         self.rows, self.objective, self.plan, self.stream = rows, objective, plan, stream
         self.mechanism: Any = plan.step
         self.coef = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
-
-    def step_size(self, t: int) -> float:
-        return self.plan.step_size(t)
 
     def step(self, t: int) -> None:
         raise NotImplementedError
@@ -556,7 +535,7 @@ class _VertexWalk(_Walk):
         gradient = self.rows.mean_gradient_after_move(self.product, self.move, self.objective)
         scores = vertices.scores(gradient.ravel() + self.plan.l2_penalty * self.coef)
         vertex = vertices.vertex(self.mechanism.release(scores, self.stream))
-        eta = self.step_size(t)
+        eta = _step_size(self.plan, t)
         self.coef = moved(self.coef, vertex, eta)
         if isinstance(vertex, Vertex):
             self.move = Move(1 - eta, vertex.coordinate, eta * vertex.value)
@@ -579,4 +558,22 @@ class _GradientWalk(_Walk):
         self.momentum += 2 / (t + 2) * (noisy - self.momentum)
         q = plan.smoothing / math.sqrt(t + 1) + plan.curvature / (t + 2)
         target = plan.geometry.project(self.coef - self.momentum / q)
-        self.coef = self.coef + self.step_size(t) * (target - self.coef)
+        self.coef = self.coef + _step_size(self.plan, t) * (target - self.coef)
+
+
+def _without_rare(coef: Array, plan: FrankWolfePlan) -> Array:
+    """The last iterate without the coefficients that fewer than `min_selections` can make.
+
+    Selection t has the share eta_t (1 - eta_{t+1}) ... (1 - eta_{T-1}) of the last iterate. What
+    is left is post-processing: shares are public.
+    """
+    if plan.min_selections == 1:
+        return coef
+    rates = np.array([_step_size(plan, t) for t in range(plan.max_iter)])
+    kept = np.append(np.cumprod(1 - rates[:0:-1])[::-1], 1.0)
+    shares = np.sort(rates * kept)[::-1]
+    largest = plan.geometry.radius * float(shares[: plan.min_selections - 1].sum())
+    # the iterates' own rounding
+    is_rare = np.abs(coef) <= largest * (1 + plan.max_iter * 2.0**-50)
+    is_rare[plan.problem.n_features * plan.problem.n_outputs :] = False  # intercepts
+    return np.where(is_rare, 0.0, coef)
