@@ -1,7 +1,8 @@
 """Scores of the defaults on real tables, one fixed configuration, no tuning.
 
     python benchmarks/utility.py                      tables that ship with packages
-    python benchmarks/utility.py --folder DIR         every DIR/*.npz with X, y, task
+    python benchmarks/utility.py --folder DIR         every DIR/*.npz with X, y, task, and sparse
+                                                      ones as `texts.py` makes them
     python benchmarks/utility.py --estimators DPMirror DPLassoFW
                                                       some of the families
     python benchmarks/utility.py --set max_iter=50    with other settings than the defaults
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import roc_auc_score
@@ -56,14 +58,19 @@ def packaged() -> Iterator[tuple[str, Any, Any, str, dict[str, Any]]]:
 
 
 def from_folder(folder: Path) -> Iterator[tuple[str, Any, Any, str, dict[str, Any]]]:
-    """The same from files of dense arrays already scaled to [-1, 1]."""
+    """The same from files of dense arrays scaled to [-1, 1], or of sparse zeros and ones."""
     for path in sorted(folder.glob("*.npz")):
         with np.load(path) as file:
-            if "X" not in file:
-                continue  # sparse
-            X, y, task = file["X"], file["y"], str(file["task"])
-        bounds = {"bounds_X": (-1, 1)} | ({"bounds_y": (-1, 1)} if task == "reg" else {})
-        yield path.stem, X, y, task, bounds
+            X = file["X"] if "X" in file else zeros_and_ones(file)
+            y, task = file["y"], str(file["task"])
+        bounds = {"bounds_X": (0, 1) if sparse.issparse(X) else (-1, 1)}
+        yield path.stem, X, y, task, bounds | ({"bounds_y": (-1, 1)} if task == "reg" else {})
+
+
+def zeros_and_ones(file: Any) -> sparse.csr_matrix:
+    """The matrix with ones in the stored places."""
+    places = file["indices"], file["indptr"]
+    return sparse.csr_matrix((np.ones(file["indices"].size), *places), shape=file["shape"])
 
 
 def scores(model: Any, X: Any, y: Any, task: str) -> tuple[float, ...]:
@@ -134,14 +141,14 @@ def main() -> None:
     warnings.simplefilter("ignore")
     families = [f for f in arguments.estimators if hasattr(sklearn_dpsco, FAMILIES[f][0])]
     source = from_folder(arguments.folder) if arguments.folder else packaged()
-    print(f"{'':28s}", "  ".join(f"eps={e:<9g}" for e in EPSILONS))
+    print(f"{'':31s}", "  ".join(f"eps={e:<9g}" for e in EPSILONS))
     for name, X, y, task, bounds in source:
         bounds = {key: widened(pair, arguments.wider) for key, pair in bounds.items()}
         table = name, X, y, task, bounds
         for family in ("trivial", *families):
             values = row(family, table, arguments.seeds, changed)
             cells = (f"{'/'.join(f'{v:.3f}' for v in value):13s}" for value in values)
-            print(f"{table[0]:14s}{family:14s}", "  ".join(cells), flush=True)
+            print(f"{table[0]:17s}{family:14s}", "  ".join(cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def stored_products(X: Compressed, i: int, center: Any, w: Any) -> Any:
     data, indices, indptr = X
     product, row_center, square = 0.0, 0.0, 0.0
     for k in range(indptr[i], indptr[i + 1]):
-        x, j = data[k], np.uint64(indices[k])  # unsigned: see `sparse_sums`
+        x, j = np.float64(data[k]), np.uint64(indices[k])  # unsigned: see `sparse_sums`
         product += x * w[j]
         row_center += x * center[j]
         square += x * x

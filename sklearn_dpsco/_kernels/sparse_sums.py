@@ -11,7 +11,9 @@ from .derivatives import clipped_derivative
 from .jit import njit
 
 __all__ = [
+    "csc_product",
     "csc_transposed_product",
+    "csr_product",
     "csr_transposed_product",
     "gradient_after_move",
     "gradient_at",
@@ -117,9 +119,31 @@ def row_norms(X: Compressed, weights: Any) -> Any:
     out = np.zeros(indptr.size - 1)
     for i in range(out.size):
         for k in range(indptr[i], indptr[i + 1]):
-            value = float(data[k])
+            value = np.float64(data[k])
             out[i] += weights[np.uint64(indices[k])] * value * value
     return out
+
+
+@njit(cache=True)
+def csr_product(X: Compressed, weights: Any, out: Any) -> None:
+    """Add X weights to `out`, in float64 also if X is not; shapes (d, K) and (n, K)."""
+    data, indices, indptr = X
+    for i in range(out.shape[0]):
+        for k in range(indptr[i], indptr[i + 1]):
+            row, value = weights[np.uint64(indices[k])], data[k]
+            for output in range(out.shape[1]):
+                out[i, output] += value * row[output]
+
+
+@njit(cache=True)
+def csc_product(X: Compressed, weights: Any, out: Any) -> None:
+    """The same for columns in storage."""
+    data, indices, indptr = X
+    for j in range(weights.shape[0]):
+        for k in range(indptr[j], indptr[j + 1]):
+            row, value = out[np.uint64(indices[k])], data[k]
+            for output in range(row.size):
+                row[output] += value * weights[j, output]
 
 
 @njit(cache=True)

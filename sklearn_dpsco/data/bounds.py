@@ -19,12 +19,12 @@ from scipy import sparse
 from .._checks import SMALLEST, shown, warn_user
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
+from .compressed import canonical, stored_columns, value_parts, with_values
 
 __all__ = [
     "FeatureScaling",
     "TargetScaling",
     "by_column",
-    "canonical",
     "check_feature_bounds",
     "check_target_bounds",
     "feature_scaling",
@@ -40,7 +40,6 @@ _FINEST = 1e-12
 _APART = f"at least {_NARROWEST:g} and {_FINEST:g} times the larger end apart"
 
 _CHECK_ROWS_BYTES = 2**22
-_CHECK_VALUES = 2**18
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,8 @@ class FeatureScaling:
 
         Returns
         -------
-        The same kind: dense in X's dtype, sparse canonical and in float64.
+        The same kind: dense in X's dtype, sparse canonical, in X's dtype if all columns have a
+        middle of 0 and a width of 1, else in float64.
         """
         with np.errstate(invalid="ignore"):  # a warning about a NaN would reveal a record
             return self._transform_sparse(X) if sparse.issparse(X) else self._transform_dense(X)
@@ -104,30 +104,25 @@ class FeatureScaling:
                 "since other bounds would shift its zeros"
             )
         X = canonical(X)
-        parts = [slice(first, first + _CHECK_VALUES) for first in range(0, X.nnz, _CHECK_VALUES)]
-        if self._is_identity() and X.dtype == np.float64 and self._contains_all(X, parts):
+        parts = value_parts(X)
+        # Values of an identity are clipped to -1, 0 and 1, which all types of floats hold exactly.
+        is_identity = self._is_identity()
+        if is_identity and self._contains_all(X, parts):
             return X
-        values = np.empty(X.nnz)
+        values = np.empty(X.nnz, dtype=X.dtype if is_identity else np.float64)
         for part in parts:
-            columns = self._columns(X, part)
+            columns = stored_columns(X, part)
             clipped = np.clip(X.data[part], self.low[columns], self.high[columns])
-            np.clip(clipped / self.width[columns], -1.0, 1.0, out=values[part])
-        return type(X)((values, X.indices, X.indptr), shape=X.shape)
+            clipped = clipped / self.width[columns]
+            np.clip(clipped, -1.0, 1.0, out=values[part], casting="same_kind")
+        return with_values(X, values)
 
     def _contains_all(self, X: Any, parts: list[slice]) -> bool:
         for part in parts:
-            columns, values = self._columns(X, part), X.data[part]
+            columns, values = stored_columns(X, part), X.data[part]
             if np.any(values < self.low[columns]) or np.any(values > self.high[columns]):
                 return False
         return True
-
-    @staticmethod
-    def _columns(X: Any, part: slice) -> Any:
-        """The column of each stored value in the part."""
-        if X.format == "csr":
-            return X.indices[part]
-        stop = min(part.stop, X.nnz)
-        return np.searchsorted(X.indptr, np.arange(part.start, stop), side="right") - 1
 
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
         """Coefficients and intercept for unscaled features, with the same predictions.
@@ -165,20 +160,6 @@ class TargetScaling:
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
         """Coefficients and intercept that predict in the user's units."""
         return (coef.T * self.half).T, intercept * self.half + self.middle
-
-
-def canonical(X: Any) -> Any:
-    """CSR or CSC X with sorted entries and one for each place; a copy only if it must change.
-
-    Two entries of one place may be within the bounds, or finite, while their sum is not. So
-    this comes before all checks of values.
-    """
-    # a fresh object: the flag that scipy caches may be stale
-    X = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
 
 
 def _pair(name: str, bounds: Any) -> tuple[Array, Array]:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._checks import SMALLEST, shown
-from .bounds import FeatureScaling, TargetScaling, canonical
+from .bounds import FeatureScaling, TargetScaling
 from .cells import check_numbers
+from .compressed import canonical, stored_columns, value_parts, with_values
 
 __all__ = ["PRIVATE", "FeatureMagnitudes", "TargetMagnitude", "check_magnitude"]
 
@@ -78,9 +79,13 @@ class FeatureMagnitudes(FeatureScaling):
             if np.any(self.shift != 0):
                 raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")
             X = canonical(X)
+            if self._is_identity():
+                return X
+            data = np.empty(X.nnz)
             with np.errstate(over="ignore", invalid="ignore"):
-                data = X.data / self.width[self._columns(X, slice(0, X.nnz))]
-            return type(X)((data, X.indices, X.indptr), shape=X.shape)
+                for part in value_parts(X):
+                    np.divide(X.data[part], self.width[stored_columns(X, part)], out=data[part])
+            return with_values(X, data)
         if self._is_identity():
             return X
         with np.errstate(over="ignore", invalid="ignore"):

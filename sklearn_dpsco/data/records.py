@@ -18,6 +18,7 @@ from sklearn.utils.validation import column_or_1d
 from .._checks import shown, warn_user
 from ..exceptions import PrivacyLeakWarning
 from .cells import as_numbers, as_objects, is_missing_cell, plain
+from .compressed import value_parts, with_values
 
 __all__ = [
     "as_labels",
@@ -36,7 +37,6 @@ __all__ = [
 Flags = NDArray[np.bool_]
 
 _BLOCK_BYTES = 2**22
-_BLOCK_VALUES = 2**18
 
 
 def nonfinite_rows(X: Any) -> Flags:
@@ -75,10 +75,9 @@ def clear_rows(X: Any, which: Flags, original: Any) -> Any:
         return X
     if sparse.issparse(X):
         data = X.data.copy() if np.may_share_memory(X.data, original.data) else X.data
-        for start in range(0, X.nnz, _BLOCK_VALUES):
-            part = slice(start, min(start + _BLOCK_VALUES, X.nnz))
+        for part in value_parts(X):
             data[part][which[_rows_of(X, part)]] = 0
-        return type(X)((data, X.indices, X.indptr), shape=X.shape)
+        return with_values(X, data)
     if np.may_share_memory(X, original):
         X = X.copy(order="K")
     X[which] = 0

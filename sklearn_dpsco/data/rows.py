@@ -18,6 +18,7 @@ from scipy import sparse
 
 from .._kernels.arguments import Change, Compressed, Move, RowForm, Slope
 from ..losses import Envelope, Loss, base_loss, clipped_derivative, kernel_id
+from .compressed import row_range, stored_columns, value_parts
 from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
 from .threads import on_threads, slices, sum_on_threads, task_rows
 
@@ -69,7 +70,9 @@ class Rows:
     Parameters
     ----------
     X : ndarray, CSR or CSC matrix of shape (n, d)
-        Scaled to [-1, 1] in every coordinate; float64, or float32 if dense.
+        Scaled to [-1, 1] in every coordinate; float64 or float32. Indices of either type of
+        integers. A column is added to predictions (`mean_gradient_after_move`) at the cost of its
+        stored values in CSC, of n in dense, and in CSR of a look through all stored values.
     has_intercept : bool
         Whether the rows have a last coordinate of ones.
     scale : ndarray of shape (n,) or None
@@ -505,7 +508,16 @@ class _SparseRows(Rows):
         raise NotImplementedError
 
     def _product(self, weights: Array) -> Array:
-        return self.X @ weights
+        if self.X.dtype == np.float64:
+            return self.X @ weights
+        # scipy would make a copy in float64
+        from .._kernels.sparse_sums import csc_product, csr_product
+
+        out = np.zeros((self.n_samples, *weights.shape[1:]))
+        kernel = csr_product if self.X.format == "csr" else csc_product
+        columns = (a.reshape(a.shape[0], -1) for a in (weights, out))
+        kernel(Compressed.of(self.X), *columns)
+        return out
 
     def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
         r = self._derivative(self.product(coef), slice(None), objective)
@@ -533,17 +545,15 @@ class _CSCRows(_SparseRows):
 
     def _squared_norms(self, weights: Array) -> Array:
         out = np.zeros(self.n_samples)
-        for first in range(0, self.X.nnz, BLOCK_ROWS):
-            part = slice(first, min(first + BLOCK_ROWS, self.X.nnz))
-            places = np.arange(part.start, part.stop)
-            columns = np.searchsorted(self.X.indptr, places, side="right") - 1
+        for part in value_parts(self.X):
             values = self.X.data[part].astype(np.float64)
-            np.add.at(out, self.X.indices[part], weights[columns] * values**2)
+            squares = weights[stored_columns(self.X, part)] * values**2
+            np.add.at(out, self.X.indices[part], squares)
         return out
 
     def _add_column(self, product: Array, column: int, amount: float) -> None:
         span = slice(self.X.indptr[column], self.X.indptr[column + 1])
-        product[self.X.indices[span]] += amount * self.X.data[span]
+        product[self.X.indices[span]] += amount * self.X.data[span].astype(np.float64)
 
     def _product_kernel(self) -> Callable[..., None]:
         from .._kernels.sparse_sums import csc_transposed_product
@@ -553,14 +563,7 @@ class _CSCRows(_SparseRows):
 
 class _CSRRows(_SparseRows):
     def _taken(self, which: slice | NDArray[np.intp]) -> Any:
-        if not isinstance(which, slice):
-            return self.X[which]
-        # without the copies that scipy would make
-        X, (start, stop, _) = self.X, which.indices(self.n_samples)
-        stored = slice(X.indptr[start], X.indptr[stop])
-        indptr = X.indptr[start : stop + 1] - X.indptr[start]
-        shape = (stop - start, self.n_columns)
-        return type(X)((X.data[stored], X.indices[stored], indptr), shape=shape)
+        return row_range(self.X, which) if isinstance(which, slice) else self.X[which]
 
     def _gradient_sum(self) -> tuple[Callable[..., None], Any]:
         from .._kernels.gradient_sums import csr_gradient_sum
@@ -598,7 +601,7 @@ class _CSRRows(_SparseRows):
 
     def _add_column(self, product: Array, column: int, amount: float) -> None:
         stored = self.X[:, [column]].tocoo()
-        product[stored.row] += amount * stored.data
+        product[stored.row] += amount * stored.data.astype(np.float64)
 
     def _product_kernel(self) -> Callable[..., None]:
         from .._kernels.sparse_sums import csr_transposed_product

@@ -27,7 +27,6 @@ from .._fitting import Accounting, PrivateFit, checked
 from ..data.bounds import (
     FeatureScaling,
     TargetScaling,
-    canonical,
     check_feature_bounds,
     check_target_bounds,
     feature_scaling,
@@ -36,6 +35,7 @@ from ..data.bounds import (
     target_scaling,
 )
 from ..data.cells import as_numbers
+from ..data.compressed import canonical
 from ..data.records import (
     as_labels,
     as_weights,
@@ -426,7 +426,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         Raises
         ------
         ValueError
-            If a parameter or the shape of the data is wrong, or, unless ``nonfinite="zero"``,
+            If a parameter or the shape of the data is wrong, or the indices of a sparse X point
+            outside of it or are neither of int32 nor of int64, or, unless ``nonfinite="zero"``,
             if X, y or sample_weight has a value that is missing, infinite or no number, y a label
             that was not declared, or a weight is negative.
             Nothing is spent then. The errors tell one bit of the data that lies outside the

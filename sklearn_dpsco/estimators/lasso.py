@@ -72,11 +72,19 @@ class _FrankWolfeMixin(HasFeasibleSet):
         several million. With delta=0, "selection" and these three are possible.
     max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps T, each of which costs a part of the budget; in a single pass those of the
-        last run, at most 65,536, of "tree" rounded down to a power of 2. "auto" for "spider".
+        last run, at most 65,536, of "tree" rounded down to a power of 2. "auto" for "spider". With
+        ``solver="selection"``, at most T coefficients of all outputs together are not 0.
     n_restarts : "auto" or int in [1, 100], default="auto"
         Runs of a single pass, on disjoint parts of the records, each with twice as many records
         and steps as the one before and from its result. "auto" is 1, or ceil(log2 log2 n) with an
         `l2_penalty`.
+    min_selections : int in [1, 1e9], default=1
+        From 2 on, the model is sparser: a coefficient that is not larger than one selection fewer
+        can make it is 0, and the model is the last iterate instead of the mean of the second half.
+        With 2, hardly any column is left that the noise alone selected, since among many vertices
+        it selects few twice. Columns of small effect go, too; where steps are few or epsilon is
+        small, all may go, and predictions be worse. With ``solver="selection"``, which "auto" then
+        is, and ``feasible_set="l1"`` only. At most the number of steps.
     learning_rate : "auto" or float in [1e-50, 1], default="auto"
         Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...; in a single
         pass 2 / (t + 9) in regression and 2 / (t + 6) in classification, and for "spider" a
@@ -118,6 +126,7 @@ class _FrankWolfeMixin(HasFeasibleSet):
     data_norm: Any
     l2_penalty: Any
     n_restarts: Any
+    min_selections: Any
 
     def _solver(self) -> FrankWolfe:
         return FrankWolfe(
@@ -128,6 +137,7 @@ class _FrankWolfeMixin(HasFeasibleSet):
             data_norm=auto_or(check_size, "data_norm", self.data_norm),
             l2_penalty=check_size("l2_penalty", self.l2_penalty, low=0),
             n_restarts=auto_or(check_count, "n_restarts", self.n_restarts, high=MOST_PHASES),
+            min_selections=check_count("min_selections", self.min_selections, high=MOST_STEPS),
         )
 
 
@@ -171,6 +181,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         solver: str = "auto",
         max_iter: Any = "auto",
         n_restarts: Any = "auto",
+        min_selections: int = 1,
         learning_rate: Any = "auto",
         precision: str = "exact",
         nonfinite: str = "raise",
@@ -219,6 +230,7 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         solver: str = "auto",
         max_iter: Any = "auto",
         n_restarts: Any = "auto",
+        min_selections: int = 1,
         learning_rate: Any = "auto",
         precision: str = "exact",
         nonfinite: str = "raise",

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_size
 from ..data.bounds import FeatureScaling, TargetScaling
+from ..data.compressed import row_range
 from ..data.summation import piece_rows
 from ..mechanisms.prefix_sum import FACTORIZATIONS
 from ..privacy.accountant import BudgetAccountant, accountant_in_force
@@ -340,8 +341,9 @@ class _StreamingModel(DPLinearModel):
             run, scaled = progress.run.copy(), targets.scaled()
             for start in range(0, X.shape[0], size):
                 part = slice(start, min(start + size, X.shape[0]))
+                piece = row_range(X, part) if sparse.issparse(X) else X[part]
                 rows = self._rows(
-                    X[part], progress.features, plan.problem.fit_intercept, is_empty[part],
+                    piece, progress.features, plan.problem.fit_intercept, is_empty[part],
                     *(None if array is None else array[part] for array in further),
                 )  # fmt: skip
                 run.add(rows, scaled[part], stream)

@@ -19,7 +19,8 @@ from scipy import sparse
 
 from .._checks import check_choice, check_count, check_real, shown
 from .._fitting import Accounting, checked_table
-from ..data.bounds import canonical, feature_scaling
+from ..data.bounds import feature_scaling
+from ..data.compressed import canonical
 from ..data.records import nonfinite_rows
 from ..data.summation import chunk_rows
 from ..mechanisms import Release, SelectVertex

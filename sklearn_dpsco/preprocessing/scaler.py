@@ -19,7 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_choice, check_count, check_size, warn_user
 from .._fitting import Accounting, PrivateFit, checked_table
-from ..data.bounds import FeatureScaling, canonical, check_feature_bounds, feature_scaling
+from ..data.bounds import FeatureScaling, check_feature_bounds, feature_scaling
+from ..data.compressed import canonical
 from ..data.guesses import FeatureMagnitudes
 from ..data.records import clear_rows, nonfinite_rows
 from ..data.rows import Rows, make_rows

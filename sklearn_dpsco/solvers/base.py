@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,7 +45,8 @@ class Problem:
     nonnegative : bool
         Whether no scaled feature is negative, as the bounds tell. Used in default rules.
     sparse : bool
-        Whether X is stored by its entries other than 0. Used in default rules.
+        Whether X is stored by its entries other than 0, which a plan made without data does not
+        know. Used in default rules.
     """
 
     n_samples: int
@@ -56,7 +57,7 @@ class Problem:
     row_norm: float | None = None
     class_weight: tuple[float, ...] | str | None = None
     nonnegative: bool = False
-    sparse: bool = False
+    sparse: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         check_loss(self.loss)

@@ -12,10 +12,11 @@ Two forms share one loop and differ in what is released at each step.
     about sqrt(d) / 2.
 
 Both step from w to (1 - eta_t) w + eta_t u_t, where u_t is the vertex or the minimizer,
-and return the mean of the second half of the iterates. Where nothing is declared, neither radius
-nor clip, row norm or step, and a bet on a sparse model does not pay, since columns are few, n is
-large against them, or they are many and hardly ever other than 0, the default is no Frank-Wolfe
-method but the descent of `unit_descent`.
+and return the mean of the second half of the iterates, or, where a sparse model is asked for, the
+last one without rare vertices. Where nothing is declared, neither radius nor clip, row norm or
+step, and a bet on a sparse model does not pay, since columns are few, n is large against them, or
+they are many and hardly ever other than 0, the default is no Frank-Wolfe method but the descent of
+`unit_descent`.
 Where the noise is above a public threshold, another plan, ``"constant"``, spends all of the budget
 on a private intercept and leaves the coefficients at the centre of the set.
 
@@ -93,6 +94,9 @@ class FrankWolfePlan(Plan):
         "selection": what is chosen among, and what the scores are computed from.
     l2_penalty : float
         Weight of norm(w)^2 / 2.
+    min_selections : int
+        From 2 on, the last iterate is the result, without the coefficients that fewer
+        selections can make.
     """
 
     geometry: Geometry
@@ -104,6 +108,7 @@ class FrankWolfePlan(Plan):
     curvature: float = 0.0
     vertices: Vertices | None = None
     l2_penalty: float = 0.0
+    min_selections: int = 1
 
     @property
     def data_norm(self) -> float | None:
@@ -126,6 +131,8 @@ class FrankWolfe:
     l2_penalty : float
     n_restarts : int or None
         Of a single pass; None stands for ceil(log2 log2 n) with a penalty, else 1.
+    min_selections : int
+        See `FrankWolfePlan`; from 2 on, "auto" is "selection".
     """
 
     form: str = "auto"
@@ -135,6 +142,7 @@ class FrankWolfe:
     data_norm: float | None = None
     l2_penalty: float = 0.0
     n_restarts: int | None = None
+    min_selections: int = 1
 
     # ---------------------------------------------------------------- planning
 
@@ -166,6 +174,7 @@ class FrankWolfe:
                 "solver='gradient' has no pure-DP form (delta=0); solver='selection' has one"
             )
         geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
+        self._check_min_selections(geometry)
         form = self.form
         if form == "learned-units":
             if budget.is_pure:
@@ -176,6 +185,20 @@ class FrankWolfe:
             is_selection = budget.is_pure and self.max_iter is not None
             form = "selection" if is_selection or geometry.has_vertices else "gradient"
         _check_support(geometry, form)
+
+    def _check_min_selections(self, geometry: Geometry) -> None:
+        if self.min_selections == 1:
+            return
+        if self.form not in ("auto", "selection"):
+            raise ValueError(
+                f"min_selections={self.min_selections} is for solver='selection', "
+                f"not for {self.form!r}"
+            )
+        if not isinstance(geometry, L1Ball):  # other sets may not hold what is left
+            raise ValueError(
+                f"min_selections={self.min_selections} needs feasible_set='l1', got "
+                f"{type(geometry).__name__}"
+            )
 
     def plan(
         self, problem: Problem, budget: PrivacyBudget
@@ -207,6 +230,8 @@ class FrankWolfe:
     def _choose_form(self, facts: _Facts) -> str:
         if self.form != "auto":
             return self.form
+        if self.min_selections > 1:
+            return "selection"
         if not _has_projection(type(facts.selection_geometry)):
             return "selection"
         rules, selection = facts.rules, facts.selection_noise
@@ -248,6 +273,11 @@ class FrankWolfe:
         vertices = known_vertices(geometry.vertices(problem.size), problem.size)
         clip = self._clip(facts, vertices.l1_norm, facts.selection_noise)
         max_iter = self.max_iter or facts.selection_steps
+        if self.min_selections > max_iter:
+            raise ValueError(
+                f"min_selections must be at most the number of steps, {max_iter}, "
+                f"got {self.min_selections}"
+            )
         facts = facts.smoothed(clip, max_iter)
         change = sensitivity.vertex_scores(problem, budget, vertices, clip, self.l2_penalty)
         composition, first, step = _best_selections(problem, budget, change, max_iter)
@@ -308,7 +338,7 @@ class FrankWolfe:
         problem, budget = facts.problem, facts.budget
         guarantee = Guarantee.of(budget, releases, composition)
         fields |= {"geometry": geometry, "first": first, "learning_rate": self.learning_rate}
-        fields["l2_penalty"] = self.l2_penalty
+        fields |= {"l2_penalty": self.l2_penalty, "min_selections": self.min_selections}
         return FrankWolfePlan(problem, budget, form, max_iter, guarantee, **fields)
 
     def _clip(self, facts: _Facts, reach: float, noise: float) -> float:
@@ -346,6 +376,7 @@ class FrankWolfe:
             return run_single_pass(data, plan, stream)
         start = plan.first.run(data, stream)
         solution = _descend(start.rows, data.y, start.frame.offset, plan, stream)
+        solution = _without_rare(solution, plan)
         return start.frame.result(solution, plan.problem, plan.max_iter)
 
 
@@ -463,19 +494,24 @@ class _Facts:
 def _descend(
     rows: Rows, y: Array, offset: Any, plan: FrankWolfePlan, stream: RandomStream
 ) -> Array:
-    """Mean of the second half of the iterates, shape (size,)."""
+    """Mean of the second half of the iterates, or the last one, shape (size,)."""
     if plan.step is None:
         return plan.geometry.center(plan.problem.size)
     objective = Objective(y, offset, plan.problem.loss, plan.gradient_clip)
+    first = plan.max_iter // 2 if plan.min_selections == 1 else plan.max_iter - 1
     kind = _VertexWalk if plan.step.selects else _GradientWalk
     walk: _Walk = kind(rows, objective, plan, stream)
-    first = plan.max_iter // 2
     total = np.zeros(plan.problem.size)
     for t in range(plan.max_iter):
         walk.step(t)
         if t >= first:
             total += walk.coef
     return total / (plan.max_iter - first)
+
+
+def _step_size(plan: FrankWolfePlan, t: int) -> float:
+    # the usual step 2 / (t + 2) would make the first iterate a vertex
+    return 2 / (t + 12) if plan.learning_rate is None else plan.learning_rate
 
 
 class _Walk:
@@ -487,11 +523,6 @@ class _Walk:
         self.rows, self.objective, self.plan, self.stream = rows, objective, plan, stream
         self.mechanism: Any = plan.step
         self.coef = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
-
-    def step_size(self, t: int) -> float:
-        rate = self.plan.learning_rate
-        # the usual step 2 / (t + 2) would make the first iterate a vertex
-        return 2 / (t + 12) if rate is None else rate
 
     def step(self, t: int) -> None:
         raise NotImplementedError
@@ -510,7 +541,7 @@ class _VertexWalk(_Walk):
         gradient = self.rows.mean_gradient_after_move(self.product, self.move, self.objective)
         scores = vertices.scores(gradient.ravel() + self.plan.l2_penalty * self.coef)
         vertex = vertices.vertex(self.mechanism.release(scores, self.stream))
-        eta = self.step_size(t)
+        eta = _step_size(self.plan, t)
         self.coef = moved(self.coef, vertex, eta)
         if isinstance(vertex, Vertex):
             self.move = Move(1 - eta, vertex.coordinate, eta * vertex.value)
@@ -533,4 +564,22 @@ class _GradientWalk(_Walk):
         self.momentum += 2 / (t + 2) * (noisy - self.momentum)
         q = plan.smoothing / math.sqrt(t + 1) + plan.curvature / (t + 2)
         target = plan.geometry.project(self.coef - self.momentum / q)
-        self.coef = self.coef + self.step_size(t) * (target - self.coef)
+        self.coef = self.coef + _step_size(self.plan, t) * (target - self.coef)
+
+
+def _without_rare(coef: Array, plan: FrankWolfePlan) -> Array:
+    """The last iterate without the coefficients that fewer than `min_selections` can make.
+
+    Selection t has the share eta_t (1 - eta_{t+1}) ... (1 - eta_{T-1}) of the last iterate. What
+    is left is post-processing: shares are public.
+    """
+    if plan.min_selections == 1:
+        return coef
+    rates = np.array([_step_size(plan, t) for t in range(plan.max_iter)])
+    kept = np.append(np.cumprod(1 - rates[:0:-1])[::-1], 1.0)
+    shares = np.sort(rates * kept)[::-1]
+    largest = plan.geometry.radius * float(shares[: plan.min_selections - 1].sum())
+    # the iterates' own rounding
+    is_rare = np.abs(coef) <= largest * (1 + plan.max_iter * 2.0**-50)
+    is_rare[plan.problem.n_features * plan.problem.n_outputs :] = False  # intercepts
+    return np.where(is_rare, 0.0, coef)

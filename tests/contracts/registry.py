@@ -62,6 +62,7 @@ BAD = {
     "max_iter": (0, -3, 1.5, "many", True, NAN),
     "n_phases": (0, -1, 2.0, None),
     "n_restarts": (0, 1.5, "many", None, 101),
+    "min_selections": (0, -1, 1.5, "2", None, True, NAN),
     "batch_size": (0, -1, 2.5, "all", True),
     "learning_rate": (0, -0.1, NAN, INF, "constant", None),
     "average": ("yes", None, 1),
@@ -154,6 +155,7 @@ LASSO = Entry(
         "gradient": {"solver": "gradient", "max_iter": 4},
         "selection": {"solver": "selection", "max_iter": 4},
         "pure": {"delta": 0, "max_iter": 4},
+        "repeated": {"min_selections": 2, "max_iter": 6},
         "rounds": {"solver": "rounds", "max_iter": 2},
         "tree": {"solver": "tree", "n_restarts": 2, "max_iter": 4},
         "spider": {"solver": "spider", "l2_penalty": 0.1},
@@ -171,15 +173,22 @@ LASSO = Entry(
         ({"solver": "selection", "n_restarts": 2}, "n_restarts is for"),
         ({"solver": "spider", "max_iter": 5}, "max_iter='auto'"),
         ({"solver": "rounds", "feasible_set": "l2"}, "vertices"),
+        ({"solver": "gradient", "min_selections": 2}, "min_selections=2 is for"),
+        ({"solver": "tree", "min_selections": 2}, "min_selections=2 is for"),
+        (
+            {"feasible_set": "simplex", "fit_intercept": False, "min_selections": 2},
+            "min_selections=2 needs feasible_set='l1'",
+        ),
     ),
     too_small=(
+        ({"max_iter": 3, "min_selections": 4}, "min_selections must be at most"),
         ({"solver": "rounds", "max_iter": 41}, "smallest n that works"),
         ({"solver": "tree", "max_iter": 64}, "smallest n that works"),
         ({"solver": "spider", "n_restarts": 20}, "smallest n that works"),
     ),
     # which records are read together is drawn
     unlike_sums=("rounds", "tree", "spider"),
-    by_selection=("selection", "pure", "rounds", "tree", "spider"),
+    by_selection=("selection", "pure", "repeated", "rounds", "tree", "spider"),
 )
 MIRROR = Entry(
     forms={

@@ -45,8 +45,8 @@ def strided(X):
 
 def with_long_indices(X):
     X = sparse.csr_array(X)
-    return sparse.csr_array((X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)),
-                            shape=X.shape)  # fmt: skip
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
 
 
 # the same numbers in the same order: not a bit may differ
@@ -63,9 +63,8 @@ SPARSE = {
     "csr": sparse.csr_array,
     "csc": sparse.csc_array,
     "csr matrix": sparse.csr_matrix,
-    "csr float32": lambda X: sparse.csr_array(X.astype(np.float32)),
+    "csr float32, long indices": lambda X: with_long_indices(X.astype(np.float32)),
     "coo": sparse.coo_array,
-    "long indices": with_long_indices,
 }
 
 

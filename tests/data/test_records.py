@@ -9,8 +9,8 @@ import pytest
 from scipy import sparse
 from support import storage
 
-from sklearn_dpsco.data import records
-from sklearn_dpsco.data.bounds import canonical
+from sklearn_dpsco.data import compressed, records
+from sklearn_dpsco.data.compressed import canonical
 from sklearn_dpsco.data.records import (
     as_labels,
     clear_rows,
@@ -68,7 +68,7 @@ def test_rows_of_scale_zero_contribute_nothing_to_any_sum(kind, loss):
 def test_cleared_rows_are_zeros_also_where_they_held_nan(monkeypatch, kind, block):
     if block is not None:
         monkeypatch.setattr(records, "_BLOCK_BYTES", 100)
-        monkeypatch.setattr(records, "_BLOCK_VALUES", block)
+        monkeypatch.setattr(compressed, "_PART_VALUES", block)
     X = table()
     X[7, 2], X[8, 0] = np.nan, np.inf
     stored = storage(X, kind)

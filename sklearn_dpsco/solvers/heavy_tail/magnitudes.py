@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..._kernels.arguments import Compressed
+from ...data.compressed import value_parts, with_values
 from ...data.rows import Rows, make_rows
 from ...data.summation import UNIT_ROUNDOFF, chunk_rows
 from ...mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
@@ -466,12 +467,14 @@ def scale_rows(rows: Rows, found: Magnitudes) -> Rows:
     """
     if sparse.issparse(rows.X) and not np.any(found.center):
         X = rows.X.tocsr()
+        data = np.empty(X.nnz)
         with np.errstate(over="ignore"):
-            data = np.clip(X.data / found.scale[X.indices], -_BOX, _BOX)
-        X = type(X)((data, X.indices, X.indptr), shape=X.shape)
-        return make_rows(X, rows.has_intercept, rows.scale, rows.sample_weight)
+            for part in value_parts(X):
+                units = found.scale[X.indices[part]]
+                np.clip(X.data[part] / units, -_BOX, _BOX, out=data[part])
+        return make_rows(with_values(X, data), rows.has_intercept, rows.scale, rows.sample_weight)
     rows = rows.row_major()
-    out = np.empty(rows.X.shape, dtype=rows.X.dtype)
+    out = np.empty(rows.X.shape, dtype=np.float64 if sparse.issparse(rows.X) else rows.X.dtype)
     step = chunk_rows(rows.n_samples, rows.n_columns)
     for first in range(0, rows.n_samples, step):
         part = slice(first, first + step)

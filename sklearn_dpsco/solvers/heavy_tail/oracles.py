@@ -239,8 +239,11 @@ def _columns(rows: Rows, r: Array) -> Array:
 
 def _l1_norms(rows: Rows) -> Array:
     """l1 norms of the rows [x, 1], rounded up."""
-    X = rows.X
-    sums = np.asarray(abs(X).sum(axis=1, dtype=np.float64)).ravel() + rows.has_intercept
+    sums = np.empty(rows.n_samples)
+    for first in range(0, rows.n_samples, BLOCK_ROWS):
+        part = slice(first, first + BLOCK_ROWS)
+        sizes = abs(rows.part(part).X).sum(axis=1, dtype=np.float64)
+        sums[part] = np.asarray(sizes).ravel() + rows.has_intercept
     return sums * (1 + 2 * (rows.dimension + 4) * UNIT_ROUNDOFF)
 
 

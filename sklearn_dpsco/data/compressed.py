@@ -1,0 +1,106 @@
+"""CSR and CSC matrices: their structure is checked, and their arrays are never copied in passing.
+
+scipy's constructor from three arrays copies 64-bit indices to 32 bits where the numbers are small
+enough, in memory also where they came from a file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "canonical",
+    "check_structure",
+    "row_range",
+    "stored_columns",
+    "value_parts",
+    "with_arrays",
+    "with_values",
+]
+
+_INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
+_PART_VALUES = 2**18
+
+
+def with_arrays(X: Any, data: Any, indices: Any, indptr: Any) -> Any:
+    """A matrix of the kind and the number of columns of X that holds the arrays themselves.
+
+    Its rows (CSR) are as many as `indptr` says; a CSC matrix keeps its shape.
+    """
+    shape = (indptr.size - 1, X.shape[1]) if X.format == "csr" else X.shape
+    out = type(X)(shape, dtype=data.dtype)
+    # not as a subclass such as `memmap`, which kernels would be compiled for again
+    out.data, out.indices, out.indptr = (np.asarray(part) for part in (data, indices, indptr))
+    return out
+
+
+def with_values(X: Any, data: Any) -> Any:
+    """Other values in the places of X."""
+    return with_arrays(X, data, X.indices, X.indptr)
+
+
+def check_structure(X: Any) -> None:
+    """Raise `ValueError` for a CSR or CSC matrix whose indices point to places outside of it.
+
+    scipy and compiled loops would read and write there without a test.
+    """
+    indices, indptr = np.asarray(X.indices), np.asarray(X.indptr)
+    for kind in (indices.dtype, indptr.dtype):
+        if kind not in _INDEX_TYPES:
+            raise ValueError(f"sparse X needs indices of type int32 or int64, got {kind}")
+    n_major, n_minor = X.shape if X.format == "csr" else X.shape[::-1]
+    is_right = (
+        indptr.shape == (n_major + 1,)
+        and indptr[0] == 0
+        and np.all(indptr[1:] >= indptr[:-1])
+        and indptr[-1] <= min(indices.size, X.data.size)
+    )
+    for part in value_parts(X) if is_right else ():
+        block = indices[part]
+        is_right = is_right and block.min() >= 0 and block.max() < n_minor
+    if not is_right:
+        raise ValueError("sparse X is no matrix: its indices point to places outside of it")
+
+
+def canonical(X: Any) -> Any:
+    """CSR or CSC X with sorted entries and one for each place; a copy only if it must change.
+
+    Two entries of one place may be within the bounds, or finite, while their sum is not. So
+    this comes before all checks of values.
+    """
+    indices, indptr = X.indices, X.indptr
+    if indices.dtype != indptr.dtype:
+        # both as the larger type, which holds all of them
+        kind = np.promote_types(indices.dtype, indptr.dtype)
+        indices, indptr = indices.astype(kind, copy=False), indptr.astype(kind, copy=False)
+    n_stored = int(indptr[-1])  # what is behind that is no entry
+    # a fresh object: the flag that scipy caches may be stale
+    X = with_arrays(X, X.data[:n_stored], indices[:n_stored], indptr)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def row_range(X: Any, which: slice) -> Any:
+    """Rows of a CSR matrix without the copies that scipy would make."""
+    start, stop, _ = which.indices(X.shape[0])
+    stop = max(start, stop)
+    stored = slice(X.indptr[start], X.indptr[stop])
+    indptr = X.indptr[start : stop + 1] - X.indptr[start]
+    return with_arrays(X, X.data[stored], X.indices[stored], indptr)
+
+
+def value_parts(X: Any) -> list[slice]:
+    """Ranges of stored values that are small enough to make arrays of their length."""
+    starts = range(0, X.nnz, _PART_VALUES)
+    return [slice(first, min(first + _PART_VALUES, X.nnz)) for first in starts]
+
+
+def stored_columns(X: Any, part: slice) -> Any:
+    """The column of each stored value in the part."""
+    if X.format == "csr":
+        return X.indices[part]
+    return np.searchsorted(X.indptr, np.arange(part.start, part.stop), side="right") - 1

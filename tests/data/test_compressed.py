@@ -1,0 +1,172 @@
+"""Compressed matrices: shared arrays, canonical form, broken structure."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from sklearn_dpsco.data.bounds import feature_scaling
+from sklearn_dpsco.data.compressed import (
+    canonical,
+    check_structure,
+    stored_columns,
+    value_parts,
+    with_arrays,
+    with_values,
+)
+from sklearn_dpsco.data.rows import make_rows
+
+KINDS = (sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array, sparse.csc_array)
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def random_table(kind, index=np.int32, dtype=np.float64, shape=(30, 7)):
+    X = kind(sparse.random_array(shape, density=0.4, rng=0))
+    X.data = np.round(X.data * 64).astype(dtype) / dtype(64)
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    return X
+
+
+def share(X, Y):
+    return all(
+        np.shares_memory(getattr(X, part), getattr(Y, part))
+        for part in ("data", "indices", "indptr")
+    )
+
+
+@every_kind
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_arrays_are_shared_whatever_their_indices(kind, index):
+    X = random_table(kind, index, np.float32)
+    same = with_arrays(X, X.data, X.indices, X.indptr)
+    for found in (same, canonical(X), feature_scaling((0, 1), 7).transform(X)):
+        assert type(found) is kind
+        assert share(found, X)
+        assert found.indices.dtype == found.indptr.dtype == index
+        np.testing.assert_array_equal(found.toarray(), X.toarray())
+    doubled = with_values(X, 2.0 * X.data)
+    np.testing.assert_array_equal(doubled.toarray(), 2 * X.toarray())
+    assert np.shares_memory(doubled.indices, X.indices)
+
+
+@every_kind
+def test_files_are_shared(kind, tmp_path):
+    X = random_table(kind)
+    for part in ("data", "indices", "indptr"):
+        np.save(tmp_path / f"{part}.npy", getattr(X, part))
+        setattr(X, part, np.load(tmp_path / f"{part}.npy", mmap_mode="r"))
+    found = canonical(X)
+    assert share(found, X)
+    assert type(found.data) is type(found.indices) is np.ndarray
+
+
+@every_kind
+def test_canonical_form_of_what_is_not(kind):
+    X = random_table(kind)
+    dense = X.toarray()
+    assert X.has_canonical_format
+    twice = kind((np.repeat(X.data / 2, 2), np.repeat(X.indices, 2), 2 * X.indptr), shape=X.shape)
+    mixed = with_arrays(X, X.data, X.indices.astype(np.int64), X.indptr)
+    mixed.indices = X.indices.astype(np.int64)
+    stale = kind(X)
+    assert stale.has_canonical_format
+    stale.indices, stale.data = twice.indices, twice.data
+    stale.indptr = twice.indptr
+    # scipy allows more values than the last row or column ends with
+    longer = kind(X)
+    longer.data, longer.indices = np.append(X.data, 9.0), np.append(X.indices, X.indices[:1])
+    for case in (twice, mixed, stale, longer):
+        before = [case.data.copy(), case.indices.copy(), case.indptr.copy()]
+        found = canonical(case)
+        assert found.has_canonical_format
+        assert found.data.size == found.indices.size == found.nnz == X.nnz
+        np.testing.assert_array_equal(found.toarray(), dense)
+        after = case.data, case.indices, case.indptr
+        assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+@every_kind
+def test_places_of_stored_values(kind):
+    X = random_table(kind, shape=(900, 700))
+    assert len(value_parts(X)) == 1
+    coo = X.tocoo()
+    parts = [slice(0, 1000), slice(1000, X.nnz)]
+    found = np.concatenate([stored_columns(X, part) for part in parts])
+    np.testing.assert_array_equal(found, coo.col)
+    X = with_arrays(X, np.ones(2**18 + 5), np.zeros(2**18 + 5, np.int64), X.indptr * 0)
+    X.indptr[-1] = 2**18 + 5
+    assert value_parts(X) == [slice(0, 2**18), slice(2**18, 2**18 + 5)]
+    assert value_parts(kind((3, 4))) == []
+
+
+@every_kind
+def test_broken_structure(kind):
+    for index in (np.int32, np.int64):
+        check_structure(random_table(kind, index))
+    check_structure(kind((4, 3)))
+    check_structure(kind((0, 3)))
+    for name, place, value in (
+        ("indices", 3, -1), ("indices", 5, 30), ("indices", -1, 2**31 - 1), ("indptr", 0, 1),
+        ("indptr", 0, -1), ("indptr", 2, 10**6), ("indptr", -1, 10**6), ("indptr", 3, 0),
+    ):  # fmt: skip
+        X = random_table(kind)
+        getattr(X, name)[place] = value
+        with pytest.raises(ValueError, match="outside of it"):
+            check_structure(X)
+    for name in ("data", "indices", "indptr"):
+        X = random_table(kind)
+        setattr(X, name, getattr(X, name)[:-1])
+        with pytest.raises(ValueError, match="outside of it"):
+            check_structure(X)
+    for name, wrong in (("indices", np.int16), ("indptr", np.float64), ("indices", ">i4")):
+        X = random_table(kind)
+        setattr(X, name, getattr(X, name).astype(wrong))
+        with pytest.raises(ValueError, match="int32 or int64"):
+            check_structure(X)
+
+
+@every_kind
+def test_scaling_keeps_single_numbers_where_it_only_clips(kind):
+    X = random_table(kind, dtype=np.float32)
+    X.data[::3] *= 5
+    for bounds in ((0, 1), (-1, 1), (-1, 0)):
+        scaling = feature_scaling(bounds, 7)
+        found, expected = (scaling.transform(A) for A in (X, X.astype(np.float64)))
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found.toarray(), expected.toarray())
+        assert np.abs(found.data).max() <= 1
+    # what is divided is float64: the same numbers of both
+    for bounds in ((0, 3), ([0] * 7, [1] * 6 + [0.7])):
+        scaling = feature_scaling(bounds, 7)
+        found, expected = (scaling.transform(A) for A in (X, X.astype(np.float64)))
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found.toarray(), expected.toarray())
+
+
+@every_kind
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_products_of_single_numbers_are_those_of_double_ones(kind, shape):
+    rng, X = np.random.default_rng(0), random_table(kind, dtype=np.float32)
+    X.data = rng.uniform(-1, 1, X.nnz).astype(np.float32)
+    single, double = (make_rows(A, True) for A in (X, X.astype(np.float64)))
+    coef, r = rng.standard_normal((8, *shape)), rng.standard_normal((30, *shape))
+    np.testing.assert_array_equal(single.product(coef), double.product(coef))
+    np.testing.assert_array_equal(single.weighted_sum(r), double.weighted_sum(r))
+    np.testing.assert_array_equal(single.norms(), double.norms())
+    columns = np.zeros(30), np.zeros(30)
+    for rows, out in zip((single, double), columns, strict=True):
+        rows._add_column(out, 2, 0.1)
+    np.testing.assert_array_equal(*columns)
+    assert np.any(columns[0] != np.float32(columns[0]))
+
+
+def test_a_product_makes_no_copy_of_the_values():
+    X = random_table(sparse.csr_array, dtype=np.float32, shape=(2000, 500))
+    rows, coef = make_rows(X, False), np.ones(500)
+    rows.product(coef)  # compiles
+    tracemalloc.start()
+    rows.product(coef)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < X.data.nbytes / 4
