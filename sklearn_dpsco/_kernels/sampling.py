@@ -28,7 +28,9 @@ __all__ = [
     "permute_and_flip",
     "propose_in_groups",
     "propose_uniformly",
+    "sharpen_groups",
     "shuffle",
+    "top_groups",
     "weigh_groups",
 ]
 
@@ -41,6 +43,7 @@ _GUARD = 2.0**-40
 _TO_UNIT = 2.0**-53
 _LARGEST = 45.0  # exp(-45) < 2^-64
 _WHOLE = 2.0**20  # the largest weight of a group
+_RELEVANT = 14.0  # exp(-14) < 2^-20: scores further below the top have the least weight
 _EXP = np.array([math.exp(-k / 16) for k in range(int(16 * _LARGEST) + 1)])
 
 
@@ -171,7 +174,8 @@ def propose_uniformly(words: Any, scores: Any, top: float, scale: float) -> Any:
 @njit(cache=True, inline="always")
 def _bound_group(left: Any, right: Any, group: int, bits: int, bounds: Any) -> None:
     start, end = group << bits, min(left.size, (group + 1) << bits)
-    low_left, high_left, low_right, high_right = left[start], left[start], right[start], right[start]
+    low_left, high_left = left[start], left[start]
+    low_right, high_right = right[start], right[start]
     for j in range(start, end):
         low_left, high_left = min(low_left, left[j]), max(high_left, left[j])
         low_right, high_right = min(low_right, right[j]), max(high_right, right[j])
@@ -188,61 +192,79 @@ def bound_groups(left: Any, right: Any, bits: int, bounds: Any) -> None:
 
 
 @njit(cache=True, inline="always")
-def _top_of_group(bounds: Any, group: int, a: float, b: float, values: Any) -> float:
-    """At least every ``-value (a left_j + b right_j)`` of the group, in floats, for a, b >= 0.
-
-    The same operations on numbers that are at least as large: rounding keeps their order.
-    """
+def _top(low: float, high: float, values: Any) -> float:
+    """The largest score for a direction between `low` and `high`."""
     top = -math.inf
     for value in values:
-        end = 0 if value > 0 else 1
-        top = max(top, -value * (a * bounds[group, end] + b * bounds[group, 2 + end]))
+        top = max(top, -value * (low if value > 0 else high))
     return top
 
 
 @njit(cache=True)
-def weigh_groups(
-    bounds: Any, a: float, b: float, values: Any, scale: float, tops: Any, cumulative: Any
-) -> float:
-    """Cumulative integer weights of the groups, above 2^20 exp(-(reference - top) / scale).
+def top_groups(bounds: Any, a: float, b: float, values: Any, tops: Any) -> None:
+    """Into `tops`: at least each score ``-value (a left_j + b right_j)`` of a group; a, b >= 0.
 
-    Returns the reference, the largest bound on a score.
+    The scores' own operations on ends of the numbers: rounding keeps their order.
     """
-    reference = -math.inf
     for group in range(tops.size):
-        tops[group] = _top_of_group(bounds, group, a, b, values)
-        reference = max(reference, tops[group])
-    total = np.int64(0)
+        low = a * bounds[group, 0] + b * bounds[group, 2]
+        high = a * bounds[group, 1] + b * bounds[group, 3]
+        tops[group] = _top(low, high, values)
+
+
+@njit(cache=True)
+def sharpen_groups(
+    left: Any, right: Any, bits: int, a: float, b: float, values: Any, scale: float,
+    bounds: Any, is_loose: Any, tops: Any,
+) -> None:  # fmt: skip
+    """Make `tops` the largest scores themselves, where they may be near the largest of all.
+
+    The smallest left and the smallest right number of a group may be in two places. Loose bounds
+    of these groups are made tight.
+    """
+    best, first = -math.inf, np.argmax(tops)
+    for k in range(tops.size + 1):
+        group = first if k == 0 else k - 1
+        if tops[group] > best - _RELEVANT * scale:
+            if is_loose[group]:
+                is_loose[group] = False
+                _bound_group(left, right, group, bits, bounds)
+            low, high = math.inf, -math.inf
+            for j in range(group << bits, min(left.size, (group + 1) << bits)):
+                direction = a * left[j] + b * right[j]
+                low, high = min(low, direction), max(high, direction)
+            tops[group] = _top(low, high, values)
+            best = max(best, tops[group])
+
+
+@njit(cache=True)
+def weigh_groups(tops: Any, scale: float, cumulative: Any) -> float:
+    """Cumulative integer weights of groups, each above 2^20 exp(-(reference - top) / scale).
+
+    Returns the reference, the largest top.
+    """
+    reference, total = np.max(tops), np.int64(0)
     for group in range(tops.size):
         weight = _WHOLE * exp_minus((reference - tops[group]) / scale)
         total += np.int64(weight * (1 + _GUARD)) + np.int64(2)
         cumulative[group] = total
-    return reference
+    return float(reference)
 
 
 @njit(cache=True)
 def propose_in_groups(
     words: Any, left: Any, right: Any, bits: int, a: float, b: float, values: Any, scale: float,
-    bounds: Any, is_loose: Any, reference: float, tops: Any, cumulative: Any,
+    reference: float, cumulative: Any,
 ) -> Any:  # fmt: skip
     """Draw (k, j) and accept with probability proportional to exp(score / scale).
 
     The score is ``-values[k] (a left_j + b right_j)``. A group is proposed with a probability
     proportional to its weight, one of its places uniformly, and accepted with 2^20
-    exp(-(reference - score) / scale) over the weight. Each attempt reads three words. After an
-    attempt that failed, the bounds of a group that may be loose are made tight; weights stay.
-
-    Returns
-    -------
-    number : int
-        ``k * left.size + j``; or `MORE_WORDS` or `UNCERTAIN`.
-    used : int
-        As in `propose_uniformly`.
-    has_fallen : bool
-        Whether better weights are to be had.
+    exp(-(reference - score) / scale) over the weight. Each attempt reads three words. Returns as
+    `propose_uniformly`, with ``k * left.size + j`` for the index.
     """
     total, width = np.uint64(cumulative[-1]), np.uint64(values.size) << np.uint64(bits)
-    mask, used, has_fallen = (1 << bits) - 1, 0, False
+    mask, used = (1 << bits) - 1, 0
     while used + 3 <= words.size:
         place, within = index_of(words[used], total), index_of(words[used + 1], width)
         if place >= 0 and within >= 0:
@@ -254,16 +276,11 @@ def propose_in_groups(
                 p = exp_minus((reference - score) / scale) * (_WHOLE / weight)
                 accepted = coin(words[used + 2], p)
                 if accepted == UNCERTAIN:
-                    return np.int64(UNCERTAIN), used, has_fallen
+                    return np.int64(UNCERTAIN), used
                 if accepted == 1:
-                    return np.int64(k * left.size + j), used + 3, has_fallen
-            if is_loose[group]:
-                is_loose[group] = False
-                _bound_group(left, right, group, bits, bounds)
-                top = _top_of_group(bounds, group, a, b, values)
-                has_fallen |= tops[group] - top > scale / 4
+                    return np.int64(k * left.size + j), used + 3
         used += 3
-    return np.int64(MORE_WORDS), used, has_fallen
+    return np.int64(MORE_WORDS), used
 
 
 @njit(cache=True)

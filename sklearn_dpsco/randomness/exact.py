@@ -325,19 +325,19 @@ class GroupedScores:
         scale : float > 0
         stream : RandomStream
         """
-        from .._kernels.sampling import UNCERTAIN, propose_in_groups, weigh_groups
+        from .._kernels import sampling
 
-        known = self.bounds, *form, self.values, scale
         scores = self.left, self.right, self.bits, *form, self.values, scale
-        weights, has_fallen = (self._tops, self._cumulative), True
+        sampling.top_groups(self.bounds, *form, self.values, self._tops)
+        reference, attempts, is_sharp = self._weigh(scale), 0, False
         while True:
-            if has_fallen:
-                reference = weigh_groups(*known, *weights)
+            if attempts >= _ATTEMPTS and not is_sharp:
+                sampling.sharpen_groups(*scores, self.bounds, self.is_loose, self._tops)
+                reference, is_sharp = self._weigh(scale), True
             words = stream.words(3 * _ATTEMPTS)
-            number, used, has_fallen = propose_in_groups(
-                words, *scores, self.bounds, self.is_loose, reference, *weights
-            )
-            if number == UNCERTAIN:
+            number, used = sampling.propose_in_groups(words, *scores, reference, self._cumulative)
+            attempts += used // 3
+            if number == sampling.UNCERTAIN:
                 stream.unread(words.size - used - 3)
                 number, factor = self._proposed(words[used], words[used + 1])
                 score, word = self._score(number, form), int(words[used + 2])
@@ -347,6 +347,11 @@ class GroupedScores:
             stream.unread(words.size - used)
             if number >= 0:
                 return int(number)
+
+    def _weigh(self, scale: float) -> float:
+        from .._kernels.sampling import weigh_groups
+
+        return float(weigh_groups(self._tops, scale, self._cumulative))
 
     def _proposed(self, place: Any, within: Any) -> tuple[int, Fraction]:
         """What `propose_in_groups` proposes, and 2^20 over its group's weight."""

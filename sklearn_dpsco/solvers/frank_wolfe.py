@@ -23,6 +23,7 @@ The sensitivities are derived in doc/privacy, sections 2.1, 2.3, 2.7, 3.1 and 3.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -52,6 +53,7 @@ from .single_pass import (
     plan_single_pass,
     run_single_pass,
 )
+from .sparse_walk import SparseSchedule, run_sparse_walk, sparse_schedule
 from .unit_descent import (
     UnitDescentPlan,
     check_free,
@@ -461,15 +463,33 @@ def _descend(
     if plan.step is None:
         return plan.geometry.center(plan.problem.size)
     objective = Objective(y, offset, plan.problem.loss, plan.gradient_clip)
+    first = plan.max_iter // 2
+    schedule = _sparse_schedule(rows, objective, plan)
+    if schedule is not None:
+        return run_sparse_walk(rows, objective, plan, schedule, first, stream)
     kind = _VertexWalk if plan.step.selects else _GradientWalk
     walk: _Walk = kind(rows, objective, plan, stream)
-    first = plan.max_iter // 2
     total = np.zeros(plan.problem.size)
     for t in range(plan.max_iter):
         walk.step(t)
         if t >= first:
             total += walk.coef
     return total / (plan.max_iter - first)
+
+
+def _sparse_schedule(
+    rows: Rows, objective: Objective, plan: FrankWolfePlan
+) -> SparseSchedule | None:
+    """Of a walk by `sparse_walk` in place of `_VertexWalk`, if that pays."""
+    if plan.vertices is None or plan.l2_penalty > 0:
+        return None
+    rate = functools.partial(_step_size, plan)
+    return sparse_schedule(rows, objective, plan.vertices, plan.max_iter, rate)
+
+
+def _step_size(plan: FrankWolfePlan, t: int) -> float:
+    # the usual step 2 / (t + 2) would make the first iterate a vertex
+    return 2 / (t + 12) if plan.learning_rate is None else plan.learning_rate
 
 
 class _Walk:
@@ -481,11 +501,6 @@ class _Walk:
         self.rows, self.objective, self.plan, self.stream = rows, objective, plan, stream
         self.mechanism: Any = plan.step
         self.coef = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
-
-    def step_size(self, t: int) -> float:
-        rate = self.plan.learning_rate
-        # the usual step 2 / (t + 2) would make the first iterate a vertex
-        return 2 / (t + 12) if rate is None else rate
 
     def step(self, t: int) -> None:
         raise NotImplementedError
@@ -504,7 +519,7 @@ class _VertexWalk(_Walk):
         gradient = self.rows.mean_gradient_after_move(self.product, self.move, self.objective)
         scores = vertices.scores(gradient.ravel() + self.plan.l2_penalty * self.coef)
         vertex = vertices.vertex(self.mechanism.release(scores, self.stream))
-        eta = self.step_size(t)
+        eta = _step_size(self.plan, t)
         self.coef = moved(self.coef, vertex, eta)
         if isinstance(vertex, Vertex):
             self.move = Move(1 - eta, vertex.coordinate, eta * vertex.value)
@@ -527,4 +542,4 @@ class _GradientWalk(_Walk):
         self.momentum += 2 / (t + 2) * (noisy - self.momentum)
         q = plan.smoothing / math.sqrt(t + 1) + plan.curvature / (t + 2)
         target = plan.geometry.project(self.coef - self.momentum / q)
-        self.coef = self.coef + self.step_size(t) * (target - self.coef)
+        self.coef = self.coef + _step_size(self.plan, t) * (target - self.coef)
