@@ -224,7 +224,7 @@ def sharpen_groups(
     """
     best, first = -math.inf, np.argmax(tops)
     for k in range(tops.size + 1):
-        group = first if k == 0 else k - 1
+        group = int(first) if k == 0 else k - 1
         if tops[group] > best - _RELEVANT * scale:
             if is_loose[group]:
                 is_loose[group] = False

@@ -330,11 +330,12 @@ class GroupedScores:
         scores = self.left, self.right, self.bits, *form, self.values, scale
         sampling.top_groups(self.bounds, *form, self.values, self._tops)
         reference, attempts, is_sharp = self._weigh(scale), 0, False
+        patience = 4 * self.values.size << self.bits
         while True:
-            if attempts >= _ATTEMPTS and not is_sharp:
+            if attempts >= patience and not is_sharp:
                 sampling.sharpen_groups(*scores, self.bounds, self.is_loose, self._tops)
                 reference, is_sharp = self._weigh(scale), True
-            words = stream.words(3 * _ATTEMPTS)
+            words = stream.words(3 * max(_ATTEMPTS, attempts))
             number, used = sampling.propose_in_groups(words, *scores, reference, self._cumulative)
             attempts += used // 3
             if number == sampling.UNCERTAIN:

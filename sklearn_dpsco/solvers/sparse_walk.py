@@ -181,7 +181,7 @@ class SparseWalk:
         self.r, self.sums = np.zeros((n, 2)), np.zeros((center.size, 2), dtype=np.int64)
         self.scores = GroupedScores(self.sums[:, 0], self.sums[:, 1], self.vertices.values)
         self.epoch = 0
-        self._contribute_all()
+        self._contribute(self.everyone)
 
     def form(self, t: int) -> tuple[float, float]:
         """The weights of the two sums in the mean gradient of step t."""
@@ -215,18 +215,15 @@ class SparseWalk:
             self.epoch += 1
             self.sums[:, 0], self.r[:, 0] = self.sums[:, 1], self.r[:, 1]
             which = self.everyone
-        if which is self.everyone:
-            self._contribute_all()
-        else:
-            self._contribute(which, widens=True)
+        self._contribute(which)
 
-    def _contribute_all(self) -> None:
-        self._contribute(self.everyone, widens=False)
-        self.scores.tighten()
-
-    def _contribute(self, which: NDArray[Any], *, widens: bool) -> None:
+    def _contribute(self, which: NDArray[Any]) -> None:
+        """Bring the contributions of these rows up to date, and the sums with them."""
         from .._kernels.vertex_steps import contribute
 
+        # for many of them, all bounds are made anew, which is faster
+        n, size = self.product.size, self.sums.shape[0]
+        widens = 2 * which.size * (self.X.data.size + n) < n * size
         rows, scores, slope = self.rows, self.scores, self.objective.slope
         secant = Secant(
             *self.schedule.ends(self.epoch), rows.has_intercept, self.intercept, self.unit
@@ -235,6 +232,8 @@ class SparseWalk:
             self.X, which, rows.scales(), rows.factors(), self.objective.y, self.product, secant,
             slope, self.r, self.sums, scores.bits, scores.bounds, scores.is_loose, widens,
         )  # fmt: skip
+        if not widens:
+            scores.tighten()
 
 
 def _rows_by_column(X: Any) -> Callable[[int], NDArray[Any]]:
