@@ -79,43 +79,31 @@ def contribute(
         Whether the bounds are kept valid; if not, all of them must be made anew.
     """
     data, indices, indptr = X
-    has_intercept, last = secant.has_intercept, sums.shape[0] - 1
+    last, shift = np.uint64(sums.shape[0] - 1), np.uint64(bits)
     for i in rows:
-        total = product[i] + secant.intercept
-        old_left, old_right = r[i, 0], r[i, 1]
-        left = clipped_derivative(slope, scale[i] * (secant.left * total), y[i])
-        right = clipped_derivative(slope, scale[i] * (secant.right * total), y[i])
-        left, right = secant.unit * (factor[i] * left), secant.unit * (factor[i] * right)
-        r[i, 0], r[i, 1] = left, right
-        if left == old_left and right == old_right:
-            continue
         start, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
-        if left == old_left:  # at the start of an epoch
+        total, weight = product[i] + secant.intercept, secant.unit * factor[i]
+        for side in range(2):
+            s = secant.right if side else secant.left
+            old, new = r[i, side], weight * clipped_derivative(slope, scale[i] * (s * total), y[i])
+            if new == old:
+                continue
+            r[i, side] = new
             for k in range(start, end):
                 j, x = np.uint64(indices[k]), data[k]
-                sums[j, 1] += np.int64(right * x) - np.int64(old_right * x)
+                sums[j, side] += np.int64(new * x) - np.int64(old * x)
                 if widens:
-                    _widen(j, sums, bits, bounds, is_loose)
-        else:
-            for k in range(start, end):
-                j, x = np.uint64(indices[k]), data[k]
-                sums[j, 0] += np.int64(left * x) - np.int64(old_left * x)
-                sums[j, 1] += np.int64(right * x) - np.int64(old_right * x)
+                    _widen(j >> shift, side, sums[j, side], bounds, is_loose)
+            if secant.has_intercept:
+                sums[last, side] += np.int64(new) - np.int64(old)
                 if widens:
-                    _widen(j, sums, bits, bounds, is_loose)
-        if has_intercept:
-            sums[last, 0] += np.int64(left) - np.int64(old_left)
-            sums[last, 1] += np.int64(right) - np.int64(old_right)
-            if widens:
-                _widen(np.uint64(last), sums, bits, bounds, is_loose)
+                    _widen(last >> shift, side, sums[last, side], bounds, is_loose)
 
 
 @njit(cache=True, inline="always")
-def _widen(j: Any, sums: Any, bits: int, bounds: Any, is_loose: Any) -> None:
-    """Make the bounds of the group of coordinate j hold for it."""
-    group = j >> np.uint64(bits)
-    bounds[group, 0] = min(bounds[group, 0], sums[j, 0])
-    bounds[group, 1] = max(bounds[group, 1], sums[j, 0])
-    bounds[group, 2] = min(bounds[group, 2], sums[j, 1])
-    bounds[group, 3] = max(bounds[group, 3], sums[j, 1])
+def _widen(group: Any, side: int, value: Any, bounds: Any, is_loose: Any) -> None:
+    """Make the bounds of a group hold for a sum that has changed."""
+    # without branches, which would be hard to foresee
+    bounds[group, 2 * side] = min(bounds[group, 2 * side], value)
+    bounds[group, 2 * side + 1] = max(bounds[group, 2 * side + 1], value)
     is_loose[group] = True

@@ -51,28 +51,31 @@ class SparseSchedule:
         The step sizes, in (0, 1).
     factors : ndarray of shape (T + 1,)
         s before each step, and after the last one.
-    starts : tuple of int
-        The first step of each epoch.
+    bounds : tuple of int
+        The first step of each epoch, and T.
     """
 
     rates: Array
     factors: Array
-    starts: tuple[int, ...]
+    bounds: tuple[int, ...]
 
     @classmethod
     def of(cls, rates: Array) -> SparseSchedule:
         """The epochs of steps of these sizes."""
-        factors, starts = np.append(1.0, np.cumprod(1 - rates)), [0]
-        while True:
-            fallen = int(np.searchsorted(-factors, -factors[starts[-1]] / _FALL))
-            if fallen >= rates.size:
-                return cls(rates, factors, tuple(starts))
-            starts.append(fallen)
+        factors, bounds = np.append(1.0, np.cumprod(1 - rates)), [0]
+        while bounds[-1] < rates.size:
+            fallen = int(np.searchsorted(-factors, -factors[bounds[-1]] / _FALL))
+            bounds.append(min(fallen, rates.size))
+        return cls(rates, factors, tuple(bounds))
+
+    @property
+    def n_epochs(self) -> int:
+        return len(self.bounds) - 1
 
     def ends(self, epoch: int) -> tuple[float, float]:
         """The factor s at the start of an epoch and at that of the next, or after the last step."""
-        stops = (*self.starts, self.rates.size)
-        return float(self.factors[stops[epoch]]), float(self.factors[stops[epoch + 1]])
+        start, stop = self.bounds[epoch : epoch + 2]
+        return float(self.factors[start]), float(self.factors[stop])
 
     def mean_weights(self, first: int) -> tuple[float, Array]:
         """Weights of the first point and of the vertices in the mean of the iterates after `first`.
@@ -98,13 +101,13 @@ def sparse_schedule(
     is_known = sparse.issparse(rows.X) and rows.center is None and objective.y.ndim == 1
     if not is_known or objective.slope is None or not isinstance(vertices, AxisVertices):
         return None
-    if rows.n_columns < _LEAST_FEATURES or not 1 < n_steps <= _MOST_STEPS:
+    if rows.n_columns < _LEAST_FEATURES or n_steps > _MOST_STEPS:
         return None
     rates = np.array([rate(t) for t in range(n_steps)])
     if float(np.prod(1 - rates)) < _SMALLEST:
         return None
     schedule = SparseSchedule.of(rates)
-    return schedule if _pays(len(schedule.starts), n_steps) else None
+    return schedule if _pays(schedule.n_epochs, n_steps) else None
 
 
 def _pays(n_epochs: int, n_steps: int) -> bool:
@@ -211,7 +214,7 @@ class SparseWalk:
         else:
             which = self.columns(vertex.coordinate)
             add_column(self.X, vertex.coordinate, which, amount, self.product)
-        if t + 1 in self.schedule.starts:
+        if t + 1 == self.schedule.bounds[self.epoch + 1]:
             self.epoch += 1
             self.sums[:, 0], self.r[:, 0] = self.sums[:, 1], self.r[:, 1]
             which = self.everyone
