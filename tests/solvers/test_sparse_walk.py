@@ -43,7 +43,7 @@ LOSSES = [
     MCPAbsolute(), Quantile(0.3), Sigmoid(), SmoothedHinge(), Squared(), SquaredHinge(), Welsch(),
 ]  # fmt: skip
 # of losses whose derivatives are small where targets are far off
-CLIPS = {Welsch: 0.003, MCPAbsolute: 0.1, LogAbsolute: 0.2}
+CLIPS = {Welsch: 0.003, MCPAbsolute: 0.05, LogAbsolute: 0.2}
 
 
 @pytest.fixture
@@ -378,22 +378,18 @@ def test_selections_have_the_law_of_the_plain_path(forced, monkeypatch):
         data = solver_data(sparse.csr_array(X), y)
         solver = FrankWolfe("selection", max_iter=n_steps)
         plan = solver.plan(problem(n, d, task=task), PrivacyBudget(20.0, 1e-6))
-        plan = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 4))
-        plan = dataclasses.replace(
-            plan, step=dataclasses.replace(plan.step, noise="gumbel", scale=0.02)
-        )
+        plan = dataclasses.replace(plan, step=SelectVertex(1.0, 0.02))
         seeds = range(n_runs)
         walked = chosen(plan, solver, data, seeds, monkeypatch)
         assert len(forced) == n_runs
         with monkeypatch.context() as patch:
             patch.setattr(sparse_walk, "_LEAST_FEATURES", 10**9)
             plain = chosen(plan, solver, data, range(n_runs, 2 * n_runs), monkeypatch)
-            other = weaker(plan, 1.5)
+            other = weaker(plan, 2.0)
             wrong = chosen(other, solver, data, range(n_runs, 2 * n_runs), monkeypatch)
         size = 2 * (d + 1)
-        for t in (0, 1, 5, 9, n_steps - 1):
+        for t in range(n_steps):
             assert same_law(walked[:, t], plain[:, t], size) > 1e-6, (task, t)
-        assert same_law(walked.ravel(), plain.ravel(), size) > 1e-6, task
         assert same_law(walked[:, 1], wrong[:, 1], size) < 1e-6, task
         forced.clear()
 
