@@ -339,6 +339,7 @@ class GroupedScores:
             number, used = sampling.propose_in_groups(words, *scores, reference, self._cumulative)
             attempts += used // 3
             if number == sampling.UNCERTAIN:
+                attempts += 1
                 stream.unread(words.size - used - 3)
                 number, factor = self._proposed(words[used], words[used + 1])
                 score, word = self._score(number, form), int(words[used + 2])
