@@ -6,7 +6,7 @@ selected column change otherwise than by the fall of s. While s falls from :math
 :math:`S_{e+1} = S_e / 1.5` (an epoch), the derivative of each record is taken to be linear in s,
 between its clipped derivatives at both ends. Both sums over the records are exact integers, which a
 step updates for a few rows, and an epoch ends with one pass over all of them. The next vertex is
-selected in time proportional to the root of their number (`GroupedScores`).
+selected in time proportional to the root of the number of columns (`GroupedScores`).
 
 The selections are those of the plan: same mechanism, same sensitivity. Derivations and the error of
 the line: doc/privacy, section 3.1.
@@ -48,7 +48,7 @@ class SparseSchedule:
     Attributes
     ----------
     rates : ndarray of shape (T,)
-        The step sizes, in (0, 1).
+        The step sizes, in [0, 1).
     factors : ndarray of shape (T + 1,)
         s before each step, and after the last one.
     bounds : tuple of int
@@ -63,8 +63,9 @@ class SparseSchedule:
     def of(cls, rates: Array) -> SparseSchedule:
         """The epochs of steps of these sizes."""
         factors, bounds = np.append(1.0, np.cumprod(1 - rates)), [0]
+        rising = -factors
         while bounds[-1] < rates.size:
-            fallen = int(np.searchsorted(-factors, -factors[bounds[-1]] / _FALL))
+            fallen = int(np.searchsorted(rising, rising[bounds[-1]] / _FALL))
             bounds.append(min(fallen, rates.size))
         return cls(rates, factors, tuple(bounds))
 
@@ -189,7 +190,8 @@ class SparseWalk:
     def form(self, t: int) -> tuple[float, float]:
         """The weights of the two sums in the mean gradient of step t."""
         left, right = self.schedule.ends(self.epoch)
-        share = (left - float(self.schedule.factors[t])) / (left - right)
+        # the smallest of steps leave s as it is
+        share = (left - float(self.schedule.factors[t])) / (left - right) if left > right else 0.0
         unit = self.rows.n_samples * self.unit
         return (1 - share) / unit, share / unit
 

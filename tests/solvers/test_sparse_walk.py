@@ -431,11 +431,12 @@ def test_degenerate_tables(forced):
         sparse.csr_array(np.eye(1)), sparse.csr_array(np.ones((5, 1))),
     ]  # fmt: skip
     one = stream(3)
-    for X, kind, fit_intercept, max_iter in itertools.product(
-        tables, ("csr", "csc"), (True, False), (1, 2, 30)
-    ):
+    for X, kind, fit_intercept, (max_iter, rate) in itertools.product(
+        tables, ("csr", "csc"), (True, False),
+        ((1, None), (2, None), (30, None), (3, 0.9), (3, 1e-3), (3, 1e-50)),
+    ):  # fmt: skip
         n, d = X.shape
-        solver = FrankWolfe("selection", max_iter=max_iter)
+        solver = FrankWolfe("selection", max_iter=max_iter, learning_rate=rate)
         plan = solver.plan(problem(n, d, fit_intercept=fit_intercept), BUDGET)
         data = solver_data(X.asformat(kind), np.ones(n), fit_intercept=fit_intercept)
         for precision, noise in itertools.product(("exact", "float"), ("gumbel", "exponential")):
