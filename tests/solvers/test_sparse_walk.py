@@ -476,10 +476,14 @@ def test_a_wide_sparse_table_is_fitted():
     walks, make = [], SparseWalk.__init__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SparseWalk, "__init__", lambda *a: (walks.append(a[0]), make(*a))[1])
-        model = DPLassoFW(
-            epsilon=1e6, delta=1e-6, bounds_X=(0, 1), bounds_y=(-1, 1), solver="selection",
-            max_iter=400, radius=2.0, gradient_clip=2.0, random_state=0,
-        ).fit(X, dense - 0.5)  # fmt: skip
-    assert len(walks) == 1
+        model, other = (
+            DPLassoFW(
+                epsilon=1e6, delta=1e-6, bounds_X=(0, 1), bounds_y=(-1, 1), solver="selection",
+                max_iter=400, radius=2.0, gradient_clip=2.0, random_state=0,
+            ).fit(stored, dense - 0.5)
+            for stored in (X, X.tocsc())
+        )  # fmt: skip
+    np.testing.assert_array_equal(other.coef_, model.coef_)
+    assert len(walks) == 2
     assert model.coef_[-1] == pytest.approx(1.0, abs=0.1)
     assert np.mean((model.predict(X) - dense + 0.5) ** 2) < 0.01
