@@ -118,6 +118,12 @@ def by_scipy(X: Any, y: Any, plan: Any, n_steps: int) -> float:
     return timed(run)
 
 
+def scaled(seconds: Callable[[int], float], n_steps: int, short: int) -> float:
+    """Of `n_steps` steps, from runs of one and of `short`."""
+    one, some = seconds(1), seconds(short)
+    return one + (some - one) / (short - 1) * (n_steps - 1)
+
+
 def product(X: Any, repeats: int = 7) -> float:
     """Median seconds of ``X.T @ r``."""
     r = np.random.default_rng(0).standard_normal(X.shape[0])
@@ -154,8 +160,8 @@ def compare(arguments: argparse.Namespace, epsilon: float, n_steps: int) -> None
     ours = model(epsilon, n_steps)
     total = timed(lambda: ours.fit(X, y))
     short = min(n_steps, arguments.slow_steps)
-    of_plain = plain(X, y, epsilon, short) * n_steps / short
-    of_scipy = by_scipy(X, y, plan, short) * n_steps / short
+    of_plain = scaled(lambda steps: plain(X, y, epsilon, steps), n_steps, short)
+    of_scipy = scaled(lambda steps: by_scipy(X, y, plan, steps), n_steps, short)
     accuracy = float(np.mean(ours.predict(X) == y))
     print(
         f"{arguments.shape} T={n_steps} epsilon={epsilon}: X.T @ r {1e3 * base:.2f} ms; "
