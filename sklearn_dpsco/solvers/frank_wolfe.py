@@ -4,7 +4,8 @@ Two forms share one loop and differ in what is released at each step.
 
 ``"selection"``
     On sets with vertices: the vertex that minimizes the linearized loss, by report-noisy-max
-    (Talwar, Thakurta and Zhang 2015; BGM21 Algorithm 5). Its noise grows with log d.
+    (Talwar, Thakurta and Zhang 2015; BGM21 Algorithm 5). Its noise grows with log d. On wide
+    sparse X its steps cost less than a pass over X (`sparse_walk`).
 ``"gradient"``
     The mean gradient with Gaussian noise. Everything after it is post-processing:
     momentum, which averages the noise of all past steps, and a linear minimization,
