@@ -17,6 +17,7 @@ __all__ = [
     "Move",
     "RecordWalk",
     "RowForm",
+    "Secant",
     "Slope",
     "Steps",
     "Tables",
@@ -165,6 +166,27 @@ class RecordWalk(NamedTuple):
     penalty: float
     scale: float
     most_words: int
+
+
+class Secant(NamedTuple):
+    """Where `vertex_steps` takes derivatives: at s (<x_i, u> + intercept), for two factors s.
+
+    Attributes
+    ----------
+    left, right : float
+        The factors.
+    has_intercept : bool
+    intercept : float
+        The last coordinate of u.
+    unit : float
+        A power of 2 by which derivatives are multiplied before they are cut to integers.
+    """
+
+    left: float
+    right: float
+    has_intercept: bool
+    intercept: float
+    unit: float
 
 
 class Move(NamedTuple):

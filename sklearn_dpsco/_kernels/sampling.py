@@ -16,6 +16,7 @@ from numba import njit
 __all__ = [
     "MORE_WORDS",
     "UNCERTAIN",
+    "bound_groups",
     "coin",
     "count_bits",
     "distinct_indices",
@@ -25,9 +26,12 @@ __all__ = [
     "index_of",
     "near_top",
     "permute_and_flip",
-    "propose_by_group",
+    "propose_in_groups",
     "propose_uniformly",
+    "sharpen_groups",
     "shuffle",
+    "top_groups",
+    "weigh_groups",
 ]
 
 # What a kernel returns in place of a result.
@@ -38,6 +42,8 @@ UNCERTAIN = -2
 _GUARD = 2.0**-40
 _TO_UNIT = 2.0**-53
 _LARGEST = 45.0  # exp(-45) < 2^-64
+_WHOLE = 2.0**20  # the largest weight of a group
+_RELEVANT = 14.0  # exp(-14) < 2^-20: scores further below the top have the least weight
 _EXP = np.array([math.exp(-k / 16) for k in range(int(16 * _LARGEST) + 1)])
 
 
@@ -165,37 +171,116 @@ def propose_uniformly(words: Any, scores: Any, top: float, scale: float) -> Any:
     return MORE_WORDS, used
 
 
-@njit(cache=True)
-def propose_by_group(
-    words: Any, scores: Any, top: float, scale: float, near: Any, is_near: Any, bits: Any
-) -> Any:
-    """As `propose_uniformly`, proposing near indices 2^bits times as often as far ones.
+@njit(cache=True, inline="always")
+def _bound_group(left: Any, right: Any, group: int, bits: int, bounds: Any) -> None:
+    start, end = group << bits, min(left.size, (group + 1) << bits)
+    low_left, high_left = left[start], left[start]
+    low_right, high_right = right[start], right[start]
+    for j in range(start, end):
+        low_left, high_left = min(low_left, left[j]), max(high_left, left[j])
+        low_right, high_right = min(low_right, right[j]), max(high_right, right[j])
+    bounds[group, 0], bounds[group, 1] = low_left, high_left
+    bounds[group, 2], bounds[group, 3] = low_right, high_right
 
-    Far ones, whose weights are below 2^-bits, are then accepted with 2^bits times their
-    weight. Each attempt reads three words.
+
+# No NaN is compared, and the sign of 0 does not matter: with that the loop is vector code.
+@njit(cache=True, fastmath={"nnan", "nsz"})
+def bound_groups(left: Any, right: Any, bits: int, bounds: Any) -> None:
+    """Smallest and largest number of `left`, then of `right`, in every group of 2^bits places."""
+    for group in range(bounds.shape[0]):
+        _bound_group(left, right, group, bits, bounds)
+
+
+@njit(cache=True, inline="always")
+def _top(low: float, high: float, values: Any) -> float:
+    """The largest score for a direction between `low` and `high`."""
+    top = -math.inf
+    for value in values:
+        top = max(top, -value * (low if value > 0 else high))
+    return top
+
+
+@njit(cache=True)
+def top_groups(bounds: Any, a: float, b: float, values: Any, tops: Any) -> None:
+    """Into `tops`: at least each score ``-value (a left_j + b right_j)`` of a group; a, b >= 0.
+
+    The scores' own operations on ends of the numbers: rounding keeps their order.
     """
-    one, n_all = np.uint64(1), np.uint64(scores.size)
-    near_mass = np.uint64(near.size) << bits
-    boost = float(one << bits)
-    used = 0
+    for group in range(tops.size):
+        low = a * bounds[group, 0] + b * bounds[group, 2]
+        high = a * bounds[group, 1] + b * bounds[group, 3]
+        tops[group] = _top(low, high, values)
+
+
+@njit(cache=True)
+def sharpen_groups(
+    left: Any, right: Any, bits: int, a: float, b: float, values: Any, scale: float,
+    bounds: Any, is_loose: Any, tops: Any,
+) -> None:  # fmt: skip
+    """Make `tops` the largest scores themselves, where they may be near the largest of all.
+
+    The smallest left and the smallest right number of a group may be in two places. Loose bounds
+    of these groups are made tight.
+    """
+    best, first = -math.inf, np.argmax(tops)
+    for k in range(tops.size + 1):
+        group = int(first) if k == 0 else k - 1
+        if tops[group] > best - _RELEVANT * scale:
+            if is_loose[group]:
+                is_loose[group] = False
+                _bound_group(left, right, group, bits, bounds)
+            low, high = math.inf, -math.inf
+            for j in range(group << bits, min(left.size, (group + 1) << bits)):
+                direction = a * left[j] + b * right[j]
+                low, high = min(low, direction), max(high, direction)
+            tops[group] = _top(low, high, values)
+            best = max(best, tops[group])
+
+
+@njit(cache=True)
+def weigh_groups(tops: Any, scale: float, cumulative: Any) -> float:
+    """Cumulative integer weights of groups, each above 2^20 exp(-(reference - top) / scale).
+
+    Returns the reference, the largest top.
+    """
+    reference, total = np.max(tops), np.int64(0)
+    for group in range(tops.size):
+        weight = _WHOLE * exp_minus((reference - tops[group]) / scale)
+        total += np.int64(weight * (1 + _GUARD)) + np.int64(2)
+        cumulative[group] = total
+    return float(reference)
+
+
+@njit(cache=True)
+def propose_in_groups(
+    words: Any, left: Any, right: Any, bits: int, a: float, b: float, values: Any, scale: float,
+    reference: float, cumulative: Any,
+) -> Any:  # fmt: skip
+    """Draw (k, j) and accept with probability proportional to exp(score / scale).
+
+    The score is ``-values[k] (a left_j + b right_j)``. A group is proposed with a probability
+    proportional to its weight, one of its places uniformly, and accepted with 2^20
+    exp(-(reference - score) / scale) over the weight. Each attempt reads three words. Returns as
+    `propose_uniformly`, with ``k * left.size + j`` for the index.
+    """
+    total, width = np.uint64(cumulative[-1]), np.uint64(values.size) << np.uint64(bits)
+    mask, used = (1 << bits) - 1, 0
     while used + 3 <= words.size:
-        place = index_of(words[used], near_mass + n_all)
-        index, factor = np.int64(-1), 1.0
-        if place >= 0 and np.uint64(place) < near_mass:
-            index = near[np.uint64(place) >> bits]
-        elif place >= 0:
-            index, factor = index_of(words[used + 1], n_all), boost
-            if index >= 0 and is_near[index]:
-                index = np.int64(-1)
-        if index >= 0:
-            weight = exp_minus((top - scores[index]) / scale)
-            accepted = coin(words[used + 2], weight * factor)
-            if accepted == UNCERTAIN:
-                return UNCERTAIN, used
-            if accepted == 1:
-                return index, used + 3
+        place, within = index_of(words[used], total), index_of(words[used + 1], width)
+        if place >= 0 and within >= 0:
+            group = np.searchsorted(cumulative, place, "right")
+            k, j = within >> bits, (group << bits) + (within & mask)
+            if j < left.size:
+                weight = cumulative[group] - (cumulative[group - 1] if group > 0 else 0)
+                score = -values[k] * (a * left[j] + b * right[j])
+                p = exp_minus((reference - score) / scale) * (_WHOLE / weight)
+                accepted = coin(words[used + 2], p)
+                if accepted == UNCERTAIN:
+                    return np.int64(UNCERTAIN), used
+                if accepted == 1:
+                    return np.int64(k * left.size + j), used + 3
         used += 3
-    return MORE_WORDS, used
+    return np.int64(MORE_WORDS), used
 
 
 @njit(cache=True)

@@ -184,10 +184,13 @@ class SelectSequence(SelectVertex):
 def softmax_scale(mechanism: Mechanism) -> float | None:
     """The scale, if a release is an exact draw from the softmax of the scores over it, else None.
 
-    For compiled loops that make the releases of a `SelectSequence` themselves. Where something
-    stands for a mechanism or for its method, as in an audit, that must be called.
+    For loops that make the draws themselves. Where something stands for a mechanism or for its
+    method, as in an audit, that must be called.
     """
-    if type(mechanism) is not SelectSequence or type(mechanism).release is not _RELEASE:
+    kind = type(mechanism)
+    if not isinstance(mechanism, SelectVertex) or kind not in (SelectVertex, SelectSequence):
+        return None
+    if kind.release is not _RELEASE:
         return None
     is_softmax = mechanism.precision == "exact" and mechanism.noise == "gumbel"
     return mechanism.scale if is_softmax else None

@@ -18,6 +18,7 @@ from sklearn_dpsco._kernels import sampling as kernels
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
 from sklearn_dpsco.randomness import exact
 from sklearn_dpsco.randomness.exact import (
+    GroupedScores,
     floor_laplace,
     floor_normal,
     permute_and_flip,
@@ -210,6 +211,137 @@ def test_softmax_in_groups_has_its_law(monkeypatch, from_the_start):
     assert fits(counts, expected)
     far = np.unique(chosen[chosen >= UNEVEN.size], return_counts=True)[1]
     assert not JIT or far.size > 3000  # spread evenly
+
+
+# ------------------------------------------------------------------- scores in groups
+
+FORM, VALUES = (0.25, 0.5), (2.0, -2.0, 0.5)
+
+
+def grouped(kind, span, size=700, seed=0):
+    """Scores of places and values whose range is about `span`, and themselves."""
+    rng = np.random.default_rng(seed)
+    left = rng.normal(size=size) * span
+    right = {
+        "alike": left + 0.1,
+        "apart": rng.normal(size=size) * span,
+        # bounds on each of them tell next to nothing about their sum
+        "opposed": rng.normal(size=size) * span / 50 - left / 2,
+        "lone": np.where(np.arange(size) == 5, -10 * span, 0.0) - left / 2,
+    }[kind]
+    left, right = (np.rint(x * 1000).astype(np.int64) for x in (left, right))
+    scores = GroupedScores(left, right, VALUES)
+    direction = FORM[0] * left + FORM[1] * right
+    return scores, np.concatenate([-value * direction for value in VALUES])
+
+
+SPANS = (0.0, 1.0, 30.0, 400.0)
+
+
+def test_grouped_scores_have_their_law():
+    one, n = stream(3), 20_000 if JIT else 40
+    for kind, span in itertools.product(("alike", "apart", "opposed", "lone"), SPANS):
+        scores, plain = grouped(kind, span)
+        for loosened in (False, True):
+            if loosened:  # as changes leave them
+                scores.bounds[:, ::2] -= int(3000 * span + 5)
+                scores.bounds[:, 1::2] += int(2000 * span + 7)
+                scores.is_loose[:] = True
+            drawn = [scores.sample(FORM, 1000.0, one) for _ in range(n)]
+            counts, law = np.bincount(drawn, minlength=plain.size), n * softmax(plain, 1000.0)
+            assert not JIT or fits(counts, law), (kind, span, loosened)
+        if JIT and (kind, span) == ("apart", 1.0):
+            assert not fits(counts, n * softmax(plain, 1500.0))
+
+
+def test_loose_bounds_and_wide_spans_cost_few_words():
+    for kind, span in itertools.product(("alike", "apart", "opposed", "lone"), (0.0, 40.0, 1e5)):
+        scores, _ = grouped(kind, span, size=4000 if JIT else 200)
+        scores.bounds[:, ::2] -= int(1e6 * span)
+        scores.is_loose[:] = True
+        one, n_words = stream(4), 0
+        words, unread = one.words, one.unread
+
+        def counted(size, words=words):
+            nonlocal n_words
+            n_words += size
+            return words(size)
+
+        def put_back(size, unread=unread):
+            nonlocal n_words
+            n_words -= size
+            unread(size)
+
+        one.words, one.unread = counted, put_back
+        n = 20
+        for _ in range(n):
+            scores.sample(FORM, 1000.0, one)
+        # what is waited for, and on average two attempts for each score of a group
+        expected = (4 + 3) * len(VALUES) << scores.bits
+        assert n_words / n < 3 * (expected + 64), (kind, span)
+
+
+def test_weights_are_never_below_those_of_the_scores():
+    for kind, span in itertools.product(("alike", "opposed"), (0.0, 1.0, 15.0, 45.0, 1e3, 1e9)):
+        scores, plain = grouped(kind, span)
+        tops = scores._tops
+        kernels.top_groups(scores.bounds, *FORM, scores.values, tops)
+        for is_sharp in (False, True):
+            if is_sharp:
+                known = scores.left, scores.right, scores.bits, *FORM, scores.values, 1000.0
+                kernels.sharpen_groups(*known, scores.bounds, scores.is_loose, tops)
+            reference = scores._weigh(1000.0)
+            weights = np.diff(scores._cumulative, prepend=0)
+            by_place = plain.reshape(len(VALUES), -1).max(axis=0)
+            for group in range(tops.size):
+                own = by_place[group << scores.bits : (group + 1) << scores.bits]
+                assert tops[group] >= own.max()
+                least = Decimal(2**20) * exact_exp_minus((reference - own.max()) / 1000.0)
+                assert int(weights[group]) > least * (1 + Decimal(2) ** -40)
+            near = tops > reference - 14e3
+            assert not is_sharp or np.all(tops[near] == [
+                by_place[g << scores.bits : (g + 1) << scores.bits].max()
+                for g in np.flatnonzero(near)
+            ])  # fmt: skip
+
+
+def test_kernel_and_rational_arithmetic_draw_the_same_from_groups(monkeypatch):
+    # a size that fills all groups: the fallback is asked about real places only; and so few
+    # attempts that the groups stay as they are
+    scores, plain = grouped("apart", 0.5, size=640)
+    assert 640 % (1 << scores.bits) == 0
+    n = 300 if JIT else 10
+    one = stream(9)
+    drawn = [scores.sample(FORM, 1000.0, one) for _ in range(n)]
+    kernel, settled = kernels.propose_in_groups, []
+
+    def undecided(words, *known):
+        settled.append(words[:3])
+        return kernels.UNCERTAIN, 0
+
+    monkeypatch.setattr(kernels, "propose_in_groups", undecided)
+    one = stream(9)
+    assert [scores.sample(FORM, 1000.0, one) for _ in range(n)] == drawn
+    assert len(settled) > n
+    # the numbers that the fallback speaks of are those of the scores
+    for number in (0, 639, 640, 1919):
+        assert scores._score(number, FORM) == plain[number]
+    monkeypatch.setattr(kernels, "propose_in_groups", kernel)
+
+
+def test_a_coin_on_the_edge_is_settled_exactly_in_groups():
+    scores = GroupedScores(np.array([0.0, 1.0]), np.zeros(2), (1.0,))
+    assert scores.bits == 0
+    scores.sample((1.0, 0.0), 1.0, stream())
+    least, most = np.diff(scores._cumulative, prepend=0)[::-1]
+    share = Fraction(2**20, int(least)) * Fraction(exact_exp_minus(1.0))
+    edge = int(share * 2**64)
+    place = int((int(most) + 1) * 2**64 // int(most + least))
+    outcomes = {
+        scores.sample((1.0, 0.0), 1.0, _Scripted([place, 0, edge, extra, 0, 0, 5], seed=1))
+        for extra in (0, 2**64 - 1)
+    }
+    assert outcomes == {0, 1}
 
 
 @pytest.mark.parametrize("flips", [0, 2, 64])

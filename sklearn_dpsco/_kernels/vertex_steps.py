@@ -1,0 +1,109 @@
+"""Steps of full-batch Frank-Wolfe that touch only the rows which store the selected column.
+
+A record contributes to coordinate j of a sum the integer ``trunc(r x_ij)``, with r its clipped
+derivative times its factor and a public unit. Sums of integers are exact, so that a sum which is
+changed by what a record contributes now, less what it did before, is that over the records as they
+are now, to the last bit. There are two sums: of derivatives at a larger and at a smaller factor of
+the coefficients, between which the walk interpolates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .arguments import Compressed, Secant, Slope
+from .derivatives import clipped_derivative
+from .jit import njit
+
+__all__ = ["add_column", "contribute", "rows_by_column"]
+
+
+@njit(cache=True)
+def rows_by_column(indices: Any, indptr: Any, starts: Any, rows: Any) -> None:
+    """The rows that store column j, in order, into ``rows[starts[j]:starts[j + 1]]``.
+
+    `indices` and `indptr` are those of CSR storage with d columns. `starts` has d + 2 places, all
+    of them 0.
+    """
+    for k in range(indices.size):
+        starts[np.uint64(indices[k]) + np.uint64(2)] += 1
+    for j in range(2, starts.size):
+        starts[j] += starts[j - 1]
+    # now starts[j + 1] is where column j begins; it moves on to where it ends
+    for i in range(indptr.size - 1):
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            place = np.uint64(indices[k]) + np.uint64(1)
+            rows[starts[place]] = i
+            starts[place] += 1
+
+
+@njit(cache=True)
+def add_column(X: Compressed, column: int, rows: Any, amount: float, product: Any) -> None:
+    """Add amount x_ij to product_i for the rows that store column j; theirs are sorted."""
+    data, indices, indptr = X
+    for i in rows:
+        low, high = indptr[i], indptr[i + 1]
+        while high - low > 1:
+            middle = (low + high) // 2
+            if indices[middle] <= column:
+                low = middle
+            else:
+                high = middle
+        product[i] += amount * data[low]
+
+
+@njit(cache=True)
+def contribute(
+    X: Compressed, rows: Any, scale: Any, factor: Any, y: Any, product: Any, secant: Secant,
+    slope: Slope, r: Any, sums: Any, bits: int, bounds: Any, is_loose: Any, widens: bool,
+) -> None:  # fmt: skip
+    """Bring what the listed rows contribute to both sums up to date.
+
+    Parameters
+    ----------
+    rows : ndarray of int
+    scale, factor, y, product : ndarray of shape (n,)
+        product_i = <x_i, u>, with the coefficients s u for a factor s, the intercept's left out.
+    secant : Secant
+    slope : Slope
+        Its clip bounds abs(l').
+    r : ndarray of shape (n, 2)
+        What each row contributed so far, for either factor: unit factor_i l'(z_i).
+    sums : ndarray of int64 of shape (d + 1, 2) or (d, 2)
+        The intercept's last, if there is one.
+    bits, bounds, is_loose
+        Of groups of coordinates, see `randomness.exact.GroupedScores`.
+    widens : bool
+        Whether the bounds are kept valid; if not, all of them must be made anew.
+    """
+    data, indices, indptr = X
+    last, shift = np.uint64(sums.shape[0] - 1), np.uint64(bits)
+    for i in rows:
+        start, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+        total, weight = product[i] + secant.intercept, secant.unit * factor[i]
+        for side in range(2):
+            s = secant.right if side else secant.left
+            old, new = r[i, side], weight * clipped_derivative(slope, scale[i] * (s * total), y[i])
+            if new == old:
+                continue
+            r[i, side] = new
+            for k in range(start, end):
+                j, x = np.uint64(indices[k]), data[k]
+                sums[j, side] += np.int64(new * x) - np.int64(old * x)
+                if widens:
+                    _widen(j >> shift, side, sums[j, side], bounds, is_loose)
+            if secant.has_intercept:
+                sums[last, side] += np.int64(new) - np.int64(old)
+                if widens:
+                    _widen(last >> shift, side, sums[last, side], bounds, is_loose)
+
+
+@njit(cache=True, inline="always")
+def _widen(group: Any, side: int, value: Any, bounds: Any, is_loose: Any) -> None:
+    """Make the bounds of a group hold for a sum that has changed."""
+    # without branches, which would be hard to foresee
+    bounds[group, 2 * side] = min(bounds[group, 2 * side], value)
+    bounds[group, 2 * side + 1] = max(bounds[group, 2 * side + 1], value)
+    is_loose[group] = True

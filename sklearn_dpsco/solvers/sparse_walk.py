@@ -1,0 +1,255 @@
+r"""Frank-Wolfe by selection on sparse X, in steps that read only what the last vertex changes.
+
+The scores of a step need the mean gradient at w, of which one coordinate was changed and all others
+shrunk. With :math:`w = s u`, s a public number, only the predictions of the rows that store the
+selected column change otherwise than by the fall of s. While s falls from :math:`S_e` to
+:math:`S_{e+1} = S_e / 1.5` (an epoch), the derivative of each record is taken to be linear in s,
+between its clipped derivatives at both ends. Both sums over the records are exact integers, which a
+step updates for a few rows, and an epoch ends with one pass over all of them. The next vertex is
+selected in time proportional to the root of the number of columns (`GroupedScores`).
+
+The selections are those of the plan: same mechanism, same sensitivity. Derivations and the error of
+the line: doc/privacy, section 3.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .._kernels.arguments import Compressed, Secant
+from ..data.rows import Objective, Rows
+from ..geometry import AxisVertices, Geometry, Vertex, Vertices
+from ..mechanisms import softmax_scale
+from ..randomness.exact import GroupedScores
+from ..randomness.stream import RandomStream
+
+__all__ = ["SparsePlan", "SparseSchedule", "SparseWalk", "run_sparse_walk", "sparse_schedule"]
+
+Array = NDArray[np.float64]
+
+_LEAST_FEATURES = 2000  # for fewer, a pass costs little more than a selection
+_MOST_STEPS = 10**6  # whose rates are held in memory
+_FALL = 1.5  # of the factor s in an epoch
+_SMALLEST = 1e-100  # the least s
+_SUM_BITS = 62  # of a sum of integers, without the sign
+
+
+@dataclass(frozen=True)
+class SparseSchedule:
+    """Public numbers of a walk of T steps.
+
+    Attributes
+    ----------
+    rates : ndarray of shape (T,)
+        The step sizes, in [0, 1).
+    factors : ndarray of shape (T + 1,)
+        s before each step, and after the last one.
+    bounds : tuple of int
+        The first step of each epoch, and T.
+    """
+
+    rates: Array
+    factors: Array
+    bounds: tuple[int, ...]
+
+    @classmethod
+    def of(cls, rates: Array) -> SparseSchedule:
+        """The epochs of steps of these sizes."""
+        factors, bounds = np.append(1.0, np.cumprod(1 - rates)), [0]
+        rising = -factors
+        while bounds[-1] < rates.size:
+            fallen = int(np.searchsorted(rising, rising[bounds[-1]] / _FALL))
+            bounds.append(min(fallen, rates.size))
+        return cls(rates, factors, tuple(bounds))
+
+    @property
+    def n_epochs(self) -> int:
+        return len(self.bounds) - 1
+
+    def ends(self, epoch: int) -> tuple[float, float]:
+        """The factor s at the start of an epoch and at that of the next, or after the last step."""
+        start, stop = self.bounds[epoch : epoch + 2]
+        return float(self.factors[start]), float(self.factors[stop])
+
+    def mean_weights(self, first: int) -> tuple[float, Array]:
+        """Weights of the first point and of the vertices in the mean of the iterates after `first`.
+
+        Iterate t + 1 is (1 - rate_t) times iterate t plus rate_t times vertex t.
+        """
+        n_steps = self.rates.size
+        weights, later = np.empty(n_steps), 1.0  # what a unit in iterate t + 1 adds to the sum
+        for t in range(n_steps - 1, -1, -1):
+            weights[t] = self.rates[t] * later
+            later = (t > first) + (1 - self.rates[t]) * later
+        return later / (n_steps - first), weights / (n_steps - first)
+
+
+def sparse_schedule(
+    rows: Rows, objective: Objective, vertices: Vertices | None, n_steps: int,
+    rate: Callable[[int], float],
+) -> SparseSchedule | None:  # fmt: skip
+    """The schedule of a walk that pays, or None: by public facts alone.
+
+    The number of stored values is private, so it is not looked at: sparse X is taken to be sparse.
+    """
+    is_known = sparse.issparse(rows.X) and rows.center is None and objective.y.ndim == 1
+    if not is_known or objective.slope is None or not isinstance(vertices, AxisVertices):
+        return None
+    if rows.n_columns < _LEAST_FEATURES or n_steps > _MOST_STEPS:
+        return None
+    rates = np.array([rate(t) for t in range(n_steps)])
+    if float(np.prod(1 - rates)) < _SMALLEST:
+        return None
+    schedule = SparseSchedule.of(rates)
+    return schedule if _pays(schedule.n_epochs, n_steps) else None
+
+
+def _pays(n_epochs: int, n_steps: int) -> bool:
+    """Whether passes at the ends of epochs cost far less than one at each step.
+
+    They cost about twice as much as those, and the start as much as eight.
+    """
+    return 2 * (2 * n_epochs + 8) <= n_steps
+
+
+class SparsePlan(Protocol):
+    """What a walk reads of a plan."""
+
+    @property
+    def geometry(self) -> Geometry: ...
+
+    @property
+    def vertices(self) -> Any: ...
+
+    @property
+    def step(self) -> Any: ...
+
+
+def run_sparse_walk(
+    rows: Rows, objective: Objective, plan: SparsePlan, schedule: SparseSchedule, first: int,
+    stream: RandomStream,
+) -> Array:  # fmt: skip
+    """Mean of the iterates after step `first` and later ones, shape (size,)."""
+    center = np.array(plan.geometry.center(plan.vertices.n_features), dtype=np.float64)
+    walk = SparseWalk(rows, objective, plan, schedule, center)
+    weight, weights = schedule.mean_weights(first)
+    mean = weight * center
+    for t in range(weights.size):
+        vertex = walk.select(t, stream)
+        mean[vertex.coordinate] += weights[t] * vertex.value
+        if t + 1 < weights.size:
+            walk.move(t, vertex)
+    return mean
+
+
+class SparseWalk:
+    """The predictions, what each record contributes, and the sums of that.
+
+    Parameters
+    ----------
+    rows : Rows
+    objective : Objective
+    plan : SparsePlan
+    schedule : SparseSchedule
+    center : ndarray of shape (size,)
+        The first point.
+
+    Attributes
+    ----------
+    sums : ndarray of int64 of shape (size, 2)
+        n times the mean gradient at s u in units of 1 / `unit`, for s at both ends of the epoch.
+    """
+
+    def __init__(
+        self, rows: Rows, objective: Objective, plan: SparsePlan, schedule: SparseSchedule,
+        center: Array,
+    ) -> None:  # fmt: skip
+        n = rows.n_samples
+        self.rows, self.objective, self.schedule = rows, objective, schedule
+        self.vertices, self.mechanism = plan.vertices, plan.step
+        self.X = Compressed.of(rows.row_major().X)
+        self.columns = _rows_by_column(rows.X)
+        self.everyone = np.arange(n, dtype=self.columns(0).dtype)
+        # <[x_i, 1], u>, without what later steps add to the intercept
+        self.product, self.intercept = rows.product(center), 0.0
+        # n contributions of at most clip * unit add up to less than 2^62
+        bits = math.frexp(n)[1] + math.frexp(objective.clip)[1]
+        self.unit = 2.0 ** (_SUM_BITS - bits)
+        self.r, self.sums = np.zeros((n, 2)), np.zeros((center.size, 2), dtype=np.int64)
+        self.scores = GroupedScores(self.sums[:, 0], self.sums[:, 1], self.vertices.values)
+        self.epoch = 0
+        self._contribute(self.everyone)
+
+    def form(self, t: int) -> tuple[float, float]:
+        """The weights of the two sums in the mean gradient of step t."""
+        left, right = self.schedule.ends(self.epoch)
+        # the smallest of steps leave s as it is
+        share = (left - float(self.schedule.factors[t])) / (left - right) if left > right else 0.0
+        unit = self.rows.n_samples * self.unit
+        return (1 - share) / unit, share / unit
+
+    def select(self, t: int, stream: RandomStream) -> Vertex:
+        """The vertex of step t."""
+        form, scale = self.form(t), softmax_scale(self.mechanism)
+        if scale is None:  # another law, or an audit: from the scores of all vertices
+            gradient = form[0] * self.sums[:, 0] + form[1] * self.sums[:, 1]
+            number = self.mechanism.release(self.vertices.scores(gradient), stream)
+        else:
+            number = self.scores.sample(form, scale, stream)
+        return self.vertices.vertex(number)
+
+    def move(self, t: int, vertex: Vertex) -> None:
+        """Bring everything to the point after step t."""
+        from .._kernels.vertex_steps import add_column
+
+        amount = float(self.schedule.rates[t] * vertex.value / self.schedule.factors[t + 1])
+        which = self.everyone
+        if vertex.coordinate == self.rows.n_columns:
+            self.intercept += amount
+        else:
+            which = self.columns(vertex.coordinate)
+            add_column(self.X, vertex.coordinate, which, amount, self.product)
+        if t + 1 == self.schedule.bounds[self.epoch + 1]:
+            self.epoch += 1
+            self.sums[:, 0], self.r[:, 0] = self.sums[:, 1], self.r[:, 1]
+            which = self.everyone
+        self._contribute(which)
+
+    def _contribute(self, which: NDArray[Any]) -> None:
+        """Bring the contributions of these rows up to date, and the sums with them."""
+        from .._kernels.vertex_steps import contribute
+
+        # for many of them, all bounds are made anew, which is faster
+        n, size = self.product.size, self.sums.shape[0]
+        widens = 2 * which.size * (self.X.data.size + n) < n * size
+        rows, scores, slope = self.rows, self.scores, self.objective.slope
+        secant = Secant(
+            *self.schedule.ends(self.epoch), rows.has_intercept, self.intercept, self.unit
+        )
+        contribute(
+            self.X, which, rows.scales(), rows.factors(), self.objective.y, self.product, secant,
+            slope, self.r, self.sums, scores.bits, scores.bounds, scores.is_loose, widens,
+        )  # fmt: skip
+        if not widens:
+            scores.tighten()
+
+
+def _rows_by_column(X: Any) -> Callable[[int], NDArray[Any]]:
+    """The rows that store a column of CSR or CSC X; no copy of the values."""
+    from .._kernels.vertex_steps import rows_by_column
+
+    if X.format == "csc":
+        starts, rows = X.indptr, X.indices
+    else:
+        n, d = X.shape
+        starts = np.zeros(d + 2, dtype=np.int64)
+        rows = np.empty(X.nnz, dtype=np.min_scalar_type(-max(n, 2**15)))  # int16 at least
+        rows_by_column(X.indices, X.indptr, starts, rows)
+    return lambda column: rows[starts[column] : starts[column + 1]]

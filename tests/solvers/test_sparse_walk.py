@@ -1,0 +1,489 @@
+"""Frank-Wolfe on sparse X in few reads: exact sums, the error of the line, and the same law."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from audit_cases import RELATIONS, flipped_label, weaker
+from scipy import sparse, stats
+from support import problem, scaled_table, solver_data, storage, stream
+
+from sklearn_dpsco import DPLassoFW
+from sklearn_dpsco._kernels import vertex_steps
+from sklearn_dpsco._kernels.derivatives import clipped_derivative
+from sklearn_dpsco.audit import audit_solver, check_sensitivity, map_mechanisms, neighbours
+from sklearn_dpsco.data.rows import Objective, make_rows
+from sklearn_dpsco.geometry import AxisVertices, L1Ball, Simplex
+from sklearn_dpsco.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    LogAbsolute,
+    Logistic,
+    MCPAbsolute,
+    Quantile,
+    Sigmoid,
+    SmoothedHinge,
+    Squared,
+    SquaredHinge,
+    Welsch,
+)
+from sklearn_dpsco.mechanisms import SelectVertex, softmax_scale
+from sklearn_dpsco.privacy.budget import PrivacyBudget
+from sklearn_dpsco.solvers import sparse_walk
+from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+from sklearn_dpsco.solvers.sparse_walk import SparseSchedule, SparseWalk, sparse_schedule
+
+LEVEL = 1e-8
+BUDGET = PrivacyBudget(1.0, 1e-6)
+LOSSES = [
+    Absolute(), EpsilonInsensitive(0.1), Hinge(), Huber(0.3), LogAbsolute(), Logistic(),
+    MCPAbsolute(), Quantile(0.3), Sigmoid(), SmoothedHinge(), Squared(), SquaredHinge(), Welsch(),
+]  # fmt: skip
+# of losses whose derivatives are small where targets are far off
+CLIPS = {Welsch: 0.003, MCPAbsolute: 0.05, LogAbsolute: 0.2}
+
+
+@pytest.fixture
+def forced(monkeypatch):
+    """Small tables take the walk as well; counts the walks."""
+    monkeypatch.setattr(sparse_walk, "_LEAST_FEATURES", 1)
+    monkeypatch.setattr(sparse_walk, "_pays", lambda *_: True)
+    walks, make = [], SparseWalk.__init__
+
+    def counted(self, *arguments):
+        walks.append(self)
+        make(self, *arguments)
+
+    monkeypatch.setattr(SparseWalk, "__init__", counted)
+    return walks
+
+
+def usual_rates(n_steps):
+    return 2 / (np.arange(n_steps) + 12)
+
+
+def awkward_table(rng, n=60, d=23):
+    """With empty rows and columns, a column that all rows store, weights and empty records."""
+    X = rng.uniform(-1, 1, (n, d)) * (rng.uniform(size=(n, d)) < 0.15)
+    X[:, 4], X[:, 9], X[7], X[0, 0] = 0.0, 1.0, 0.0, -1.0
+    y = np.clip(X @ rng.uniform(-1, 1, d), -1, 1)
+    scale, weight = np.where(rng.uniform(size=n) < 0.1, 0.0, 1.0), rng.uniform(size=n)
+    return X, y, scale, weight
+
+
+def walk_on(rows, objective, rates, *, radius=2.0, center=None):
+    size = rows.dimension
+    plan = FrankWolfe("selection", max_iter=2).plan(
+        problem(rows.n_samples, rows.n_columns, radius=radius, fit_intercept=rows.has_intercept),
+        BUDGET,
+    )
+    center = np.zeros(size) if center is None else center
+    return SparseWalk(rows, objective, plan, SparseSchedule.of(rates), center)
+
+
+# -------------------------------------------------------------------------------- the sums
+
+
+def recomputed(walk):
+    """What `walk.sums` is defined as, record by record."""
+    rows, (data, indices, indptr) = walk.rows, walk.X
+    sums = np.zeros(walk.sums.shape, dtype=np.int64)
+    for i, side in itertools.product(range(rows.n_samples), (0, 1)):
+        s = walk.schedule.ends(walk.epoch)[side]
+        z = rows.scales()[i] * (s * (walk.product[i] + walk.intercept))
+        r = rows.factors()[i] * clipped_derivative(walk.objective.slope, z, walk.objective.y[i])
+        own = slice(indptr[i], indptr[i + 1])
+        sums[indices[own], side] += np.trunc(walk.unit * r * data[own]).astype(np.int64)
+        if rows.has_intercept:
+            sums[-1, side] += int(walk.unit * r)
+    return sums
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_sums_stay_those_of_a_whole_pass_to_the_last_bit(kind, fit_intercept):
+    rng = np.random.default_rng(0)
+    X, y, scale, weight = awkward_table(rng)
+    rows = make_rows(storage(X, kind), fit_intercept, scale, weight)
+    for loss, n_steps in ((Squared(), 300), (Logistic(), 60), (Huber(0.2), 60)):
+        target = y if loss.task == "regression" else np.where(y > 0, 1.0, -1.0)
+        objective = Objective(target, 0.1, loss, 0.3)
+        rates = usual_rates(n_steps)
+        walk, w = walk_on(rows, objective, rates), np.zeros(rows.dimension)
+        np.testing.assert_array_equal(walk.sums, recomputed(walk))
+        assert np.any(walk.sums)
+        for t in range(n_steps - 1):
+            # now and then the same one, one that nobody stores, and the intercept
+            j = int(rng.choice([rng.integers(rows.dimension), 3, 4, rows.dimension - 1]))
+            vertex = walk.vertices.vertex(j + rows.dimension * int(rng.integers(2)))
+            walk.move(t, vertex)
+            w *= 1 - rates[t]
+            w[j] += rates[t] * vertex.value
+            ends = walk.scores.bounds.repeat(1 << walk.scores.bits, axis=0)[: rows.dimension]
+            for side in (0, 1):
+                assert np.all(ends[:, 2 * side] <= walk.sums[:, side]), t
+                assert np.all(walk.sums[:, side] <= ends[:, 2 * side + 1]), t
+            if t % 25 == 0 or t + 2 == n_steps or t + 1 in walk.schedule.bounds:
+                np.testing.assert_array_equal(walk.sums, recomputed(walk), err_msg=f"{loss} {t}")
+        product = walk.schedule.factors[n_steps - 1] * (walk.product + walk.intercept)
+        np.testing.assert_allclose(product, rows.product(w), rtol=0, atol=1e-12)
+
+
+def test_a_contribution_that_is_not_taken_back_would_show(monkeypatch):
+    X, y = scaled_table(20, 6, density=0.5)
+    objective = Objective(y, 0.0, Squared(), 0.3)
+    kept = vertex_steps.contribute
+    walk = walk_on(make_rows(sparse.csr_array(X), True), objective, usual_rates(9))
+    monkeypatch.setattr(vertex_steps, "contribute", lambda *a: (a[8].fill(0.0), kept(*a)))
+    walk.move(0, walk.vertices.vertex(2))
+    assert not np.array_equal(walk.sums, recomputed(walk))
+
+
+def test_no_sum_overflows_and_no_contribution_exceeds_the_clip():
+    for n, clip in itertools.product((1, 2, 255, 256, 257), (1e-50, 0.3, 1.0, 1e50)):
+        X, y = sparse.csr_array(np.ones((n, 2))), np.ones(n)
+        objective = Objective(y, -1e60, Squared(), clip)
+        walk = walk_on(make_rows(X, True), objective, usual_rates(4))
+        exact = -n * int(clip * walk.unit)
+        np.testing.assert_array_equal(walk.sums, np.full((3, 2), exact))
+        assert 2**58 < -exact < 2**62, (n, clip)
+
+
+def gradient_of(walk, t):
+    left, right = walk.form(t)
+    return left * walk.sums[:, 0] + right * walk.sums[:, 1]
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic(), Huber(0.1), SmoothedHinge()])
+def test_the_error_of_the_line_is_within_its_bound(loss):
+    rng = np.random.default_rng(1)
+    X, y, scale, weight = awkward_table(rng)
+    y = y if loss.task == "regression" else np.where(y > 0, 1.0, -1.0)
+    rows = make_rows(sparse.csr_array(X), True, scale, weight)
+    objective = Objective(y, 0.1, loss, 1e3)
+    rates, worst = usual_rates(80), 0.0
+    walk, w = walk_on(rows, objective, rates), np.zeros(rows.dimension)
+    for t in range(79):
+        error = gradient_of(walk, t) - rows.mean_gradient(w, objective)
+        left, right = walk.schedule.ends(walk.epoch)
+        dz = np.abs((left - right) * (walk.product + walk.intercept))
+        if isinstance(loss, Squared):
+            bound = 0.0
+        elif isinstance(loss, Logistic):
+            bound = np.mean(rows.factors() * dz**2) / 8 * 0.0963
+        else:
+            bound = np.mean(rows.factors() * dz) / 4 * loss.smoothness
+        assert np.abs(error).max() <= bound + 1e-12, t
+        worst = max(worst, np.abs(error).max())
+        j = int(rng.integers(rows.dimension))
+        walk.move(t, walk.vertices.vertex(j))
+        w *= 1 - rates[t]
+        w[j] += rates[t] * walk.vertices.vertex(j).value
+    assert worst > 1e-5 or isinstance(loss, Squared)
+
+
+# ---------------------------------------------------------------------- the public schedule
+
+
+def test_epochs_end_where_the_factor_has_fallen():
+    for rates in (usual_rates(1), usual_rates(2), usual_rates(5000), np.full(300, 0.01)):
+        schedule = SparseSchedule.of(rates)
+        np.testing.assert_allclose(schedule.factors[-1], np.prod(1 - rates), rtol=1e-9)
+        assert (schedule.bounds[0], schedule.bounds[-1]) == (0, rates.size)
+        for epoch, (start, stop) in enumerate(itertools.pairwise(schedule.bounds)):
+            left, right = schedule.ends(epoch)
+            assert (left, right) == (schedule.factors[start], schedule.factors[stop])
+            assert left / 1.5 < schedule.factors[stop - 1]
+            assert right <= left / 1.5 or stop == rates.size
+    assert SparseSchedule.of(usual_rates(1000)).n_epochs == 22
+
+
+def test_mean_weights_give_the_mean_of_the_iterates():
+    rng = np.random.default_rng(0)
+    for n_steps, first in ((1, 0), (2, 1), (7, 3), (40, 20), (40, 39), (40, 0)):
+        rates, vertices = rng.uniform(0.01, 0.9, n_steps), rng.standard_normal((n_steps, 3))
+        center, total = rng.standard_normal(3), 0.0
+        w = center
+        for t in range(n_steps):
+            w = (1 - rates[t]) * w + rates[t] * vertices[t]
+            total = total + w * (t >= first)
+        weight, weights = SparseSchedule.of(rates).mean_weights(first)
+        found = weight * center + weights @ vertices
+        np.testing.assert_allclose(found, total / (n_steps - first), rtol=1e-12, atol=1e-13)
+
+
+def schedule_for(X, *, loss=None, n_steps=1000, rate=None, values=(1.0, -1.0)):
+    rows = make_rows(X, True)
+    objective = Objective(np.zeros(rows.n_samples), 0.0, loss or Squared(), 1.0)
+    vertices = AxisVertices(rows.dimension, values)
+    return sparse_schedule(rows, objective, vertices, n_steps, rate or (lambda t: 2 / (t + 12)))
+
+
+def test_the_walk_is_taken_by_public_facts():
+    empty = sparse.csr_array((3, 2000))
+    full = sparse.csr_array(np.ones((3, 2000)))
+    for X in (empty, full, empty.tocsc(), full.tocsc()):
+        assert schedule_for(X) is not None
+        for n_steps in (1, 10, 40):
+            assert schedule_for(X, n_steps=n_steps) is None
+        assert schedule_for(X, n_steps=100) is not None
+        # s falls fast, or to nothing
+        for rate in (0.2, 0.5, 1.0):
+            assert schedule_for(X, rate=lambda _, rate=rate: rate) is None
+        assert schedule_for(X, rate=lambda _: 0.01) is not None
+        assert schedule_for(X, rate=lambda _: 0.01, n_steps=10**5) is None
+    assert schedule_for(full.toarray()) is None
+    assert schedule_for(sparse.csr_array((3, 1999))) is None
+
+    class OwnLoss(Squared):
+        pass
+
+    assert schedule_for(full, loss=OwnLoss()) is None
+    assert schedule_for(full, n_steps=10**9) is None
+
+
+def test_what_the_walk_does_not_know_takes_the_plain_path(forced):
+    X, y = scaled_table(30, 5, density=0.5)
+    csr = sparse.csr_array(X)
+    solver = FrankWolfe("selection", max_iter=4, l2_penalty=0.1)
+    plan = solver.plan(problem(30, 5), BUDGET)
+    solver.solve(solver_data(csr, y), plan, stream())
+    assert not forced
+    labels = 2 * np.eye(3)[np.arange(30) % 3] - 1
+    solver = FrankWolfe("selection", max_iter=4)
+    plan = solver.plan(problem(30, 5, task="classification", n_outputs=3), BUDGET)
+    solver.solve(solver_data(csr, labels), plan, stream())
+    assert not forced
+
+
+# ---------------------------------------------------------------------------------- privacy
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_every_selection_stays_within_its_sensitivity(forced, loss):
+    for k, (relation, fit_intercept) in enumerate(itertools.product(RELATIONS, (True, False))):
+        worst = 0.0
+        for n, d, seed in ((2, 5, k), (9, 3, k + 4), (16, 8, k + 8)):
+            facts = problem(n, d, loss=loss, fit_intercept=fit_intercept)
+            facts = dataclasses.replace(facts, feasible_set=L1Ball)
+            solver = FrankWolfe("selection", max_iter=12, gradient_clip=CLIPS.get(type(loss), 0.3))
+            plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
+            pairs = neighbours(facts, relation, 6, random_state=seed)
+            found = check_sensitivity(solver, plan, pairs, random_state=seed)
+            assert not found.violations, f"{relation}, {n} x {d}: {found.violations}"
+            worst = max(worst, found.ratios["step"])
+        assert 0.7 < worst <= 1 + 1e-12, f"{relation}, {fit_intercept}: {worst}"
+    assert {type(walk.rows).__name__ for walk in forced} == {"_CSRRows", "_CSCRows"}
+
+
+def replayed(*, plant=lambda plan: plan):
+    facts = problem(9, 4, task="classification")
+    solver = FrankWolfe("selection", max_iter=12, gradient_clip=0.3)
+    plan = plant(solver.plan(facts, BUDGET))
+    pairs = neighbours(facts, "replace-one", 12, random_state=0)
+    pairs = [pair for pair in pairs if sparse.issparse(pair[0].rows.X)]
+    return check_sensitivity(solver, plan, pairs)
+
+
+def test_bugs_of_the_walk_are_found(forced, monkeypatch):
+    assert not replayed().violations
+    assert (
+        "step" in replayed(plant=lambda p: dataclasses.replace(p, gradient_clip=np.inf)).violations
+    )
+    kept = vertex_steps.contribute
+    with monkeypatch.context() as patch:  # what a record contributed before is not taken back
+        patch.setattr(vertex_steps, "contribute", lambda *a: (a[8].fill(0.0), kept(*a)))
+        assert "step" in replayed().violations
+    with monkeypatch.context() as patch:  # a line beyond its ends
+        patch.setattr(SparseWalk, "form", lambda self, t: (2 / 9 / self.unit, 1 / 9 / self.unit))
+        assert "step" in replayed().violations
+    with monkeypatch.context() as patch:  # a mean over the records that are there
+        form = SparseWalk.form
+        patch.setattr(
+            SparseWalk, "form",
+            lambda self, t: tuple(2 * part for part in form(self, t)),
+        )  # fmt: skip
+        assert "step" in replayed().violations
+
+
+def sparse_pair(facts, relation):
+    pair = flipped_label(facts, relation)
+    for data in pair:
+        rows = make_rows(sparse.csr_array(data.rows.X), facts.fit_intercept, data.rows.scale)
+        object.__setattr__(data, "rows", rows)
+    return pair
+
+
+def test_one_draw_is_close_to_its_claim_and_not_beyond(forced):
+    facts = problem(20, 1, fit_intercept=False)
+    solver = FrankWolfe("selection", max_iter=1, gradient_clip=0.3)
+    for relation in RELATIONS:
+        plan = solver.plan(facts, PrivacyBudget(4.0, 0.0, relation))
+        # as private as permute-and-flip, and what the walk draws itself
+        plan = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, noise="gumbel"))
+        assert softmax_scale(plan.step) == plan.step.scale
+        pair = sparse_pair(facts, relation)
+        settings = {"statistic": lambda result: result.coef[0], "random_state": 0}
+        found = audit_solver(solver, plan, *pair, 3000, **settings)
+        assert not found.flagged
+        assert 2.0 < found.epsilon_lower_bound <= 4.0
+    assert audit_solver(solver, weaker(plan, 2.0), *pair, 3000, **settings).flagged
+    assert forced
+
+
+def test_whatever_stands_for_a_mechanism_is_called(monkeypatch):
+    mechanism = SelectVertex(1.0, 0.5)
+    assert softmax_scale(mechanism) == 0.5
+    for other in (SelectVertex(1.0, 0.5, "exponential"), SelectVertex(1.0, 0.5, "gumbel", "float")):
+        assert softmax_scale(other) is None
+
+    class Own(SelectVertex):
+        pass
+
+    assert softmax_scale(Own(1.0, 0.5)) is None
+    monkeypatch.setattr(SelectVertex, "release", lambda self, scores, stream: 0)
+    assert softmax_scale(mechanism) is None
+
+
+# ---------------------------------------------------------------------------------- the law
+
+
+def chosen(plan, solver, data, seeds, monkeypatch):
+    """The vertices of the steps of several runs, shape (n_runs, T)."""
+    numbers, vertex = [], AxisVertices.vertex
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            AxisVertices, "vertex", lambda self, k: (numbers.append(int(k)), vertex(self, k))[1]
+        )
+        for seed in seeds:
+            solver.solve(data, plan, stream(seed))
+    return np.array(numbers).reshape(len(seeds), -1)
+
+
+def same_law(first, second, size):
+    """P-value of a chi-square test that two samples of indices have the same law."""
+    counts = np.array([np.bincount(x, minlength=size) for x in (first, second)])
+    rare = counts.sum(axis=0) < 20
+    counts = np.column_stack((counts[:, ~rare], counts[:, rare].sum(axis=1) + 1))
+    return stats.chi2_contingency(counts).pvalue
+
+
+def test_selections_have_the_law_of_the_plain_path(forced, monkeypatch):
+    n, d, n_steps, n_runs = 120, 20, 12, 800
+    for task in ("regression", "classification"):
+        X, y = scaled_table(n, d, task=task, density=0.3)
+        data = solver_data(sparse.csr_array(X), y)
+        solver = FrankWolfe("selection", max_iter=n_steps)
+        plan = solver.plan(problem(n, d, task=task), PrivacyBudget(20.0, 1e-6))
+        plan = dataclasses.replace(plan, step=SelectVertex(1.0, 0.02))
+        seeds = range(n_runs)
+        walked = chosen(plan, solver, data, seeds, monkeypatch)
+        assert len(forced) == n_runs
+        with monkeypatch.context() as patch:
+            patch.setattr(sparse_walk, "_LEAST_FEATURES", 10**9)
+            plain = chosen(plan, solver, data, range(n_runs, 2 * n_runs), monkeypatch)
+            other = weaker(plan, 2.0)
+            wrong = chosen(other, solver, data, range(n_runs, 2 * n_runs), monkeypatch)
+        size = 2 * (d + 1)
+        for t in range(n_steps):
+            assert same_law(walked[:, t], plain[:, t], size) > 1e-6, (task, t)
+        assert same_law(walked[:, 1], wrong[:, 1], size) < 1e-6, task
+        forced.clear()
+
+
+def test_the_model_depends_neither_on_the_storage_nor_on_the_order_of_the_rows(forced, tmp_path):
+    rng = np.random.default_rng(2)
+    X, y, _, _ = awkward_table(rng, n=80)
+    X, order = np.float32(X), rng.permutation(80)
+    csr = sparse.csr_array(X, dtype=np.float64)
+    long = sparse.csr_array(csr)
+    long.indices, long.indptr = csr.indices.astype(np.int64), csr.indptr.astype(np.int64)
+    # read-only like a map of a file, which it is in part
+    mapped = sparse.csr_array(csr)
+    np.save(tmp_path / "data.npy", csr.data)
+    mapped.data = np.load(tmp_path / "data.npy", mmap_mode="r")
+    mapped.indices.flags.writeable = mapped.indptr.flags.writeable = False
+    tables = {
+        "csr": (csr, y), "csc": (csr.tocsc(), y), "float32": (csr.astype(np.float32), y),
+        "long": (long, y), "mapped": (mapped, y),
+        "shuffled": (csr[order], y[order]),
+    }  # fmt: skip
+    solver = FrankWolfe("selection", max_iter=30)
+    plan = solver.plan(problem(80, 23), PrivacyBudget(20.0, 1e-6))
+    plan = dataclasses.replace(plan, step=SelectVertex(1.0, 0.01))
+    results = {}
+    for name, (stored, target) in tables.items():
+        # targets' mean is released from a float sum, whose order matters
+        target = np.rint(8 * target) / 8
+        results[name] = solver.solve(solver_data(stored, target), plan, stream())
+    for name, result in results.items():
+        np.testing.assert_array_equal(result.coef, results["csr"].coef, err_msg=name)
+    assert len(forced) == len(tables)
+    assert np.count_nonzero(results["csr"].coef) > 3
+
+
+def test_degenerate_tables(forced):
+    tables = [
+        sparse.csr_array((5, 3)), sparse.csr_array(np.eye(5)[:, :3]),
+        sparse.csr_array(np.eye(1)), sparse.csr_array(np.ones((5, 1))),
+    ]  # fmt: skip
+    one = stream(3)
+    for X, kind, fit_intercept, (max_iter, rate) in itertools.product(
+        tables, ("csr", "csc"), (True, False),
+        ((1, None), (2, None), (30, None), (3, 0.9), (3, 1e-3), (3, 1e-50)),
+    ):  # fmt: skip
+        n, d = X.shape
+        solver = FrankWolfe("selection", max_iter=max_iter, learning_rate=rate)
+        plan = solver.plan(problem(n, d, fit_intercept=fit_intercept), BUDGET)
+        data = solver_data(X.asformat(kind), np.ones(n), fit_intercept=fit_intercept)
+        for precision, noise in itertools.product(("exact", "float"), ("gumbel", "exponential")):
+            step = dataclasses.replace(plan.step, noise=noise, precision=precision)
+            result = solver.solve(data, dataclasses.replace(plan, step=step), one)
+            assert np.all(np.isfinite(result.coef))
+            assert np.abs(result.coef).sum() <= 2.0 * (1 + 1e-12)
+    # with all scores equal, every vertex is as likely
+    plan = FrankWolfe("selection", max_iter=1).plan(problem(5, 3, fit_intercept=False), BUDGET)
+    walk = SparseWalk(
+        make_rows(tables[0], False), Objective(np.ones(5), 0.0, Squared(), 1.0), plan,
+        SparseSchedule.of(usual_rates(1)), np.zeros(3),
+    )  # fmt: skip
+    drawn = [walk.scores.sample(walk.form(0), 1.0, one) for _ in range(3000)]
+    assert stats.chisquare(np.bincount(drawn, minlength=6)).pvalue > LEVEL
+
+
+def test_the_walk_starts_at_the_centre_of_the_set(forced):
+    X, _ = scaled_table(80, 4)
+    y = X @ np.array([0.7, 0.3, 0.0, 0.0])
+    solver = FrankWolfe("selection", max_iter=2000, gradient_clip=1e6)
+    facts = problem(80, 4, feasible_set=Simplex, radius=1.0, fit_intercept=False)
+    plan = solver.plan(facts, BUDGET)
+    plan = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=1e-13))
+    data = solver_data(sparse.csr_array(X), y, fit_intercept=False)
+    result = solver.solve(data, plan, stream())
+    assert len(forced) == 1
+    np.testing.assert_allclose(result.coef, [0.7, 0.3, 0, 0], atol=0.02)
+
+
+def test_a_wide_sparse_table_is_fitted():
+    rng = np.random.default_rng(0)
+    X = sparse.random(400, 3000, 0.01, format="csr", random_state=0, dtype=np.float64)
+    X.data[:] = 1.0
+    dense = rng.choice([0.0, 1.0], 400)
+    X = sparse.hstack((X, dense[:, None]), format="csr")
+    walks, make = [], SparseWalk.__init__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparseWalk, "__init__", lambda *a: (walks.append(a[0]), make(*a))[1])
+        model, other = (
+            DPLassoFW(
+                epsilon=1e6, delta=1e-6, bounds_X=(0, 1), bounds_y=(-1, 1), solver="selection",
+                max_iter=400, radius=2.0, gradient_clip=2.0, random_state=0,
+            ).fit(stored, dense - 0.5)
+            for stored in (X, X.tocsc())
+        )  # fmt: skip
+    np.testing.assert_array_equal(other.coef_, model.coef_)
+    assert len(walks) == 2
+    assert model.coef_[-1] == pytest.approx(1.0, abs=0.1)
+    assert np.mean((model.predict(X) - dense + 0.5) ** 2) < 0.01
