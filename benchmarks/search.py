@@ -6,8 +6,8 @@
 
 Median test R2 or AUC over splits of 75/25, delta = 1e-6, zero-out. "oracle" is the candidate with
 the best median of test scores and the whole budget, a choice that nobody may make. Other cases
-start from a default that is structurally wrong: a radius that is far too small, plain steps where
-bounds are five times too wide or columns ill conditioned, no set for sparse text.
+start from a default that is structurally wrong: a radius that is far too small, or plain steps where
+bounds are five times too wide, columns ill conditioned, or rows those of sparse text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,12 @@ GRIDS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     "wrong radius": ({"radius": 0.05, "feasible_set": "l2"}, RADII),
     "plain steps": ({"solver": "noisy-md"}, {"solver": ["noisy-md", "learned-units"]}),
 }
-TEXT = {"text": ({}, {"feasible_set": ["l2"], "data_norm": [2.0, 4.0, 8.0], "radius": [5, 20, 80]})}
+TEXT = {
+    "plain text": (
+        {"solver": "noisy-md"},
+        {"feasible_set": ["l2"], "data_norm": [2.0, 4.0, 8.0], "radius": [5, 20, 80]},
+    )
+}
 
 
 def synthetic() -> Iterator[tuple[str, Any, Any, str, dict[str, Any]]]:

@@ -51,7 +51,9 @@ class _MirrorMixin(HasFeasibleSet):
         Also "noisy-sfw". "learned-units" is gradient descent in units that a part of the budget
         buys: centre and spread of the targets, centre and length of the rows and, where n is large
         against d, their second moments. It needs no bounds that are tight, no set and no step, and
-        has none; for the squared, the logistic and Welsch's loss. It copies X, densely. "noisy-md"
+        has none; for the squared, the logistic and Welsch's loss. Up to 1000 features and 2^28
+        numbers of X are copied, densely; wider X, such as texts, stays as it is, and noisy
+        frequencies of the features take the place of second moments. "noisy-md"
         is mirror descent on all records, or on random batches, in the units of the bounds.
         "localized" runs it in phases on disjoint parts of the records, "noisy-sfw" is one pass of
         stochastic Frank-Wolfe, for p <= 2; for a loss that is not convex in rounds of growing
@@ -61,8 +63,8 @@ class _MirrorMixin(HasFeasibleSet):
         term about the last round's result that makes it strongly convex, and returns the result of
         a round drawn uniformly (of a convex loss, the last): near a stationary point in theory, and
         less accurate than "noisy-md" on tables. "auto" is "learned-units" if no set, radius, map,
-        penalty, clip, norm, step or batch is declared, for up to 1000 features and 2^28 numbers in
-        X, and not in regression with a very small n times epsilon; else "noisy-md".
+        penalty, clip, norm, step or batch is declared, and not in regression with a very small n
+        times epsilon; else "noisy-md".
     max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps; of each phase for "localized" and each round for "proximal". With
         "learned-units" and "noisy-md", more steps cost time and hardly change the accuracy: the

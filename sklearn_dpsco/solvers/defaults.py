@@ -327,7 +327,7 @@ LEARNED_UNITS = {
 
 @dataclass(frozen=True, kw_only=True)
 class WideUnitsDefaults(LearnedUnitsDefaults):
-    """The same for more features or numbers than are copied. (benchmarks/wide.py)
+    """The same for more features or numbers than are copied. (benchmarks/wide_units.py)
 
     `clear` is the mean of a feature, in units of its noise, below which it is left out;
     ``sqrt(mean + ridge * noise)`` is the unit of the others.
