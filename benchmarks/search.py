@@ -6,8 +6,8 @@
 
 Median test R2 or AUC over splits of 75/25, delta = 1e-6, zero-out. "oracle" is the candidate with
 the best median of test scores and the whole budget, a choice that nobody may make. Other cases
-start from a default that is structurally wrong: a radius that is far too small, or plain steps where
-bounds are five times too wide, columns ill conditioned, or rows those of sparse text.
+start from a default that is structurally wrong: a radius that is far too small, or plain steps
+where bounds are five times too wide, columns ill conditioned, or rows those of sparse text.
 """
 
 from __future__ import annotations
