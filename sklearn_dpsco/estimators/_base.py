@@ -89,7 +89,6 @@ class Settings(NamedTuple):
     sizes_delta: bool
     row_norm: float | None = None
     nonnegative: bool = False
-    sparse: bool = False
 
     def plan(
         self, n_samples: int, n_features: int, n_outputs: int, class_weight: Any = None
@@ -97,8 +96,7 @@ class Settings(NamedTuple):
         """The plan of a fit on data of this size."""
         loss = self.loss.of_outputs(n_outputs)
         facts = self.feasible_set, self.fit_intercept, self.row_norm, class_weight
-        kinds = self.nonnegative, self.sparse
-        problem = Problem(n_samples, n_features, loss, *facts, *kinds)
+        problem = Problem(n_samples, n_features, loss, *facts, self.nonnegative)
         plan: Plan = self.solver.plan(problem, self.budget_of(n_samples))
         return plan
 
@@ -354,7 +352,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     def _charge(self, settings: Settings, X: Any, targets: Numbers | Labels) -> Run:
         """The plan of the fit, charged to the accountant; reads no value of X."""
         n_samples, n_features = X.shape
-        settings = self._in_force(settings, n_features)._replace(sparse=sparse.issparse(X))
+        settings = self._in_force(settings, n_features)
         settings.warn_if_delta_is_large(n_samples)
         facts = targets.n_outputs, targets.class_weight
         return self._spend(settings, settings.plan(n_samples, n_features, *facts), X)

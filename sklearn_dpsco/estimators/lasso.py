@@ -55,10 +55,10 @@ class _FrankWolfeMixin(HasFeasibleSet):
         `DPMirrorRegressor` and `DPMirrorClassifier`, gradient descent in units that a part of the
         budget buys. It is the more accurate one for models that are not sparse, above all where
         bounds are too wide or columns correlated. "auto" takes it if the loss is squared, logistic
-        or Welsch's, the set "l1" and everything else "auto", for fewer than 80 features, where n
-        times epsilon is large against them, or where X is sparse and has more than 1000 (which a
-        plan made without data does not know), unless n times epsilon is so small, in regression,
-        that nothing can be learned about units. Else it
+        or Welsch's, the set "l1" and everything else "auto", for fewer than 80 features or where n
+        times epsilon is large against them, but never for more than 1000 features, 2^28 numbers in
+        X or, in regression, so small an n times epsilon that nothing can be learned about units.
+        Else it
         takes the one of the other two that the sizes and epsilon favour; where the noise would be
         too large for either and `max_iter` is "auto", it spends the whole budget on the intercept
         and leaves the coefficients at the centre of the feasible set, which is 0 for "l1".

@@ -69,10 +69,11 @@ class _PhasedMixin(HasFeasibleSet):
     for each pass; most of it goes into reading the rows in a random order. The last quarter of a
     phase's iterates is averaged.
 
-    Where the default is several passes, of X with at most 3e7 numbers, and everything but `loss`,
-    `fit_intercept` and `shuffle` is left "auto", the passes run in learned units, as in
-    `DPMirrorRegressor`: a part of the budget buys the centre and spread of the targets, the centre
-    and length of the rows and, where n is large against d, their second moments, which whiten them.
+    Where the default is several passes, of X with at most 3e7 numbers and 1000 columns, and
+    everything but `loss`, `fit_intercept` and `shuffle` is left "auto", the passes run in learned
+    units, as in `DPMirrorRegressor`: a part of the budget buys the centre and spread of the
+    targets, the centre and length of the rows and, where n is large against d, their second
+    moments, which whiten them.
     Bounds may then be far too wide. Not for losses with a parameter in the units of the targets
     ("huber", "epsilon_insensitive"), nor, in regression, for a very small n times epsilon. The
     coefficients of the feasible set are then those in learned units. X is copied, densely.

@@ -187,10 +187,10 @@ def softmax_scale(mechanism: Mechanism) -> float | None:
     For loops that make the draws themselves. Where something stands for a mechanism or for its
     method, as in an audit, that must be called.
     """
-    kind = type(mechanism)
-    if not isinstance(mechanism, SelectVertex) or kind not in (SelectVertex, SelectSequence):
+    if type(mechanism) not in (SelectVertex, SelectSequence):
         return None
-    if kind.release is not _RELEASE:
+    assert isinstance(mechanism, SelectVertex)
+    if type(mechanism).release is not _RELEASE:
         return None
     is_softmax = mechanism.precision == "exact" and mechanism.noise == "gumbel"
     return mechanism.scale if is_softmax else None

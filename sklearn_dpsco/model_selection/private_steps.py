@@ -66,13 +66,19 @@ def last_step(estimator: Any) -> Any:
 
 
 def check_steps(estimator: Any) -> None:
-    """Raise `ValueError` if what predicts is not private."""
+    """Raise `ValueError` if what predicts is not private, or another step selects by a model."""
     last = last_step(estimator)
     if not (_is_private(last) and hasattr(last, "predict")):
         raise ValueError(
             "estimator must be a private estimator of this package, or a pipeline that ends with "
             f"one, got {last if isinstance(last, str) else type(last).__name__}"
         )
+    for prefix, step in private_steps(estimator).items():
+        if hasattr(step, "predict") and step is not last and prefix.count("__") > 1:
+            raise ValueError(
+                f"{prefix.removesuffix('__')!r} is a private model within a step before the last: "
+                "how many columns that leaves is not known when a search is planned. Fit it before"
+            )
 
 
 def set_parts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,10 +43,8 @@ class Problem:
         Factors in [0, 1] on the weights of each class's records, the largest 1, which the records'
         weights hold already; or to be made of the released frequencies. None for ones.
     nonnegative : bool
-        Whether no scaled feature is negative, as the bounds tell. Used in default rules.
-    sparse : bool
-        Whether X is stored by its entries other than 0, which a plan made without data does not
-        know. Used in default rules.
+        Whether no scaled feature is negative, as the bounds tell. Decides what is made of released
+        numbers, never on a release.
     """
 
     n_samples: int
@@ -57,7 +55,6 @@ class Problem:
     row_norm: float | None = None
     class_weight: tuple[float, ...] | str | None = None
     nonnegative: bool = False
-    sparse: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         check_loss(self.loss)

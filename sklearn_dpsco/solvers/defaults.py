@@ -40,6 +40,7 @@ __all__ = [
     "gradient_noise",
     "growing",
     "growing_clip",
+    "has_units",
     "intercept_share",
     "is_wide",
     "joint_unit",
@@ -327,7 +328,7 @@ LEARNED_UNITS = {
 
 @dataclass(frozen=True, kw_only=True)
 class WideUnitsDefaults(LearnedUnitsDefaults):
-    """The same for more features or numbers than are copied. (benchmarks/wide_units.py)
+    """The same for more features than are copied. (benchmarks/wide_units.py)
 
     `clear` is the mean of a feature, in units of its noise, below which it is left out;
     ``sqrt(mean + ridge * noise)`` is the unit of the others.
@@ -353,9 +354,13 @@ WIDE_UNITS = {
 
 
 def is_wide(problem: Problem) -> bool:
-    """Whether there are too many features, or numbers, for a copy in learned units."""
-    n_numbers = problem.n_samples * problem.dimension
-    return problem.n_features > MOST_COPIED_FEATURES or n_numbers > LARGEST_COPY
+    """Whether there are too many features for second moments."""
+    return problem.n_features > MOST_COPIED_FEATURES
+
+
+def has_units(problem: Problem) -> bool:
+    """Whether units can be learned: of few features only of as many numbers as are copied."""
+    return is_wide(problem) or problem.n_samples * problem.dimension <= LARGEST_COPY
 
 
 def unit_rules(problem: Problem) -> LearnedUnitsDefaults:

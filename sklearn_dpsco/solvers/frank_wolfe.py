@@ -15,9 +15,8 @@ Two forms share one loop and differ in what is released at each step.
 Both step from w to (1 - eta_t) w + eta_t u_t, where u_t is the vertex or the minimizer,
 and return the mean of the second half of the iterates, or, where a sparse model is asked for, the
 last one without rare vertices. Where nothing is declared, neither radius nor clip, row norm or
-step, and a bet on a sparse model does not pay, since columns are few, n is large against them, or
-they are many and hardly ever other than 0, the default is no Frank-Wolfe method but the descent of
-`unit_descent`.
+step, and columns are few or n is large against them, so that a bet on a sparse model does not pay,
+the default is no Frank-Wolfe method but the descent of `unit_descent`.
 Where the noise is above a public threshold, another plan, ``"constant"``, spends all of the budget
 on a private intercept and leaves the coefficients at the centre of the set.
 
@@ -26,7 +25,6 @@ The sensitivities are derived in doc/privacy, sections 2.1, 2.3, 2.7, 3.1 and 3.
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -56,7 +54,13 @@ from .single_pass import (
     plan_single_pass,
     run_single_pass,
 )
-from .sparse_walk import SparseSchedule, run_sparse_walk, sparse_schedule
+from .sparse_walk import (
+    MOST_SPARSE_STEPS,
+    SparseSchedule,
+    mean_weights,
+    run_sparse_walk,
+    sparse_schedule,
+)
 from .unit_descent import (
     UnitDescentPlan,
     check_free,
@@ -241,8 +245,6 @@ class FrankWolfe:
         if facts.budget.is_pure:
             is_hopeless = selection > rules.selectable and self.max_iter is None
             return "constant" if is_hopeless else "selection"
-        if facts.problem.sparse and defaults.is_wide(facts.problem) and self._may_learn(facts):
-            return "learned-units"
         gradient = facts.gradient_noise
         drowning = gradient > max(rules.noisy, rules.sparsity_bet * selection)
         may_select = facts.problem.feasible_set.has_vertices
@@ -253,16 +255,13 @@ class FrankWolfe:
         is_hopeless = gradient > rules.hopeless and self.max_iter is None
         return "constant" if is_hopeless else "gradient"
 
-    def _may_learn(self, facts: _Facts) -> bool:
-        """Whether all is left to the plan, and learned units are better than the bounds."""
-        is_free = self.max_iter is None and self._declares_nothing(facts.problem.feasible_set)
-        return is_free and is_best(facts.problem, facts.budget)
-
     def _is_dense(self, facts: _Facts) -> bool:
         """Whether the descent in learned units is better than the bet on a sparse model."""
-        is_narrow = facts.problem.n_features < facts.rules.wide
-        may_learn = self._may_learn(facts)
-        return may_learn and (is_narrow or whitens(facts.problem, facts.budget))
+        problem, budget = facts.problem, facts.budget
+        if self.max_iter is not None or not self._declares_nothing(problem.feasible_set):
+            return False
+        is_narrow = problem.n_features < facts.rules.wide
+        return is_best(problem, budget) and (is_narrow or whitens(problem, budget))
 
     def _plan_constant(self, facts: _Facts) -> FrankWolfePlan:
         problem, budget = facts.problem, facts.budget
@@ -519,15 +518,19 @@ def _sparse_schedule(
     rows: Rows, objective: Objective, plan: FrankWolfePlan
 ) -> SparseSchedule | None:
     """Of a walk by `sparse_walk` in place of `_VertexWalk`, if that pays."""
-    if plan.vertices is None or plan.l2_penalty > 0:
+    if plan.vertices is None or plan.l2_penalty > 0 or plan.max_iter > MOST_SPARSE_STEPS:
         return None
-    rate = functools.partial(_step_size, plan)
-    return sparse_schedule(rows, objective, plan.vertices, plan.max_iter, rate)
+    return sparse_schedule(rows, objective, plan.vertices, _step_sizes(plan))
 
 
-def _step_size(plan: FrankWolfePlan, t: int) -> float:
+def _step_size(plan: FrankWolfePlan, t: Any) -> Any:
     # the usual step 2 / (t + 2) would make the first iterate a vertex
     return 2 / (t + 12) if plan.learning_rate is None else plan.learning_rate
+
+
+def _step_sizes(plan: FrankWolfePlan) -> Array:
+    """Of all steps, shape (max_iter,)."""
+    return np.broadcast_to(_step_size(plan, np.arange(plan.max_iter)), plan.max_iter)
 
 
 class _Walk:
@@ -586,14 +589,11 @@ class _GradientWalk(_Walk):
 def _without_rare(coef: Array, plan: FrankWolfePlan) -> Array:
     """The last iterate without the coefficients that fewer than `min_selections` can make.
 
-    Selection t has the share eta_t (1 - eta_{t+1}) ... (1 - eta_{T-1}) of the last iterate. What
-    is left is post-processing: shares are public.
+    The share of each selection in it is public, so that this is post-processing.
     """
     if plan.min_selections == 1:
         return coef
-    rates = np.array([_step_size(plan, t) for t in range(plan.max_iter)])
-    kept = np.append(np.cumprod(1 - rates[:0:-1])[::-1], 1.0)
-    shares = np.sort(rates * kept)[::-1]
+    shares = np.sort(mean_weights(_step_sizes(plan), plan.max_iter - 1)[1])[::-1]
     largest = plan.geometry.radius * float(shares[: plan.min_selections - 1].sum())
     # the iterates' own rounding
     is_rare = np.abs(coef) <= largest * (1 + plan.max_iter * 2.0**-50)

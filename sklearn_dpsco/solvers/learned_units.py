@@ -30,7 +30,7 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import sensitivity
 from .base import Part, Problem, SolverData, SolverResult
-from .defaults import LearnedUnitsDefaults, is_wide, unit_rules
+from .defaults import LearnedUnitsDefaults, has_units, is_wide, unit_rules
 from .first_releases import Constant, Frame, constant_for_mean, mean_target, shrunk_vector
 from .medians import median_on_grid, scale_on_grid
 from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
@@ -391,7 +391,9 @@ def accuracy(problem: Problem, budget: PrivacyBudget) -> float:
 
 def pays(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether units can be learned, and are better than those of the bounds."""
-    return not budget.is_pure and accuracy(problem, budget) >= unit_rules(problem).least
+    if budget.is_pure or not has_units(problem):
+        return False
+    return accuracy(problem, budget) >= unit_rules(problem).least
 
 
 def whitens(problem: Problem, budget: PrivacyBudget) -> bool:

@@ -52,7 +52,7 @@ __all__ = [
 
 
 # Of the released centre of wide rows, in units of their bound.
-LONGEST_CENTER = 64.0
+LONGEST_CENTER = 16.0
 
 
 class GradientSteps(NamedTuple):

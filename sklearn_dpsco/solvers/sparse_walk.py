@@ -30,12 +30,20 @@ from ..mechanisms import softmax_scale
 from ..randomness.exact import GroupedScores
 from ..randomness.stream import RandomStream
 
-__all__ = ["SparsePlan", "SparseSchedule", "SparseWalk", "run_sparse_walk", "sparse_schedule"]
+__all__ = [
+    "MOST_SPARSE_STEPS",
+    "SparsePlan",
+    "SparseSchedule",
+    "SparseWalk",
+    "mean_weights",
+    "run_sparse_walk",
+    "sparse_schedule",
+]
 
 Array = NDArray[np.float64]
 
 _LEAST_FEATURES = 2000  # for fewer, a pass costs little more than a selection
-_MOST_STEPS = 10**6  # whose rates are held in memory
+MOST_SPARSE_STEPS = 10**6  # whose sizes are held in memory
 _FALL = 1.5  # of the factor s in an epoch
 _SMALLEST = 1e-100  # the least s
 _SUM_BITS = 62  # of a sum of integers, without the sign
@@ -78,23 +86,23 @@ class SparseSchedule:
         start, stop = self.bounds[epoch : epoch + 2]
         return float(self.factors[start]), float(self.factors[stop])
 
-    def mean_weights(self, first: int) -> tuple[float, Array]:
-        """Weights of the first point and of the vertices in the mean of the iterates after `first`.
 
-        Iterate t + 1 is (1 - rate_t) times iterate t plus rate_t times vertex t.
-        """
-        n_steps = self.rates.size
-        weights, later = np.empty(n_steps), 1.0  # what a unit in iterate t + 1 adds to the sum
-        for t in range(n_steps - 1, -1, -1):
-            weights[t] = self.rates[t] * later
-            later = (t > first) + (1 - self.rates[t]) * later
-        return later / (n_steps - first), weights / (n_steps - first)
+def mean_weights(rates: Array, first: int) -> tuple[float, Array]:
+    """Weights of the first point and of the vertices in the mean of the iterates after `first`.
+
+    Iterate t + 1 is (1 - rate_t) times iterate t plus rate_t times vertex t.
+    """
+    n_steps = rates.size
+    weights, later = np.empty(n_steps), 1.0  # what a unit in iterate t + 1 adds to the sum
+    for t in range(n_steps - 1, -1, -1):
+        weights[t] = rates[t] * later
+        later = (t > first) + (1 - rates[t]) * later
+    return later / (n_steps - first), weights / (n_steps - first)
 
 
 def sparse_schedule(
-    rows: Rows, objective: Objective, vertices: Vertices | None, n_steps: int,
-    rate: Callable[[int], float],
-) -> SparseSchedule | None:  # fmt: skip
+    rows: Rows, objective: Objective, vertices: Vertices | None, rates: Array
+) -> SparseSchedule | None:
     """The schedule of a walk that pays, or None: by public facts alone.
 
     The number of stored values is private, so it is not looked at: sparse X is taken to be sparse.
@@ -102,13 +110,12 @@ def sparse_schedule(
     is_known = sparse.issparse(rows.X) and rows.center is None and objective.y.ndim == 1
     if not is_known or objective.slope is None or not isinstance(vertices, AxisVertices):
         return None
-    if rows.n_columns < _LEAST_FEATURES or n_steps > _MOST_STEPS:
+    if rows.n_columns < _LEAST_FEATURES:
         return None
-    rates = np.array([rate(t) for t in range(n_steps)])
     if float(np.prod(1 - rates)) < _SMALLEST:
         return None
     schedule = SparseSchedule.of(rates)
-    return schedule if _pays(schedule.n_epochs, n_steps) else None
+    return schedule if _pays(schedule.n_epochs, rates.size) else None
 
 
 def _pays(n_epochs: int, n_steps: int) -> bool:
@@ -139,7 +146,7 @@ def run_sparse_walk(
     """Mean of the iterates after step `first` and later ones, shape (size,)."""
     center = np.array(plan.geometry.center(plan.vertices.n_features), dtype=np.float64)
     walk = SparseWalk(rows, objective, plan, schedule, center)
-    weight, weights = schedule.mean_weights(first)
+    weight, weights = mean_weights(schedule.rates, first)
     mean = weight * center
     for t in range(weights.size):
         vertex = walk.select(t, stream)

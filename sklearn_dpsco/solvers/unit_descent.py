@@ -28,7 +28,16 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
-from .defaults import UNIT_DESCENT, affordable_steps, is_wide, joint_unit, unit_rules
+from .defaults import (
+    LARGEST_COPY,
+    MOST_COPIED_FEATURES,
+    UNIT_DESCENT,
+    affordable_steps,
+    has_units,
+    is_wide,
+    joint_unit,
+    unit_rules,
+)
 from .learned_units import LearnedUnits, Units, pays, plan_units
 
 __all__ = [
@@ -94,7 +103,18 @@ def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
 def plan_unit_descent(
     problem: Problem, budget: PrivacyBudget, max_iter: int | None
 ) -> UnitDescentPlan:
-    """Everything that a run does, from public facts alone."""
+    """Everything that a run does, from public facts alone.
+
+    Raises
+    ------
+    ValueError
+        If X is too large for a copy.
+    """
+    if not has_units(problem):
+        raise ValueError(
+            f"solver='learned-units' copies at most {LARGEST_COPY} numbers of X with up to "
+            f"{MOST_COPIED_FEATURES} features: take another solver"
+        )
     allowance = budget.mixed_allowance
     units = plan_units(problem, budget)
     change = sensitivity.mean_of_numbers(problem.n_samples, problem.dimension, budget.record_factor)

@@ -1,10 +1,11 @@
 r"""Private units of rows of many features, of which no copy and no second moments are made.
 
-The released means of the features serve as frequencies. Where a feature keeps its sign, as words
-and flags do, its variance is about its mean, so that dividing by the root whitens it: the diagonal
-of what `learned_units` does with second moments. Features whose mean drowns in its noise are left
-out, which takes more noise out of the model than signal. Centre and units are applied inside
-products, so that sparse rows stay sparse.
+The released means of the features serve as frequencies. Where no feature is negative, as words and
+flags, its variance is about its mean, so that dividing by the root whitens it: the diagonal of what
+`learned_units` does with second moments. Features whose mean drowns in its noise are left out,
+which takes more noise out of the model than signal. Of sparse features of both signs means of the
+sizes serve for that, and no centre; dense ones are centred only. Centre and units are applied
+inside products, so that sparse rows stay sparse.
 
 Derivations: doc/privacy, section 4.5b.
 """
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ..data.compressed import with_values
 from ..data.rows import Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF
 from ..mechanisms import Gaussian, SelectVertex
@@ -96,13 +98,18 @@ def wide_rows(
     means, unit, usual = np.zeros(plain.n_columns), np.ones(plain.n_columns), rough
     if center is not None:
         factors = clipped_to(rough, plain.norms()) / rough * present
-        noisy = rough * center.release(plain.weighted_sum(factors) / plain.n_samples, stream)
+        is_sparse = sparse.issparse(plain.X)
+        of = plain
+        if is_sparse and not problem.nonnegative:  # sizes in the place of means that may cancel out
+            of = make_rows(with_values(plain.X, np.abs(plain.X.data)), False)
+        noisy = rough * center.release(of.weighted_sum(factors) / of.n_samples, stream)
         noise = rough * math.sqrt(center.variance)
-        if problem.nonnegative or sparse.issparse(rows.X):
-            size = np.maximum(noisy, 0.0) if problem.nonnegative else np.abs(noisy)
-            is_clear = size > rules.clear * noise
-            unit = np.where(is_clear, 1 / np.sqrt(size + rules.ridge * noise), 0.0)
-            means, usual = noisy * (size > rules.sure * noise), math.sqrt(float(unit**2 @ size))
+        if is_sparse or problem.nonnegative:
+            unit = 1 / np.sqrt(np.maximum(noisy, 0.0) + rules.ridge * noise)
+            unit[noisy <= rules.clear * noise] = 0.0
+            usual = math.sqrt(float(unit**2 @ np.maximum(noisy, 0.0)))
+            if problem.nonnegative:
+                means = noisy * (noisy > rules.sure * noise)
         else:
             means = shrunk_vector(noisy, noise**2)
     if not problem.fit_intercept:  # which would have to make up for the centre

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -443,6 +444,15 @@ def test_two_private_steps_share_every_part():
         1 - search.guarantee_.parts[0][1][0].cost("gdp") * 2 / budget
         - search.guarantee_.parts[-2][1][0].cost("gdp") / budget, rel=1e-6,
     )  # fmt: skip
+
+
+def test_a_selector_by_a_private_model_is_refused_before_anything_is_spent():
+    X, y = table()
+    selector = SelectFromModel(DPLassoFW(solver="selection", **BOUNDS))
+    pipe = make_pipeline(selector, DPMirrorRegressor(**BOUNDS))
+    search = search_of(pipe, {"dpmirrorregressor__radius": [1.0]})
+    with pytest.raises(ValueError, match="'selectfrommodel__estimator' is a private model within"):
+        search.fit(X, y)
 
 
 class _Twice(DPMirrorRegressor):

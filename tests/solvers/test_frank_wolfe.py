@@ -55,12 +55,11 @@ def test_units_are_learned_where_a_sparse_model_is_no_good_bet():
             chosen(2000, 20, form="learned-units", **refused)
     with pytest.raises(ValueError, match="no pure-DP form"):
         FrankWolfe("learned-units").check(LOSSES["regression"], L1Ball, PrivacyBudget(1.0, 0.0))
-    # of wide tables only where most entries are 0
-    wide = dataclasses.replace(problem(20_000, 2000), feasible_set=L1Ball)
-    assert FrankWolfe().plan(wide, BUDGET).solver == "selection"
-    wide = dataclasses.replace(wide, sparse=True)
-    assert FrankWolfe().plan(wide, BUDGET).solver == "learned-units"
-    assert FrankWolfe(max_iter=9).plan(wide, BUDGET).solver == "selection"
+    # what is bet on in wide tables
+    assert chosen(20_000, 2000) == "selection"
+    assert chosen(20_000, 2000, form="learned-units") == "learned-units"
+    with pytest.raises(ValueError, match="copies at most"):
+        chosen(2**28, 3, form="learned-units")
 
 
 @every_form

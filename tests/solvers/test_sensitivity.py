@@ -49,6 +49,14 @@ EVERY = {
         lambda n, budget: sensitivity.row_mean_in_norm(facts(n), budget, NORM, 2.0, 4.0),
         lambda n: NORM / n,
     ),
+    "wide_mean": (
+        lambda n, budget: sensitivity.wide_mean(facts(n), budget),
+        lambda n: 1 / n,
+    ),
+    "moments_size": (
+        lambda n, budget: sensitivity.moments_size(facts(n), budget),
+        lambda n: 1 / n,
+    ),
     "target_mean": (
         lambda n, budget: sensitivity.target_mean(facts(n, n_outputs=4), budget, 2),
         lambda n: 2 / n,
@@ -122,6 +130,7 @@ def test_every_function_is_here():
     by_themselves = {
         "Corrections",
         "GradientSteps",
+        "LONGEST_CENTER",
         "RecordSteps",
         "quantile_score",
         "second_moments",
