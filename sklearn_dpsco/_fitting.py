@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 
 from ._checks import check_count, warn_user
 from .data.cells import as_numbers
-from .data.compressed import check_structure
+from .data.compressed import compressed
 from .data.records import as_users, is_nameless, surplus_rows
 from .exceptions import PrivacyParameterWarning
 from .privacy.accountant import BudgetAccountant, accountant_in_force, active_accountant
@@ -50,8 +50,8 @@ def checked_table(X: Any, *, strict: bool, name: str = "X", **settings: Any) -> 
     # One cell may decide on the type and the layout that a frame has as an array, and so on
     # the rounding of products with other rows: only those of an array are kept.
     is_array = isinstance(X, np.ndarray) or sparse.issparse(X)
-    if sparse.issparse(table) and table.format in ("csr", "csc"):
-        check_structure(table)
+    if sparse.issparse(table):
+        table = compressed(table)
     return checked(
         check_array, table, accept_sparse=("csr", "csc"), input_name=name,
         dtype=(np.float64, np.float32) if is_array else np.float64,

@@ -188,7 +188,7 @@ def joint_csr_steps(
                 row_w[:] = 0.0
                 row_center, square = 0.0, 0.0
                 for e in range(indptr[t], indptr[t + 1]):
-                    x, j = data[e], np.uint64(indices[e])
+                    x, j = np.float64(data[e]), np.uint64(indices[e])
                     row_center += x * center[j]
                     square += x * x
                     for k in range(n_outputs):
@@ -206,7 +206,7 @@ def joint_csr_steps(
                     center_w[k] -= r[k] * row_center
                     shift[k] += r[k]
                 for e in range(indptr[t], indptr[t + 1]):
-                    x, j = data[e], np.uint64(indices[e])
+                    x, j = np.float64(data[e]), np.uint64(indices[e])
                     for k in range(n_outputs):
                         w[j, k] -= r[k] * x
         for i in range(d):

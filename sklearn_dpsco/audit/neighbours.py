@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,8 +100,14 @@ def neighbours(
             table.own_weights = _OWN_WEIGHTS[of_weights.integers(len(_OWN_WEIGHTS))]
         places = _PLACES[(k + random_state) % len(_PLACES)]
         storage, i = storages[k % len(storages)], int(rng.integers(problem.n_samples))
+        if k // len(storages) % 2:
+            storage = _in_single_precision(storage)
         pairs.append(_pair(problem, relation, table, places, storage, i))
     return pairs
+
+
+def _in_single_precision(storage: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda X: storage(X.astype(np.float32))
 
 
 @dataclass

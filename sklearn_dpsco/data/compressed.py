@@ -13,6 +13,7 @@ import numpy as np
 __all__ = [
     "canonical",
     "check_structure",
+    "compressed",
     "row_range",
     "stored_columns",
     "value_parts",
@@ -22,6 +23,7 @@ __all__ = [
 
 _INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 _PART_VALUES = 2**18
+_NO_MATRIX = "sparse X is no matrix: its indices point to places outside of it"
 
 
 def with_arrays(X: Any, data: Any, indices: Any, indptr: Any) -> Any:
@@ -39,6 +41,24 @@ def with_arrays(X: Any, data: Any, indices: Any, indptr: Any) -> Any:
 def with_values(X: Any, data: Any) -> Any:
     """Other values in the places of X."""
     return with_arrays(X, data, X.indices, X.indptr)
+
+
+def compressed(X: Any) -> Any:
+    """CSR or CSC X as it is, another sparse matrix as CSR; checked, see `check_structure`."""
+    if X.ndim != 2:  # which scikit-learn refuses
+        return X
+    if X.format not in ("csr", "csc"):
+        try:
+            X = X.tocoo()
+        except (ValueError, IndexError):  # which quote an index
+            raise ValueError(_NO_MATRIX) from None
+        for places, size in zip((X.row, X.col), X.shape, strict=True):
+            is_right = places.size == X.data.size and np.all((places >= 0) & (places < size))
+            if not is_right:
+                raise ValueError(_NO_MATRIX)
+        X = X.tocsr()
+    check_structure(X)
+    return X
 
 
 def check_structure(X: Any) -> None:
@@ -61,7 +81,7 @@ def check_structure(X: Any) -> None:
         block = indices[part]
         is_right = is_right and block.min() >= 0 and block.max() < n_minor
     if not is_right:
-        raise ValueError("sparse X is no matrix: its indices point to places outside of it")
+        raise ValueError(_NO_MATRIX)
 
 
 def canonical(X: Any) -> Any:

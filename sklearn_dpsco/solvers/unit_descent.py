@@ -117,11 +117,11 @@ def plan_unit_descent(
         )
     allowance = budget.mixed_allowance
     units = plan_units(problem, budget)
-    change = sensitivity.mean_of_numbers(problem.n_samples, problem.dimension, budget.record_factor)
     limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
-    if is_wide(problem):
-        limits, change = UNIT_DESCENT.wide, sensitivity.wide_mean(problem, budget)
     n_steps = max_iter or affordable_steps(problem, limits)
+    change = sensitivity.mean_of_numbers(problem.n_samples, problem.dimension, budget.record_factor)
+    if is_wide(problem):
+        change = sensitivity.wide_mean(problem, budget)
     step = Gaussian.calibrate(change, allowance.share(units.left), n_steps, problem.size)
     releases = (*units.releases, Release("mean gradient", step, n_steps))
     guarantee = Guarantee.of(budget, releases, allowance.kind)

@@ -10,6 +10,7 @@ from sklearn_dpsco.data.bounds import feature_scaling
 from sklearn_dpsco.data.compressed import (
     canonical,
     check_structure,
+    compressed,
     stored_columns,
     value_parts,
     with_arrays,
@@ -170,3 +171,21 @@ def test_a_product_makes_no_copy_of_the_values():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < X.data.nbytes / 4
+
+
+def test_other_formats_are_checked_before_they_are_converted():
+    for convert in (sparse.coo_array, sparse.coo_matrix, sparse.lil_array, sparse.dia_array):
+        X = compressed(convert(np.eye(5)))
+        np.testing.assert_array_equal(X.toarray(), np.eye(5))
+    for bad in (-1, 5, 10**6):
+        X = sparse.coo_array(np.eye(5))
+        row, col = (places.copy() for places in X.coords)
+        col[-1] = bad
+        X.coords = (row, col)
+        with pytest.raises(ValueError, match="outside of it"):
+            compressed(X)
+    X = sparse.bsr_array(np.eye(6), blocksize=(2, 2))
+    X.indices = X.indices.copy()
+    X.indices[-1] = 7
+    with pytest.raises(ValueError, match="outside of it"):
+        compressed(X)

@@ -242,7 +242,8 @@ def _l1_norms(rows: Rows) -> Array:
     sums = np.empty(rows.n_samples)
     for first in range(0, rows.n_samples, BLOCK_ROWS):
         part = slice(first, first + BLOCK_ROWS)
-        sizes = abs(rows.part(part).X).sum(axis=1, dtype=np.float64)
+        # scipy adds up in the type of the values
+        sizes = abs(rows.part(part).X).astype(np.float64).sum(axis=1)
         sums[part] = np.asarray(sizes).ravel() + rows.has_intercept
     return sums * (1 + 2 * (rows.dimension + 4) * UNIT_ROUNDOFF)
 
