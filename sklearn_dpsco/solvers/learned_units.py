@@ -262,25 +262,20 @@ class LearnedUnits(Part):
         self, rows: Rows, rough: float, row_growth: float, stream: RandomStream
     ) -> dict[str, Any]:
         """The same without a copy: see `wide_units`."""
-        problem, present = self.problem, rows.present()
+        problem, rules = self.problem, self.rules
         wide = wide_rows(rows, problem, rough, self.center, self.length, row_growth, stream)
-        top, trace, last = 1.0, 0.9, 0.5
+        top = 1.0
         if self.top is not None:
             top = self._upper(np.array([wide.moments_size()]), stream)
-        last = min(last, math.sqrt(top)) if problem.fit_intercept else 0.0
-        usual = min(0.95, self.rules.row_bound * row_growth)
-        factors = wide.rows.scales()
-        factor = self._release_factor(factors, present, usual, stream)
-        size = math.sqrt(1 + last**2) / (1 - 8 * UNIT_ROUNDOFF)
-        unit = np.append(wide.unit, last)[: problem.dimension] / size
-        found = wide.rows
+        usual, factors = min(0.95, rules.row_bound * row_growth), wide.rows.scales()
+        factor = self._release_factor(factors, rows.present(), usual, stream)
+        found = self._joined(wide.unit, top, 0.9, 0.5)
+        bounded = wide.rows
         if not problem.fit_intercept:
-            found = make_rows(found.X, False, factors, rows.sample_weight)
-        return {
-            "rows": found,
-            "unit": unit, "top": max(top, last**2, _LEAST) / size**2,
-            "trace": (trace + last**2) / size**2, "longest": size, "transform": unit,
-            "center": wide.rows.center, "factor": factor,
+            bounded = make_rows(bounded.X, False, factors, rows.sample_weight)
+        center = wide.rows.center
+        return found | {
+            "rows": bounded, "unit": found["transform"], "center": center, "factor": factor,
         }  # fmt: skip
 
     def _release_copy(
@@ -303,21 +298,27 @@ class LearnedUnits(Part):
             last = 1.0
         if self.top is not None:
             top = self._release_top(moments, stream)
-        last = min(last, math.sqrt(top)) if problem.fit_intercept else 0.0
         factor = self._release_factor(factors, present, usual, stream)
-        size = math.sqrt(1 + last**2) / (1 - 8 * UNIT_ROUNDOFF)
-        unit = np.full(problem.dimension, 1 / size)
-        whole = np.zeros((problem.dimension, problem.dimension))
-        whole[:d, :d] = transform / size
-        if problem.fit_intercept:
-            unit[d] = whole[d, d] = last / size
+        found = self._joined(transform, top, trace, last)
+        unit = np.full(problem.dimension, 1 / found["longest"])
+        unit[d:] = found["transform"][d:, -1]
         # whether a record is empty is private, whether one may be is not
         scale = None if rows.scale is None else present.astype(np.float64)
+        bounded = make_rows(x, problem.fit_intercept, scale, rows.sample_weight)
+        return found | {"rows": bounded, "unit": unit, "center": center, "factor": factor}
+
+    def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
+        """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""
+        d, dimension = self.problem.n_features, self.problem.dimension
+        last = min(last, math.sqrt(top)) if dimension > d else 0.0
+        size = math.sqrt(1 + last**2) / (1 - 8 * UNIT_ROUNDOFF)
+        whole = np.zeros((dimension,) * transform.ndim)
+        whole[(slice(d),) * transform.ndim] = transform / size
+        whole[(slice(d, None),) * transform.ndim] = last / size
         return {
-            "rows": make_rows(x, problem.fit_intercept, scale, rows.sample_weight), "unit": unit,
+            "transform": whole, "longest": size,
             "top": max(top, last**2, _LEAST) / size**2,
             "trace": max(trace + last**2, _LEAST) / size**2,
-            "longest": size, "transform": whole, "center": center, "factor": factor,
         }  # fmt: skip
 
     def _centre(
