@@ -269,7 +269,7 @@ class LearnedUnits(Part):
             top = self._upper(np.array([wide.moments_size()]), stream)
         usual, factors = min(0.95, rules.row_bound * row_growth), wide.rows.scales()
         factor = self._release_factor(factors, rows.present(), usual, stream)
-        found = self._joined(wide.unit, top, 0.9, 0.5)
+        found = self._joined(wide.unit, top, 0.9 / row_growth**2, 0.5)
         bounded = wide.rows
         if not problem.fit_intercept:
             bounded = make_rows(bounded.X, False, factors, rows.sample_weight)
