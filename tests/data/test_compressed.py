@@ -23,7 +23,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def random_table(kind, index=np.int32, dtype=np.float64, shape=(30, 7)):
-    X = kind(sparse.random_array(shape, density=0.4, rng=0))
+    X = kind(sparse.random(*shape, density=0.4, random_state=0))
     X.data = np.round(X.data * 64).astype(dtype) / dtype(64)
     X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
     return X
@@ -179,9 +179,8 @@ def test_other_formats_are_checked_before_they_are_converted():
         np.testing.assert_array_equal(X.toarray(), np.eye(5))
     for bad in (-1, 5, 10**6):
         X = sparse.coo_array(np.eye(5))
-        row, col = (places.copy() for places in X.coords)
-        col[-1] = bad
-        X.coords = (row, col)
+        X.col = X.col.copy()
+        X.col[-1] = bad
         with pytest.raises(ValueError, match="outside of it"):
             compressed(X)
     X = sparse.bsr_array(np.eye(6), blocksize=(2, 2))

@@ -20,7 +20,7 @@ TRUE = np.arange(6)
 
 def words(n_rows=N, *, seed=0):
     """Zeros and ones, a twentieth of them ones, and a signal of the first six columns."""
-    X = sparse.random_array((n_rows, D), density=0.05, rng=seed, format="csr")
+    X = sparse.csr_array(sparse.random(n_rows, D, density=0.05, random_state=seed, format="csr"))
     X.data[:] = 1.0
     return X, X[:, :6] @ np.array([1, 1, 1, -1, -1, -1])
 
