@@ -16,6 +16,7 @@ __all__ = [
     "compressed",
     "row_range",
     "stored_columns",
+    "stored_rows",
     "value_parts",
     "with_arrays",
     "with_values",
@@ -121,6 +122,14 @@ def value_parts(X: Any) -> list[slice]:
 
 def stored_columns(X: Any, part: slice) -> Any:
     """The column of each stored value in the part."""
-    if X.format == "csr":
-        return X.indices[part]
+    return X.indices[part] if X.format == "csr" else _majors(X, part)
+
+
+def stored_rows(X: Any, part: slice) -> Any:
+    """The row of each stored value in the part."""
+    return X.indices[part] if X.format == "csc" else _majors(X, part)
+
+
+def _majors(X: Any, part: slice) -> Any:
+    """The row (CSR) or column (CSC) of each stored value in the part."""
     return np.searchsorted(X.indptr, np.arange(part.start, part.stop), side="right") - 1

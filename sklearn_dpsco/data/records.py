@@ -18,7 +18,7 @@ from sklearn.utils.validation import column_or_1d
 from .._checks import shown, warn_user
 from ..exceptions import PrivacyLeakWarning
 from .cells import as_numbers, as_objects, is_missing_cell, plain
-from .compressed import value_parts, with_values
+from .compressed import stored_rows, value_parts, with_values
 
 __all__ = [
     "as_labels",
@@ -76,19 +76,12 @@ def clear_rows(X: Any, which: Flags, original: Any) -> Any:
     if sparse.issparse(X):
         data = X.data.copy() if np.may_share_memory(X.data, original.data) else X.data
         for part in value_parts(X):
-            data[part][which[_rows_of(X, part)]] = 0
+            data[part][which[stored_rows(X, part)]] = 0
         return with_values(X, data)
     if np.may_share_memory(X, original):
         X = X.copy(order="K")
     X[which] = 0
     return X
-
-
-def _rows_of(X: Any, part: slice) -> Any:
-    """The row of each stored value in the part."""
-    if X.format == "csc":
-        return X.indices[part]
-    return np.searchsorted(X.indptr, np.arange(part.start, part.stop), side="right") - 1
 
 
 def as_labels(y: Any) -> NDArray[Any]:

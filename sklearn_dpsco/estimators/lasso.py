@@ -58,10 +58,9 @@ class _FrankWolfeMixin(HasFeasibleSet):
         or Welsch's, the set "l1" and everything else "auto", for fewer than 80 features or where n
         times epsilon is large against them, but never for more than 1000 features, 2^28 numbers in
         X or, in regression, so small an n times epsilon that nothing can be learned about units.
-        Else it
-        takes the one of the other two that the sizes and epsilon favour; where the noise would be
-        too large for either and `max_iter` is "auto", it spends the whole budget on the intercept
-        and leaves the coefficients at the centre of the feasible set, which is 0 for "l1".
+        Else it takes the one of the other two that the sizes and epsilon favour; where the noise
+        would be too large for either and `max_iter` is "auto", it spends the whole budget on the
+        intercept and leaves the coefficients at the centre of the feasible set, 0 for "l1".
 
         "rounds", "tree" and "spider" select vertices in a single pass: every record is read once,
         and every step corrects an estimate of the gradient by a batch of fresh records. They take

@@ -63,8 +63,9 @@ class _MirrorMixin(HasFeasibleSet):
         term about the last round's result that makes it strongly convex, and returns the result of
         a round drawn uniformly (of a convex loss, the last): near a stationary point in theory, and
         less accurate than "noisy-md" on tables. "auto" is "learned-units" if no set, radius, map,
-        penalty, clip, norm, step or batch is declared, and not in regression with a very small n
-        times epsilon; else "noisy-md".
+        penalty, clip, norm, step or batch is declared, but not for up to 1000 features with more
+        than 2^28 numbers in X, nor in regression with a very small n times epsilon; else
+        "noisy-md".
     max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps; of each phase for "localized" and each round for "proximal". With
         "learned-units" and "noisy-md", more steps cost time and hardly change the accuracy: the

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown, warn_user
 from .._fitting import PrivateFit
 from ..data.cells import as_numbers, as_objects
+from ..data.compressed import compressed
 from ..data.records import (
     as_labels,
     as_users,
@@ -320,7 +321,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             found = as_weights(extras["sample_weight"], largest, strict=False)
             check_consistent_length(y, found)
             weights *= found
-        X = X.tocsr() if sparse.issparse(X) and X.format not in ("csr", "csc") else _indexable(X)
+        X = compressed(X) if sparse.issparse(X) else _indexable(X)
         return _Table(X, y, targets, weights, extras), classes
 
     def _keep(self, plan: Any, index: int, best: Any, score: float | None) -> None:

@@ -43,8 +43,8 @@ class Problem:
         Factors in [0, 1] on the weights of each class's records, the largest 1, which the records'
         weights hold already; or to be made of the released frequencies. None for ones.
     nonnegative : bool
-        Whether no scaled feature is negative, as the bounds tell. Decides what is made of released
-        numbers, never on a release.
+        Whether no scaled feature is negative, as the bounds tell. Of wide rows it decides on the
+        means that are released and on what is made of them; no sensitivity depends on it.
     """
 
     n_samples: int

@@ -330,12 +330,11 @@ LEARNED_UNITS = {
 class WideUnitsDefaults(LearnedUnitsDefaults):
     """The same for more features than are copied. (benchmarks/wide_units.py)
 
-    `clear` is the mean of a feature, in units of its noise, below which it is left out;
-    ``sqrt(mean + ridge * noise)`` is the unit of the others.
+    A feature's unit is ``sqrt(mean + ridge * noise)``, by the noise in its mean.
     """
 
-    clear: float = 1.0
-    sure: float = 3.0
+    clear: float = 1.0  # the mean, in units of its noise, below which a feature is left out
+    sure: float = 3.0  # and below which it is not centred
     ridge: float = 4.0
 
 
@@ -359,7 +358,7 @@ def is_wide(problem: Problem) -> bool:
 
 
 def has_units(problem: Problem) -> bool:
-    """Whether units can be learned: of few features only of as many numbers as are copied."""
+    """Whether units can be learned: of wide rows, or of no more numbers than are copied."""
     return is_wide(problem) or problem.n_samples * problem.dimension <= LARGEST_COPY
 
 

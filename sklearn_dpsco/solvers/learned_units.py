@@ -245,25 +245,23 @@ class LearnedUnits(Part):
 
     def _release_rows(self, rows: Rows, row_growth: float, stream: RandomStream) -> dict[str, Any]:
         """The fields of `Units` that are about the rows."""
-        row_growth = min(LARGEST_ROW_GROWTH, row_growth)
-        rough = self._release_length(rows, stream)
+        row_growth, longest = min(LARGEST_ROW_GROWTH, row_growth), math.sqrt(rows.n_columns)
         if is_wide(self.problem):
-            return self._release_wide(rows, rough, row_growth, stream)
-        return self._release_copy(rows, rough, row_growth, stream)
-
-    def _release_length(self, rows: Rows, stream: RandomStream) -> float:
-        """To what rows are cut for the mean of them."""
-        longest = math.sqrt(self.problem.n_features)
+            rows = rows.row_major()
         norms = make_rows(rows.X, False).norms()
         median = scale_on_grid(norms, rows.present(), longest, longest / 2, self.long, stream)
-        return min(1.3 * median, longest)
+        # to what rows are cut for the mean of them
+        rough = min(1.3 * median, longest)
+        release = self._release_wide if is_wide(self.problem) else self._release_copy
+        return release(rows, norms, rough, row_growth, stream)
 
     def _release_wide(
-        self, rows: Rows, rough: float, row_growth: float, stream: RandomStream
+        self, rows: Rows, norms: Array, rough: float, row_growth: float, stream: RandomStream
     ) -> dict[str, Any]:
         """The same without a copy: see `wide_units`."""
         problem, rules = self.problem, self.rules
-        wide = wide_rows(rows, problem, rough, self.center, self.length, row_growth, stream)
+        mechanisms = self.center, self.length
+        wide = wide_rows(rows, norms, problem, rough, *mechanisms, row_growth, stream)
         top = 1.0
         if self.top is not None:
             top = self._upper(np.array([wide.moments_size()]), stream)
@@ -279,12 +277,12 @@ class LearnedUnits(Part):
         }  # fmt: skip
 
     def _release_copy(
-        self, rows: Rows, rough: float, row_growth: float, stream: RandomStream
+        self, rows: Rows, norms: Array, rough: float, row_growth: float, stream: RandomStream
     ) -> dict[str, Any]:
         """The same of a dense copy of the rows, with their second moments."""
         problem, d = self.problem, self.problem.n_features
         present = rows.present()
-        center, norm = self._centre(rows, rough, row_growth, stream)
+        center, norm = self._centre(rows, norms, rough, row_growth, stream)
         factors, usual = present.astype(np.float64), min(0.95, self.rules.row_bound * row_growth)
         transform = np.eye(d) / norm
         top, trace, last = 1.0, 0.6, 0.5
@@ -322,11 +320,11 @@ class LearnedUnits(Part):
         }  # fmt: skip
 
     def _centre(
-        self, rows: Rows, rough: float, row_growth: float, stream: RandomStream
+        self, rows: Rows, norms: Array, rough: float, row_growth: float, stream: RandomStream
     ) -> tuple[Array, float]:
         """The released centre of the rows, and the bound on the norms of the centred ones."""
         present, rows = rows.present(), make_rows(rows.X, False)
-        norms, center = rows.norms(), np.zeros(rows.n_columns)
+        center = np.zeros(rows.n_columns)
         if self.center is not None:
             factors = clipped_to(rough, norms) / rough
             mean = rows.weighted_sum(factors * present) / rows.n_samples

@@ -101,7 +101,7 @@ def mean_weights(rates: Array, first: int) -> tuple[float, Array]:
 
 
 def sparse_schedule(
-    rows: Rows, objective: Objective, vertices: Vertices | None, rates: Array
+    rows: Rows, objective: Objective, vertices: Vertices, rates: Array
 ) -> SparseSchedule | None:
     """The schedule of a walk that pays, or None: by public facts alone.
 

@@ -75,7 +75,7 @@ def clipped_to(bound: float, norms: Array) -> Array:
 
 
 def wide_rows(
-    rows: Rows, problem: Problem, rough: float, center: Gaussian | None,
+    rows: Rows, norms: Array, problem: Problem, rough: float, center: Gaussian | None,
     length: SelectVertex | None, row_growth: float, stream: RandomStream,
 ) -> WideRows:  # fmt: skip
     """Release centre and length of the rows.
@@ -83,7 +83,9 @@ def wide_rows(
     Parameters
     ----------
     rows : Rows
-        Plain, their scale 1 or, of an empty record, 0.
+        Plain, their scale 1 or, of an empty record, 0; not in CSC.
+    norms : ndarray of shape (n_samples,)
+        Of the rows of X.
     problem : Problem
     rough : float
         Bound on the norms of the rows whose mean is released.
@@ -94,10 +96,10 @@ def wide_rows(
     stream : RandomStream
     """
     rules, present, weight = WIDE_UNITS[problem.loss.task], rows.present(), rows.sample_weight
-    plain = make_rows(rows.row_major().X, False)
+    plain = make_rows(rows.X, False)
     means, unit, usual = np.zeros(plain.n_columns), np.ones(plain.n_columns), rough
     if center is not None:
-        factors = clipped_to(rough, plain.norms()) / rough * present
+        factors = clipped_to(rough, norms) / rough * present
         is_sparse = sparse.issparse(plain.X)
         of = plain
         if is_sparse and not problem.nonnegative:  # sizes in the place of means that may cancel out
