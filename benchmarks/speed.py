@@ -71,14 +71,14 @@ def iteration(X: Any, label: str, limit: float) -> None:
 
     def select() -> None:
         move = Move(0.9, 3, 0.1)
-        gradient = rows.mean_gradient_after_move(product, move, objective)
+        gradient = rows.gradient_sum_after_move(product, move, objective) / n
         plan.step.release(plan.vertices.scores(gradient), stream)
 
     mirror = DPMirrorClassifier(classes=[0, 1], bounds_X=(-1, 1), feasible_set="l2").plan(n, d)
     noise, mirror_map = mirror.stages[0].noises[0], mirror.mirror_map
 
     def descend() -> None:
-        gradient = noise.release(rows.mean_gradient(coef, objective), stream)
+        gradient = noise.release(rows.gradient_sum(coef, objective) / n, stream)
         mirror_map.step(coef, gradient, 0.01 / mirror_map.dual_norm(gradient))
 
     times = medians(
@@ -86,7 +86,7 @@ def iteration(X: Any, label: str, limit: float) -> None:
             "one product": lambda: X.T @ r,
             "two products": lambda: (X @ coef[:d], X.T @ r),
             "selection": select,
-            "gradient": lambda: rows.mean_gradient(coef, objective),
+            "gradient": lambda: rows.gradient_sum(coef, objective) / n,
             "mirror descent": descend,
         }
     )

@@ -328,8 +328,8 @@ def test_kernels_take_the_envelopes_that_they_know_and_no_other():
     for loss in (Envelope(Logistic(), 3.0), Envelope(Own(lambda z, y: z - y), 3.0)):
         assert Objective(y, 0.0, loss, 1.0).slope is None
     rows = make_rows(np.eye(2), False)
-    expected = np.clip(Logistic().envelope_derivative(z, y, 3.0), -1, 1) / 2
-    found = rows.mean_gradient(z, Objective(y, 0.0, Envelope(Logistic(), 3.0), 1.0))
+    expected = np.clip(Logistic().envelope_derivative(z, y, 3.0), -1, 1)
+    found = rows.gradient_sum(z, Objective(y, 0.0, Envelope(Logistic(), 3.0), 1.0))
     np.testing.assert_allclose(found, expected)
 
 
@@ -692,8 +692,8 @@ def test_the_kernels_know_the_classes_of_this_package_alone():
     for storage in (np.array, sparse.csr_matrix, sparse.csc_matrix):
         rows = make_rows(storage(X), False)
         objective = Objective(y, 0.0, Tilted(), 5.0)
-        found = rows.mean_gradient(np.zeros(1), objective)
-        np.testing.assert_allclose(found, X.T @ (-0.1 * y) / 3, rtol=1e-12)
+        found = rows.gradient_sum(np.zeros(1), objective)
+        np.testing.assert_allclose(found, X.T @ (-0.1 * y), rtol=1e-12)
         found = rows.row_major().clipped_gradient_sum(np.zeros(1), objective, 9.0)
         np.testing.assert_allclose(found, X.T @ (-0.1 * y), rtol=1e-12)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,17 +22,16 @@ from .compressed import row_range, stored_columns, value_parts
 from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
 from .threads import on_threads, slices, sum_on_threads, task_rows
 
-__all__ = ["Change", "Move", "Objective", "Rows", "make_rows", "times_rows"]
+__all__ = ["Change", "Move", "Objective", "Rows", "Terms", "joined_rows", "make_rows", "times_rows"]
 
 Array = NDArray[np.float64]
 
 
-class Objective(NamedTuple):
-    """What is minimized: the mean of l(offset + prediction, y), with a clipped derivative.
+class Terms(NamedTuple):
+    """What is minimized, but for the targets: the mean of l(offset + prediction, y).
 
     Attributes
     ----------
-    y : ndarray of shape (n_samples,), or (n_samples, K) for a loss of K outputs
     offset : float or ndarray of shape (K,)
         A constant outside the linear model.
     loss : Loss
@@ -40,7 +39,6 @@ class Objective(NamedTuple):
         Bound on the l2 norm of a record's derivatives.
     """
 
-    y: Array
     offset: Any
     loss: Loss
     clip: float
@@ -58,6 +56,20 @@ class Objective(NamedTuple):
         return Slope(loss_id, loss.kernel_parameter, self.clip, self.offset, beta)
 
 
+class Objective(NamedTuple):
+    """`Terms` with the targets, of shape (n_samples,), or (n_samples, K) for K outputs."""
+
+    y: Array
+    offset: Any
+    loss: Loss
+    clip: float
+
+    @property
+    def slope(self) -> Slope | None:
+        """See `Terms.slope`."""
+        return Terms(*self[1:]).slope
+
+
 class Rows:
     """Rows ``scale_i * [x_i - center, 1]`` of a matrix, and sums over them.
 
@@ -71,7 +83,7 @@ class Rows:
     ----------
     X : ndarray, CSR or CSC matrix of shape (n, d)
         Scaled to [-1, 1] in every coordinate; float64 or float32. Indices of either type of
-        integers. A column is added to predictions (`mean_gradient_after_move`) at the cost of its
+        integers. A column is added to predictions (`gradient_sum_after_move`) at the cost of its
         stored values in CSC, of n in dense, and in CSR of a look through all stored values.
     has_intercept : bool
         Whether the rows have a last coordinate of ones.
@@ -194,7 +206,7 @@ class Rows:
         r"""Sum of :math:`s_i l'(z_i, y_i) [x_i - m, 1]`, :math:`z_i = b + <[x_i - m, 1], w>`.
 
         :math:`s_i` is the record's `factor` times min(1, bound / norm of the row). Unlike in
-        `mean_gradient`, the prediction is that of the row before it is scaled down: this is
+        `gradient_sum`, the prediction is that of the row before it is scaled down: this is
         the gradient of a weighted mean of losses.
 
         Parameters
@@ -240,12 +252,12 @@ class Rows:
             total[: self.n_columns] -= np.multiply.outer(self.center, total[self.n_columns])
         return total
 
-    def mean(self) -> Array:
-        """Mean of scale_i * x_i over the records, without the centre, shape (d,)."""
-        return self._transposed_product(self.scales())[: self.n_columns] / self.n_samples
+    def row_sum(self) -> Array:
+        """Sum of scale_i * x_i over the records, without the centre, shape (d,)."""
+        return self._transposed_product(self.scales())[: self.n_columns]
 
-    def mean_gradient(self, coef: Array, objective: Objective) -> Array:
-        r"""Mean of :math:`v_i l'(z_i, y_i) s_i [x_i - m, 1]`, :math:`v_i` the record's weight.
+    def gradient_sum(self, coef: Array, objective: Objective) -> Array:
+        r"""Sum of :math:`v_i l'(z_i, y_i) s_i [x_i - m, 1]`, :math:`v_i` the record's weight.
 
         :math:`z_i = b + s_i <[x_i - m, 1], w>`, :math:`s_i` the row's scale.
 
@@ -260,7 +272,7 @@ class Rows:
         -------
         ndarray of the shape of `coef`
         """
-        return self._centered(self._mean_gradient(self._plain(coef), objective))
+        return self._centered(self._gradient_sum_at(self._plain(coef), objective))
 
     def _plain(self, coef: Array) -> Array:
         """Coefficients for rows [x, 1] that give the same predictions."""
@@ -270,8 +282,8 @@ class Rows:
         plain[self.n_columns] -= self.center @ coef[: self.n_columns]
         return plain
 
-    def mean_gradient_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
-        """`mean_gradient` at the coefficients after a move towards a vertex.
+    def gradient_sum_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
+        """`gradient_sum` at the coefficients after a move towards a vertex.
 
         `product` holds <[x_i, 1], w> and is updated in place, which costs one column of
         X instead of a product with all of it. The vertex's coordinate counts the entries of a
@@ -285,7 +297,7 @@ class Rows:
         else:
             self._add_column(outputs[:, output], coordinate, move.amount)
         r = self._derivative(product, slice(None), objective)
-        return self._transposed_product(r) / self.n_samples
+        return self._transposed_product(r)
 
     def change_sum(
         self, which: NDArray[np.intp], points: tuple[Array, Array], change: Change,
@@ -317,8 +329,8 @@ class Rows:
         """The compiled `clipped_gradient_sum` and X as it takes it, if there is one."""
         return None
 
-    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
-        """`mean_gradient` without a centre."""
+    def _gradient_sum_at(self, coef: Array, objective: Objective) -> Array:
+        """`gradient_sum` without a centre."""
         raise NotImplementedError
 
     def _product(self, weights: Array) -> Array:
@@ -389,7 +401,7 @@ class _DenseRows(Rows):
 
         return sum_on_threads(added, self._tasks(), np.zeros((self.dimension, *r.shape[1:])))
 
-    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+    def _gradient_sum_at(self, coef: Array, objective: Objective) -> Array:
         slope = objective.slope
         if slope is not None and coef.ndim == 1 and self.X.flags.c_contiguous:
             from .._kernels.gradient_sums import dense_gradient_at
@@ -410,8 +422,8 @@ class _DenseRows(Rows):
 
         tasks, start = slices(self.n_samples, self.chunk), np.zeros(coef.shape)
         if kernel_id(base_loss(objective.loss)) is None:  # a user's loss: never two calls at once
-            return sum(map(added, tasks), start) / self.n_samples
-        return sum_on_threads(added, tasks, start) / self.n_samples
+            return sum(map(added, tasks), start)
+        return sum_on_threads(added, tasks, start)
 
     def change_sum(
         self, which: NDArray[np.intp], points: tuple[Array, Array], change: Change,
@@ -448,7 +460,7 @@ class _DenseRows(Rows):
     def _sweep(
         self, kernel: Callable[..., float], records: tuple[Array, ...], point: tuple[Any, ...]
     ) -> Array:
-        """One pass over the rows, of arrays of the records, and the total over their number."""
+        """One pass over the rows, of arrays of the records."""
         records = self.X, self.scales(), self.factors(), *records
 
         def added(part: slice) -> Array:
@@ -458,7 +470,7 @@ class _DenseRows(Rows):
             return total
 
         total = sum_on_threads(added, self._tasks(), np.zeros(self.n_columns + 1))
-        return total[: self.dimension] / self.n_samples
+        return total[: self.dimension]
 
     def _tasks(self) -> list[slice]:
         return slices(self.n_samples, task_rows(self.n_columns, self.chunk))
@@ -476,7 +488,7 @@ class _DrawnRows(_DenseRows):
     batches that an analysis compares. At a kink, a last bit may turn a derivative.
     """
 
-    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+    def _gradient_sum_at(self, coef: Array, objective: Objective) -> Array:
         return self._gradient_by_chunks(coef, objective)
 
     def _predicted(self, block: Array, weights: Array) -> Array:
@@ -519,9 +531,9 @@ class _SparseRows(Rows):
         kernel(Compressed.of(self.X), *columns)
         return out
 
-    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+    def _gradient_sum_at(self, coef: Array, objective: Objective) -> Array:
         r = self._derivative(self.product(coef), slice(None), objective)
-        return self._transposed_product(r) / self.n_samples
+        return self._transposed_product(r)
 
     def _transposed_product(self, r: Array) -> Array:
         total = np.zeros((self.dimension, *r.shape[1:]))
@@ -575,18 +587,18 @@ class _CSRRows(_SparseRows):
 
         return row_norms(Compressed.of(self.X), weights)
 
-    def _mean_gradient(self, coef: Array, objective: Objective) -> Array:
+    def _gradient_sum_at(self, coef: Array, objective: Objective) -> Array:
         slope = objective.slope
         if slope is None:
-            return super()._mean_gradient(coef, objective)
+            return super()._gradient_sum_at(coef, objective)
         from .._kernels.sparse_sums import gradient_at
 
         return self._sweep(gradient_at, objective.y, coef, slope)
 
-    def mean_gradient_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
+    def gradient_sum_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
         slope = objective.slope
         if slope is None:
-            return super().mean_gradient_after_move(product, move, objective)
+            return super().gradient_sum_after_move(product, move, objective)
         from .._kernels.sparse_sums import gradient_after_move
 
         return self._sweep(gradient_after_move, objective.y, product, move, slope)
@@ -597,7 +609,7 @@ class _CSRRows(_SparseRows):
         total_b = kernel(X, self.scales(), self.factors(), y, *point, BLOCK_ROWS, total)
         if self.has_intercept:
             total = np.append(total, total_b)
-        return total / self.n_samples
+        return total
 
     def _add_column(self, product: Array, column: int, amount: float) -> None:
         stored = self.X[:, [column]].tocoo()
@@ -623,3 +635,21 @@ def make_rows(
     kinds = {"csr": _CSRRows, "csc": _CSCRows}
     kind = kinds[X.format] if sparse.issparse(X) else _DenseRows
     return kind(X, has_intercept, scale, None, sample_weight)
+
+
+def joined_rows(parts: Sequence[Rows]) -> Rows:
+    """The rows of several tables, one after the other; of a single one, its own."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    matrices = [part.X for part in parts]
+    stacked = (
+        np.concatenate
+        if not sparse.issparse(first.X)
+        else functools.partial(sparse.vstack, format=first.X.format)
+    )
+    scales = [part.scales() for part in parts]
+    weights = [part.sample_weights() for part in parts]
+    scale = None if first.scale is None else np.concatenate(scales)
+    weight = None if first.sample_weight is None else np.concatenate(weights)
+    return type(first)(stacked(matrices), first.has_intercept, scale, first.center, weight)

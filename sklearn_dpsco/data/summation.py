@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 __all__ = [
     "BLOCK_ROWS",
@@ -35,12 +34,12 @@ _SPARSE_PIECE = 8192
 def chunk_rows(n_samples: int, n_features: int) -> int:
     """Rows per chunk; public facts only, since the bound on the summation error uses it."""
     fitting = _CHUNK_BYTES // (8 * max(1, n_features))
-    return int(min(n_samples, max(256, min(fitting, BLOCK_ROWS))))
+    return int(max(1, min(n_samples, max(256, min(fitting, BLOCK_ROWS)))))
 
 
-def piece_rows(X: Any) -> int:
+def piece_rows(n_samples: int, n_features: int, is_sparse: bool) -> int:
     """Rows that a single pass takes at a time: few enough for the cache if dense."""
-    return _SPARSE_PIECE if sparse.issparse(X) else chunk_rows(*X.shape)
+    return _SPARSE_PIECE if is_sparse else chunk_rows(n_samples, n_features)
 
 
 def gamma(k: float) -> float:

@@ -8,13 +8,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import numpy as np
 
 from .summation import BLOCK_ROWS
 
-__all__ = ["on_threads", "slices", "sum_on_threads", "task_rows"]
+__all__ = ["alone", "blas_alone", "on_threads", "slices", "sum_on_threads", "task_rows"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,7 +61,7 @@ def _results(function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
     from .._kernels.jit import number_of_threads
 
     n_threads = min(len(tasks), number_of_threads())
-    if n_threads < 2 or not _turn.acquire(blocking=False):
+    if n_threads < 2 or _alone.get() or not _turn.acquire(blocking=False):
         yield from map(function, tasks)
         return
     settings: Any = np.geterr()  # which other threads do not share
@@ -71,7 +73,7 @@ def _results(function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
     waiting: deque[Future[R]] = deque()
     try:
         # set and lifted by the same thread, as BLAS libraries want it
-        with _blas().limit(limits=1, user_api="blas"):
+        with blas_alone():
             for task in tasks:
                 waiting.append(_pool(n_threads).submit(run, task))
                 if len(waiting) > 2 * n_threads:
@@ -85,6 +87,22 @@ def _results(function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
 
 
 _turn = threading.Lock()
+_alone: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """A block whose work stays on this thread, where others do the same for other records."""
+    token = _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.reset(token)
+
+
+def blas_alone() -> Any:
+    """A block in which BLAS, whose own threads would be in the way of ours, has one."""
+    return _blas().limit(limits=1, user_api="blas")
 
 
 @functools.cache

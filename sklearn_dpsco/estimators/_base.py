@@ -5,7 +5,9 @@ A concrete estimator holds parameters and a docstring, and names its solver.
 
 from __future__ import annotations
 
+import functools
 from abc import ABCMeta, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -15,15 +17,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import (
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_size
-from .._fitting import Accounting, PrivateFit, checked
+from .._fitting import Accounting, PrivateFit
+from ..data.blocks import here, is_elsewhere, map_blocks
 from ..data.bounds import (
     FeatureScaling,
     TargetScaling,
@@ -34,18 +32,8 @@ from ..data.bounds import (
     is_nonnegative,
     target_scaling,
 )
-from ..data.cells import as_numbers
 from ..data.compressed import canonical
-from ..data.records import (
-    as_labels,
-    as_weights,
-    clear_rows,
-    is_missing,
-    label_codes,
-    labels_that_occur,
-    nonfinite_rows,
-)
-from ..data.rows import Rows, make_rows, times_rows
+from ..data.records import clear_rows, is_missing, labels_that_occur, nonfinite_rows
 from ..data.seen import remember_fit
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
@@ -56,8 +44,9 @@ from ..privacy.accountant import BudgetAccountant
 from ..privacy.allotment import Allotment
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import check_random_state, stream_from_random_state
-from ..solvers.base import Plan, Problem, Solver, SolverData, SolverResult
+from ..solvers.base import Plan, Problem, Solver, SolverResult
 from ._docstrings import merged
+from ._tables import BlocksTable, LocalTable, Reader, read_blocks
 from ._targets import (
     Labels,
     Numbers,
@@ -125,6 +114,77 @@ class Run(NamedTuple):
     solver: Solver
     plan: Plan
     scaling: FeatureScaling
+
+
+class _LinearModel(NamedTuple):
+    """What predictions need of a fitted model, and nothing else, so that it can be sent about.
+
+    Attributes
+    ----------
+    coef, intercept : ndarray or float
+    origin : ndarray of shape (n_features,)
+        Where all scaled features are 0.
+    is_strict : bool
+    made_of_scores : callable or None
+        What is made of raw predictions.
+    """
+
+    coef: Array
+    intercept: Any
+    origin: Array
+    is_strict: bool
+    made_of_scores: Callable[[Array], Any] | None
+
+    def __call__(self, X: Any) -> Any:
+        with np.errstate(all="ignore"):
+            raw = self._raw(X)
+        return raw if self.made_of_scores is None else self.made_of_scores(raw)
+
+    def _raw(self, X: Any) -> Array:
+        if self.is_strict:
+            return self._linear(X)
+        X = canonical(X) if sparse.issparse(X) else X
+        invalid = nonfinite_rows(X)
+        raw = self._linear(clear_rows(X, invalid, X))
+        raw[invalid] = self._linear(self.origin[None, :])
+        return raw
+
+    def _linear(self, X: Any) -> Any:
+        raw = safe_sparse_dot(X, self.coef.T, dense_output=True) + self.intercept
+        beyond = ~np.isfinite(raw if raw.ndim == 2 else raw[:, None]).all(axis=1)
+        if np.any(beyond):  # terms or partial sums overflow, even if their sum does not
+            small = X[beyond].astype(np.float64) * _SMALL
+            raw[beyond] = safe_sparse_dot(small, self.coef.T, dense_output=True) / _SMALL
+            raw[beyond] += self.intercept
+        return raw
+
+
+def _read_and_predict(reader: Reader, model: _LinearModel, X: Any) -> Any:
+    """Predictions for a block."""
+    return model(reader.features(X, min_samples=0))
+
+
+def _scores(raw: Array) -> Array:
+    """Raw predictions as `decision_function` gives them."""
+    return raw.ravel() if raw.shape[1] == 1 else raw
+
+
+def _likeliest(classes: NDArray[Any], raw: Array) -> NDArray[Any]:
+    """The class with the largest score."""
+    scores = _scores(raw)
+    index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+    return classes[index]
+
+
+def _probabilities(loss: Any, raw: Array) -> Array:
+    """Probability of each class."""
+    found: Array = loss.probability(_scores(raw))
+    return np.column_stack((1 - found, found)) if found.ndim == 1 else found
+
+
+def _log_probabilities(loss: Any, raw: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.log(_probabilities(loss, raw))
 
 
 class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
@@ -296,85 +356,88 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         bounds = self.bounds_X if declared is None else declared.bounds_X
         return feature_scaling(bounds, n_features, self._feature_names())
 
+    @property
+    def _reader(self) -> Reader:
+        """How records are read, by the parameters."""
+        return Reader(type(self).__name__, self._task, self._is_strict)
+
     def _validate(
         self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2
     ) -> tuple[Any, Any]:
         """X and y as arrays; with nonfinite="zero" they may hold invalid records."""
+        self._check_has_targets(y)
+        X = self._features(X, reset=reset, min_samples=min_samples)
+        y = self._reader.targets(y)
+        check_consistent_length(X, y)
+        return X, y
+
+    def _check_has_targets(self, y: Any) -> None:
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        X, y = self._features(X, reset=reset, min_samples=min_samples), self._targets(y)
-        check_consistent_length(X, y)
-        return X, y
 
-    def _targets(self, y: Any) -> Any:
-        """Numbers, shape (n,) or (n, n_targets), or labels; with "zero", of invalid records too."""
-        if self._task == "regression":
-            y = checked(
-                check_array, as_numbers("y", y, strict=self._is_strict), dtype=np.float64,
-                ensure_2d=False, ensure_all_finite=self._is_strict, input_name="y",
-                estimator=self,
-            )  # fmt: skip
-            return y if y.ndim == 2 else checked(column_or_1d, y)
-        labels = checked(as_labels, y)
-        if self._is_strict and np.any(is_missing(labels)):
-            raise ValueError("y contains labels that are missing: NaN, None or infinity")
-        return labels
+    def _table(
+        self, X: Any, y: Any, groups: Any, sample_weight: Any, rows_per_user: int
+    ) -> LocalTable | BlocksTable:
+        """The validated arguments of a fit."""
+        if is_elsewhere(X):
+            return self._blocks_table(X, y, groups, sample_weight, rows_per_user)
+        X, y = self._validate(X, y)
+        targets = self._read(y)
+        is_surplus = self._surplus(X, groups, rows_per_user, {})
+        weight = self._weights(X, sample_weight, targets)
+        return LocalTable(self._reader, X, targets, is_surplus, weight)
+
+    def _blocks_table(
+        self, X: Any, y: Any, groups: Any, sample_weight: Any, rows_per_user: int
+    ) -> BlocksTable:
+        """The same for blocks of rows elsewhere; of `groups`, all are brought here."""
+        self._check_has_targets(y)
+        surplus = None
+        if groups is not None:
+            groups = here(groups)
+            surplus = self._surplus(groups, groups, rows_per_user, {})
+        classes, wants_labels = self._classes_to_check()
+        given = {"y": y, "weight": sample_weight, "surplus": surplus}
+        largest = check_size("max_weight", self.max_weight)
+        found = read_blocks(self._reader, X, given, classes, wants_labels=wants_labels)
+        validate_data(self, found.given, "no_validation", reset=True, skip_check_array=True)
+        if sum(found.sizes) < 2:
+            raise ValueError(
+                f"Found array with {sum(found.sizes)} sample(s) while a minimum of 2 is required."
+            )
+        targets = self._read(found.targets).without_records()
+        return BlocksTable(self._reader, found, targets, largest)
+
+    def _classes_to_check(self) -> tuple[Any, bool]:
+        """The declared classes, and whether there are none but should be."""
+        return None, False
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
-    def _rows(
-        self, X: Any, scaling: FeatureScaling, fit_intercept: bool, is_empty: Flags,
-        is_surplus: Flags | None, weight: Array | None,
-    ) -> Rows:  # fmt: skip
-        """Scaled rows. Those of scale 0 are empty records.
-
-        `is_empty` flags records whose target is invalid, which only nonfinite="zero" has; those
-        with invalid features are found here. `is_surplus` flags the rows of users who have too
-        many of them, None if there are no `groups`. `weight` is in [0, 1], None if there are no
-        weights; records of weight 0 are empty.
-        """
-        left_out = is_surplus
-        if weight is not None:
-            left_out = weight == 0 if left_out is None else left_out | (weight == 0)
-        if self._is_strict:
-            scale = None if left_out is None else np.where(left_out, 0.0, 1.0)
-            return make_rows(scaling.transform(X), fit_intercept, scale, weight)
-        X = canonical(X) if sparse.issparse(X) else X
-        empty = nonfinite_rows(X) | is_empty
-        if left_out is not None:
-            empty |= left_out
-        cleared = clear_rows(scaling.transform(X), empty, X)
-        return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0), weight)
-
-    def _charge(self, settings: Settings, X: Any, targets: Numbers | Labels) -> Run:
+    def _charge(self, settings: Settings, table: LocalTable | BlocksTable) -> Run:
         """The plan of the fit, charged to the accountant; reads no value of X."""
-        n_samples, n_features = X.shape
+        n_samples, n_features = table.shape
         settings = self._in_force(settings, n_features)
         settings.warn_if_delta_is_large(n_samples)
-        facts = targets.n_outputs, targets.class_weight
-        return self._spend(settings, settings.plan(n_samples, n_features, *facts), X)
+        facts = table.targets.n_outputs, table.targets.class_weight
+        return self._spend(settings, settings.plan(n_samples, n_features, *facts), table.empty)
 
-    def _spend(self, settings: Settings, plan: Plan, X: Any) -> Run:
-        """Charge the plan to the accountant; reads no value of X."""
-        scaling = self._feature_scaling(X.shape[1])
-        scaling.transform(X[:0])  # bounds that do not suit sparse X: an error before the charge
+    def _spend(self, settings: Settings, plan: Plan, empty: Any) -> Run:
+        """Charge the plan to the accountant; `empty` is X without its records."""
+        scaling = self._feature_scaling(empty.shape[1])
+        scaling.transform(empty)  # bounds that do not suit sparse X: an error before the charge
         if settings.accountant is not None:
             settings.accountant.spend(plan, estimator=type(self).__name__)
         return Run(settings.solver, plan, scaling)
 
-    def _solve(
-        self, run: Run, X: Any, targets: Numbers | Labels, is_surplus: Flags | None,
-        weight: Array | None,
-    ) -> None:  # fmt: skip
+    def _solve(self, run: Run, table: LocalTable | BlocksTable) -> None:
         """Follow the plan, and set the attributes of the model."""
         solver, plan, scaling = run
-        flags = targets.is_empty, is_surplus
-        rows = self._rows(X, scaling, plan.problem.fit_intercept, *flags, weight)
+        data: Any = table.data(scaling, plan.problem.fit_intercept)
         stream = stream_from_random_state(self.random_state)
-        data = SolverData(rows, targets.scaled())
         result = solver.solve(data, plan, stream.substream("model", 0))
         self.__dict__.update(
             plan_=plan,
@@ -384,7 +447,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             _scaled_model=result,
             _scaling=scaling,  # declared bounds are not found again outside of the fit
             **self._units_used(scaling, result.units),
-            **targets.model(in_data_units(result, scaling)),
+            **table.targets.model(in_data_units(result, scaling)),
         )
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
@@ -436,25 +499,19 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         settings, given = self._settings(), X
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
-                X, y = self._validate(X, y)
-                targets = self._read(y)
-                is_surplus = self._surplus(X, groups, settings.budget.rows_per_user, {})
-                weight = self._weights(X, sample_weight, targets)
-                run = self._charge(settings, X, targets)
-            self.__dict__.update(targets.attributes)
-            self._solve(run, X, targets, is_surplus, weight)
+                rows = settings.budget.rows_per_user
+                table = self._table(X, y, groups, sample_weight, rows)
+                run = self._charge(settings, table)
+            self.__dict__.update(table.targets.attributes)
+            self._solve(run, table)
         remember_fit(self, given)
         return self
 
     def _weights(self, X: Any, sample_weight: Any, targets: Numbers | Labels) -> Array | None:
         """The records' weights in [0, 1], times those of their classes; None if there are none."""
-        if sample_weight is None:
-            return targets.record_weight
         # (a stream does not check its parameters again)
         largest = check_size("max_weight", self.max_weight)
-        weights = as_weights(sample_weight, largest, strict=self._is_strict)
-        check_consistent_length(X, weights)
-        return times_rows(weights, targets.record_weight)
+        return self._reader.weights(X, sample_weight, largest, targets)
 
     @abstractmethod
     def _read(self, y: Any) -> Numbers | Labels:
@@ -473,26 +530,15 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         settings.warn_if_delta_is_large(n_samples)
         return n_samples, n_features
 
-    def _raw_prediction(self, X: Any) -> Array:
+    def _predicted(self, X: Any, made_of_scores: Callable[[Array], Any] | None = None) -> Any:
+        """Raw predictions, or what is made of them; of blocks elsewhere, a lazy array of Dask."""
         check_is_fitted(self)
-        with np.errstate(all="ignore"):
-            X = self._features(X, reset=False)
-            if self._is_strict:
-                return self._linear(X)
-            X = canonical(X) if sparse.issparse(X) else X
-            invalid = nonfinite_rows(X)
-            raw = self._linear(clear_rows(X, invalid, X))
-            raw[invalid] = self._linear(self._origin[None, :])
-        return raw
-
-    def _linear(self, X: Any) -> Any:
-        raw = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-        beyond = ~np.isfinite(raw.reshape(len(raw), -1)).all(axis=1)
-        if np.any(beyond):  # terms or partial sums overflow, even if their sum does not
-            small = X[beyond].astype(np.float64) * _SMALL
-            raw[beyond] = safe_sparse_dot(small, self.coef_.T, dense_output=True) / _SMALL
-            raw[beyond] += self.intercept_
-        return raw
+        facts = self.coef_, self.intercept_, self._origin, self._is_strict, made_of_scores
+        model = _LinearModel(*facts)
+        if not is_elsewhere(X):
+            return model(self._features(X, reset=False))
+        read = functools.partial(_read_and_predict, self._reader, model)
+        return map_blocks(read, X, model(np.zeros((0, self.n_features_in_))))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -561,7 +607,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         With ``nonfinite="zero"``, an invalid row is taken for one whose scaled features are
         all 0. A prediction beyond the largest float is infinite.
         """
-        return self._raw_prediction(X)
+        return self._predicted(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -627,21 +673,17 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
     def _read_known(self, y: Any) -> Labels:
         weights = self.plan_.problem.class_weight
-        return Labels(self._codes(y, self.classes_), self.classes_, weights)
+        return Labels(self._reader.codes(y, self.classes_), self.classes_, weights)
 
     def _labels(self, y: Any, classes: NDArray[Any]) -> Labels:
         """Labels with the declared weights of the classes."""
-        return Labels(self._codes(y, classes), classes, class_weights(self.class_weight, classes))
+        return Labels(
+            self._reader.codes(y, classes), classes, class_weights(self.class_weight, classes)
+        )
 
-    def _codes(self, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
-        """Position of each label among the classes, -1 for one that is not among them."""
-        codes = label_codes(y, classes)
-        # an array of text against numbers is a mistake in the types, not in some records
-        of_other_type = (y.dtype.kind in "US") != (classes.dtype.kind in "US")
-        of_other_type = of_other_type and "O" not in (y.dtype.kind, classes.dtype.kind)
-        if of_other_type or (self._is_strict and np.any(codes < 0)):
-            raise ValueError("y has labels that are not among the declared classes")
-        return codes
+    def _classes_to_check(self) -> tuple[Any, bool]:
+        declared = self._declared_classes()
+        return declared, declared is None
 
     def _declared_classes(self) -> NDArray[Any] | None:
         return None if self.classes is None else check_classes(self.classes)
@@ -693,14 +735,11 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         -------
         ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
         """
-        scores = self._raw_prediction(X)
-        return scores.ravel() if scores.shape[1] == 1 else scores
+        return self._predicted(X, _scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the largest score, shape (n_samples,)."""
-        scores = self.decision_function(X)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[index]
+        return self._predicted(X, functools.partial(_likeliest, self.classes_))
 
     @available_if(_loss_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
@@ -708,15 +747,13 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
         For the logistic loss the sigmoid of the score, or of several classes' the softmax.
         """
-        scores = self.decision_function(X)
-        found: Array = self.plan_.problem.loss.probability(scores)
-        return np.column_stack((1 - found, found)) if found.ndim == 1 else found
+        return self._predicted(X, functools.partial(_probabilities, self.plan_.problem.loss))
 
     @available_if(_loss_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+        loss = self.plan_.problem.loss
+        return self._predicted(X, functools.partial(_log_probabilities, loss))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.rows import Objective
+from ..solvers.base import SolverData
 from ..solvers.first_releases import FirstReleases
 from ._base import DPLinearModel
 
@@ -69,9 +70,9 @@ class HasFeasibleSet(DPLinearModel):
                 raise ValueError(f"y must have {problem.n_outputs} targets, as in fit")
             weight = self._weights(X, sample_weight, targets)
             flags = targets.is_empty, None
-            rows = self._rows(X, self._scaling, problem.fit_intercept, *flags, weight)
+            rows = self._reader.rows(X, self._scaling, problem.fit_intercept, *flags, weight)
             frame, coef = model.frame, np.asarray(model.coef).T
-            rows = frame.weighted(rows, targets.scaled())
+            rows = frame.weighted(SolverData(rows, targets.scaled())).rows
             if problem.fit_intercept:
                 center = np.zeros(len(coef)) if frame.center is None else frame.center
                 rows = rows.centered(center)
@@ -79,7 +80,7 @@ class HasFeasibleSet(DPLinearModel):
                 coef = np.concatenate((coef, np.reshape(intercept, (1, *coef.shape[1:]))))
             units = frame.units(problem)
             objective = Objective(targets.scaled(), frame.offset, problem.loss, math.inf)
-            gradient = units * rows.mean_gradient(coef, objective).ravel()
+            gradient = units * rows.gradient_sum(coef, objective).ravel() / rows.n_samples
         point = coef.ravel() / units
         gradient = gradient + getattr(plan, "l2_penalty", 0.0) * point
         return float(gradient @ (point - plan.geometry.extreme_point(gradient)))

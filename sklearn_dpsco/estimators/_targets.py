@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -49,8 +49,12 @@ class Numbers:
     @cached_property
     def is_empty(self) -> Flags:
         """Flags the records whose target is invalid."""
-        columns = self.y.reshape(len(self.y), -1)
+        columns = self.y if self.y.ndim == 2 else self.y[:, None]
         return np.any([is_missing(column) for column in columns.T], axis=0)
+
+    def without_records(self) -> Numbers:
+        """What is public of the targets."""
+        return replace(self, y=self.y[:0])
 
     def scaled(self) -> Array:
         """In [-1, 1]; 0 for an invalid record. Several targets have a column each."""
@@ -97,6 +101,10 @@ class Labels:
     def is_empty(self) -> Flags:
         """Flags the records whose label is invalid."""
         return self.codes < 0
+
+    def without_records(self) -> Labels:
+        """What is public of the labels."""
+        return replace(self, codes=self.codes[:0])
 
     def scaled(self) -> Array:
         """+1 for the second of two classes and -1 for the first, of several a column for each."""

@@ -14,7 +14,7 @@ from ..solvers.defaults import HEAVY_TAIL, MOST_SLICES, MOST_STEPS
 from ..solvers.heavy_tail import FORMS, HeavyTail
 from ..solvers.heavy_tail.oracles import ORACLES
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings
-from ._targets import Labels, Numbers
+from ._tables import BlocksTable, LocalTable
 
 __all__ = ["HeavyTailDPClassifier", "HeavyTailDPRegressor"]
 
@@ -182,10 +182,14 @@ class _HeavyTailMixin(DPLinearModel):
                 raise ValueError(f"{name} has {len(value)} columns, but n_features={sizes[1]}")
         return sizes
 
-    def _charge(self, settings: Settings, X: Any, targets: Numbers | Labels) -> Run:
-        if not isinstance(X, np.ndarray) and isinstance(self.center_X, str) and self.fit_intercept:
+    def _charge(self, settings: Settings, table: LocalTable | BlocksTable) -> Run:
+        if (
+            not isinstance(table.empty, np.ndarray)
+            and isinstance(self.center_X, str)
+            and self.fit_intercept
+        ):
             raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")
-        return super()._charge(settings, X, targets)
+        return super()._charge(settings, table)
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
         used = super()._units_used(scaling, units) | {"scale_X_": None, "center_X_": None}

@@ -23,8 +23,10 @@ from ..privacy.accountant import BudgetAccountant, accountant_in_force
 from ..privacy.allotment import Allotment
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, stream_from_random_state
+from ..solvers.base import SolverData
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings, in_data_units
+from ._tables import BlocksTable, LocalTable
 from ._targets import Labels, Numbers, check_classes, n_targets_of
 
 __all__ = ["DPFTRLClassifier", "DPFTRLRegressor"]
@@ -187,12 +189,12 @@ class _StreamingModel(DPLinearModel):
             check_count("horizon", self.horizon, high=LONGEST_STREAM)
         return super()._settings()
 
-    def _solve(self, run: Run, *data: Any) -> None:
-        super()._solve(run, *data)
+    def _solve(self, run: Run, table: LocalTable | BlocksTable) -> None:
+        super()._solve(run, table)
         self.n_seen_ = run.plan.problem.n_samples
 
-    def _charge(self, settings: Settings, X: Any, targets: Numbers | Labels) -> Run:
-        run = super()._charge(settings, X, targets)
+    def _charge(self, settings: Settings, table: LocalTable | BlocksTable) -> Run:
+        run = super()._charge(settings, table)
         self._stream = None  # also if the fit is interrupted later on
         return run
 
@@ -300,7 +302,7 @@ class _StreamingModel(DPLinearModel):
             settings.warn_if_delta_is_large(self.horizon)
         facts = X.shape[1], targets.n_outputs, targets.class_weight
         plan: Any = settings.plan(self.horizon or _NO_HORIZON, *facts)
-        features = self._spend(settings, plan, X).scaling
+        features = self._spend(settings, plan, X[:0]).scaling
         charged = [] if settings.accountant is None else [settings.accountant]
         root = stream_from_random_state(self.random_state)
         self.__dict__.update(
@@ -335,18 +337,19 @@ class _StreamingModel(DPLinearModel):
         """
         if sparse.issparse(X) and X.format == "csc":
             X = X.tocsr()
-        size, plan, is_empty = piece_rows(X), progress.plan, targets.is_empty
+        size = piece_rows(X.shape[0], X.shape[1], sparse.issparse(X))
+        plan, is_empty = progress.plan, targets.is_empty
         with progress.lock:
             stream = progress.stream(None if self.noise_is_secret_ else self.random_state)
             run, scaled = progress.run.copy(), targets.scaled()
             for start in range(0, X.shape[0], size):
                 part = slice(start, min(start + size, X.shape[0]))
                 piece = row_range(X, part) if sparse.issparse(X) else X[part]
-                rows = self._rows(
+                rows = self._reader.rows(
                     piece, progress.features, plan.problem.fit_intercept, is_empty[part],
                     *(None if array is None else array[part] for array in further),
                 )  # fmt: skip
-                run.add(rows, scaled[part], stream)
+                run.add(SolverData(rows, scaled[part]), stream)
             result = in_data_units(run.result(), progress.features)
             published = {
                 "n_seen_": run.n_seen,

@@ -10,6 +10,7 @@ less and less certain ones.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from ..mechanisms import Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from ..solvers.base import Part
-from ..solvers.medians import median_on_grid
+from ..solvers.medians import median_on_grid, place_counts
 from ..solvers.sensitivity import median_score
 
 __all__ = ["Choice", "plan_choice"]
@@ -104,8 +105,9 @@ class Choice(Part):
         if self.unit is None:
             largest *= self.regret_factor
         else:
-            flat, of_default = np.zeros(_GRID.size), losses[:, 0, 0]
-            largest *= median_on_grid(of_default, weights > 0, _GRID, flat, self.unit, stream)
+            flat = np.zeros(_GRID.size)
+            counts = functools.partial(place_counts, losses[:, 0, 0], weights > 0)
+            largest *= median_on_grid(counts, n, _GRID, flat, self.unit, stream)
         scores = self.scores(losses.reshape(n, -1), weights, largest)
         scores[:n_versions] += _BONUS * self.select.scale + margin * n
         return self.select.release(scores, stream) // n_versions

@@ -23,11 +23,12 @@ from ..data.bounds import FeatureScaling, check_feature_bounds, feature_scaling
 from ..data.compressed import canonical
 from ..data.guesses import FeatureMagnitudes
 from ..data.records import clear_rows, nonfinite_rows
-from ..data.rows import Rows, make_rows
+from ..data.rows import make_rows
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from ..solvers.base import SolverData
 from ..solvers.heavy_tail.magnitudes import Columns, Magnitudes, MagnitudeSearch
 from .declared import DeclaredOutput
 
@@ -82,11 +83,11 @@ class ScalerPlan:
         releases = () if search is None else search.releases
         return cls(n_samples, n_features, search, Guarantee.of(budget, releases, allowance.kind))
 
-    def release(self, rows: Rows, stream: RandomStream) -> Magnitudes:
+    def release(self, data: SolverData, stream: RandomStream) -> Magnitudes:
         """Centres and scales of the columns of a table without bounds."""
         if self.search is None:
             return Magnitudes(np.zeros(self.n_features), np.ones(self.n_features))
-        return self.search.run(rows, stream)
+        return self.search.run(data, stream)
 
 
 def _plan_search(columns: Columns, with_centering: bool) -> MagnitudeSearch | None:
@@ -296,13 +297,13 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
                 if accounting.accountant is not None:
                     accounting.accountant.spend(plan, estimator=type(self).__name__)
             stream = stream_from_random_state(self.random_state)
-            found = plan.release(self._rows(X, known, surplus), stream.substream("scaler", 0))
+            found = plan.release(self._data(X, known, surplus), stream.substream("scaler", 0))
         self._set_units(known, found)
         self.plan_, self.guarantee_ = plan, plan.guarantee
         self.noise_is_secret_ = stream.is_secure
         return self
 
-    def _rows(self, X: Any, known: FeatureScaling, is_surplus: Any) -> Rows:
+    def _data(self, X: Any, known: FeatureScaling, is_surplus: Any) -> SolverData:
         """Rows in the known units; invalid ones and those beyond a user's are empty."""
         X = canonical(X) if sparse.issparse(X) else X
         empty = nonfinite_rows(X)
@@ -310,7 +311,8 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
             empty |= is_surplus
         cleared = clear_rows(known.transform(X), empty, X)
         cleared = cleared if sparse.issparse(cleared) else np.ascontiguousarray(cleared)
-        return make_rows(cleared, False, np.where(empty, 0.0, 1.0))
+        rows = make_rows(cleared, False, np.where(empty, 0.0, 1.0))
+        return SolverData(rows, np.empty(0))  # no target is read
 
     def _set_units(self, known: FeatureScaling, found: Magnitudes) -> None:
         center, scale = found.center, found.scale

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from ..data.rows import Rows
+from ..data.rows import Objective, Rows, Terms, joined_rows
+from ..data.threads import slices
 from ..geometry import Geometry
 from ..losses import Loss, check_loss
 from ..mechanisms import Release
@@ -17,9 +20,10 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 
-__all__ = ["Part", "Plan", "Problem", "Solver", "SolverData", "SolverResult"]
+__all__ = ["Part", "Piece", "Plan", "Problem", "Solver", "SolverData", "SolverResult"]
 
 Array = NDArray[np.float64]
+Which = slice | NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -134,8 +138,35 @@ class Plan:
         )
 
 
+class Piece:
+    """Records in the memory of this process, of which functions make sums or other records.
+
+    Solvers ask for sums over records (`sum`) and for other records (`map`) by functions that
+    depend on nothing else. So records may as well lie in pieces elsewhere: `data.pieces.Pieces` has
+    the same methods, and calls the functions with each piece.
+    """
+
+    is_local: ClassVar[bool] = True
+
+    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The sum over all pieces of the array that the function makes of each."""
+        return function(self, *arguments)
+
+    def sum_numbered(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The sum of ``function(piece, first, ...)``, `first` the number of its first record."""
+        return function(self, 0, *arguments)
+
+    def map(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the function makes of each piece, which it leaves as it is."""
+        return function(self, *arguments)
+
+    def kept(self) -> Any:
+        """The same, computed now if it is read many times; see `Pieces.kept`."""
+        return self
+
+
 @dataclass(frozen=True)
-class SolverData:
+class SolverData(Piece):
     """Clipped and scaled data.
 
     Attributes
@@ -148,6 +179,53 @@ class SolverData:
 
     rows: Rows
     y: Array
+
+    @property
+    def n_samples(self) -> int:
+        return self.rows.n_samples
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the rows are stored as a sparse matrix."""
+        return sparse.issparse(self.rows.X)
+
+    def objective(self, terms: Terms) -> Objective:
+        """What is minimized on these records."""
+        return Objective(self.y, *terms)
+
+    def sum_over(
+        self, which: NDArray[np.intp], function: Callable[..., Any], *arguments: Any
+    ) -> Any:
+        """The sum over pieces of ``function(piece, numbers, ...)`` for some of the records.
+
+        `which` lists them, in increasing order.
+        """
+        return function(self, which, *arguments)
+
+    def part(self, which: Which) -> SolverData:
+        """The records of a range or of a list of numbers."""
+        return SolverData(self.rows.part(which), self.y[which])
+
+    def drawn(self, which: NDArray[np.intp]) -> SolverData:
+        """A random batch; see `Rows.drawn`."""
+        return SolverData(self.rows.drawn(which), self.y[which])
+
+    @staticmethod
+    def joined(parts: Sequence[SolverData]) -> SolverData:
+        """The records of several pieces, one after the other."""
+        y = np.concatenate([part.y for part in parts])
+        return SolverData(joined_rows([part.rows for part in parts]), y)
+
+    def in_order(self, which: Which, size: int) -> Iterator[SolverData]:
+        """Those records in the memory of this process, in that order, `size` at a time."""
+        numbers: Any = range(*which.indices(self.n_samples)) if isinstance(which, slice) else which
+        for part in slices(len(numbers), size):
+            some = numbers[part]
+            yield self.part(slice(some.start, some.stop) if isinstance(some, range) else some)
+
+    def row_major(self) -> SolverData:
+        """The same records in a storage of which parts are cheap."""
+        return SolverData(self.rows.row_major(), self.y)
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.rows import Change, Objective, Rows, times_rows
+from ..data.rows import Change, Terms, times_rows
 from ..data.summation import chunk_rows
 from ..data.threads import slices
 from ..losses import clipped_derivative, clipped_to
-from .base import Problem
+from .base import Problem, SolverData, Which
 
-__all__ = ["Records"]
+__all__ = ["Records", "gradient_sum"]
 
 Array = NDArray[np.float64]
 
@@ -22,15 +24,42 @@ Array = NDArray[np.float64]
 class Records:
     """Some of the records and the objective on them."""
 
-    rows: Rows
-    objective: Objective
+    data: SolverData
+    terms: Terms
     problem: Problem
 
-    def take(self, which: slice | NDArray[np.intp], *, is_drawn: bool = False) -> Records:
-        """The records of a range or of a list of numbers, which may be a random batch."""
-        y, offset, loss, clip = self.objective
-        rows = self.rows.drawn(which) if is_drawn else self.rows.part(which)  # type: ignore[arg-type]
-        return Records(rows, Objective(y[which], offset, loss, clip), self.problem)
+    @property
+    def n_samples(self) -> int:
+        return self.data.n_samples
+
+    def part(self, which: Which) -> Records:
+        """The records of a range or of a list of numbers."""
+        return replace(self, data=self.data.part(which))
+
+    def drawn(self, which: NDArray[np.intp]) -> Records:
+        """A random batch."""
+        return replace(self, data=self.data.drawn(which))
+
+    def in_order(self, which: Which, size: int) -> Iterator[Records]:
+        """Those records in the memory of this process, in that order, `size` at a time."""
+        return (replace(self, data=part) for part in self.data.in_order(which, size))
+
+    def mean_gradient(self, coef: Array) -> Array:
+        """At coefficients of shape (size,), and in that shape."""
+        if self.n_samples == 0:
+            return np.zeros(coef.size)
+        total = self.data.sum(gradient_sum, self.problem.matrix(coef), self.terms)
+        return total.ravel() / self.n_samples
+
+    def mean_change(self, coef: Array, before: Array, largest: float, kept: float = 1.0) -> Array:
+        """Mean of the gradients at `coef`, less `kept` times those at `before`.
+
+        The change of each record's derivative is clipped to `largest`, so that the sensitivity
+        depends neither on the loss nor on float errors.
+        """
+        points = self._points(coef, before)
+        change = Change(kept, largest)
+        return self.data.sum(_change_sum, points, change, self.terms) / self.n_samples
 
     def mean_over(
         self,
@@ -40,50 +69,53 @@ class Records:
         largest: float = np.inf,
         kept: float = 1.0,
     ) -> Array:
-        """`mean_change` over the listed records, or with no point before the mean gradient.
-
-        Where it is not compiled, copies some of them at a time.
-        """
+        """`mean_change` over the listed records, or with no point before the mean gradient."""
+        change = Change(0.0 if before is None else kept, largest)
+        points = self._points(coef, coef if before is None else before)
         which = np.sort(which)  # rows in their order are read faster
-        if coef.size == self.rows.dimension:
-            change = Change(0.0 if before is None else kept, largest)
-            points = coef, coef if before is None else before
-            total = self.rows.change_sum(which, points, change, self.objective)
-            if total is not None:
-                return total / which.size
+        return self.data.sum_over(which, _sum_of_some, points, change, self.terms) / which.size
 
-        def added(part: slice) -> Array:
-            return self.take(which[part])._sum(coef, before, largest, kept)
+    def _points(self, coef: Array, before: Array) -> tuple[Array, Array]:
+        return self.problem.matrix(coef), self.problem.matrix(before)
 
-        parts = slices(which.size, chunk_rows(which.size, self.rows.n_columns))
-        return sum(map(added, parts), np.zeros(coef.size)) / which.size
 
-    def mean_gradient(self, coef: Array) -> Array:
-        """At coefficients of shape (size,), and in that shape."""
-        if self.rows.n_samples == 0:
-            return np.zeros(coef.size)
-        return self.rows.mean_gradient(self.problem.matrix(coef), self.objective).ravel()
+def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
+    """See `Rows.gradient_sum`."""
+    return data.rows.gradient_sum(coef, data.objective(terms))
 
-    def derivative(self, coef: Array) -> Array:
-        """Clipped derivative at every record, without the record's `factor`."""
-        y, offset, loss, clip = self.objective
-        rows, coef = self.rows, self.problem.matrix(coef)
-        z = rows.product(coef)
-        if rows.center is not None:
-            z = z - rows.center @ coef[: rows.n_columns]
-        return clipped_derivative(loss, times_rows(z, rows.scale) + offset, y, clip)
 
-    def mean_change(self, coef: Array, before: Array, largest: float, kept: float = 1.0) -> Array:
-        """Mean of the gradients at `coef`, less `kept` times those at `before`.
+def _derivative(data: SolverData, coef: Array, terms: Terms) -> Array:
+    """Clipped derivative at every record, without the record's `factor`."""
+    rows = data.rows
+    z = rows.product(coef)
+    if rows.center is not None:
+        z = z - rows.center @ coef[: rows.n_columns]
+    z = times_rows(z, rows.scale) + terms.offset
+    return clipped_derivative(terms.loss, z, data.y, terms.clip)
 
-        The change of each record's derivative is clipped to `largest`, so that the sensitivity
-        depends neither on the loss nor on float errors.
-        """
-        return self._sum(coef, before, largest, kept) / self.rows.n_samples
 
-    def _sum(self, coef: Array, before: Array | None, largest: float, kept: float) -> Array:
-        """Sum of the gradients at `coef`, less `kept` times those at `before`."""
-        change = self.derivative(coef)
-        if before is not None:
-            change = clipped_to(change - kept * self.derivative(before), largest)
-        return self.rows.weighted_sum(times_rows(change, self.rows.factor)).ravel()
+def _change_sum(
+    data: SolverData, points: tuple[Array, Array], change: Change, terms: Terms
+) -> Array:
+    """Sum of the gradients at one point, less `change.kept` times those at the other."""
+    r = _derivative(data, points[0], terms)
+    if change.kept > 0:
+        r = clipped_to(r - change.kept * _derivative(data, points[1], terms), change.largest)
+    return data.rows.weighted_sum(times_rows(r, data.rows.factor)).ravel()
+
+
+def _sum_of_some(
+    data: SolverData, which: NDArray[np.intp], points: tuple[Array, Array], change: Change,
+    terms: Terms,
+) -> Array:  # fmt: skip
+    """`_change_sum` over the listed records. Where it is not compiled, copies some at a time."""
+    if points[0].ndim == 1:
+        total = data.rows.change_sum(which, points, change, data.objective(terms))
+        if total is not None:
+            return total
+
+    def added(part: slice) -> Any:
+        return _change_sum(data.part(which[part]), points, change, terms)
+
+    parts = slices(which.size, chunk_rows(which.size, data.rows.n_columns))
+    return sum(map(added, parts), np.zeros(points[0].size))

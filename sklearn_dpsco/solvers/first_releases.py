@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.rows import Rows
 from ..data.summation import sum_over_records
 from ..losses import best_constants, largest_constant
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
@@ -77,11 +76,9 @@ class Frame:
     intercept_unit: float = 1.0
     class_weight: Array | None = None
 
-    def weighted(self, rows: Rows, y: Array) -> Rows:
-        """The rows, their weights times those of their classes if classes are balanced."""
-        if self.class_weight is None:
-            return rows
-        return rows.reweighted(self.class_weight[y.argmax(axis=1) if y.ndim == 2 else (y > 0) * 1])
+    def weighted(self, data: SolverData) -> SolverData:
+        """The records, their weights times those of their classes if classes are balanced."""
+        return data if self.class_weight is None else data.map(_weighted, self.class_weight)
 
     def units(self, problem: Problem) -> Array:
         """What the coordinates of centred rows are multiplied by, shape (size,)."""
@@ -113,9 +110,9 @@ class Frame:
 
 
 class Start(NamedTuple):
-    """Input of a descent: centred rows of bounded norm, and their frame."""
+    """Input of a descent: records with centred rows of bounded norm, and their frame."""
 
-    rows: Rows
+    data: SolverData
     frame: Frame
 
 
@@ -163,31 +160,33 @@ class FirstReleases(Part):
         """Make the releases, and centre and scale the rows by them."""
         constant = self._release_constant(data, stream)
         frame = Frame(constant.offset, class_weight=constant.class_weight)
-        rows = frame.weighted(data.rows, data.y)
+        data = frame.weighted(data)
         if self.norm is None:
-            return self._in_the_box(rows, frame, stream)
+            return self._in_the_box(data, frame, stream)
+        center = None
         if self.means is not None:
-            means = self._release_means(rows.with_norm_bound(self.norm), self.means, stream)
-            rows = rows.centered(means)
-        rows = rows.with_norm_bound(self.norm)
-        factor = 1.0 if self.row_factor is None else self._release_row_factor(rows, stream)
-        return Start(rows, replace(frame, center=rows.center, factor=factor))
+            center = self._release_means(data, self.means, stream)
+        data = data.map(_bounded, center, self.norm)
+        factor = 1.0 if self.row_factor is None else self._release_row_factor(data, stream)
+        return Start(data, replace(frame, center=center, factor=factor))
 
-    def _in_the_box(self, rows: Rows, frame: Frame, stream: RandomStream) -> Start:
+    def _in_the_box(self, data: SolverData, frame: Frame, stream: RandomStream) -> Start:
         """Rows without a bound on their norm, each coordinate of which stays within [-1, 1].
 
         About a centre m, columns are divided by 1 + abs(m). The frame has that scale, not the rows.
         """
         if self.means is None:
-            return Start(rows, frame)
-        means = self._release_means(rows, self.means, stream)
+            return Start(data, frame)
+        means = self._release_means(data, self.means, stream)
         unit = RULES.centered_intercept
         frame = replace(frame, center=means, scale=1 + np.abs(means), intercept_unit=unit)
-        return Start(rows.centered(means), frame)
+        return Start(data.map(_bounded, means, None), frame)
 
-    @staticmethod
-    def _release_means(rows: Rows, mechanism: Gaussian | Laplace, stream: RandomStream) -> Array:
-        noisy = mechanism.release(rows.mean(), stream)
+    def _release_means(
+        self, data: SolverData, mechanism: Gaussian | Laplace, stream: RandomStream
+    ) -> Array:
+        mean = data.sum(_row_sum, self.norm) / data.n_samples
+        noisy = mechanism.release(mean, stream)
         # a wrong centre only slows the descent: the intercept can make up for it
         return np.clip(shrunk_vector(noisy, mechanism.variance), -1.0, 1.0)
 
@@ -203,7 +202,7 @@ class FirstReleases(Part):
             noisy = faded(noisy, self.target.variance)
         return constant_for_mean(self.problem, noisy, self.target.variance)
 
-    def _release_row_factor(self, rows: Rows, stream: RandomStream) -> float:
+    def _release_row_factor(self, data: SolverData, stream: RandomStream) -> float:
         """Noisy mean of the row factors; released is its offset from the middle of their range.
 
         The model is fitted on rows that were scaled down and predicts on rows that were not,
@@ -213,9 +212,8 @@ class FirstReleases(Part):
         assert self.row_factor is not None
         half_range = _row_factor_half_range(self.problem, self.norm)
         middle = 1 - half_range
-        offsets = np.clip(np.asarray(rows.scale) - middle, -half_range, half_range)
-        offsets = rows.without_empty(offsets)
-        released = self.row_factor.release(np.array([offsets.mean()]), stream)[0]
+        mean = data.sum(_factor_sum, middle, half_range) / data.n_samples
+        released = self.row_factor.release(mean, stream)[0]
         return float(np.clip(middle + released, middle - half_range, 1.0))
 
 
@@ -330,10 +328,41 @@ def _row_factor_half_range(problem: Problem, norm: float) -> float:
 # -------------------------------------------------------------------------------- running
 
 
-def mean_target(data: SolverData, problem: Problem) -> Array:
-    """Mean of the targets over all slots, or of several classes their frequencies; (n_outputs,)."""
-    counted = data.rows.without_empty(counted_targets(data.y, problem))
-    return np.atleast_1d(sum_over_records(counted) / len(counted))
+def _weighted(data: SolverData, class_weight: Array) -> SolverData:
+    """Weights times those of the classes."""
+    y = data.y
+    weights = class_weight[y.argmax(axis=1) if y.ndim == 2 else (y > 0) * 1]
+    return SolverData(data.rows.reweighted(weights), y)
+
+
+def _bounded(data: SolverData, center: Array | None, norm: float | None) -> SolverData:
+    """Rows about the centre, the longer ones scaled down to the norm."""
+    rows = data.rows if center is None else data.rows.centered(center)
+    return SolverData(rows if norm is None else rows.with_norm_bound(norm), data.y)
+
+
+def _row_sum(data: SolverData, norm: float | None) -> Array:
+    """Sum of the rows of x, of bounded norm."""
+    return (data.rows if norm is None else data.rows.with_norm_bound(norm)).row_sum()
+
+
+def _factor_sum(data: SolverData, middle: float, half_range: float) -> Array:
+    """Sum of how far the rows' factors are from the middle of their range."""
+    offsets = np.clip(np.asarray(data.rows.scale) - middle, -half_range, half_range)
+    return np.array([data.rows.without_empty(offsets).sum()])
+
+
+def mean_target(data: SolverData, problem: Problem, clip: float = math.inf) -> Array:
+    """Mean of the targets over all slots, or of several classes their frequencies; (n_outputs,).
+
+    Targets are clipped to [-clip, clip].
+    """
+    return data.sum(_target_sum, problem, clip) / data.n_samples
+
+
+def _target_sum(data: SolverData, problem: Problem, clip: float) -> Array:
+    counted = counted_targets(np.clip(data.y, -clip, clip), problem)
+    return np.atleast_1d(sum_over_records(data.rows.without_empty(counted)))
 
 
 def counted_targets(y: Array, problem: Problem) -> Array:
@@ -425,16 +454,20 @@ def _release_location(
     clip = RULES.location_clip
     reach = RULES.location_reach / (mechanism.scale * math.sqrt(n_steps))
     step = min(RULES.location_step, reach)
-    centre = total = np.zeros(data.y.shape[1:])
+    centres = total = np.zeros(mechanism.dimension)
     for t in range(1, n_steps + 1):
-        residual = data.rows.without_empty(np.clip(centre - data.y, -clip, clip))
-        mean = np.atleast_1d(sum_over_records(residual) / len(residual))
-        released = mechanism.release(mean, stream)
-        centre = np.clip(centre - step * released.reshape(centre.shape), -1.0, 1.0)
-        total = total + t * centre
-    centres = np.atleast_1d(2 * total / (n_steps * (n_steps + 1)))
+        mean = data.sum(_residual_sum, centres, clip) / data.n_samples
+        centres = np.clip(centres - step * mechanism.release(mean, stream), -1.0, 1.0)
+        total = total + t * centres
+    centres = 2 * total / (n_steps * (n_steps + 1))
     # the noise is at least that if all targets are close to each other
     return faded(centres, 4 / 3 * mechanism.scale**2 / n_steps)
+
+
+def _residual_sum(data: SolverData, centres: Array, clip: float) -> Array:
+    """Sum of the clipped distances of centres from the targets."""
+    residual = np.clip(centres.reshape(data.y.shape[1:]) - data.y, -clip, clip)
+    return np.atleast_1d(sum_over_records(data.rows.without_empty(residual)))
 
 
 def faded(released: Array, variance: float) -> Array:

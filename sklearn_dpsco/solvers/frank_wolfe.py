@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import LARGEST
-from ..data.rows import Move, Objective, Rows
+from ..data.rows import Move, Terms
 from ..geometry import Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Loss, bounded_clip, has_envelope, largest_constant
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -43,6 +43,7 @@ from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
+from .batches import Records
 from .defaults import FRANK_WOLFE, FrankWolfeDefaults
 from .first_releases import FirstReleases, plan_constant, plan_first, plan_offset
 from .learned_units import whitens
@@ -377,7 +378,7 @@ class FrankWolfe:
         if isinstance(plan, SinglePassPlan):
             return run_single_pass(data, plan, stream)
         start = plan.first.run(data, stream)
-        solution = _descend(start.rows, data.y, start.frame.offset, plan, stream)
+        solution = _descend(start.data.kept(), start.frame.offset, plan, stream)
         solution = _without_rare(solution, plan)
         return start.frame.result(solution, plan.problem, plan.max_iter)
 
@@ -493,19 +494,18 @@ class _Facts:
 # -------------------------------------------------------------------------------- running
 
 
-def _descend(
-    rows: Rows, y: Array, offset: Any, plan: FrankWolfePlan, stream: RandomStream
-) -> Array:
+def _descend(data: SolverData, offset: Any, plan: FrankWolfePlan, stream: RandomStream) -> Array:
     """Mean of the second half of the iterates, or the last one, shape (size,)."""
     if plan.step is None:
         return plan.geometry.center(plan.problem.size)
-    objective = Objective(y, offset, plan.problem.loss, plan.gradient_clip)
+    records = Records(data, Terms(offset, plan.problem.loss, plan.gradient_clip), plan.problem)
     first = plan.max_iter // 2 if plan.min_selections == 1 else plan.max_iter - 1
-    schedule = _sparse_schedule(rows, objective, plan)
+    schedule = _sparse_schedule(records, plan)
     if schedule is not None:
-        return run_sparse_walk(rows, objective, plan, schedule, first, stream)
+        objective = data.objective(records.terms)
+        return run_sparse_walk(data.rows, objective, plan, schedule, first, stream)
     kind = _VertexWalk if plan.step.selects else _GradientWalk
-    walk: _Walk = kind(rows, objective, plan, stream)
+    walk: _Walk = kind(records, plan, stream)
     total = np.zeros(plan.problem.size)
     for t in range(plan.max_iter):
         walk.step(t)
@@ -514,13 +514,15 @@ def _descend(
     return total / (plan.max_iter - first)
 
 
-def _sparse_schedule(
-    rows: Rows, objective: Objective, plan: FrankWolfePlan
-) -> SparseSchedule | None:
+def _sparse_schedule(records: Records, plan: FrankWolfePlan) -> SparseSchedule | None:
     """Of a walk by `sparse_walk` in place of `_VertexWalk`, if that pays."""
     if plan.vertices is None or plan.l2_penalty > 0 or plan.max_iter > MOST_SPARSE_STEPS:
         return None
-    return sparse_schedule(rows, objective, plan.vertices, _step_sizes(plan))
+    data = records.data
+    if not data.is_local:  # whose sums stay in this process
+        return None
+    objective = data.objective(records.terms)
+    return sparse_schedule(data.rows, objective, plan.vertices, _step_sizes(plan))
 
 
 def _step_size(plan: FrankWolfePlan, t: Any) -> Any:
@@ -536,10 +538,8 @@ def _step_sizes(plan: FrankWolfePlan) -> Array:
 class _Walk:
     """The state of one run: the coefficients, and how to take a step."""
 
-    def __init__(
-        self, rows: Rows, objective: Objective, plan: FrankWolfePlan, stream: RandomStream
-    ) -> None:
-        self.rows, self.objective, self.plan, self.stream = rows, objective, plan, stream
+    def __init__(self, records: Records, plan: FrankWolfePlan, stream: RandomStream) -> None:
+        self.records, self.plan, self.stream = records, plan, stream
         self.mechanism: Any = plan.step
         self.coef = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
 
@@ -550,23 +550,43 @@ class _Walk:
 class _VertexWalk(_Walk):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        # products <[x_i, 1], coef>, kept up to date by one column per step
-        self.product = self.rows.product(self.plan.problem.matrix(self.coef))
-        self.move = Move(1.0, 0, 0.0)
+        self.products = _Products(self.records, self.coef) if self.records.data.is_local else None
 
     def step(self, t: int) -> None:
         vertices = self.plan.vertices
         assert vertices is not None
-        gradient = self.rows.mean_gradient_after_move(self.product, self.move, self.objective)
-        scores = vertices.scores(gradient.ravel() + self.plan.l2_penalty * self.coef)
+        source: Any = self.records if self.products is None else self.products
+        scores = vertices.scores(source.mean_gradient(self.coef) + self.plan.l2_penalty * self.coef)
         vertex = vertices.vertex(self.mechanism.release(scores, self.stream))
         eta = _step_size(self.plan, t)
         self.coef = moved(self.coef, vertex, eta)
+        if self.products is not None:
+            self.products.follow(self.coef, vertex, eta)
+
+
+class _Products:
+    """Products <[x_i, 1], coef> of records in this process, kept up to date by a column a step."""
+
+    def __init__(self, records: Records, coef: Array) -> None:
+        self.rows, self.problem = records.data.rows, records.problem
+        self.objective = records.data.objective(records.terms)
+        self._start(coef)
+
+    def _start(self, coef: Array) -> None:
+        self.product = self.rows.product(self.problem.matrix(coef))
+        self.move = Move(1.0, 0, 0.0)
+
+    def mean_gradient(self, coef: Array) -> Array:
+        """As `Records.mean_gradient`, at the point that was last followed to."""
+        total = self.rows.gradient_sum_after_move(self.product, self.move, self.objective)
+        return total.ravel() / self.rows.n_samples
+
+    def follow(self, coef: Array, vertex: Any, eta: float) -> None:
+        """Note a step to `coef`, towards a vertex."""
         if isinstance(vertex, Vertex):
             self.move = Move(1 - eta, vertex.coordinate, eta * vertex.value)
         else:
-            self.product = self.rows.product(self.plan.problem.matrix(self.coef))
-            self.move = Move(1.0, 0, 0.0)
+            self._start(coef)
 
 
 class _GradientWalk(_Walk):
@@ -576,8 +596,7 @@ class _GradientWalk(_Walk):
 
     def step(self, t: int) -> None:
         plan = self.plan
-        gradient = self.rows.mean_gradient(plan.problem.matrix(self.coef), self.objective)
-        noisy = self.mechanism.release(gradient.ravel(), self.stream)
+        noisy = self.mechanism.release(self.records.mean_gradient(self.coef), self.stream)
         noisy = noisy + plan.l2_penalty * self.coef
         # weights proportional to t: the momentum is a mean of all gradients so far
         self.momentum += 2 / (t + 2) * (noisy - self.momentum)

@@ -448,14 +448,11 @@ class FTRL:
 
     def solve(self, data: SolverData, plan: FTRLPlan, stream: RandomStream) -> SolverResult:
         """One stream over all records; see `Solver.solve`."""
-        rows, n = data.rows.row_major(), plan.problem.n_samples
-        order = stream.substream("order").permutation(n) if self.shuffle else None
+        data, n = data.row_major(), plan.problem.n_samples
+        order = stream.substream("order").permutation(n) if self.shuffle else slice(0, n)
         noise, run = stream.substream("noise"), FTRLRun(plan)
-        size = piece_rows(rows.X)
-        for start in range(0, n, size):
-            part = slice(start, min(start + size, n))
-            which = part if order is None else order[part]
-            run.add(rows.part(which), data.y[which], noise)
+        for part in data.in_order(order, piece_rows(n, plan.problem.n_features, data.is_sparse)):
+            run.add(part, noise)
         return run.result()
 
 
@@ -549,14 +546,13 @@ class FTRLRun:
         self._n_averaged = 0
         self._next_part()
 
-    def add(self, rows: Rows, y: Array, stream: RandomStream) -> None:
+    def add(self, data: SolverData, stream: RandomStream) -> None:
         """Take in more records; noise comes from `stream`.
 
         Parameters
         ----------
-        rows : Rows
-            Uncentred; a record of scale 0 contributes nothing.
-        y : ndarray of shape (n,)
+        data : SolverData
+            Its rows are uncentred; a record of scale 0 contributes nothing.
         stream : RandomStream
 
         Raises
@@ -564,13 +560,13 @@ class FTRLRun:
         ValueError
             If the plan's stream is shorter. Nothing is taken in then.
         """
-        if self.n_seen + rows.n_samples > self.plan.problem.n_samples:
+        if self.n_seen + data.n_samples > self.plan.problem.n_samples:
             raise ValueError("the stream is longer than its plan")
         start = 0
-        while start < rows.n_samples:
-            stop = min(start + self._left, rows.n_samples)
-            part = slice(start, stop)
-            self._take(rows.part(part), y[part])
+        while start < data.n_samples:
+            stop = min(start + self._left, data.n_samples)
+            part = data.part(slice(start, stop))
+            self._take(part.rows, part.y)
             self.n_seen += stop - start
             self._left -= stop - start
             start = stop

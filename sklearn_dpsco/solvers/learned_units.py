@@ -13,6 +13,7 @@ on a released number. Derivations: doc/privacy, section 4.5.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,19 +23,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..data.rows import Rows, make_rows
+from ..data.rows import make_rows
 from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
-from ..data.threads import slices, sum_on_threads
+from ..data.threads import on_threads, slices, sum_on_threads
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import sensitivity
-from .base import Part, Problem, SolverData, SolverResult
+from .base import Part, Piece, Problem, SolverData, SolverResult
 from .defaults import LearnedUnitsDefaults, has_units, is_wide, unit_rules
 from .first_releases import Constant, Frame, constant_for_mean, mean_target, shrunk_vector
-from .medians import median_on_grid, scale_on_grid
+from .medians import median_on_grid, place_counts, scale_on_grid
 from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
-from .wide_units import clipped_to, wide_rows
+from .wide_units import (
+    Measured,
+    about,
+    measure,
+    norm_counts,
+    short_row_sum,
+    wide_rows,
+)
 
 __all__ = [
     "LARGEST_ROW_GROWTH",
@@ -59,14 +67,13 @@ class Units(NamedTuple):
     """Rows and targets in released units.
 
     With the descent's coefficients w of shape (d + 1,) or (d + 1, K), its predictions are
-    ``offset + <z_i, w>``, of the targets `y`; ``z_i = unit * r_i`` has a norm of at most 1.
+    ``offset + <z_i, w>``, of the targets; ``z_i = unit * r_i`` has a norm of at most 1.
 
     Attributes
     ----------
-    rows : Rows
-        r_i, the last coordinate 1 if there is an intercept.
+    data : SolverData
+        The targets, and as rows the r_i, the last coordinate 1 if there is an intercept.
     unit : ndarray of shape (dimension,)
-    y : ndarray of shape (n_samples,) or (n_samples, K)
     offset : float or ndarray of shape (K,)
     balance : float
         4 p (1 - p), p the frequency of the second of two classes; else 1. Where classes have
@@ -85,9 +92,8 @@ class Units(NamedTuple):
     target_center, target_scale : float or ndarray of shape (K,)
     """
 
-    rows: Rows
+    data: SolverData
     unit: Array
-    y: Array
     offset: Any
     balance: float
     top: float
@@ -178,19 +184,18 @@ class LearnedUnits(Part):
 
     def run(self, data: SolverData, stream: RandomStream) -> Units:
         """Make the releases, and bring rows and targets into their units."""
-        y, constant, center_y, scale_y = self._release_targets(data, stream)
-        offset, rows = constant.offset, data.rows
-        if constant.class_weight is not None:
-            rows = Frame(class_weight=constant.class_weight).weighted(rows, y)
+        data, constant, center_y, scale_y = self._release_targets(data, stream)
+        offset = constant.offset
+        data = Frame(class_weight=constant.class_weight).weighted(data)
         is_binary = self.problem.loss.task == "classification" and self.problem.n_outputs == 1
         # rare classes: fewer records carry information about the coefficients
         balance = float(4 * expit(offset) * expit(-offset)) if is_binary else 1.0
         balance *= constant.mean_weight
         growth = self.rules.growth * self.accuracy * balance / (self.problem.n_features + 1)
         growth = max(1.0, growth)
-        found = self._release_rows(rows, math.sqrt(growth), stream)
+        found = self._release_rows(data, math.sqrt(growth), stream)
         return Units(
-            y=y, offset=offset, balance=balance, growth=growth, target_center=center_y,
+            offset=offset, balance=balance, growth=growth, target_center=center_y,
             target_scale=scale_y, **found,
         )  # fmt: skip
 
@@ -198,41 +203,35 @@ class LearnedUnits(Part):
 
     def _release_targets(self, data: SolverData, stream: RandomStream) -> tuple[Any, ...]:
         """Targets in released units, their `Constant`, and the targets' centre and scale."""
-        problem = self.problem
+        problem, n = self.problem, data.n_samples
         if problem.loss.task == "classification":
             constant = Constant(0.0)
             if self.target_mean is not None:
                 noisy = self.target_mean.release(mean_target(data, problem), stream)
                 constant = constant_for_mean(problem, noisy, self.target_mean.variance)
-            return data.y, constant, 0.0, 1.0
-        columns = data.y.reshape(len(data.y), -1)
-        centers, scales = np.zeros(columns.shape[1]), np.full(columns.shape[1], 1.0)
-        present = data.rows.present()
-        for k, column in enumerate(columns.T):
+            return data, constant, 0.0, 1.0
+        centers, scales = np.zeros(problem.n_outputs), np.full(problem.n_outputs, 1.0)
+        for k in range(problem.n_outputs):
             if self.target_median is not None:
                 # anywhere within the bounds, or close to their middle on all scales
                 prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
-                centers[k] = median_on_grid(
-                    column, present, _CENTRES, prior, self.target_median, stream
-                )
-            deviations = np.abs(column - centers[k])
-            scales[k] = scale_on_grid(deviations, present, 2.0, 0.25, self.target_spread, stream)
-        centers = self._moved_to_means(columns, centers, scales, present, stream)
-        units = [array.reshape(data.y.shape[1:]) for array in (centers, scales)]
-        return (data.y - units[0]) / units[1], Constant(0.0), *units
+                counts = functools.partial(data.sum, _target_counts, k)
+                centers[k] = median_on_grid(counts, n, _CENTRES, prior, self.target_median, stream)
+            counts = functools.partial(data.sum, _deviation_counts, k, float(centers[k]))
+            scales[k] = scale_on_grid(counts, n, 2.0, 0.25, self.target_spread, stream)
+        centers = self._moved_to_means(data, centers, scales, stream)
+        found = (centers, scales) if problem.n_outputs > 1 else (centers[0], scales[0])
+        return data.map(_in_target_units, *found), Constant(0.0), *found
 
     def _moved_to_means(
-        self, columns: Array, centers: Array, scales: Array, present: NDArray[np.bool_],
-        stream: RandomStream,
-    ) -> Array:  # fmt: skip
+        self, data: SolverData, centers: Array, scales: Array, stream: RandomStream
+    ) -> Array:
         """From the medians of the targets to their means; Huber's where the noise is large."""
         if self.target_mean is None:
             return centers
-        k, rules = columns.shape[1], self.rules
+        k, rules = centers.size, self.rules
         clip = min(rules.widest_mean, max(1.0, self.accuracy / 20))
-        # deviations as vectors of norm at most 1
-        units = np.clip((columns - centers) / scales, -clip, clip) / (clip * math.sqrt(k))
-        mean = sum_over_records(units * present[:, None]) / len(units)
+        mean = data.sum(_deviation_sum, centers, scales, clip) / data.n_samples
         noisy = self.target_mean.release(mean, stream)
         # the slope of Huber's mean where half of the deviations lie within 1
         unit = clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
@@ -243,67 +242,65 @@ class LearnedUnits(Part):
 
     # ------------------------------------------------------------------------- rows
 
-    def _release_rows(self, rows: Rows, row_growth: float, stream: RandomStream) -> dict[str, Any]:
+    def _release_rows(
+        self, data: SolverData, row_growth: float, stream: RandomStream
+    ) -> dict[str, Any]:
         """The fields of `Units` that are about the rows."""
-        row_growth, longest = min(LARGEST_ROW_GROWTH, row_growth), math.sqrt(rows.n_columns)
+        n, longest = data.n_samples, math.sqrt(self.problem.n_features)
+        row_growth = min(LARGEST_ROW_GROWTH, row_growth)
         if is_wide(self.problem):
-            rows = rows.row_major()
-        norms = make_rows(rows.X, False).norms()
-        median = scale_on_grid(norms, rows.present(), longest, longest / 2, self.long, stream)
+            data = data.row_major()
+        measured = data.map(measure)
+        counts = functools.partial(measured.sum, norm_counts)
+        median = scale_on_grid(counts, n, longest, longest / 2, self.long, stream)
         # to what rows are cut for the mean of them
         rough = min(1.3 * median, longest)
         release = self._release_wide if is_wide(self.problem) else self._release_copy
-        return release(rows, norms, rough, row_growth, stream)
+        return release(measured, rough, row_growth, stream)
 
     def _release_wide(
-        self, rows: Rows, norms: Array, rough: float, row_growth: float, stream: RandomStream
+        self, measured: Measured, rough: float, row_growth: float, stream: RandomStream
     ) -> dict[str, Any]:
         """The same without a copy: see `wide_units`."""
         problem, rules = self.problem, self.rules
         mechanisms = self.center, self.length
-        wide = wide_rows(rows, norms, problem, rough, *mechanisms, row_growth, stream)
+        wide = wide_rows(measured, problem, rough, *mechanisms, row_growth, stream)
         top = 1.0
         if self.top is not None:
             top = self._upper(np.array([wide.moments_size()]), stream)
-        usual, factors = min(0.95, rules.row_bound * row_growth), wide.rows.scales()
-        factor = self._release_factor(factors, rows.present(), usual, stream)
+        usual = min(0.95, rules.row_bound * row_growth)
+        factor = self._release_factor(wide.data, usual, stream)
         found = self._joined(wide.unit, top, 0.9 / row_growth**2, 0.5)
-        bounded = wide.rows
-        if not problem.fit_intercept:
-            bounded = make_rows(bounded.X, False, factors, rows.sample_weight)
-        center = wide.rows.center
+        data = wide.data if problem.fit_intercept else wide.data.map(_without_intercept)
         return found | {
-            "rows": bounded, "unit": found["transform"], "center": center, "factor": factor,
+            "data": data.kept(), "unit": found["transform"], "center": wide.center,
+            "factor": factor,
         }  # fmt: skip
 
     def _release_copy(
-        self, rows: Rows, norms: Array, rough: float, row_growth: float, stream: RandomStream
+        self, measured: Measured, rough: float, row_growth: float, stream: RandomStream
     ) -> dict[str, Any]:
         """The same of a dense copy of the rows, with their second moments."""
         problem, d = self.problem, self.problem.n_features
-        present = rows.present()
-        center, norm = self._centre(rows, norms, rough, row_growth, stream)
-        factors, usual = present.astype(np.float64), min(0.95, self.rules.row_bound * row_growth)
+        center, norm = self._centre(measured, rough, row_growth, stream)
+        usual = min(0.95, self.rules.row_bound * row_growth)
         transform = np.eye(d) / norm
         top, trace, last = 1.0, 0.6, 0.5
-        needed = self.n_rounds or int(self.top is not None)
-        x, moments = _first_copy(rows, center, norm, factors, needed > 0)
-        for k in range(self.n_rounds):
-            step, top, trace = self._release_moments(moments, row_growth, stream)
-            moments = _multiply(x, step, factors, k + 1 < needed)
+        copy = measured.map(_copied, center, norm).kept()
+        for _ in range(self.n_rounds):
+            step, top, trace = self._release_moments(_mean_moments(copy), row_growth, stream)
+            copy = copy.map(_multiplied, step, copy.is_local).kept()
             transform = transform @ step
             usual *= 0.9 if row_growth < 2 else 1.0
             last = 1.0
         if self.top is not None:
-            top = self._release_top(moments, stream)
-        factor = self._release_factor(factors, present, usual, stream)
+            top = self._release_top(_mean_moments(copy), stream)
+        factor = self._release_factor(copy, usual, stream)
         found = self._joined(transform, top, trace, last)
         unit = np.full(problem.dimension, 1 / found["longest"])
         unit[d:] = found["transform"][d:, -1]
-        # whether a record is empty is private, whether one may be is not
-        scale = None if rows.scale is None else present.astype(np.float64)
-        bounded = make_rows(x, problem.fit_intercept, scale, rows.sample_weight)
-        return found | {"rows": bounded, "unit": unit, "center": center, "factor": factor}
+        data = copy.map(_without_factors, problem.fit_intercept)
+        return found | {"data": data, "unit": unit, "center": center, "factor": factor}
 
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
         """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""
@@ -320,17 +317,17 @@ class LearnedUnits(Part):
         }  # fmt: skip
 
     def _centre(
-        self, rows: Rows, norms: Array, rough: float, row_growth: float, stream: RandomStream
+        self, measured: Measured, rough: float, row_growth: float, stream: RandomStream
     ) -> tuple[Array, float]:
         """The released centre of the rows, and the bound on the norms of the centred ones."""
-        present, rows = rows.present(), make_rows(rows.X, False)
-        center = np.zeros(rows.n_columns)
+        center, n = np.zeros(self.problem.n_features), measured.n_samples
+        counts = functools.partial(measured.sum, norm_counts)
         if self.center is not None:
-            factors = clipped_to(rough, norms) / rough
-            mean = rows.weighted_sum(factors * present) / rows.n_samples
+            mean = measured.sum(short_row_sum, rough) / n
             center = rough * shrunk_vector(self.center.release(mean, stream), self.center.variance)
-            norms = rows.centered(center).norms()
-        norm = scale_on_grid(norms, present, 2 * rough, rough / 2, self.length, stream)
+            measured = measured.map(about, center, None)
+            counts = functools.partial(measured.sum, norm_counts)
+        norm = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream)
         norm *= self.rules.row_bound * row_growth
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
@@ -365,15 +362,12 @@ class LearnedUnits(Part):
         noisy = float(self.top.release(found, stream)[0])
         return min(1.0, max(0.0, noisy) + 1.5 * math.sqrt(self.top.variance))
 
-    def _release_factor(
-        self, factors: Array, present: NDArray[np.bool_], usual: float, stream: RandomStream
-    ) -> float:
+    def _release_factor(self, records: Any, usual: float, stream: RandomStream) -> float:
         """The mean of the factors on the rows, and what is usual, by their precision."""
         if self.row_factor is None:
             return usual
-        # an empty record is in the middle of [0, 1]: offsets, whose bound is a half
-        offsets = (np.clip(factors, 0.0, 1.0) - 0.5) * present
-        noisy = float(self.row_factor.release(np.array([offsets.mean()]), stream)[0])
+        mean = records.sum(_factor_sum) / records.n_samples
+        noisy = float(self.row_factor.release(mean, stream)[0])
         variance = self.row_factor.variance
         noisy = min(1.0, max(0.05, noisy + 0.5))
         return (usual * variance + noisy * 0.15**2) / (variance + 0.15**2)
@@ -483,43 +477,115 @@ class _Shares:
 # -------------------------------------------------------------------------------- running
 
 
-def _first_copy(
-    rows: Rows, center: Array, norm: float, factors: Array, with_moments: bool
-) -> tuple[NDArray[np.float32], Any]:
-    """Dense rows (x - center) / norm, bounded, times their factors; and what `_bounded` returns."""
-    rows = rows.row_major()
+def _target_counts(data: SolverData, k: int, grid: Array) -> Array:
+    """`place_counts` of target k."""
+    return place_counts(_column(data, k), data.rows.present(), grid)
+
+
+def _deviation_counts(data: SolverData, k: int, center: float, grid: Array) -> Array:
+    """`place_counts` of the distances of target k from a centre."""
+    return place_counts(np.abs(_column(data, k) - center), data.rows.present(), grid)
+
+
+def _column(data: SolverData, k: int) -> Array:
+    return data.y if data.y.ndim == 1 else data.y[:, k]
+
+
+def _deviation_sum(data: SolverData, centers: Array, scales: Array, clip: float) -> Array:
+    """Sum of the clipped deviations of the targets, as vectors of norm at most 1."""
+    columns = data.y.reshape(len(data.y), -1)
+    units = np.clip((columns - centers) / scales, -clip, clip) / (clip * math.sqrt(centers.size))
+    return np.asarray(sum_over_records(units * data.rows.present()[:, None]))
+
+
+def _in_target_units(data: SolverData, center: Any, scale: Any) -> SolverData:
+    return SolverData(data.rows, (data.y - center) / scale)
+
+
+def _without_intercept(data: SolverData) -> SolverData:
+    """The rows without centre and last coordinate."""
+    rows = data.rows
+    return SolverData(make_rows(rows.X, False, rows.scales(), rows.sample_weight), data.y)
+
+
+@dataclass(frozen=True)
+class _Copy(Piece):
+    """A dense copy of some rows in units, bounded: x, and the factors of the scaling down.
+
+    Stored in float32, which halves the time to read it. `data` is what the copy is of.
+    """
+
+    x: NDArray[np.float32]
+    factors: Array
+    data: SolverData
+
+    @property
+    def n_samples(self) -> int:
+        return len(self.x)
+
+
+def _copied(measured: Measured, center: Array, norm: float) -> _Copy:
+    """Dense rows (x - center) / norm, bounded."""
+    data = measured.data.row_major()
+    rows = data.rows
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
+    factors = rows.present().astype(np.float64)
 
     def centred(part: slice) -> Array:
         return (rows.dense(part) - center) / norm
 
-    return x, _bounded(centred, x, factors, with_moments)
+    return _bounded(centred, _Copy(x, factors, data))
 
 
-def _multiply(x: NDArray[np.float32], matrix: Array, factors: Array, with_moments: bool) -> Any:
-    """The rows times a matrix, bounded, in place; returns what `_bounded` does."""
-    single = matrix.astype(np.float32)
-    return _bounded(lambda part: x[part] @ single, x, factors, with_moments)
+def _multiplied(copy: _Copy, matrix: Array, is_in_place: bool) -> _Copy:
+    """The rows times a matrix, bounded."""
+    out = copy if is_in_place else _Copy(np.empty_like(copy.x), copy.factors.copy(), copy.data)
+    # in float64, whose rounding by place in a block is lost in the rounding to float32
+    return _bounded(lambda part: copy.x[part].astype(np.float64) @ matrix, out)
 
 
-def _bounded(
-    rows_of: Callable[[slice], Any], x: NDArray[np.float32], factors: Array, with_moments: bool
-) -> Any:
-    """Fill x with rows, those longer than 1 scaled down to it; the mean of z z^T, if asked for.
+def _bounded(rows_of: Callable[[slice], Array], out: _Copy) -> _Copy:
+    """Fill `out` with rows, those longer than 1 scaled down to it.
 
-    `factors` are multiplied by those of the scaling. Rows of a factor of 0 become 0. Rows are
-    stored in half of the space, which halves the time to read them; sums are not.
+    Its factors are multiplied by those of the scaling. Rows of a factor of 0 become 0.
     """
     from .._kernels.products import bound_rows
 
-    d = x.shape[1]
+    x = out.x
 
-    def fill(part: slice) -> Any:
-        bound_rows(rows_of(part), _LONGEST, norm_error(d), factors[part], x[part])
-        if not with_moments:
-            return 0.0
-        z = x[part].astype(np.float64)
+    def fill(part: slice) -> None:
+        bound_rows(rows_of(part), _LONGEST, norm_error(x.shape[1]), out.factors[part], x[part])
+
+    on_threads(fill, slices(len(x), chunk_rows(*x.shape)))  # for the cache of a core
+    return out
+
+
+def _mean_moments(copy: _Copy) -> Array:
+    """The mean of z z^T over the rows."""
+    return np.asarray(copy.sum(_moments)) / copy.n_samples
+
+
+def _moments(copy: _Copy) -> Any:
+    def added(part: slice) -> Array:
+        z = copy.x[part].astype(np.float64)
         return z.T @ z
 
-    # small enough for the cache of a core
-    return sum_on_threads(fill, slices(len(x), chunk_rows(*x.shape))) / len(x)
+    return sum_on_threads(added, slices(len(copy.x), chunk_rows(*copy.x.shape)))
+
+
+def _factor_sum(records: _Copy | SolverData) -> Array:
+    """Sum of the rows' factors less 1/2; an empty record is in the middle of [0, 1]."""
+    if isinstance(records, _Copy):
+        factors, present = records.factors, records.data.rows.present()
+    else:
+        factors, present = records.rows.scales(), records.rows.present()
+    return np.array([((np.clip(factors, 0.0, 1.0) - 0.5) * present).sum()])
+
+
+def _without_factors(copy: _Copy, fit_intercept: bool) -> SolverData:
+    """The copy in the place of the rows."""
+    rows = copy.data.rows
+    # whether a record is empty is private, whether one may be is not
+    scale = None if rows.scale is None else rows.present().astype(np.float64)
+    bounded = make_rows(copy.x, fit_intercept, scale, rows.sample_weight)
+    return SolverData(bounded, copy.data.y)

@@ -22,6 +22,7 @@ The sensitivities are derived in doc/privacy, sections 4.5 and 5.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -38,8 +39,9 @@ from .._kernels.arguments import (
     Steps,
     Tables,
 )
-from ..data.rows import Rows, make_rows
+from ..data.rows import make_rows
 from ..data.summation import UNIT_ROUNDOFF, norm_error
+from ..data.threads import slices
 from ..geometry import Geometry, L2Ball, Unconstrained
 from ..losses import (
     Absolute,
@@ -58,7 +60,7 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
-from .base import Part, Plan, Problem, SolverData, SolverResult
+from .base import Part, Plan, Problem, SolverData, SolverResult, Which
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, Frame, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Units, accuracy, pays, plan_units
@@ -348,7 +350,7 @@ class PhasedSGD:
         """Run the plan; see `Solver.solve`."""
         problem = plan.problem
         order = stream.permutation(problem.n_samples) if plan.shuffle else None
-        data = SolverData(data.rows.row_major(), data.y)
+        data = data.row_major()
         if isinstance(plan.first, LearnedUnits):
             start = _start_in_units(data, plan, plan.first, stream)
         else:
@@ -533,11 +535,10 @@ def _block(n_features: int) -> int:
 
 
 class _Start(NamedTuple):
-    """Input of the descent: rows of the form, targets, their offset, and the way back."""
+    """Input of the descent: records with rows of the form, their offset, and the way back."""
 
-    rows: Rows
+    data: SolverData
     form: RowForm
-    y: Array
     offset: Any
     units: Frame | Units
 
@@ -547,45 +548,46 @@ def _start(
     order: NDArray[np.intp] | None, stream: RandomStream,
 ) -> _Start:  # fmt: skip
     """In the units of the bounds."""
-    problem, before = plan.problem, data
-    if plan.n_first:
-        taken = _taken(order, 0, plan.n_first)
-        before = SolverData(data.rows.part(taken), data.y[taken])
+    problem = plan.problem
+    before = data.part(_taken(order, 0, plan.n_first)) if plan.n_first else data
     frame = first.run(before, stream).frame
     center = np.zeros(problem.n_features) if frame.center is None else frame.center
-    error, is_sparse = norm_error(problem.n_features), sparse.issparse(data.rows.X)
+    error = norm_error(problem.n_features)
     bound = plan.data_norm * (1 - error)
-    form = RowForm(center, float(problem.fit_intercept), bound, 2 * error if is_sparse else 0.0)
-    return _Start(frame.weighted(data.rows, data.y), form, data.y, frame.offset, frame)
+    bias, error = float(problem.fit_intercept), 2 * error if data.is_sparse else 0.0
+    form = RowForm(center, bias, bound, error)
+    return _Start(frame.weighted(data).kept(), form, frame.offset, frame)
 
 
 def _start_in_units(
     data: SolverData, plan: PhasedSGDPlan, first: LearnedUnits, stream: RandomStream
 ) -> _Start:
     """In learned units: a record's row is ``unit * [r, 1]``, of norm at most 1."""
-    units, problem = first.run(data, stream), plan.problem
-    y, width = units.y, plan.target_unit
-    if problem.loss.task == "regression":
-        y = np.clip(y / width, -1.0, 1.0)
+    units, problem, width = first.run(data, stream), plan.problem, plan.target_unit
     units = units._replace(offset=units.offset / width, target_scale=units.target_scale * width)
     each = float(units.unit[0])
     bias = float(units.unit[-1]) / each if problem.fit_intercept else 0.0
     # no row is longer than sqrt(2): the bound has no effect
     form = RowForm(np.zeros(problem.n_features), bias, 2.0, 0.0)
-    scale = each * units.rows.scales()
-    rows = make_rows(units.rows.X, problem.fit_intercept, scale, units.rows.sample_weight)
-    return _Start(rows, form, y, units.offset, units)
+    of_targets = width if problem.loss.task == "regression" else None
+    data = units.data.map(_in_step_units, each, of_targets).kept()
+    return _Start(data, form, units.offset, units)
+
+
+def _in_step_units(data: SolverData, each: float, width: float | None) -> SolverData:
+    """Rows whose scale holds the unit, and targets cut to [-1, 1] in units of `width`."""
+    rows, y = data.rows, data.y
+    y = y if width is None else np.clip(y / width, -1.0, 1.0)
+    scaled = make_rows(rows.X, rows.has_intercept, each * rows.scales(), rows.sample_weight)
+    return SolverData(scaled, y)
 
 
 class _Descent:
     """The records in their order, and how to run a phase over a slice of them."""
 
     def __init__(self, start: _Start, order: NDArray[np.intp] | None, plan: PhasedSGDPlan) -> None:
-        X: Any = start.rows.X
-        d, is_sparse = plan.problem.n_features, sparse.issparse(X)
-        self.X: Any = X if is_sparse else np.ascontiguousarray(X)
-        self.y, self.order = start.y, order
-        self.scale, self.weight = start.rows.scale, start.rows.sample_weight
+        d, is_sparse = plan.problem.n_features, start.data.is_sparse
+        self.data, self.order = start.data, order
         self.plan, self.offset, self.form = plan, start.offset, start.form
         self.block = _block(d)
         # rows gathered at a time: whole blocks
@@ -596,7 +598,6 @@ class _Descent:
             fitting = min(fitting, _CHUNK_TABLES // (16 * GRID.size * loss.n_outputs))
         self.chunk = min(longest, max(1, fitting // self.block) * self.block)
         self.ones = np.ones(self.chunk)  # in the place of scales or weights that are not there
-        self.gathered: Any = None
 
     def run(self, phase: Phase, start: Array) -> Array:
         """Mean of the last iterates of one pass over the phase's records from `start`."""
@@ -607,18 +608,19 @@ class _Descent:
         slope, *offsets = self._slope(phase.beta)
         averaged = PHASED_SGD[plan.problem.loss.task].averaged
         first = phase.size - math.ceil(averaged * phase.size)
-        for done in range(0, phase.size, self.chunk):
-            stop = min(phase.size, done + self.chunk)
-            part = _taken(self.order, phase.start + done, phase.start + stop)
+        done = 0
+        for part in self._parts(_taken(self.order, phase.start, phase.start + phase.size)):
             steps = Steps(phase.learning_rate, radius, self.block, first - done)
+            done += part.n_samples
             factors = [
-                self.ones[: stop - done] if array is None else array[part]
-                for array in (self.scale, self.weight)
+                self.ones[: part.n_samples] if array is None else array
+                for array in (part.rows.scale, part.rows.sample_weight)
             ]
-            found, y = slope, self.y[part]
+            found, y = slope, part.y
             if slope.loss_id == TABULATED:
                 found, y = self._tables(slope, y)
-            count += self._steps(part, *factors, y, self.form, found, *offsets, steps, w, total)
+            X = part.rows.X
+            count += self._steps(X, *factors, y, self.form, found, *offsets, steps, w, total)
         return total.ravel() / count
 
     def _slope(self, beta: float) -> tuple[Any, ...]:
@@ -642,23 +644,35 @@ class _Descent:
         knots, values = tables(base, targets, slope.clip, slope.beta)
         return Tables(knots, values, slope.clip, slope.offset), numbers
 
-    def _steps(self, part: slice | NDArray[np.intp], *arguments: Any) -> int:
+    def _parts(self, which: Which) -> Iterator[SolverData]:
+        """The records in parts of whole blocks; dense rows that are gathered share one buffer."""
+        data = self.data
+        if not data.is_local or data.is_sparse or isinstance(which, slice):
+            yield from data.in_order(which, self.chunk)
+            return
+        from .._kernels.sgd_steps import gather_rows
+
+        rows = data.rows
+        buffer = np.empty((self.chunk, rows.n_columns), dtype=rows.X.dtype)
+        for part in slices(which.size, self.chunk):
+            some = which[part]
+            gather_rows(rows.X, some, buffer)
+            factors = (None if a is None else a[some] for a in (rows.scale, rows.sample_weight))
+            taken = make_rows(buffer[: some.size], rows.has_intercept, *factors)
+            yield SolverData(taken, data.y[some])
+
+    def _steps(self, X: Any, *arguments: Any) -> int:
         """One call of the kernel; `arguments` are those after the rows."""
         from .._kernels import sgd_steps as kernels
 
-        X, is_single = self.X, self.plan.problem.n_outputs == 1
+        is_single = self.plan.problem.n_outputs == 1
         if sparse.issparse(X):
             csr_steps = kernels.csr_steps if is_single else kernels.joint_csr_steps
-            return csr_steps(Compressed.of(X[part]), *arguments)
+            return csr_steps(Compressed.of(X), *arguments)
         dense_steps = kernels.dense_steps if is_single else kernels.joint_dense_steps
-        if isinstance(part, slice):
-            return dense_steps(X[part], *arguments)
-        if self.gathered is None:
-            self.gathered = np.empty((self.chunk, X.shape[1]), dtype=X.dtype)
-        kernels.gather_rows(X, part, self.gathered)
-        return dense_steps(self.gathered, *arguments)
+        return dense_steps(np.ascontiguousarray(X), *arguments)
 
 
-def _taken(order: NDArray[np.intp] | None, start: int, stop: int) -> slice | NDArray[np.intp]:
+def _taken(order: NDArray[np.intp] | None, start: int, stop: int) -> Which:
     """Where the records of a slice are."""
     return slice(start, stop) if order is None else order[start:stop]

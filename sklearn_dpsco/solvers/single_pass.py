@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import Compressed, RecordWalk
-from ..data.rows import Objective
+from ..data.rows import Terms
 from ..geometry import AxisVertices, Geometry, Vertex, Vertices, moved
 from ..mechanisms import Release, SelectSequence, softmax_scale
 from ..privacy.budget import Allowance, PrivacyBudget
@@ -451,10 +451,10 @@ def _record_run(facts: SinglePassFacts, left: Allowance, records: tuple[int, int
 def run_single_pass(data: SolverData, plan: SinglePassPlan, stream: RandomStream) -> SolverResult:
     """Run the plan."""
     start = plan.first.run(data, stream)
-    problem, rows = plan.problem, start.rows.row_major()
-    objective = Objective(data.y, start.frame.offset, problem.loss, plan.gradient_clip)
+    problem = plan.problem
+    terms = Terms(start.frame.offset, problem.loss, plan.gradient_clip)
     order = stream.substream("slices").permutation(problem.n_samples)
-    whole = Records(rows, objective, problem)
+    whole = Records(start.data.row_major().kept(), terms, problem)
     coef = np.array(plan.geometry.center(problem.size), dtype=np.float64)
     units = start.frame.units(problem)
     for run in plan.runs:
@@ -515,13 +515,12 @@ def _run_records(
     """The last point."""
     walk = _RecordWalk(whole, which, run, plan, coef)
     walk.select(run.first_scale, stream)
-    n, rows = which.size, whole.rows
-    chunk = _CHUNK_ROWS
-    if not sparse.issparse(rows.X):
-        chunk = min(chunk, max(1, _CHUNK_BYTES // (rows.X.itemsize * rows.n_columns)))
-    for start in range(run.first_batch, n - 1, chunk):
-        walk.steps(which[start : min(start + chunk, n - 1)], stream)
-    walk.correct(which[n - 1 :])
+    n, chunk = which.size, _CHUNK_ROWS
+    if not whole.data.is_sparse:
+        chunk = min(chunk, max(1, _CHUNK_BYTES // (8 * plan.problem.n_features)))
+    for part in whole.in_order(which[run.first_batch : n - 1], chunk):
+        walk.steps(part, stream)
+    walk.correct(whole, which[n - 1 :])
     walk.select(run.last_scale, stream)
     return walk.coef
 
@@ -539,10 +538,10 @@ class _RecordWalk:
         self.last: Any = None
         self.compiled = self._kernel()
 
-    def correct(self, which: NDArray[np.intp]) -> None:
-        """The estimate at the new point."""
+    def correct(self, records: Records, which: NDArray[np.intp]) -> None:
+        """The estimate at the new point, by some of the records."""
         run, kept = self.run, 1 - self.run.rate
-        change = self.whole.mean_over(which, self.coef, self.before, run.clip, kept)
+        change = records.mean_over(which, self.coef, self.before, run.clip, kept)
         self.gradient = kept * self.gradient + change
 
     def select(self, scale: float, stream: RandomStream) -> None:
@@ -553,23 +552,23 @@ class _RecordWalk:
         self.before, self.coef = self.coef, moved(self.coef, vertex, self.run.rate)
         self.last = vertex
 
-    def steps(self, which: NDArray[np.intp], stream: RandomStream) -> None:
+    def steps(self, part: Records, stream: RandomStream) -> None:
         """A step for each of these records."""
+        n, done = part.n_samples, 0
         if self.compiled is None:
-            for k in range(which.size):
-                self.correct(which[k : k + 1])
+            for k in range(n):
+                self.correct(part, np.array([k]))
                 self.select(1.0, stream)
             return
-        part, done = self.whole.take(which), 0
-        while done < which.size:
-            done += self._compiled_steps(part.take(slice(done, None)), stream)
-            if done < which.size:  # the words did not decide the selection of this one
+        while done < n:
+            done += self._compiled_steps(part.part(slice(done, None)), stream)
+            if done < n:  # the words did not decide the selection of this one
                 self.select(1.0, stream)
                 done += 1
 
     def _kernel(self) -> Any:
         """The compiled steps, if they know the loss, the set and the law of the noise."""
-        vertices, slope = self.plan.vertices, self.whole.objective.slope
+        vertices, slope = self.plan.vertices, self.whole.terms.slope
         scale, is_one = softmax_scale(self.run.noise), self.plan.problem.n_outputs == 1
         if slope is None or scale is None or not is_one or not isinstance(vertices, AxisVertices):
             return None
@@ -581,8 +580,8 @@ class _RecordWalk:
         fixed = slope, walk, np.array(vertices.values, dtype=np.float64)
 
         def steps(part: Records, *state: Any) -> tuple[int, int]:
-            rows = part.rows
-            records = rows.scales(), rows.factors(), part.objective.y, *fixed
+            rows = part.data.rows
+            records = rows.scales(), rows.factors(), part.data.y, *fixed
             if sparse.issparse(rows.X):
                 return csr_record_steps(Compressed.of(rows.X), *records, *state, rows.n_columns)
             return dense_record_steps(np.ascontiguousarray(rows.X), *records, *state)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..data.rows import Objective
+from ..data.rows import Terms
 from ..losses import Logistic, Loss, Squared, Welsch, base_loss
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import PrivacyBudget
@@ -28,6 +28,7 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
+from .batches import gradient_sum
 from .defaults import (
     LARGEST_COPY,
     MOST_COPIED_FEATURES,
@@ -140,9 +141,9 @@ def run_unit_descent(data: SolverData, plan: UnitDescentPlan, stream: RandomStre
     total, direction = np.zeros_like(coef), np.zeros_like(coef)
     for t in range(n_steps):
         loss = _loss_at(problem.loss, t, n_steps)
-        objective = Objective(units.y, units.offset, loss, clip)
-        gradient = unit * units.rows.mean_gradient(unit * problem.matrix(coef), objective)
-        gradient = gradient.ravel() / clip
+        terms = Terms(units.offset, loss, clip)
+        total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)
+        gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
         direction = momentum * direction + clip * plan.step.release(gradient, stream)
         coef = coef - (1 - momentum) * length / n_steps * direction
         if t >= n_steps // 2:

@@ -48,12 +48,12 @@ def test_rows_of_scale_zero_contribute_nothing_to_any_sum(kind, loss):
         bounded = rows.with_norm_bound(0.8)
         assert np.all(bounded.scale[scale == 0] == 0)
         filled, point = objective._replace(y=y), np.linspace(-1, 1, 5)
-        out = [bounded.mean(), bounded.mean_gradient(point, filled)]
+        out = [bounded.row_sum(), bounded.gradient_sum(point, filled)]
         out.append(rows.clipped_gradient_sum(point, filled, 0.8))
         if center is None:
             product = rows.product(np.zeros(5))
             for move in (Move(1.0, 0, 0.5), Move(0.9, 4, 1.0)):
-                out.append(rows.mean_gradient_after_move(product, move, filled))
+                out.append(rows.gradient_sum_after_move(product, move, filled))
         return np.concatenate(out)
 
     for center in (None, np.array([0.3, -0.2, 0.1, 0.0])):

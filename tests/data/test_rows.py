@@ -19,7 +19,7 @@ from support import problem, storage
 
 from sklearn_dpsco._kernels import sparse_sums as kernels
 from sklearn_dpsco._kernels.arguments import Compressed, Slope
-from sklearn_dpsco.data.rows import Move, Objective, make_rows
+from sklearn_dpsco.data.rows import Move, Objective, Terms, make_rows
 from sklearn_dpsco.data.summation import BLOCK_ROWS, chunk_rows, summation_error
 from sklearn_dpsco.losses import (
     Absolute,
@@ -30,6 +30,7 @@ from sklearn_dpsco.losses import (
     Squared,
     clipped_derivative,
 )
+from sklearn_dpsco.solvers.base import SolverData
 from sklearn_dpsco.solvers.batches import Records
 
 STORAGES = ["dense", "fortran", "csr", "csc"]
@@ -70,7 +71,7 @@ def reference_gradient(X, y, scale, coef, offset, loss, clip, center=0.0, weight
 
 
 @pytest.mark.parametrize("kind", STORAGES)
-def test_mean_gradient_against_a_loop(kind):
+def test_gradient_sum_against_a_loop(kind):
     # sparse data reach this layer in float64 only (see bounds.py), dense data in both
     dtypes = (np.float32, np.float64) if kind in ("dense", "fortran") else (np.float64,)
     grid = itertools.product(LOSSES, SIZES, (True, False), (True, False), dtypes)
@@ -84,7 +85,7 @@ def test_mean_gradient_against_a_loop(kind):
             case = f"{loss} {n} x {d} {has_intercept} {has_scale} {dtype} {clip}"
             expected = reference_gradient(X, y, scale, coef, offset, loss, clip)
             objective = Objective(y, offset, loss, clip)
-            gradient = rows.mean_gradient(coef, objective)
+            gradient = rows.gradient_sum(coef, objective) / n
             assert gradient.dtype == np.float64, case
             np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=case)
 
@@ -94,26 +95,25 @@ def test_mean_gradient_against_a_loop(kind):
             before[coordinate] -= amount
             before /= decay
             product = rows.product(before)
-            moved = rows.mean_gradient_after_move(
-                product, Move(decay, coordinate, amount), objective
-            )
+            move = Move(decay, coordinate, amount)
+            moved = rows.gradient_sum_after_move(product, move, objective) / n
             np.testing.assert_allclose(moved, expected, atol=1e-12, err_msg=case)
             np.testing.assert_allclose(product, rows.product(coef), atol=1e-12, err_msg=case)
 
 
 @pytest.mark.parametrize("kind", STORAGES)
-def test_mean_gradient_of_centered_rows(kind):
+def test_gradient_sum_of_centered_rows(kind):
     for loss, has_scale in itertools.product((Logistic(), PseudoHuber()), (True, False)):
         X, y, scale, coef = make_case(37, 5, has_intercept=True, has_scale=has_scale)
         center, before = np.linspace(-1, 1, 5), coef.copy()
         rows = make_rows(storage(X, kind), True)
         rows.scale = scale
-        gradient = rows.centered(center).mean_gradient(coef, Objective(y, 0.2, loss, 0.4))
+        gradient = rows.centered(center).gradient_sum(coef, Objective(y, 0.2, loss, 0.4)) / 37
         expected = reference_gradient(X, y, scale, coef, 0.2, loss, 0.4, center)
         np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=repr(loss))
         np.testing.assert_array_equal(coef, before)
         weights = np.ones(37) if scale is None else scale
-        np.testing.assert_allclose(rows.mean(), weights @ X / 37, atol=1e-14)
+        np.testing.assert_allclose(rows.row_sum() / 37, weights @ X / 37, atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", STORAGES)
@@ -127,19 +127,20 @@ def test_weights_multiply_derivatives_and_no_prediction(kind, has_scale):
         expected = reference_gradient(X, y, scale, coef, 0.2, loss, 0.25, weight=weight)
         unweighted = reference_gradient(X, y, scale, coef, 0.2, loss, 0.25)
         assert np.abs(expected - unweighted).max() > 0.005
-        whole = Records(rows, objective, problem(37, 5, fit_intercept=has_intercept))
+        facts = problem(37, 5, fit_intercept=has_intercept)
+        whole = Records(SolverData(rows, y), Terms(*objective[1:]), facts)
         stay = Move(1.0, 0, 0.0)
         found = {
-            "gradient": rows.mean_gradient(coef, objective),
-            "move": rows.mean_gradient_after_move(rows.product(coef), stay, objective),
-            "row major": rows.row_major().mean_gradient(coef, objective),
-            "list": replace(whole, rows=rows.row_major()).mean_over(np.arange(37), coef),
+            "gradient": rows.gradient_sum(coef, objective) / 37,
+            "move": rows.gradient_sum_after_move(rows.product(coef), stay, objective) / 37,
+            "row major": rows.row_major().gradient_sum(coef, objective) / 37,
+            "list": replace(whole, data=whole.data.row_major()).mean_over(np.arange(37), coef),
             "change": whole.mean_change(coef, 0 * coef, np.inf, 0.0),
         }
         for name, gradient in found.items():
             np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=f"{name} {case}")
         part = rows.row_major().drawn(np.arange(5, 20))
-        drawn = part.mean_gradient(coef, objective._replace(y=y[5:20]))
+        drawn = part.gradient_sum(coef, objective._replace(y=y[5:20])) / 15
         taken = None if scale is None else scale[5:20]
         expected = reference_gradient(
             X[5:20], y[5:20], taken, coef, 0.2, loss, 0.25, weight=weight[5:20]
@@ -173,7 +174,7 @@ def test_every_coordinate_can_be_moved(kind):
         target = 0.5 * coef
         target[coordinate] += 2.0
         objective = Objective(y, 0.0, Squared(), 10.0)
-        rows.mean_gradient_after_move(product, Move(0.5, coordinate, 2.0), objective)
+        rows.gradient_sum_after_move(product, Move(0.5, coordinate, 2.0), objective)
         np.testing.assert_allclose(product, rows.product(target), atol=1e-13)
 
 
@@ -241,8 +242,8 @@ def test_sums_are_accurate_within_the_stated_error(kind, dtype):
     assert allowed < 1e-10
     move = Move(1.0, 0, 0.0)
     for gradient in (
-        rows.mean_gradient(np.zeros(d + 1), objective),
-        rows.mean_gradient_after_move(np.zeros(n), move, objective),
+        rows.gradient_sum(np.zeros(d + 1), objective) / n,
+        rows.gradient_sum_after_move(np.zeros(n), move, objective) / n,
     ):
         assert np.abs(gradient - expected).max() <= allowed
 
@@ -358,5 +359,5 @@ def test_predictions_of_a_random_batch_do_not_depend_on_the_other_records():
             y = alone[which]
             if kind == "csr":  # its gradient has a product of its own, row by row
                 continue
-            gradient = batch.mean_gradient(coef, Objective(y, 0.0, Absolute(), 1.0))
+            gradient = batch.gradient_sum(coef, Objective(y, 0.0, Absolute(), 1.0))
             np.testing.assert_array_equal(gradient, np.zeros(d + 1))

@@ -298,14 +298,14 @@ def _row_clip(monkeypatch):
 def _times(monkeypatch, factor):
     """Multiply every mean gradient by what `factor` makes of its rows."""
     for kind in (rows._DenseRows, rows._CSRRows, rows._CSCRows):
-        for name in ("mean_gradient", "mean_gradient_after_move"):
+        for name in ("gradient_sum", "gradient_sum_after_move"):
             method = getattr(kind, name)
             monkeypatch.setattr(
                 kind, name, lambda self, *a, method=method: factor(self) * method(self, *a)
             )
     mean_over = Records.mean_over
     monkeypatch.setattr(
-        Records, "mean_over", lambda self, *a: factor(self.rows) * mean_over(self, *a)
+        Records, "mean_over", lambda self, *a: factor(self.data.rows) * mean_over(self, *a)
     )
     return _as_planned
 

@@ -174,7 +174,8 @@ def test_without_noise_the_frame_holds_the_means():
         X, y = scaled_table(N, D, task=task)
         present = (np.arange(N) % 5 > 0).astype(float)
         data = solver_data(X, y, fit_intercept=fit_intercept, scale=present)
-        rows, frame = first.run(data, stream())
+        start, frame = first.run(data, stream())
+        rows = start.rows
 
         # a record that is not there counts as 0
         offset, center = 0.0, np.zeros(D)
@@ -199,8 +200,8 @@ def test_without_a_bound_the_rows_stay_as_they_are():
     case = facts()
     target = plan_mean(case, BUDGET, BUDGET.allowance)
     data = solver_data(*scaled_table(N, D))
-    rows, frame = FirstReleases(case, target=target).run(data, stream())
-    assert rows is data.rows
+    start, frame = FirstReleases(case, target=target).run(data, stream())
+    assert start is data
     assert frame.offset != 0
     assert dataclasses.replace(frame, offset=0.0) == Frame()
     assert FirstReleases(case).run(data, stream()).frame == Frame()
@@ -211,7 +212,8 @@ def test_whatever_the_noise_the_frame_stays_within_what_is_public():
     for may_step in (True, False):
         for seed in range(20):
             first = with_noise(planned(facts(), may_step=may_step)[0], 100.0)
-            rows, frame = first.run(data, stream(seed))
+            start, frame = first.run(data, stream(seed))
+            rows = start.rows
             assert abs(frame.offset) <= 1
             assert np.all(np.abs(frame.center) <= 1)
             assert 1 / math.sqrt(D + 1) - 1e-12 <= frame.factor <= 1

@@ -278,12 +278,12 @@ def test_a_run_takes_the_records_of_its_plan_and_no_more():
         plan = solver.plan(l2_problem(n, d), PrivacyBudget(1.0))
         assert sum(part.n_records for part in plan.parts) == n, case
         run = FTRLRun(plan)
-        run.add(make_rows(X, True), y, stream())
+        run.add(SolverData(make_rows(X, True), y), stream())
         assert run.n_seen == n, case
         assert run.n_steps == plan.max_iter == sum(epoch.n_steps for epoch in plan.epochs), case
         assert np.all(np.isfinite(run.result().coef)), case
         with pytest.raises(ValueError, match="longer"):
-            run.add(make_rows(X[:1], True), y[:1], stream())
+            run.add(SolverData(make_rows(X[:1], True), y[:1]), stream())
 
 
 # -------------------------------------------------------------------------------- audits
@@ -306,11 +306,11 @@ def iterates(position, value, n_trials, factor, seed):
     weaker = dataclasses.replace(epoch.noise, scale=epoch.noise.scale / factor)
     plan = dataclasses.replace(plan, epochs=(dataclasses.replace(epoch, noise=weaker),))
     root, out = stream(seed), np.empty((n_trials, N_AUDIT))
-    rows = make_rows(X, False)
+    data = SolverData(make_rows(X, False), y)
     for k in range(n_trials):
         run, noise = FTRLRun(plan), root.substream(k)
         for t in range(N_AUDIT):
-            run.add(rows.part(slice(t, t + 1)), y[t : t + 1], noise)
+            run.add(data.part(slice(t, t + 1)), noise)
             out[k, t] = run.result().coef[0]
     return out
 

@@ -173,8 +173,9 @@ def test_slices_are_disjoint_and_have_the_whole_budget():
     assert 1.95 < sliced.steps[0].scale / full.steps[0].scale < 2.05
     rng = np.random.default_rng(0)
     data = solver_data(rng.standard_normal((1000, 2)), rng.standard_normal(1000))
-    parts = _slices(data.rows, np.arange(1000.0), sliced, stream())
-    seen = np.concatenate([part.target for part in parts])
+    data = dataclasses.replace(data, y=np.arange(1000.0))
+    parts = _slices(data, sliced, stream())
+    seen = np.concatenate([part.data.y for part in parts])
     assert len(np.unique(seen)) == seen.size == 1000
 
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy import sparse
-from support import storage, stream
+from support import solver_data, storage, stream
 
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.mechanisms import Laplace, SelectVertex
@@ -33,7 +33,7 @@ def search(X, *, epsilon=1.0, delta=1e-6, center=True, seed=0, present=None):
     factor = budget.record_factor
     planned = planned_search(*X.shape, budget.allowance, center=center, factor=factor)
     assert planned is not None
-    return planned, planned.run(make_rows(X, True, present), stream(seed))
+    return planned, planned.run(solver_data(X, np.zeros(X.shape[0]), scale=present), stream(seed))
 
 
 def columns():
@@ -135,8 +135,8 @@ def test_sparse_values_that_overflow_do_so_in_silence():
 
 def scores(X, center, present=None):
     """What the selections see, with the prior left out."""
-    rows = make_rows(X, True, present)
-    counts = magnitudes._octaves(rows, np.full(X.shape[1], center))
+    data = solver_data(X, np.zeros(X.shape[0]), scale=present)
+    counts = magnitudes._octaves(data, np.full(X.shape[1], center))
     return -np.abs(counts @ magnitudes._influence()) / len(X)
 
 
@@ -181,7 +181,7 @@ def test_the_presence_of_a_target_decides_on_its_scale():
         for share in (0.0, 1.0):
             y = np.full((n, 1), 1e6 * share)
             for seed in range(20):
-                scale = planned.run(make_rows(y, False), stream(seed)).scale[0]
+                scale = planned.run(solver_data(y, y[:, 0]), stream(seed)).scale[0]
                 assert scale <= 1.0 or share, (n, share, seed)
                 if not is_hopeless:
                     assert scale == 2.0**-64 if share == 0 else 1e5 < scale < 1e7, (share, seed)

@@ -752,8 +752,8 @@ def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
     assert "used twice" in plant(RandomBatches, "draw", from_one_substream)["streams"]
 
     def drawn_once(part, noise, stream):
-        batch = part.take(noise.batches.draw(stream))
-        factor = batch.rows.n_samples / noise.batches.batch_size
+        batch = part.part(noise.batches.draw(stream))
+        factor = batch.n_samples / noise.batches.batch_size
         return lambda coef: batch.mean_gradient(coef) * factor
 
     def drawn_and_left(part, noise, stream):

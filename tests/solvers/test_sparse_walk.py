@@ -172,7 +172,7 @@ def test_the_error_of_the_line_is_within_its_bound(loss):
     rates, worst = usual_rates(80), 0.0
     walk, w = walk_on(rows, objective, rates), np.zeros(rows.dimension)
     for t in range(79):
-        error = gradient_of(walk, t) - rows.mean_gradient(w, objective)
+        error = gradient_of(walk, t) - rows.gradient_sum(w, objective) / rows.n_samples
         left, right = walk.schedule.ends(walk.epoch)
         dz = np.abs((left - right) * (walk.product + walk.intercept))
         if isinstance(loss, Squared):

@@ -1,6 +1,7 @@
 """The descent in learned units: what it costs, what its releases are, and what it learns."""
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -25,7 +26,7 @@ from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import learned_units, unit_descent
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.medians import median_on_grid
+from sklearn_dpsco.solvers.medians import median_on_grid, place_counts
 from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
 from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
 
@@ -153,15 +154,17 @@ def test_scores_of_a_median_change_by_no_more_than_their_range():
         others[i], absent[i] = rng.choice(grid), False
         recorded.clear()
         for data in ((values, present), (others, present), (values, absent)):
-            median_on_grid(*data, grid, np.zeros(33), Recorder(1.0, 1.0), stream(trial))
+            counts = functools.partial(place_counts, *data)
+            median_on_grid(counts, n, grid, np.zeros(33), Recorder(1.0, 1.0), stream(trial))
         for largest, k in ((2, 1), (1, 2)):
             worst[largest] = max(worst[largest], float(np.ptp(recorded[0] - recorded[k])))
     assert worst == {1: 1.0, 2: 2.0}
 
 
 def moments_of(x):
-    stored = np.empty(x.shape, dtype=np.float32)
-    return learned_units._bounded(lambda part: x[part], stored, np.ones(len(x)), True)
+    data = solver_data(x, np.zeros(len(x)))
+    whole = learned_units.measure(data)
+    return learned_units._mean_moments(learned_units._copied(whole, np.zeros(x.shape[1]), 1.0))
 
 
 def test_the_top_eigenvalue_and_second_moments_move_as_far_as_stated():

@@ -25,7 +25,7 @@ from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import defaults, sensitivity, wide_units
-from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.base import Problem, SolverData
 from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
 
 TASKS = ("regression", "classification")
@@ -138,7 +138,7 @@ def in_units(X, unit, center):
     rows = make_rows(X, True, np.ones(len(X))).centered(center)
     norms = rows.norms(unit)
     rows.scale = wide_units.clipped_to(1.0, np.sqrt(norms**2 - 1))
-    return wide_units.WideRows(rows, unit)
+    return wide_units.WideRows(SolverData(rows, np.zeros(len(X))), unit, center)
 
 
 def test_the_size_of_the_moments_moves_as_far_as_stated_and_bounds_the_top_eigenvalue():
@@ -152,18 +152,19 @@ def test_the_size_of_the_moments_moves_as_far_as_stated_and_bounds_the_top_eigen
             in_units(table, unit, center).moments_size() for table in (X[:n], X[[n, *range(1, n)]])
         ]
         empty = in_units(X[:n], unit, center)
-        empty.rows.scale = empty.rows.scales() * (np.arange(n) > 0)
+        empty.data.rows.scale = empty.data.rows.scales() * (np.arange(n) > 0)
         assert abs(empty.moments_size() - sizes[0]) <= 1 / n + 1e-12
         assert abs(sizes[1] - sizes[0]) <= 2 / n + 1e-12
         worst = max(worst, n * abs(empty.moments_size() - sizes[0]))
     assert worst > 0.7
     # of rows of norm 1 in one direction it is the moments' only eigenvalue
     X = np.outer(rng.choice([-1.0, 1.0], 400), np.eye(50)[3])
-    rows = make_rows(X, True).centered(np.zeros(50))
-    assert wide_units.WideRows(rows, np.ones(50)).moments_size() == pytest.approx(1.0)
+    whole = SolverData(make_rows(X, True).centered(np.zeros(50)), np.zeros(400))
+    wide = wide_units.WideRows(whole, np.ones(50), np.zeros(50))
+    assert wide.moments_size() == pytest.approx(1.0)
     X = rng.standard_normal((4000, 50))
     wide = in_units(X, np.full(50, 0.14), np.zeros(50))
-    Z = 0.14 * X * wide.rows.scales()[:, None]
+    Z = 0.14 * X * wide.data.rows.scales()[:, None]
     exact = np.linalg.norm(Z.T @ Z / 4000)
     assert wide.moments_size() == pytest.approx(exact, rel=0.2)
 
@@ -261,7 +262,7 @@ def test_what_is_made_of_features_of_both_signs(monkeypatch, all_wide):
         used.clear()
         plan = planned(2000, 20, epsilon=20.0, nonnegative=nonnegative)
         MirrorDescent().solve(solver_data(X, np.asarray(X[:, [0]].sum(axis=1)) / 2), plan, stream())
-        return used[0].unit, used[0].rows.center
+        return used[0].unit, used[0].center
 
     off_centre = (0.5 + 0.1 * rng.standard_normal((2000, 20))) * signs
     # dense: centred, none is left out, none is whitened

@@ -24,7 +24,7 @@ from ...mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noi
 from ...privacy.budget import Allowance
 from ...randomness.stream import RandomStream
 from .. import sensitivity
-from ..base import Part
+from ..base import Part, SolverData
 from ..first_releases import shrunk_vector
 
 __all__ = ["Columns", "MagnitudeSearch", "Magnitudes", "plan_search", "scale_rows"]
@@ -137,38 +137,39 @@ class MagnitudeSearch(Part):
             if mechanism is not None and count > 0
         )
 
-    def run(self, rows: Rows, stream: RandomStream) -> Magnitudes:
+    def run(self, data: SolverData, stream: RandomStream) -> Magnitudes:
         """Release the centres and scales of the columns of X."""
-        found = Magnitudes(np.zeros(rows.n_columns), np.ones(rows.n_columns))
+        found = Magnitudes(np.zeros(self.n_columns), np.ones(self.n_columns))
         first: Exponents | None = None
         for k in range(self.n_rounds + 1):
             if self.shared is not None or self.select is not None:
-                exponents = self._release_exponents(rows, found.center, first, stream)
+                exponents = self._release_exponents(data, found.center, first, stream)
                 first = exponents if first is None else first
                 found = Magnitudes(found.center, np.ldexp(1.0, exponents))
             if self.center is not None and k < self.n_rounds:
-                deviation = _mean_deviation(rows, found, self.bound, self.center.order)
+                total = data.sum(_deviation_sum, found, self.bound, self.center.order)
+                deviation = total / data.n_samples
                 step = shrunk_vector(self.center.release(deviation, stream), self.center.variance)
                 step = np.clip(step, -_CENTER_CLIP, _CENTER_CLIP)
                 found = Magnitudes(found.center + found.scale * step, found.scale)
         return found
 
     def _release_exponents(
-        self, rows: Rows, center: Array, first: Exponents | None, stream: RandomStream
+        self, data: SolverData, center: Array, first: Exponents | None, stream: RandomStream
     ) -> Exponents:
         """Scales around a centre; `first` are those of the first round, if it is over."""
-        n, is_first = rows.n_samples, first is None
+        n, is_first = data.n_samples, first is None
         if self.shared is not None and (is_first or self.select is None):
-            counts = _octaves(_sizes(rows, center), np.zeros(1))
+            counts = data.sum(_size_octaves, center)
             before = None if first is None else first[:1]
             shared = _select(counts, n, _priors(before, 1), self.shared, stream)
-            first = np.repeat(shared, rows.n_columns)
+            first = np.repeat(shared, self.n_columns)
         if self.select is None:
             assert first is not None
             return first
-        counts = _octaves(rows, center)
+        counts = data.sum(_octaves, center)
         reach = math.inf if is_first else _FINEST
-        found = _select(counts, n, _priors(first, rows.n_columns, reach), self.select, stream)
+        found = _select(counts, n, _priors(first, self.n_columns, reach), self.select, stream)
         if is_first:
             return self._supported(counts, n, found, stream)
         assert first is not None
@@ -371,8 +372,17 @@ def _shares(
 # -------------------------------------------------------------------------------- running
 
 
-def _octaves(rows: Rows, center: Array) -> NDArray[np.int64]:
+def _octaves(data: SolverData, center: Array) -> NDArray[np.int64]:
     """Counts of the octaves of abs(x - center) by column, shape (d, grid + 2)."""
+    return _octave_counts(data.rows, center)
+
+
+def _size_octaves(data: SolverData, center: Array) -> NDArray[np.int64]:
+    """The same of the sizes of the rows, as one column."""
+    return _octave_counts(_sizes(data.rows, center), np.zeros(1))
+
+
+def _octave_counts(rows: Rows, center: Array) -> NDArray[np.int64]:
     from ..._kernels.bounded_sums import csr_octave_counts, octave_counts
 
     counts = np.zeros((rows.n_columns, _EXPONENTS.size + 1), dtype=np.int64)
@@ -436,11 +446,10 @@ def _select(
     return chosen
 
 
-def _mean_deviation(rows: Rows, found: Magnitudes, bound: float, order: float) -> Array:
-    """Mean of the clipped deviations over the scales, over records of bounded norm."""
-    present = rows.present()
+def _deviation_sum(data: SolverData, found: Magnitudes, bound: float, order: float) -> Array:
+    """Sum of the clipped deviations over the scales, over records of bounded norm."""
+    present, rows = data.rows.present(), data.rows.row_major()
     total = np.zeros(rows.n_columns)
-    rows = rows.row_major()
     rows_per_chunk = chunk_rows(rows.n_samples, rows.n_columns)
     for first in range(0, rows.n_samples, rows_per_chunk):
         part = slice(first, first + rows_per_chunk)
@@ -450,7 +459,7 @@ def _mean_deviation(rows: Rows, found: Magnitudes, bound: float, order: float) -
         norms *= 1 + 2 * (rows.n_columns + 8) * UNIT_ROUNDOFF
         weights = np.minimum(1.0, bound / np.maximum(norms, 1e-300)) * present[part]
         total += weights @ V
-    return total / rows.n_samples
+    return total
 
 
 def _scaled(X: Array, found: Magnitudes, bound: float) -> Array:

@@ -103,7 +103,15 @@ class MeanOracle:
         v_i is the record's weight. With r of shape (n, K), that of the bounded matrices
         v_i [x_i, 1] r_i^T, (dimension, K).
         """
+        return self.mean_of(self.sums(rows, r, limits), rows.n_samples)
+
+    def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
+        """What pieces of the rows add to it; `first` is the number of the first of these rows."""
         raise NotImplementedError
+
+    def mean_of(self, sums: Array, n_samples: int) -> Array:
+        """The mean, of the sums of all pieces."""
+        return sums / n_samples
 
     def limits(self, rows: Rows, order: float) -> Limits | None:
         """Numbers that `mean` needs for each row, computed once; None if it needs none."""
@@ -131,13 +139,13 @@ class NormClipped(MeanOracle):
         # for the rounding of the division and of the products that follow
         return Limits(self.tau * (1 - 8 * UNIT_ROUNDOFF) / np.maximum(norms, _SHORTEST), order)
 
-    def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
+    def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
         assert limits is not None
         if r.ndim == 1:
             r = np.clip(r, -limits.bounds, limits.bounds)
         else:
             r = clipped_rows(r, limits.bounds, limits.order)
-        return rows.weighted_sum(times_rows(r, rows.sample_weight)) / rows.n_samples
+        return rows.weighted_sum(times_rows(r, rows.sample_weight))
 
 
 @dataclass(frozen=True)
@@ -150,8 +158,8 @@ class CoordinateClipped(MeanOracle):
     def bound(self) -> float:
         return _INTERVAL * self.tau
 
-    def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
-        return self._bucket_sums(rows, r, 1)[0] / rows.n_samples
+    def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
+        return self._bucket_sums(rows, r, 1)[0]
 
     def _bucket_sums(self, rows: Rows, r: Array, n_buckets: int) -> Array:
         """Shape (n_buckets, dimension), or (n_buckets, dimension, K)."""
@@ -187,11 +195,13 @@ class MedianOfMeans(CoordinateClipped):
         halved = 0.5 if self.n_buckets % 2 == 0 else 1.0
         return halved * record_factor / (n_samples // self.n_buckets)
 
-    def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
-        sums = self._bucket_sums(rows, r, self.n_buckets)
-        sizes = np.full(self.n_buckets, rows.n_samples // self.n_buckets)
-        sizes[: rows.n_samples % self.n_buckets] += 1
-        return np.median(sums / sizes.reshape(-1, *(1,) * r.ndim), axis=0)
+    def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
+        return np.roll(self._bucket_sums(rows, r, self.n_buckets), first, axis=0)
+
+    def mean_of(self, sums: Array, n_samples: int) -> Array:
+        sizes = np.full(self.n_buckets, n_samples // self.n_buckets)
+        sizes[: n_samples % self.n_buckets] += 1
+        return np.median(sums / sizes.reshape(-1, *(1,) * (sums.ndim - 1)), axis=0)
 
 
 @dataclass(frozen=True)
@@ -207,7 +217,7 @@ class SmoothedTruncation(MeanOracle):
     def bound(self) -> float:
         return self.tau * _SMOOTHED_BOUND
 
-    def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
+    def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
         from ..._kernels.bounded_sums import csr_smoothed_sums, smoothed_sums
 
         kernel, X = _storage(rows, smoothed_sums, csr_smoothed_sums)
@@ -217,7 +227,7 @@ class SmoothedTruncation(MeanOracle):
             kernel(
                 X, of_output, rows.has_intercept, 1 / self.tau, _SMOOTHED_BOUND, BLOCK_ROWS, sums
             )
-        return self.tau * total.T / rows.n_samples
+        return self.tau * total.T
 
 
 ORACLES: dict[str, type[MeanOracle]] = {

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.rows import Rows, make_rows
+from ...data.rows import make_rows
 from ...geometry import Geometry
 from ...mechanisms import Gaussian, Laplace, Release
 from ...randomness.stream import RandomStream
@@ -32,14 +32,14 @@ class Units(NamedTuple):
 
     Attributes
     ----------
-    rows : Rows
-        In the released units.
+    data : SolverData
+        With rows in the released units.
     magnitudes : Magnitudes
     speedup : float
         Factor on the plan's learning rate.
     """
 
-    rows: Rows
+    data: SolverData
     magnitudes: Magnitudes
     speedup: float
 
@@ -78,58 +78,68 @@ class FirstMagnitudes(Part):
             out.append(Release("mean log norm", self.row_norm))
         return tuple(out)
 
-    def release_units(self, rows: Rows, stream: RandomStream) -> Units:
+    def release_units(self, data: SolverData, stream: RandomStream) -> Units:
         """The features in released units; not where only an intercept is learned."""
         assert self.features is not None
-        found = self.features.run(rows, stream)
-        scaled = scale_rows(rows, found)
+        found = self.features.run(data, stream)
+        scaled = data.map(_scaled, found)
         return Units(scaled, found, self._release_speedup(scaled, stream))
 
-    def run(self, data: SolverData, stream: RandomStream) -> tuple[Array, Frame]:
+    def run(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
         """Targets in released units, and the frame without its features."""
         center: Any = 0.0
         scale: Any = 1.0
+        problem = self.problem
         if self.target is not None:
-            columns = np.ascontiguousarray(data.y.reshape(len(data.y), -1))
-            found = self.target.run(
-                make_rows(columns, False, data.rows.scale), stream.substream("target")
-            )
-            shape = data.y.shape[1:]
-            center, scale = found.center.reshape(shape), found.scale.reshape(shape)
-        target = data.y
-        if self.problem.loss.task == "regression":
-            with np.errstate(over="ignore"):
-                target = (data.y - center) / scale
-            target = np.clip(target, -_TARGET_BOX, _TARGET_BOX)
-        constant = self._release_intercept(data.rows, target, stream)
+            found = self.target.run(data.map(_targets_as_rows), stream.substream("target"))
+            is_single = problem.n_outputs == 1
+            center, scale = (float(a[0]) if is_single else a for a in found)
+        if problem.loss.task == "regression":
+            data = data.map(_in_target_units, center, scale)
+        constant = Constant(0.0)
+        if self.intercept is not None:
+            mean = mean_target(data, problem, self.target_clip)
+            noisy = self.intercept.release(mean, stream.substream("intercept"))
+            prior, variance = HEAVY_TAIL[problem.loss.task].target_prior, self.intercept.variance
+            constant = constant_for_mean(problem, noisy, variance, prior, self.target_clip)
         frame = Frame(constant.offset, target_center=center, target_scale=scale)
-        return target, replace(frame, class_weight=constant.class_weight)
+        return data, replace(frame, class_weight=constant.class_weight)
 
-    def _release_intercept(self, rows: Rows, target: Array, stream: RandomStream) -> Constant:
-        """The best constant for the noisy mean of the clipped targets."""
-        if self.intercept is None:
-            return Constant(0.0)
-        clip, problem = self.target_clip, self.problem
-        clipped = SolverData(rows, np.clip(target, -clip, clip))
-        mean = mean_target(clipped, problem)
-        noisy = self.intercept.release(mean, stream.substream("intercept"))
-        prior = HEAVY_TAIL[problem.loss.task].target_prior
-        return constant_for_mean(problem, noisy, self.intercept.variance, prior, clip)
-
-    def _release_speedup(self, rows: Rows, stream: RandomStream) -> float:
+    def _release_speedup(self, data: SolverData, stream: RandomStream) -> float:
         """Factor on the learning rate: the planned smoothness over that of the rows' norms."""
         if self.row_norm is None:
             return 1.0
-        rules, d = HEAVY_TAIL[self.problem.loss.task], rows.n_columns
+        rules, d = HEAVY_TAIL[self.problem.loss.task], self.problem.n_features
         most = rules.row_norm_octaves
-        # without the intercept, for the norms of x alone
-        norms = make_rows(rows.X, False).norms()
-        octaves = np.log2(np.maximum(norms, 1e-300)) - math.log2(d) / 2
-        octaves = rows.without_empty(np.clip(octaves, -most, most))
-        released = self.row_norm.release(np.array([octaves.mean()]), stream)[0]
+        mean = data.sum(_log_norm_sum, most) / data.n_samples
+        released = self.row_norm.release(mean, stream)[0]
         found = float(np.clip(released, -most, most))
         smoothness = row_smoothness(d, rules.smoothness)
         return min(rules.largest_speedup, smoothness / row_smoothness(d, rules.smoothness, found))
+
+
+def _scaled(data: SolverData, found: Magnitudes) -> SolverData:
+    """Features in released units."""
+    return SolverData(scale_rows(data.rows, found), data.y)
+
+
+def _targets_as_rows(data: SolverData) -> SolverData:
+    """The targets in the place of the features."""
+    columns = data.y if data.y.ndim == 2 else data.y[:, None]
+    return SolverData(make_rows(np.ascontiguousarray(columns), False, data.rows.scale), data.y)
+
+
+def _in_target_units(data: SolverData, center: Any, scale: Any) -> SolverData:
+    with np.errstate(over="ignore"):
+        y = (data.y - center) / scale
+    return SolverData(data.rows, np.clip(y, -_TARGET_BOX, _TARGET_BOX))
+
+
+def _log_norm_sum(data: SolverData, most: float) -> Array:
+    """Sum of the clipped logarithms of the rows' norms over sqrt(d), without the intercept."""
+    norms = make_rows(data.rows.X, False).norms()
+    octaves = np.log2(np.maximum(norms, 1e-300)) - math.log2(data.rows.n_columns) / 2
+    return np.array([data.rows.without_empty(np.clip(octaves, -most, most)).sum()])
 
 
 def row_smoothness(n_features: int, per_feature: float, octaves: float = 0.0) -> float:

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._checks import check_real
-from ...data.rows import Rows
+from ...data.rows import Terms
 from ...geometry import Geometry
 from ...losses import Loss, bounded_clip, clipped_derivative
 from ...mechanisms import Release, additive_noise
@@ -36,10 +36,10 @@ from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
 from .. import sensitivity
-from ..base import Problem, SolverData, SolverResult
+from ..base import Piece, Problem, SolverData, SolverResult
 from ..defaults import HEAVY_TAIL, affordable_steps
 from .magnitudes import Columns, MagnitudeSearch, plan_search
-from .oracles import MeanOracle, OracleFacts, default_threshold, make_oracle
+from .oracles import Limits, MeanOracle, OracleFacts, default_threshold, make_oracle
 from .plan import FirstMagnitudes, HeavyTailPlan, Noise, Units, row_smoothness
 
 __all__ = ["FORMS", "HeavyTail"]
@@ -143,12 +143,11 @@ class HeavyTail:
     def solve(self, data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> SolverResult:
         """Run the plan; see `Solver.solve`."""
         problem = plan.problem
-        target, frame = plan.first.run(data, stream)
+        data, frame = plan.first.run(data, stream)
         if not plan.steps:
             return frame.result(np.zeros(problem.size), problem, 1)
-        rows = frame.weighted(data.rows, target)
-        units = plan.first.release_units(rows, stream.substream("magnitudes"))
-        solution = _descend(units, target, frame.offset, plan, stream)
+        units = plan.first.release_units(frame.weighted(data), stream.substream("magnitudes"))
+        solution = _descend(units, frame.offset, plan, stream)
         found = units.magnitudes
         frame = replace(frame, center=found.center, scale=found.scale)
         return replace(frame.result(solution, problem, plan.max_iter), units=found)
@@ -368,19 +367,20 @@ class _Draft:
 # ----------------------------------------------------------------------------- the descent
 
 
-def _descend(
-    units: Units, target: Array, offset: Any, plan: HeavyTailPlan, stream: RandomStream
-) -> Array:
+def _descend(units: Units, offset: Any, plan: HeavyTailPlan, stream: RandomStream) -> Array:
     """Mean of the second half of the iterates, shape (size,)."""
     rate, problem = plan.learning_rate * units.speedup, plan.problem
     coef = np.zeros(problem.size)
     total = np.zeros_like(coef)
     penalized = np.arange(problem.size) < problem.n_features * problem.n_outputs
-    parts = _slices(units.rows, target, plan, stream.substream("slices"))
+    assert plan.oracle is not None
+    terms = Terms(offset, problem.loss, _LARGEST_DERIVATIVE)
+    parts = _slices(units.data, plan, stream.substream("slices"))
     stream = stream.substream("steps")
     for t in range(plan.max_iter):
         k = t % len(parts)
-        gradient = parts[k].mean_gradient(problem.matrix(coef), offset)
+        sums = parts[k].sum_numbered(_gradient_sums, problem.matrix(coef), terms, plan.oracle)
+        gradient = plan.oracle.mean_of(sums, parts[k].n_samples)
         noisy = plan.steps[k].release(gradient.ravel(), stream)
         moved = coef - rate * (noisy + plan.l2_penalty * np.where(penalized, coef, 0.0))
         coef = plan.geometry.project(moved)
@@ -389,29 +389,38 @@ def _descend(
     return total / (plan.max_iter - plan.max_iter // 2)
 
 
-def _slices(rows: Rows, target: Array, plan: HeavyTailPlan, stream: RandomStream) -> list[_Slice]:
-    """All records, or disjoint slices of them in a random order."""
-    n_slices = len(plan.steps)
+def _slices(data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> list[Any]:
+    """All records, or disjoint slices of them in a random order, with the oracle's limits."""
+    limits = plan.oracle, plan.steps[0].order
+    n_slices, n = len(plan.steps), data.n_samples
     if n_slices == 1:
-        return [_Slice(rows, target, plan)]
-    n_step = rows.n_samples // n_slices
-    order = stream.permutation(rows.n_samples)
-    rows = rows.row_major()
-    slices = [order[k * n_step : (k + 1) * n_step] for k in range(n_slices)]
-    return [_Slice(rows.part(which), target[which], plan) for which in slices]
+        return [data.map(_limited, *limits).kept()]
+    n_step, order = n // n_slices, stream.permutation(n)
+    data = data.row_major().kept()
+    slices = [np.sort(order[k * n_step : (k + 1) * n_step]) for k in range(n_slices)]
+    return [data.part(which).map(_limited, *limits) for which in slices]
 
 
-class _Slice:
-    """The records of a step."""
+@dataclass(frozen=True)
+class _Limited(Piece):
+    """The records of a step, with numbers of each that the oracle needs."""
 
-    def __init__(self, rows: Rows, target: Array, plan: HeavyTailPlan) -> None:
-        assert plan.oracle is not None
-        self.rows, self.target = rows, target
-        self.loss, self.oracle = plan.problem.loss, plan.oracle
-        self.limits = plan.oracle.limits(rows, plan.steps[0].order)
+    data: SolverData
+    limits: Limits | None
 
-    def mean_gradient(self, coef: Array, offset: Any) -> Array:
-        """The oracle's mean of l'(z_i, y_i) [x_i, 1], without noise."""
-        z = self.rows.product(coef) + offset
-        r = clipped_derivative(self.loss, z, self.target, _LARGEST_DERIVATIVE)
-        return self.oracle.mean(self.rows, self.rows.without_empty(r), self.limits)
+    @property
+    def n_samples(self) -> int:
+        return self.data.n_samples
+
+
+def _limited(data: SolverData, oracle: MeanOracle, order: float) -> _Limited:
+    return _Limited(data, oracle.limits(data.rows, order))
+
+
+def _gradient_sums(
+    part: _Limited, first: int, coef: Array, terms: Terms, oracle: MeanOracle
+) -> Array:
+    """The oracle's sums for l'(z_i, y_i) [x_i, 1]."""
+    rows, z = part.data.rows, part.data.rows.product(coef) + terms.offset
+    r = clipped_derivative(terms.loss, z, part.data.y, terms.clip)
+    return oracle.sums(rows, rows.without_empty(r), part.limits, first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,11 @@ def _gradient_source(
     batches = noise.batches
     if batches is None:
         return part.mean_gradient
-    part = Records(part.rows.row_major(), part.objective, part.problem)
+    part = replace(part, data=part.data.row_major())
 
     def batch_gradient(coef: Array) -> Array:
-        batch = part.take(batches.draw(stream), is_drawn=True)
-        return batch.mean_gradient(coef) * (batch.rows.n_samples / batches.batch_size)
+        batch = part.drawn(batches.draw(stream))
+        return batch.mean_gradient(coef) * (batch.n_samples / batches.batch_size)
 
     return batch_gradient
 
@@ -88,7 +89,7 @@ def _frank_wolfe(
     before, start = coef, 0
     for t in range(stage.n_steps + 1):
         stop = start + (stage.batch if t else stage.first_batch)
-        batch = part.take(slice(start, stop))
+        batch = part.part(slice(start, stop))
         if t == 0:
             estimate = first.release(batch.mean_gradient(coef), stream)
         else:
@@ -114,7 +115,7 @@ def _round(
     estimate, before, start = np.zeros(coef.size), coef, 0
     for t in range(stage.n_steps):
         stop = start + stage.batches[t]
-        weight, batch = stage.weight(t), part.take(slice(start, stop))
+        weight, batch = stage.weight(t), part.part(slice(start, stop))
         term = batch.mean_change(coef, before, stage.largest_terms[t], 1 - weight)
         estimate = (1 - weight) * estimate + stage.noises[t].release(term, stream)
         target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)

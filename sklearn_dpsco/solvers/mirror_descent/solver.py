@@ -33,7 +33,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...data.rows import Objective
+from ...data.rows import Terms
 from ...geometry import Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
 from ...losses import Loss, bounded_clip, largest_constant
 from ...mechanisms import BatchGaussian, Gaussian, Release, vector_mechanism
@@ -398,19 +398,20 @@ class MirrorDescent:
         if isinstance(plan, UnitDescentPlan):
             return run_unit_descent(data, plan, stream)
         problem = plan.problem
-        rows, frame = plan.first.run(data, stream)
-        objective = Objective(data.y, frame.offset, problem.loss, plan.gradient_clip)
+        data, frame = plan.first.run(data, stream)
+        terms = Terms(frame.offset, problem.loss, plan.gradient_clip)
         order = None
         if any(stage.records is not None for stage in plan.stages):
             order = stream.substream("slices").permutation(problem.n_samples)
-            rows = rows.row_major()
+            data = data.row_major()
+        whole = Records(data.kept(), terms, problem)
         coef = result = plan.geometry.center(problem.size)
         # all stages run in any case: what is released does not depend on the draw
         number = plan.result_number(stream.substream("result"))
         for stage in plan.stages:
-            part = Records(rows, objective, problem)
+            part = whole
             if order is not None and stage.records is not None:
-                part = part.take(order[slice(*stage.records)])
+                part = whole.part(order[slice(*stage.records)])
             for point in stage_points(part, coef, stage, plan, stream):
                 coef, result = point, point if number == 0 else result
                 number -= 1

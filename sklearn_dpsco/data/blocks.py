@@ -1,0 +1,232 @@
+"""Blocks of rows of collections of Dask, as keys of tasks. Dask is imported where it is met."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .cells import as_objects
+from .pieces import compute, new_key
+
+__all__ = ["Blocks", "blocks_of", "here", "is_elsewhere", "map_blocks", "results", "split"]
+
+_MEMORY = ("Future", "DataNode", "Alias")  # what a graph holds in the place of tasks
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of rows elsewhere.
+
+    Attributes
+    ----------
+    graph : dict
+        Tasks of Dask.
+    keys : tuple
+        One for each block.
+    sizes : tuple of int or None
+        Numbers of rows; None if they are not known.
+    """
+
+    graph: dict[Any, Any]
+    keys: tuple[Any, ...]
+    sizes: tuple[int, ...] | None
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether no task is left to compute: the collection was persisted."""
+        return all(_is_data(value) for value in self.graph.values())
+
+    def known_sizes(self) -> tuple[int, ...]:
+        """The numbers of rows, computed if they are not known."""
+        return tuple(results(_n_rows, [self])) if self.sizes is None else self.sizes
+
+    def groups(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """Numbers of the blocks that one task reads: a few tasks a thread of those in memory."""
+        if not self.is_in_memory:
+            return tuple((i,) for i in range(len(self.keys)))
+        out = []
+        for blocks, n_threads in self._places():
+            share = sum(sizes[i] for i in blocks) / n_threads
+            bins: list[list[int]] = [[] for _ in range(n_threads)]
+            done = 0.0
+            for i in blocks:
+                middle = done + sizes[i] / 2
+                bins[min(n_threads - 1, int(middle / max(share, 1e-300)))].append(i)
+                done += sizes[i]
+            out += [tuple(group) for group in bins if group]
+        return tuple(out)
+
+    def _places(self) -> list[tuple[list[int], int]]:
+        """The blocks of each process, and the number of its threads."""
+        futures = [value for value in self.graph.values() if type(value).__name__ == "Future"]
+        if not futures:
+            from dask.system import CPU_COUNT
+
+            return [(list(range(len(self.keys))), CPU_COUNT)]
+        from distributed import wait
+
+        wait(futures)
+        client = futures[0].client
+        held, n_threads = client.who_has(futures), client.nthreads()
+        at: dict[str, list[int]] = {}
+        for i, key in enumerate(self.keys):
+            workers = held.get(key) or held.get(str(key)) or [""]
+            at.setdefault(next(iter(workers)), []).append(i)
+        return [(blocks, n_threads.get(worker, 1)) for worker, blocks in at.items()]
+
+
+def is_elsewhere(values: Any) -> bool:
+    """Whether the values are a collection of Dask, or a list of delayed parts or futures."""
+    if isinstance(values, (list, tuple)):
+        return len(values) > 0 and all(_is_part(value) for value in values)
+    return hasattr(values, "__dask_graph__") and not hasattr(values, "coef_")
+
+
+def _is_part(value: Any) -> bool:
+    is_future = type(value).__module__.partition(".")[0] == "distributed" and hasattr(value, "key")
+    return is_future or (hasattr(value, "__dask_graph__") and hasattr(value, "key"))
+
+
+def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | None:
+    """The blocks of rows of a collection; None for what is in this process.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    values : collection, list of delayed parts or futures, or anything
+    like : Blocks or None
+        Those with whose rows the values go.
+
+    Raises
+    ------
+    ValueError
+        If the blocks cannot be told from each other, or do not go with those of `like`.
+    """
+    if not is_elsewhere(values):
+        return None
+    sizes = None
+    if not isinstance(values, (list, tuple)):
+        values, sizes = _by_rows(name, values, like)
+    graph: dict[Any, Any] = {}
+    keys, seen = [], set()
+    for part in values:
+        keys.append(part.key)
+        if not hasattr(part, "__dask_graph__"):
+            graph[part.key] = part
+            continue
+        tasks = part.__dask_graph__()
+        if id(tasks) not in seen:
+            seen.add(id(tasks))
+            graph.update(dict(tasks))
+    blocks = Blocks(_needed(graph, keys), tuple(keys), sizes)
+    if like is not None and len(keys) != len(like.keys):
+        raise ValueError(
+            f"X has {len(like.keys)} blocks of rows and {name} has {len(keys)}: they must have the "
+            "same blocks. Call `compute_chunk_sizes` on both, or repartition one like the other"
+        )
+    return blocks
+
+
+def _by_rows(
+    name: str, values: Any, like: Blocks | None
+) -> tuple[list[Any], tuple[int, ...] | None]:
+    """Delayed blocks of rows, and their sizes if those are known."""
+    sizes = None
+    if hasattr(values, "chunks"):
+        if values.ndim not in (1, 2):
+            raise ValueError(f"{name} must have one or two dimensions, got {values.ndim}")
+        if values.ndim == 2 and values.numblocks[1] > 1:
+            values = values.rechunk({1: -1})  # a record is in one block
+        is_known = not any(math.isnan(size) for size in values.chunks[0])
+        if is_known and like is not None:
+            wanted = like.known_sizes()
+            if sum(wanted) != values.shape[0]:
+                raise ValueError(
+                    "Found input variables with inconsistent numbers of samples: "
+                    f"{[sum(wanted), values.shape[0]]}"
+                )
+            values = values.rechunk({0: wanted})
+        sizes = tuple(int(size) for size in values.chunks[0]) if is_known else None
+    delayed = values.to_delayed()
+    return list(np.ravel(delayed) if isinstance(delayed, np.ndarray) else delayed), sizes
+
+
+def _needed(graph: dict[Any, Any], keys: Sequence[Any]) -> dict[Any, Any]:
+    from dask.optimization import cull
+
+    return dict(cull(graph, list(keys))[0])
+
+
+def _is_data(value: Any) -> bool:
+    if type(value).__name__ in _MEMORY:
+        return True
+    is_task = type(value).__module__.startswith("dask._task_spec")
+    return not is_task and not (type(value) is tuple and value and callable(value[0]))
+
+
+def split(values: Any, like: Blocks) -> Blocks:
+    """Values in this process, cut like the blocks."""
+    sizes = like.known_sizes()
+    n_values = values.shape[0] if hasattr(values, "shape") else len(values)
+    if sum(sizes) != n_values:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: {[sum(sizes), n_values]}"
+        )
+    ends = np.cumsum([0, *sizes])
+    take = as_objects(values) if isinstance(values, (list, tuple)) else values
+    take = getattr(take, "iloc", take)
+    parts = [take[a:b] for a, b in itertools.pairwise(ends)]
+    keys = tuple(new_key("held") for _ in parts)
+    return Blocks(dict(zip(keys, parts, strict=True)), keys, sizes)
+
+
+def results(function: Callable[..., Any], blocks: Sequence[Blocks]) -> list[Any]:
+    """What a function makes of each block, with those that go with it, in this process."""
+    graph: dict[Any, Any] = {}
+    for of_one in blocks:
+        graph |= of_one.graph
+    inputs = list(zip(*(of_one.keys for of_one in blocks), strict=True))
+    keys = [new_key("block") for _ in inputs]
+    graph |= {key: (function, *given) for key, given in zip(keys, inputs, strict=True)}
+    return compute(graph, keys)
+
+
+def _n_rows(block: Any) -> int:
+    return int(block.shape[0]) if hasattr(block, "shape") else len(block)
+
+
+def map_blocks(function: Callable[[Any], Any], X: Any, like: Any) -> Any:
+    """What a function makes of each block of rows, as a lazy array of Dask.
+
+    `like` is an array without rows of the result's type and trailing shape.
+    """
+    import dask.array as da
+    from dask.delayed import delayed
+
+    parts, sizes = list(X), None
+    if not isinstance(X, (list, tuple)):
+        parts, sizes = _by_rows("X", X, None)
+    made: Any = delayed(function, pure=True)
+    arrays = [
+        da.from_delayed(made(part), (size, *like.shape[1:]), meta=like)
+        for part, size in zip(parts, sizes or [math.nan] * len(parts), strict=True)
+    ]
+    return da.concatenate(arrays, allow_unknown_chunksizes=True)
+
+
+def here(values: Any) -> Any:
+    """Values of a collection as an array in this process; others as they are."""
+    found = blocks_of("groups", values)
+    if found is None:
+        return values
+    return np.concatenate([np.asarray(block) for block in results(_itself, [found])])
+
+
+def _itself(block: Any) -> Any:
+    return block

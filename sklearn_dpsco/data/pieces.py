@@ -1,0 +1,314 @@
+"""Records that lie in pieces elsewhere: sums over them by tasks of Dask.
+
+Whoever holds the pieces gets functions and coefficients, and gives back sums; noise is added to
+those in this process alone. A task that is computed again, since a worker was lost or the pieces
+are not kept, gives the same bits: functions depend on a piece and on public or released numbers.
+
+Partial sums are added up pairwise, in an order that follows from the numbers of rows; whatever it
+is, `summation.summation_error` bounds what rounding does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .threads import alone, blas_alone
+
+__all__ = ["Pieces", "Source", "TasksLostError", "compute", "new_key"]
+
+Numbers = NDArray[np.intp]
+Which = slice | Numbers
+
+_FAN_IN = 8  # partial sums that one task adds up
+_READ_BYTES = 2**28  # of records that are brought to this process at a time
+
+
+class TasksLostError(RuntimeError):
+    """Workers or the scheduler were lost, and the sums of a step could not be computed."""
+
+
+class _Step(NamedTuple):
+    """A function of each piece, and of its own argument if there are any."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    of_pieces: Sequence[Any] | None = None
+
+    def of_piece(self, i: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """The function, and its arguments for a piece."""
+        own = () if self.of_pieces is None else (self.of_pieces[i],)
+        return self.function, (*own, *self.arguments)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where pieces come from: tasks whose results are the arguments of `read`, in groups.
+
+    Attributes
+    ----------
+    graph : dict
+        Tasks of Dask.
+    groups : tuple of tuple of int
+        Numbers of the pieces that one task reads.
+    inputs : tuple of tuple
+        Keys of the arguments of `read` for each piece; of kept pieces, that of each group.
+    read : callable or None
+        Makes a piece; None if the groups are lists of pieces.
+    is_in_memory : bool
+        Whether the inputs are held in memory, here or by workers.
+    """
+
+    graph: dict[Any, Any]
+    groups: tuple[tuple[int, ...], ...]
+    inputs: tuple[tuple[Any, ...], ...]
+    read: Callable[..., Any] | None
+    is_in_memory: bool
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Records in pieces; see `solvers.base.Piece` and `SolverData` for the methods.
+
+    Attributes
+    ----------
+    source : Source
+    sizes : tuple of int
+        Number of records of each piece.
+    meta : object
+        A piece without records, which shows what `map` makes.
+    steps : tuple
+        What is made of a piece once it is read.
+    """
+
+    source: Source
+    sizes: tuple[int, ...]
+    meta: Any
+    steps: tuple[_Step, ...] = ()
+    _whole: tuple[Pieces, Numbers] | None = field(default=None, repr=False)
+
+    is_local = False
+
+    @property
+    def n_samples(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are stored as sparse matrices."""
+        return bool(self.meta.is_sparse)
+
+    # ----------------------------------------------------------------------- what is computed
+
+    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The sum over the pieces of an array that the function makes of each."""
+        return self._sum(_Step(function, arguments))
+
+    def sum_numbered(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The sum of ``function(piece, first, ...)``, `first` the number of its first record."""
+        firsts = [0, *itertools.accumulate(self.sizes)][:-1]
+        return self._sum(_Step(function, arguments, firsts))
+
+    def sum_over(self, which: Numbers, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The sum of ``function(piece, numbers, ...)`` over pieces with some of the records."""
+        by_piece = self._by_piece(which)
+        counts = [numbers.size for numbers in by_piece]
+        return self._sum(_Step(function, arguments, by_piece), counts)
+
+    def _sum(self, last: _Step, counts: Sequence[int] | None = None) -> Any:
+        counts = self.sizes if counts is None else counts
+        graph, keys = dict(self.source.graph), []
+        for key, inputs, group in self._tasks(last, counts):
+            graph[key] = (group, *inputs)
+            keys.append(key)
+        while len(keys) > _FAN_IN:
+            parts = [keys[k : k + _FAN_IN] for k in range(0, len(keys), _FAN_IN)]
+            keys = [new_key("sum") for _ in parts]
+            graph.update({key: (_pairwise, part) for key, part in zip(keys, parts, strict=True)})
+        return _pairwise(compute(graph, keys))
+
+    def _tasks(
+        self, last: _Step | None, counts: Sequence[int]
+    ) -> Iterator[tuple[Any, list[Any], _Group]]:
+        """Key, inputs and work of a task for each group that has records."""
+        source = self.source
+        for number, group in enumerate(source.groups):
+            taken = [k for k, i in enumerate(group) if counts[i] > 0]
+            if not taken:
+                continue
+            pieces = [group[k] for k in taken]
+            whole = self.steps if last is None else (*self.steps, last)
+            steps = [[step.of_piece(i) for step in whole] for i in pieces]
+            if source.read is None:
+                inputs = [source.inputs[number][0]]
+            else:
+                inputs = [list(source.inputs[i]) for i in pieces]
+            yield (
+                new_key("piece"),
+                inputs,
+                _Group(source.read, tuple(taken), steps, last is not None),
+            )
+
+    # ------------------------------------------------------------------------- other records
+
+    def map(self, function: Callable[..., Any], *arguments: Any) -> Pieces:
+        """The pieces that the function makes of each, when they are needed."""
+        meta = function(self.meta, *arguments)
+        steps = (*self.steps, _Step(function, arguments))
+        return replace(self, meta=meta, steps=steps, _whole=None)
+
+    def row_major(self) -> Pieces:
+        """Each piece in a storage of which parts are cheap."""
+        return self.map(_row_major)
+
+    def part(self, which: Which) -> Pieces:
+        """The records of a range or of a list of numbers."""
+        return self._taken(which, is_drawn=False)
+
+    def drawn(self, which: Numbers) -> Pieces:
+        """A random batch."""
+        return self._taken(which, is_drawn=True)
+
+    def _taken(self, which: Which, *, is_drawn: bool) -> Pieces:
+        if isinstance(which, slice):
+            which = np.arange(*which.indices(self.n_samples))
+        if self._whole is not None:  # a part of a part, whose numbers count the list
+            whole, numbers = self._whole
+            return whole._taken(numbers[which], is_drawn=is_drawn)
+        by_piece = self._by_piece(np.sort(which))
+        step = _Step(_drawn if is_drawn else _part, (), by_piece)
+        sizes = tuple(numbers.size for numbers in by_piece)
+        return replace(self, sizes=sizes, steps=(*self.steps, step), _whole=(self, which))
+
+    def _by_piece(self, which: Numbers) -> list[Numbers]:
+        """Increasing numbers of records, in each piece from 0."""
+        ends = np.cumsum(self.sizes)
+        places = np.searchsorted(which, [0, *ends])
+        firsts = [0, *ends[:-1]]
+        parts = itertools.pairwise(places)
+        return [which[a:b] - first for (a, b), first in zip(parts, firsts, strict=True)]
+
+    def kept(self) -> Pieces:
+        """The same pieces, now computed and kept where they are, if the inputs are in memory.
+
+        Else they are made anew each time they are needed, so that memory is bounded.
+        """
+        if not self.source.is_in_memory or not self.steps:
+            return self
+        from dask.base import persist
+        from dask.delayed import Delayed
+
+        tasks = list(self._tasks(None, self.sizes))
+        graph = self.source.graph | {key: (group, *inputs) for key, inputs, group in tasks}
+        with blas_alone():
+            held: Any = persist(*(Delayed(key, graph) for key, _, _ in tasks))
+        found: dict[Any, Any] = {}
+        for delayed in held:
+            found.update(dict(delayed.__dask_graph__()))
+        groups = tuple(tuple(i for i in group if self.sizes[i] > 0) for group in self.source.groups)
+        inputs = tuple((delayed.key,) for delayed in held)
+        source = Source(found, tuple(g for g in groups if g), inputs, None, True)
+        return replace(self, source=source, steps=())
+
+    def in_order(self, which: Which, size: int) -> Iterator[Any]:
+        """Those records in the memory of this process, in that order, `size` at a time."""
+        if isinstance(which, slice):
+            which = np.arange(*which.indices(self.n_samples))
+        width = 8 * (self.meta.rows.n_columns + 4)
+        block = size * max(1, _READ_BYTES // (width * size))
+        for start in range(0, which.size, block):
+            part = which[start : start + block]
+            yield from self._gathered(part).in_order(slice(0, part.size), size)
+
+    def _gathered(self, which: Numbers) -> Any:
+        """Those records as one piece in this process."""
+        order = np.argsort(which, kind="stable")
+        taken = replace(self, steps=(*self.steps, _Step(_part, (), self._by_piece(which[order]))))
+        counts = [numbers.size for numbers in taken.steps[-1].of_pieces or ()]
+        tasks = list(taken._tasks(None, counts))
+        graph = dict(self.source.graph)
+        graph.update({key: (group, *inputs) for key, inputs, group in tasks})
+        found = compute(graph, [key for key, _, _ in tasks])
+        numbers = [i for group in self.source.groups for i in group if counts[i] > 0]
+        pieces = [piece for pieces in found for piece in pieces]
+        in_turn = [pieces[k] for k in np.argsort(numbers, kind="stable")]
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        return self.meta.joined(in_turn).part(back)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The work of a task: reads pieces, follows the steps, and adds up if the last is a sum."""
+
+    read: Callable[..., Any] | None
+    taken: tuple[int, ...]
+    steps: list[list[tuple[Callable[..., Any], tuple[Any, ...]]]]
+    is_sum: bool
+
+    def __call__(self, *inputs: Any) -> Any:
+        with alone(), np.errstate(all="ignore"):
+            results = map(self._result, range(len(self.taken)), itertools.repeat(inputs))
+            return _pairwise(results) if self.is_sum else list(results)
+
+    def _result(self, k: int, inputs: tuple[Any, ...]) -> Any:
+        piece = inputs[0][self.taken[k]] if self.read is None else self.read(*inputs[k])
+        for function, arguments in self.steps[k]:
+            piece = function(piece, *arguments)
+        return piece
+
+
+def _pairwise(values: Iterable[Any]) -> Any:
+    """The sum, in which no value is added more than about log2 of their number times."""
+    sums: list[tuple[int, Any]] = []
+    for value in values:
+        level = 0
+        while sums and sums[-1][0] == level:
+            value, level = sums.pop()[1] + value, level + 1
+        sums.append((level, value))
+    total = sums.pop()[1]
+    while sums:
+        total = sums.pop()[1] + total
+    return total
+
+
+def _part(piece: Any, which: Numbers) -> Any:
+    return piece.part(which)
+
+
+def _drawn(piece: Any, which: Numbers) -> Any:
+    return piece.drawn(which)
+
+
+def _row_major(piece: Any) -> Any:
+    return piece.row_major()
+
+
+def new_key(what: str) -> str:
+    """A key that no other task has: never a token of arguments, so that no result is shared."""
+    return f"dpsco-{what}-{uuid.uuid4().hex}"
+
+
+def compute(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
+    """Results of tasks by the scheduler in force."""
+    import dask.threaded
+    from dask.base import get_scheduler
+
+    get = get_scheduler() or dask.threaded.get
+    with blas_alone():
+        try:
+            return list(get(graph, keys))
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] not in ("distributed", "dask"):
+                raise
+            raise TasksLostError(
+                "the records could not be read, since workers or the scheduler of Dask were lost "
+                f"({type(error).__name__}). What was charged stays charged: start the cluster "
+                "again, and fit again under a new charge."
+            ) from error
