@@ -114,7 +114,8 @@ def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | No
     if not isinstance(values, (list, tuple)):
         values, sizes = _by_rows(name, values, like)
     graph: dict[Any, Any] = {}
-    keys, seen = [], set()
+    keys: list[Any] = []
+    seen: dict[int, Any] = {}  # most blocks share their graph; held, so that no number returns
     for part in values:
         keys.append(part.key)
         if not hasattr(part, "__dask_graph__"):
@@ -122,7 +123,7 @@ def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | No
             continue
         tasks = part.__dask_graph__()
         if id(tasks) not in seen:
-            seen.add(id(tasks))
+            seen[id(tasks)] = tasks
             graph.update(dict(tasks))
     blocks = Blocks(_needed(graph, keys), tuple(keys), sizes)
     if like is not None and len(keys) != len(like.keys):
@@ -209,9 +210,7 @@ def map_blocks(function: Callable[[Any], Any], X: Any, like: Any) -> Any:
     import dask.array as da
     from dask.delayed import delayed
 
-    parts, sizes = list(X), None
-    if not isinstance(X, (list, tuple)):
-        parts, sizes = _by_rows("X", X, None)
+    parts, sizes = (X, None) if isinstance(X, (list, tuple)) else _by_rows("X", X, None)
     made: Any = delayed(function, pure=True)
     arrays = [
         da.from_delayed(made(part), (size, *like.shape[1:]), meta=like)

@@ -26,6 +26,7 @@ __all__ = [
 
 UNIT_ROUNDOFF = 2.0**-53
 _CHUNK_BYTES = 2**20  # a chunk stays in the cache between its two products
+_DOUBLINGS = 128  # of the number of pieces
 BLOCK_ROWS = 65536  # a block is summed by one product
 # A public number of rows: the number of stored values in a piece depends on private data.
 _SPARSE_PIECE = 8192
@@ -68,9 +69,9 @@ def summation_error(n_samples: int, n_features: int) -> float:
     A sum of m terms in any order errs by at most :math:`\gamma_{m}` times the sum of
     their absolute values, :math:`\gamma_k = k u / (1 - k u)`, :math:`u = 2^{-53}`; the
     chunks' totals, which threads add up in groups, add their number and 1 to m, and forming each
-    term and dividing adds 5
-    (doc/privacy, section 2.5).
+    term and dividing adds 5. Pieces of a table elsewhere (`pieces`) have sums of their own, which
+    are added pairwise: once for each doubling of their number (doc/privacy, section 2.5).
     """
     sizes = chunk_rows(n_samples, n_features), min(n_samples, BLOCK_ROWS)
-    k = max(rows + math.ceil(n_samples / rows) for rows in sizes) + 6
+    k = max(rows + math.ceil(n_samples / rows) for rows in sizes) + 6 + _DOUBLINGS
     return gamma(k)
