@@ -11,6 +11,7 @@ import warnings
 from typing import Any, NoReturn, Self
 
 import numpy as np
+from joblib import parallel_config
 from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
@@ -18,7 +19,7 @@ from ..exceptions import BoundsNotDeclaredWarning, PrivacyLeakWarning, PrivacyPa
 from ..privacy.allotment import Allotment
 from .private_steps import last_step, private_steps
 
-__all__ = ["quietly", "rehearsed"]
+__all__ = ["fitted_alone", "quietly", "rehearsed"]
 
 
 class RehearsalOver(Exception):
@@ -74,6 +75,15 @@ def quietly(fit: Any, *arguments: Any, **extras: Any) -> Any:
         return fit(*arguments, **extras)
 
 
+def fitted_alone(estimator: Any, X: Any, y: Any, **extras: Any) -> Any:
+    """The estimator, fitted without other processes.
+
+    There a part of a budget is a copy, which does not know whether the part was spent.
+    """
+    with parallel_config("sequential"):
+        return quietly(estimator.fit, X, y, **extras)
+
+
 def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[str, Any]:
     """The plans of the private steps of an estimator, by their prefix, when it is fitted on data.
 
@@ -92,13 +102,14 @@ def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[st
             stand_in = _StandIn(step, plans, prefix)
             estimator.set_params(**{prefix.removesuffix("__"): stand_in})
     try:
-        estimator.fit(X, y, **extras)
+        with parallel_config("sequential"):  # as when it is fitted
+            estimator.fit(X, y, **extras)
     except RehearsalOver as over:
         plans.found[next(p for p, step in steps.items() if step is last)] = over.args[0]
     missing = [prefix.removesuffix("__") for prefix in steps if prefix not in plans.found]
     if missing:
         raise ValueError(
             f"the fits of the private steps {missing} cannot be planned: they are not fitted with "
-            "the pipeline, or in another process (n_jobs)"
+            "the pipeline"
         )
     return {prefix: plans.found[prefix] for prefix in steps}
