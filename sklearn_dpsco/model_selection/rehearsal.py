@@ -7,7 +7,6 @@ fitted, and exactly by which plan, before anything is spent.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -15,11 +14,11 @@ from joblib import parallel_config
 from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
-from ..exceptions import BoundsNotDeclaredWarning, PrivacyLeakWarning, PrivacyParameterWarning
+from .._checks import unwarned
 from ..privacy.allotment import Allotment
 from .private_steps import last_step, private_steps
 
-__all__ = ["fitted_alone", "quietly", "rehearsed"]
+__all__ = ["fitted_alone", "rehearsed"]
 
 
 class RehearsalOver(Exception):
@@ -67,21 +66,13 @@ class _Plans:
         return self
 
 
-def quietly(fit: Any, *arguments: Any, **extras: Any) -> Any:
-    """A fit without the warnings that the first rehearsal gave already."""
-    with warnings.catch_warnings():
-        for kind in (BoundsNotDeclaredWarning, PrivacyLeakWarning, PrivacyParameterWarning):
-            warnings.simplefilter("ignore", kind)
-        return fit(*arguments, **extras)
-
-
 def fitted_alone(estimator: Any, X: Any, y: Any, **extras: Any) -> Any:
-    """The estimator, fitted without other processes.
+    """The estimator, fitted without the warnings of its rehearsal and without other processes.
 
     There a part of a budget is a copy, which does not know whether the part was spent.
     """
-    with parallel_config("sequential"):
-        return quietly(estimator.fit, X, y, **extras)
+    with unwarned(), parallel_config("sequential"):
+        return estimator.fit(X, y, **extras)
 
 
 def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[str, Any]:

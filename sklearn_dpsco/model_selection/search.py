@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -20,7 +20,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown, warn_user
+from .._checks import (
+    auto_or,
+    check_choice,
+    check_count,
+    check_real,
+    check_size,
+    shown,
+    unwarned,
+    warn_user,
+)
 from .._fitting import PrivateFit
 from ..data.cells import as_numbers, as_objects
 from ..data.compressed import compressed
@@ -41,7 +50,7 @@ from ..randomness.stream import RandomStream, check_random_state, stream_from_ra
 from .plan import RepeatPlan, SearchPlan, plan_probes, plan_trials
 from .private_steps import OWN, Sizes, check_steps, last_step, private_steps, set_parts
 from .record_scores import Targets, losses, losses_shrunk, scoring_of
-from .rehearsal import fitted_alone, quietly, rehearsed
+from .rehearsal import fitted_alone, rehearsed
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
 
@@ -229,13 +238,13 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         table, classes = self._table(X, y, extras)
         accounting, last = self._accounting(), last_step(self._made({}, classes))
         n_outputs = len(last.classes) if is_classifier(last) else _n_columns(table.y)
-        rehearsals: list[Any] = []
+        is_rehearsed: list[bool] = []
 
         def plans(estimator: Any, n_samples: int) -> dict[str, Any]:
             part = table.rows(np.arange(n_samples)) if n_samples < len(table.y) else table
-            run = rehearsed if not rehearsals else partial(quietly, rehearsed)
-            rehearsals.append(estimator)
-            return run(estimator, part.X, part.y, part.extras_for(estimator))
+            with unwarned() if is_rehearsed else nullcontext():
+                is_rehearsed.append(True)  # the first one warns
+                return rehearsed(estimator, part.X, part.y, part.extras_for(estimator))
 
         sizes = Sizes(len(table.y), n_outputs, plans)
         plan = self._plan(sizes, classes, accounting.budget_of(sizes.n_samples))
@@ -423,8 +432,7 @@ class _Run:
         fits = (
             delayed(fitted_alone)(e, table.X, table.y, **table.extras_for(e)) for e in estimators
         )
-        # Also here: threads that put filters of warnings back, in any order, change the caller's.
-        found: list[Any] = quietly(Parallel(n_jobs=self.search.n_jobs), fits)
+        found: list[Any] = Parallel(n_jobs=self.search.n_jobs)(fits)
         return found
 
     def _fitted(self, candidate: int, budget: PrivacyBudget, fit: int) -> Any:
