@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Integral, Real
 from typing import Any
 
@@ -23,6 +25,7 @@ __all__ = [
     "check_size",
     "import_pandas",
     "shown",
+    "unwarned",
     "warn_user",
 ]
 
@@ -129,8 +132,24 @@ def import_pandas(what: str) -> Any:
     return pandas
 
 
+# not a filter of `warnings`: those are the process's, and threads that put them back mix them up
+_is_unwarned: ContextVar[bool] = ContextVar("is_unwarned", default=False)
+
+
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """In this block, in this thread, `warn_user` does nothing: what it says was said before."""
+    token = _is_unwarned.set(True)
+    try:
+        yield
+    finally:
+        _is_unwarned.reset(token)
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the line outside of this package from which it was called."""
+    if _is_unwarned.get():
+        return
     package, frame, level = __name__.partition(".")[0], inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
         frame, level = frame.f_back, level + 1

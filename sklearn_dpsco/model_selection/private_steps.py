@@ -81,15 +81,11 @@ def check_steps(estimator: Any) -> None:
             )
 
 
-def set_parts(
-    estimator: Any, budget: PrivacyBudget, currency: Composition,
-    charge: Callable[[], None] | None = None,
-) -> Any:  # fmt: skip
+def set_parts(estimator: Any, budget: PrivacyBudget, currency: Composition) -> Any:
     """Give each private step its part of the budget, in proportion to what it asks for.
 
     With m private steps whose own epsilons cost c_1, ..., c_m in the currency, step k may cost
     the fraction c_k / (c_1 + ... + c_m) of the budget; a single one gets the budget as it is.
-    `charge` is called when the first part is about to be spent.
     """
     steps = private_steps(estimator)
     asked = {prefix: _asked(step, budget, currency) for prefix, step in steps.items()}
@@ -102,7 +98,7 @@ def set_parts(
             "delta": part.delta,
             "relation": part.relation,
             "max_rows_per_user": part.rows_per_user,
-            "accountant": Allotment(part, charge),
+            "accountant": Allotment(part),
         }
         estimator.set_params(**{f"{prefix}{name}": value for name, value in settings.items()})
     return estimator

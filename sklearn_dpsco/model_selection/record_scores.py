@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from joblib import parallel_config
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import is_classifier
@@ -99,7 +100,7 @@ def losses_shrunk(
     there is one version.
     """
     values, present = targets.values, targets.present
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), parallel_config("sequential"):  # nothing is sent away
         if scoring == "neg_log_loss":
             found = np.nan_to_num(np.asarray(model.predict_proba(X)))
             loss = _log_losses(np.log(np.clip(found, _LEAST_PROBABILITY, 1.0)), values, powers)

@@ -7,18 +7,18 @@ fitted, and exactly by which plan, before anything is spent.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NoReturn, Self
 
 import numpy as np
+from joblib import parallel_config
 from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
-from ..exceptions import BoundsNotDeclaredWarning, PrivacyLeakWarning, PrivacyParameterWarning
+from .._checks import unwarned
 from ..privacy.allotment import Allotment
 from .private_steps import last_step, private_steps
 
-__all__ = ["quietly", "rehearsed"]
+__all__ = ["fitted_alone", "rehearsed"]
 
 
 class RehearsalOver(Exception):
@@ -66,12 +66,13 @@ class _Plans:
         return self
 
 
-def quietly(fit: Any, *arguments: Any, **extras: Any) -> Any:
-    """A fit without the warnings that the first rehearsal gave already."""
-    with warnings.catch_warnings():
-        for kind in (BoundsNotDeclaredWarning, PrivacyLeakWarning, PrivacyParameterWarning):
-            warnings.simplefilter("ignore", kind)
-        return fit(*arguments, **extras)
+def fitted_alone(estimator: Any, X: Any, y: Any, **extras: Any) -> Any:
+    """The estimator, fitted without the warnings of its rehearsal and without other processes.
+
+    There a part of a budget is a copy, which does not know whether the part was spent.
+    """
+    with unwarned(), parallel_config("sequential"):
+        return estimator.fit(X, y, **extras)
 
 
 def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[str, Any]:
@@ -92,13 +93,14 @@ def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[st
             stand_in = _StandIn(step, plans, prefix)
             estimator.set_params(**{prefix.removesuffix("__"): stand_in})
     try:
-        estimator.fit(X, y, **extras)
+        with parallel_config("sequential"):  # as when it is fitted
+            estimator.fit(X, y, **extras)
     except RehearsalOver as over:
         plans.found[next(p for p, step in steps.items() if step is last)] = over.args[0]
     missing = [prefix.removesuffix("__") for prefix in steps if prefix not in plans.found]
     if missing:
         raise ValueError(
             f"the fits of the private steps {missing} cannot be planned: they are not fitted with "
-            "the pipeline, or in another process (n_jobs)"
+            "the pipeline"
         )
     return {prefix: plans.found[prefix] for prefix in steps}

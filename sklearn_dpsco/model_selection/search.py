@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -20,7 +20,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown, warn_user
+from .._checks import (
+    auto_or,
+    check_choice,
+    check_count,
+    check_real,
+    check_size,
+    shown,
+    unwarned,
+    warn_user,
+)
 from .._fitting import PrivateFit
 from ..data.cells import as_numbers, as_objects
 from ..data.compressed import compressed
@@ -41,7 +50,7 @@ from ..randomness.stream import RandomStream, check_random_state, stream_from_ra
 from .plan import RepeatPlan, SearchPlan, plan_probes, plan_trials
 from .private_steps import OWN, Sizes, check_steps, last_step, private_steps, set_parts
 from .record_scores import Targets, losses, losses_shrunk, scoring_of
-from .rehearsal import quietly, rehearsed
+from .rehearsal import fitted_alone, rehearsed
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
 
@@ -83,10 +92,6 @@ def _has(method: str) -> Callable[[Any], bool]:
         return True
 
     return check
-
-
-def _fit(estimator: Any, table: _Table) -> Any:
-    return quietly(estimator.fit, table.X, table.y, **table.extras_for(estimator))
 
 
 class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
@@ -233,26 +238,21 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         table, classes = self._table(X, y, extras)
         accounting, last = self._accounting(), last_step(self._made({}, classes))
         n_outputs = len(last.classes) if is_classifier(last) else _n_columns(table.y)
-        rehearsals: list[Any] = []
+        is_rehearsed: list[bool] = []
 
         def plans(estimator: Any, n_samples: int) -> dict[str, Any]:
             part = table.rows(np.arange(n_samples)) if n_samples < len(table.y) else table
-            run = rehearsed if not rehearsals else partial(quietly, rehearsed)
-            rehearsals.append(estimator)
-            return run(estimator, part.X, part.y, part.extras_for(estimator))
+            with unwarned() if is_rehearsed else nullcontext():
+                is_rehearsed.append(True)  # the first one warns
+                return rehearsed(estimator, part.X, part.y, part.extras_for(estimator))
 
         sizes = Sizes(len(table.y), n_outputs, plans)
         plan = self._plan(sizes, classes, accounting.budget_of(sizes.n_samples))
         self._warn_if_nothing_is_chosen(plan)
-        charged: list[bool] = []
-
-        def charge() -> None:
-            if accounting.accountant is not None and not charged:
-                accounting.accountant.spend(plan, estimator=type(self).__name__)
-            charged.append(True)
-
         stream = stream_from_random_state(self.random_state)
-        run = _Run(self, plan, classes, table, stream, charge)
+        run = _Run(self, plan, classes, table, stream)
+        if accounting.accountant is not None:
+            accounting.accountant.spend(plan, estimator=type(self).__name__)
         index, best, score = run.trials() if isinstance(plan, RepeatPlan) else run.probes()
         self._keep(plan, index, best, score)
         self.noise_is_secret_ = self.random_state is None and all(
@@ -411,16 +411,15 @@ class _Run:
 
     def __init__(
         self, search: _PrivateSearch, plan: Any, classes: Any, table: _Table,
-        stream: RandomStream, charge: Callable[[], None],
+        stream: RandomStream,
     ) -> None:  # fmt: skip
         self.search, self.plan, self.classes, self.table = search, plan, classes, table
-        self.stream, self.charge = stream, charge
-        self.parallel = Parallel(n_jobs=search.n_jobs)
+        self.stream = stream
 
     def _made(self, candidate: int, budget: PrivacyBudget, fit: int) -> Any:
         """An estimator with the candidate's settings, its part of the budget, noise of its own."""
         estimator = self.search._made(self.plan.candidates[candidate], self.classes)
-        set_parts(estimator, budget, self.plan.currency, self.charge if fit == 0 else None)
+        set_parts(estimator, budget, self.plan.currency)
         if self.search.random_state is not None:
             words = self.stream.substream("fit", fit).words(len(private_steps(estimator)))
             for prefix, word in zip(private_steps(estimator), words, strict=True):
@@ -429,24 +428,29 @@ class _Run:
         return estimator
 
     def _all_fitted(self, estimators: list[Any], table: _Table) -> list[Any]:
-        """The first one here, since the whole is charged when it begins; then the others."""
-        first, *others = estimators
-        return [
-            _fit(first, table),
-            *self.parallel(delayed(_fit)(estimator, table) for estimator in others),
-        ]
+        """Side by side; X and y are arguments of their own, so that a cluster gets them once."""
+        fits = (
+            delayed(fitted_alone)(e, table.X, table.y, **table.extras_for(e)) for e in estimators
+        )
+        found: list[Any] = Parallel(n_jobs=self.search.n_jobs)(fits)
+        return found
+
+    def _fitted(self, candidate: int, budget: PrivacyBudget, fit: int) -> Any:
+        estimator = self._made(candidate, budget, fit)
+        extras = self.table.extras_for(estimator)
+        return fitted_alone(estimator, self.table.X, self.table.y, **extras)
 
     def probes(self) -> tuple[int, Any, None]:
         """The chosen candidate, and its model."""
         plan, table, n = self.plan, self.table, len(self.plan.probes)
         if n == 0:
-            return 0, _fit(self._made(0, plan.refit_budget, 0), table), None
+            return 0, self._fitted(0, plan.refit_budget, 0), None
         made = [self._made(k, plan.probe_budget, k) for k in range(n)]
         models = self._all_fitted(made, table)
         facts = table.X, table.targets, plan.choice.scoring, plan.choice.powers
         found = np.stack([losses_shrunk(model, *facts) for model in models], axis=1)
         chosen = plan.choice.run(found, table.weights, self.stream.substream("choice", 0))
-        return chosen, _fit(self._made(chosen, plan.refit_budget, n), table), None
+        return chosen, self._fitted(chosen, plan.refit_budget, n), None
 
     def trials(self) -> tuple[int, Any, float]:
         """The best of a random number of trials, its model and its released score.
@@ -560,7 +564,9 @@ class DPGridSearchCV(_PrivateSearch):
         Mean number of trials for "repeat"; "auto" is three times the number of candidates, but at
         least 20. Each trial costs less of its own, the more there are, but not much.
     n_jobs : None or int, default=None
-        Fits that run side by side, by `joblib`.
+        Candidates that are fitted side by side by `joblib`, as in `GridSearchCV`, also by threads
+        and on a Dask cluster. It changes no result. The budget is charged here, before
+        any of them; a candidate is fitted as a whole in one process, under its part of the budget.
     precision : {"exact", "float"}, default="exact"
         Arithmetic of the choice's noise.
     accountant : None or BudgetAccountant, default=None

@@ -112,16 +112,18 @@ class BudgetAccountant:
         rows = check_int("max_rows_per_user", max_rows_per_user, low=1)
         self._set_up(Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, []))
 
-    def _set_up(self, snapshot: Snapshot) -> None:
-        self._id, self._budget, self._rows, self._order, _ = snapshot
+    def _set_up(self, snapshot: Snapshot, file: LedgerFile | None = None) -> None:
+        self._id, self._budget, self._rows, self._order, charges = snapshot
         self._process: object = _process()
-        self._file: LedgerFile | None = None
+        self._file = file
         self._why_not: str | None = None
         self._lock = threading.Lock()
         self._ledger = Ledger()
+        for charge in charges:
+            self._ledger.add(charge)
         self._branches = OpenBranches()
         self._labels: list[list[str]] = []
-        _accountants[self._id] = self
+        _accountants[self._id] = self  # last: from here on other threads find it, and charge it
 
     @classmethod
     def load(cls, path: Any) -> Self:
@@ -156,9 +158,7 @@ class BudgetAccountant:
                 )
             return known
         accountant = cls.__new__(cls)
-        accountant._set_up(saved)
-        accountant._file = file
-        accountant._take_in(saved)
+        accountant._set_up(saved, file)
         return accountant
 
     def save(self, path: Any) -> None:
@@ -246,7 +246,10 @@ class BudgetAccountant:
         """
         pandas = import_pandas("BudgetAccountant.to_frame")
         columns = [name for name in Charge.__dataclass_fields__ if name != "guarantee"]
-        return pandas.DataFrame([charge.summary() for charge in self.ledger], columns=columns)
+        rows = [charge.summary() for charge in self.ledger]
+        kinds = {"label": object, "estimator": object}  # any text, also what has no UTF-8
+        series = {c: pandas.Series([r[c] for r in rows], dtype=kinds.get(c)) for c in columns}
+        return pandas.DataFrame(series)
 
     def spend(
         self, guarantee: Any, label: str | None = None, *, estimator: str | None = None

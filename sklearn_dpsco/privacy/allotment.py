@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Self
 
 from ..exceptions import PrivacyBudgetError
@@ -22,14 +21,10 @@ class Allotment:
     ----------
     budget : PrivacyBudget
         A part of another one, see `PrivacyBudget.part`.
-    charge : callable or None, default=None
-        Charges the whole. It is called right before the part is spent, when what is fitted has
-        checked its data, and raises if the whole is refused. Only for the process it is made in.
     """
 
-    def __init__(self, budget: PrivacyBudget, charge: Callable[[], None] | None = None) -> None:
+    def __init__(self, budget: PrivacyBudget) -> None:
         self.budget = budget
-        self._charge = charge
         self._is_spent = False
 
     @property
@@ -65,8 +60,6 @@ class Allotment:
             )
         if not self.accepts(guarantee):
             raise PrivacyBudgetError("the fit costs more than its part of the budget")
-        if self._charge is not None:
-            self._charge()
         self._is_spent = True
 
     # scikit-learn copies the steps of some pipelines: all copies together spend it once

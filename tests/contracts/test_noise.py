@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from joblib import Parallel, delayed
 from registry import (
     ESTIMATORS,
     build,
@@ -129,12 +128,3 @@ def test_forked_workers_draw_their_own_noise():
         with multiprocessing.get_context("fork").Pool(2) as pool:
             outcomes = pool.map(fitted, [model] * 4, chunksize=1)
         assert_all_differ([before, fitted(model), *outcomes])
-
-
-def test_workers_of_joblib_draw_their_own_noise():
-    for backend in ("threading", "loky"):
-        # threads must not fit one object at the same time
-        jobs = [delayed(fitted)(clone(model)) for model in models() for _ in range(3)]
-        outcomes = Parallel(n_jobs=2, backend=backend)(jobs)
-        for k in range(len(ESTIMATORS)):
-            assert_all_differ(outcomes[3 * k : 3 * k + 3])

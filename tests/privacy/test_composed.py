@@ -58,13 +58,10 @@ def test_parts_are_for_users_of_the_same_number_of_rows():
 @pytest.mark.parametrize("copied", [lambda a: a, copy.copy, copy.deepcopy, clone])
 def test_a_part_is_spent_once_by_all_of_its_copies(copied):
     part = WHOLE.part(0.5, "gdp")
-    charges = []
-    allotment = Allotment(part, lambda: charges.append(1))
+    allotment = Allotment(part)
     with pytest.raises(PrivacyBudgetError, match="costs more"):
         allotment.spend(guarantee(WHOLE))
-    assert not charges
     copied(allotment).spend(guarantee(part))
-    assert charges == [1]
     with pytest.raises(PrivacyBudgetError, match="was spent"):
         allotment.spend(guarantee(part))
 
