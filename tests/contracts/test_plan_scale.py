@@ -35,8 +35,7 @@ def planned(model, *sizes):
         warnings.simplefilter("error", RuntimeWarning)
         try:
             return model.plan(*sizes)
-        except ValueError as error:
-            assert str(error)
+        except ValueError:
             return None
         finally:
             _, peak = tracemalloc.get_traced_memory()
