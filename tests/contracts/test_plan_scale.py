@@ -67,7 +67,7 @@ def test_every_form_plans_at_a_trillion_records(name):
 
 @each
 def test_settings_and_limits_plan_or_are_refused(name):
-    for settings, sizes in itertools.product(SETTINGS, (LARGE, *LIMITS)):
+    for settings, sizes in itertools.product(SETTINGS, (LARGE, LIMITS[-1])):
         model = build(name, **known(name, settings))
         plan = planned(model, *sizes)
         if plan is not None:
