@@ -71,8 +71,8 @@ def batch_waste(guarantee) -> float:
     """By how much the batches' noise could fall."""
     *first, steps = guarantee.releases
     mechanism = steps.mechanism
-    before = (events._RELATIVE, events._POINTS_PER_DEVIATION)
-    events._RELATIVE, events._POINTS_PER_DEVIATION = 1.0, 32
+    before = (events._RELATIVE, events._POINTS_PER_DEVIATION, events._MOST_POINTS)
+    events._RELATIVE, events._POINTS_PER_DEVIATION, events._MOST_POINTS = 1.0, 32, 2**18
     events._known.clear()
 
     def delta(factor: float) -> float:
@@ -92,9 +92,23 @@ def batch_waste(guarantee) -> float:
             middle = (low + high) / 2
             low, high = (middle, high) if delta(middle) <= guarantee.delta else (low, middle)
     finally:
-        events._RELATIVE, events._POINTS_PER_DEVIATION = before
+        events._RELATIVE, events._POINTS_PER_DEVIATION, events._MOST_POINTS = before
         events._known.clear()
     return low - 1
+
+
+def large_plans():
+    """Seconds of the plans of very large data, and what they are for."""
+    n, d = 10**12, 10**8
+    for kind in (
+        DPMirrorRegressor, DPPhasedSGDRegressor, DPFTRLRegressor, DPLassoFW, HeavyTailDPRegressor,
+    ):  # fmt: skip
+        yield kind.__name__, kind(), (n, d)
+    for relation, records, size in itertools.product(
+        ("replace-one", "zero-out"), (10**8, n), (1, 64, 10**6)
+    ):
+        model = DPMirrorRegressor(relation=relation, batch_size=size, delta=1e-9)
+        yield f"batches of {size}, {relation}", model, (records, d)
 
 
 WASTE = {"gdp": gaussian_waste, "adaptive-range": selection_waste, "pld": batch_waste}
@@ -137,6 +151,11 @@ def main() -> None:
     for name, (waste, composition, case) in worst.items():
         print(f"{name:34s}{composition:16s}{100 * waste:7.2f}%  {case}")
     print(f"slowest plan: {slowest[0]:.2f} s, {slowest[1]}")
+    print("\nseconds of large plans:")
+    for name, model, size in large_plans():
+        start = time.perf_counter()
+        model.plan(*size)
+        print(f"  {name:34s}{size[0]:15d} x {size[1]}: {time.perf_counter() - start:6.2f}")
     print("\nnoise of batches under an accountant over that alone, (epsilon, batch, steps):")
     for epsilon, size, steps in itertools.product((0.1, 1.0, 4.0), (100, 1000), (200,)):
         model = DPMirrorRegressor(epsilon=epsilon, batch_size=size, max_iter=steps, delta=1e-6)

@@ -63,6 +63,7 @@ Array = NDArray[np.float64]
 
 _BISECTIONS = 60  # halve the interval to its last bits
 _LARGEST_SLOPE = 1e100  # no interval is longer than that over beta
+_LEAST_FREQUENCY = 0.02  # of a class, over the number of classes
 _WELSCH_WIDTH = 0.4  # where no spread is learned
 
 
@@ -869,7 +870,7 @@ class Multinomial(Joint):
 
     def best_constants(self, means: Array) -> Array:
         # centred logarithms of the frequencies, which are kept from 0 as those of two classes
-        frequencies = np.maximum((1 + means) / 2, 0.02 / self.n_outputs)
+        frequencies = np.maximum((1 + means) / 2, _LEAST_FREQUENCY / self.n_outputs)
         logs = np.log(frequencies)
         return logs - logs.mean()
 
@@ -944,10 +945,11 @@ def has_envelope(loss: Loss) -> bool:
 
 def largest_constant(loss: Loss) -> float:
     """Bound on the constants that the loss may ask for, in absolute value."""
-    ends = [np.full(loss.n_outputs, end) for end in (-1.0, 1.0)]
     if isinstance(loss, Multinomial):
-        ends = [np.where(np.arange(loss.n_outputs) == 0, end, -end) for end in (-1.0, 1.0)]
-    return max(float(np.abs(best_constants(loss, end)).max()) for end in ends)
+        # one class has all records or none; the mean of the logarithms is rounded
+        share = _LEAST_FREQUENCY / loss.n_outputs
+        return -(1 - 1 / loss.n_outputs) * math.log(share) * (1 + 1e-12)
+    return max(abs(base_loss(loss).best_constant(end)) for end in (-1.0, 1.0))
 
 
 def best_constants(loss: Loss, means: Array) -> Array:

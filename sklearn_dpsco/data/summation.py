@@ -44,7 +44,15 @@ def piece_rows(n_samples: int, n_features: int, is_sparse: bool) -> int:
 
 
 def gamma(k: float) -> float:
-    r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings together."""
+    r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings together.
+
+    Raises
+    ------
+    ValueError
+        If k u > 1/2: near 1 the bound says nothing, and beyond that it would be negative.
+    """
+    if not k * UNIT_ROUNDOFF <= 0.5:  # NaN must not pass
+        raise ValueError(f"sums of {k:.3g} numbers have no bound on their float error")
     return k * UNIT_ROUNDOFF / (1 - k * UNIT_ROUNDOFF)
 
 

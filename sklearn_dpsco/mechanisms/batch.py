@@ -22,6 +22,7 @@ __all__ = ["BatchGaussian", "calibrate_batches"]
 _TOLERANCE = 2e-3  # of the calibration, on the private side
 _LEAST_MULTIPLIER = 0.05
 _GROWTH = 1.1  # of the bracket
+_MOST_COMPOSED = 10**7  # releases: more would take a transform of too many points
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,9 @@ def calibrate_batches(
     unsampled = make(enough), budget.gaussian_allowance.kind
     has_no_order = budget.currency == "zcdp" and budget.order is None
     # batches of rows are not batches of users
-    if has_no_order or budget.rows_per_user > 1 or budget.delta < LEAST_DELTA:
+    is_tiny = budget.delta < LEAST_DELTA
+    n_composed = sum(release.count for release in releases(unsampled[0]))
+    if has_no_order or budget.rows_per_user > 1 or is_tiny or n_composed > _MOST_COMPOSED:
         return unsampled
     # the start: many releases are nearly Gaussian, and their variances add up
     sampling = unsampled[0].sampling
@@ -113,7 +116,7 @@ def calibrate_batches(
             return unsampled
         low, high, growth = high, high * growth, growth * growth
     while low == high or (low > _LEAST_MULTIPLIER and is_enough(low)):
-        low, high = low / _GROWTH, low
+        low, high, growth = low / growth, low, growth * growth
     while high > low * (1 + _TOLERANCE):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if is_enough(middle) else (middle, high)

@@ -17,6 +17,7 @@ from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
+from numpy.typing import NDArray
 
 from . import sampling
 
@@ -112,20 +113,24 @@ def with_selections(parts: Sequence[Any], log_range: float, count: int) -> Any:
 
 _POINTS_PER_EPSILON = 1000
 _POINTS_PER_DEVIATION = 8  # of one release; coarser grids add noise to every step
-_MOST_POINTS = 2**18  # of one release, where rare losses are far beyond the others
+_MOST_POINTS = 2**14  # of one release, where rare losses are far beyond the others
+_MOST_SPREAD_POINTS = 2**12  # of all together: grids of more than 2^18 releases are coarser
 _TAIL = 10.0  # standard deviations of noise, whose tail is below the rounding of a transform
 
 
 def privacy_loss(event: Any, epsilon: float) -> Any:
     """The privacy loss distribution of a plan with random batches; any grid is on the safe side.
 
-    For batches of a fixed size the library has none: theirs is made of the curve of
-    `sampling.fixed_batch_delta`, by the library's own pessimistic discretization.
+    Each is made of the curve of `sampling.mixture_delta`, by the library's own pessimistic
+    discretization: the library has none for batches of a fixed size, and computes the other
+    curves point by point, which takes seconds.
     """
     parts = list(_flat(event, 1))
     finest = min((_deviation(part) for part, _ in parts), default=math.inf)
     width = min(epsilon / _POINTS_PER_EPSILON, finest / _POINTS_PER_DEVIATION)
     width = max(width, max((_reach(part) for part, _ in parts), default=0.0) / _MOST_POINTS)
+    spread = math.hypot(*(math.sqrt(count) * _spread(part) for part, count in parts))
+    width = max(width, spread / _MOST_SPREAD_POINTS)
     whole = privacy_loss_distribution.identity(width)
     for part, count in parts:
         whole = whole.compose(_one_loss(part, width).self_compose(count))
@@ -155,6 +160,11 @@ def _deviation(event: Any) -> float:
     return sampling.loss_deviation(*_sampled(event))
 
 
+def _spread(event: Any) -> float:
+    """At least about its deviation, also where that is of losses too rare to occur."""
+    return min(_deviation(event), math.sqrt(_sampled(event)[1]) * _reach(event))
+
+
 def _reach(event: Any) -> float:
     """The largest loss that counts."""
     multiplier, probability = _sampled(event)
@@ -166,19 +176,24 @@ def _reach(event: Any) -> float:
 
 def _one_loss(event: Any, width: float) -> Any:
     multiplier, probability = _sampled(event)
-    is_fixed = isinstance(event, dp_event.SampledWithoutReplacementDpEvent)
-    if not is_fixed or probability == 1:
-        return privacy_loss_distribution.from_gaussian_mechanism(
-            multiplier, value_discretization_interval=width, sampling_prob=probability
-        )
+    is_poisson = isinstance(event, dp_event.PoissonSampledDpEvent) and probability < 1
     end = math.ceil(_reach(event) / width)
-    loss = np.arange(end + 1, dtype=np.float64) * width
-    delta = sampling.fixed_batch_delta(loss, multiplier, probability)
-    # the other order of the neighbours has the same curve
-    mirrored = -np.expm1(-loss[:0:-1]) + np.exp(-loss[:0:-1]) * delta[:0:-1]
-    curve = np.concatenate((mirrored, delta))
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(width, -end, end, curve)
-    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+    # the mixture's loss in one order is at least ln(1 - q), in the other at most minus that
+    start = min(end, math.ceil(-math.log1p(-probability) / width)) if is_poisson else 0
+    loss = np.arange(-start, end + 1, dtype=np.float64) * width
+    delta = sampling.mixture_delta(loss, multiplier, probability)
+    mirrored = -np.expm1(-loss[::-1]) + np.exp(-loss[::-1]) * delta[::-1]
+    if is_poisson:
+        pmfs = [_pmf(width, -start, delta), _pmf(width, -end, np.maximum(0.0, mirrored))]
+    else:  # the same curve in both orders
+        pmfs = [_pmf(width, -end, np.concatenate((mirrored[:-1], delta)))]
+    return privacy_loss_distribution.PrivacyLossDistribution(*pmfs)
+
+
+def _pmf(width: float, first: int, curve: NDArray[np.float64]) -> Any:
+    """A law whose curve lies above this one, which is given from ``first * width`` on."""
+    last = first + curve.size - 1
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(width, first, last, curve)
 
 
 _known: dict[tuple[str, float], tuple[Any, float]] = {}

@@ -27,6 +27,7 @@ __all__ = ["Costed", "Guarantee", "Release", "composed_event", "renyi", "selecti
 
 
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
+_MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
 
 
 class Costed(Protocol):
@@ -153,20 +154,23 @@ class Guarantee:
             raise AssertionError("a plan spends more than its budget")
 
     def __str__(self) -> str:
-        users = f", for users of up to {self.rows_per_user} rows" if self.rows_per_user > 1 else ""
+        users = f"  for users of up to {self.rows_per_user} rows"
         lines = [
             f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours, "
-            f"{self.composition} composition{users}",
+            f"{self.composition} composition",
+            *([users] if self.rows_per_user > 1 else []),
             "  release           uses  mechanism    sensitivity  noise scale"
             + ("  records" if any(r.group for r in self.releases) else ""),
         ]
-        for release in self.releases:
+        for release in self.releases[:_MOST_SHOWN]:
             mechanism = release.mechanism
             lines.append(
                 f"  {release.name:16s} {release.count:5d}  {type(mechanism).__name__:12s} "
                 f"{mechanism.sensitivity:11.4g} {mechanism.scale:12.4g}"
                 + (f"  {release.group}" if release.group else "")
             )
+        if len(self.releases) > _MOST_SHOWN:
+            lines.append(f"  ... and {len(self.releases) - _MOST_SHOWN} more")
         return "\n".join(lines)
 
     @property

@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 
 from .selections import gaussian_delta
 
-__all__ = ["LEAST_DELTA", "batch_renyi", "fixed_batch_delta", "loss_deviation"]
+__all__ = ["LEAST_DELTA", "batch_renyi", "loss_deviation", "mixture_delta"]
 
 Array = NDArray[np.float64]
 
@@ -33,18 +33,22 @@ _REACH, _PANELS_PER_UNIT, _MOST_PANELS = 40.0, 50, 10**6
 _QUADRATURE = 1 + 1e-6
 
 
-def fixed_batch_delta(epsilon: Array, noise_multiplier: float, probability: float) -> Array:
-    r"""Delta at epsilon >= 0 of one release on a batch of fixed size, elementwise.
+def mixture_delta(epsilon: Array, noise_multiplier: float, probability: float) -> Array:
+    r"""Hockey-stick divergence of P and Q at e^epsilon, elementwise.
 
-    :math:`q \, \delta_{1/z}(\ln(1 + (e^\epsilon - 1) / q))`, with the curve of Gaussian
-    noise; the same for both orders of two neighbours.
+    :math:`q \, \delta_{1/z}(\ln(1 + (e^\epsilon - 1) / q))`, with the curve of Gaussian noise, and
+    :math:`1 - e^\epsilon` up to :math:`\epsilon = \ln(1 - q)`. At epsilon >= 0 it is the delta of a
+    batch of fixed size, for both orders of two neighbours.
     """
     q = probability
     with np.errstate(over="ignore"):
-        amplified = np.log1p(np.expm1(epsilon) / q)
+        ratio = np.expm1(epsilon) / q
+    inside = ratio > -1
+    amplified = np.log1p(np.where(inside, ratio, 0.0))
     # where the exponential overflows, ln((e^epsilon - 1 + q) / q) is epsilon - ln(q)
     amplified = np.where(np.isfinite(amplified), amplified, epsilon - math.log(q))
-    return q * gaussian_delta(amplified, 1 / noise_multiplier)
+    found = q * gaussian_delta(amplified, 1 / noise_multiplier)
+    return np.where(inside, found, -np.expm1(np.minimum(epsilon, 0.0)))
 
 
 def loss_deviation(noise_multiplier: float, probability: float) -> float:
@@ -70,7 +74,7 @@ def batch_renyi(order: float, noise_multiplier: float, probability: float, law: 
     -------
     float
         Poisson: :math:`\ln E_Q[r^\alpha] / (\alpha - 1)`, r = P / Q. Fixed size: with the
-        symmetric curve of `fixed_batch_delta`, :math:`\ln(1 + E_Q[(r^\alpha - r +
+        symmetric curve of `mixture_delta`, :math:`\ln(1 + E_Q[(r^\alpha - r +
         r^{1 - \alpha} - 1) 1_{r > 1}]) / (\alpha - 1)`. At most the cost without sampling.
     """
     z, q, a = noise_multiplier, probability, order - 1

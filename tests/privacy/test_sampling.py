@@ -15,7 +15,7 @@ from support import batch_game
 from sklearn_dpsco.privacy import events
 from sklearn_dpsco.privacy.budget import PrivacyBudget, mu_delta
 from sklearn_dpsco.privacy.events import pld_delta, pld_epsilon
-from sklearn_dpsco.privacy.sampling import batch_renyi, fixed_batch_delta
+from sklearn_dpsco.privacy.sampling import batch_renyi, mixture_delta
 
 
 def density_ratio(w, multiplier, q):
@@ -29,7 +29,7 @@ def test_the_curve_of_one_batch_is_a_hockey_stick_divergence():
             lambda w, z=z, q=q, g=gamma: norm.pdf(w) * max(0.0, density_ratio(w, z, q) - g),
             -12, 12 + 1 / z, points=[0.0, 0.5 / z, 1 / z], limit=400, epsabs=1e-15,
         )  # fmt: skip
-        found = fixed_batch_delta(np.array([epsilon]), z, q)[0]
+        found = mixture_delta(np.array([epsilon]), z, q)[0]
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-13), (z, q, epsilon)
 
 
@@ -48,7 +48,7 @@ def test_a_batch_of_one_table_against_the_other_is_below_the_curve():
             sums = [table[list(s)].sum() / (2 * z) for s in subsets]
             laws.append(np.mean([norm.pdf(grid, total) for total in sums], axis=0))
         for epsilon in (0.0, 0.1, 0.4, 1.0):
-            bound = fixed_batch_delta(np.array([epsilon]), z, m / n)[0]
+            bound = mixture_delta(np.array([epsilon]), z, m / n)[0]
             for first, second in (laws, laws[::-1]):
                 delta = trapezoid(np.maximum(0, first - math.exp(epsilon) * second), grid)
                 assert delta <= bound + 1e-8, (rest, epsilon)
