@@ -125,6 +125,7 @@ def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | No
         if id(tasks) not in seen:
             seen[id(tasks)] = tasks
             graph.update(dict(tasks))
+    keys = [_target(graph, key) for key in keys]
     blocks = Blocks(_needed(graph, keys), tuple(keys), sizes)
     if like is not None and len(keys) != len(like.keys):
         raise ValueError(
@@ -154,7 +155,9 @@ def _by_rows(
                 )
             values = values.rechunk({0: wanted})
         sizes = tuple(int(size) for size in values.chunks[0]) if is_known else None
-    delayed = values.to_delayed()
+    # optimizing drops what is held by workers already
+    is_held = all(_is_data(value) for value in dict(values.__dask_graph__()).values())
+    delayed = values.to_delayed(optimize_graph=not is_held)
     return list(np.ravel(delayed) if isinstance(delayed, np.ndarray) else delayed), sizes
 
 
@@ -162,6 +165,13 @@ def _needed(graph: dict[Any, Any], keys: Sequence[Any]) -> dict[Any, Any]:
     from dask.optimization import cull
 
     return dict(cull(graph, list(keys))[0])
+
+
+def _target(graph: dict[Any, Any], key: Any) -> Any:
+    """The key that another one stands for."""
+    while type(graph.get(key)).__name__ == "Alias":
+        key = graph[key].target
+    return key
 
 
 def _is_data(value: Any) -> bool:
