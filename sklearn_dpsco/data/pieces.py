@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -304,11 +305,18 @@ def compute(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
     with blas_alone():
         try:
             return list(get(graph, keys))
-        except Exception as error:
-            if type(error).__module__.partition(".")[0] not in ("distributed", "dask"):
+        except (Exception, CancelledError) as error:
+            if not _means_loss(error, graph):
                 raise
             raise TasksLostError(
                 "the records could not be read, since workers or the scheduler of Dask were lost "
                 f"({type(error).__name__}). What was charged stays charged: start the cluster "
                 "again, and fit again under a new charge."
             ) from error
+
+
+def _means_loss(error: BaseException, graph: dict[Any, Any]) -> bool:
+    """Whether it comes of Dask and not of what a task does."""
+    if type(error).__module__.partition(".")[0] in ("distributed", "dask"):
+        return True
+    return any(getattr(value, "status", None) in ("cancelled", "lost") for value in graph.values())

@@ -1,0 +1,347 @@
+"""Tables that lie in blocks elsewhere: collections of Dask, delayed parts, futures.
+
+However the rows are cut and whoever holds them, a fit gives the model of the table in memory.
+"""
+
+import itertools
+import os
+import pickle
+import warnings
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from registry import (
+    ESTIMATORS,
+    build,
+    columns_as,
+    each,
+    entry,
+    forms,
+    is_classifier,
+    main_form,
+    outcome,
+    table,
+)
+from scipy import sparse
+
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPFTRLRegressor,
+    DPMirrorClassifier,
+    DPMirrorRegressor,
+    DPPhasedSGDRegressor,
+    HeavyTailDPRegressor,
+    PrivacyLeakWarning,
+)
+from sklearn_dpsco.data import blocks, pieces
+from sklearn_dpsco.data.pieces import TasksLostError
+
+TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}
+
+
+@pytest.fixture(autouse=True)
+def one_after_the_other():
+    """Tasks in this thread, which is fastest for small tables."""
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def in_parts(values, cuts=(0, 7, 7, 30, 60)):
+    """Delayed parts, one of them empty."""
+    return [dask.delayed(values[a:b]) for a, b in itertools.pairwise(cuts)]
+
+
+def frame(X):
+    return dd.from_pandas(columns_as(X), npartitions=3)
+
+
+def without_sizes(values):
+    """An array of Dask whose numbers of rows are not known."""
+    return dd.from_pandas(pd.DataFrame(values), npartitions=4).to_dask_array()
+
+
+# X, and y by what it becomes
+WAYS = {
+    "arrays cut in both directions": (
+        lambda X: da.from_array(X, chunks=(17, 2)),
+        lambda y: da.from_array(y, chunks=23),
+    ),
+    "persisted, y in memory": (lambda X: da.from_array(X, chunks=(13, 3)).persist(), np.asarray),
+    "a frame and its series": (frame, lambda y: dd.from_pandas(pd.Series(y), npartitions=3)),
+    "unknown lengths": (without_sizes, lambda y: without_sizes(y)[:, 0]),
+    "delayed parts, one empty": (in_parts, in_parts),
+}
+
+
+@each
+def test_collections_give_the_model_of_the_table(name):
+    X, y = table(name)
+    for form in forms(name):
+        expected = build(name, form).fit(X, y)
+        ways = WAYS if form == main_form(name) else list(WAYS)[:1]
+        for way in ways:
+            of_X, of_y = WAYS[way]
+            if way == "unknown lengths" and is_classifier(name):
+                continue  # text has no such arrays
+            model = build(name, form).fit(of_X(X), of_y(y))
+            case = f"{form}, {way}"
+            np.testing.assert_allclose(outcome(model), outcome(expected), err_msg=case, **TOLERANCE)
+            assert model.n_features_in_ == 3, case
+            assert str(model.plan_) == str(expected.plan_), case
+            if way == "a frame and its series":
+                assert list(model.feature_names_in_) == ["a", "b", "c"]
+
+
+@each
+def test_weights_users_and_invalid_records_in_blocks(name):
+    X, y = table(name)
+    rng = np.random.default_rng(1)
+    X[[3, 40], 1], weight, users = np.nan, rng.uniform(0, 2, 60), rng.integers(0, 25, 60)
+    weight[5] = np.nan
+    y = y.astype(object)
+    y[[8, 31]] = None
+    settings = {"nonfinite": "zero", "max_rows_per_user": 2, "max_weight": 1.5}
+    for form in forms(name):
+        expected = build(name, form, **settings).fit(X, y, groups=users, sample_weight=weight)
+        for users_there in (users, da.from_array(users, chunks=11)):
+            model = build(name, form, **settings).fit(
+                da.from_array(X, chunks=(17, 3)), y, groups=users_there,
+                sample_weight=da.from_array(weight, chunks=60),
+            )  # fmt: skip
+            np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+
+
+@each
+def test_sparse_blocks_classes_and_targets(name):
+    X, y = table(name, classes=("a", "b", "c"))
+    settings = dict(entry(name).sparse)
+    if is_classifier(name):
+        settings["classes"] = ["a", "b", "c"]
+    else:
+        y = np.column_stack((y, -y, X[:, 0]))
+    for form in forms(name):
+        if form in entry(name).constant:
+            continue
+        expected = build(name, form, **settings).fit(X, y)
+        dense = build(name, form, **settings).fit(in_parts(X), in_parts(y))
+        np.testing.assert_allclose(outcome(dense), outcome(expected), err_msg=form, **TOLERANCE)
+        if form != main_form(name):
+            continue
+        for store in (sparse.csr_array, sparse.csc_array):
+            expected = build(name, form, **settings).fit(store(X), y)
+            parts = [dask.delayed(store(X[a:b])) for a, b in ((0, 7), (7, 7), (7, 60))]
+            model = build(name, form, **settings).fit(parts, in_parts(y, (0, 7, 7, 60)))
+            np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+
+
+@each
+def test_predictions_of_blocks_are_lazy_and_the_same(name):
+    X, y = table(name)
+    model = build(name).fit(X, y)
+    methods = ["predict"]
+    if is_classifier(name):
+        methods += ["decision_function", "predict_proba", "predict_log_proba"]
+    for method in methods:
+        expected = getattr(model, method)(X)
+        for way in ("arrays cut in both directions", "delayed parts, one empty"):
+            found = getattr(model, method)(WAYS[way][0](X))
+            assert isinstance(found, da.Array)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found.compute(), expected)
+    named = build(name).fit(columns_as(X), y)
+    np.testing.assert_array_equal(named.predict(frame(X)).compute(), named.predict(columns_as(X)))
+
+
+def test_no_secret_is_sent_to_workers(monkeypatch, tmp_path):
+    # whatever leaves this process: neither seeds nor keys, accountants or unfinished sums
+    sent = []
+    compute = pieces.compute
+    recorded = lambda graph, keys: sent.append(graph) or compute(graph, keys)  # noqa: E731
+    monkeypatch.setattr(pieces, "compute", recorded)
+    monkeypatch.setattr(blocks, "compute", recorded)
+    accountant = BudgetAccountant(10.0, 1e-5)
+    for name in ESTIMATORS:
+        X, y = table(name)
+        parts, secret = da.from_array(X, chunks=(20, 3)), 2**31 - 19
+        with accountant:
+            model = build(name, epsilon=0.1, random_state=secret).fit(parts, y)
+            sent.append(dict(model.predict(parts).__dask_graph__()))
+    assert len(sent) > 100
+    import cloudpickle
+
+    for graph in sent:
+        data = cloudpickle.dumps(graph)
+        for word in (
+            b"random_state",
+            b"RandomStream",
+            b"Accountant",
+            b"FTRLRun",
+            str(secret).encode(),
+        ):
+            assert word not in data
+        assert pickle.dumps(secret)[2:] not in data
+
+
+def test_a_search_for_labels_warns_once():
+    X, y = table("DPMirrorClassifier")
+    with pytest.warns(PrivacyLeakWarning, match="classes was not given") as caught:
+        model = DPMirrorClassifier(bounds_X=(-1, 1), random_state=0).fit(in_parts(X), in_parts(y))
+    assert len(caught) == 1
+    assert list(model.classes_) == ["no", "yes"]
+
+
+# ----------------------------------------------------------------------------- bad input
+
+
+def refused(X, y, match, error=ValueError, **arguments):
+    accountant = BudgetAccountant(1.0, 1e-5)
+    model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), accountant=accountant)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(error, match=match):
+            model.fit(X, y, **arguments)
+    assert len(accountant.ledger) == 0
+    assert not hasattr(model, "coef_")
+
+
+def test_what_is_wrong_with_blocks_is_said_before_the_charge():
+    X, y = table("DPMirrorRegressor")
+    there = da.from_array(X, chunks=(20, 3))
+    refused(there, None, "requires y")
+    refused(there, y[:59], "inconsistent numbers of samples")
+    refused(there, da.from_array(y[:59], chunks=20), "inconsistent numbers of samples")
+    refused(there, in_parts(y), "X has 3 blocks of rows and y has 4")
+    refused(in_parts(X), in_parts(y, (0, 7, 8, 30, 60)), "inconsistent numbers of samples")
+    refused([dask.delayed(X[:30]), dask.delayed(X[30:, :2])], y, "the same columns")
+    refused(
+        [dask.delayed(X[:30]), dask.delayed(sparse.csr_array(X[30:]))], y, "all dense or all sparse"
+    )
+    renamed = columns_as(X[30:]).rename(columns={"a": "z"})
+    refused([dask.delayed(columns_as(X[:30])), dask.delayed(renamed)], y, "with the same names")
+    refused(da.from_array(X[:, 0], chunks=20), y, "2D array")
+    refused(da.from_array(X[:1], chunks=20), y[:1], "minimum of 2")
+    refused(da.from_array(X[None], chunks=20), y, "one or two dimensions")
+    bad = X.copy()
+    bad[41, 1] = np.nan
+    refused(da.from_array(bad, chunks=(20, 3)), y, "contains NaN. Imputers")
+    refused(there, np.where(np.arange(60) == 41, np.inf, y), "infinity")
+    refused(there, y, "not negative", sample_weight=-np.ones(60))
+    refused(there, y, "inconsistent", sample_weight=np.ones(59))
+    refused(there, y, "inconsistent", groups=np.arange(59))
+    refused(da.from_array(X.astype(complex), chunks=20), y, "Complex")
+    text = dd.from_pandas(pd.DataFrame({"a": ["x"] * 60, "b": 1.0, "c": 1.0}), npartitions=2)
+    refused(text, y, "numbers")
+
+
+def test_a_single_invalid_cell_is_quoted_nowhere():
+    X, y = table("DPMirrorRegressor")
+    X = X.astype(object)
+    X[41, 1] = "Bob's diagnosis"
+    model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1))
+    with pytest.raises(ValueError, match="must hold numbers") as caught:
+        model.fit([dask.delayed(X[:30]), dask.delayed(X[30:])], in_parts(y, (0, 30, 60)))
+    assert "Bob" not in str(caught.value)
+
+
+def test_blocks_of_mixed_types_are_read_each_as_it_is():
+    X, y = table("DPMirrorRegressor")
+    X = np.float64(np.float32(X))
+    mixed = [dask.delayed(X[:30].astype(np.float32)), dask.delayed(X[30:])]
+    for make in (DPMirrorRegressor, DPPhasedSGDRegressor, DPFTRLRegressor):
+        settings = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0}
+        expected = make(**settings).fit(X, y)
+        model = make(**settings).fit(mixed, y)
+        np.testing.assert_allclose(outcome(model), outcome(expected), rtol=1e-6, atol=1e-7)
+
+
+# -------------------------------------------------------------------------------- clusters
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
+    size = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
+    with distributed.LocalCluster(**size) as found, distributed.Client(found) as client:
+        yield client
+
+
+@pytest.fixture
+def client(cluster):
+    cluster.wait_for_workers(2)
+    with dask.config.set(scheduler=None), cluster.as_current():
+        yield cluster
+
+
+MODELS = {
+    "learned units": lambda: DPMirrorRegressor(
+        bounds_X=(-1, 1), bounds_y=(-1, 1), epsilon=8.0, random_state=0
+    ),
+    "FTRL": lambda: DPFTRLRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0),
+    "heavy tails": lambda: HeavyTailDPRegressor(max_iter=8, random_state=0),
+}
+
+
+def large(n=4000, d=4):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, d))
+    return X, np.clip(X @ np.linspace(1, -0.5, d) + 0.1 * rng.standard_normal(n), -1, 1)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_cluster_gives_the_model_of_the_table(client, kind):
+    X, y = large()
+    expected = MODELS[kind]().fit(X, y)
+    there = da.from_array(X, chunks=(700, 4))
+    lazy = MODELS[kind]().fit(there, y)
+    held = MODELS[kind]().fit(there.persist(), da.from_array(y, chunks=900).persist())
+    futures = client.scatter([X[:1500], X[1500:]])
+    parts = MODELS[kind]().fit(futures, client.scatter([y[:1500], y[1500:]]))
+    for model in (lazy, held, parts):
+        np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+    np.testing.assert_allclose(held.predict(futures).compute(), expected.predict(X), rtol=1e-9)
+
+
+def test_a_worker_that_is_killed_in_mid_fit_changes_nothing(client, monkeypatch):
+    X, y = large()
+    expected = MODELS["learned units"]().fit(X, y)
+    there = da.from_array(X, chunks=(500, 4)).persist()
+    compute, calls = pieces.compute, []
+
+    def killing(graph, keys):
+        calls.append(None)
+        if len(calls) == 12:
+            workers = list(client.scheduler_info()["workers"])
+            client.run(os._exit, 1, workers=workers[:1], nanny=False, on_error="ignore")
+        return compute(graph, keys)
+
+    monkeypatch.setattr(pieces, "compute", killing)
+    model = MODELS["learned units"]().fit(there, y)
+    assert len(calls) > 20
+    np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+
+
+def test_a_scheduler_that_goes_away_is_an_error_and_the_charge_stays(monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
+    X, y = large()
+    accountant = BudgetAccountant(10.0, 1e-5)
+    size = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
+    with dask.config.set(scheduler=None), distributed.LocalCluster(**size) as found:
+        with distributed.Client(found, timeout=2):
+            there, compute, calls = da.from_array(X, chunks=(2000, 4)).persist(), pieces.compute, []
+
+            def ending(graph, keys):
+                calls.append(None)
+                if len(calls) == 8:
+                    found.close()
+                return compute(graph, keys)
+
+            monkeypatch.setattr(pieces, "compute", ending)
+            model = MODELS["learned units"]().set_params(accountant=accountant)
+            with pytest.raises(TasksLostError, match="stays charged"):
+                model.fit(there, y)
+    assert len(accountant.ledger) == 1
+    assert not hasattr(model, "coef_")
