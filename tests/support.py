@@ -1,5 +1,6 @@
 """What several test modules share: a second accountant, streams, small problems."""
 
+import itertools
 import re
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from sklearn_dpsco import Guarantee, PrivacyBudget
+from sklearn_dpsco.data.pieces import Pieces, Source
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.losses import Logistic, Squared
@@ -149,6 +151,20 @@ def solver_data(X, y, *, fit_intercept=True, scale=None):
     rows = make_rows(X, fit_intercept)
     rows.scale = scale
     return SolverData(rows, np.asarray(y, dtype=np.float64))
+
+
+def in_pieces(data, cuts):
+    """The same records in pieces from each cut to the next, as solvers get those of Dask."""
+    parts = [data.part(slice(a, b)) for a, b in itertools.pairwise(cuts)]
+    graph = {f"part {i}": part for i, part in enumerate(parts)}
+    inputs = tuple((key,) for key in graph)
+    groups = tuple((i,) for i in range(len(parts)))
+    source = Source(graph, groups, inputs, _itself, True)
+    return Pieces(source, tuple(part.n_samples for part in parts), data.part(slice(0, 0)))
+
+
+def _itself(piece):
+    return piece
 
 
 def scaled_table(n, d, *, task="regression", seed=0, density=1.0):

@@ -527,7 +527,7 @@ class _SparseRows(Rows):
 
         out = np.zeros((self.n_samples, *weights.shape[1:]))
         kernel = csr_product if self.X.format == "csr" else csc_product
-        columns = (a.reshape(a.shape[0], -1) for a in (weights, out))
+        columns = (as_columns(a) for a in (weights, out))
         kernel(Compressed.of(self.X), *columns)
         return out
 
@@ -540,7 +540,7 @@ class _SparseRows(Rows):
         outputs = total.reshape(self.dimension, -1)
         # scipy's product would sum a whole column in one go, beyond the stated error
         kernel, columns = self._product_kernel(), outputs[: self.n_columns]
-        kernel(Compressed.of(self.X), r.reshape(r.shape[0], -1), BLOCK_ROWS, columns)
+        kernel(Compressed.of(self.X), as_columns(r), BLOCK_ROWS, columns)
         if self.has_intercept:
             total[self.n_columns] += sum_over_records(r)
         return total
@@ -619,6 +619,11 @@ class _CSRRows(_SparseRows):
         from .._kernels.sparse_sums import csr_transposed_product
 
         return csr_transposed_product
+
+
+def as_columns(values: Array) -> Array:
+    """Values of shape (n,) or (n, K) as a view of shape (n, 1) or (n, K), also of no records."""
+    return values if values.ndim == 2 else values.reshape(values.size, 1)
 
 
 def times_rows(values: Array, factors: Any) -> Array:

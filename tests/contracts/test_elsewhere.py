@@ -329,19 +329,23 @@ def test_a_scheduler_that_goes_away_is_an_error_and_the_charge_stays(monkeypatch
     X, y = large()
     accountant = BudgetAccountant(10.0, 1e-5)
     size = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
-    with dask.config.set(scheduler=None), distributed.LocalCluster(**size) as found:
-        with distributed.Client(found, timeout=2):
-            there, compute, calls = da.from_array(X, chunks=(2000, 4)).persist(), pieces.compute, []
+    compute, calls = pieces.compute, []
+    with (
+        dask.config.set(scheduler=None),
+        distributed.LocalCluster(**size) as found,
+        distributed.Client(found, timeout=2),
+    ):
+        there = da.from_array(X, chunks=(2000, 4)).persist()
 
-            def ending(graph, keys):
-                calls.append(None)
-                if len(calls) == 8:
-                    found.close()
-                return compute(graph, keys)
+        def ending(graph, keys):
+            calls.append(None)
+            if len(calls) == 8:
+                found.close()
+            return compute(graph, keys)
 
-            monkeypatch.setattr(pieces, "compute", ending)
-            model = MODELS["learned units"]().set_params(accountant=accountant)
-            with pytest.raises(TasksLostError, match="stays charged"):
-                model.fit(there, y)
+        monkeypatch.setattr(pieces, "compute", ending)
+        model = MODELS["learned units"]().set_params(accountant=accountant)
+        with pytest.raises(TasksLostError, match="stays charged"):
+            model.fit(there, y)
     assert len(accountant.ledger) == 1
     assert not hasattr(model, "coef_")
