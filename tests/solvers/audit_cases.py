@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import dask
 import numpy as np
-from support import problem, solver_data
+from support import in_pieces, problem, solver_data
 
 from sklearn_dpsco.audit import map_mechanisms
 from sklearn_dpsco.data import rows
@@ -64,6 +65,22 @@ def lone_record(facts, relation):
     for data in (first, second):
         data.rows.X[1:] = 0.0
     return first, second
+
+
+@dataclass(frozen=True)
+class InPieces:
+    """The solver on records that are cut into pieces, as those of Dask are."""
+
+    solver: object
+
+    def plan(self, problem, budget):
+        return self.solver.plan(problem, budget)
+
+    def solve(self, data, plan, stream):
+        n = data.n_samples
+        cuts = (0, n // 3, n // 3, (n + 1) // 2, n)
+        with dask.config.set(scheduler="synchronous"):
+            return self.solver.solve(in_pieces(data, cuts), plan, stream)
 
 
 @dataclass(frozen=True)

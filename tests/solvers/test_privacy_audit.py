@@ -12,7 +12,6 @@ import dataclasses
 import itertools
 import math
 
-import dask
 import numpy as np
 import pytest
 from audit_cases import (
@@ -23,11 +22,12 @@ from audit_cases import (
     OF_THE_LAW,
     OF_THE_NOISE,
     RELATIONS,
+    InPieces,
     flipped_label,
     weaker,
 )
 from scipy.stats import kstest, laplace
-from support import in_pieces, problem
+from support import problem
 
 from sklearn_dpsco.audit import audit_solver, check_sensitivity, mechanisms, neighbours
 from sklearn_dpsco.data import pieces
@@ -87,22 +87,6 @@ def test_every_release_stays_within_its_sensitivity(case):
         # the lower end shows that the pairs are harmful enough for the upper to mean much
         assert all(0.29 <= ratio <= 1 + 1e-12 for ratio in worst.values()), f"{at}: {worst}"
         assert worst.get("step", 1.0) >= 0.95, at
-
-
-@dataclasses.dataclass(frozen=True)
-class InPieces:
-    """The solver on records that are cut into pieces, as those of Dask are."""
-
-    solver: object
-
-    def plan(self, problem, budget):
-        return self.solver.plan(problem, budget)
-
-    def solve(self, data, plan, stream):
-        n = data.n_samples
-        cuts = (0, n // 3, n // 3, (n + 1) // 2, n)
-        with dask.config.set(scheduler="synchronous"):
-            return self.solver.solve(in_pieces(data, cuts), plan, stream)
 
 
 def replays_in_pieces(case, n_sizes):

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from audit_cases import flipped_label
+from audit_cases import InPieces, flipped_label
 from scipy import sparse
 from support import problem, recomputed_epsilon, solver_data, stream
 
@@ -99,14 +99,15 @@ def test_more_is_learned_about_larger_tables():
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_no_record_moves_a_release_beyond_its_sensitivity(task, relation):
+@pytest.mark.parametrize("stored", [lambda solver: solver, InPieces], ids=["whole", "pieces"])
+def test_no_record_moves_a_release_beyond_its_sensitivity(stored, task, relation):
     # all of the releases: with a large epsilon even of a small table
     for n_outputs, epsilon, fit_intercept in ((1, 300.0, True), (3, 40.0, True), (1, 40.0, False)):
         plan = planned(
             40, 2, task, n_outputs, epsilon=epsilon, relation=relation, max_iter=4,
             fit_intercept=fit_intercept,
         )  # fmt: skip
-        found = check_sensitivity(MirrorDescent(max_iter=4), plan)
+        found = check_sensitivity(stored(MirrorDescent(max_iter=4)), plan)
         assert not found.violations, found
         assert set(found.untested) <= {"units.length", "units.long", "units.target_spread"}, found
         assert found.ratios["step"] > 0.5, found

@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from audit_cases import flipped_label
+from audit_cases import InPieces, flipped_label
 from scipy import sparse
 from support import problem, recomputed_epsilon, solver_data, stream
 
@@ -89,7 +89,8 @@ def test_frequencies_are_released_where_n_is_large_enough():
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_no_record_moves_a_release_beyond_its_sensitivity(task, relation, all_wide):
+@pytest.mark.parametrize("stored", [lambda solver: solver, InPieces], ids=["whole", "pieces"])
+def test_no_record_moves_a_release_beyond_its_sensitivity(stored, task, relation, all_wide):
     cases = ((1, True, True), (3, True, True), (1, False, True), (1, True, False))
     for n_outputs, fit_intercept, nonnegative in cases:
         plan = planned(
@@ -97,7 +98,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(task, relation, all_wi
             fit_intercept=fit_intercept, nonnegative=nonnegative,
         )  # fmt: skip
         assert plan.units.center is not None
-        found = check_sensitivity(MirrorDescent(max_iter=4), plan)
+        found = check_sensitivity(stored(MirrorDescent(max_iter=4)), plan)
         assert not found.violations, found
         assert set(found.untested) <= {"units.length", "units.long", "units.target_spread"}, found
         assert found.ratios["step"] > 0.4, found
