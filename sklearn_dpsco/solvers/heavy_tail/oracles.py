@@ -28,9 +28,9 @@ from scipy.special import erf, ndtr
 
 from ..._checks import check_size
 from ..._kernels.arguments import Compressed
-from ...data.rows import Rows, times_rows
+from ...data.rows import Objective, Rows, times_rows
 from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF
-from ...losses import clipped_rows
+from ...losses import clipped_derivative, clipped_rows
 from ..sensitivity import coordinate_mean, mean_of_numbers
 
 __all__ = [
@@ -105,6 +105,14 @@ class MeanOracle:
         """
         raise NotImplementedError
 
+    def mean_gradient(
+        self, rows: Rows, coef: Array, objective: Objective, limits: Limits | None
+    ) -> Array:
+        """`mean` of the derivatives times [x_i, 1], at predictions of rows without centre."""
+        y, offset, loss, clip = objective
+        r = clipped_derivative(loss, rows.product(coef) + offset, y, clip)
+        return self.mean(rows, rows.without_empty(r), limits)
+
     def limits(self, rows: Rows, order: float) -> Limits | None:
         """Numbers that `mean` needs for each row, computed once; None if it needs none."""
         return None
@@ -133,11 +141,17 @@ class NormClipped(MeanOracle):
 
     def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
         assert limits is not None
-        if r.ndim == 1:
-            r = np.clip(r, -limits.bounds, limits.bounds)
-        else:
-            r = clipped_rows(r, limits.bounds, limits.order)
+        r = clipped_rows(r, limits.bounds, limits.order)
         return rows.weighted_sum(times_rows(r, rows.sample_weight)) / rows.n_samples
+
+    def mean_gradient(
+        self, rows: Rows, coef: Array, objective: Objective, limits: Limits | None
+    ) -> Array:
+        assert limits is not None
+        if coef.ndim > 1 and limits.order == 1:
+            return super().mean_gradient(rows, coef, objective, limits)
+        # one pass; the rows' scales are 0 for empty records, and 1
+        return rows.mean_gradient(coef, objective, limits.bounds)
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._checks import check_real
-from ...data.rows import Rows
+from ...data.rows import Objective, Rows
 from ...geometry import Geometry
-from ...losses import Loss, bounded_clip, clipped_derivative
+from ...losses import Loss, bounded_clip
 from ...mechanisms import Release, additive_noise
 from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
@@ -412,6 +412,5 @@ class _Slice:
 
     def mean_gradient(self, coef: Array, offset: Any) -> Array:
         """The oracle's mean of l'(z_i, y_i) [x_i, 1], without noise."""
-        z = self.rows.product(coef) + offset
-        r = clipped_derivative(self.loss, z, self.target, _LARGEST_DERIVATIVE)
-        return self.oracle.mean(self.rows, self.rows.without_empty(r), self.limits)
+        objective = Objective(self.target, offset, self.loss, _LARGEST_DERIVATIVE)
+        return self.oracle.mean_gradient(self.rows, coef, objective, self.limits)
