@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ class FeatureScaling:
     width: Array
 
     def transform(self, X: Any) -> Any:
-        """Scaled X: one copy, or X itself where nothing needs to change.
+        """Scaled X: one copy, or X itself where nothing needs to change, dense in C order.
 
         Parameters
         ----------
@@ -83,13 +83,12 @@ class FeatureScaling:
     def _transform_dense(self, X: Any) -> Any:
         step = max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
         parts = [slice(start, start + step) for start in range(0, X.shape[0], step)]
-        # A copy is contiguous and aligned, and products of other arrays may round differently.
+        # A copy is in C order and aligned, and products of other arrays may round differently.
         # Whether a value of one record is out of bounds must not change those of other records.
-        like_a_copy = (X.flags.c_contiguous or X.flags.f_contiguous) and X.flags.aligned
+        like_a_copy = X.flags.c_contiguous and X.flags.aligned
         if like_a_copy and self._is_identity() and all(self._contains(X[part]) for part in parts):
             return X
-        order: Literal["C", "F"] = "F" if X.flags.f_contiguous and not X.flags.c_contiguous else "C"
-        out = np.empty(X.shape, dtype=X.dtype, order=order)
+        out = np.empty(X.shape, dtype=X.dtype)
         for part in parts:
             block = np.clip(X[part], self.low, self.high)
             block = (block - self.shift) / self.width

@@ -20,7 +20,7 @@ __all__ = ["on_threads", "slices", "sum_on_threads", "task_rows"]
 T = TypeVar("T")
 R = TypeVar("R")
 
-_TASK_NUMBERS = 2**20  # of a dense task: many beside what it costs to hand it out
+_TASK_NUMBERS = 2**19  # of a dense task: many beside what it costs to hand it out
 
 
 def task_rows(n_columns: int, chunk: int) -> int:
