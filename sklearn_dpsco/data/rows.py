@@ -81,13 +81,15 @@ class Objective(NamedTuple):
         return self._known(base_loss(self.loss))
 
     def _known(self, loss: Loss) -> Slope | None:
-        beta = math.inf
+        """Of a single output, without the offset."""
         if isinstance(loss, Envelope) and loss.is_closed_form:
-            loss, beta = loss.base, loss.beta
-        loss_id = kernel_id(loss)
+            base, beta = loss.base, loss.beta
+        else:
+            base, beta = loss, math.inf
+        loss_id = kernel_id(base)
         if loss_id is None:
             return None
-        return Slope(loss_id, loss.kernel_parameter, self.clip, 0.0, beta)
+        return Slope(loss_id, base.kernel_parameter, self.clip, 0.0, beta)
 
 
 class Rows:
@@ -486,9 +488,7 @@ class _DenseRows(Rows):
         total = sum_on_threads(added, self._tasks(), start, uses_blas=False)
         return np.ascontiguousarray(total.T[: self.dimension]) / self.n_samples
 
-    def _gradient_by_chunks(
-        self, coef: Array, objective: Objective, bounds: Array | None
-    ) -> Array:
+    def _gradient_by_chunks(self, coef: Array, objective: Objective, bounds: Array | None) -> Array:
         """For a loss of the user's own."""
         d = self.n_columns
         weights, intercept = coef[:d], coef[d] if self.has_intercept else 0.0

@@ -89,7 +89,7 @@ THREE = ["a", "b", "c"]
 
 
 def clip_one_by_one(monkeypatch):
-    """Leave out that derivatives are clipped together; compiled kernels would do it all the same."""
+    """Leave out that derivatives are clipped together, which compiled kernels would do."""
     monkeypatch.setattr(Objective, "joint_slope", None)
     for module in (losses, oracles, rows):
         monkeypatch.setattr(module, "clipped_rows", lambda values, clips, order: values)
