@@ -69,18 +69,20 @@ def medians(functions: dict[str, Callable[[], Any]], repeats: int = 15) -> dict[
 
 
 def rested(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """`medians`, each measured at its second call after a pause.
+    """`medians` of calls one after another, as the steps of a fit are, each time after a pause.
 
     For a while after a product the threads of BLAS wait in a loop, and take a core from others.
     """
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
-            time.sleep(0.1)
-            function()
+            time.sleep(0.06)
+            for _ in range(3):
+                function()
             start = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - start)
+            for _ in range(3):
+                function()
+            times[name].append((time.perf_counter() - start) / 3)
     return {name: float(np.median(values)) for name, values in times.items()}
 
 
@@ -144,7 +146,7 @@ def steps() -> None:
     """Mean gradients of dense rows against the two products of a step in numpy, in float64."""
     for n, d in SHAPES:
         X = np.random.default_rng(0).uniform(-1, 1, (n, d))
-        repeats = 15 if n * d < 3e7 else 7
+        repeats = 9 if n * d < 3e6 else 3
         _single_steps(X, repeats)
         for k in (3, 10):
             _joint_steps(X, k, repeats)

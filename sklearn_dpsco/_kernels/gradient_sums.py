@@ -20,6 +20,7 @@ from .products import (
     add_rows,
     dense_products,
     inner_product,
+    plain_sum,
     row_factor,
     row_products,
     stored_products,
@@ -168,8 +169,7 @@ def _add_block(
             for t in range(size):
                 z[k, t] *= factor[start + t]
         add_rows(X[start:stop], z[k, :size], part[k, :d])
-        for t in range(size):
-            part[k, d] += z[k, t]
+        part[k, d] += plain_sum(z[k, :size])
 
 
 @njit(cache=True, nogil=True)

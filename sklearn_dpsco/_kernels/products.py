@@ -15,6 +15,7 @@ __all__ = [
     "bound_rows",
     "dense_products",
     "inner_product",
+    "plain_sum",
     "row_factor",
     "row_products",
     "square_sum",
@@ -65,6 +66,15 @@ def squared_norms(X: Any, center: Any, out: Any) -> None:
     """The squared norm of x_i - center for every row."""
     for i in range(out.size):
         out[i] = dense_products(X[i], center, center)[1]
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def plain_sum(values: Any) -> float:
+    """The sum of a vector."""
+    total = 0.0
+    for i in range(values.size):
+        total += values[i]
+    return total
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
