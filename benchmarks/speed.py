@@ -1,6 +1,7 @@
 """Speed as ratios, each pair side by side in one run.
 
-    python benchmarks/speed.py                       one iteration, import, whole fits
+    python benchmarks/speed.py                       steps, storages, import, whole fits
+    python benchmarks/speed.py --only steps storages those parts alone
     python benchmarks/speed.py --peer-python PYTHON  also against diffprivlib, run by the
                                                      given interpreter of an environment
                                                      with diffprivlib and scikit-learn 1.6
@@ -24,20 +25,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
+from sklearn.base import ClassifierMixin
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from sklearn_dpsco import (
+    DPFTRLClassifier,
+    DPFTRLRegressor,
     DPLassoFW,
     DPLassoFWClassifier,
     DPMirrorClassifier,
     DPMirrorRegressor,
+    DPPhasedSGDClassifier,
+    DPPhasedSGDRegressor,
+    HeavyTailDPClassifier,
+    HeavyTailDPRegressor,
 )
 from sklearn_dpsco.data.rows import Move, Objective, make_rows
-from sklearn_dpsco.losses import Logistic
+from sklearn_dpsco.losses import Huber, Logistic, SmoothedHinge, Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers.base import SolverData
+
+ESTIMATORS: tuple[Any, ...] = (
+    DPFTRLClassifier, DPFTRLRegressor, DPLassoFW, DPLassoFWClassifier, DPMirrorClassifier,
+    DPMirrorRegressor, DPPhasedSGDClassifier, DPPhasedSGDRegressor, HeavyTailDPClassifier,
+    HeavyTailDPRegressor,
+)  # fmt: skip
 
 
 def medians(functions: dict[str, Callable[[], Any]], repeats: int = 15) -> dict[str, float]:
@@ -50,6 +65,24 @@ def medians(functions: dict[str, Callable[[], Any]], repeats: int = 15) -> dict[
             start = time.perf_counter()
             function()
             times[name].append(time.perf_counter() - start)
+    return {name: float(np.median(values)) for name, values in times.items()}
+
+
+def rested(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """`medians` of calls one after another, as the steps of a fit are, each time after a pause.
+
+    For a while after a product the threads of BLAS wait in a loop, and take a core from others.
+    """
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            time.sleep(0.06)
+            for _ in range(3):
+                function()
+            start = time.perf_counter()
+            for _ in range(3):
+                function()
+            times[name].append((time.perf_counter() - start) / 3)
     return {name: float(np.median(values)) for name, values in times.items()}
 
 
@@ -95,6 +128,109 @@ def iteration(X: Any, label: str, limit: float) -> None:
     report(f"{label}: gradient step / (X @ w and X.T @ r)", ratio, "1.25")
     ratio = times["mirror descent"] / times["two products"]
     report(f"{label}: mirror descent step / (X @ w and X.T @ r)", ratio, "1.25")
+
+
+def iterations(n: int) -> None:
+    """Iterations on a dense, a CSR and a CSC table."""
+    iteration(np.random.default_rng(0).uniform(-1, 1, (n, 500)), f"dense {n} x 500", 1.25)
+    for kind in (sparse.csr_matrix, sparse.csc_matrix):
+        X = sparse.random(n, 5000, density=0.005, random_state=0, format="csr")
+        iteration(kind(X), f"{kind.__name__[:3]} {n} x 5000, 0.5 %", 1.5)
+
+
+SHAPES = ((10_000, 16), (100_000, 16), (1_000_000, 16), (10_000, 60), (245_509, 59),
+          (1_000_000, 60), (10_000, 500), (100_000, 500))  # fmt: skip
+
+
+def steps() -> None:
+    """Mean gradients of dense rows against the two products of a step in numpy, in float64."""
+    for n, d in SHAPES:
+        X = np.random.default_rng(0).uniform(-1, 1, (n, d))
+        repeats = 9 if n * d < 3e6 else 3
+        _single_steps(X, repeats)
+        for k in (3, 10):
+            _joint_steps(X, k, repeats)
+
+
+def _single_steps(X: Any, repeats: int) -> None:
+    n, d = X.shape
+    rng = np.random.default_rng(1)
+    w, r, signs = rng.normal(size=d) / d, rng.normal(size=n), rng.choice([-1.0, 1.0], n)
+    coef = np.append(w, 0.1)
+    functions: dict[str, Any] = {"numpy": lambda: (X @ w, X.T @ r)}
+    tables = {"float64": make_rows(X, True), "float32": make_rows(X.astype(np.float32), True)}
+    for loss, kind in product((Squared(), Huber(0.3), Logistic()), tables):
+        y = signs if loss.task == "classification" else np.clip(r, -1, 1)
+        objective = Objective(y, 0.1, loss, 0.5)
+        functions[f"{type(loss).__name__}, {kind}"] = lambda o=objective, k=kind: tables[
+            k
+        ].gradient_sum(coef, o)
+    plan = HeavyTailDPRegressor().plan(n, d)
+    limits = plan.oracle.limits(tables["float64"], plan.steps[0].order)
+    unclipped = Objective(np.clip(r, -1, 1), 0.1, Squared(), 1e90)
+    functions["heavy tails, float64"] = lambda: plan.oracle.gradient_sums(
+        tables["float64"], coef, unclipped, limits, 0
+    )
+    products, move = tables["float64"].product(coef), Move(0.9, 3, 0.1)
+    functions["selection, float64"] = lambda: tables["float64"].gradient_sum_after_move(
+        products, move, objective
+    )
+    times = rested(functions, repeats)
+    plain = times.pop("numpy")
+    for name, seconds in times.items():
+        limit = "0.35" if "float32" in name else "0.7"
+        report(f"{n} x {d}: step, {name} / (X @ w and X.T @ r)", seconds / plain, limit)
+
+
+def _joint_steps(X: Any, k: int, repeats: int) -> None:
+    n, d = X.shape
+    rng = np.random.default_rng(1)
+    W, R = rng.normal(size=(d, k)) / d, rng.normal(size=(n, k))
+    Y = np.where(rng.integers(k, size=n)[:, None] == np.arange(k), 1.0, -1.0)
+    coef = np.vstack((W, W[:1]))
+    functions: dict[str, Any] = {"numpy": lambda: (X @ W, X.T @ R)}
+    losses = {"multinomial": Logistic(), "one against rest": SmoothedHinge()}
+    tables = {"float64": make_rows(X, True), "float32": make_rows(X.astype(np.float32), True)}
+    for (name, loss), kind in product(losses.items(), tables):
+        objective = Objective(Y, np.zeros(k), loss.of_outputs(k), 0.5)
+        functions[f"{name}, {kind}"] = lambda o=objective, t=kind: tables[t].gradient_sum(coef, o)
+    times = rested(functions, repeats)
+    plain = times.pop("numpy")
+    for name, seconds in times.items():
+        report(f"{n} x {d}, K = {k}: step, {name} / (X @ W and X.T @ R)", seconds / plain, "1")
+
+
+def storages() -> None:
+    """Whole default fits from each storage against those from C order."""
+    for n, d in ((1_000_000, 20), (100_000, 200)):
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-1, 1, (n, d))
+        z = X @ rng.standard_normal(d) / np.sqrt(d)
+        with tempfile.TemporaryDirectory() as folder:
+            np.save(Path(folder) / "X.npy", X)
+            tables: dict[str, Any] = {
+                "C order": X,
+                "Fortran order": np.asfortranarray(X),
+                "frame by columns": pd.DataFrame({f"x{j}": X[:, j].copy() for j in range(d)}),
+                "memory map": np.load(Path(folder) / "X.npy", mmap_mode="r"),
+                "float32": X.astype(np.float32),
+                "float32, Fortran order": np.asfortranarray(X, dtype=np.float32),
+            }
+            for kind in ESTIMATORS:
+                is_classifier = issubclass(kind, ClassifierMixin)
+                y = (z > 0).astype(int) if is_classifier else np.clip(z, -1, 1)
+                model = kind()
+                declared = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "classes": [0, 1]}
+                names = model.get_params().keys() & declared.keys()
+                model.set_params(**{name: declared[name] for name in names})
+                functions = {
+                    name: lambda m=model, t=table, y=y: m.fit(t, y)
+                    for name, table in tables.items()
+                }
+                times = medians(functions, 3)
+                for name, seconds in times.items():
+                    label = f"{kind.__name__}, {n} x {d}: {name} / C order"
+                    report(label, seconds / times["C order"], "1.5")
 
 
 def batches() -> None:
@@ -240,19 +376,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peer-python")
     parser.add_argument("--rows", type=int, default=200_000)
+    parts = {
+        "iterations": lambda: iterations(arguments.rows), "steps": steps, "storages": storages,
+        "batches": batches, "defaults": defaults, "imports": imports, "memory": memory,
+    }  # fmt: skip
+    parser.add_argument("--only", nargs="+", choices=(*parts, "peer"), default=(*parts, "peer"))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    rng = np.random.default_rng(0)
-    n = arguments.rows
-    iteration(rng.uniform(-1, 1, (n, 500)), f"dense {n} x 500", 1.25)
-    for kind in (sparse.csr_matrix, sparse.csc_matrix):
-        X = sparse.random(n, 5000, density=0.005, random_state=0, format="csr")
-        iteration(kind(X), f"{kind.__name__[:3]} {n} x 5000, 0.5 %", 1.5)
-    batches()
-    defaults()
-    imports()
-    memory()
-    if arguments.peer_python:
+    for name, part in parts.items():
+        if name in arguments.only:
+            part()
+    if arguments.peer_python and "peer" in arguments.only:
         against_peer(arguments.peer_python)
 
 

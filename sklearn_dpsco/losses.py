@@ -995,7 +995,9 @@ def clipped_to(values: Array, clip: float) -> Array:
 
 
 def clipped_rows(values: Array, clips: Array, order: float) -> Array:
-    """Rows of a matrix shrunk to norms of order 1 or 2 that are at most `clips`."""
+    """Rows of a matrix shrunk to norms of order 1 or 2 that are at most `clips`, or numbers."""
+    if values.ndim == 1:
+        return np.clip(values, -clips, clips)
     # relative to the clip, so that no square overflows, and rounded up
     size = np.abs(values) / clips[:, None]
     norms = size.sum(axis=1) if order == 1 else np.sqrt(np.einsum("ij,ij->i", size, size))

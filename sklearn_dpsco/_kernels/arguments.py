@@ -15,6 +15,7 @@ __all__ = [
     "Change",
     "Compressed",
     "Move",
+    "OfRecords",
     "RecordWalk",
     "RowForm",
     "Secant",
@@ -86,6 +87,28 @@ class Tables(NamedTuple):
     clip: float
     offset: float
     loss_id: int = TABULATED
+
+
+class OfRecords(NamedTuple):
+    """What belongs to the rows of a matrix, row by row.
+
+    Attributes
+    ----------
+    y : ndarray of shape (n, K)
+    scale, factor : ndarray of shape (n,) or (0,)
+        Factors on the row in a prediction, and on the clipped derivative; none stand for ones.
+    bounds : ndarray of shape (n,) or (0,)
+        On the l2 norm of the derivatives, beside the clip of the loss.
+    """
+
+    y: Any
+    scale: Any
+    factor: Any
+    bounds: Any
+
+    def part(self, which: slice) -> OfRecords:
+        """Of a range of the rows."""
+        return OfRecords(*(array[which] for array in self))
 
 
 class RowForm(NamedTuple):

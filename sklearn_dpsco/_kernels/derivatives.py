@@ -5,12 +5,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numba.extending import overload
 
 from .arguments import MULTINOMIAL, Slope, Tables
 from .jit import njit
 
-__all__ = ["clipped_derivative", "derivative", "joint_derivative"]
+__all__ = ["clipped_derivative", "derivative", "joint_derivative", "replace_by_derivatives"]
+
+_LOGISTIC = 2  # its loss_id
+
+# exp(r) = sum r^k / k!, to the last bit but one for abs(r) <= log(2) / 2
+_TAYLOR = tuple(1 / math.factorial(k) for k in range(14))
+_PER_LOG_2 = 1 / math.log(2)
+_LOG_2, _LOG_2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_TO_INTEGER = 1.5 * 2.0**52  # added to a small number, leaves the nearest integer in its last bits
 
 
 @njit(cache=True, inline="always")
@@ -145,3 +154,87 @@ def joint_derivative(slope: Slope | Tables, z: Any, y: Any, out: Any) -> None:
         out[k] /= total
         if y[k] > 0.0:
             out[k] -= 1.0
+
+
+@njit(cache=True, inline="always")
+def _exp(x: float) -> float:
+    """exp(x) for abs(x) <= 700, in steps that the compiler can take for several x at a time."""
+    shifted = x * _PER_LOG_2 + _TO_INTEGER
+    k = shifted - _TO_INTEGER
+    r = (x - k * _LOG_2) - k * _LOG_2_REST
+    total = _TAYLOR[13]
+    for i in range(12, -1, -1):
+        total = total * r + _TAYLOR[i]
+    exponent = np.float64(shifted).view(np.int64) + np.int64(1023)
+    return total * np.int64(exponent << np.int64(52)).view(np.float64)
+
+
+# Of blocks of records: all arrays have the length of a block, whatever the number of records in it,
+# since the end of a shorter array would be taken by other steps, of other rounding.
+
+
+@njit(cache=True, error_model="numpy")
+def replace_by_derivatives(slope: Slope, z: Any, y: Any, bounds: Any, work: Any) -> None:
+    """Put clipped derivatives in the place of the predictions z, offsets included.
+
+    Parameters
+    ----------
+    slope : Slope
+        Without an offset; its clip bounds each derivative.
+    z, y : ndarray of shape (K, block)
+    bounds : ndarray of shape (block,)
+        On the l2 norms of the records' K derivatives.
+    work : ndarray of shape (block,)
+        Overwritten.
+    """
+    if slope.loss_id == MULTINOMIAL:
+        _multinomial(z, y, work)
+    elif slope.loss_id == _LOGISTIC:
+        for k in range(z.shape[0]):
+            for t in range(work.size):
+                z[k, t] = -y[k, t] / (1.0 + _exp(_clipped(y[k, t] * z[k, t], 700.0)))
+    else:
+        for k in range(z.shape[0]):
+            for t in range(work.size):
+                z[k, t] = clipped_derivative(slope, z[k, t], y[k, t])
+    if z.shape[0] == 1:
+        for t in range(work.size):
+            z[0, t] = _clipped(z[0, t], min(bounds[t], slope.clip))
+    else:
+        _shorten(z, slope.clip, bounds, work)
+
+
+@njit(cache=True, error_model="numpy")
+def _multinomial(z: Any, y: Any, total: Any) -> None:
+    for t in range(total.size):
+        total[t] = z[0, t]
+    for k in range(1, z.shape[0]):
+        for t in range(total.size):
+            total[t] = max(total[t], z[k, t])
+    for k in range(z.shape[0]):
+        for t in range(total.size):
+            z[k, t] = _exp(_clipped(z[k, t] - total[t], 700.0))
+    total[:] = 0.0
+    for k in range(z.shape[0]):
+        for t in range(total.size):
+            total[t] += z[k, t]
+    for k in range(z.shape[0]):
+        for t in range(total.size):
+            z[k, t] = z[k, t] / total[t] - (1.0 if y[k, t] > 0.0 else 0.0)
+
+
+@njit(cache=True, error_model="numpy")
+def _shorten(z: Any, clip: float, bounds: Any, work: Any) -> None:
+    """As `losses.clipped_to` and `losses.clipped_rows`: numbers are clipped first."""
+    work[:] = 0.0
+    for k in range(z.shape[0]):
+        for t in range(work.size):
+            z[k, t] = _clipped(z[k, t], clip)
+            size = z[k, t] / bounds[t]  # whose square does not overflow
+            work[t] += size * size
+    rounded_up = 1.0 + (z.shape[0] + 8) * 2.0**-52
+    for t in range(work.size):
+        work[t] = max(math.sqrt(work[t]) * rounded_up, 1.0)
+    for k in range(z.shape[0]):
+        for t in range(work.size):
+            z[k, t] /= work[t]

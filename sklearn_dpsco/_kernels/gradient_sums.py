@@ -2,8 +2,8 @@
 
 The first two add s l'(offset + <r, w>, y) r for every row, where r = [x - center, bias] is not
 scaled and s is that of `RowForm`, with the record's factor, scale times weight, as its scale. `w`
-and `total` have a last coordinate for the intercept, whatever the bias. `dense_gradient_at` is the
-form for dense rows of `sparse_sums.gradient_at`.
+and `total` have a last coordinate for the intercept, whatever the bias. The others are the forms
+for dense rows, in C order, of `sparse_sums.gradient_at`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Change, Compressed, RowForm, Slope
-from .derivatives import clipped_derivative
+from .arguments import Change, Compressed, Move, OfRecords, RowForm, Slope
+from .derivatives import clipped_derivative, replace_by_derivatives
 from .jit import njit
 from .products import (
-    add_four_rows,
+    add_rows,
     dense_products,
     inner_product,
+    plain_sum,
     row_factor,
+    row_products,
     stored_products,
 )
 
-__all__ = ["csr_gradient_sum", "dense_change_at", "dense_gradient_at", "dense_gradient_sum"]
+__all__ = [
+    "csr_gradient_sum",
+    "dense_change_at",
+    "dense_gradient_after_move",
+    "dense_gradient_at",
+    "dense_gradient_sum",
+]
+
+_BLOCK = 64  # rows: they fit into a cache, and any number of lanes divides them
 
 
 @njit(cache=True)
@@ -74,37 +84,92 @@ def csr_gradient_sum(
 
 @njit(cache=True, nogil=True)
 def dense_gradient_at(
-    X: Any, scale: Any, factor: Any, y: Any, coef: Any, slope: Slope, chunk: int, total: Any
-) -> float:
-    """As `sparse_sums.gradient_at`. Four rows at a time, so that `part` is read less often."""
+    X: Any, records: OfRecords, coef: Any, offset: Any, slope: Slope, chunk: int, total: Any
+) -> None:
+    """Add sum_i factor_i r_i [x_i, 1] to `total`, r_i the clipped derivatives of the K outputs.
+
+    They are taken at ``offset + scale_i <[x_i, 1], coef>``. `coef` and `total` have shape
+    (K, d + 1). The rows of a block stay in the cache from their products to their sum.
+    """
     n, d = X.shape
-    coefs, intercept = coef[:d], coef[d] if coef.size > d else 0.0
-    part = np.empty(d)
-    total_b = 0.0
+    part, buffers = np.empty(total.shape), _buffers(total.shape[0])
+    z = buffers[0]
     for first in range(0, n, chunk):
         part[:] = 0.0
-        part_b = 0.0
         end = min(n, first + chunk)
-        whole = end - (end - first) % 4
-        for i in range(first, whole, 4):
-            # one by one: the compiler then keeps each sum in one register
-            z0, z1 = inner_product(X[i], coefs), inner_product(X[i + 1], coefs)
-            z2, z3 = inner_product(X[i + 2], coefs), inner_product(X[i + 3], coefs)
-            r0 = _weighted(scale[i], factor[i], z0 + intercept, y[i], slope)
-            r1 = _weighted(scale[i + 1], factor[i + 1], z1 + intercept, y[i + 1], slope)
-            r2 = _weighted(scale[i + 2], factor[i + 2], z2 + intercept, y[i + 2], slope)
-            r3 = _weighted(scale[i + 3], factor[i + 3], z3 + intercept, y[i + 3], slope)
-            part_b += (r0 + r1) + (r2 + r3)
-            add_four_rows(X, i, (r0, r1, r2, r3), part)
-        for i in range(whole, end):
-            z = inner_product(X[i], coefs) + intercept
-            r = _weighted(scale[i], factor[i], z, y[i], slope)
-            part_b += r
-            for j in range(d):
-                part[j] += r * X[i, j]
+        for start in range(first, end, _BLOCK):
+            stop = min(end, start + _BLOCK)
+            for k in range(z.shape[0]):
+                row_products(X[start:stop], coef[k, :d], z[k, : stop - start])
+                for t in range(_BLOCK):
+                    z[k, t] += coef[k, d]
+            _add_block(X, records, start, stop, offset, slope, buffers, part)
         total += part
-        total_b += part_b
-    return total_b
+
+
+@njit(cache=True, nogil=True)
+def dense_gradient_after_move(
+    X: Any, records: OfRecords, product: Any, move: Move, output: int, offset: Any, slope: Slope,
+    chunk: int, total: Any,
+) -> None:  # fmt: skip
+    """Move an output's product_i = <[x_i, 1], coef> as `Move` says, then as above.
+
+    `product` has shape (n, K); the other outputs' change by the decay.
+    """
+    n, d = X.shape
+    part, buffers = np.empty(total.shape), _buffers(total.shape[0])
+    z, column = buffers[0], min(move.coordinate, d - 1)
+    for first in range(0, n, chunk):
+        part[:] = 0.0
+        end = min(n, first + chunk)
+        for start in range(first, end, _BLOCK):
+            stop = min(end, start + _BLOCK)
+            for i in range(start, stop):
+                for k in range(z.shape[0]):
+                    product[i, k] *= move.decay
+                x = np.float64(X[i, column]) if column == move.coordinate else 1.0
+                product[i, output] += move.amount * x
+                for k in range(z.shape[0]):
+                    z[k, i - start] = product[i, k]
+            _add_block(X, records, start, stop, offset, slope, buffers, part)
+        total += part
+
+
+@njit(cache=True)
+def _buffers(n_outputs: int) -> Any:
+    """Of a block: predictions, targets, bounds, and one to work in."""
+    of_outputs = np.zeros((n_outputs, _BLOCK)), np.zeros((n_outputs, _BLOCK))
+    return (*of_outputs, np.ones(_BLOCK), np.zeros(_BLOCK))
+
+
+@njit(cache=True)
+def _add_block(
+    X: Any, records: OfRecords, start: int, stop: int, offset: Any, slope: Slope, buffers: Any,
+    part: Any,
+) -> None:  # fmt: skip
+    """Add the sum over the rows of a block, whose products are in the first buffer."""
+    y, scale, factor, bounds = records
+    z, targets, clips, work = buffers
+    size, d = stop - start, X.shape[1]
+    for k in range(z.shape[0]):
+        for t in range(size):
+            targets[k, t] = y[start + t, k]
+        if scale.size:
+            for t in range(size):
+                z[k, t] *= scale[start + t]
+        for t in range(_BLOCK):
+            z[k, t] += offset[k]
+    clips[:] = slope.clip
+    if bounds.size:
+        for t in range(size):
+            clips[t] = min(slope.clip, bounds[start + t])
+    replace_by_derivatives(slope, z, targets, clips, work)
+    for k in range(z.shape[0]):
+        if factor.size:
+            for t in range(size):
+                z[k, t] *= factor[start + t]
+        add_rows(X[start:stop], z[k, :size], part[k, :d])
+        part[k, d] += plain_sum(z[k, :size])
 
 
 @njit(cache=True, nogil=True)
@@ -141,8 +206,3 @@ def dense_change_at(
         total += part
         total_b += part_b
     return total_b
-
-
-@njit(cache=True, inline="always")
-def _weighted(scale: float, factor: float, product: float, y: float, slope: Slope) -> float:
-    return factor * clipped_derivative(slope, scale * product, y)

@@ -16,8 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._kernels.arguments import Change, Compressed, Move, RowForm, Slope
-from ..losses import Envelope, Loss, base_loss, clipped_derivative, kernel_id
+from .._kernels.arguments import (
+    MULTINOMIAL,
+    Change,
+    Compressed,
+    Move,
+    OfRecords,
+    RowForm,
+    Slope,
+)
+from ..losses import (
+    Envelope,
+    Loss,
+    Multinomial,
+    base_loss,
+    clipped_derivative,
+    clipped_rows,
+    kernel_id,
+)
 from .compressed import row_range, stored_columns, value_parts
 from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
 from .threads import on_threads, slices, sum_on_threads, task_rows
@@ -25,6 +41,9 @@ from .threads import on_threads, slices, sum_on_threads, task_rows
 __all__ = ["Change", "Move", "Objective", "Rows", "Terms", "joined_rows", "make_rows", "times_rows"]
 
 Array = NDArray[np.float64]
+
+
+_NONE = np.empty(0)  # in the place of factors that are all 1, and of bounds
 
 
 class Terms(NamedTuple):
@@ -45,15 +64,30 @@ class Terms(NamedTuple):
 
     @property
     def slope(self) -> Slope | None:
-        """The derivative as compiled kernels take it; None for a loss that they do not know."""
-        if isinstance(self.loss, Envelope) and self.loss.is_closed_form:
-            loss, beta = self.loss.base, self.loss.beta
+        """The derivative as compiled kernels take it; None for a loss that they do not know.
+
+        Of a single output.
+        """
+        known = self._known(self.loss)
+        return None if known is None else known._replace(offset=self.offset)
+
+    @property
+    def joint_slope(self) -> Slope | None:
+        """The same of any number of outputs, without the offset."""
+        if isinstance(self.loss, Multinomial):
+            return Slope(MULTINOMIAL, 0.0, self.clip, 0.0)
+        return self._known(base_loss(self.loss))
+
+    def _known(self, loss: Loss) -> Slope | None:
+        """Of a single output, without the offset."""
+        if isinstance(loss, Envelope) and loss.is_closed_form:
+            base, beta = loss.base, loss.beta
         else:
-            loss, beta = self.loss, math.inf
-        loss_id = kernel_id(loss)
+            base, beta = loss, math.inf
+        loss_id = kernel_id(base)
         if loss_id is None:
             return None
-        return Slope(loss_id, loss.kernel_parameter, self.clip, self.offset, beta)
+        return Slope(loss_id, base.kernel_parameter, self.clip, 0.0, beta)
 
 
 class Objective(NamedTuple):
@@ -69,6 +103,11 @@ class Objective(NamedTuple):
         """See `Terms.slope`."""
         return Terms(*self[1:]).slope
 
+    @property
+    def joint_slope(self) -> Slope | None:
+        """See `Terms.joint_slope`."""
+        return Terms(*self[1:]).joint_slope
+
 
 class Rows:
     """Rows ``scale_i * [x_i - center, 1]`` of a matrix, and sums over them.
@@ -81,7 +120,7 @@ class Rows:
 
     Parameters
     ----------
-    X : ndarray, CSR or CSC matrix of shape (n, d)
+    X : ndarray in C order, CSR or CSC matrix of shape (n, d)
         Scaled to [-1, 1] in every coordinate; float64 or float32. Indices of either type of
         integers. A column is added to predictions (`gradient_sum_after_move`) at the cost of its
         stored values in CSC, of n in dense, and in CSR of a look through all stored values.
@@ -256,7 +295,7 @@ class Rows:
         """Sum of scale_i * x_i over the records, without the centre, shape (d,)."""
         return self._transposed_product(self.scales())[: self.n_columns]
 
-    def gradient_sum(self, coef: Array, objective: Objective) -> Array:
+    def gradient_sum(self, coef: Array, objective: Objective, bounds: Array | None = None) -> Array:
         r"""Sum of :math:`v_i l'(z_i, y_i) s_i [x_i - m, 1]`, :math:`v_i` the record's weight.
 
         :math:`z_i = b + s_i <[x_i - m, 1], w>`, :math:`s_i` the row's scale.
@@ -267,12 +306,14 @@ class Rows:
             w, the intercept last.
         objective : Objective
             l, its clip, y and the offset b.
+        bounds : ndarray of shape (n,) or None
+            On the l2 norms of the records' derivatives, beside the clip.
 
         Returns
         -------
         ndarray of the shape of `coef`
         """
-        return self._centered(self._gradient_sum_at(self._plain(coef), objective))
+        return self._centered(self._gradient_sum_at(self._plain(coef), objective, bounds))
 
     def _plain(self, coef: Array) -> Array:
         """Coefficients for rows [x, 1] that give the same predictions."""
@@ -318,18 +359,21 @@ class Rows:
         """
         return None
 
-    def _derivative(self, product: Array, part: slice, objective: Objective) -> Array:
+    def _derivative(
+        self, product: Array, part: slice, objective: Objective, bounds: Array | None = None
+    ) -> Array:
         """`factor` times the clipped derivative, for the rows of one part."""
         scale, factor = (None if a is None else a[part] for a in (self.scale, self.factor))
         y, offset, loss, clip = objective
         r = clipped_derivative(loss, times_rows(product, scale) + offset, y[part], clip)
+        r = r if bounds is None else clipped_rows(r, bounds[part], 2)
         return times_rows(r, factor)
 
     def _gradient_sum(self) -> tuple[Callable[..., None], Any] | None:
         """The compiled `clipped_gradient_sum` and X as it takes it, if there is one."""
         return None
 
-    def _gradient_sum_at(self, coef: Array, objective: Objective) -> Array:
+    def _gradient_sum_at(self, coef: Array, objective: Objective, bounds: Array | None) -> Array:
         """`gradient_sum` without a centre."""
         raise NotImplementedError
 
@@ -368,7 +412,7 @@ class _DenseRows(Rows):
 
         def fill(part: slice) -> None:
             if unit is None:
-                squared_norms(np.ascontiguousarray(self.X[part]), center, squares[part])
+                squared_norms(self.X[part], center, squares[part])
             else:
                 squares[part] = (((self.dense(part) - center) * unit) ** 2).sum(axis=1)
 
@@ -401,36 +445,87 @@ class _DenseRows(Rows):
 
         return sum_on_threads(added, self._tasks(), np.zeros((self.dimension, *r.shape[1:])))
 
-    def _gradient_sum_at(self, coef: Array, objective: Objective) -> Array:
-        slope = objective.slope
-        if slope is not None and coef.ndim == 1 and self.X.flags.c_contiguous:
-            from .._kernels.gradient_sums import dense_gradient_at
+    def _gradient_sum_at(self, coef: Array, objective: Objective, bounds: Array | None) -> Array:
+        slope = objective.joint_slope
+        if slope is None:
+            return self._gradient_by_chunks(coef, objective, bounds)
+        from .._kernels.gradient_sums import dense_gradient_at
 
-            return self._sweep(dense_gradient_at, (objective.y,), (coef, slope))
-        return self._gradient_by_chunks(coef, objective)
+        outputs = coef.reshape(self.dimension, -1)
+        lines = np.zeros((outputs.shape[1], self.n_columns + 1))
+        lines[:, : self.dimension] = outputs.T
+        records = self._of_records(objective, bounds)
+        point = lines, self._offsets(objective, len(lines)), slope
+        total = self._sweep(lambda part: (dense_gradient_at, records.part(part), point), len(lines))
+        return total.reshape(coef.shape)
 
-    def _gradient_by_chunks(self, coef: Array, objective: Objective) -> Array:
+    def gradient_sum_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
+        slope = objective.joint_slope
+        if slope is None:
+            return super().gradient_sum_after_move(product, move, objective)
+        from .._kernels.gradient_sums import dense_gradient_after_move
+
+        outputs = product.reshape(self.n_samples, -1)
+        n_outputs = outputs.shape[1]
+        coordinate, output = divmod(move.coordinate, n_outputs)
+        records, move = self._of_records(objective, None), move._replace(coordinate=coordinate)
+        point = move, output, self._offsets(objective, n_outputs), slope
+        total = self._sweep(
+            lambda part: (dense_gradient_after_move, records.part(part), (outputs[part], *point)),
+            n_outputs,
+        )
+        return total.reshape(self.dimension, *product.shape[1:])
+
+    def _of_records(self, objective: Objective, bounds: Array | None) -> OfRecords:
+        y = np.ascontiguousarray(objective.y.reshape(self.n_samples, -1))
+        factors = (self.scale, self.factor, bounds)
+        return OfRecords(y, *(_NONE if array is None else array for array in factors))
+
+    def _offsets(self, objective: Objective, n_outputs: int) -> Array:
+        return np.array(np.broadcast_to(objective.offset, n_outputs), dtype=np.float64)
+
+    def _sweep(
+        self, call: Callable[[slice], tuple[Callable[..., None], OfRecords, tuple[Any, ...]]],
+        n_outputs: int,
+    ) -> Array:  # fmt: skip
+        """One pass over the rows, shape (dimension, K).
+
+        `call` gives the kernel for a part of them, and what it takes after the rows.
+        """
+
+        def added(part: slice) -> Array:
+            total = np.zeros((n_outputs, self.n_columns + 1))
+            kernel, records, point = call(part)
+            kernel(self.X[part], records, *point, self.chunk, total)
+            return total
+
+        start = np.zeros((n_outputs, self.n_columns + 1))
+        total = sum_on_threads(added, self._tasks(), start, uses_blas=False)
+        return np.ascontiguousarray(total.T[: self.dimension])
+
+    def _gradient_by_chunks(self, coef: Array, objective: Objective, bounds: Array | None) -> Array:
+        """For a loss of the user's own."""
         d = self.n_columns
         weights, intercept = coef[:d], coef[d] if self.has_intercept else 0.0
 
         def added(part: slice) -> Array:
             total, block = np.empty(coef.shape), self.dense(part)
-            r = self._derivative(self._predicted(block, weights) + intercept, part, objective)
+            z = self._predicted(block, weights) + intercept
+            r = self._derivative(z, part, objective, bounds)
             total[:d] = block.T @ r
             total[d:] = r.sum(axis=0)
             return total
 
         tasks, start = slices(self.n_samples, self.chunk), np.zeros(coef.shape)
-        if kernel_id(base_loss(objective.loss)) is None:  # a user's loss: never two calls at once
-            return sum(map(added, tasks), start)
-        return sum_on_threads(added, tasks, start)
+        # never two calls at once
+        return sum(map(added, tasks), start)
 
     def change_sum(
         self, which: NDArray[np.intp], points: tuple[Array, Array], change: Change,
         objective: Objective,
     ) -> Array | None:  # fmt: skip
         slope = objective.slope
-        if slope is None or not self.X.flags.c_contiguous:
+        if slope is None:
             return None
         from .._kernels.gradient_sums import dense_change_at
 
@@ -454,23 +549,9 @@ class _DenseRows(Rows):
             return total
 
         # rows that are far apart take longer: smaller tasks pay
-        total = sum_on_threads(added, slices(which.size, 2 * chunk), np.zeros(d + 1))
+        tasks = slices(which.size, 2 * chunk)
+        total = sum_on_threads(added, tasks, np.zeros(d + 1), uses_blas=False)
         return self._centered(total[: self.dimension])
-
-    def _sweep(
-        self, kernel: Callable[..., float], records: tuple[Array, ...], point: tuple[Any, ...]
-    ) -> Array:
-        """One pass over the rows, of arrays of the records."""
-        records = self.X, self.scales(), self.factors(), *records
-
-        def added(part: slice) -> Array:
-            total = np.zeros(self.n_columns + 1)
-            arrays = (array[part] for array in records)
-            total[-1] = kernel(*arrays, *point, self.chunk, total[:-1])
-            return total
-
-        total = sum_on_threads(added, self._tasks(), np.zeros(self.n_columns + 1))
-        return total[: self.dimension]
 
     def _tasks(self) -> list[slice]:
         return slices(self.n_samples, task_rows(self.n_columns, self.chunk))
@@ -478,23 +559,20 @@ class _DenseRows(Rows):
     def _gradient_sum(self) -> tuple[Callable[..., None], Any]:
         from .._kernels.gradient_sums import dense_gradient_sum
 
-        return dense_gradient_sum, np.ascontiguousarray(self.X)
+        return dense_gradient_sum, self.X
 
 
 class _DrawnRows(_DenseRows):
     """A random batch of dense rows.
 
     BLAS rounds a product by the place of its row, and other records have other places in the
-    batches that an analysis compares. At a kink, a last bit may turn a derivative.
+    batches that an analysis compares. At a kink, a last bit may turn a derivative. (The compiled
+    mean gradient does not.)
     """
-
-    def _gradient_sum_at(self, coef: Array, objective: Objective) -> Array:
-        return self._gradient_by_chunks(coef, objective)
 
     def _predicted(self, block: Array, weights: Array) -> Array:
         from .._kernels.products import row_products
 
-        block = np.ascontiguousarray(block)
         columns = np.ascontiguousarray(weights.reshape(weights.shape[0], -1).T)
         out = np.empty((columns.shape[0], block.shape[0]))
         for column, products in zip(columns, out, strict=True):
@@ -531,8 +609,8 @@ class _SparseRows(Rows):
         kernel(Compressed.of(self.X), *columns)
         return out
 
-    def _gradient_sum_at(self, coef: Array, objective: Objective) -> Array:
-        r = self._derivative(self.product(coef), slice(None), objective)
+    def _gradient_sum_at(self, coef: Array, objective: Objective, bounds: Array | None) -> Array:
+        r = self._derivative(self.product(coef), slice(None), objective, bounds)
         return self._transposed_product(r)
 
     def _transposed_product(self, r: Array) -> Array:
@@ -587,10 +665,10 @@ class _CSRRows(_SparseRows):
 
         return row_norms(Compressed.of(self.X), weights)
 
-    def _gradient_sum_at(self, coef: Array, objective: Objective) -> Array:
+    def _gradient_sum_at(self, coef: Array, objective: Objective, bounds: Array | None) -> Array:
         slope = objective.slope
-        if slope is None:
-            return super()._gradient_sum_at(coef, objective)
+        if slope is None or bounds is not None:
+            return super()._gradient_sum_at(coef, objective, bounds)
         from .._kernels.sparse_sums import gradient_at
 
         return self._sweep(gradient_at, objective.y, coef, slope)
@@ -636,10 +714,11 @@ def times_rows(values: Array, factors: Any) -> Array:
 def make_rows(
     X: Any, has_intercept: bool, scale: Array | None = None, sample_weight: Array | None = None
 ) -> Rows:
-    """`Rows` of a dense array or of a canonical CSR or CSC matrix."""
+    """`Rows` of a dense array, copied unless it is in C order, or a canonical CSR or CSC matrix."""
     kinds = {"csr": _CSRRows, "csc": _CSCRows}
-    kind = kinds[X.format] if sparse.issparse(X) else _DenseRows
-    return kind(X, has_intercept, scale, None, sample_weight)
+    if sparse.issparse(X):
+        return kinds[X.format](X, has_intercept, scale, None, sample_weight)
+    return _DenseRows(np.ascontiguousarray(X), has_intercept, scale, None, sample_weight)
 
 
 def joined_rows(parts: Sequence[Rows]) -> Rows:

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ __all__ = ["alone", "blas_alone", "on_threads", "slices", "sum_on_threads", "tas
 T = TypeVar("T")
 R = TypeVar("R")
 
-_TASK_NUMBERS = 2**20  # of a dense task: many beside what it costs to hand it out
+_TASK_NUMBERS = 2**19  # of a dense task: many beside what it costs to hand it out
 
 
 def task_rows(n_columns: int, chunk: int) -> int:
@@ -38,25 +38,28 @@ def slices(n: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-def on_threads(function: Callable[[T], Any], tasks: Sequence[T]) -> None:
+def on_threads(function: Callable[[T], Any], tasks: Sequence[T], *, uses_blas: bool = True) -> None:
     """Call the function with each task, on as many threads as numba may use.
 
-    Meanwhile BLAS, whose own threads would be in the way, has one. Calls from within a task, and
-    those of a second fit at the same time, do their tasks one after the other.
+    Meanwhile BLAS, whose own threads would be in the way, has one; a function that does not use it
+    need not wait until that is set. Calls from within a task, and those of a second fit at the same
+    time, do their tasks one after the other.
     """
-    for _ in _results(function, tasks):
+    for _ in _results(function, tasks, uses_blas):
         pass
 
 
-def sum_on_threads(function: Callable[[T], Any], tasks: Sequence[T], start: Any = 0.0) -> Any:
+def sum_on_threads(
+    function: Callable[[T], Any], tasks: Sequence[T], start: Any = 0.0, *, uses_blas: bool = True
+) -> Any:
     """`start` plus what the function returns for each task, added in the order of the tasks."""
     total = start
-    for result in _results(function, tasks):
+    for result in _results(function, tasks, uses_blas):
         total = total + result
     return total
 
 
-def _results(function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
+def _results(function: Callable[[T], R], tasks: Sequence[T], uses_blas: bool) -> Iterator[R]:
     """Results in order, of which no more are held than the threads need."""
     from .._kernels.jit import number_of_threads
 
@@ -70,20 +73,32 @@ def _results(function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
         with np.errstate(**settings):
             return function(task)
 
-    waiting: deque[Future[R]] = deque()
+    waiting: deque[tuple[Future[R], T]] = deque()
     try:
         # set and lifted by the same thread, as BLAS libraries want it
-        with blas_alone():
+        with blas_alone() if uses_blas else nullcontext():
             for task in tasks:
-                waiting.append(_pool(n_threads).submit(run, task))
+                waiting.append((_pool(n_threads - 1).submit(run, task), task))
                 if len(waiting) > 2 * n_threads:
-                    yield waiting.popleft().result()
+                    yield _first(run, waiting)
             while waiting:
-                yield waiting.popleft().result()
+                yield _first(run, waiting)
     finally:
-        for future in waiting:
+        for future, _ in waiting:
             future.cancel()
         _turn.release()
+
+
+def _first(run: Callable[[T], R], waiting: deque[tuple[Future[R], T]]) -> R:
+    """The first result. Until it is there, this thread takes part in the work."""
+    for place, (future, task) in enumerate(waiting):
+        if waiting[0][0].done():
+            break
+        if future.cancel():
+            mine: Future[R] = Future()
+            waiting[place] = mine, task
+            mine.set_result(run(task))
+    return waiting.popleft()[0].result()
 
 
 _turn = threading.Lock()

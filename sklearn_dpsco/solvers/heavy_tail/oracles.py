@@ -28,9 +28,9 @@ from scipy.special import erf, ndtr
 
 from ..._checks import check_size
 from ..._kernels.arguments import Compressed
-from ...data.rows import Rows, times_rows
+from ...data.rows import Objective, Rows, times_rows
 from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF
-from ...losses import clipped_rows
+from ...losses import clipped_derivative, clipped_rows
 from ..sensitivity import coordinate_mean, mean_of_numbers
 
 __all__ = [
@@ -109,6 +109,14 @@ class MeanOracle:
         """What pieces of the rows add to it; `first` is the number of the first of these rows."""
         raise NotImplementedError
 
+    def gradient_sums(
+        self, rows: Rows, coef: Array, objective: Objective, limits: Limits | None, first: int
+    ) -> Array:
+        """`sums` of the derivatives times [x_i, 1], at predictions of rows without centre."""
+        y, offset, loss, clip = objective
+        r = clipped_derivative(loss, rows.product(coef) + offset, y, clip)
+        return self.sums(rows, rows.without_empty(r), limits, first)
+
     def mean_of(self, sums: Array, n_samples: int) -> Array:
         """The mean, of the sums of all pieces."""
         return sums / n_samples
@@ -141,11 +149,17 @@ class NormClipped(MeanOracle):
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
         assert limits is not None
-        if r.ndim == 1:
-            r = np.clip(r, -limits.bounds, limits.bounds)
-        else:
-            r = clipped_rows(r, limits.bounds, limits.order)
+        r = clipped_rows(r, limits.bounds, limits.order)
         return rows.weighted_sum(times_rows(r, rows.sample_weight))
+
+    def gradient_sums(
+        self, rows: Rows, coef: Array, objective: Objective, limits: Limits | None, first: int
+    ) -> Array:
+        assert limits is not None
+        if coef.ndim > 1 and limits.order == 1:
+            return super().gradient_sums(rows, coef, objective, limits, first)
+        # one pass; the rows' scales are 0 for empty records, and 1
+        return rows.gradient_sum(coef, objective, limits.bounds)
 
 
 @dataclass(frozen=True)

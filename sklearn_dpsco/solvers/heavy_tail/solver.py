@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from ..._checks import check_real
 from ...data.rows import Terms
 from ...geometry import Geometry
-from ...losses import Loss, bounded_clip, clipped_derivative
+from ...losses import Loss, bounded_clip
 from ...mechanisms import Release, additive_noise
 from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
@@ -421,6 +421,5 @@ def _gradient_sums(
     part: _Limited, first: int, coef: Array, terms: Terms, oracle: MeanOracle
 ) -> Array:
     """The oracle's sums for l'(z_i, y_i) [x_i, 1]."""
-    rows, z = part.data.rows, part.data.rows.product(coef) + terms.offset
-    r = clipped_derivative(terms.loss, z, part.data.y, terms.clip)
-    return oracle.sums(rows, rows.without_empty(r), part.limits, first)
+    data = part.data
+    return oracle.gradient_sums(data.rows, coef, data.objective(terms), part.limits, first)
