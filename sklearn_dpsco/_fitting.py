@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +105,18 @@ class Accounting(NamedTuple):
             )
 
 
+def _draws_seeds_unasked() -> bool:
+    """Whether an ensemble without a `random_state` of its own is setting one on this stack."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        # by name: scikit-learn's ensembles take long to import
+        if any(kind.__name__ == "BaseEnsemble" for kind in type(owner).__mro__):
+            return getattr(owner, "random_state", None) is None
+        frame = frame.f_back
+    return False
+
+
 class PrivateFit:
     """Mixin of what is fitted: the parts of a fit that come before anything is computed."""
 
@@ -120,6 +133,16 @@ class PrivateFit:
         """Keep the arguments of `__init__` under their names, untouched as scikit-learn asks."""
         arguments.pop("self")
         self.__dict__.update(arguments)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as scikit-learn's estimators do.
+
+        A `random_state` that an ensemble of scikit-learn draws for its members, which it does
+        without being asked for one, is left out: noise from a guessable seed would be no noise.
+        """
+        if "random_state" in params and _draws_seeds_unasked():
+            params.pop("random_state")
+        return super().set_params(**params)  # type: ignore[misc]
 
     def _accounting(self) -> Accounting:
         """The accountant in force at this moment, and the budget of a fit under it."""

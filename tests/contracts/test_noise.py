@@ -23,9 +23,12 @@ from registry import (
     is_classifier,
     main_form,
     outcome,
+    table,
 )
 from sklearn.base import clone
+from sklearn.ensemble import BaggingRegressor
 from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
 
 N, D = 60, 4
 CLASSES = ["a", "b", "c"]
@@ -128,3 +131,17 @@ def test_forked_workers_draw_their_own_noise():
         with multiprocessing.get_context("fork").Pool(2) as pool:
             outcomes = pool.map(fitted, [model] * 4, chunksize=1)
         assert_all_differ([before, fitted(model), *outcomes])
+
+
+def test_an_ensemble_that_was_given_no_seed_draws_none_for_its_members():
+    X, y = table("DPLassoFW")
+    alone = build("DPLassoFW")
+    alone.random_state = None
+    for member in (alone, make_pipeline(alone)):
+        secret = BaggingRegressor(member, 2, bootstrap=False).fit(X, y)
+        seeded = [BaggingRegressor(member, 2, bootstrap=False, random_state=0) for _ in "ab"]
+        models = [getattr(model, "steps", [(0, model)])[-1][1] for model in secret.estimators_]
+        assert all(model.noise_is_secret_ and model.random_state is None for model in models)
+        first, second = (model.fit(X, y).predict(X) for model in seeded)
+        np.testing.assert_array_equal(first, second)
+    assert clone(alone).set_params(random_state=3).random_state == 3
