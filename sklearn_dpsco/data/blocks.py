@@ -13,7 +13,16 @@ import numpy as np
 from .cells import as_objects
 from .pieces import compute, new_key
 
-__all__ = ["Blocks", "blocks_of", "here", "is_elsewhere", "map_blocks", "results", "split"]
+__all__ = [
+    "Blocks",
+    "blocks_of",
+    "blocks_of_all",
+    "here",
+    "is_elsewhere",
+    "map_blocks",
+    "results",
+    "split",
+]
 
 _MEMORY = ("Future", "DataNode", "Alias")  # what a graph holds in the place of tasks
 
@@ -155,9 +164,10 @@ def _by_rows(
                 )
             values = values.rechunk({0: wanted})
         sizes = tuple(int(size) for size in values.chunks[0]) if is_known else None
-    # optimizing drops what is held by workers already
-    is_held = all(_is_data(value) for value in dict(values.__dask_graph__()).values())
-    delayed = values.to_delayed(optimize_graph=not is_held)
+    # optimizing drops what is held by workers already, and may join the blocks of frames
+    delayed = values.to_delayed(optimize_graph=not _is_held(values))
+    if _is_frame(values) and len(delayed) != values.npartitions:
+        delayed = values.to_delayed(optimize_graph=False)
     return list(np.ravel(delayed) if isinstance(delayed, np.ndarray) else delayed), sizes
 
 
@@ -179,6 +189,78 @@ def _is_data(value: Any) -> bool:
         return True
     is_task = type(value).__module__.startswith("dask._task_spec")
     return not is_task and not (type(value) is tuple and value and callable(value[0]))
+
+
+def blocks_of_all(X: Any, others: dict[str, Any]) -> dict[str, Blocks]:
+    """The blocks of rows of X, a collection, and of what goes with it row by row.
+
+    Parameters
+    ----------
+    X : collection, or list of delayed parts or futures
+    others : dict of str to array-like or collection
+        What is in this process is cut like X.
+
+    Raises
+    ------
+    ValueError
+        As `blocks_of`, or if numbers of rows differ.
+    """
+    beside = {name: v for name, v in others.items() if _is_frame(v)} if _is_frame(X) else {}
+    if _is_held(X) or any(v.npartitions != X.npartitions for v in beside.values()):
+        beside = {}
+    found = _frames_together(X, beside) if beside else {"X": blocks_of("X", X)}
+    of_X = found["X"]
+    assert of_X is not None
+    for name, values in others.items():
+        if name not in found:
+            of_one = blocks_of(name, values, like=of_X)
+            found[name] = split(values, of_X) if of_one is None else of_one
+    return {name: found[name] for name in ("X", *others)}  # type: ignore[misc]
+
+
+def _frames_together(X: Any, beside: dict[str, Any]) -> dict[str, Blocks | None]:
+    """Blocks of frames that are read as one: each file once, and cut alike."""
+    meta = _side_by_side(X._meta, *(frame._meta for frame in beside.values()))
+    joined = X.map_partitions(_side_by_side, *beside.values(), align_dataframes=False, meta=meta)
+    whole = blocks_of("X", joined)
+    assert whole is not None
+    out: dict[str, Blocks | None] = {}
+    start = 0
+    for name, frame in {"X": X, **beside}.items():
+        width = frame.shape[1] if frame.ndim == 2 else None
+        columns = start if width is None else slice(start, start + width)
+        start += 1 if width is None else width
+        keys = tuple(new_key(name) for _ in whole.keys)
+        tasks = {key: (_columns, of, columns) for key, of in zip(keys, whole.keys, strict=True)}
+        out[name] = Blocks({**whole.graph, **tasks}, keys, whole.sizes)
+    return out
+
+
+def _side_by_side(X: Any, *others: Any) -> Any:
+    """A frame with the columns of others behind its own, row by row."""
+    import pandas as pd
+
+    if len({len(X), *map(len, others)}) > 1:
+        raise ValueError("Found input variables with inconsistent numbers of samples in a block")
+    parts = [X, *(other.set_axis(X.index) for other in others)]
+    out = pd.concat(parts, axis=1)
+    names = [f"beside {k}" for k in range(out.shape[1] - X.shape[1])]
+    return out.set_axis([*X.columns, *names], axis=1)
+
+
+def _columns(block: Any, which: Any) -> Any:
+    return block.iloc[:, which]
+
+
+def _is_frame(values: Any) -> bool:
+    """Whether it is a frame or a series of Dask."""
+    return hasattr(values, "map_partitions") and hasattr(values, "npartitions")
+
+
+def _is_held(values: Any) -> bool:
+    """Whether a collection was persisted."""
+    graph = dict(values.__dask_graph__()) if hasattr(values, "__dask_graph__") else {}
+    return bool(graph) and all(_is_data(value) for value in graph.values())
 
 
 def split(values: Any, like: Blocks) -> Blocks:

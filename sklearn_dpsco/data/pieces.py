@@ -28,7 +28,9 @@ Numbers = NDArray[np.intp]
 Which = slice | Numbers
 
 _FAN_IN = 8  # partial sums that one task adds up
-_READ_BYTES = 2**28  # of records that are brought to this process at a time
+# of records that are brought to this process at a time; for those that are all over the table,
+# parts of all pieces are read
+_READ_BYTES, _READ_BYTES_OF_ALL = 2**25, 2**28
 
 
 class TasksLostError(RuntimeError):
@@ -219,10 +221,11 @@ class Pieces:
 
     def in_order(self, which: Which, size: int) -> Iterator[Any]:
         """Those records in the memory of this process, in that order, `size` at a time."""
+        most = _READ_BYTES if isinstance(which, slice) else _READ_BYTES_OF_ALL
         if isinstance(which, slice):
             which = np.arange(*which.indices(self.n_samples))
         width = 8 * (self.meta.rows.n_columns + 4)
-        block = size * max(1, _READ_BYTES // (width * size))
+        block = size * max(1, most // (width * size))
         for start in range(0, which.size, block):
             part = which[start : start + block]
             yield from self._gathered(part).in_order(slice(0, part.size), size)
@@ -239,9 +242,12 @@ class Pieces:
         numbers = [i for group in self.source.groups for i in group if counts[i] > 0]
         pieces = [piece for pieces in found for piece in pieces]
         in_turn = [pieces[k] for k in np.argsort(numbers, kind="stable")]
+        whole = self.meta.joined(in_turn)
+        if np.array_equal(order, np.arange(order.size)):
+            return whole
         back = np.empty_like(order)
         back[order] = np.arange(order.size)
-        return self.meta.joined(in_turn).part(back)
+        return whole.part(back)
 
 
 @dataclass(frozen=True)

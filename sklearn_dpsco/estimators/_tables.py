@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from .._fitting import checked, checked_table
-from ..data.blocks import Blocks, blocks_of, results, split
+from ..data.blocks import Blocks, blocks_of_all, results
 from ..data.bounds import FeatureScaling
 from ..data.cells import as_numbers
 from ..data.compressed import canonical
@@ -277,9 +277,15 @@ def _checked_block(
             labels = tuple(set(y[~is_missing(y)].tolist()))
         elif classes is not None:
             reader.codes(y, classes)
-        return _Facts(X.shape[0], given["X"][:0], X[:0], y.shape[1:], labels)
+        return _Facts(X.shape[0], _emptied(given["X"]), _emptied(X), y.shape[1:], labels)
     except Exception as error:
         return _Facts(error=error.with_traceback(None))
+
+
+def _emptied(block: Any) -> Any:
+    """A block without its rows, of which it keeps no memory either."""
+    empty = block[:0]
+    return empty.copy() if hasattr(empty, "copy") else empty
 
 
 def read_blocks(
@@ -303,13 +309,8 @@ def read_blocks(
     ValueError
         If blocks are invalid, or do not go with each other.
     """
-    of_X = blocks_of("X", X)
-    assert of_X is not None
-    blocks = {"X": of_X}
-    for kind, values in others.items():
-        if values is not None:
-            found = blocks_of(kind, values, like=of_X)
-            blocks[kind] = split(values, of_X) if found is None else found
+    given = {kind: values for kind, values in others.items() if values is not None}
+    blocks = blocks_of_all(X, given)
     check = functools.partial(_checked_block, reader, tuple(blocks), classes, wants_labels)
     facts: list[_Facts] = results(check, list(blocks.values()))
     for fact in facts:
