@@ -10,6 +10,7 @@ from .exceptions import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
     PrivacyParameterWarning,
+    TasksLostError,
 )
 from .metrics import DPScore, dp_score, plan_score
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
@@ -48,6 +49,7 @@ __all__ = [
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
     "PublicEncoder",
+    "TasksLostError",
     "__version__",
     "check_pipeline",
     "dp_score",

@@ -5,6 +5,7 @@ __all__ = [
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
+    "TasksLostError",
 ]
 
 
@@ -25,4 +26,11 @@ class PrivacyBudgetError(RuntimeError):
 
     A `RuntimeError`, since no argument is wrong by itself: the same fit may be accepted by
     an accountant on which less was spent.
+    """
+
+
+class TasksLostError(RuntimeError):
+    """Workers or the scheduler of Dask were lost, and the sums of a step could not be computed.
+
+    What was charged stays charged. No model is left, and nothing that was released is shown.
     """

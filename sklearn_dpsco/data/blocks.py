@@ -17,6 +17,7 @@ __all__ = [
     "Blocks",
     "blocks_of",
     "blocks_of_all",
+    "check_in_memory",
     "here",
     "is_elsewhere",
     "map_blocks",
@@ -94,6 +95,15 @@ def is_elsewhere(values: Any) -> bool:
     if isinstance(values, (list, tuple)):
         return len(values) > 0 and all(_is_part(value) for value in values)
     return hasattr(values, "__dask_graph__") and not hasattr(values, "coef_")
+
+
+def check_in_memory(name: str, X: Any) -> None:
+    """Raise `ValueError` for blocks elsewhere, which `fit` and predictions take alone."""
+    if is_elsewhere(X):
+        raise ValueError(
+            f"{name} takes tables in memory; `fit` and predictions of an estimator take "
+            "collections of Dask, too"
+        )
 
 
 def _is_part(value: Any) -> bool:

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..exceptions import TasksLostError
 from .threads import alone, blas_alone
 
-__all__ = ["Pieces", "Source", "TasksLostError", "compute", "new_key"]
+__all__ = ["Pieces", "Source", "compute", "new_key"]
 
 Numbers = NDArray[np.intp]
 Which = slice | Numbers
@@ -31,10 +32,6 @@ _FAN_IN = 8  # partial sums that one task adds up
 # of records that are brought to this process at a time; for those that are all over the table,
 # parts of all pieces are read
 _READ_BYTES, _READ_BYTES_OF_ALL = 2**25, 2**28
-
-
-class TasksLostError(RuntimeError):
-    """Workers or the scheduler were lost, and the sums of a step could not be computed."""
 
 
 class _Step(NamedTuple):

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_size
 from .._fitting import Accounting, PrivateFit
-from ..data.blocks import here, is_elsewhere, map_blocks
+from ..data.blocks import check_in_memory, here, is_elsewhere, map_blocks
 from ..data.bounds import (
     FeatureScaling,
     TargetScaling,
@@ -365,6 +365,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2
     ) -> tuple[Any, Any]:
         """X and y as arrays; with nonfinite="zero" they may hold invalid records."""
+        check_in_memory("this method", X)
         self._check_has_targets(y)
         X = self._features(X, reset=reset, min_samples=min_samples)
         y = self._reader.targets(y)
@@ -459,11 +460,13 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
         Parameters
         ----------
-        X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
-            Values outside `bounds_X` are clipped.
+        X : {array-like, CSR or CSC matrix, collection of Dask} of shape (n_samples, n_features)
+            Values outside `bounds_X` are clipped. Blocks of rows elsewhere are an array or a frame
+            of Dask, or a list of delayed parts or futures: see :ref:`scaling`.
         y : array-like of shape (n_samples,), of numbers also (n_samples, n_targets)
             Numbers, which are clipped to `bounds_y`, or labels, all of them among `classes` if
-            those were declared.
+            those were declared. With blocks of X, those of the same rows, or an array in memory; so
+            are `groups` and `sample_weight`.
         groups : array-like of shape (n_samples,) or None, default=None
             The user whom each row belongs to: numbers or text; beyond 2^53 integers, since floats
             cannot tell those apart. Of each user the first `max_rows_per_user` rows of the table
@@ -495,6 +498,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             guarantee: that it is invalid.
         PrivacyBudgetError
             If the accountant refuses the charge. Nothing is spent then, either.
+        TasksLostError
+            If blocks are elsewhere, and their workers or scheduler are lost; the charge stays.
         """
         settings, given = self._settings(), X
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
@@ -605,7 +610,8 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         """``X @ coef_.T + intercept_``, in the units of y, shape (n_samples,) or like y.
 
         With ``nonfinite="zero"``, an invalid row is taken for one whose scaled features are
-        all 0. A prediction beyond the largest float is infinite.
+        all 0. A prediction beyond the largest float is infinite. Of blocks of rows elsewhere (see
+        :ref:`scaling`), predictions are a lazy array of Dask.
         """
         return self._predicted(X)
 
@@ -738,7 +744,11 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         return self._predicted(X, _scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class with the largest score, shape (n_samples,)."""
+        """The class with the largest score, shape (n_samples,).
+
+        Of blocks of rows elsewhere (see :ref:`scaling`), this and the methods below give a lazy
+        array of Dask.
+        """
         return self._predicted(X, functools.partial(_likeliest, self.classes_))
 
     @available_if(_loss_has_probabilities)

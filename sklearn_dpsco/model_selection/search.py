@@ -31,6 +31,7 @@ from .._checks import (
     warn_user,
 )
 from .._fitting import PrivateFit
+from ..data.blocks import check_in_memory
 from ..data.cells import as_numbers, as_objects
 from ..data.compressed import compressed
 from ..data.records import (
@@ -233,6 +234,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         check_steps(self.estimator)
         self._check_accountants()
         check_random_state(self.random_state)
+        check_in_memory("a private search", X)
         check_consistent_length(X, y)
         extras = self._extras(groups, sample_weight, fit_params)
         table, classes = self._table(X, y, extras)

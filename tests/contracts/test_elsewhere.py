@@ -31,14 +31,17 @@ from scipy import sparse
 from sklearn_dpsco import (
     BudgetAccountant,
     DPFTRLRegressor,
+    DPGridSearchCV,
+    DPLassoFW,
     DPMirrorClassifier,
     DPMirrorRegressor,
     DPPhasedSGDRegressor,
     HeavyTailDPRegressor,
     PrivacyLeakWarning,
+    TasksLostError,
 )
 from sklearn_dpsco.data import blocks, pieces
-from sklearn_dpsco.data.pieces import TasksLostError
+from sklearn_dpsco.estimators import _tables as tables
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -256,6 +259,56 @@ def test_blocks_of_mixed_types_are_read_each_as_it_is():
         expected = make(**settings).fit(X, y)
         model = make(**settings).fit(mixed, y)
         np.testing.assert_allclose(outcome(model), outcome(expected), rtol=1e-6, atol=1e-7)
+
+
+def test_what_takes_no_blocks_says_so():
+    X, y = table("DPFTRLRegressor")
+    there, declared = da.from_array(X, chunks=(20, 3)), {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
+    stream, model = DPFTRLRegressor(**declared), DPMirrorRegressor(**declared)
+    search = DPGridSearchCV(model, {"radius": [0.1, 1.0]})
+    gap = DPLassoFW(**declared, solver="gradient").fit(X, y).stationarity_gap
+    for method in (stream.partial_fit, search.fit, gap):
+        with pytest.raises(ValueError, match="takes tables in memory"):
+            method(there, y)
+
+
+def test_frames_of_files_are_read_once_for_all_that_is_in_them(tmp_path):
+    # Dask joins small files where few columns are read, and so cuts y in another way than X
+    X, y = table("DPMirrorRegressor", n=400)
+    whole = columns_as(X)
+    whole["y"], whole["w"] = y, np.linspace(0, 1, 400)
+    for k in range(20):
+        whole[20 * k :][:20].to_parquet(tmp_path / f"{k:02}.parquet")
+    there = dd.read_parquet(tmp_path)
+    model = build("DPMirrorRegressor")
+    expected = model.fit(whole[["a", "b", "c"]], y, sample_weight=whole["w"])
+    expected = outcome(expected), expected.predict(whole[["a", "b", "c"]])
+    for parts in (there, there.persist()):
+        features = parts[["a", "b", "c"]]
+        model.fit(features, parts["y"], sample_weight=parts["w"])
+        np.testing.assert_allclose(outcome(model), expected[0], **TOLERANCE)
+        assert list(model.feature_names_in_) == ["a", "b", "c"]
+        np.testing.assert_allclose(model.predict(features).compute(), expected[1])
+        model.fit(features, y, sample_weight=parts["w"])
+        np.testing.assert_allclose(outcome(model), expected[0], **TOLERANCE)
+    refused(there[["a", "b", "c"]], there["y"].partitions[:19], "the same blocks")
+
+
+def test_a_check_keeps_no_block_in_memory():
+    X, y = table("DPMirrorRegressor")
+    found = []
+    results = tables.results
+
+    def recorded(check, given):
+        found.append(results(check, given))
+        return found[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "results", recorded)
+        build("DPMirrorRegressor").fit(in_parts(X), in_parts(y))
+    for facts in found[0]:
+        assert facts.given.base is None
+        assert facts.empty.base is None
 
 
 # -------------------------------------------------------------------------------- clusters
