@@ -104,7 +104,7 @@ def _stored(values: Any) -> Any:
 
 def _labels(X: Any) -> Any:
     """The index of a pandas frame; None of anything else."""
-    index = getattr(X, "index", None)
+    index = None if hasattr(X, "__dask_graph__") else getattr(X, "index", None)
     return index if hasattr(X, "columns") and hasattr(index, "isin") else None
 
 

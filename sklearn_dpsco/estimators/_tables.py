@@ -246,7 +246,7 @@ def _read(
 ) -> SolverData:  # fmt: skip
     """A block as scaled records."""
     given = dict(zip(kinds, arrays, strict=True))
-    X, y = reader.features(given["X"], min_samples=0), reader.targets(given["y"])
+    X, y = _read_both(reader, given)
     targets: Numbers | Labels
     if isinstance(meta, Numbers):
         targets = replace(meta, y=y)
@@ -255,6 +255,14 @@ def _read(
     weight = reader.weights(X, given.get("weight"), largest_weight, targets)
     flags = targets.is_empty, given.get("surplus")
     return SolverData(reader.rows(X, scaling, fit_intercept, *flags, weight), targets.scaled())
+
+
+def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
+    """X and y of a block."""
+    y = given["y"]
+    if reader.task == "classification" and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
+        y = np.asarray(y)[:, 0]  # each block would warn of the column in each step
+    return reader.features(given["X"], min_samples=0), reader.targets(y)
 
 
 def _checked_block(
@@ -267,7 +275,7 @@ def _checked_block(
     given = dict(zip(kinds, arrays, strict=True))
     try:
         with np.errstate(all="ignore"):
-            X, y = reader.features(given["X"], min_samples=0), reader.targets(given["y"])
+            X, y = _read_both(reader, given)
             check_consistent_length(X, y)
             if "weight" in given:
                 weights = as_weights(given["weight"], 1.0, strict=reader.is_strict)

@@ -189,6 +189,17 @@ def test_no_secret_is_sent_to_workers(monkeypatch, tmp_path):
         assert pickle.dumps(secret)[2:] not in data
 
 
+def test_a_column_of_labels_is_taken_for_a_vector_in_silence():
+    X, y = table("DPMirrorClassifier")
+    expected = build("DPMirrorClassifier").fit(X, y)
+    for column in (in_parts(y[:, None]), dd.from_pandas(pd.DataFrame({"y": y}), npartitions=3)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            parts = in_parts(X) if isinstance(column, list) else frame(X)
+            model = build("DPMirrorClassifier").fit(parts, column)
+        np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+
+
 def test_a_search_for_labels_warns_once():
     X, y = table("DPMirrorClassifier")
     with pytest.warns(PrivacyLeakWarning, match="classes was not given") as caught:
