@@ -13,9 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
@@ -32,8 +30,7 @@ from ..data.bounds import (
     is_nonnegative,
     target_scaling,
 )
-from ..data.compressed import canonical
-from ..data.records import clear_rows, is_missing, labels_that_occur, nonfinite_rows
+from ..data.records import is_missing, labels_that_occur
 from ..data.seen import remember_fit
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
@@ -46,6 +43,14 @@ from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverResult
 from ._docstrings import merged
+from ._predictions import (
+    LinearModel,
+    likeliest,
+    log_probabilities,
+    probabilities,
+    read_and_predict,
+    scores,
+)
 from ._tables import BlocksTable, LocalTable, Reader, read_blocks
 from ._targets import (
     Labels,
@@ -61,9 +66,6 @@ __all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "Run", "Settings", "i
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-
-
-_SMALL = 2.0**-600  # any float times this times a coefficient is finite
 
 
 class Settings(NamedTuple):
@@ -114,77 +116,6 @@ class Run(NamedTuple):
     solver: Solver
     plan: Plan
     scaling: FeatureScaling
-
-
-class _LinearModel(NamedTuple):
-    """What predictions need of a fitted model, and nothing else, so that it can be sent about.
-
-    Attributes
-    ----------
-    coef, intercept : ndarray or float
-    origin : ndarray of shape (n_features,)
-        Where all scaled features are 0.
-    is_strict : bool
-    made_of_scores : callable or None
-        What is made of raw predictions.
-    """
-
-    coef: Array
-    intercept: Any
-    origin: Array
-    is_strict: bool
-    made_of_scores: Callable[[Array], Any] | None
-
-    def __call__(self, X: Any) -> Any:
-        with np.errstate(all="ignore"):
-            raw = self._raw(X)
-        return raw if self.made_of_scores is None else self.made_of_scores(raw)
-
-    def _raw(self, X: Any) -> Array:
-        if self.is_strict:
-            return self._linear(X)
-        X = canonical(X) if sparse.issparse(X) else X
-        invalid = nonfinite_rows(X)
-        raw = self._linear(clear_rows(X, invalid, X))
-        raw[invalid] = self._linear(self.origin[None, :])
-        return raw
-
-    def _linear(self, X: Any) -> Any:
-        raw = safe_sparse_dot(X, self.coef.T, dense_output=True) + self.intercept
-        beyond = ~np.isfinite(raw if raw.ndim == 2 else raw[:, None]).all(axis=1)
-        if np.any(beyond):  # terms or partial sums overflow, even if their sum does not
-            small = X[beyond].astype(np.float64) * _SMALL
-            raw[beyond] = safe_sparse_dot(small, self.coef.T, dense_output=True) / _SMALL
-            raw[beyond] += self.intercept
-        return raw
-
-
-def _read_and_predict(reader: Reader, model: _LinearModel, X: Any) -> Any:
-    """Predictions for a block."""
-    return model(reader.features(X, min_samples=0))
-
-
-def _scores(raw: Array) -> Array:
-    """Raw predictions as `decision_function` gives them."""
-    return raw.ravel() if raw.shape[1] == 1 else raw
-
-
-def _likeliest(classes: NDArray[Any], raw: Array) -> NDArray[Any]:
-    """The class with the largest score."""
-    scores = _scores(raw)
-    index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-    return classes[index]
-
-
-def _probabilities(loss: Any, raw: Array) -> Array:
-    """Probability of each class."""
-    found: Array = loss.probability(_scores(raw))
-    return np.column_stack((1 - found, found)) if found.ndim == 1 else found
-
-
-def _log_probabilities(loss: Any, raw: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.log(_probabilities(loss, raw))
 
 
 class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
@@ -537,12 +468,12 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     def _predicted(self, X: Any, made_of_scores: Callable[[Array], Any] | None = None) -> Any:
         """Raw predictions, or what is made of them; of blocks elsewhere, a lazy array of Dask."""
-        check_is_fitted(self)
         facts = self.coef_, self.intercept_, self._origin, self._is_strict, made_of_scores
-        model = _LinearModel(*facts)
+        model = LinearModel(*facts)
         if not is_elsewhere(X):
-            return model(self._features(X, reset=False))
-        read = functools.partial(_read_and_predict, self._reader, model)
+            with np.errstate(all="ignore"):
+                return model(self._features(X, reset=False))
+        read = functools.partial(read_and_predict, self._reader, model)
         return map_blocks(read, X, model(np.zeros((0, self.n_features_in_))))
 
     def __sklearn_tags__(self) -> Any:
@@ -613,6 +544,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         all 0. A prediction beyond the largest float is infinite. Of blocks of rows elsewhere (see
         :ref:`scaling`), predictions are a lazy array of Dask.
         """
+        check_is_fitted(self)
         return self._predicted(X)
 
     def __sklearn_tags__(self) -> Any:
@@ -741,7 +673,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         -------
         ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
         """
-        return self._predicted(X, _scores)
+        check_is_fitted(self)
+        return self._predicted(X, scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the largest score, shape (n_samples,).
@@ -749,7 +682,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         Of blocks of rows elsewhere (see :ref:`scaling`), this and the methods below give a lazy
         array of Dask.
         """
-        return self._predicted(X, functools.partial(_likeliest, self.classes_))
+        check_is_fitted(self)
+        return self._predicted(X, functools.partial(likeliest, self.classes_))
 
     @available_if(_loss_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
@@ -757,13 +691,15 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
         For the logistic loss the sigmoid of the score, or of several classes' the softmax.
         """
-        return self._predicted(X, functools.partial(_probabilities, self.plan_.problem.loss))
+        check_is_fitted(self)
+        return self._predicted(X, functools.partial(probabilities, self.plan_.problem.loss))
 
     @available_if(_loss_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
+        check_is_fitted(self)
         loss = self.plan_.problem.loss
-        return self._predicted(X, functools.partial(_log_probabilities, loss))
+        return self._predicted(X, functools.partial(log_probabilities, loss))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -45,7 +45,7 @@ class Reader:
         Of the estimator, for messages.
     task : {"regression", "classification"}
     is_strict : bool
-        Whether an invalid record is an error.
+        Whether a record that is invalid is an error.
     """
 
     name: str
@@ -122,12 +122,8 @@ class LocalTable:
 
     Attributes
     ----------
-    reader : Reader
-    X : ndarray, CSR or CSC matrix
-    targets : Numbers or Labels
-    is_surplus : ndarray of bool or None
+    reader, X, targets, is_surplus, weight
         See `Reader.rows`.
-    weight : ndarray or None
     """
 
     reader: Reader
@@ -204,11 +200,12 @@ class BlocksTable:
 
     Attributes
     ----------
-    reader : Reader
-    found : FoundBlocks
+    reader, found
+        How the blocks are read, and where they are.
     targets : Numbers or Labels
-        Without records.
+        What is public of them.
     largest_weight : float
+        The `max_weight` of the estimator.
     """
 
     reader: Reader

@@ -453,6 +453,7 @@ class FTRL:
         noise, run = stream.substream("noise"), FTRLRun(plan)
         for part in data.in_order(order, piece_rows(n, plan.problem.n_features, data.is_sparse)):
             run.add(part, noise)
+            del part  # so that no two are held at a time
         return run.result()
 
 

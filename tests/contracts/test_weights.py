@@ -33,7 +33,7 @@ from support import problem
 from test_audits import THREE, replay
 
 from sklearn_dpsco import BudgetAccountant, PrivacyLeakWarning
-from sklearn_dpsco.estimators import _base
+from sklearn_dpsco.estimators import _tables
 from sklearn_dpsco.privacy.budget import RELATIONS
 from sklearn_dpsco.solvers.first_releases import constant_for_mean
 
@@ -205,7 +205,7 @@ def test_replays_flag_weights_that_are_not_clipped(name, monkeypatch):
     def unclipped(sample_weight, largest, *, strict):
         return np.asarray(sample_weight, dtype=np.float64) * 5 / largest
 
-    monkeypatch.setattr(_base, "as_weights", unclipped)
+    monkeypatch.setattr(_tables, "as_weights", unclipped)
     for k, form in enumerate(descending_forms(name)):
         # (where coordinates are clipped after they are weighted, no weight does harm)
         is_clipped = form in ("guesses", "buckets")

@@ -17,7 +17,7 @@ from sklearn_dpsco import (
     DPPhasedSGDClassifier,
     DPPhasedSGDRegressor,
 )
-from sklearn_dpsco.estimators import _base
+from sklearn_dpsco.estimators import _tables
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.losses import Hinge, Loss, SmoothedHinge, Squared
 
@@ -71,8 +71,8 @@ def test_a_memmap_within_the_bounds_is_never_copied(tmp_path, monkeypatch):
     np.save(path, X)
     mapped = np.load(path, mmap_mode="r")
     seen = []
-    make_rows = _base.make_rows
-    monkeypatch.setattr(_base, "make_rows", lambda X, *a: seen.append(X) or make_rows(X, *a))
+    make_rows = _tables.make_rows
+    monkeypatch.setattr(_tables, "make_rows", lambda X, *a: seen.append(X) or make_rows(X, *a))
     model = regressor().fit(mapped, y)
     assert np.shares_memory(seen[0], mapped)
     np.testing.assert_array_equal(model.coef_, regressor().fit(X, y).coef_)

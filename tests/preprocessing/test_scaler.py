@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from support import assert_refuses, recomputed_epsilon, storage
+from support import assert_refuses, recomputed_epsilon, solver_data, storage
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -24,7 +24,6 @@ from sklearn_dpsco import (
     PrivacyParameterWarning,
 )
 from sklearn_dpsco.audit import audit_outcomes, map_mechanisms, mechanisms
-from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.preprocessing import scaler
 from sklearn_dpsco.preprocessing.scaler import ScalerPlan
 from sklearn_dpsco.randomness.stream import stream_from_random_state
@@ -185,7 +184,8 @@ def test_one_record_moves_what_is_released_by_the_sensitivity_at_most(relation, 
             for table, weight in ((X, None), (other, weights)):
                 seen = []
                 recorded = map_mechanisms(plan, lambda name, m, s=seen: Recorder(name, m, s))
-                recorded.release(make_rows(table, False, weight), stream_from_random_state(trial))
+                data = solver_data(table, np.zeros(n), fit_intercept=False, scale=weight)
+                recorded.release(data, stream_from_random_state(trial))
                 runs.append(seen)
             assert [name for name, *_ in runs[0]] == [name for name, *_ in runs[1]]
             for (name, mechanism, a), (_, _, b) in zip(*runs, strict=True):

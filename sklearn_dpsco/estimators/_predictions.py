@@ -1,0 +1,102 @@
+"""Predictions of linear models, by what may be sent to whoever holds the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.extmath import safe_sparse_dot
+
+from ..data.compressed import canonical
+from ..data.records import clear_rows, nonfinite_rows
+from ._tables import Reader
+
+__all__ = [
+    "LinearModel",
+    "likeliest",
+    "log_probabilities",
+    "probabilities",
+    "read_and_predict",
+    "scores",
+]
+
+Array = NDArray[np.float64]
+
+_SMALL = 2.0**-600  # any float times this times a coefficient is finite
+
+
+class LinearModel(NamedTuple):
+    """What predictions need of a fitted model, and nothing else, so that it can be sent about.
+
+    Attributes
+    ----------
+    coef, intercept : ndarray or float
+        In the user's units, with a row for each output.
+    origin : ndarray of shape (n_features,)
+        The row in the place of one that is invalid.
+    is_strict : bool
+        Whether there are none.
+    made_of_scores : callable or None
+        What is made of raw predictions.
+    """
+
+    coef: Array
+    intercept: Any
+    origin: Array
+    is_strict: bool
+    made_of_scores: Callable[[Array], Any] | None
+
+    def __call__(self, X: Any) -> Any:
+        with np.errstate(all="ignore"):
+            raw = self._raw(X)
+        return raw if self.made_of_scores is None else self.made_of_scores(raw)
+
+    def _raw(self, X: Any) -> Array:
+        if self.is_strict:
+            return self._linear(X)
+        X = canonical(X) if sparse.issparse(X) else X
+        invalid = nonfinite_rows(X)
+        raw = self._linear(clear_rows(X, invalid, X))
+        raw[invalid] = self._linear(self.origin[None, :])
+        return raw
+
+    def _linear(self, X: Any) -> Any:
+        raw = safe_sparse_dot(X, self.coef.T, dense_output=True) + self.intercept
+        beyond = ~np.isfinite(raw if raw.ndim == 2 else raw[:, None]).all(axis=1)
+        if np.any(beyond):  # terms or partial sums overflow, even if their sum does not
+            small = X[beyond].astype(np.float64) * _SMALL
+            raw[beyond] = safe_sparse_dot(small, self.coef.T, dense_output=True) / _SMALL
+            raw[beyond] += self.intercept
+        return raw
+
+
+def read_and_predict(reader: Reader, model: LinearModel, X: Any) -> Any:
+    """Predictions for a block."""
+    return model(reader.features(X, min_samples=0))
+
+
+def scores(raw: Array) -> Array:
+    """Raw predictions as `decision_function` gives them."""
+    return raw.ravel() if raw.shape[1] == 1 else raw
+
+
+def likeliest(classes: NDArray[Any], raw: Array) -> NDArray[Any]:
+    """The class with the largest score."""
+    found = scores(raw)
+    index = (found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)
+    return classes[index]
+
+
+def probabilities(loss: Any, raw: Array) -> Array:
+    """Probability of each class."""
+    found: Array = loss.probability(scores(raw))
+    return np.column_stack((1 - found, found)) if found.ndim == 1 else found
+
+
+def log_probabilities(loss: Any, raw: Array) -> Array:
+    """Their logarithms."""
+    with np.errstate(divide="ignore"):
+        return np.log(probabilities(loss, raw))
