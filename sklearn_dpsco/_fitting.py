@@ -106,13 +106,15 @@ class Accounting(NamedTuple):
 
 
 def _draws_seeds_unasked() -> bool:
-    """Whether an ensemble without a `random_state` of its own is setting one on this stack."""
+    """Whether an ensemble on this stack has no `random_state`, but draws those of its members."""
     frame = inspect.currentframe()
     while frame is not None:
-        owner = frame.f_locals.get("self")
-        # by name: scikit-learn's ensembles take long to import
-        if any(kind.__name__ == "BaseEnsemble" for kind in type(owner).__mro__):
-            return getattr(owner, "random_state", None) is None
+        for name in ("self", "ensemble"):
+            owner: Any = frame.f_locals.get(name)
+            # by name: scikit-learn's ensembles take long to import
+            kinds = {kind.__name__ for kind in type(owner).__mro__}
+            if kinds & {"BaseEnsemble", "RANSACRegressor"} and owner.random_state is None:
+                return True
         frame = frame.f_back
     return False
 
@@ -137,10 +139,11 @@ class PrivateFit:
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as scikit-learn's estimators do.
 
-        A `random_state` that an ensemble of scikit-learn draws for its members, which it does
-        without being asked for one, is left out: noise from a guessable seed would be no noise.
+        A `random_state` that an ensemble of scikit-learn draws for its members is left out if
+        neither it nor the member was given one: noise from a guessable seed would be no noise.
         """
-        if "random_state" in params and _draws_seeds_unasked():
+        is_unasked = "random_state" in params and self.random_state is None
+        if is_unasked and _draws_seeds_unasked():
             params.pop("random_state")
         return super().set_params(**params)  # type: ignore[misc]
 

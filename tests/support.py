@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from dask.local import get_sync
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
@@ -159,7 +160,7 @@ def in_pieces(data, cuts):
     graph = {f"part {i}": part for i, part in enumerate(parts)}
     inputs = tuple((key,) for key in graph)
     groups = tuple((i,) for i in range(len(parts)))
-    source = Source(graph, groups, inputs, _itself, True)
+    source = Source(graph, groups, inputs, _itself, True, get_sync)
     return Pieces(source, tuple(part.n_samples for part in parts), data.part(slice(0, 0)))
 
 

@@ -230,7 +230,7 @@ def _shorten(z: Any, clip: float, bounds: Any, work: Any) -> None:
     for k in range(z.shape[0]):
         for t in range(work.size):
             z[k, t] = _clipped(z[k, t], clip)
-            size = z[k, t] / bounds[t]  # whose square does not overflow
+            size = z[k, t] / max(bounds[t], 1e-300)  # whose square does not overflow
             work[t] += size * size
     rounded_up = 1.0 + (z.shape[0] + 8) * 2.0**-52
     for t in range(work.size):

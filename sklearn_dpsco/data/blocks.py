@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from .cells import as_objects
-from .pieces import compute, new_key
+from .pieces import Get, compute, losses_told, new_key, scheduler
 
 __all__ = [
     "Blocks",
@@ -40,11 +40,14 @@ class Blocks:
         One for each block.
     sizes : tuple of int or None
         Numbers of rows; None if they are not known.
+    get : callable
+        The scheduler, see `pieces.scheduler`.
     """
 
     graph: dict[Any, Any]
     keys: tuple[Any, ...]
     sizes: tuple[int, ...] | None
+    get: Get = field(default_factory=scheduler)
 
     @property
     def is_in_memory(self) -> bool:
@@ -80,9 +83,10 @@ class Blocks:
             return [(list(range(len(self.keys))), CPU_COUNT)]
         from distributed import wait
 
-        wait(futures)
-        client = futures[0].client
-        held, n_threads = client.who_has(futures), client.nthreads()
+        with losses_told(self.graph, self.get):
+            wait(futures)
+            client = futures[0].client
+            held, n_threads = client.who_has(futures), client.nthreads()
         at: dict[str, list[int]] = {}
         for i, key in enumerate(self.keys):
             workers = held.get(key) or held.get(str(key)) or [""]
@@ -297,7 +301,7 @@ def results(function: Callable[..., Any], blocks: Sequence[Blocks]) -> list[Any]
     inputs = list(zip(*(of_one.keys for of_one in blocks), strict=True))
     keys = [new_key("block") for _ in inputs]
     graph |= {key: (function, *given) for key, given in zip(keys, inputs, strict=True)}
-    return compute(graph, keys)
+    return compute(graph, keys, blocks[0].get)
 
 
 def _n_rows(block: Any) -> int:

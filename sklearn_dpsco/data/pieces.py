@@ -14,6 +14,7 @@ import itertools
 import uuid
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -23,8 +24,9 @@ from numpy.typing import NDArray
 from ..exceptions import TasksLostError
 from .threads import alone, blas_alone
 
-__all__ = ["Pieces", "Source", "compute", "new_key"]
+__all__ = ["Pieces", "Source", "compute", "hold", "losses_told", "new_key", "scheduler"]
 
+Get = Callable[[dict[Any, Any], list[Any]], Any]
 Numbers = NDArray[np.intp]
 Which = slice | Numbers
 
@@ -46,6 +48,11 @@ class _Step(NamedTuple):
         own = () if self.of_pieces is None else (self.of_pieces[i],)
         return self.function, (*own, *self.arguments)
 
+    def of_no_piece(self, meta: Any) -> Any:
+        """What it makes of a piece without records."""
+        own = (np.arange(0),) if self.of_pieces is not None else ()
+        return self.function(meta, *own, *self.arguments)
+
 
 @dataclass(frozen=True)
 class Source:
@@ -63,6 +70,8 @@ class Source:
         Makes a piece; None if the groups are lists of pieces.
     is_in_memory : bool
         Whether the inputs are held in memory, here or by workers.
+    get : callable
+        The scheduler, see `scheduler`.
     """
 
     graph: dict[Any, Any]
@@ -70,6 +79,7 @@ class Source:
     inputs: tuple[tuple[Any, ...], ...]
     read: Callable[..., Any] | None
     is_in_memory: bool
+    get: Get
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,8 @@ class Pieces:
 
     def _sum(self, last: _Step, counts: Sequence[int] | None = None) -> Any:
         counts = self.sizes if counts is None else counts
+        if not any(counts):
+            return last.of_no_piece(self.meta)
         graph, keys = dict(self.source.graph), []
         for key, inputs, group in self._tasks(last, counts):
             graph[key] = (group, *inputs)
@@ -131,7 +143,7 @@ class Pieces:
             parts = [keys[k : k + _FAN_IN] for k in range(0, len(keys), _FAN_IN)]
             keys = [new_key("sum") for _ in parts]
             graph.update({key: (_pairwise, part) for key, part in zip(keys, parts, strict=True)})
-        return _pairwise(compute(graph, keys))
+        return _pairwise(compute(graph, keys, self.source.get))
 
     def _tasks(
         self, last: _Step | None, counts: Sequence[int]
@@ -199,21 +211,15 @@ class Pieces:
 
         Else they are made anew each time they are needed, so that memory is bounded.
         """
-        if not self.source.is_in_memory or not self.steps:
+        is_kept = self.source.read is None and not self.steps
+        if is_kept or not self.source.is_in_memory:
             return self
-        from dask.base import persist
-        from dask.delayed import Delayed
-
         tasks = list(self._tasks(None, self.sizes))
         graph = self.source.graph | {key: (group, *inputs) for key, inputs, group in tasks}
-        with blas_alone():
-            held: Any = persist(*(Delayed(key, graph) for key, _, _ in tasks))
-        found: dict[Any, Any] = {}
-        for delayed in held:
-            found.update(dict(delayed.__dask_graph__()))
+        found = hold(graph, [key for key, _, _ in tasks], self.source.get)
         groups = tuple(tuple(i for i in group if self.sizes[i] > 0) for group in self.source.groups)
-        inputs = tuple((delayed.key,) for delayed in held)
-        source = Source(found, tuple(g for g in groups if g), inputs, None, True)
+        inputs = tuple((key,) for key, _, _ in tasks)
+        source = Source(found, tuple(g for g in groups if g), inputs, None, True, self.source.get)
         return replace(self, source=source, steps=())
 
     def in_order(self, which: Which, size: int) -> Iterator[Any]:
@@ -235,7 +241,7 @@ class Pieces:
         tasks = list(taken._tasks(None, counts))
         graph = dict(self.source.graph)
         graph.update({key: (group, *inputs) for key, inputs, group in tasks})
-        found = compute(graph, [key for key, _, _ in tasks])
+        found = compute(graph, [key for key, _, _ in tasks], self.source.get)
         numbers = [i for group in self.source.groups for i in group if counts[i] > 0]
         pieces = [piece for pieces in found for piece in pieces]
         in_turn = [pieces[k] for k in np.argsort(numbers, kind="stable")]
@@ -299,27 +305,64 @@ def new_key(what: str) -> str:
     return f"dpsco-{what}-{uuid.uuid4().hex}"
 
 
-def compute(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
-    """Results of tasks by the scheduler in force."""
+def scheduler() -> Get:
+    """The scheduler of Dask in force: of the current client of a cluster, or threads.
+
+    Asked for once at the start of a fit: it must not go on elsewhere when its cluster is lost.
+    """
     import dask.threaded
     from dask.base import get_scheduler
 
-    get = get_scheduler() or dask.threaded.get
-    with blas_alone():
-        try:
-            return list(get(graph, keys))
-        except (Exception, CancelledError) as error:
-            if not _means_loss(error, graph):
-                raise
-            raise TasksLostError(
-                "the records could not be read, since workers or the scheduler of Dask were lost "
-                f"({type(error).__name__}). What was charged stays charged: start the cluster "
-                "again, and fit again under a new charge."
-            ) from error
+    return get_scheduler() or dask.threaded.get
 
 
-def _means_loss(error: BaseException, graph: dict[Any, Any]) -> bool:
+def compute(graph: dict[Any, Any], keys: list[Any], get: Get) -> list[Any]:
+    """Results of tasks, in this process."""
+    with blas_alone(), losses_told(graph, get):
+        return list(get(graph, keys))
+
+
+def hold(graph: dict[Any, Any], keys: list[Any], get: Get) -> dict[Any, Any]:
+    """A graph of the results of tasks, which are kept where they are computed."""
+    from dask.base import persist
+    from dask.delayed import Delayed
+
+    wanted = [Delayed(key, graph) for key in keys]
+    client = _client_of(get)
+    with blas_alone(), losses_told(graph, get):
+        held: Any = persist(*wanted, scheduler=get) if client is None else client.persist(wanted)
+    found: dict[Any, Any] = {}
+    for delayed in held:
+        found.update(dict(delayed.__dask_graph__()))
+    return found
+
+
+def _client_of(get: Get) -> Any:
+    """The client whose method it is, if any."""
+    owner = getattr(get, "__self__", None)
+    return owner if hasattr(owner, "scheduler_info") else None
+
+
+@contextmanager
+def losses_told(graph: dict[Any, Any], get: Get) -> Iterator[None]:
+    """A block in which errors of a lost cluster become a `TasksLostError`."""
+    try:
+        yield
+    except (Exception, CancelledError) as error:
+        if not _means_loss(error, graph, get):
+            raise
+        raise TasksLostError(
+            "the records could not be read, since workers or the scheduler of Dask were lost "
+            f"({type(error).__name__}). What was charged stays charged: start the cluster "
+            "again, and fit again under a new charge."
+        ) from error
+
+
+def _means_loss(error: BaseException, graph: dict[Any, Any], get: Get) -> bool:
     """Whether it comes of Dask and not of what a task does."""
     if type(error).__module__.partition(".")[0] in ("distributed", "dask"):
+        return True
+    client = _client_of(get)
+    if client is not None and client.status != "running":
         return True
     return any(getattr(value, "status", None) in ("cancelled", "lost") for value in graph.values())

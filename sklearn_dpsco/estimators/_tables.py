@@ -231,7 +231,7 @@ class BlocksTable:
         inputs = tuple(zip(*(of_one.keys for of_one in blocks.values()), strict=True))
         graph = {key: task for of_one in blocks.values() for key, task in of_one.graph.items()}
         of_X = blocks["X"]
-        source = Source(graph, of_X.groups(sizes), inputs, read, of_X.is_in_memory)
+        source = Source(graph, of_X.groups(sizes), inputs, read, of_X.is_in_memory, of_X.get)
         nothing = [np.zeros(0, dtype=float if kind == "weight" else bool) for kind in blocks][2:]
         of_targets = np.zeros((0, *self.found.targets.shape[1:]), dtype=self.found.targets.dtype)
         return Pieces(source, sizes, read(self.empty, of_targets, *nothing)).kept()

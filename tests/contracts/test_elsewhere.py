@@ -3,9 +3,9 @@
 However the rows are cut and whoever holds them, a fit gives the model of the table in memory.
 """
 
+import functools
 import itertools
 import os
-import pickle
 import warnings
 
 import dask
@@ -27,6 +27,7 @@ from registry import (
     table,
 )
 from scipy import sparse
+from support import in_pieces, solver_data
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -162,14 +163,17 @@ def test_predictions_of_blocks_are_lazy_and_the_same(name):
 def test_no_secret_is_sent_to_workers(monkeypatch, tmp_path):
     # whatever leaves this process: neither seeds nor keys, accountants or unfinished sums
     sent = []
-    compute = pieces.compute
-    recorded = lambda graph, keys: sent.append(graph) or compute(graph, keys)  # noqa: E731
-    monkeypatch.setattr(pieces, "compute", recorded)
-    monkeypatch.setattr(blocks, "compute", recorded)
+
+    def recording(function):
+        return lambda graph, keys, get: sent.append(graph) or function(graph, keys, get)
+
+    for name in ("compute", "hold"):
+        monkeypatch.setattr(pieces, name, recording(getattr(pieces, name)))
+    monkeypatch.setattr(blocks, "compute", pieces.compute)
     accountant = BudgetAccountant(10.0, 1e-5)
     for name in ESTIMATORS:
         X, y = table(name)
-        parts, secret = da.from_array(X, chunks=(20, 3)), 2**31 - 19
+        parts, secret = da.from_array(X, chunks=(20, 3)).persist(), 2**31 - 19
         with accountant:
             model = build(name, epsilon=0.1, random_state=secret).fit(parts, y)
             sent.append(dict(model.predict(parts).__dask_graph__()))
@@ -186,7 +190,9 @@ def test_no_secret_is_sent_to_workers(monkeypatch, tmp_path):
             str(secret).encode(),
         ):
             assert word not in data
-        assert pickle.dumps(secret)[2:] not in data
+        assert secret.to_bytes(4, "little") not in data
+    for holder in (secret, np.int64(secret), functools.partial(print, secret)):
+        assert secret.to_bytes(4, "little") in cloudpickle.dumps({"a": holder})
 
 
 def test_a_column_of_labels_is_taken_for_a_vector_in_silence():
@@ -375,12 +381,12 @@ def test_a_worker_that_is_killed_in_mid_fit_changes_nothing(client, monkeypatch)
     there = da.from_array(X, chunks=(500, 4)).persist()
     compute, calls = pieces.compute, []
 
-    def killing(graph, keys):
+    def killing(graph, keys, get):
         calls.append(None)
         if len(calls) == 12:
             workers = list(client.scheduler_info()["workers"])
             client.run(os._exit, 1, workers=workers[:1], nanny=False, on_error="ignore")
-        return compute(graph, keys)
+        return compute(graph, keys, get)
 
     monkeypatch.setattr(pieces, "compute", killing)
     model = MODELS["learned units"]().fit(there, y)
@@ -388,28 +394,72 @@ def test_a_worker_that_is_killed_in_mid_fit_changes_nothing(client, monkeypatch)
     np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
 
 
-def test_a_scheduler_that_goes_away_is_an_error_and_the_charge_stays(monkeypatch):
+@pytest.mark.parametrize("is_held", [True, False])
+@pytest.mark.parametrize("when", ["charge", "kept", "step"])
+def test_a_scheduler_that_goes_away_is_an_error_and_the_charge_stays(monkeypatch, is_held, when):
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
-    X, y = large()
+    X, y = large(400)
     accountant = BudgetAccountant(10.0, 1e-5)
-    size = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
-    compute, calls = pieces.compute, []
+    model = MODELS["learned units"]().set_params(accountant=accountant)
+    size = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "silence_logs": 60}
     with (
         dask.config.set(scheduler=None),
-        distributed.LocalCluster(**size) as found,
+        distributed.LocalCluster(**size, dashboard_address=":0") as found,
         distributed.Client(found, timeout=2),
     ):
-        there = da.from_array(X, chunks=(2000, 4)).persist()
+        there = da.from_array(X, chunks=(200, 4))
+        there = there.persist() if is_held else there
 
-        def ending(graph, keys):
-            calls.append(None)
-            if len(calls) == 8:
-                found.close()
-            return compute(graph, keys)
+        def ending(function, after):
+            calls = []
 
-        monkeypatch.setattr(pieces, "compute", ending)
-        model = MODELS["learned units"]().set_params(accountant=accountant)
+            def closes(*arguments, **settings):
+                calls.append(None)
+                if len(calls) == after:
+                    found.close()
+                return function(*arguments, **settings)
+
+            return closes
+
+        if when == "charge":
+            monkeypatch.setattr(type(model), "_charge", charged_and(found.close, type(model)))
+        else:
+            name, after = {"kept": ("hold", 1), "step": ("compute", 8)}[when]
+            monkeypatch.setattr(pieces, name, ending(getattr(pieces, name), after))
+        if when == "kept" and not is_held:
+            return  # nothing is kept of what is read anew each time
         with pytest.raises(TasksLostError, match="stays charged"):
             model.fit(there, y)
     assert len(accountant.ledger) == 1
     assert not hasattr(model, "coef_")
+
+
+def charged_and(then, kind):
+    """The charge of that kind of model, and a call."""
+    charge = kind._charge
+
+    def both(self, *arguments):
+        run = charge(self, *arguments)
+        then()
+        return run
+
+    return both
+
+
+def test_what_is_persisted_is_read_once(monkeypatch):
+    X, y = table("DPLassoFW")
+    read, calls = tables._read, []
+    monkeypatch.setattr(tables, "_read", lambda *a: calls.append(None) or read(*a))
+    for settings in ({"delta": 0}, {"solver": "selection"}, {"fit_intercept": False}):
+        calls.clear()
+        model = build("DPLassoFW", **{"solver": "selection", "max_iter": 9} | settings)
+        model.fit(da.from_array(X, chunks=(20, 3)).persist(), y)
+        assert len(calls) == 4  # three blocks, and one without records
+
+
+def test_a_sum_over_no_record_is_one_of_zeros():
+    X, y = table("DPMirrorRegressor")
+    data = in_pieces(solver_data(X, y), (0, 20, 60))
+    rows_of = lambda part: part.rows.row_sum()  # noqa: E731
+    np.testing.assert_array_equal(data.drawn(np.arange(0)).sum(rows_of), np.zeros(3))
+    np.testing.assert_allclose(data.sum(rows_of), X.sum(axis=0))

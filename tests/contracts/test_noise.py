@@ -26,7 +26,8 @@ from registry import (
     table,
 )
 from sklearn.base import clone
-from sklearn.ensemble import BaggingRegressor
+from sklearn.ensemble import AdaBoostRegressor, BaggingRegressor
+from sklearn.linear_model import RANSACRegressor
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 
@@ -137,6 +138,15 @@ def test_an_ensemble_that_was_given_no_seed_draws_none_for_its_members():
     X, y = table("DPLassoFW")
     alone = build("DPLassoFW")
     alone.random_state = None
+    given = build("DPLassoFW")
+    own = BaggingRegressor(given, 3, bootstrap=False).fit(X, y)
+    assert len({model.random_state for model in own.estimators_}) == 3
+    nested = BaggingRegressor(AdaBoostRegressor(alone, n_estimators=2), 2, bootstrap=False)
+    for ensemble in nested.fit(X, y).estimators_:
+        assert all(model.noise_is_secret_ for model in ensemble.estimators_)
+    assert (
+        RANSACRegressor(alone, max_trials=2, min_samples=30).fit(X, y).estimator_.noise_is_secret_
+    )
     for member in (alone, make_pipeline(alone)):
         secret = BaggingRegressor(member, 2, bootstrap=False).fit(X, y)
         seeded = [BaggingRegressor(member, 2, bootstrap=False, random_state=0) for _ in "ab"]
