@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from ._checks import check_count, warn_user
+from .data.blocks import check_in_memory
 from .data.cells import as_numbers
 from .data.compressed import compressed
 from .data.records import as_users, is_nameless, surplus_rows
@@ -163,6 +164,7 @@ class PrivateFit:
 
     def _features(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
         """X as an array or a sparse matrix of finite numbers, or with "zero" of any numbers."""
+        check_in_memory(f"this method of {type(self).__name__}", X)
         table = checked_table(
             X, strict=self._is_strict, estimator=self, ensure_min_samples=min_samples
         )

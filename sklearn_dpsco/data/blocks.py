@@ -23,6 +23,7 @@ __all__ = [
     "map_blocks",
     "results",
     "split",
+    "without_rows",
 ]
 
 _MEMORY = ("Future", "DataNode", "Alias")  # what a graph holds in the place of tasks
@@ -51,8 +52,11 @@ class Blocks:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether no task is left to compute: the collection was persisted."""
-        return all(_is_data(value) for value in self.graph.values())
+        """Whether it was persisted, or what it is made of: all that tasks begin with is held."""
+        from dask.core import get_dependencies
+
+        tasks = (key for key, value in self.graph.items() if not _is_data(value))
+        return all(get_dependencies(self.graph, key) for key in tasks)
 
     def known_sizes(self) -> tuple[int, ...]:
         """The numbers of rows, computed if they are not known."""
@@ -89,24 +93,61 @@ class Blocks:
             held, n_threads = client.who_has(futures), client.nthreads()
         at: dict[str, list[int]] = {}
         for i, key in enumerate(self.keys):
-            workers = held.get(key) or held.get(str(key)) or [""]
+            future = self._future_of(key)
+            workers = held.get(future) or held.get(str(future)) or [""]
             at.setdefault(next(iter(workers)), []).append(i)
         return [(blocks, n_threads.get(worker, 1)) for worker, blocks in at.items()]
 
+    def _future_of(self, key: Any) -> Any:
+        """The key of a future that a block is made of."""
+        from dask.core import get_dependencies
+
+        while _is_task(value := self.graph.get(key)) or type(value).__name__ == "Alias":
+            key = min(get_dependencies(self.graph, key), key=str)
+        return key
+
 
 def is_elsewhere(values: Any) -> bool:
-    """Whether the values are a collection of Dask, or a list of delayed parts or futures."""
-    if isinstance(values, (list, tuple)):
-        return len(values) > 0 and all(_is_part(value) for value in values)
-    return hasattr(values, "__dask_graph__") and not hasattr(values, "coef_")
+    """Whether the values are a collection of Dask, or hold delayed parts or futures.
+
+    Raises
+    ------
+    ValueError
+        If a list holds something else besides, or collections.
+    """
+    parts = _listed(values)
+    if parts is None:
+        return hasattr(values, "__dask_graph__")
+    first = parts[0]
+    if not _is_part(first):
+        if hasattr(first, "__dask_graph__"):
+            raise ValueError(
+                "a list of collections is no table: join them by dask.array.concatenate or "
+                "dask.dataframe.concat, or give a list of delayed parts"
+            )
+        return False
+    if not all(map(_is_part, parts)):
+        raise ValueError("a list of blocks must hold delayed parts or futures alone")
+    return True
+
+
+def _listed(values: Any) -> list[Any] | None:
+    """The parts of a list or an array of them, or a part alone; None for anything else."""
+    if _is_part(values):
+        return [values]
+    if isinstance(values, np.ndarray) and values.dtype == object and values.size:
+        return list(values.ravel()) if _is_part(values.flat[0]) else None
+    if isinstance(values, (list, tuple)) and values:
+        return list(values)
+    return None
 
 
 def check_in_memory(name: str, X: Any) -> None:
     """Raise `ValueError` for blocks elsewhere, which `fit` and predictions take alone."""
     if is_elsewhere(X):
         raise ValueError(
-            f"{name} takes tables in memory; `fit` and predictions of an estimator take "
-            "collections of Dask, too"
+            f"{name} takes tables in memory; `fit`, `score` and predictions of an estimator take "
+            "collections of Dask, too. compute() it, or a block of it"
         )
 
 
@@ -133,13 +174,13 @@ def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | No
     """
     if not is_elsewhere(values):
         return None
-    sizes = None
-    if not isinstance(values, (list, tuple)):
-        values, sizes = _by_rows(name, values, like)
+    parts, sizes = _listed(values), None
+    if parts is None:
+        parts, sizes = _by_rows(name, values, like)
     graph: dict[Any, Any] = {}
     keys: list[Any] = []
     seen: dict[int, Any] = {}  # most blocks share their graph; held, so that no number returns
-    for part in values:
+    for part in parts:
         keys.append(part.key)
         if not hasattr(part, "__dask_graph__"):
             graph[part.key] = part
@@ -153,7 +194,8 @@ def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | No
     if like is not None and len(keys) != len(like.keys):
         raise ValueError(
             f"X has {len(like.keys)} blocks of rows and {name} has {len(keys)}: they must have the "
-            "same blocks. Call `compute_chunk_sizes` on both, or repartition one like the other"
+            "same blocks. Take both as columns of one frame, or arrays whose sizes are known "
+            "(`compute_chunk_sizes`)"
         )
     return blocks
 
@@ -199,10 +241,14 @@ def _target(graph: dict[Any, Any], key: Any) -> Any:
 
 
 def _is_data(value: Any) -> bool:
+    return type(value).__name__ in _MEMORY or not _is_task(value)
+
+
+def _is_task(value: Any) -> bool:
     if type(value).__name__ in _MEMORY:
-        return True
-    is_task = type(value).__module__.startswith("dask._task_spec")
-    return not is_task and not (type(value) is tuple and value and callable(value[0]))
+        return False
+    is_new = type(value).__module__.startswith("dask._task_spec")
+    return is_new or (type(value) is tuple and bool(value) and callable(value[0]))
 
 
 def blocks_of_all(X: Any, others: dict[str, Any]) -> dict[str, Blocks]:
@@ -272,7 +318,7 @@ def _is_frame(values: Any) -> bool:
 
 
 def _is_held(values: Any) -> bool:
-    """Whether a collection was persisted."""
+    """Whether a collection itself was persisted."""
     graph = dict(values.__dask_graph__()) if hasattr(values, "__dask_graph__") else {}
     return bool(graph) and all(_is_data(value) for value in graph.values())
 
@@ -316,7 +362,9 @@ def map_blocks(function: Callable[[Any], Any], X: Any, like: Any) -> Any:
     import dask.array as da
     from dask.delayed import delayed
 
-    parts, sizes = (X, None) if isinstance(X, (list, tuple)) else _by_rows("X", X, None)
+    parts, sizes = _listed(X), None
+    if parts is None:
+        parts, sizes = _by_rows("X", X, None)
     made: Any = delayed(function, pure=True)
     arrays = [
         da.from_delayed(made(part), (size, *like.shape[1:]), meta=like)
@@ -325,8 +373,19 @@ def map_blocks(function: Callable[[Any], Any], X: Any, like: Any) -> Any:
     return da.concatenate(arrays, allow_unknown_chunksizes=True)
 
 
+def without_rows(X: Any) -> Any:
+    """An empty table with the columns of a collection; None where they are not known."""
+    if _listed(X) is not None:
+        return None
+    if hasattr(X, "chunks"):
+        return np.empty((0, *X.shape[1:]))
+    return X._meta
+
+
 def here(values: Any) -> Any:
     """Values of a collection as an array in this process; others as they are."""
+    if values is None:
+        return None
     found = blocks_of("groups", values)
     if found is None:
         return values

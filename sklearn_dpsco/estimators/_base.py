@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_size
 from .._fitting import Accounting, PrivateFit
-from ..data.blocks import check_in_memory, here, is_elsewhere, map_blocks
+from ..data.blocks import check_in_memory, here, is_elsewhere, map_blocks, without_rows
 from ..data.bounds import (
     FeatureScaling,
     TargetScaling,
@@ -296,8 +297,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2
     ) -> tuple[Any, Any]:
         """X and y as arrays; with nonfinite="zero" they may hold invalid records."""
-        check_in_memory("this method", X)
         self._check_has_targets(y)
+        check_in_memory("a fit of X in memory", y)
         X = self._features(X, reset=reset, min_samples=min_samples)
         y = self._reader.targets(y)
         check_consistent_length(X, y)
@@ -473,7 +474,11 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         if not is_elsewhere(X):
             with np.errstate(all="ignore"):
                 return model(self._features(X, reset=False))
-        read = functools.partial(read_and_predict, self._reader, model)
+        columns = without_rows(X)
+        if columns is not None:
+            validate_data(self, columns, "no_validation", reset=False, skip_check_array=True)
+        names = self._feature_names()
+        read = functools.partial(read_and_predict, self._reader, model, self.n_features_in_, names)
         return map_blocks(read, X, model(np.zeros((0, self.n_features_in_))))
 
     def __sklearn_tags__(self) -> Any:
@@ -536,6 +541,12 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         n_targets = check_count("n_targets", n_targets)
         check_target_bounds(self.bounds_y, n_targets)
         return settings.plan(*sizes, n_targets)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R2 of the predictions, of blocks of rows elsewhere as well. **Not private**."""
+        if not is_elsewhere(X):
+            return super().score(X, y, sample_weight)
+        return float(r2_score(here(y), here(self.predict(X)), sample_weight=here(sample_weight)))
 
     def predict(self, X: Any) -> Array:
         """``X @ coef_.T + intercept_``, in the units of y, shape (n_samples,) or like y.
@@ -675,6 +686,13 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         """
         check_is_fitted(self)
         return self._predicted(X, scores)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**."""
+        if not is_elsewhere(X):
+            return super().score(X, y, sample_weight)
+        weight = here(sample_weight)
+        return float(accuracy_score(here(y), here(self.predict(X)), sample_weight=weight))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the largest score, shape (n_samples,).

@@ -73,8 +73,18 @@ class LinearModel(NamedTuple):
         return raw
 
 
-def read_and_predict(reader: Reader, model: LinearModel, X: Any) -> Any:
-    """Predictions for a block."""
+def read_and_predict(
+    reader: Reader, model: LinearModel, n_features: int, names: list[str] | None, X: Any
+) -> Any:
+    """Predictions for a block, whose columns must be those of the fit."""
+    found = list(X.columns) if hasattr(X, "columns") else None
+    if names is not None and found is not None and found != names:
+        raise ValueError("The feature names should match those that were passed during fit.")
+    if np.ndim(X) == 2 and X.shape[1] != n_features:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {reader.name} is expecting {n_features} features "
+            "as input"
+        )
     return model(reader.features(X, min_samples=0))
 
 

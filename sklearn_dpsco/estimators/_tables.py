@@ -289,7 +289,7 @@ def _checked_block(
 
 def _emptied(block: Any) -> Any:
     """A block without its rows, of which it keeps no memory either."""
-    empty = block[:0]
+    empty = (block.tocsr() if sparse.issparse(block) else block)[:0]
     return empty.copy() if hasattr(empty, "copy") else empty
 
 

@@ -12,6 +12,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count, shown
+from ..data.blocks import check_in_memory
 from ..data.cells import as_numbers
 from ..data.records import as_labels, check_classes, label_codes
 from ..data.seen import overlaps
@@ -275,6 +276,7 @@ def _n_records(X: Any, y: Any) -> int:
 
 
 def _length(name: str, values: Any) -> int:
+    check_in_memory("dp_score", values)
     shape = getattr(values, "shape", None)
     try:
         return int(shape[0]) if shape is not None else len(values)

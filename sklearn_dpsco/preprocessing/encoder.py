@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array
 
 from .._checks import check_bool, check_choice, warn_user
+from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyParameterWarning
 from .columns import Cells, column_names, is_frame, read_column
 from .declared import DeclaredOutput
@@ -283,6 +284,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any, fields: tuple[Field, ...]) -> list[Cells]:
         """The cells of each column of the schema, their types checked."""
+        check_in_memory("PublicEncoder", X)
         if not is_frame(X):
             raise ValueError(
                 "X must be a data frame of pandas or polars, whose columns have names; got "

@@ -37,9 +37,12 @@ from sklearn_dpsco import (
     DPMirrorClassifier,
     DPMirrorRegressor,
     DPPhasedSGDRegressor,
+    DPScaler,
     HeavyTailDPRegressor,
     PrivacyLeakWarning,
+    PublicEncoder,
     TasksLostError,
+    dp_score,
 )
 from sklearn_dpsco.data import blocks, pieces
 from sklearn_dpsco.estimators import _tables as tables
@@ -284,9 +287,63 @@ def test_what_takes_no_blocks_says_so():
     stream, model = DPFTRLRegressor(**declared), DPMirrorRegressor(**declared)
     search = DPGridSearchCV(model, {"radius": [0.1, 1.0]})
     gap = DPLassoFW(**declared, solver="gradient").fit(X, y).stationarity_gap
-    for method in (stream.partial_fit, search.fit, gap):
+    fitted = DPMirrorRegressor(**declared).fit(X, y)
+    encoder = PublicEncoder({"a": (0, 1)})
+    for call in (
+        lambda: stream.partial_fit(there, y), lambda: search.fit(there, y), lambda: gap(there, y),
+        lambda: dp_score(fitted, there, y), lambda: DPScaler().fit(there),
+        lambda: encoder.fit(frame(X)), lambda: encoder.transform(frame(X)),
+        lambda: model.fit(X, da.from_array(y)),
+    ):  # fmt: skip
         with pytest.raises(ValueError, match="takes tables in memory"):
-            method(there, y)
+            call()
+    with pytest.raises(ValueError, match="delayed parts or futures alone"):
+        model.fit([*in_parts(X), X], y)
+    with pytest.raises(ValueError, match="a list of collections is no table"):
+        model.fit([there, there], y)
+
+
+def test_parts_may_be_listed_in_any_way():
+    X, y = table("DPMirrorRegressor")
+    expected = build("DPMirrorRegressor").fit(X, y)
+    array = da.from_array(X, chunks=(20, 3)).to_delayed()
+    for parts, of_y in (
+        (array, y), (tuple(array.ravel()), in_parts(y, (0, 20, 40, 60))),
+        (dask.delayed(X), dask.delayed(y)),
+        ([dask.delayed(sparse.coo_array(X[a:b])) for a, b in ((0, 9), (9, 60))], y),
+    ):  # fmt: skip
+        model = build("DPMirrorRegressor").fit(parts, of_y)
+        np.testing.assert_allclose(outcome(model), outcome(expected), rtol=1e-6, atol=1e-9)
+
+
+def test_predictions_and_scores_know_the_columns_of_the_fit():
+    X, y = table("DPMirrorRegressor")
+    model, plain = (build("DPMirrorRegressor").fit(table, y) for table in (columns_as(X), X))
+    there = frame(X)
+    renamed = there.rename(columns={"a": "z"})
+    for other in (there[["b", "a", "c"]], renamed, [dask.delayed(columns_as(X)[["b", "a", "c"]])]):
+        with pytest.raises(ValueError, match="feature names should match"):
+            np.asarray(model.predict(other))
+    for other in (da.from_array(X[:, :2]), [dask.delayed(X[:, :2])], there["a"]):
+        with pytest.raises(ValueError, match=r"features|2D|dimension"):
+            np.asarray(plain.predict(other))
+    ways = ((there, y), (in_parts(columns_as(X)), in_parts(y)), (there, frame(y[:, None])["a"]))
+    for of_X, of_y in ways:
+        assert model.score(of_X, of_y) == pytest.approx(model.score(columns_as(X), y))
+    X, y = table("DPMirrorClassifier")
+    model = build("DPMirrorClassifier").fit(X, y)
+    weight = np.arange(60.0)
+    found = model.score(in_parts(X), in_parts(y), sample_weight=in_parts(weight))
+    assert found == pytest.approx(model.score(X, y, weight))
+
+
+def test_columns_of_a_persisted_frame_are_in_memory():
+    X, y = table("DPMirrorRegressor")
+    whole = columns_as(X).assign(y=y)
+    there = dd.from_map(lambda k: whole[20 * k : 20 * k + 20], range(3))
+    for held in (there.persist(), there):
+        found = blocks.blocks_of_all(held[["a", "b", "c"]], {"y": held["y"]})
+        assert found["X"].is_in_memory == (held is not there)
 
 
 def test_frames_of_files_are_read_once_for_all_that_is_in_them(tmp_path):
@@ -368,9 +425,11 @@ def test_a_cluster_gives_the_model_of_the_table(client, kind):
     there = da.from_array(X, chunks=(700, 4))
     lazy = MODELS[kind]().fit(there, y)
     held = MODELS[kind]().fit(there.persist(), da.from_array(y, chunks=900).persist())
+    whole = dd.from_pandas(columns_as(X).assign(y=y), npartitions=4).persist()
+    chosen = MODELS[kind]().fit(whole[list("abcd")], whole["y"])
     futures = client.scatter([X[:1500], X[1500:]])
     parts = MODELS[kind]().fit(futures, client.scatter([y[:1500], y[1500:]]))
-    for model in (lazy, held, parts):
+    for model in (lazy, held, parts, chosen):
         np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
     np.testing.assert_allclose(held.predict(futures).compute(), expected.predict(X), rtol=1e-9)
 
