@@ -50,7 +50,7 @@ class _Step(NamedTuple):
 
     def of_no_piece(self, meta: Any) -> Any:
         """What it makes of a piece without records."""
-        own = (np.arange(0),) if self.of_pieces is not None else ()
+        own = () if self.of_pieces is None else (self.of_pieces[0] * 0,)
         return self.function(meta, *own, *self.arguments)
 
 
@@ -224,14 +224,26 @@ class Pieces:
 
     def in_order(self, which: Which, size: int) -> Iterator[Any]:
         """Those records in the memory of this process, in that order, `size` at a time."""
-        most = _READ_BYTES if isinstance(which, slice) else _READ_BYTES_OF_ALL
-        if isinstance(which, slice):
-            which = np.arange(*which.indices(self.n_samples))
-        width = 8 * (self.meta.rows.n_columns + 4)
-        block = size * max(1, most // (width * size))
-        for start in range(0, which.size, block):
-            part = which[start : start + block]
+        for part in self._portions(which, size):
             yield from self._gathered(part).in_order(slice(0, part.size), size)
+
+    def _portions(self, which: Which, size: int) -> Iterator[Numbers]:
+        """Numbers that are brought here at a time, a multiple of `size` of them."""
+        width = 8 * (self.meta.rows.n_columns + 4)
+        if not isinstance(which, slice):
+            portion = size * max(1, _READ_BYTES_OF_ALL // (width * size))
+            yield from (which[k : k + portion] for k in range(0, which.size, portion))
+            return
+        start, stop, _ = which.indices(self.n_samples)
+        ends = np.cumsum(self.sizes)
+        while start < stop:
+            # whole pieces, which are read as a whole in any case
+            number = np.searchsorted(ends, min(stop, start + _READ_BYTES // width))
+            end = min(stop, int(ends[number]))
+            if end < stop:
+                end = start + max(1, (end - start) // size) * size
+            yield np.arange(start, min(stop, end))
+            start = end
 
     def _gathered(self, which: Numbers) -> Any:
         """Those records as one piece in this process."""

@@ -516,6 +516,18 @@ def test_what_is_persisted_is_read_once(monkeypatch):
         assert len(calls) == 4  # three blocks, and one without records
 
 
+def test_a_stream_reads_large_blocks_about_once(monkeypatch):
+    X, y = large(4000)
+    expected = MODELS["FTRL"]().set_params(shuffle=False).fit(X, y)
+    read, calls = tables._read, []
+    monkeypatch.setattr(tables, "_read", lambda *a: calls.append(len(a[-1])) or read(*a))
+    monkeypatch.setattr(pieces, "_READ_BYTES", 2**12)  # 64 records
+    model = MODELS["FTRL"]().set_params(shuffle=False)
+    model.fit(in_parts(X, (0, 1500, 1510, 4000)), in_parts(y, (0, 1500, 1510, 4000)))
+    np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+    assert sum(calls) <= 2 * 4000 + 100
+
+
 def test_a_sum_over_no_record_is_one_of_zeros():
     X, y = table("DPMirrorRegressor")
     data = in_pieces(solver_data(X, y), (0, 20, 60))
