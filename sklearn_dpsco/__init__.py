@@ -22,7 +22,7 @@ from .privacy.accountant import BudgetAccountant
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "BoundsNotDeclaredWarning",
