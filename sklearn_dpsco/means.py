@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ._checks import SMALLEST, auto_or, check_choice, check_count, check_real, check_size
 from ._fitting import Accounting
+from ._types import Auto, Oracle, Precision, RandomState, Relation
 from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
 from .mechanisms import Gaussian, Laplace, Release, additive_noise
@@ -75,7 +76,7 @@ class MeanPlan:
             limits = self.oracle.limits(rows, self.noise.order)
             return self.oracle.mean(rows, np.ones(self.n_samples), limits)
 
-    def release(self, X: Any, *, random_state: Any = None) -> Array:
+    def release(self, X: Any, *, random_state: RandomState = None) -> Array:
         """The private mean of X, shape (n_features,)."""
         stream = stream_from_random_state(random_state)
         return self.center + self.scale * self.noise.release(self.statistic(X), stream)
@@ -125,11 +126,12 @@ def _epsilon_for(rho: float, delta: float) -> float:
 
 
 def plan_mean(
-    n_samples: int, n_features: int, *, oracle: str = "clipped", epsilon: float = 1.0,
-    delta: Any = "auto", rho: float | None = None, relation: str = "replace-one",
+    n_samples: int, n_features: int, *, oracle: Oracle = "clipped", epsilon: float = 1.0,
+    delta: float | Auto = "auto", rho: float | None = None, relation: Relation = "replace-one",
     max_rows_per_user: int = 1,
     moment_order: float = 2.0, moment_bound: float = 1.0, center: Any = 0.0, scale: Any = 1.0,
-    tau: Any = "auto", n_buckets: Any = "auto", precision: Any = "exact", accountant: Any = None,
+    tau: float | Auto = "auto", n_buckets: int | Auto = "auto", precision: Precision = "exact",
+    accountant: Any = None,
 ) -> MeanPlan:  # fmt: skip
     """The plan of a private mean; reads no data and spends nothing.
 
@@ -174,8 +176,9 @@ def plan_mean(
     check_choice("oracle", oracle, tuple(ORACLES))
     order = check_real("moment_order", moment_order, low=2)
     moment = check_size("moment_bound", moment_bound)
-    tau = auto_or(check_size, "tau", tau)
-    n_buckets = auto_or(check_count, "n_buckets", n_buckets)
+    own_settings = (
+        auto_or(check_size, "tau", tau), auto_or(check_count, "n_buckets", n_buckets)
+    )  # fmt: skip
     epsilon = epsilon if rho is None else 1.0
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     claim = accounting.budget_of(n)
@@ -184,7 +187,7 @@ def plan_mean(
     per_unit = math.sqrt(2) / allowance.amount if norm == 1 else 1 / math.sqrt(2 * allowance.amount)
     noise = budget.record_factor / n * per_unit
     facts = OracleFacts(n, d, noise, norm, d ** (1 / norm), order, moment)
-    mean = make_oracle(oracle, tau, n_buckets, facts)
+    mean = make_oracle(oracle, *own_settings, facts)
     change = mean.sensitivity(n, d, d, budget.record_factor, norm)
     mechanism = kind.calibrate(change, allowance, dimension=d)
     guarantee = Guarantee.of(budget, [Release(f"{oracle} mean", mechanism)], allowance.kind)
@@ -194,7 +197,7 @@ def plan_mean(
     )  # fmt: skip
 
 
-def _estimate(X: Any, oracle: str, settings: dict[str, Any], random_state: Any) -> Array:
+def _estimate(X: Any, oracle: Oracle, settings: dict[str, Any], random_state: Any) -> Array:
     X = _check_sample(X)
     accountant = accountant_in_force(settings.pop("accountant", None))
     plan = plan_mean(*X.shape, oracle=oracle, accountant=accountant, **settings)
@@ -203,7 +206,7 @@ def _estimate(X: Any, oracle: str, settings: dict[str, Any], random_state: Any) 
     return plan.release(X, random_state=random_state)
 
 
-def clipped_median_of_means(X: Any, *, random_state: Any = None, **settings: Any) -> Array:
+def clipped_median_of_means(X: Any, *, random_state: RandomState = None, **settings: Any) -> Array:
     """Private mean by medians of means of clipped coordinates (KLZ22 Algorithm 3).
 
     Parameters
@@ -227,7 +230,7 @@ def clipped_median_of_means(X: Any, *, random_state: Any = None, **settings: Any
     return _estimate(X, "median-of-means", settings, random_state)
 
 
-def smoothed_truncated_mean(X: Any, *, random_state: Any = None, **settings: Any) -> Array:
+def smoothed_truncated_mean(X: Any, *, random_state: RandomState = None, **settings: Any) -> Array:
     """Private mean of smoothly truncated coordinates (KLZ22 Algorithm 4).
 
     Parameters and result as for `clipped_median_of_means`, without buckets.
@@ -235,7 +238,7 @@ def smoothed_truncated_mean(X: Any, *, random_state: Any = None, **settings: Any
     return _estimate(X, "smoothed", settings, random_state)
 
 
-def clipped_mean(X: Any, *, random_state: Any = None, **settings: Any) -> Array:
+def clipped_mean(X: Any, *, random_state: RandomState = None, **settings: Any) -> Array:
     """Private mean of clipped coordinates, as a baseline.
 
     Parameters and result as for `clipped_median_of_means`, without buckets.
@@ -243,7 +246,7 @@ def clipped_mean(X: Any, *, random_state: Any = None, **settings: Any) -> Array:
     return _estimate(X, "coordinate-clipped", settings, random_state)
 
 
-def norm_clipped_mean(X: Any, *, random_state: Any = None, **settings: Any) -> Array:
+def norm_clipped_mean(X: Any, *, random_state: RandomState = None, **settings: Any) -> Array:
     """Private mean of records shrunk to a bounded norm.
 
     Parameters and result as for `clipped_median_of_means`, without buckets.

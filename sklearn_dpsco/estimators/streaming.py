@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -15,9 +15,26 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_size
+from .._types import (
+    Auto,
+    Bounds,
+    ClassificationLoss,
+    ClassLabels,
+    Factorization,
+    FeatureBounds,
+    MirrorMapName,
+    Nonfinite,
+    Precision,
+    RandomState,
+    RegressionLoss,
+    Relation,
+    SetName,
+)
 from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.compressed import row_range
 from ..data.summation import piece_rows
+from ..geometry import Geometry
+from ..losses import Loss
 from ..mechanisms.prefix_sum import FACTORIZATIONS
 from ..privacy.accountant import BudgetAccountant, accountant_in_force
 from ..privacy.allotment import Allotment
@@ -389,29 +406,29 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         self,
         *,
         epsilon: float = 1.0,
-        delta: Any = "auto",
-        relation: str = "replace-one",
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
         max_weight: float = 1.0,
-        bounds_X: Any = None,
-        bounds_y: Any = None,
+        bounds_X: FeatureBounds | None = None,
+        bounds_y: Bounds | None = None,
         fit_intercept: bool = True,
-        horizon: Any = None,
-        batch_size: Any = "auto",
-        loss: Any = "squared",
-        feasible_set: Any = "l2",
-        radius: Any = "auto",
-        mirror_map: str = "auto",
-        factorization: str = "toeplitz",
-        gradient_clip: Any = "auto",
-        data_norm: Any = "auto",
-        learning_rate: Any = "auto",
+        horizon: int | None = None,
+        batch_size: int | Auto = "auto",
+        loss: RegressionLoss | Loss = "squared",
+        feasible_set: SetName | Geometry = "l2",
+        radius: float | Auto = "auto",
+        mirror_map: MirrorMapName = "auto",
+        factorization: Factorization = "toeplitz",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
+        learning_rate: float | Auto = "auto",
         average: bool = True,
         shuffle: bool = True,
-        precision: str = "exact",
-        nonfinite: str = "raise",
-        accountant: Any = None,
-        random_state: Any = None,
+        precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise",
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self._store(locals())
 
@@ -490,30 +507,30 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         self,
         *,
         epsilon: float = 1.0,
-        delta: Any = "auto",
-        relation: str = "replace-one",
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
         max_weight: float = 1.0,
-        bounds_X: Any = None,
-        classes: Any = None,
-        class_weight: Any = None,
+        bounds_X: FeatureBounds | None = None,
+        classes: ClassLabels | None = None,
+        class_weight: Mapping[Any, float] | None = None,
         fit_intercept: bool = True,
-        horizon: Any = None,
-        batch_size: Any = "auto",
-        loss: Any = "logistic",
-        feasible_set: Any = "l2",
-        radius: Any = "auto",
-        mirror_map: str = "auto",
-        factorization: str = "toeplitz",
-        gradient_clip: Any = "auto",
-        data_norm: Any = "auto",
-        learning_rate: Any = "auto",
+        horizon: int | None = None,
+        batch_size: int | Auto = "auto",
+        loss: ClassificationLoss | Loss = "logistic",
+        feasible_set: SetName | Geometry = "l2",
+        radius: float | Auto = "auto",
+        mirror_map: MirrorMapName = "auto",
+        factorization: Factorization = "toeplitz",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
+        learning_rate: float | Auto = "auto",
         average: bool = True,
         shuffle: bool = True,
-        precision: str = "exact",
-        nonfinite: str = "raise",
-        accountant: Any = None,
-        random_state: Any = None,
+        precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise",
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self._store(locals())
 
@@ -531,7 +548,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         self,
         X: Any,
         y: Any,
-        classes: Any = None,
+        classes: ClassLabels | None = None,
         groups: Any = None,
         sample_weight: Any = None,
     ) -> Self:

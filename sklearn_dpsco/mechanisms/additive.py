@@ -12,7 +12,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..privacy.budget import ROUNDING, Allowance, Precision
+from .._types import Precision
+from ..privacy.budget import ROUNDING, Allowance
 from ..randomness.exact import floor_laplace, floor_normal
 from ..randomness.stream import RandomStream
 from .base import Mechanism, releasable

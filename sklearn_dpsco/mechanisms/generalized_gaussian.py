@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainccinv
 
+from .._types import Precision
 from ..geometry.norms import lp_norm
-from ..privacy.budget import ROUNDING, Allowance, Precision
+from ..privacy.budget import ROUNDING, Allowance
 from ..randomness.stream import RandomStream
 from .additive import Gaussian
 from .base import Mechanism, releasable

@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..privacy.budget import ROUNDING, Allowance, Precision
+from .._types import Precision
+from ..privacy.budget import ROUNDING, Allowance
 from ..privacy.selections import selections_mu, selections_of_mu
 from ..randomness.exact import permute_and_flip, sample_softmax
 from ..randomness.stream import RandomStream

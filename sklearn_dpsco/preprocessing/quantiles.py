@@ -19,6 +19,7 @@ from scipy import sparse
 
 from .._checks import check_choice, check_count, check_real, shown
 from .._fitting import Accounting, checked_table
+from .._types import Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.compressed import canonical
 from ..data.records import nonfinite_rows
@@ -157,8 +158,9 @@ class PrivateBounds:
 
 def plan_private_bounds(
     n_samples: int, n_features: int = 1, *, quantiles: Any = (0.01, 0.99), epsilon: float = 1.0,
-    delta: Any = "auto", relation: str = "replace-one", max_rows_per_user: int = 1,
-    within: Any = None, precision: Any = "exact", accountant: Any = None,
+    delta: float | Auto = "auto", relation: Relation = "replace-one", max_rows_per_user: int = 1,
+    within: Bounds | Mapping[Any, Any] | None = None, precision: Precision = "exact",
+    accountant: Any = None,
 ) -> BoundsPlan:  # fmt: skip
     """The plan of `private_bounds`; reads no data and spends nothing.
 
@@ -183,10 +185,11 @@ def plan_private_bounds(
 
 
 def private_bounds(
-    X: Any, *, quantiles: Any = (0.01, 0.99), epsilon: float = 1.0, delta: Any = "auto",
-    relation: str = "replace-one", max_rows_per_user: int = 1, within: Any = None,
-    precision: Any = "exact", nonfinite: str = "raise", accountant: Any = None,
-    random_state: Any = None,
+    X: Any, *, quantiles: Any = (0.01, 0.99), epsilon: float = 1.0, delta: float | Auto = "auto",
+    relation: Relation = "replace-one", max_rows_per_user: int = 1,
+    within: Bounds | Mapping[Any, Any] | None = None, precision: Precision = "exact",
+    nonfinite: Nonfinite = "raise", accountant: Any = None,
+    random_state: RandomState = None,
 ) -> PrivateBounds:  # fmt: skip
     """Private quantiles of the columns, as bounds for an estimator.
 

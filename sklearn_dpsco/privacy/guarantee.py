@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from scipy.special import ndtr, ndtri
 
 from .._checks import check_real, import_pandas
+from .._types import Relation
 from .budget import (
     ROUNDING,
     Composition,
@@ -116,7 +117,7 @@ class Guarantee:
 
     epsilon: float
     delta: float
-    relation: str
+    relation: Relation
     composition: Composition
     releases: tuple[Release, ...]
     rows_per_user: int = 1
