@@ -51,6 +51,15 @@ class MeanPlan:
     noise : Gaussian or Laplace
         On the mean of (X - center) / scale.
     guarantee : Guarantee
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.means import plan_mean
+    >>> plan = plan_mean(10_000, 2, epsilon=1.0, center=100, scale=10)
+    >>> sample = np.random.default_rng(0).normal(105, 10, (10_000, 2))
+    >>> bool(np.all(np.abs(plan.release(sample) - 105) < 2))
+    True
     """
 
     oracle: MeanOracle
@@ -170,6 +179,16 @@ def plan_mean(
     ------
     ValueError
         If a parameter is out of range or there are fewer records than buckets.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco.means import plan_mean
+    >>> plan = plan_mean(10_000, 5, oracle="median-of-means", epsilon=1.0, scale=100)
+    >>> plan.guarantee.epsilon
+    1.0
+    >>> wider = plan_mean(10_000, 5, oracle="median-of-means", epsilon=0.5, scale=100)
+    >>> bool(wider.noise.scale > plan.noise.scale)
+    True
     """
     n = check_count("n_samples", n_samples)
     d = check_count("n_features", n_features)
@@ -226,6 +245,15 @@ def clipped_median_of_means(X: Any, *, random_state: RandomState = None, **setti
     See Also
     --------
     plan_mean : the settings; it gives the noise and the guarantee without data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.means import clipped_median_of_means
+    >>> sample = 50 * np.random.default_rng(0).standard_t(3, (10_000, 2)) + 1000
+    >>> found = clipped_median_of_means(sample, epsilon=1.0, center=1000, scale=100)
+    >>> bool(np.all(np.abs(found - 1000) < 50))
+    True
     """
     return _estimate(X, "median-of-means", settings, random_state)
 
@@ -234,6 +262,15 @@ def smoothed_truncated_mean(X: Any, *, random_state: RandomState = None, **setti
     """Private mean of smoothly truncated coordinates (KLZ22 Algorithm 4).
 
     Parameters and result as for `clipped_median_of_means`, without buckets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.means import smoothed_truncated_mean
+    >>> sample = np.random.default_rng(0).exponential(20, (10_000, 2))
+    >>> found = smoothed_truncated_mean(sample, epsilon=1.0, center=0, scale=50)
+    >>> bool(np.all(np.abs(found - 20) < 10))
+    True
     """
     return _estimate(X, "smoothed", settings, random_state)
 
@@ -242,6 +279,17 @@ def clipped_mean(X: Any, *, random_state: RandomState = None, **settings: Any) -
     """Private mean of clipped coordinates, as a baseline.
 
     Parameters and result as for `clipped_median_of_means`, without buckets.
+
+    Examples
+    --------
+    One gross error moves nothing much:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco.means import clipped_mean
+    >>> sample = np.random.default_rng(0).normal(5, 1, (10_000, 1))
+    >>> sample[0] = 1e9
+    >>> bool(abs(clipped_mean(sample, epsilon=1.0, center=4, scale=2)[0] - 5) < 0.5)
+    True
     """
     return _estimate(X, "coordinate-clipped", settings, random_state)
 
@@ -250,5 +298,17 @@ def norm_clipped_mean(X: Any, *, random_state: RandomState = None, **settings: A
     """Private mean of records shrunk to a bounded norm.
 
     Parameters and result as for `clipped_median_of_means`, without buckets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import BudgetAccountant
+    >>> from sklearn_dpsco.means import norm_clipped_mean
+    >>> accountant = BudgetAccountant(epsilon=1.0)
+    >>> sample = np.random.default_rng(0).normal(size=(10_000, 2))
+    >>> norm_clipped_mean(sample, epsilon=0.5, accountant=accountant).shape
+    (2,)
+    >>> len(accountant.ledger)
+    1
     """
     return _estimate(X, "clipped", settings, random_state)

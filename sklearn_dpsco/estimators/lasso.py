@@ -178,6 +178,23 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         "epsilon_insensitive"; not convex are "welsch", "log_absolute" and "mcp_absolute".
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... For "simplex" it is 1.
+
+    Examples
+    --------
+    Three of 100 columns count. Selections leave few coefficients that are not 0:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPLassoFW
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (5000, 100))
+    >>> y = X[:, :3].sum(axis=1) + 0.1 * rng.normal(size=5000)
+    >>> model = DPLassoFW(
+    ...     epsilon=4.0, bounds_X=(-1, 1), bounds_y=(-4, 4), solver="selection", max_iter=30
+    ... ).fit(X, y)
+    >>> sorted(np.argsort(-np.abs(model.coef_))[:3].tolist())
+    [0, 1, 2]
+    >>> bool(np.count_nonzero(model.coef_) <= 30)
+    True
     """
 
     def __init__(
@@ -226,6 +243,23 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     ----------
     loss : str or Loss, default="logistic"
         ... "logistic", "smoothed_hinge", "hinge" or "squared_hinge"; not convex is "sigmoid".
+
+    Examples
+    --------
+    Pure epsilon-DP, without any delta:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPLassoFWClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (5000, 20))
+    >>> y = X[:, 0] - X[:, 1] > 0
+    >>> model = DPLassoFWClassifier(
+    ...     epsilon=2.0, delta=0.0, bounds_X=(-1, 1), classes=[False, True]
+    ... ).fit(X, y)
+    >>> model.guarantee_.delta, model.guarantee_.composition
+    (0.0, 'pure')
+    >>> bool(model.coef_[0, 0] > 0 > model.coef_[0, 1])
+    True
     """
 
     def __init__(

@@ -152,6 +152,20 @@ class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
         level) or "epsilon_insensitive", or a convex `Loss` of your own.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 10 for "l2".
+
+    Examples
+    --------
+    A quantile, whose loss has a kink: 90 % of the targets are to be below the predictions.
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPPhasedSGDRegressor
+    >>> from sklearn_dpsco.losses import Quantile
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 1, (20000, 2))
+    >>> y = X[:, 0] + rng.exponential(0.2, 20000)
+    >>> model = DPPhasedSGDRegressor(loss=Quantile(0.9), bounds_X=(0, 1), bounds_y=(0, 3))
+    >>> bool(0.8 < np.mean(y < model.fit(X, y).predict(X)) < 0.97)
+    True
     """
 
     def __init__(
@@ -201,6 +215,21 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
         "squared_hinge", or a convex `Loss` of your own.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 100 for "l2".
+
+    Examples
+    --------
+    A support vector machine in a single pass over the records:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPPhasedSGDClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20000, 5))
+    >>> y = np.where(X[:, 0] + 0.1 * rng.normal(size=20000) > 0, "yes", "no")
+    >>> model = DPPhasedSGDClassifier(
+    ...     loss="hinge", bounds_X=(-1, 1), classes=["no", "yes"], max_iter=1
+    ... ).fit(X, y)
+    >>> model.n_iter_, bool(model.score(X, y) > 0.85)
+    (1, True)
     """
 
     def __init__(

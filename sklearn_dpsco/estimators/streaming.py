@@ -400,6 +400,22 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         "log_absolute", "mcp_absolute" or an object. In scaled units; need not be smooth or convex.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 3, or 1 for "simplex".
+
+    Examples
+    --------
+    A stream that is told how long it is, read chunk by chunk, and ended:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPFTRLRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> model = DPFTRLRegressor(bounds_X=(-1, 1), bounds_y=(-2, 2), horizon=20000)
+    >>> for _ in range(10):
+    ...     X = rng.uniform(-1, 1, (2000, 3))
+    ...     _ = model.partial_fit(X, X[:, 0])
+    >>> model.n_seen_, model.guarantee_.epsilon
+    (20000, 1.0)
+    >>> bool(model.coef_[0] > 0.5)
+    True
     """
 
     def __init__(
@@ -501,6 +517,23 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         scaled units; need not be smooth or convex.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 30.
+
+    Examples
+    --------
+    Coefficients that may be published after every chunk, all of them under one epsilon:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPFTRLClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> model, published = DPFTRLClassifier(bounds_X=(-1, 1), classes=["no", "yes"]), []
+    >>> for day in range(3):
+    ...     X = rng.uniform(-1, 1, (3000, 2))
+    ...     _ = model.partial_fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+    ...     published.append(model.coef_)
+    >>> model.n_seen_, model.guarantee_.epsilon
+    (9000, 1.0)
+    >>> model.finish().predict([[1, 0]]).tolist()
+    ['yes']
     """
 
     def __init__(

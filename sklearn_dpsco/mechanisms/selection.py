@@ -43,6 +43,15 @@ class SelectVertex(Mechanism):
     noise : {"gumbel", "exponential"}
     precision : {"exact", "float"}, default="exact"
         "exact" draws from the exact law, the scores taken as real numbers without error.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.mechanisms import SelectVertex
+    >>> allowance = PrivacyBudget(epsilon=1.0, delta=0.0).allowance
+    >>> noise = SelectVertex.calibrate(0.01, allowance, count=5)
+    >>> noise.cost("pure", count=5) <= 1.0
+    True
     """
 
     noise: str = "gumbel"

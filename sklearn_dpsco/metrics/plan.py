@@ -125,6 +125,17 @@ n_thresholds, n_bins, score_bounds, precision, accountant
     ------
     ValueError
         If a parameter is out of range.
+
+    Examples
+    --------
+    How large is the noise in an accuracy on 500 records?
+
+    >>> from sklearn_dpsco import plan_score
+    >>> plan = plan_score(500, scoring="accuracy", epsilon=0.5)
+    >>> plan.guarantee.epsilon, plan.guarantee.delta
+    (0.5, 0.0)
+    >>> round(plan.noises[0].scale / 500, 3)  # Laplace noise of this scale
+    0.004
     """
     names = check_scorings(scoring)
     n = check_count("n_samples", n_samples, low=2, high=LARGEST_SAMPLE)

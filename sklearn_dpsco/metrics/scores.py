@@ -62,6 +62,19 @@ class DPScore:
         Of "calibration_curve": share of the second class in each bin, and the bin's middle.
     counts : ndarray
         The noisy sums as they were released, before anything was clipped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPMirrorClassifier, dp_score
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (6000, 2))
+    >>> y = X[:, 0] > 0
+    >>> model = DPMirrorClassifier(bounds_X=(-1, 1), classes=[False, True]).fit(X[:4000], y[:4000])
+    >>> score = dp_score(model, X[4000:].copy(), y[4000:])
+    >>> low, high = score.interval
+    >>> bool(low <= float(score) <= high), score.guarantee.epsilon, score.noise_is_secret
+    (True, 1.0, True)
     """
 
     scoring: str

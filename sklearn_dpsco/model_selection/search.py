@@ -665,6 +665,19 @@ class DPRandomizedSearchCV(_PrivateSearch):
         As of `DPGridSearchCV`.
     noise_is_secret_, classes_, n_features_in_, feature_names_in_
         As of `DPGridSearchCV`.
+
+    Examples
+    --------
+    The plan says what would be released and at what cost, before any data:
+
+    >>> from scipy.stats import loguniform
+    >>> from sklearn_dpsco import DPMirrorRegressor, DPRandomizedSearchCV
+    >>> model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1))
+    >>> settings = {"radius": loguniform(0.1, 10)}
+    >>> search = DPRandomizedSearchCV(model, settings, n_iter=3, epsilon=2.0)
+    >>> plan = search.plan(n_samples=5000, n_features=3)
+    >>> len(plan.candidates), plan.guarantee.epsilon  # the default is one of them
+    (4, 2.0)
     """
 
     def __init__(

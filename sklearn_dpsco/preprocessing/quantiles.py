@@ -178,6 +178,16 @@ def plan_private_bounds(
     ------
     ValueError
         If a parameter is out of range, or there are too few records for the budget.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import plan_private_bounds
+    >>> plan = plan_private_bounds(5000, 3, epsilon=0.5)
+    >>> plan.guarantee.epsilon
+    0.5
+    >>> low, high = plan.levels  # of the quantiles, as far out as the noise allows
+    >>> bool(0.01 <= low < high <= 0.99)
+    True
     """
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     names = tuple(within) if isinstance(within, Mapping) else None
@@ -228,6 +238,18 @@ def private_bounds(
         bounds. Nothing is spent then.
     PrivacyBudgetError
         If the accountant refuses the charge. Nothing is spent then, either.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPMirrorRegressor, private_bounds
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal([100, 0], [10, 1], (5000, 2))
+    >>> found = private_bounds(X, epsilon=0.5, within=([0, -10], [1000, 10]))
+    >>> low, high = found.bounds
+    >>> bool(60 < low[0] < 100 < high[0] < 140)
+    True
+    >>> model = DPMirrorRegressor(bounds_X=found.bounds, bounds_y=(-1, 1))  # costs its own epsilon
     """
     claim = epsilon, delta, relation, max_rows_per_user, precision
     Accounting.of(*claim, accountant)

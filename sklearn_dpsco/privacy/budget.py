@@ -241,6 +241,15 @@ class PrivacyBudget:
     rows_per_user : int >= 1
         The guarantee is for all rows of a user together, of whom nobody has more than this.
         `rho`, `mu` and the allowances are what is left for one row (doc/privacy, section 2.14).
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-6)
+    >>> round(budget.mu, 3), round(budget.rho, 4)  # the noise of Gaussian releases follows
+    (0.237, 0.0244)
+    >>> PrivacyBudget(epsilon=1.0, delta=0.0).is_pure
+    True
     """
 
     epsilon: float
