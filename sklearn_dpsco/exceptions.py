@@ -10,15 +10,48 @@ __all__ = [
 
 
 class BoundsNotDeclaredWarning(UserWarning):
-    """Bounds of the data were not given, so (-1, 1) is used and values outside are clipped."""
+    """Bounds of the data were not given, so (-1, 1) is used and values outside are clipped.
+
+    Examples
+    --------
+    Forgotten bounds as an error:
+
+    >>> import warnings
+    >>> from sklearn_dpsco import BoundsNotDeclaredWarning
+    >>> warnings.simplefilter("error", BoundsNotDeclaredWarning)
+    """
 
 
 class PrivacyLeakWarning(UserWarning):
-    """A value outside the guarantee, such as the list of labels, was taken from the data."""
+    """A value outside the guarantee, such as the list of labels, was taken from the data.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from sklearn_dpsco import DPMirrorClassifier, PrivacyLeakWarning
+    >>> X, y = [[0.0], [1.0]] * 50, [0, 1] * 50
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     _ = DPMirrorClassifier(bounds_X=(0, 1), delta=1e-3).fit(X, y)  # without `classes`
+    >>> [warning.category.__name__ for warning in caught]
+    ['PrivacyLeakWarning']
+    """
 
 
 class PrivacyParameterWarning(UserWarning):
-    """The requested guarantee is valid but weak, for example delta >= 1 / n_samples."""
+    """The requested guarantee is valid but weak, for example delta >= 1 / n_samples.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from sklearn_dpsco import DPMirrorRegressor, PrivacyParameterWarning
+    >>> model = DPMirrorRegressor(delta=0.1, bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     _ = model.plan(n_samples=1000, n_features=1)
+    >>> [warning.category.__name__ for warning in caught]
+    ['PrivacyParameterWarning']
+    """
 
 
 class PrivacyBudgetError(RuntimeError):
@@ -26,6 +59,17 @@ class PrivacyBudgetError(RuntimeError):
 
     A `RuntimeError`, since no argument is wrong by itself: the same fit may be accepted by
     an accountant on which less was spent.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import BudgetAccountant, DPLassoFW, PrivacyBudgetError
+    >>> accountant = BudgetAccountant(epsilon=0.5)
+    >>> model = DPLassoFW(epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 1), accountant=accountant)
+    >>> try:
+    ...     model.fit([[0.0], [1.0]] * 50, [0.0, 1.0] * 50)
+    ... except PrivacyBudgetError:
+    ...     print("refused, and nothing was spent:", accountant.total_spent())
+    refused, and nothing was spent: 0.0
     """
 
 
@@ -33,4 +77,13 @@ class TasksLostError(RuntimeError):
     """Workers or the scheduler of Dask were lost, and the sums of a step could not be computed.
 
     What was charged stays charged. No model is left, and nothing that was released is shown.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import TasksLostError
+    >>> def fit_on_cluster(model, X, y):
+    ...     try:
+    ...         return model.fit(X, y)
+    ...     except TasksLostError:  # charged: fitting again costs again
+    ...         return None
     """

@@ -69,7 +69,7 @@ _WELSCH_WIDTH = 0.4  # where no spread is learned
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Base class: the methods and constants that solvers use.
+    r"""Base class: the methods and constants that solvers use.
 
     A loss of your own is a frozen dataclass that inherits from this class. The guarantee of a
     fit with it rests on your word that `derivative` is a function of each record's own z and y
@@ -95,6 +95,32 @@ class Loss:
         rho, at least 0, with l + rho z^2 / 2 convex in z; infinite if there is none. It is
         0 for a convex loss, and otherwise the smoothness unless declared. Where it is finite, l has
         an envelope.
+
+    Examples
+    --------
+    A loss of your own, :math:`\log \cosh(z - y)`:
+
+    >>> from dataclasses import dataclass
+    >>> from typing import ClassVar
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPMirrorRegressor
+    >>> from sklearn_dpsco.losses import Loss
+    >>> @dataclass(frozen=True)
+    ... class LogCosh(Loss):
+    ...     task: ClassVar[str] = "regression"
+    ...     is_convex: ClassVar[bool] = True
+    ...     smoothness: ClassVar[float] = 1.0
+    ...     def value(self, z, y):
+    ...         return np.logaddexp(z - y, y - z) - np.log(2)
+    ...     def derivative(self, z, y):
+    ...         return np.tanh(z - y)
+    ...     def derivative_bound(self, prediction_bound, y_bound=1.0):
+    ...         return 1.0
+    ...     def best_constant(self, mean):
+    ...         return mean
+    >>> model = DPMirrorRegressor(loss=LogCosh(), bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> model.plan(n_samples=5000, n_features=3).guarantee.epsilon
+    1.0
     """
 
     task: ClassVar[str]
@@ -246,6 +272,13 @@ class Squared(_Regression):
 
     Smoothness 1. The derivative z - y is unbounded in z, so `gradient_clip` turns the
     loss into Huber's with that threshold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import Squared
+    >>> Squared().derivative(np.array([0.0, 0.5]), np.array([1.0, 0.0])).tolist()
+    [-1.0, 0.5]
     """
 
     loss_id: ClassVar[int | None] = 0
@@ -279,6 +312,15 @@ class Huber(_Regression):
     ----------
     threshold : float in [1e-50, 1e50], default=0.1
         :math:`\tau`, in units of half the width of `bounds_y`.
+
+    Examples
+    --------
+    A threshold of 0.2 is 40 where ``bounds_y=(0, 400)``:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import Huber
+    >>> Huber(threshold=0.25).derivative(np.array([0.125, 1.0]), np.zeros(2)).tolist()
+    [0.125, 0.25]
     """
 
     threshold: float = 0.1
@@ -327,6 +369,16 @@ class Welsch(_Regression):
         units (``solver="learned-units"``, the default of `DPMirrorRegressor` then) 1.5 times the
         spread of the targets that was learned; that descent starts at 32 times this width, so as
         to find the minimum that suits most of the records.
+
+    Examples
+    --------
+    A gross error hardly pulls:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import Welsch
+    >>> small, gross = Welsch(width=0.4).derivative(np.array([0.2, 2.0]), np.zeros(2))
+    >>> bool(gross < 1e-6 < small)
+    True
     """
 
     width: float | str = "auto"
@@ -369,6 +421,15 @@ class Logistic(_Classification):
     r"""Logistic loss, :math:`l(z, y) = \log(1 + e^{-y z})`, y in {-1, +1}.
 
     Smoothness 1/4, derivative bound 1; `predict_proba` is the sigmoid of z.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import Logistic
+    >>> Logistic().derivative(np.zeros(2), np.array([-1.0, 1.0])).tolist()
+    [0.5, -0.5]
+    >>> float(Logistic().probability(np.array(0.0)))
+    0.5
     """
 
     loss_id: ClassVar[int | None] = 2
@@ -416,6 +477,15 @@ class SmoothedHinge(_Classification):
     ----------
     width : float in [1e-50, 1e50], default=1.0
         h.
+
+    Examples
+    --------
+    Margins beyond 1 do not pull:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import SmoothedHinge
+    >>> SmoothedHinge(width=0.5).derivative(np.array([0.0, 0.75, 2.0]), np.ones(3)).tolist()
+    [-1.0, -0.5, -0.0]
     """
 
     width: float = 1.0
@@ -461,6 +531,13 @@ class Absolute(_Kinked, _Regression):
 
     Not smooth; derivative bound 1. Its envelope is Huber's loss of threshold
     :math:`1 / \beta`, times :math:`\beta`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import Absolute
+    >>> Absolute().derivative(np.array([0.1, 100.0]), np.zeros(2)).tolist()
+    [1.0, 1.0]
     """
 
     loss_id: ClassVar[int | None] = 4
@@ -487,6 +564,15 @@ class Quantile(_Kinked, _Regression):
     ----------
     level : float in (0, 1), default=0.5
         :math:`\tau`; 0.5 is half the absolute error.
+
+    Examples
+    --------
+    Of the level 0.75, predictions below the target pull three times as much as those above:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import Quantile
+    >>> Quantile(0.75).derivative(np.array([-1.0, 1.0]), np.zeros(2)).tolist()
+    [-0.75, 0.25]
     """
 
     level: float = 0.5
@@ -524,6 +610,13 @@ class EpsilonInsensitive(_Kinked, _Regression):
     ----------
     width : float in [0, 1e50], default=0.1
         w, in units of half the width of `bounds_y`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import EpsilonInsensitive
+    >>> EpsilonInsensitive(width=0.5).value(np.array([0.25, 1.0]), np.zeros(2)).tolist()
+    [0.0, 0.5]
     """
 
     width: float = 0.1
@@ -581,6 +674,13 @@ class LogAbsolute(_WeaklyConvexKink):
     ----------
     width : float in [1e-50, 1e50], default=0.3
         w, in units of half the width of `bounds_y`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import LogAbsolute
+    >>> LogAbsolute(width=0.5).derivative(np.array([0.5, 1.5]), np.zeros(2)).tolist()
+    [0.5, 0.25]
     """
 
     width: float = 0.3
@@ -618,6 +718,13 @@ class MCPAbsolute(_WeaklyConvexKink):
     ----------
     width : float in [1e-50, 1e50], default=1.0
         w, in units of half the width of `bounds_y`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import MCPAbsolute
+    >>> MCPAbsolute(width=1.0).derivative(np.array([0.25, 5.0]), np.zeros(2)).tolist()
+    [0.75, 0.0]
     """
 
     width: float = 1.0
@@ -645,6 +752,13 @@ class Hinge(_Kinked, _Classification):
 
     The loss of support vector machines. Not smooth; derivative bound 1. Its envelope is
     `SmoothedHinge` of width :math:`1 / \beta`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import Hinge
+    >>> Hinge().value(np.array([-1.0, 0.5, 2.0]), np.ones(3)).tolist()
+    [2.0, 0.5, 0.0]
     """
 
     loss_id: ClassVar[int | None] = 7
@@ -668,6 +782,13 @@ class SquaredHinge(_Classification):
 
     Smoothness 1. The derivative is unbounded in z, so `gradient_clip` turns the loss into
     the clip times `SmoothedHinge`, with the clip as its width.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import SquaredHinge
+    >>> SquaredHinge().value(np.array([-1.0, 0.5, 2.0]), np.ones(3)).tolist()
+    [2.0, 0.125, 0.0]
     """
 
     loss_id: ClassVar[int | None] = 8
@@ -698,6 +819,16 @@ class Sigmoid(_Classification):
 
     Records with a wrong label pull less than others. Derivative at most 1/4, at z = 0; smoothness
     :math:`1 / (6 \sqrt 3)`. Not convex: its weak convexity is the same number.
+
+    Examples
+    --------
+    A label that is clearly wrong pulls hardly more than one that is clearly right:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import Sigmoid
+    >>> pulls = -Sigmoid().derivative(np.array([-4.0, 0.0, 4.0]), np.ones(3))
+    >>> pulls.round(3).tolist()
+    [0.018, 0.25, 0.018]
     """
 
     loss_id: ClassVar[int | None] = 10

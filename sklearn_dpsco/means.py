@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ._checks import SMALLEST, auto_or, check_choice, check_count, check_real, check_size
 from ._fitting import Accounting
+from ._types import Auto, Oracle, Precision, RandomState, Relation
 from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
 from .mechanisms import Gaussian, Laplace, Release, additive_noise
@@ -50,6 +51,15 @@ class MeanPlan:
     noise : Gaussian or Laplace
         On the mean of (X - center) / scale.
     guarantee : Guarantee
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.means import plan_mean
+    >>> plan = plan_mean(10_000, 2, epsilon=1.0, center=100, scale=10)
+    >>> sample = np.random.default_rng(0).normal(105, 10, (10_000, 2))
+    >>> bool(np.all(np.abs(plan.release(sample) - 105) < 2))
+    True
     """
 
     oracle: MeanOracle
@@ -75,7 +85,7 @@ class MeanPlan:
             limits = self.oracle.limits(rows, self.noise.order)
             return self.oracle.mean(rows, np.ones(self.n_samples), limits)
 
-    def release(self, X: Any, *, random_state: Any = None) -> Array:
+    def release(self, X: Any, *, random_state: RandomState = None) -> Array:
         """The private mean of X, shape (n_features,)."""
         stream = stream_from_random_state(random_state)
         return self.center + self.scale * self.noise.release(self.statistic(X), stream)
@@ -125,11 +135,12 @@ def _epsilon_for(rho: float, delta: float) -> float:
 
 
 def plan_mean(
-    n_samples: int, n_features: int, *, oracle: str = "clipped", epsilon: float = 1.0,
-    delta: Any = "auto", rho: float | None = None, relation: str = "replace-one",
+    n_samples: int, n_features: int, *, oracle: Oracle = "clipped", epsilon: float = 1.0,
+    delta: float | Auto = "auto", rho: float | None = None, relation: Relation = "replace-one",
     max_rows_per_user: int = 1,
     moment_order: float = 2.0, moment_bound: float = 1.0, center: Any = 0.0, scale: Any = 1.0,
-    tau: Any = "auto", n_buckets: Any = "auto", precision: Any = "exact", accountant: Any = None,
+    tau: float | Auto = "auto", n_buckets: int | Auto = "auto", precision: Precision = "exact",
+    accountant: Any = None,
 ) -> MeanPlan:  # fmt: skip
     """The plan of a private mean; reads no data and spends nothing.
 
@@ -168,14 +179,25 @@ def plan_mean(
     ------
     ValueError
         If a parameter is out of range or there are fewer records than buckets.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco.means import plan_mean
+    >>> plan = plan_mean(10_000, 5, oracle="median-of-means", epsilon=1.0, scale=100)
+    >>> plan.guarantee.epsilon
+    1.0
+    >>> wider = plan_mean(10_000, 5, oracle="median-of-means", epsilon=0.5, scale=100)
+    >>> bool(wider.noise.scale > plan.noise.scale)
+    True
     """
     n = check_count("n_samples", n_samples)
     d = check_count("n_features", n_features)
     check_choice("oracle", oracle, tuple(ORACLES))
     order = check_real("moment_order", moment_order, low=2)
     moment = check_size("moment_bound", moment_bound)
-    tau = auto_or(check_size, "tau", tau)
-    n_buckets = auto_or(check_count, "n_buckets", n_buckets)
+    own_settings = (
+        auto_or(check_size, "tau", tau), auto_or(check_count, "n_buckets", n_buckets)
+    )  # fmt: skip
     epsilon = epsilon if rho is None else 1.0
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     claim = accounting.budget_of(n)
@@ -184,7 +206,7 @@ def plan_mean(
     per_unit = math.sqrt(2) / allowance.amount if norm == 1 else 1 / math.sqrt(2 * allowance.amount)
     noise = budget.record_factor / n * per_unit
     facts = OracleFacts(n, d, noise, norm, d ** (1 / norm), order, moment)
-    mean = make_oracle(oracle, tau, n_buckets, facts)
+    mean = make_oracle(oracle, *own_settings, facts)
     change = mean.sensitivity(n, d, d, budget.record_factor, norm)
     mechanism = kind.calibrate(change, allowance, dimension=d)
     guarantee = Guarantee.of(budget, [Release(f"{oracle} mean", mechanism)], allowance.kind)
@@ -194,7 +216,7 @@ def plan_mean(
     )  # fmt: skip
 
 
-def _estimate(X: Any, oracle: str, settings: dict[str, Any], random_state: Any) -> Array:
+def _estimate(X: Any, oracle: Oracle, settings: dict[str, Any], random_state: Any) -> Array:
     X = _check_sample(X)
     accountant = accountant_in_force(settings.pop("accountant", None))
     plan = plan_mean(*X.shape, oracle=oracle, accountant=accountant, **settings)
@@ -203,7 +225,7 @@ def _estimate(X: Any, oracle: str, settings: dict[str, Any], random_state: Any) 
     return plan.release(X, random_state=random_state)
 
 
-def clipped_median_of_means(X: Any, *, random_state: Any = None, **settings: Any) -> Array:
+def clipped_median_of_means(X: Any, *, random_state: RandomState = None, **settings: Any) -> Array:
     """Private mean by medians of means of clipped coordinates (KLZ22 Algorithm 3).
 
     Parameters
@@ -223,29 +245,70 @@ def clipped_median_of_means(X: Any, *, random_state: Any = None, **settings: Any
     See Also
     --------
     plan_mean : the settings; it gives the noise and the guarantee without data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.means import clipped_median_of_means
+    >>> sample = 50 * np.random.default_rng(0).standard_t(3, (10_000, 2)) + 1000
+    >>> found = clipped_median_of_means(sample, epsilon=1.0, center=1000, scale=100)
+    >>> bool(np.all(np.abs(found - 1000) < 50))
+    True
     """
     return _estimate(X, "median-of-means", settings, random_state)
 
 
-def smoothed_truncated_mean(X: Any, *, random_state: Any = None, **settings: Any) -> Array:
+def smoothed_truncated_mean(X: Any, *, random_state: RandomState = None, **settings: Any) -> Array:
     """Private mean of smoothly truncated coordinates (KLZ22 Algorithm 4).
 
     Parameters and result as for `clipped_median_of_means`, without buckets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.means import smoothed_truncated_mean
+    >>> sample = np.random.default_rng(0).exponential(20, (10_000, 2))
+    >>> found = smoothed_truncated_mean(sample, epsilon=1.0, center=0, scale=50)
+    >>> bool(np.all(np.abs(found - 20) < 10))
+    True
     """
     return _estimate(X, "smoothed", settings, random_state)
 
 
-def clipped_mean(X: Any, *, random_state: Any = None, **settings: Any) -> Array:
+def clipped_mean(X: Any, *, random_state: RandomState = None, **settings: Any) -> Array:
     """Private mean of clipped coordinates, as a baseline.
 
     Parameters and result as for `clipped_median_of_means`, without buckets.
+
+    Examples
+    --------
+    One gross error moves nothing much:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco.means import clipped_mean
+    >>> sample = np.random.default_rng(0).normal(5, 1, (10_000, 1))
+    >>> sample[0] = 1e9
+    >>> bool(abs(clipped_mean(sample, epsilon=1.0, center=4, scale=2)[0] - 5) < 0.5)
+    True
     """
     return _estimate(X, "coordinate-clipped", settings, random_state)
 
 
-def norm_clipped_mean(X: Any, *, random_state: Any = None, **settings: Any) -> Array:
+def norm_clipped_mean(X: Any, *, random_state: RandomState = None, **settings: Any) -> Array:
     """Private mean of records shrunk to a bounded norm.
 
     Parameters and result as for `clipped_median_of_means`, without buckets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import BudgetAccountant
+    >>> from sklearn_dpsco.means import norm_clipped_mean
+    >>> accountant = BudgetAccountant(epsilon=1.0)
+    >>> sample = np.random.default_rng(0).normal(size=(10_000, 2))
+    >>> norm_clipped_mean(sample, epsilon=0.5, accountant=accountant).shape
+    (2,)
+    >>> len(accountant.ledger)
+    1
     """
     return _estimate(X, "clipped", settings, random_state)

@@ -83,6 +83,18 @@ def neighbours(
     Returns
     -------
     list of (SolverData, SolverData)
+
+    Examples
+    --------
+    >>> from sklearn_dpsco.losses import Squared
+    >>> from sklearn_dpsco.geometry import L2Ball
+    >>> from sklearn_dpsco.solvers.base import Problem
+    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
+
+    >>> from sklearn_dpsco.audit import neighbours
+    >>> pairs = neighbours(problem, "zero-out", n_pairs=4)
+    >>> len(pairs), len(pairs[0])
+    (4, 2)
     """
     check_choice("relation", relation, RELATIONS)
     check_int("n_pairs", n_pairs, low=1)

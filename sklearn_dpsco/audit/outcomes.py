@@ -53,6 +53,15 @@ class AuditResult:
         Each bound holds with at least this probability.
     scores, neighbour_scores : ndarray of shape (n,)
         The numbers that the thresholds were set on, for the two tables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.audit import audit_outcomes
+    >>> rng = np.random.default_rng(0)
+    >>> alike = audit_outcomes(rng.normal(size=500), rng.normal(size=500), epsilon=0.1, delta=1e-3)
+    >>> alike.flagged, alike.decided_by
+    (False, 'assumption-free')
     """
 
     epsilon: float
@@ -137,6 +146,18 @@ def audit_outcomes(
     ------
     ValueError
         If a parameter is out of range, or the shapes differ or have fewer than 20 trials.
+
+    Examples
+    --------
+    Noise of standard deviation 1 on a change of 4, claimed to be (0.1, 1e-3)-DP:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco.audit import audit_outcomes
+    >>> rng = np.random.default_rng(0)
+    >>> first, second = rng.normal(size=500), 4 + rng.normal(size=500)
+    >>> found = audit_outcomes(first, second, epsilon=0.1, delta=1e-3)
+    >>> found.flagged, bool(found.epsilon_lower_bound > 1)
+    (True, True)
     """
     claim = PrivacyBudget(epsilon, delta)
     check_confidence(confidence)

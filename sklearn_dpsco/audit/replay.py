@@ -44,6 +44,13 @@ class SensitivityResult:
     violations : dict of str to str
         What is wrong, by the name of the mechanism, or "result", "groups", "sequence" or
         "streams". Empty if nothing was found.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco.audit import SensitivityResult
+    >>> result = SensitivityResult({"step": 0.98, "first.target": 0.0}, {})
+    >>> result.untested, result.passed  # no record moved the second one
+    (('first.target',), False)
     """
 
     ratios: dict[str, float]
@@ -67,6 +74,24 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
     `mechanisms.Mechanism`. It is searched for in the fields of the plan, in their tuples, and in
     the fields of the plan's parts (`solvers.base.Part`). Its name is its path, for example
     ``"first.target"`` or ``"stages[0].noises[0]"``.
+
+    Examples
+    --------
+    A plan with half of the noise, which an audit should find:
+
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.losses import Squared
+    >>> from sklearn_dpsco.geometry import L2Ball
+    >>> from sklearn_dpsco.solvers.base import Problem
+    >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
+    >>> solver = MirrorDescent(form="noisy-md", max_iter=3)
+    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
+    >>> plan = solver.plan(problem, PrivacyBudget(1.0, 1e-3))
+    >>> from dataclasses import replace
+    >>> from sklearn_dpsco.audit import map_mechanisms, mechanisms
+    >>> wrong = map_mechanisms(plan, lambda name, old: replace(old, scale=old.scale / 2))
+    >>> mechanisms(wrong)["step"].scale / mechanisms(plan)["step"].scale
+    0.5
     """
 
     def changed(name: str, value: Any) -> Any:
@@ -85,7 +110,23 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
 
 
 def mechanisms(plan: Any) -> dict[str, Any]:
-    """The mechanisms of a plan by name, see `map_mechanisms`."""
+    """The mechanisms of a plan by name, see `map_mechanisms`.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.losses import Squared
+    >>> from sklearn_dpsco.geometry import L2Ball
+    >>> from sklearn_dpsco.solvers.base import Problem
+    >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
+    >>> solver = MirrorDescent(form="noisy-md", max_iter=3)
+    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
+    >>> plan = solver.plan(problem, PrivacyBudget(1.0, 1e-3))
+
+    >>> from sklearn_dpsco.audit import mechanisms
+    >>> all(mechanism.sensitivity > 0 for mechanism in mechanisms(plan).values())
+    True
+    """
     found = {}
 
     def note(name: str, mechanism: Any) -> Any:
@@ -304,6 +345,22 @@ def check_sensitivity(
     ValueError
         If a table has another shape than the plan, the tables of a pair do not differ in
         one record, or the guarantee counts a mechanism that no field of the plan holds.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.losses import Squared
+    >>> from sklearn_dpsco.geometry import L2Ball
+    >>> from sklearn_dpsco.solvers.base import Problem
+    >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
+    >>> solver = MirrorDescent(form="noisy-md", max_iter=3)
+    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
+    >>> plan = solver.plan(problem, PrivacyBudget(1.0, 1e-3))
+
+    >>> from sklearn_dpsco.audit import check_sensitivity
+    >>> result = check_sensitivity(solver, plan)
+    >>> result.passed, max(result.ratios.values()) <= 1
+    (True, True)
     """
     check_int("random_state", random_state, low=0)
     if pairs is None:

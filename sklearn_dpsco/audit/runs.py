@@ -85,7 +85,7 @@ def audit(
     >>> X[:2], other = 1, y.copy()
     >>> other[0] = -1
     >>> model = DPLassoFW(epsilon=4, bounds_X=(-1, 1), bounds_y=(-1, 1))
-    >>> audit(model, (X, y), (X, other), 200, random_state=0).flagged
+    >>> audit(model, (X, y), (X, other), 20, random_state=0).flagged  # of few trials: a smoke test
     False
     """
     _check_trials(n_trials, statistic, confidence, random_state, progress)
@@ -162,6 +162,22 @@ def audit_solver(
     ValueError
         As `audit`. With "releases", if a release of the plan is not Gaussian, or the number of
         releases depends on the data.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.losses import Squared
+    >>> from sklearn_dpsco.geometry import L2Ball
+    >>> from sklearn_dpsco.solvers.base import Problem
+    >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
+    >>> solver = MirrorDescent(form="noisy-md", max_iter=3)
+    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
+    >>> plan = solver.plan(problem, PrivacyBudget(1.0, 1e-3))
+
+    >>> from sklearn_dpsco.audit import audit_solver, neighbours
+    >>> pair = neighbours(problem, "replace-one", n_pairs=1)[0]
+    >>> audit_solver(solver, plan, *pair, 100, random_state=0).flagged
+    False
     """
     by_releases = isinstance(statistic, str) and statistic == "releases"
     _check_trials(n_trials, None if by_releases else statistic, confidence, random_state, progress)

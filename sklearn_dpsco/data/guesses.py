@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ __all__ = ["PRIVATE", "FeatureMagnitudes", "TargetMagnitude", "check_magnitude"]
 
 Array = NDArray[np.float64]
 
-PRIVATE = "private"
+PRIVATE: Literal["private"] = "private"
 
 
 def check_magnitude(name: str, value: Any, *, positive: bool) -> None:

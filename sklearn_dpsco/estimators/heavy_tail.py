@@ -8,8 +8,27 @@ from typing import Any
 import numpy as np
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_real, check_size, shown
+from .._types import (
+    Auto,
+    ClassLabels,
+    ClassWeight,
+    HeavyTailClassificationLoss,
+    HeavyTailRegressionLoss,
+    HeavyTailSolver,
+    Magnitude,
+    Magnitudes,
+    Nonfinite,
+    Oracle,
+    Precision,
+    RandomState,
+    Relation,
+    SetName,
+)
 from ..data.bounds import FeatureScaling, TargetScaling, by_column
 from ..data.guesses import PRIVATE, FeatureMagnitudes, TargetMagnitude, check_magnitude
+from ..geometry import Geometry
+from ..losses import Loss
+from ..privacy.accountant import BudgetAccountant
 from ..solvers.defaults import HEAVY_TAIL, MOST_SLICES, MOST_STEPS
 from ..solvers.heavy_tail import FORMS, HeavyTail
 from ..solvers.heavy_tail.oracles import ORACLES
@@ -49,7 +68,7 @@ class _HeavyTailMixin(DPLinearModel):
     l2_penalty : float in [0, 1e50], default=0.0
         Adds l2_penalty / 2 times the squared norm of the scaled coefficients, without the
         intercept.
-    feasible_set : {"l2", ...} or Geometry, default="l2"
+    feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
         The set of the scaled coefficients. Must have a Euclidean projection.
     oracle : {"clipped", "median-of-means", "smoothed", "coordinate-clipped"}, default="clipped"
         The mean of the gradients: whole gradients shrunk to the norm tau; or, coordinate by
@@ -227,8 +246,8 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
     scale_share : "auto" or float in [1e-6, 0.7], default="auto"
         ... The target's scale and centre take at most another 0.12, or 0.6 where only an
         intercept is learned.
-    loss : {"squared", "huber"} or Loss, default="squared"
-        ...
+    loss : {"squared", "huber", "welsch"} or Loss, default="squared"
+        ... "welsch" is not convex, and suits targets with gross errors.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 20, which hardly ever binds.
 
@@ -248,32 +267,32 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         self,
         *,
         epsilon: float = 1.0,
-        delta: Any = "auto",
-        relation: str = "replace-one",
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
         max_weight: float = 1.0,
-        scale_X: Any = PRIVATE,
-        scale_y: Any = PRIVATE,
-        center_X: Any = PRIVATE,
-        center_y: Any = PRIVATE,
-        scale_share: Any = "auto",
+        scale_X: Magnitudes = PRIVATE,
+        scale_y: Magnitude = PRIVATE,
+        center_X: Magnitudes = PRIVATE,
+        center_y: Magnitude = PRIVATE,
+        scale_share: float | Auto = "auto",
         fit_intercept: bool = True,
-        loss: Any = "squared",
+        loss: HeavyTailRegressionLoss | Loss = "squared",
         l2_penalty: float = 0.0,
-        feasible_set: Any = "l2",
-        radius: Any = "auto",
-        oracle: str = "clipped",
+        feasible_set: SetName | Geometry = "l2",
+        radius: float | Auto = "auto",
+        oracle: Oracle = "clipped",
         moment_order: float = 2.0,
         moment_bound: float = 1.0,
-        tau: Any = "auto",
-        n_buckets: Any = "auto",
-        solver: str = "scof",
-        max_iter: Any = "auto",
-        learning_rate: Any = "auto",
-        precision: str = "exact",
-        nonfinite: str = "raise",
-        accountant: Any = None,
-        random_state: Any = None,
+        tau: float | Auto = "auto",
+        n_buckets: int | Auto = "auto",
+        solver: HeavyTailSolver = "scof",
+        max_iter: int | Auto = "auto",
+        learning_rate: float | Auto = "auto",
+        precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise",
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self._store(locals())
 
@@ -308,8 +327,8 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
     ----------
     classes : list of labels or None, default=None
         ...
-    loss : {"logistic", "smoothed_hinge"} or Loss, default="logistic"
-        ...
+    loss : {"logistic", "smoothed_hinge", "squared_hinge", "sigmoid"} or Loss, default="logistic"
+        ... "sigmoid" is not convex.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 70, which hardly ever binds.
 
@@ -329,31 +348,31 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
         self,
         *,
         epsilon: float = 1.0,
-        delta: Any = "auto",
-        relation: str = "replace-one",
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
         max_weight: float = 1.0,
-        scale_X: Any = PRIVATE,
-        center_X: Any = PRIVATE,
-        scale_share: Any = "auto",
-        classes: Any = None,
-        class_weight: Any = None,
+        scale_X: Magnitudes = PRIVATE,
+        center_X: Magnitudes = PRIVATE,
+        scale_share: float | Auto = "auto",
+        classes: ClassLabels | None = None,
+        class_weight: ClassWeight | None = None,
         fit_intercept: bool = True,
-        loss: Any = "logistic",
+        loss: HeavyTailClassificationLoss | Loss = "logistic",
         l2_penalty: float = 0.0,
-        feasible_set: Any = "l2",
-        radius: Any = "auto",
-        oracle: str = "clipped",
+        feasible_set: SetName | Geometry = "l2",
+        radius: float | Auto = "auto",
+        oracle: Oracle = "clipped",
         moment_order: float = 2.0,
         moment_bound: float = 1.0,
-        tau: Any = "auto",
-        n_buckets: Any = "auto",
-        solver: str = "scof",
-        max_iter: Any = "auto",
-        learning_rate: Any = "auto",
-        precision: str = "exact",
-        nonfinite: str = "raise",
-        accountant: Any = None,
-        random_state: Any = None,
+        tau: float | Auto = "auto",
+        n_buckets: int | Auto = "auto",
+        solver: HeavyTailSolver = "scof",
+        max_iter: int | Auto = "auto",
+        learning_rate: float | Auto = "auto",
+        precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise",
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self._store(locals())

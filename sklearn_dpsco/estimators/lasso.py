@@ -5,6 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from .._checks import auto_or, check_choice, check_count, check_size
+from .._types import (
+    Auto,
+    Bounds,
+    ClassificationLoss,
+    ClassLabels,
+    ClassWeight,
+    FeatureBounds,
+    FrankWolfeSolver,
+    Nonfinite,
+    Precision,
+    RandomState,
+    RegressionLoss,
+    Relation,
+    SetName,
+)
+from ..geometry import Geometry
+from ..losses import Loss
+from ..privacy.accountant import BudgetAccountant
 from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.frank_wolfe import FORMS, FrankWolfe
 from ._base import DPClassifier, DPRegressor
@@ -32,9 +50,10 @@ class _FrankWolfeMixin(HasFeasibleSet):
         Moreau envelope of parameter 2.8 c sqrt(T), c the bound on its derivative and T the number
         of steps, which is below it by at most c / (5.6 sqrt(T)). For a loss that is not convex the
         parameter is at least twice its weak convexity.
-    feasible_set : {"l1", "simplex"} or Geometry, default="l1"
+    feasible_set : {"l1", "simplex", "l2", "linf"} or Geometry, default="l1"
         The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) and
-        ``Polytope(points)``, the convex hull of given points, need ``fit_intercept=False``.
+        ``Polytope(points)``, the convex hull of given points, need ``fit_intercept=False``. "l2"
+        and "linf" have no vertices to select: they are for ``solver="gradient"``.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is chosen from the numbers of records, features and outputs and the budget, and
         falls as the noise grows; "learned-units" has none.
@@ -159,34 +178,51 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         "epsilon_insensitive"; not convex are "welsch", "log_absolute" and "mcp_absolute".
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... For "simplex" it is 1.
+
+    Examples
+    --------
+    Three of 100 columns count. Selections leave few coefficients that are not 0:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPLassoFW
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (5000, 100))
+    >>> y = X[:, :3].sum(axis=1) + 0.1 * rng.normal(size=5000)
+    >>> model = DPLassoFW(
+    ...     epsilon=4.0, bounds_X=(-1, 1), bounds_y=(-4, 4), solver="selection", max_iter=30
+    ... ).fit(X, y)
+    >>> sorted(np.argsort(-np.abs(model.coef_))[:3].tolist())
+    [0, 1, 2]
+    >>> bool(np.count_nonzero(model.coef_) <= 30)
+    True
     """
 
     def __init__(
         self,
         *,
         epsilon: float = 1.0,
-        delta: Any = "auto",
-        relation: str = "replace-one",
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
         max_weight: float = 1.0,
-        bounds_X: Any = None,
-        bounds_y: Any = None,
+        bounds_X: FeatureBounds | None = None,
+        bounds_y: Bounds | None = None,
         fit_intercept: bool = True,
-        loss: Any = "squared",
-        feasible_set: Any = "l1",
-        radius: Any = "auto",
-        gradient_clip: Any = "auto",
-        data_norm: Any = "auto",
+        loss: RegressionLoss | Loss = "squared",
+        feasible_set: SetName | Geometry = "l1",
+        radius: float | Auto = "auto",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
         l2_penalty: float = 0.0,
-        solver: str = "auto",
-        max_iter: Any = "auto",
-        n_restarts: Any = "auto",
+        solver: FrankWolfeSolver = "auto",
+        max_iter: int | Auto = "auto",
+        n_restarts: int | Auto = "auto",
         min_selections: int = 1,
-        learning_rate: Any = "auto",
-        precision: str = "exact",
-        nonfinite: str = "raise",
-        accountant: Any = None,
-        random_state: Any = None,
+        learning_rate: float | Auto = "auto",
+        precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise",
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self._store(locals())
 
@@ -207,34 +243,51 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     ----------
     loss : str or Loss, default="logistic"
         ... "logistic", "smoothed_hinge", "hinge" or "squared_hinge"; not convex is "sigmoid".
+
+    Examples
+    --------
+    Pure epsilon-DP, without any delta:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPLassoFWClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (5000, 20))
+    >>> y = X[:, 0] - X[:, 1] > 0
+    >>> model = DPLassoFWClassifier(
+    ...     epsilon=2.0, delta=0.0, bounds_X=(-1, 1), classes=[False, True]
+    ... ).fit(X, y)
+    >>> model.guarantee_.delta, model.guarantee_.composition
+    (0.0, 'pure')
+    >>> bool(model.coef_[0, 0] > 0 > model.coef_[0, 1])
+    True
     """
 
     def __init__(
         self,
         *,
         epsilon: float = 1.0,
-        delta: Any = "auto",
-        relation: str = "replace-one",
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
         max_weight: float = 1.0,
-        bounds_X: Any = None,
-        classes: Any = None,
-        class_weight: Any = None,
+        bounds_X: FeatureBounds | None = None,
+        classes: ClassLabels | None = None,
+        class_weight: ClassWeight | None = None,
         fit_intercept: bool = True,
-        loss: Any = "logistic",
-        feasible_set: Any = "l1",
-        radius: Any = "auto",
-        gradient_clip: Any = "auto",
-        data_norm: Any = "auto",
+        loss: ClassificationLoss | Loss = "logistic",
+        feasible_set: SetName | Geometry = "l1",
+        radius: float | Auto = "auto",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
         l2_penalty: float = 0.0,
-        solver: str = "auto",
-        max_iter: Any = "auto",
-        n_restarts: Any = "auto",
+        solver: FrankWolfeSolver = "auto",
+        max_iter: int | Auto = "auto",
+        n_restarts: int | Auto = "auto",
         min_selections: int = 1,
-        learning_rate: Any = "auto",
-        precision: str = "exact",
-        nonfinite: str = "raise",
-        accountant: Any = None,
-        random_state: Any = None,
+        learning_rate: float | Auto = "auto",
+        precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise",
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self._store(locals())

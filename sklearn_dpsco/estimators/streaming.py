@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -15,9 +15,26 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_size
+from .._types import (
+    Auto,
+    Bounds,
+    ClassificationLoss,
+    ClassLabels,
+    Factorization,
+    FeatureBounds,
+    MirrorMapName,
+    Nonfinite,
+    Precision,
+    RandomState,
+    RegressionLoss,
+    Relation,
+    SetName,
+)
 from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.compressed import row_range
 from ..data.summation import piece_rows
+from ..geometry import Geometry
+from ..losses import Loss
 from ..mechanisms.prefix_sum import FACTORIZATIONS
 from ..privacy.accountant import BudgetAccountant, accountant_in_force
 from ..privacy.allotment import Allotment
@@ -383,35 +400,51 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         "log_absolute", "mcp_absolute" or an object. In scaled units; need not be smooth or convex.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 3, or 1 for "simplex".
+
+    Examples
+    --------
+    A stream that is told how long it is, read chunk by chunk, and ended:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPFTRLRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> model = DPFTRLRegressor(bounds_X=(-1, 1), bounds_y=(-2, 2), horizon=20000)
+    >>> for _ in range(10):
+    ...     X = rng.uniform(-1, 1, (2000, 3))
+    ...     _ = model.partial_fit(X, X[:, 0])
+    >>> model.n_seen_, model.guarantee_.epsilon
+    (20000, 1.0)
+    >>> bool(model.coef_[0] > 0.5)
+    True
     """
 
     def __init__(
         self,
         *,
         epsilon: float = 1.0,
-        delta: Any = "auto",
-        relation: str = "replace-one",
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
         max_weight: float = 1.0,
-        bounds_X: Any = None,
-        bounds_y: Any = None,
+        bounds_X: FeatureBounds | None = None,
+        bounds_y: Bounds | None = None,
         fit_intercept: bool = True,
-        horizon: Any = None,
-        batch_size: Any = "auto",
-        loss: Any = "squared",
-        feasible_set: Any = "l2",
-        radius: Any = "auto",
-        mirror_map: str = "auto",
-        factorization: str = "toeplitz",
-        gradient_clip: Any = "auto",
-        data_norm: Any = "auto",
-        learning_rate: Any = "auto",
+        horizon: int | None = None,
+        batch_size: int | Auto = "auto",
+        loss: RegressionLoss | Loss = "squared",
+        feasible_set: SetName | Geometry = "l2",
+        radius: float | Auto = "auto",
+        mirror_map: MirrorMapName = "auto",
+        factorization: Factorization = "toeplitz",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
+        learning_rate: float | Auto = "auto",
         average: bool = True,
         shuffle: bool = True,
-        precision: str = "exact",
-        nonfinite: str = "raise",
-        accountant: Any = None,
-        random_state: Any = None,
+        precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise",
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self._store(locals())
 
@@ -484,36 +517,53 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         scaled units; need not be smooth or convex.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         ... "auto" is 30.
+
+    Examples
+    --------
+    Coefficients that may be published after every chunk, all of them under one epsilon:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPFTRLClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> model, published = DPFTRLClassifier(bounds_X=(-1, 1), classes=["no", "yes"]), []
+    >>> for day in range(3):
+    ...     X = rng.uniform(-1, 1, (3000, 2))
+    ...     _ = model.partial_fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+    ...     published.append(model.coef_)
+    >>> model.n_seen_, model.guarantee_.epsilon
+    (9000, 1.0)
+    >>> model.finish().predict([[1, 0]]).tolist()
+    ['yes']
     """
 
     def __init__(
         self,
         *,
         epsilon: float = 1.0,
-        delta: Any = "auto",
-        relation: str = "replace-one",
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
         max_weight: float = 1.0,
-        bounds_X: Any = None,
-        classes: Any = None,
-        class_weight: Any = None,
+        bounds_X: FeatureBounds | None = None,
+        classes: ClassLabels | None = None,
+        class_weight: Mapping[Any, float] | None = None,
         fit_intercept: bool = True,
-        horizon: Any = None,
-        batch_size: Any = "auto",
-        loss: Any = "logistic",
-        feasible_set: Any = "l2",
-        radius: Any = "auto",
-        mirror_map: str = "auto",
-        factorization: str = "toeplitz",
-        gradient_clip: Any = "auto",
-        data_norm: Any = "auto",
-        learning_rate: Any = "auto",
+        horizon: int | None = None,
+        batch_size: int | Auto = "auto",
+        loss: ClassificationLoss | Loss = "logistic",
+        feasible_set: SetName | Geometry = "l2",
+        radius: float | Auto = "auto",
+        mirror_map: MirrorMapName = "auto",
+        factorization: Factorization = "toeplitz",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
+        learning_rate: float | Auto = "auto",
         average: bool = True,
         shuffle: bool = True,
-        precision: str = "exact",
-        nonfinite: str = "raise",
-        accountant: Any = None,
-        random_state: Any = None,
+        precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise",
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self._store(locals())
 
@@ -531,7 +581,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         self,
         X: Any,
         y: Any,
-        classes: Any = None,
+        classes: ClassLabels | None = None,
         groups: Any = None,
         sample_weight: Any = None,
     ) -> Self:

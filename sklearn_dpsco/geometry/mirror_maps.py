@@ -56,6 +56,13 @@ class MirrorMap:
         It is 1 for every map here.
     has_center : bool
         Whether `step` and `gradient` take a `center`, which the localized method needs.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco.geometry import L1Ball
+    >>> mirror_map = L1Ball(1.0).mirror_map("power")
+    >>> round(mirror_map.exponent(1000), 3)  # 1 + 1 / ln d
+    1.145
     """
 
     geometry: MapDomain
@@ -137,6 +144,16 @@ class PowerMap(MirrorMap):
     power : float in (1, 2] or None
         p; None means 1 + 1 / ln(dimension), at most 2. p = 2 is the Euclidean map, whose
         step is projected gradient descent.
+
+    Examples
+    --------
+    Of p = 2, a step is that of projected gradient descent:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco.geometry import L2Ball
+    >>> mirror_map = L2Ball(1.0).mirror_map("euclidean")
+    >>> mirror_map.step(np.zeros(2), np.array([1.0, 0.0]), 0.5).tolist()
+    [-0.5, 0.0]
     """
 
     power: float | None = 2.0
@@ -198,6 +215,16 @@ class Entropy(MirrorMap):
     negative weights, as a function of w alone (doc/extending.rst, "A mirror map").
 
     It has no `center`: the localized method needs a map about an arbitrary point.
+
+    Examples
+    --------
+    On the simplex, a step is exponentiated gradient:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco.geometry import Simplex
+    >>> mirror_map = Simplex(1.0).mirror_map("entropy")
+    >>> mirror_map.step(np.array([0.5, 0.5]), np.array([np.log(3), 0.0]), 1.0).round(6).tolist()
+    [0.25, 0.75]
     """
 
     def exponent(self, dimension: int) -> float:

@@ -48,6 +48,14 @@ class Geometry:
         Whether it has `vertices`, which selections need.
     mirror_maps : tuple of str
         The kinds of mirror map that `mirror_map` offers, the default first.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import DPMirrorRegressor
+    >>> from sklearn_dpsco.geometry import LpBall
+    >>> model = DPMirrorRegressor(feasible_set=LpBall(2.0, p=1.5), bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> model.plan(n_samples=5000, n_features=3).geometry
+    LpBall(radius=2.0, p=1.5)
     """
 
     radius: float
@@ -170,6 +178,15 @@ class L1Ball(_L1Set):
     ----------
     radius : float in [1e-50, 1e50]
         s.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.geometry import L1Ball
+    >>> L1Ball(1.0).project(np.array([2.0, 0.5])).tolist()
+    [1.0, 0.0]
+    >>> L1Ball(1.0).extreme_point(np.array([0.1, -0.3])).tolist()
+    [0.0, 1.0]
     """
 
     set_id: ClassVar[int] = 0
@@ -199,6 +216,12 @@ class Simplex(_L1Set):
     ----------
     radius : float in [1e-50, 1e50]
         s.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco.geometry import Simplex
+    >>> Simplex(1.0).center(4).tolist()
+    [0.25, 0.25, 0.25, 0.25]
     """
 
     allows_intercept: ClassVar[bool] = False
@@ -229,6 +252,14 @@ class Polytope(Geometry):
         :math:`v_1, \dots, v_K`; public.
     radius : float in [1e-50, 1e50], default=1.0
         s.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.geometry import Polytope
+    >>> earlier = Polytope([[0.5, 0.0], [0.0, 0.5], [0.5, 1.0]])  # coefficients that are known
+    >>> earlier.extreme_point(np.array([0.0, -1.0])).tolist()
+    [0.5, 1.0]
     """
 
     points: VertexMatrix
@@ -277,6 +308,14 @@ class LpBall(Geometry):
         s.
     p : float > 1
         `math.inf` is allowed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.geometry import LpBall
+    >>> ball = LpBall(1.0, p=3)
+    >>> bool(abs(ball.norm(ball.project(np.array([2.0, 2.0]))) - 1) < 1e-9)
+    True
     """
 
     p: float
@@ -339,6 +378,13 @@ class L2Ball(LpBall):
     ----------
     radius : float in [1e-50, 1e50]
         s.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.geometry import L2Ball
+    >>> L2Ball(5.0).project(np.array([6.0, 8.0])).round(12).tolist()
+    [3.0, 4.0]
     """
 
     p: float = field(default=2.0, init=False, repr=False)
@@ -352,6 +398,13 @@ class LInfBall(LpBall):
     ----------
     radius : float in [1e-50, 1e50]
         s.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.geometry import LInfBall
+    >>> LInfBall(1.0).project(np.array([3.0, -0.5])).tolist()
+    [1.0, -0.5]
     """
 
     p: float = field(default=math.inf, init=False, repr=False)
@@ -362,6 +415,15 @@ class Unconstrained(Geometry):
     """All coefficients, without a bound; the norm is the Euclidean one.
 
     Has no radius: `radius` is infinite.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import DPPhasedSGDRegressor
+    >>> model = DPPhasedSGDRegressor(
+    ...     feasible_set="unconstrained", rank_bound=2, bounds_X=(0, 1), bounds_y=(0, 1)
+    ... )
+    >>> model.plan(n_samples=5000, n_features=10).geometry
+    Unconstrained(radius=inf)
     """
 
     radius: float = math.inf

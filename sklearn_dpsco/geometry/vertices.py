@@ -85,6 +85,18 @@ class AxisVertices:
         Number of coordinates.
     values : tuple of float
         In [-1e50, 1e50], not all 0.
+
+    Examples
+    --------
+    Those of the l1 ball of radius 2 in three dimensions:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco.geometry import AxisVertices
+    >>> vertices = AxisVertices(3, (2.0, -2.0))
+    >>> vertices.scores(np.array([1.0, 0.0, -0.5])).tolist()
+    [-2.0, -0.0, 1.0, 2.0, 0.0, -1.0]
+    >>> vertices.vertex(3)
+    Vertex(coordinate=0, value=-2.0)
     """
 
     n_features: int
@@ -135,6 +147,13 @@ class VertexList:
         The coordinate of each vertex that may differ from 0, in [0, n_features).
     values : tuple of float
         The value of each vertex there, in [-1e50, 1e50]. Not all vertices may be the same.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco.geometry import VertexList
+    >>> vertices = VertexList(3, coordinates=(0, 1, 1), values=(1.0, 1.0, -3.0))
+    >>> vertices.size, round(vertices.l1_diameter, 6)
+    (3, 4.0)
     """
 
     n_features: int
@@ -195,6 +214,13 @@ class VertexMatrix:
     ----------
     matrix : ndarray or CSR matrix of shape (n_vertices, n_features)
         In [-1e50, 1e50], not all rows the same. Copied.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco.geometry import VertexMatrix
+    >>> vertices = VertexMatrix([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> vertices.vertex(2).tolist(), round(vertices.l1_diameter, 6)
+    ([1.0, 1.0], 2.0)
     """
 
     matrix: Any

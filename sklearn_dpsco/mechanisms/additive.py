@@ -12,7 +12,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..privacy.budget import ROUNDING, Allowance, Precision
+from .._types import Precision
+from ..privacy.budget import ROUNDING, Allowance
 from ..randomness.exact import floor_laplace, floor_normal
 from ..randomness.stream import RandomStream
 from .base import Mechanism, releasable
@@ -44,6 +45,17 @@ class AdditiveNoise(Mechanism):
         d, number of coordinates of the value.
     precision : {"exact", "float"}, default="exact"
         "float" is faster and not safe against attacks on the low bits of what is released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.mechanisms import additive_noise
+    >>> allowance = PrivacyBudget(epsilon=1.0, delta=0.0).gaussian_allowance
+    >>> kind = additive_noise(allowance)  # Laplace noise, since delta is 0
+    >>> noise = kind.calibrate(2 / 1000, allowance)  # a mean of 1000 values in [-1, 1]
+    >>> kind.__name__, round(noise.scale, 4)
+    ('Laplace', 0.002)
     """
 
     dimension: int = 1
@@ -141,6 +153,17 @@ class Gaussian(AdditiveNoise):
         Standard deviation of each coordinate's noise.
     dimension, precision
         As in `AdditiveNoise`.
+
+    Examples
+    --------
+    Noise for 10 releases of a mean, and what they cost:
+
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.mechanisms import Gaussian
+    >>> allowance = PrivacyBudget(epsilon=1.0, delta=1e-6).allowance
+    >>> noise = Gaussian.calibrate(0.01, allowance, count=10)
+    >>> noise.cost(allowance.kind, count=10) <= allowance.amount
+    True
     """
 
     compositions: ClassVar[tuple[str, ...]] = ("zcdp", "gdp")
@@ -200,6 +223,13 @@ class Laplace(AdditiveNoise):
         b; the standard deviation is sqrt(2) b.
     dimension, precision
         As in `AdditiveNoise`.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco.mechanisms import Laplace
+    >>> noise = Laplace(sensitivity=0.01, scale=0.02)
+    >>> round(noise.cost("pure", count=3), 3)  # epsilons add up
+    1.5
     """
 
     compositions: ClassVar[tuple[str, ...]] = ("zcdp", "pure")

@@ -57,6 +57,15 @@ class Mechanism:
         Whether a value is a vector of scores, and the index of one of them is released.
     is_joint : bool
         Whether one sensitivity holds for all releases of a run together.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import DPMirrorRegressor
+    >>> from sklearn_dpsco.audit import mechanisms
+    >>> model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1), solver="noisy-md")
+    >>> plan = model.plan(n_samples=5000, n_features=3)
+    >>> all(found.sensitivity > 0 and found.scale > 0 for found in mechanisms(plan).values())
+    True
     """
 
     sensitivity: float

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainccinv
 
+from .._types import Precision
 from ..geometry.norms import lp_norm
-from ..privacy.budget import ROUNDING, Allowance, Precision
+from ..privacy.budget import ROUNDING, Allowance
 from ..randomness.stream import RandomStream
 from .additive import Gaussian
 from .base import Mechanism, releasable
@@ -49,6 +50,18 @@ class GeneralizedGaussian(Mechanism):
         r.
     dimension : int >= 1
         d, number of coordinates of the value.
+
+    Examples
+    --------
+    For gradients of 100,000 coordinates that are bounded one by one:
+
+    >>> import math
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.mechanisms import GeneralizedGaussian
+    >>> allowance = PrivacyBudget(1.0, 1e-6, precision="float").allowance
+    >>> noise = GeneralizedGaussian.calibrate(math.inf, 0.01, allowance, dimension=100_000)
+    >>> noise.exponent > 2, noise.cost(allowance.kind) <= allowance.amount
+    (True, True)
     """
 
     q: float
@@ -168,6 +181,14 @@ def vector_mechanism(
     ------
     ValueError
         If q is below 2: the l2 norm may then be as large as the l_q norm.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.mechanisms import vector_mechanism
+    >>> allowance = PrivacyBudget(epsilon=1.0, delta=1e-6).allowance
+    >>> type(vector_mechanism(4.0, 0.01, allowance, dimension=100)).__name__
+    'Gaussian'
     """
     if not q >= 2:  # NaN must not pass
         raise ValueError(f"q must be at least 2, got {q!r}")

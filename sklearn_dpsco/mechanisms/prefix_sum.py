@@ -210,6 +210,16 @@ class PrefixSum(Gaussian):
     ----------
     is_joint : bool
         True: one sensitivity for all releases of a run together.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.mechanisms import PrefixSum
+    >>> allowance = PrivacyBudget(epsilon=1.0, delta=1e-6).allowance
+    >>> noise = PrefixSum.calibrate(1.0, allowance, n_steps=1024, width=3, largest_norm=1.0)
+    >>> first, last = noise.prefix_scales()[[0, -1]]  # of the sums after 1 and 1024 steps
+    >>> bool(first < last < 32 * first)  # independent noise would grow by the root of 1024
+    True
     """
 
     n_steps: int = 1

@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..privacy.budget import ROUNDING, Allowance, Precision
+from .._types import Precision
+from ..privacy.budget import ROUNDING, Allowance
 from ..privacy.selections import selections_mu, selections_of_mu
 from ..randomness.exact import permute_and_flip, sample_softmax
 from ..randomness.stream import RandomStream
@@ -42,6 +43,15 @@ class SelectVertex(Mechanism):
     noise : {"gumbel", "exponential"}
     precision : {"exact", "float"}, default="exact"
         "exact" draws from the exact law, the scores taken as real numbers without error.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.mechanisms import SelectVertex
+    >>> allowance = PrivacyBudget(epsilon=1.0, delta=0.0).allowance
+    >>> noise = SelectVertex.calibrate(0.01, allowance, count=5)
+    >>> noise.cost("pure", count=5) <= 1.0
+    True
     """
 
     noise: str = "gumbel"

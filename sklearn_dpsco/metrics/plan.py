@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown
 from .._fitting import Accounting
+from .._types import Auto, Bounds, Precision, Relation, Scoring
 from ..data.bounds import check_target_bounds
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.accountant import accountant_in_force
@@ -95,11 +96,12 @@ def check_scorings(scoring: Any) -> tuple[str, ...]:
 
 
 def plan_score(
-    n_samples: int, *, scoring: Any = "accuracy", n_classes: int = 2, epsilon: float = 1.0,
-    delta: Any = "auto", relation: str = "replace-one", confidence: float = 0.95,
-    max_rows_per_user: int = 1, bounds_y: Any = None, max_error: Any = "auto",
-    max_log_loss: float = 5.0, n_thresholds: Any = "auto", n_bins: int = 5,
-    score_bounds: Any = (0.0, 1.0), precision: Any = "exact", accountant: Any = None,
+    n_samples: int, *, scoring: Scoring | Sequence[Scoring] = "accuracy", n_classes: int = 2,
+    epsilon: float = 1.0, delta: float | Auto = "auto", relation: Relation = "replace-one",
+    confidence: float = 0.95, max_rows_per_user: int = 1, bounds_y: Bounds | None = None,
+    max_error: float | Auto = "auto",
+    max_log_loss: float = 5.0, n_thresholds: int | Auto = "auto", n_bins: int = 5,
+    score_bounds: Any = (0.0, 1.0), precision: Precision = "exact", accountant: Any = None,
 ) -> ScorePlan:  # fmt: skip
     """The plan that `dp_score` follows on so many records; reads no data and spends nothing.
 
@@ -123,6 +125,17 @@ n_thresholds, n_bins, score_bounds, precision, accountant
     ------
     ValueError
         If a parameter is out of range.
+
+    Examples
+    --------
+    How large is the noise in an accuracy on 500 records?
+
+    >>> from sklearn_dpsco import plan_score
+    >>> plan = plan_score(500, scoring="accuracy", epsilon=0.5)
+    >>> plan.guarantee.epsilon, plan.guarantee.delta
+    (0.5, 0.0)
+    >>> round(plan.noises[0].scale / 500, 3)  # Laplace noise of this scale
+    0.004
     """
     names = check_scorings(scoring)
     n = check_count("n_samples", n_samples, low=2, high=LARGEST_SAMPLE)

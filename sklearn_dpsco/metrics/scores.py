@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count, shown
+from .._types import Auto, Bounds, ClassLabels, Precision, RandomState, Relation, Scoring
 from ..data.blocks import check_in_memory
 from ..data.cells import as_numbers
 from ..data.records import as_labels, check_classes, label_codes
@@ -60,6 +62,19 @@ class DPScore:
         Of "calibration_curve": share of the second class in each bin, and the bin's middle.
     counts : ndarray
         The noisy sums as they were released, before anything was clipped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPMirrorClassifier, dp_score
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (6000, 2))
+    >>> y = X[:, 0] > 0
+    >>> model = DPMirrorClassifier(bounds_X=(-1, 1), classes=[False, True]).fit(X[:4000], y[:4000])
+    >>> score = dp_score(model, X[4000:].copy(), y[4000:])
+    >>> low, high = score.interval
+    >>> bool(low <= float(score) <= high), score.guarantee.epsilon, score.noise_is_secret
+    (True, 1.0, True)
     """
 
     scoring: str
@@ -102,12 +117,13 @@ class DPScore:
 
 
 def dp_score(
-    estimator: Any, X: Any, y: Any, *, scoring: Any = None, epsilon: float = 1.0,
-    delta: Any = "auto", relation: str = "replace-one", confidence: float = 0.95,
-    accountant: Any = None, classes: Any = None, bounds_y: Any = None, max_error: Any = "auto",
-    max_log_loss: float = 5.0, n_thresholds: Any = "auto", n_bins: int = 5,
-    score_bounds: Any = (0.0, 1.0), max_rows_per_user: int = 1, precision: Any = "exact",
-    random_state: Any = None,
+    estimator: Any, X: Any, y: Any, *, scoring: Scoring | Sequence[Scoring] | None = None,
+    epsilon: float = 1.0, delta: float | Auto = "auto", relation: Relation = "replace-one",
+    confidence: float = 0.95, accountant: Any = None, classes: ClassLabels | None = None,
+    bounds_y: Bounds | None = None, max_error: float | Auto = "auto",
+    max_log_loss: float = 5.0, n_thresholds: int | Auto = "auto", n_bins: int = 5,
+    score_bounds: Any = (0.0, 1.0), max_rows_per_user: int = 1, precision: Precision = "exact",
+    random_state: RandomState = None,
 ) -> Any:  # fmt: skip
     """Score a fitted estimator on held-out records under differential privacy.
 
@@ -204,7 +220,7 @@ def dp_score(
     >>> print(dp_score(model, X[1::2].copy(), X[1::2, 0] > 0, random_state=0).n_samples)
     200
     """
-    names = check_scorings(_default_scoring(estimator) if scoring is None else scoring)
+    names: Any = check_scorings(_default_scoring(estimator) if scoring is None else scoring)
     check_random_state(random_state)
     accountant = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)

@@ -31,6 +31,7 @@ from .._checks import (
     warn_user,
 )
 from .._fitting import PrivateFit
+from .._types import Auto, Precision, RandomState, Relation, SearchMethod, SearchScoring
 from ..data.blocks import check_in_memory
 from ..data.cells import as_numbers, as_objects
 from ..data.compressed import compressed
@@ -621,16 +622,16 @@ class DPGridSearchCV(_PrivateSearch):
         param_grid: Any,
         *,
         epsilon: float = 1.0,
-        delta: Any = "auto",
-        relation: str = "replace-one",
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
-        scoring: str = "auto",
-        method: str = "probe",
-        n_trials: Any = "auto",
-        n_jobs: Any = None,
-        precision: Any = "exact",
-        accountant: Any = None,
-        random_state: Any = None,
+        scoring: SearchScoring = "auto",
+        method: SearchMethod = "probe",
+        n_trials: float | Auto = "auto",
+        n_jobs: int | None = None,
+        precision: Precision = "exact",
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self._store(locals())
 
@@ -664,6 +665,19 @@ class DPRandomizedSearchCV(_PrivateSearch):
         As of `DPGridSearchCV`.
     noise_is_secret_, classes_, n_features_in_, feature_names_in_
         As of `DPGridSearchCV`.
+
+    Examples
+    --------
+    The plan says what would be released and at what cost, before any data:
+
+    >>> from scipy.stats import loguniform
+    >>> from sklearn_dpsco import DPMirrorRegressor, DPRandomizedSearchCV
+    >>> model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1))
+    >>> settings = {"radius": loguniform(0.1, 10)}
+    >>> search = DPRandomizedSearchCV(model, settings, n_iter=3, epsilon=2.0)
+    >>> plan = search.plan(n_samples=5000, n_features=3)
+    >>> len(plan.candidates), plan.guarantee.epsilon  # the default is one of them
+    (4, 2.0)
     """
 
     def __init__(
@@ -674,16 +688,16 @@ class DPRandomizedSearchCV(_PrivateSearch):
         n_iter: int = 10,
         candidates_seed: int = 0,
         epsilon: float = 1.0,
-        delta: Any = "auto",
-        relation: str = "replace-one",
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
-        scoring: str = "auto",
-        method: str = "probe",
-        n_trials: Any = "auto",
-        n_jobs: Any = None,
-        precision: Any = "exact",
-        accountant: Any = None,
-        random_state: Any = None,
+        scoring: SearchScoring = "auto",
+        method: SearchMethod = "probe",
+        n_trials: float | Auto = "auto",
+        n_jobs: int | None = None,
+        precision: Precision = "exact",
+        accountant: BudgetAccountant | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self._store(locals())
 

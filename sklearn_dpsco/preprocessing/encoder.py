@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array
 
 from .._checks import check_bool, check_choice, warn_user
+from .._types import Missing, Unknown
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyParameterWarning
 from .columns import Cells, column_names, is_frame, read_column
@@ -106,8 +107,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         self,
         schema: Any,
         *,
-        missing: str = "middle",
-        unknown: str = "none",
+        missing: Missing = "middle",
+        unknown: Unknown = "none",
         sparse_output: bool = False,
     ) -> None:
         self.schema = schema

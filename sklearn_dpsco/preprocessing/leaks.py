@@ -34,6 +34,15 @@ class LeakFinding:
         What it takes from the data.
     instead : str
         What to take in its place.
+
+    Examples
+    --------
+    >>> from sklearn.impute import SimpleImputer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_dpsco import DPLassoFW, check_pipeline
+    >>> finding = check_pipeline(make_pipeline(SimpleImputer(), DPLassoFW())).findings[0]
+    >>> finding.step, finding.kind
+    ('simpleimputer', 'SimpleImputer')
     """
 
     step: str
@@ -53,6 +62,16 @@ class LeakReport:
     ----------
     findings : tuple of LeakFinding
         In the order of the steps.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_dpsco import DPLassoFW, PublicEncoder, check_pipeline
+    >>> report = check_pipeline(make_pipeline(PublicEncoder({"age": (0, 100)}), DPLassoFW()))
+    >>> report.ok
+    True
+    >>> print(report)
+    no step is known to leak
     """
 
     findings: tuple[LeakFinding, ...]

@@ -19,6 +19,7 @@ from scipy import sparse
 
 from .._checks import check_choice, check_count, check_real, shown
 from .._fitting import Accounting, checked_table
+from .._types import Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.compressed import canonical
 from ..data.records import nonfinite_rows
@@ -157,8 +158,9 @@ class PrivateBounds:
 
 def plan_private_bounds(
     n_samples: int, n_features: int = 1, *, quantiles: Any = (0.01, 0.99), epsilon: float = 1.0,
-    delta: Any = "auto", relation: str = "replace-one", max_rows_per_user: int = 1,
-    within: Any = None, precision: Any = "exact", accountant: Any = None,
+    delta: float | Auto = "auto", relation: Relation = "replace-one", max_rows_per_user: int = 1,
+    within: Bounds | Mapping[Any, Any] | None = None, precision: Precision = "exact",
+    accountant: Any = None,
 ) -> BoundsPlan:  # fmt: skip
     """The plan of `private_bounds`; reads no data and spends nothing.
 
@@ -176,6 +178,16 @@ def plan_private_bounds(
     ------
     ValueError
         If a parameter is out of range, or there are too few records for the budget.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import plan_private_bounds
+    >>> plan = plan_private_bounds(5000, 3, epsilon=0.5)
+    >>> plan.guarantee.epsilon
+    0.5
+    >>> low, high = plan.levels  # of the quantiles, as far out as the noise allows
+    >>> bool(0.01 <= low < high <= 0.99)
+    True
     """
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     names = tuple(within) if isinstance(within, Mapping) else None
@@ -183,10 +195,11 @@ def plan_private_bounds(
 
 
 def private_bounds(
-    X: Any, *, quantiles: Any = (0.01, 0.99), epsilon: float = 1.0, delta: Any = "auto",
-    relation: str = "replace-one", max_rows_per_user: int = 1, within: Any = None,
-    precision: Any = "exact", nonfinite: str = "raise", accountant: Any = None,
-    random_state: Any = None,
+    X: Any, *, quantiles: Any = (0.01, 0.99), epsilon: float = 1.0, delta: float | Auto = "auto",
+    relation: Relation = "replace-one", max_rows_per_user: int = 1,
+    within: Bounds | Mapping[Any, Any] | None = None, precision: Precision = "exact",
+    nonfinite: Nonfinite = "raise", accountant: Any = None,
+    random_state: RandomState = None,
 ) -> PrivateBounds:  # fmt: skip
     """Private quantiles of the columns, as bounds for an estimator.
 
@@ -225,6 +238,18 @@ def private_bounds(
         bounds. Nothing is spent then.
     PrivacyBudgetError
         If the accountant refuses the charge. Nothing is spent then, either.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPMirrorRegressor, private_bounds
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal([100, 0], [10, 1], (5000, 2))
+    >>> found = private_bounds(X, epsilon=0.5, within=([0, -10], [1000, 10]))
+    >>> low, high = found.bounds
+    >>> bool(60 < low[0] < 100 < high[0] < 140)
+    True
+    >>> model = DPMirrorRegressor(bounds_X=found.bounds, bounds_y=(-1, 1))  # costs its own epsilon
     """
     claim = epsilon, delta, relation, max_rows_per_user, precision
     Accounting.of(*claim, accountant)

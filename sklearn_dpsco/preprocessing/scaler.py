@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_choice, check_count, check_size, warn_user
 from .._fitting import Accounting, PrivateFit, checked_table
+from .._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import FeatureScaling, check_feature_bounds, feature_scaling
 from ..data.compressed import canonical
 from ..data.guesses import FeatureMagnitudes
@@ -208,10 +209,11 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
     """
 
     def __init__(
-        self, *, epsilon: Any = 1.0, delta: Any = "auto", relation: Any = "replace-one",
-        max_rows_per_user: Any = 1, bounds_X: Any = None, with_centering: Any = True,
-        with_scaling: Any = True, clip: Any = 4.0, precision: Any = "exact",
-        nonfinite: Any = "raise", accountant: Any = None, random_state: Any = None,
+        self, *, epsilon: float = 1.0, delta: float | Auto = "auto",
+        relation: Relation = "replace-one", max_rows_per_user: int = 1,
+        bounds_X: FeatureBounds | None = None, with_centering: bool = True,
+        with_scaling: bool = True, clip: float = 4.0, precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise", accountant: Any = None, random_state: RandomState = None,
     ) -> None:  # fmt: skip
         self._store(locals())
 

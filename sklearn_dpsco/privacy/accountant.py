@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import check_int, check_real, import_pandas, shown
+from .._types import Relation
 from ..exceptions import PrivacyBudgetError
 from .allotment import Allotment
 from .branches import BranchPath, OpenBranches, ParallelGroup
@@ -105,7 +106,7 @@ class BudgetAccountant:
         self,
         epsilon: float,
         delta: float = 1e-6,
-        relation: str = "replace-one",
+        relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
     ) -> None:
         budget = PrivacyBudget(epsilon, delta, relation)

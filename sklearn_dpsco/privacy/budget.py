@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from .._checks import auto_or, check_choice, check_int, check_real
+from .._types import Precision, Relation
 from .selections import LARGEST_MU, gaussian_delta
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "Allowance",
     "Composition",
     "Currency",
-    "Precision",
     "PrivacyBudget",
     "best_log_gap",
     "check_delta",
@@ -38,10 +38,6 @@ __all__ = [
     "zcdp_epsilon",
 ]
 
-RELATIONS = ("replace-one", "zero-out")
-PRECISIONS = ("exact", "float")
-CURRENCIES = ("auto", "zcdp", "gdp")
-
 LARGEST_DEFAULT_DELTA = 1e-6
 _LEAST_EPSILON = 1e-15
 
@@ -51,7 +47,7 @@ ROUNDING = 1 + 1e-12
 
 Composition = Literal["zcdp", "gdp", "pure", "adaptive-range", "pld", "renyi"]
 Currency = Literal["auto", "zcdp", "gdp"]
-Precision = Literal["exact", "float"]
+RELATIONS: tuple[str, ...] = get_args(Relation)
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
@@ -245,11 +241,20 @@ class PrivacyBudget:
     rows_per_user : int >= 1
         The guarantee is for all rows of a user together, of whom nobody has more than this.
         `rho`, `mu` and the allowances are what is left for one row (doc/privacy, section 2.14).
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-6)
+    >>> round(budget.mu, 3), round(budget.rho, 4)  # the noise of Gaussian releases follows
+    (0.237, 0.0244)
+    >>> PrivacyBudget(epsilon=1.0, delta=0.0).is_pure
+    True
     """
 
     epsilon: float
     delta: float = 1e-6
-    relation: str = "replace-one"
+    relation: Relation = "replace-one"
     precision: Precision = "exact"
     currency: Currency = "auto"
     order: float | None = None
@@ -260,8 +265,8 @@ class PrivacyBudget:
         check_real("epsilon", self.epsilon, low=_LEAST_EPSILON, high=1e9)
         check_real("delta", self.delta, low=0, high=1, high_open=True)
         check_choice("relation", self.relation, RELATIONS)
-        check_choice("precision", self.precision, PRECISIONS)
-        check_choice("currency", self.currency, CURRENCIES)
+        check_choice("precision", self.precision, get_args(Precision))
+        check_choice("currency", self.currency, get_args(Currency))
 
     @property
     def is_pure(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from scipy.special import ndtr, ndtri
 
 from .._checks import check_real, import_pandas
+from .._types import Relation
 from .budget import (
     ROUNDING,
     Composition,
@@ -67,6 +68,14 @@ class Release:
     count : int
     group : str or None
         Releases of different groups are on disjoint records; None is for all records.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import DPMirrorRegressor
+    >>> model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1), solver="noisy-md", max_iter=50)
+    >>> releases = model.plan(n_samples=5000, n_features=3).guarantee.releases
+    >>> releases[-1].count  # the gradients
+    50
     """
 
     name: str
@@ -112,11 +121,23 @@ class Guarantee:
     rows_per_user : int
         The claim is for all rows of a user, of whom nobody has more. The releases state the
         sensitivity to one row; costs are those of so many.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import DPMirrorRegressor
+    >>> model = DPMirrorRegressor(epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> guarantee = model.plan(n_samples=5000, n_features=4).guarantee
+    >>> guarantee.epsilon, guarantee.delta, guarantee.relation
+    (1.0, 1e-06, 'replace-one')
+    >>> guarantee.epsilon_at(1e-9) > 1.0  # the same fit, at a smaller delta
+    True
+    >>> guarantee.second_opinion() <= 1.001  # by dp_accounting
+    True
     """
 
     epsilon: float
     delta: float
-    relation: str
+    relation: Relation
     composition: Composition
     releases: tuple[Release, ...]
     rows_per_user: int = 1

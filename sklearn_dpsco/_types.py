@@ -1,0 +1,92 @@
+"""What parameters may be, for type checkers: one place for what several signatures share.
+
+The checks at run time are elsewhere and know nothing of it; tests hold the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "Auto",
+    "Bounds",
+    "ClassLabels",
+    "ClassWeight",
+    "ClassificationLoss",
+    "Factorization",
+    "FeatureBounds",
+    "FrankWolfeSolver",
+    "HeavyTailClassificationLoss",
+    "HeavyTailRegressionLoss",
+    "HeavyTailSolver",
+    "Magnitude",
+    "Magnitudes",
+    "MirrorMapName",
+    "MirrorSet",
+    "MirrorSolver",
+    "Missing",
+    "Nonfinite",
+    "Oracle",
+    "PhasedClassificationLoss",
+    "PhasedRegressionLoss",
+    "PhasedSet",
+    "Precision",
+    "RandomState",
+    "RegressionLoss",
+    "Relation",
+    "Scoring",
+    "SearchMethod",
+    "SearchScoring",
+    "SetName",
+    "Unknown",
+]
+
+Auto = Literal["auto"]
+Relation = Literal["replace-one", "zero-out"]
+Precision = Literal["exact", "float"]
+Nonfinite = Literal["raise", "zero"]
+RandomState = int | np.random.RandomState | None
+
+# pairs (low, high), of scalars or arrays
+Bounds = tuple[ArrayLike, ArrayLike] | list[Any] | NDArray[Any]
+FeatureBounds = Bounds | Mapping[Any, Any] | Literal["declared"]
+Magnitude = float | Literal["private"]
+Magnitudes = ArrayLike | Mapping[Any, float]
+ClassLabels = list[Any] | tuple[Any, ...] | NDArray[Any]
+ClassWeight = Mapping[Any, float] | Literal["balanced"]
+
+FrankWolfeSolver = Literal[
+    "auto", "selection", "gradient", "learned-units", "rounds", "tree", "spider"
+]
+MirrorSolver = Literal["auto", "learned-units", "noisy-md", "localized", "proximal", "noisy-sfw"]
+HeavyTailSolver = Literal["scof", "scof-slices"]
+MirrorMapName = Literal["auto", "power", "euclidean", "entropy"]
+Factorization = Literal["toeplitz", "tree", "honaker"]
+Oracle = Literal["clipped", "median-of-means", "smoothed", "coordinate-clipped"]
+
+SetName = Literal["l2", "l1", "linf", "simplex"]
+MirrorSet = Auto | SetName
+PhasedSet = Literal["l2", "unconstrained"]
+
+PhasedRegressionLoss = Literal["squared", "huber", "absolute", "quantile", "epsilon_insensitive"]
+RegressionLoss = PhasedRegressionLoss | Literal["welsch", "log_absolute", "mcp_absolute"]
+HeavyTailRegressionLoss = Literal["squared", "huber", "welsch"]
+PhasedClassificationLoss = Literal["logistic", "smoothed_hinge", "hinge", "squared_hinge"]
+ClassificationLoss = PhasedClassificationLoss | Literal["sigmoid"]
+HeavyTailClassificationLoss = Literal["logistic", "smoothed_hinge", "squared_hinge", "sigmoid"]
+
+Missing = Literal["middle", "indicator", "zero"]
+Unknown = Literal["none", "other"]
+SearchMethod = Literal["probe", "repeat"]
+SearchScoring = Literal[
+    "auto", "accuracy", "neg_log_loss", "neg_mean_absolute_error", "neg_mean_squared_error"
+]
+Scoring = Literal[
+    "accuracy", "balanced_accuracy", "confusion_matrix", "roc_auc", "roc_curve",
+    "calibration_curve", "neg_log_loss", "r2", "neg_mean_absolute_error",
+    "neg_mean_squared_error",
+]  # fmt: skip

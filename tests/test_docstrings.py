@@ -1,0 +1,59 @@
+"""Public docstrings: each has an example, and all examples run."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+import sklearn_dpsco
+
+API = Path(__file__).parent.parent / "doc" / "api.rst"
+MODULES = [
+    module.name for module in pkgutil.walk_packages(sklearn_dpsco.__path__, "sklearn_dpsco.")
+]
+
+
+def examples():
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    found = {}
+    for name in MODULES:
+        module = importlib.import_module(name)
+        tests = finder.find(module, name)
+        found |= {test.name: test for test in tests if test.examples}
+    return found
+
+
+EXAMPLES = examples()
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_example(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
+    said = []
+    with warnings.catch_warnings():  # an example may change the filters
+        runner.run(EXAMPLES[name], out=said.append)
+    assert not runner.failures, "".join(said)
+
+
+def documented():
+    """Names in the reference, but for parts of plans, which users read and never make."""
+    listed = re.findall(r"auto(?:class|function):: (\S+)", API.read_text())
+    made_by_users = "losses", "geometry", "mechanisms", "means", "audit"
+    for name in listed:
+        room, _, short = name.rpartition(".")
+        room = room.removeprefix("sklearn_dpsco").removeprefix(".")
+        if not room or room in made_by_users:
+            module = importlib.import_module(f"sklearn_dpsco.{room}".rstrip("."))
+            yield name, getattr(module, short)
+    for name in set(sklearn_dpsco.__all__) - {"__version__"} - set(listed):
+        yield name, getattr(sklearn_dpsco, name)
+
+
+@pytest.mark.parametrize(("name", "thing"), sorted(documented(), key=lambda pair: pair[0]))
+def test_what_is_public_has_an_example(name, thing):
+    assert re.search(r"Examples\n *--------\n[\s\S]*>>> ", thing.__doc__), name
