@@ -24,6 +24,7 @@ __all__ = [
     "check_real",
     "check_size",
     "import_pandas",
+    "import_pyplot",
     "shown",
     "unwarned",
     "warn_user",
@@ -130,6 +131,21 @@ def import_pandas(what: str) -> Any:
     except ImportError as error:
         raise ImportError(f"{what} needs pandas: install it") from error
     return pandas
+
+
+def import_pyplot(what: str) -> Any:
+    """The module of matplotlib, which is not required.
+
+    Raises
+    ------
+    ImportError
+        That names what needs it, if it is not installed.
+    """
+    try:
+        import matplotlib.pyplot
+    except ImportError as error:
+        raise ImportError(f"{what} needs matplotlib: pip install 'sklearn_dpsco[plots]'") from error
+    return matplotlib.pyplot
 
 
 # not a filter of `warnings`: those are the process's, and threads that put them back mix them up

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from ._checks import check_count, warn_user
+from ._checks import check_count, shown, warn_user
+from ._overview import DocumentationLink, Overview
 from .data.blocks import check_in_memory
+from .data.bounds import is_declared
 from .data.cells import as_numbers
 from .data.compressed import compressed
 from .data.records import as_users, is_nameless, surplus_rows
@@ -22,6 +24,7 @@ from .exceptions import PrivacyParameterWarning
 from .privacy.accountant import BudgetAccountant, accountant_in_force, active_accountant
 from .privacy.allotment import Allotment
 from .privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
+from .privacy.guarantee import Guarantee
 
 __all__ = ["Accounting", "PrivateFit", "checked", "checked_table"]
 
@@ -120,7 +123,7 @@ def _draws_seeds_unasked() -> bool:
     return False
 
 
-class PrivateFit:
+class PrivateFit(DocumentationLink):
     """Mixin of what is fitted: the parts of a fit that come before anything is computed."""
 
     epsilon: Any
@@ -131,6 +134,9 @@ class PrivateFit:
     nonfinite: Any
     accountant: Any
     random_state: Any
+
+    guarantee_: Guarantee
+    noise_is_secret_: bool
 
     def _store(self, arguments: dict[str, Any]) -> None:
         """Keep the arguments of `__init__` under their names, untouched as scikit-learn asks."""
@@ -213,6 +219,33 @@ class PrivateFit:
         for name in earlier:
             if name not in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
+
+    @property
+    def _repr_html_(self) -> Callable[[], str]:
+        # scikit-learn's has no such attribute where its configuration asks for text
+        diagram: Callable[[], str] = super()._repr_html_  # type: ignore[misc]
+        return lambda: diagram() + self._privacy().html()
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] += self._privacy().html()
+        return bundle
+
+    def _privacy(self) -> Overview:
+        """What is asked for and declared, and of a fit what is guaranteed."""
+        rows = [(name, shown(getattr(self, name))) for name in ("epsilon", "delta", "relation")]
+        for name in ("bounds_X", "bounds_y", "classes"):
+            if hasattr(self, name):
+                value = getattr(self, name)
+                by_pipeline = "declared by the step before"
+                declared = "not declared" if value is None else "declared"
+                rows.append((name, by_pipeline if is_declared(value) else declared))
+        if hasattr(self, "guarantee_"):
+            noise = "secret" if self.noise_is_secret_ else "not secret: random_state was given"
+            lines = [line.strip() for line in self.guarantee_.overview().lines]
+            rows += [("guarantee of the fit", "; ".join(lines)), ("noise", noise)]
+        return Overview(("Privacy",), rows=rows)
 
     def __getstate__(self) -> dict[str, Any]:
         # a block does not reach other processes: what is sent there takes its accountant

@@ -11,7 +11,7 @@ ROOT = Path(sklearn_dpsco.__file__).parent
 
 # From the ground up. A module imports from its own room and from those above it in this list.
 ROOMS = [
-    ["exceptions", "_checks", "_types", "_kernels"],
+    ["exceptions", "_checks", "_types", "_kernels", "_overview"],
     ["losses", "geometry", "randomness"],
     ["data"],
     ["privacy"],

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.stats import beta, norm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from .._checks import check_bool, check_real
+from .._checks import check_bool, check_real, import_pyplot
 from ..privacy.budget import PrivacyBudget
 
 __all__ = ["LEAST_TRIALS", "AuditResult", "audit_outcomes", "check_confidence", "epsilon_of_mu"]
@@ -97,9 +97,7 @@ class AuditResult:
         matplotlib Axes
         """
         if ax is None:
-            import matplotlib.pyplot as plt
-
-            ax = plt.subplots()[1]
+            ax = import_pyplot("AuditResult.plot").subplots()[1]
         bins = np.histogram_bin_edges(np.concatenate((self.scores, self.neighbour_scores)), 60)
         for scores, label in ((self.scores, "table"), (self.neighbour_scores, "neighbour")):
             ax.hist(scores, bins=bins, density=True, alpha=0.5, label=label)

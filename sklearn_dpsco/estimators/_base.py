@@ -43,6 +43,7 @@ from ..privacy.allotment import Allotment
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverResult
+from ._coefficients import Affine, coefficient_frame, feature_index
 from ._docstrings import merged
 from ._predictions import (
     LinearModel,
@@ -384,8 +385,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         )
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
-        """Attributes that tell of the features' units; `_origin` is where they are all 0."""
-        return {"_origin": scaling.shift}
+        """Attributes that tell of the features' units: where scaled features are 0, and their 1."""
+        return {"_origin": scaling.shift, "_width": scaling.width}
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -481,6 +482,53 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         read = functools.partial(read_and_predict, self._reader, model, self.n_features_in_, names)
         return map_blocks(read, X, model(np.zeros((0, self.n_features_in_))))
 
+    def coef_frame(self, encoder: Any = None, *, units: str = "data") -> Any:
+        """The coefficients and the intercept as a pandas data frame, a row for each feature.
+
+        Parameters
+        ----------
+        encoder : PublicEncoder, other transformer or None, default=None
+            The step before the estimator, such as ``model[0]`` of a pipeline `model`, by whose
+            output columns the rows are named. A `PublicEncoder` gives an index of two levels, the
+            table's column and the category ("" for a number or a boolean, "other", "missing"),
+            and coefficients in the units of its table. None: `feature_names_in_`, or x0, x1, ...
+        units : {"data", "scaled"}, default="data"
+            "data": what the raw prediction changes by as a feature grows by 1; in the last row its
+            value where all features are 0. "scaled": the same for scaled features (see
+            `bounds_X`), so that coefficients compare: by half the width of the feature's bounds,
+            or by all of it if they have an end at 0; in `HeavyTail...` by its scale, about its
+            centre.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Its last row, "(intercept)", is the intercept. The columns are "coef"; of several
+            targets target_0, target_1, ...; of two classes the second one, for which a positive
+            coefficient speaks; of more classes all of them.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        ValueError
+            If `encoder` has another number of outputs than the model has features.
+        """
+        check_is_fitted(self)
+        check_choice("units", units, ("data", "scaled"))
+        names = self._feature_names()
+        index, columns = feature_index(names, self.n_features_in_, encoder)
+        model = Affine(np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_))
+        if units == "scaled":
+            model = model.in_features(self._origin, self._width)
+        elif columns is not None:
+            shift, width = np.transpose([(column.shift, column.width) for column in columns])
+            model = model.of_features(shift, width)
+        return coefficient_frame(model, index, self._output_labels())
+
+    @abstractmethod
+    def _output_labels(self) -> list[Any]:
+        """What the rows of `coef_` are called."""
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -515,6 +563,11 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
     def _read(self, y: Any) -> Numbers:
         return Numbers(y, self._target_scaling(n_targets_of(y)))
+
+    def _output_labels(self) -> list[Any]:
+        if self.coef_.ndim == 1:
+            return ["coef"]
+        return [f"target_{k}" for k in range(len(self.coef_))]
 
     def _target_scaling(self, n_targets: int) -> TargetScaling:
         """The public map of the targets to [-1, 1]."""
@@ -629,6 +682,10 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         return Labels(
             self._reader.codes(y, classes), classes, class_weights(self.class_weight, classes)
         )
+
+    def _output_labels(self) -> list[Any]:
+        labels: list[Any] = self.classes_.tolist()
+        return labels if len(labels) > 2 else labels[1:]
 
     def _classes_to_check(self) -> tuple[Any, bool]:
         declared = self._declared_classes()

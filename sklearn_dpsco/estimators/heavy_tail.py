@@ -215,7 +215,7 @@ class _HeavyTailMixin(DPLinearModel):
         if units is not None:
             used["scale_X_"] = scaling.width * units.scale
             used["center_X_"] = scaling.shift + scaling.width * units.center
-            used["_origin"] = used["center_X_"]
+            used |= {"_origin": used["center_X_"], "_width": used["scale_X_"]}
         return used
 
     def __sklearn_tags__(self) -> Any:

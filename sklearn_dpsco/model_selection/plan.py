@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .._overview import Overview, Overviewed
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Composition, PrivacyBudget
 from ..privacy.composed import ComposedGuarantee
@@ -25,7 +26,7 @@ _FEWEST = 10
 
 
 @dataclass(frozen=True)
-class SearchPlan:
+class SearchPlan(Overviewed):
     """The plan of a search by probes.
 
     Attributes
@@ -59,7 +60,8 @@ class SearchPlan:
     refit_budget: PrivacyBudget
     currency: Composition
 
-    def __str__(self) -> str:
+    def overview(self) -> Overview:
+        """What is done above what the guarantee shows."""
         head = f"search among {len(self.candidates)} settings on {self.n_samples} records: "
         if self.choice is None:
             how = (
@@ -68,11 +70,11 @@ class SearchPlan:
             )
         else:
             how = f"{len(self.probes)} probes, a private choice, and a fit of what was chosen"
-        return f"{head}{how}\n{self.guarantee}"
+        return self.guarantee.overview().below(f"{head}{how}")
 
 
 @dataclass(frozen=True)
-class RepeatPlan:
+class RepeatPlan(Overviewed):
     """The plan of a search by a random number of trials.
 
     Attributes
@@ -106,10 +108,11 @@ class RepeatPlan:
     trial_budget: PrivacyBudget
     currency: Composition
 
-    def __str__(self) -> str:
-        return (
+    def overview(self) -> Overview:
+        """What a trial does above what the guarantee shows."""
+        return self.guarantee.overview().below(
             f"search among {len(self.candidates)} settings, each trial fits {self.n_fit} records "
-            f"and scores the other {self.n_samples - self.n_fit}\n{self.guarantee}"
+            f"and scores the other {self.n_samples - self.n_fit}"
         )
 
 

@@ -12,13 +12,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array
 
 from .._checks import check_bool, check_choice, warn_user
+from .._overview import DocumentationLink
 from .._types import Missing, Unknown
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyParameterWarning
 from .columns import Cells, column_names, is_frame, read_column
 from .declared import DeclaredOutput
 from .proposals import proposed_schema
-from .schema import MISSING, UNKNOWN, Field, Rule, fields_of, from_json, to_json
+from .schema import MISSING, UNKNOWN, Field, OutputColumn, Rule, fields_of, from_json, to_json
 
 __all__ = ["PublicEncoder"]
 
@@ -32,7 +33,7 @@ class BadParametersError(ValueError, AttributeError):
     """
 
 
-class PublicEncoder(TransformerMixin, BaseEstimator):
+class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     """Encode a raw table by declared bounds and categories, without learning from it.
 
     Each row is encoded by itself. A number x with bounds (low, high) is clipped to them and
@@ -183,10 +184,15 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         -------
         ndarray of str
         """
-        fields, rule = self._checked()
+        names = [column.name for column in self.output_columns()]
         if input_features is not None:
             self._check_names(list(input_features))
-        return np.array([name for field in fields for name in field.outputs(rule)], dtype=object)
+        return np.array(names, dtype=object)
+
+    def output_columns(self) -> list[OutputColumn]:
+        """What each output column stands for: the table's column, the category, and the units."""
+        fields, rule = self._checked()
+        return [column for field in fields for column in field.output_columns(rule)]
 
     # ------------------------------------------------------------------ tables
 

@@ -14,7 +14,15 @@ from .._checks import shown
 from ..data.bounds import check_feature_bounds, feature_scaling
 from .columns import Cells
 
-__all__ = ["MISSING", "UNKNOWN", "Field", "fields_of", "from_json", "to_json"]
+__all__ = [
+    "MISSING",
+    "UNKNOWN",
+    "Field",
+    "OutputColumn",
+    "fields_of",
+    "from_json",
+    "to_json",
+]
 
 Array = NDArray[np.float64]
 
@@ -36,6 +44,30 @@ class Rule(NamedTuple):
     unknown: str
 
 
+class OutputColumn(NamedTuple):
+    """What an output column stands for.
+
+    Attributes
+    ----------
+    source : str
+        The table's column.
+    category : object
+        One of its categories, "other" or "missing"; None for a number or a boolean.
+    shift, width : float
+        The output for a cell x within the bounds is (x - shift) / width; of a 0/1 column 0 and 1.
+    """
+
+    source: str
+    category: Any = None
+    shift: float = 0.0
+    width: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """As `get_feature_names_out` gives it."""
+        return self.source if self.category is None else f"{self.source}_{self.category}"
+
+
 @dataclass(frozen=True)
 class Field:
     """A column of the table, and the columns that it becomes.
@@ -54,8 +86,12 @@ class Field:
 
     def outputs(self, rule: Rule) -> list[str]:
         """The names of its output columns."""
-        names = self._names(rule)
-        return [*names, f"{self.name}_missing"] if rule.missing == "indicator" else names
+        return [column.name for column in self.output_columns(rule)]
+
+    def output_columns(self, rule: Rule) -> list[OutputColumn]:
+        """What its output columns stand for."""
+        missing = [OutputColumn(self.name, "missing")] if rule.missing == "indicator" else []
+        return [*self._columns(rule), *missing]
 
     def bounds(self, rule: Rule) -> tuple[list[float], list[float]]:
         """Lower and upper bounds of its output columns."""
@@ -83,8 +119,8 @@ class Field:
         """Its facts as they stand in the schema."""
         raise NotImplementedError
 
-    def _names(self, rule: Rule) -> list[str]:
-        return [self.name]
+    def _columns(self, rule: Rule) -> list[OutputColumn]:
+        return [OutputColumn(self.name)]
 
     def check(self, cells: Cells) -> None:
         """Raise `ValueError` if the type of the whole column holds no such values."""
@@ -142,6 +178,10 @@ class Number(_Scalar):
     @property
     def _scaling(self) -> Any:
         return feature_scaling((self.low, self.high), 1)
+
+    def _columns(self, rule: Rule) -> list[OutputColumn]:
+        scaling = self._scaling
+        return [OutputColumn(self.name, None, float(scaling.shift[0]), float(scaling.width[0]))]
 
     @property
     def _ends(self) -> tuple[float, float]:
@@ -204,9 +244,9 @@ class Category(Field):
     def accepts(self) -> tuple[str, ...]:
         return ("text" if isinstance(self.categories[0], str) else "numbers", "objects")
 
-    def _names(self, rule: Rule) -> list[str]:
+    def _columns(self, rule: Rule) -> list[OutputColumn]:
         other = ["other"] if rule.unknown == "other" else []
-        return [f"{self.name}_{category}" for category in [*self.categories, *other]]
+        return [OutputColumn(self.name, category) for category in [*self.categories, *other]]
 
     def square_norm(self, rule: Rule) -> float:
         return 1.0

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import check_int, check_real, import_pandas, shown
+from .._overview import Overview
 from .._types import Relation
 from ..exceptions import PrivacyBudgetError
 from .allotment import Allotment
@@ -345,7 +346,21 @@ class BudgetAccountant:
         looking at the results of earlier ones, the budget itself is the guarantee.
         """
         with self._locked():
-            return min(self._epsilon(self._ledger.total()), float(self._budget.epsilon))
+            return self._spent_by(self._ledger)
+
+    def running_total(self) -> list[float]:
+        """`total_spent` after each charge of the ledger, in order.
+
+        A charge in a branch of `parallel` adds only what exceeds the other branches.
+        """
+        so_far, totals = Ledger(), []
+        for charge in self.ledger:
+            so_far.add(charge)
+            totals.append(self._spent_by(so_far))
+        return totals
+
+    def _spent_by(self, ledger: Ledger) -> float:
+        return min(self._epsilon(ledger.total()), float(self._budget.epsilon))
 
     @contextmanager
     def parallel(self) -> Iterator[ParallelGroup]:
@@ -541,27 +556,46 @@ class BudgetAccountant:
         self.__dict__ = _find_accountant(**state).__dict__
 
     def __repr__(self) -> str:
+        facts = self._facts()
+        if facts is None:
+            return f"BudgetAccountant(<{self._whereabouts()}>)"
+        return f"BudgetAccountant({', '.join(f'{key}={value}' for key, value in facts.items())})"
+
+    def _repr_html_(self) -> str:
+        facts = self._facts()
+        lines = ("BudgetAccountant",) if facts else ("BudgetAccountant", self._whereabouts())
+        return Overview(lines, rows=list((facts or {}).items())).html()
+
+    def _whereabouts(self) -> str:
+        return "of another process" if self._file is None else "of a file that cannot be used"
+
+    def _facts(self) -> dict[str, str] | None:
+        """What is shown; None if it cannot be known here."""
         if self._obstacle() is not None:
-            where = "another process" if self._file is None else "a file that cannot be used"
-            return f"BudgetAccountant(<of {where}>)"
+            return None
         budget = self._budget
-        parts = f"epsilon={budget.epsilon:g}, delta={budget.delta:g}, relation={budget.relation!r}"
+        facts = {
+            "epsilon": f"{budget.epsilon:g}",
+            "delta": f"{budget.delta:g}",
+            "relation": repr(budget.relation),
+        }
         if self._rows > 1:
-            parts += f", max_rows_per_user={self._rows}"
+            facts["max_rows_per_user"] = str(self._rows)
         if self._lock.acquire(timeout=1):  # or somebody is charging
             try:
-                parts += self._state()
+                facts |= self._state()
             finally:
                 self._lock.release()
-        return f"BudgetAccountant({parts})"
+        return facts
 
-    def _state(self) -> str:
+    def _state(self) -> dict[str, str]:
         if self._file is not None:
             with suppress(OSError, ValueError):  # then what was known last
                 self._take_in(self._file.read())
-        spent = min(self._epsilon(self._ledger.total()), self._budget.epsilon)
+        spent = self._spent_by(self._ledger)
         left = self._largest_epsilon((), self._budget.delta)
-        return f", spent={spent:.4g}, left={left:.4g}, charges={len(self._ledger.charges)}"
+        count = str(len(self._ledger.charges))
+        return {"spent": f"{spent:.4g}", "left": f"{left:.4g}", "charges": count}
 
 
 # Everything in force in this process. A fork makes another process, whatever its number is, in

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from .._overview import Overview
 from .budget import Composition, PrivacyBudget
 from .guarantee import Guarantee, Release, composed_event
 
@@ -57,20 +58,36 @@ class ComposedGuarantee(Guarantee):
                 raise AssertionError(f"{name} is for users of another number of rows")
         super().__post_init__()
 
-    def __str__(self) -> str:
-        lines = [
-            f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours, "
-            f"{self.composition} composition of {len(self.parts)} parts",
-            "  part                              share  releases",
-        ]
-        # of random batches, a share is of what they would cost without their randomness
-        currency: Composition = "zcdp" if self.composition == "renyi" else self.composition
-        total = self.cost(currency)
-        for name, alternatives in self.parts:
-            costs = [guarantee.cost(currency) for guarantee in alternatives]
-            count = sum(r.count for r in alternatives[costs.index(max(costs))].releases)
-            lines.append(f"  {name:32s} {max(costs) / total:6.1%} {count:9d}")
-        return "\n".join(lines)
+    def overview(self) -> Overview:
+        """The claim, and a row for each part."""
+        costliest = [self._costliest(alternatives) for _, alternatives in self.parts]
+        counts = [sum(release.count for release in part.releases) for part in costliest]
+        return Overview(
+            (f"{self.claim}, {self.composition} composition of {len(self.parts)} parts",),
+            ("part", "share", "releases"),
+            "  {:32s} {:>6s} {:>9s}",
+            [
+                (name, f"{share:.1%}", str(count))
+                for (name, share), count in zip(self.shares(), counts, strict=True)
+            ],
+        )
+
+    def shares(self) -> list[tuple[str, float]]:
+        """What each part takes of the total: its name and its share.
+
+        Of random batches, a share is of what they would cost without their randomness.
+        """
+        costs = [self._costliest(options).cost(self._additive) for _, options in self.parts]
+        total = self.cost(self._additive)
+        return [(name, cost / total) for (name, _), cost in zip(self.parts, costs, strict=True)]
+
+    @property
+    def _additive(self) -> Composition:
+        """The currency in which the parts are compared."""
+        return "zcdp" if self.composition == "renyi" else self.composition
+
+    def _costliest(self, alternatives: tuple[Guarantee, ...]) -> Guarantee:
+        return max(alternatives, key=lambda guarantee: guarantee.cost(self._additive))
 
     def cost(self, composition: Composition) -> float:
         """Total cost for the worst record; "renyi" is no sum, but that of all divergences."""
@@ -115,7 +132,4 @@ class ComposedGuarantee(Guarantee):
         """All parts as one `dp_accounting` event; of alternatives, the costliest."""
         from . import events
 
-        currency: Composition = "zcdp" if self.composition == "renyi" else self.composition
-        return events.composed(
-            [max(options, key=lambda g: g.cost(currency)).dp_event for _, options in self.parts]
-        )
+        return events.composed([self._costliest(options).dp_event for _, options in self.parts])

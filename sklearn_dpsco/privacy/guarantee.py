@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from scipy.special import ndtr, ndtri
 
 from .._checks import check_real, import_pandas
+from .._overview import Overview, Overviewed
 from .._types import Relation
 from .budget import (
     ROUNDING,
@@ -24,11 +25,19 @@ from .budget import (
 )
 from .selections import has_optimum, selection_delta, selection_epsilon
 
-__all__ = ["Costed", "Guarantee", "Release", "composed_event", "renyi", "selection_slack"]
+__all__ = [
+    "MOST_SHOWN",
+    "Costed",
+    "Guarantee",
+    "Release",
+    "composed_event",
+    "renyi",
+    "selection_slack",
+]
 
 
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
-_MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
+MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
 
 
 class Costed(Protocol):
@@ -103,7 +112,7 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class Guarantee(Overviewed):
     """What a fit costs: the claim, and the releases that prove it.
 
     Attributes
@@ -174,25 +183,52 @@ class Guarantee:
         if not spent <= limit * ROUNDING:  # NaN must not pass
             raise AssertionError("a plan spends more than its budget")
 
-    def __str__(self) -> str:
+    @property
+    def claim(self) -> str:
+        """Epsilon, delta and the relation in words."""
+        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours"
+
+    def overview(self) -> Overview:
+        """The claim, and a row for each release."""
+        has_groups = any(release.group for release in self.releases)
         users = f"  for users of up to {self.rows_per_user} rows"
-        lines = [
-            f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours, "
-            f"{self.composition} composition",
-            *([users] if self.rows_per_user > 1 else []),
-            "  release           uses  mechanism    sensitivity  noise scale"
-            + ("  records" if any(r.group for r in self.releases) else ""),
-        ]
-        for release in self.releases[:_MOST_SHOWN]:
-            mechanism = release.mechanism
-            lines.append(
-                f"  {release.name:16s} {release.count:5d}  {type(mechanism).__name__:12s} "
-                f"{mechanism.sensitivity:11.4g} {mechanism.scale:12.4g}"
-                + (f"  {release.group}" if release.group else "")
-            )
-        if len(self.releases) > _MOST_SHOWN:
-            lines.append(f"  ... and {len(self.releases) - _MOST_SHOWN} more")
-        return "\n".join(lines)
+        return Overview(
+            (
+                f"{self.claim}, {self.composition} composition",
+                *([users] if self.rows_per_user > 1 else []),
+            ),
+            ("release", "uses", "mechanism", "sensitivity", "noise scale")
+            + (("records",) if has_groups else ()),
+            "  {:16s} {:>5s}  {:12s} {:>11s} {:>12s}" + ("  {}" if has_groups else ""),
+            [
+                (
+                    release.name,
+                    str(release.count),
+                    type(release.mechanism).__name__,
+                    f"{release.mechanism.sensitivity:.4g}",
+                    f"{release.mechanism.scale:.4g}",
+                    release.group or "",
+                )[: 5 + has_groups]
+                for release in self.releases
+            ],
+            MOST_SHOWN,
+        )
+
+    def shares(self) -> list[tuple[str, float]]:
+        """What each release takes of the plan's total.
+
+        Returns
+        -------
+        list of (str, float)
+            Names, with the records if they are not all, and shares as in `to_frame`.
+        """
+        names = [f"{r.name} ({r.group})" if r.group else r.name for r in self.releases]
+        return list(zip(names, self._shares_of_releases(), strict=True))
+
+    def _shares_of_releases(self) -> list[float]:
+        currency: Composition = "pure" if self.composition == "pure" else "zcdp"
+        total = self._of_a_row(currency)
+        return [release.cost(currency) / total for release in self.releases]
 
     @property
     def spent(self) -> float:
@@ -344,10 +380,9 @@ class Guarantee:
 
         Columns: release, uses, mechanism, sensitivity, scale, records (the
         group, None for all), and share, of the plan's total in rho (in epsilon for delta = 0);
-        groups have the shares of what a record in them bears.
+        groups have the shares of what a record in them bears, so that those on all records and
+        of any one group add up to at most 1.
         """
-        currency: Composition = "pure" if self.composition == "pure" else "zcdp"
-        total = self._of_a_row(currency)
         return import_pandas("Guarantee.to_frame").DataFrame(
             [
                 {
@@ -357,9 +392,9 @@ class Guarantee:
                     "sensitivity": release.mechanism.sensitivity,
                     "scale": release.mechanism.scale,
                     "records": release.group,
-                    "share": release.cost(currency) / total,
+                    "share": share,
                 }
-                for release in self.releases
+                for release, share in zip(self.releases, self._shares_of_releases(), strict=True)
             ]
         )
 

@@ -16,9 +16,10 @@ from typing import Any
 
 from scipy.optimize import brentq
 
+from .._overview import Overview
 from ..randomness.stream import RandomStream
 from .budget import Composition, PrivacyBudget
-from .guarantee import Guarantee
+from .guarantee import MOST_SHOWN, Guarantee
 
 __all__ = ["RepeatedGuarantee", "draw_trials", "trial_budget"]
 
@@ -109,12 +110,12 @@ class RepeatedGuarantee(Guarantee):
             mean,
         )  # fmt: skip
 
-    def __str__(self) -> str:
-        return (
-            f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours: the "
-            f"best of a random number of trials, {self.mean:g} on average\n  of a trial\n"
-            + "\n".join(f"    {r.name:20s} {r.count:5d} uses" for r in self.releases)
-        )
+    def overview(self) -> Overview:
+        """The claim, and a row for each release of a trial."""
+        claim = f"{self.claim}: the best of a random number of trials, {self.mean:g} on average"
+        rows = [(release.name, str(release.count)) for release in self.releases]
+        heads = ("release of a trial", "uses")
+        return Overview((claim,), heads, "  {:22s} {:>5s}", rows, MOST_SHOWN)
 
     def cost(self, composition: Composition) -> float:
         """Epsilon ("pure") or delta ("renyi"); infinite in currencies that it has no cost in."""

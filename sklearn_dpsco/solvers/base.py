@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .._overview import Overview, Overviewed
 from ..data.rows import Objective, Rows, Terms, joined_rows
 from ..data.threads import slices
 from ..geometry import Geometry
@@ -110,7 +111,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Overviewed):
     """All that a run depends on besides the data; made before any data is read.
 
     Attributes
@@ -130,11 +131,11 @@ class Plan:
     max_iter: int
     guarantee: Guarantee
 
-    def __str__(self) -> str:
-        problem = self.problem
-        return (
-            f"solver {self.solver!r}, {self.max_iter} steps, "
-            f"{problem.n_samples} x {problem.n_features}\n{self.guarantee}"
+    def overview(self) -> Overview:
+        """The solver and the sizes above what the guarantee shows."""
+        sizes = f"{self.problem.n_samples} x {self.problem.n_features}"
+        return self.guarantee.overview().below(
+            f"solver {self.solver!r}, {self.max_iter} steps, {sizes}"
         )
 
 

@@ -1,0 +1,91 @@
+"""What plans, guarantees and estimators show of themselves: the same rows as text and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
+
+__all__ = ["DocumentationLink", "Overview", "Overviewed"]
+
+DOCUMENTATION = "https://sklearn-dpsco.readthedocs.io/"
+
+_CLASS = "sklearn-dpsco-overview"
+# colours are those of the page around it, light or dark
+_STYLE = (
+    f"<style>.{_CLASS} table {{border-collapse: collapse; margin: .4em 0;}} "
+    f".{_CLASS} td, .{_CLASS} th {{border: 1px solid rgba(128, 128, 128, .4); padding: .15em .6em; "
+    "text-align: left; color: inherit; background: transparent;}</style>"
+)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Lines, and a table below them.
+
+    Attributes
+    ----------
+    lines : tuple of str
+    columns : tuple of str
+        Heads of the table.
+    layout : str
+        A format that makes a line of text of a row.
+    rows : sequence of tuple of str
+    most : int or None
+        Rows beyond so many are only counted; `to_frame` and the like have all of them.
+    """
+
+    lines: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    layout: str = ""
+    rows: Sequence[tuple[str, ...]] = ()
+    most: int | None = None
+
+    def below(self, line: str) -> Overview:
+        """The same below another line."""
+        return replace(self, lines=(line, *self.lines))
+
+    @property
+    def _more(self) -> str:
+        n_omitted = len(self.rows) - len(self.rows[: self.most])
+        return f"... and {n_omitted} more" if n_omitted else ""
+
+    def text(self) -> str:
+        """Lines of plain text."""
+        heads = [self.columns] if self.columns else []
+        table = [self.layout.format(*row).rstrip() for row in (*heads, *self.rows[: self.most])]
+        return "\n".join([*self.lines, *table, *([f"  {self._more}"] if self._more else [])])
+
+    def html(self) -> str:
+        """The same as HTML, all of it escaped."""
+        heads = _row("th", self.columns) if self.columns else ""
+        body = heads + "".join(_row("td", row) for row in self.rows[: self.most])
+        table = f"<table>{body}</table>" if body else ""
+        lines = "".join(f"<div>{escape(line.strip())}</div>" for line in self.lines)
+        more = f"<div>{escape(self._more)}</div>" if self._more else ""
+        return f'{_STYLE}<div class="{_CLASS}">{lines}{table}{more}</div>'
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+class Overviewed:
+    """Mixin: `overview` as text, and as HTML in notebooks."""
+
+    def overview(self) -> Overview:
+        """What is shown."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.overview().text()
+
+    def _repr_html_(self) -> str:
+        return self.overview().html()
+
+
+class DocumentationLink:
+    """Mixin: scikit-learn's diagram of an estimator links to its page of this documentation."""
+
+    _doc_link_module = __name__.partition(".")[0]
+    _doc_link_template = f"{DOCUMENTATION}generated/{_doc_link_module}.{{estimator_name}}.html"
