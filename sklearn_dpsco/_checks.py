@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import takewhile
 from numbers import Integral, Real
 from typing import Any
 
@@ -33,15 +34,27 @@ __all__ = [
 # Sizes that may be declared: far beyond any use, and products of several of them are finite floats.
 LARGEST, SMALLEST = 1e50, 1e-50
 _LONGEST = 80  # characters of a value that a message shows
+_MOST_SHOWN = 20  # elements: what holds more may be a table in the place of a parameter
 
 
 def shown(value: Any) -> str:
-    """`value` for a message, cut if it is long."""
+    """`value` for a message, cut if it is long; of what may be data the type and the size."""
     try:
+        if (size := _size_of(value)) is not None:
+            return f"an object of type {type(value).__name__} and {size}"
         text = repr(value)
     except Exception:  # such as that of an integer with too many digits
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _size_of(value: Any) -> str | None:
+    """What is said of arrays, frames and lists of many elements; None for anything else."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and math.prod(shape) > _MOST_SHOWN:
+        return f"shape {shape}"
+    is_long = isinstance(value, (list, tuple)) and len(value) > _MOST_SHOWN
+    return f"length {len(value)}" if is_long else None
 
 
 def check_real(
@@ -163,10 +176,31 @@ def unwarned() -> Iterator[None]:
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line outside of this package from which it was called."""
+    """Warn at the line of the user: outside of this package, and of what calls it for the user.
+
+    Where there is none, as in a worker, at the first line outside of this package.
+    """
     if _is_unwarned.get():
         return
-    package, frame, level = __name__.partition(".")[0], inspect.currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level + 1)
+    packages = _packages_on_the_stack()
+    ours = sum(1 for _ in takewhile(lambda package: package == packages[0], packages))
+    users = (i for i, package in enumerate(packages[ours:], ours) if package not in _CALLERS)
+    warnings.warn(message, category, stacklevel=next(users, ours) + 1)
+
+
+# packages through which users call this one, and those of Python that run their tasks
+_CALLERS = frozenset(
+    {
+        "sklearn", "joblib", "dask", "distributed", "asyncio", "concurrent", "multiprocessing",
+        "threading", "runpy",
+    }
+)  # fmt: skip
+
+
+def _packages_on_the_stack() -> list[str]:
+    """Of each frame from this function's caller on, outwards."""
+    out, frame = [], inspect.currentframe()
+    while frame is not None:
+        out.append(frame.f_globals.get("__name__", "").partition(".")[0])
+        frame = frame.f_back
+    return out[1:]

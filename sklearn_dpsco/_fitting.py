@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -31,10 +31,16 @@ __all__ = ["Accounting", "PrivateFit", "checked", "checked_table"]
 Flags = NDArray[np.bool_]
 
 
-_ON_NAN = (
-    "Imputers learn from all records, and dropping rows tells of them: say nonfinite='zero', so "
-    "that such a record contributes nothing, or fill by a public rule (PublicEncoder)."
-)
+# what follows in messages of scikit-learn, in the place of advice that leaks
+_ADVICE = {
+    " contains NaN.": "Imputers learn from all records, and dropping rows tells of them: say "
+    "nonfinite='zero', so that such a record contributes nothing, or fill by a public rule "
+    "(PublicEncoder).",
+    " contains infinity": "Say nonfinite='zero', so that such a record contributes nothing, or "
+    "put a large number in its place, which is clipped.",
+    "Expected 2D array, got 1D array instead": "X must have the shape (n_samples, n_features): "
+    "one column of a frame is X[['name']], of numbers X.reshape(-1, 1).",
+}
 
 
 def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
@@ -43,14 +49,25 @@ def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
         return check(data, **settings)
     except ValueError as error:
         head, quote, _ = str(error).partition("\narray=")
-        head, has_nan, _ = head.partition(" contains NaN.")
-        if has_nan:  # its advice, to impute or to drop, leaks
-            head = f"{head} contains NaN. {_ON_NAN}"
+        for sign, advice in _ADVICE.items():
+            if sign in head:
+                head = f"{head.splitlines()[0].rstrip('.:')}. {advice}"
         raise ValueError(f"{head} Reshape your data." if quote else head) from None
+
+
+def _refuse_no_table(name: str, X: Any) -> None:
+    """Raise for what is no table by its type, whatever it holds."""
+    if type(X).__name__ == "LazyFrame":
+        raise ValueError(f"{name} is a lazy frame: collect() it")
+    if X is None or isinstance(X, (str, bytes, Mapping)):
+        raise ValueError(
+            f"{name} must be a table, such as an array or a data frame, got {type(X).__name__}"
+        )
 
 
 def checked_table(X: Any, *, strict: bool, name: str = "X", **settings: Any) -> Any:
     """X as an array, or a CSR or CSC matrix, of finite numbers, or if not `strict` of any."""
+    _refuse_no_table(name, X)
     table = as_numbers(name, X, strict=strict)
     # One cell may decide on the type and the layout that a frame has as an array, and so on
     # the rounding of products with other rows: only those of an array are kept.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from .compressed import canonical, stored_columns, value_parts, with_values
 from .threads import on_threads
 
 __all__ = [
+    "OTHER_COLUMNS",
     "FeatureScaling",
     "TargetScaling",
     "by_column",
@@ -39,6 +41,11 @@ Array = NDArray[np.float64]
 _NARROWEST = SMALLEST  # high - low, and in units of the larger end:
 _FINEST = 1e-12
 _APART = f"at least {_NARROWEST:g} and {_FINEST:g} times the larger end apart"
+
+OTHER_COLUMNS = (
+    "What hands on fewer or more columns (RFE, SequentialFeatureSelector, ClassifierChain, bagging "
+    "with max_features) needs the same for all columns"
+)
 
 _CHECK_ROWS_BYTES = 2**20
 
@@ -175,10 +182,46 @@ def _pair(name: str, bounds: Any) -> tuple[Array, Array]:
     is_array = isinstance(bounds, np.ndarray) and bounds.ndim > 0
     if not is_array and (not isinstance(bounds, Sequence) or isinstance(bounds, (str, bytes))):
         raise ValueError(f"{name} must be a pair (low, high), got {shown(bounds)}")
+    if len(bounds):
+        _refuse_pairs(name, bounds)
     if len(bounds) != 2:
         raise ValueError(f"{name} must be a pair (low, high), got {shown(bounds)}")
     low, high = (check_numbers(name, end) for end in bounds)
     return low, high
+
+
+def _refuse_pairs(name: str, bounds: Sequence[Any]) -> None:
+    """Raise for a pair (low, high) for each column, which two columns would let pass as ends.
+
+    A tuple of two lists or arrays is (lows, highs); another container of pairs has two readings.
+    """
+    is_pair_of_lists = isinstance(bounds, tuple) and not any(isinstance(x, tuple) for x in bounds)
+    if (is_pair_of_lists and len(bounds) == 2) or not all(map(_is_pair, bounds)):
+        return
+    of_what, by_name = "column", ", or for a data frame a dict {column: (low, high)}"
+    if name == "bounds_y":
+        of_what, by_name = "target", ""
+    pairs = np.asarray(bounds).tolist()
+    by_end = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    if len(pairs) == 2 and all(map(_is_pair, by_end)):
+        raise ValueError(
+            f"{name} has two readings, {shown(bounds)}: a pair (low, high) for each of two "
+            f"{of_what}s, or the lows and the highs. Write a tuple of two lists (lows, highs), "
+            f"{shown(by_end)} for the first reading, {shown(tuple(pairs))} for the second{by_name}"
+        )
+    here = "" if len(pairs) > 10 else f", here {by_end!r}"
+    raise ValueError(
+        f"{name} holds a pair for each {of_what}: write a tuple of two lists (lows, highs)"
+        f"{here}{by_name}"
+    )
+
+
+def _is_pair(value: Any) -> bool:
+    """Whether it is a list, a tuple or an array of two numbers low < high."""
+    is_list = isinstance(value, (list, tuple)) or np.ndim(value) == 1
+    if not is_list or len(value) != 2:
+        return False
+    return all(isinstance(end, Real) for end in value) and bool(value[0] < value[1])
 
 
 def _is_wide_enough(low: Array, high: Array) -> bool:
@@ -195,15 +238,22 @@ def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:
     if not isinstance(value, Mapping):
         return value
     if columns is None:
-        raise ValueError(f"{name} is a dict, which needs X to be a data frame with column names")
+        raise ValueError(
+            f"{name} is a dict, which needs X to be a data frame with text as names of its columns "
+            "(X.columns = X.columns.astype(str)); meta-estimators such as RFE hand on an array"
+        )
     missing = [column for column in columns if column not in value]
     unknown = [column for column in value if column not in set(columns)]
     if missing or unknown:
         raise ValueError(
             f"{name} must name every column of X and no other: {len(missing)} columns are not "
-            f"named, {len(unknown)} names are no columns ({unknown[:5]!r})"
+            f"named ({_first(missing)}), {len(unknown)} names are no columns ({_first(unknown)})"
         )
     return np.array([value[column] for column in columns], dtype=np.float64)
+
+
+def _first(names: Sequence[Any]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "") or "none"
 
 
 def check_feature_bounds(bounds: Any, n_features: int | None = None) -> None:
@@ -251,7 +301,7 @@ def _check_shapes(low: Array, high: Array, n_features: int | None) -> None:
         if n_features is not None and end.ndim == 1 and end.size != n_features:
             raise ValueError(
                 f"bounds_X must hold scalars or arrays of shape ({n_features},), got shapes "
-                f"{low.shape} and {high.shape}"
+                f"{low.shape} and {high.shape}. {OTHER_COLUMNS}"
             )
 
 

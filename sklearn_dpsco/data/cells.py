@@ -38,6 +38,7 @@ _NO_NUMBERS = {
     "U": "Text",
     "V": "Structured",
 }
+_POLARS_KINDS = {"Date": "M", "Datetime": "M", "Time": "m", "Duration": "m"}
 
 
 class NotANumberError(ValueError, TypeError):
@@ -70,7 +71,9 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     values = plain(values)
     kinds = _kinds(values)
     for kind in sorted(kinds & _NO_NUMBERS.keys()):
-        raise ValueError(f"{_NO_NUMBERS[kind]} data not supported: {name} must hold numbers")
+        raise ValueError(
+            f"{_NO_NUMBERS[kind]} data not supported: {name} must hold numbers{_hint(name, values)}"
+        )
     if "O" not in kinds:
         return values
     cells = as_objects(values)
@@ -81,7 +84,7 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     ):
         raise NotANumberError(
             f"{name} must hold numbers within the range of floats: float's argument must be a "
-            "string or a real number"
+            f"string or a real number{_hint(name, values)}"
         )
     out = np.empty_like(cells, dtype=np.float64)  # in the same order
     out[...] = np.reshape([np.nan if n is None else n for n in found], cells.shape)
@@ -134,9 +137,34 @@ def _kinds(values: Any) -> set[str]:
     """Of the types of all columns, as numpy abbreviates them; "O" for what has none."""
     if not _is_frame(values):
         return {getattr(getattr(values, "dtype", None), "kind", "O")}
-    kinds = {getattr(column_type, "kind", "O") for column_type in values.dtypes}
+    kinds = {_kind(column_type) for column_type in values.dtypes}
     # pandas makes a column complex for a single cell
     return {"O" if kind == "c" else kind for kind in kinds}
+
+
+def _kind(column_type: Any) -> str:
+    """Of a column, as numpy abbreviates it; "O" for what it has no name for."""
+    if hasattr(column_type, "base_type"):  # of polars, which hands out dates as whole numbers
+        return _POLARS_KINDS.get(column_type.base_type().__name__, "O")
+    return str(getattr(column_type, "kind", "O"))
+
+
+def _hint(name: str, values: Any) -> str:
+    """What to do about values that are no numbers, by the types of the columns alone."""
+    if name == "y":
+        return ". Labels are for classifiers"
+    if not _is_frame(values):
+        return ""
+    types = zip(values.columns, values.dtypes, strict=True)
+    found = [column for column, column_type in types if not _is_numeric(column_type)]
+    listed = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
+    return f". Columns of other types: {listed}; PublicEncoder makes numbers of text and categories"
+
+
+def _is_numeric(column_type: Any) -> bool:
+    if hasattr(column_type, "base_type"):
+        return bool(column_type.is_numeric() or column_type.base_type().__name__ == "Boolean")
+    return _kind(column_type) in "biuf"
 
 
 def as_objects(values: Any) -> NDArray[np.object_]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._checks import SMALLEST, shown
-from .bounds import FeatureScaling, TargetScaling
+from .bounds import OTHER_COLUMNS, FeatureScaling, TargetScaling
 from .cells import check_numbers
 from .compressed import canonical, stored_columns, value_parts, with_values
 
@@ -67,7 +67,8 @@ class FeatureMagnitudes(FeatureScaling):
             array = np.asarray(neutral if _is_private(value) else value, dtype=np.float64)
             if array.ndim == 1 and array.size != n_features:
                 raise ValueError(
-                    f"{name} must hold a scalar or {n_features} numbers, got {array.size}"
+                    f"{name} must hold a scalar or {n_features} numbers, got {array.size}. "
+                    f"{OTHER_COLUMNS}"
                 )
             columns.append(np.broadcast_to(array, (n_features,)).copy())
         infinite = np.full(n_features, np.inf)

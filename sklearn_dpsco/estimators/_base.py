@@ -150,15 +150,15 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         a promise of yours, or kept by `groups` in `fit`. Neighbours then differ in all of them.
         The noise is this many times larger, and random batches are not amplified.
     bounds_X : pair (low, high), dict, "declared" or None, default=None
-        Bounds of the features from domain knowledge, never from the data: scalars, arrays of
-        shape (n_features,), or for a data frame ``{column: (low, high)}``. Values outside are
-        clipped. Ends lie within [-1e50, 1e50], at least 1e-50 and 1e-12 times the larger one
-        apart. In scaled units a feature is (x - middle) / half width, in [-1, 1]; one whose
-        bounds have an end at 0 is divided by the size of the other end and not centred. Sparse
-        X needs bounds with an end at 0 or symmetric about 0. "declared" takes the bounds that the
-        step before the estimator in its `Pipeline` declares, such as a `PublicEncoder`, and the
-        largest norm of a row (see `data_norm`); if there is none, `fit` raises. None stands for
-        (-1, 1) and warns `BoundsNotDeclaredWarning`.
+        Bounds of the features from domain knowledge, never from the data: scalars; lists or arrays
+        of shape (n_features,), in a tuple (lows, highs), but no list of pairs; or for a data frame
+        ``{column: (low, high)}``. Values outside are clipped. Ends lie within [-1e50, 1e50], at
+        least 1e-50 and 1e-12 times the larger one apart. In scaled units a feature is
+        (x - middle) / half width, in [-1, 1]; one whose bounds have an end at 0 is divided by the
+        size of the other end and not centred. Sparse X needs bounds with an end at 0 or symmetric
+        about 0. "declared" takes the bounds that the step before the estimator in its `Pipeline`
+        declares, such as a `PublicEncoder`, and the largest norm of a row (see `data_norm`); if
+        there is none, `fit` raises. None stands for (-1, 1) and warns `BoundsNotDeclaredWarning`.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         Size of the feasible set in scaled units. It bounds the coefficients and the intercept's
         correction together. Must be "auto" with a Geometry object.
@@ -300,6 +300,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """X and y as arrays; with nonfinite="zero" they may hold invalid records."""
         self._check_has_targets(y)
         check_in_memory("a fit of X in memory", y)
+        if getattr(X, "ndim", 2) == 1 and getattr(y, "ndim", 1) == 2:
+            raise ValueError("X has one dimension and y has two: fit takes X first, and then y")
         X = self._features(X, reset=reset, min_samples=min_samples)
         y = self._reader.targets(y)
         check_consistent_length(X, y)
@@ -543,10 +545,10 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     ----------
     bounds_y : pair (low, high) or None, default=None
         Bounds of the target from domain knowledge, as far out and apart as those of a feature
-        may be: scalars, or of several targets arrays of shape (n_targets,). Values outside are
-        clipped. In scaled units a target is (y - middle) / half width, in [-1, 1], so that a raw
-        prediction of 0 stands for the middle. None stands for (-1, 1) and warns
-        `BoundsNotDeclaredWarning`.
+        may be: scalars, or of several targets lists or arrays of shape (n_targets,) in a tuple.
+        Values outside are clipped. In scaled units a target is (y - middle) / half width, in
+        [-1, 1], so that a raw prediction of 0 stands for the middle. None stands for (-1, 1) and
+        warns `BoundsNotDeclaredWarning`.
 
     Attributes
     ----------

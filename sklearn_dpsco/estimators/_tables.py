@@ -68,7 +68,10 @@ class Reader:
             return y if y.ndim == 2 else checked(column_or_1d, y)
         labels = checked(as_labels, y)
         if self.is_strict and np.any(is_missing(labels)):
-            raise ValueError("y contains labels that are missing: NaN, None or infinity")
+            raise ValueError(
+                "y contains labels that are missing: NaN, None or infinity. Say nonfinite='zero', "
+                "so that such a record contributes nothing"
+            )
         return labels
 
     def codes(self, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
