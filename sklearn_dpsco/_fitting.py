@@ -20,8 +20,8 @@ from .data.bounds import is_declared
 from .data.cells import as_numbers
 from .data.compressed import compressed
 from .data.records import as_users, is_nameless, surplus_rows
-from .exceptions import PrivacyParameterWarning
-from .privacy.accountant import BudgetAccountant, accountant_in_force, active_accountant
+from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
+from .privacy.accountant import INFINITE, BudgetAccountant, accountant_in_force, active_accountant
 from .privacy.allotment import Allotment
 from .privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
 from .privacy.guarantee import Guarantee
@@ -106,7 +106,10 @@ class Accounting(NamedTuple):
         delta = fallback if given is None else given
         rows = check_count("max_rows_per_user", max_rows_per_user)
         budget = PrivacyBudget(epsilon, delta, relation, precision, currency, order, rows)
-        _ = budget.gaussian_allowance  # what cannot be converted raises here
+        if not budget.is_infinite:
+            _ = budget.gaussian_allowance  # what cannot be converted raises here
+        elif accountant is not None:
+            raise PrivacyBudgetError(INFINITE)
         return cls(accountant, budget, given is None and accountant is None)
 
     def budget_of(self, n_samples: int) -> PrivacyBudget:
@@ -115,8 +118,16 @@ class Accounting(NamedTuple):
             return self.budget
         return replace(self.budget, delta=default_delta(n_samples))
 
-    def warn_if_delta_is_large(self, n_samples: int) -> None:
-        """A `PrivacyParameterWarning` if delta is not below 1 / n_samples."""
+    def warn_if_weak(self, n_samples: int) -> None:
+        """A `PrivacyLeakWarning` if epsilon is infinite, or else a `PrivacyParameterWarning`
+        if delta is not below 1 / n_samples.
+        """
+        if self.budget.is_infinite:
+            warn_user(
+                "epsilon=inf adds no noise: nothing that is learned is private",
+                PrivacyLeakWarning,
+            )
+            return
         delta = self.budget_of(n_samples).delta
         if delta >= 1 / n_samples:
             warn_user(

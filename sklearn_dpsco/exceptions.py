@@ -25,6 +25,8 @@ class BoundsNotDeclaredWarning(UserWarning):
 class PrivacyLeakWarning(UserWarning):
     """A value outside the guarantee, such as the list of labels, was taken from the data.
 
+    Or all of it is outside, with ``epsilon=inf``.
+
     Examples
     --------
     >>> import warnings

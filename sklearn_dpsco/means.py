@@ -24,6 +24,7 @@ from .privacy.budget import Allowance, PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import stream_from_random_state
 from .solvers.heavy_tail.oracles import LARGEST, ORACLES, MeanOracle, OracleFacts, make_oracle
+from .solvers.noiseless import plan_within
 
 __all__ = [
     "MeanPlan",
@@ -200,20 +201,25 @@ def plan_mean(
     )  # fmt: skip
     epsilon = epsilon if rho is None else 1.0
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
-    claim = accounting.budget_of(n)
-    budget, allowance = _budget(claim, rho)
-    kind, norm = additive_noise(allowance), additive_noise(allowance).order
-    per_unit = math.sqrt(2) / allowance.amount if norm == 1 else 1 / math.sqrt(2 * allowance.amount)
-    noise = budget.record_factor / n * per_unit
-    facts = OracleFacts(n, d, noise, norm, d ** (1 / norm), order, moment)
-    mean = make_oracle(oracle, *own_settings, facts)
-    change = mean.sensitivity(n, d, d, budget.record_factor, norm)
-    mechanism = kind.calibrate(change, allowance, dimension=d)
-    guarantee = Guarantee.of(budget, [Release(f"{oracle} mean", mechanism)], allowance.kind)
-    return MeanPlan(
-        mean, budget, n, d, _per_column("center", center, d, positive=False),
-        _per_column("scale", scale, d, positive=True), mechanism, guarantee,
-    )  # fmt: skip
+    accounting.warn_if_weak(n)
+
+    def within(claim: PrivacyBudget) -> MeanPlan:
+        budget, allowance = _budget(claim, rho)
+        kind, norm = additive_noise(allowance), additive_noise(allowance).order
+        amount = allowance.amount
+        per_unit = math.sqrt(2) / amount if norm == 1 else 1 / math.sqrt(2 * amount)
+        noise = budget.record_factor / n * per_unit
+        facts = OracleFacts(n, d, noise, norm, d ** (1 / norm), order, moment)
+        mean = make_oracle(oracle, *own_settings, facts)
+        change = mean.sensitivity(n, d, d, budget.record_factor, norm)
+        mechanism = kind.calibrate(change, allowance, dimension=d)
+        guarantee = Guarantee.of(budget, [Release(f"{oracle} mean", mechanism)], allowance.kind)
+        return MeanPlan(
+            mean, budget, n, d, _per_column("center", center, d, positive=False),
+            _per_column("scale", scale, d, positive=True), mechanism, guarantee,
+        )  # fmt: skip
+
+    return plan_within(accounting.budget_of(n), within)
 
 
 def _estimate(X: Any, oracle: Oracle, settings: dict[str, Any], random_state: Any) -> Array:

@@ -16,9 +16,10 @@ Neither is a proof: an error that does not show on the given tables is not found
 Use invented tables, since the results on real ones are not private.
 """
 
+from ..solvers.noiseless import map_mechanisms
 from .neighbours import neighbours
 from .outcomes import AuditResult, audit_outcomes
-from .replay import SensitivityResult, check_sensitivity, map_mechanisms, mechanisms
+from .replay import SensitivityResult, check_sensitivity, mechanisms
 from .runs import audit, audit_solver
 
 __all__ = [

@@ -16,7 +16,14 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from .._checks import check_bool, check_real, import_pyplot
 from ..privacy.budget import PrivacyBudget
 
-__all__ = ["LEAST_TRIALS", "AuditResult", "audit_outcomes", "check_confidence", "epsilon_of_mu"]
+__all__ = [
+    "LEAST_TRIALS",
+    "AuditResult",
+    "audit_outcomes",
+    "check_confidence",
+    "epsilon_of_mu",
+    "finite_claim",
+]
 
 Array = NDArray[np.float64]
 
@@ -157,7 +164,7 @@ def audit_outcomes(
     >>> found.flagged, bool(found.epsilon_lower_bound > 1)
     (True, True)
     """
-    claim = PrivacyBudget(epsilon, delta)
+    claim = finite_claim(epsilon, delta)
     check_confidence(confidence)
     if check_bool("gaussian", gaussian) and claim.is_pure:
         raise ValueError("gaussian must be False for delta=0: no Gaussian noise is pure DP")
@@ -241,6 +248,14 @@ def _best_bound(
     _, sign, threshold = max(choices)
     rates = _error_rates(sign * first[1::2], sign * second[1::2], np.array([threshold]), level)
     return float(value(*rates)[0])
+
+
+def finite_claim(*claim: Any) -> PrivacyBudget:
+    """The `PrivacyBudget` of a claim that outcomes may refute."""
+    budget = PrivacyBudget(*claim)
+    if budget.is_infinite:
+        raise ValueError("epsilon=inf claims nothing that an audit could refute")
+    return budget
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:

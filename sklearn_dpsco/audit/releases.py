@@ -21,9 +21,10 @@ from scipy.optimize import brentq
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
 from ..solvers.base import Plan, Solver
+from ..solvers.noiseless import map_mechanisms
 from .neighbours import Pair
 from .outcomes import AuditResult, epsilon_of_mu
-from .replay import map_mechanisms, mechanisms
+from .replay import mechanisms
 
 __all__ = ["NoiseScale", "audit_releases"]
 

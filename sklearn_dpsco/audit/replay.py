@@ -5,10 +5,9 @@ What the checks prove: doc/privacy, section 9.1.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_int
-from ..solvers.base import Part, Plan, Solver
+from ..solvers.base import Plan, Solver
+from ..solvers.noiseless import map_mechanisms
 from .neighbours import Pair, changed_record, check_pairs, neighbours
 from .traces import Path, Reads, TracedStream
 
-__all__ = ["SensitivityResult", "check_sensitivity", "map_mechanisms", "mechanisms"]
+__all__ = ["SensitivityResult", "check_sensitivity", "mechanisms"]
 
 Array = NDArray[np.float64]
 
@@ -65,48 +65,6 @@ class SensitivityResult:
     def passed(self) -> bool:
         """Whether every release was moved by a record, and nothing is wrong."""
         return not self.violations and not self.untested
-
-
-def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
-    """The plan with each mechanism m of each field replaced by ``change(name, m)``.
-
-    A mechanism is any object with a method `release`; to be replayed, it must state the facts of
-    `mechanisms.Mechanism`. It is searched for in the fields of the plan, in their tuples, and in
-    the fields of the plan's parts (`solvers.base.Part`). Its name is its path, for example
-    ``"first.target"`` or ``"stages[0].noises[0]"``.
-
-    Examples
-    --------
-    A plan with half of the noise, which an audit should find:
-
-    >>> from sklearn_dpsco import PrivacyBudget
-    >>> from sklearn_dpsco.losses import Squared
-    >>> from sklearn_dpsco.geometry import L2Ball
-    >>> from sklearn_dpsco.solvers.base import Problem
-    >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
-    >>> solver = MirrorDescent(form="noisy-md", max_iter=3)
-    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = solver.plan(problem, PrivacyBudget(1.0, 1e-3))
-    >>> from dataclasses import replace
-    >>> from sklearn_dpsco.audit import map_mechanisms, mechanisms
-    >>> wrong = map_mechanisms(plan, lambda name, old: replace(old, scale=old.scale / 2))
-    >>> mechanisms(wrong)["step"].scale / mechanisms(plan)["step"].scale
-    0.5
-    """
-
-    def changed(name: str, value: Any) -> Any:
-        if type(value) is tuple:
-            return tuple(changed(f"{name}[{i}]", item) for i, item in enumerate(value))
-        if isinstance(value, Part):
-            return fields_changed(f"{name}.", value)
-        return change(name, value) if hasattr(value, "release") else value
-
-    def fields_changed(prefix: str, whole: Any) -> Any:
-        names = [f.name for f in dataclasses.fields(whole)]
-        values = {name: changed(prefix + name, getattr(whole, name)) for name in names}
-        return dataclasses.replace(whole, **values)
-
-    return fields_changed("", plan)
 
 
 def mechanisms(plan: Any) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .._checks import check_bool, check_int
-from ..privacy.budget import PrivacyBudget, check_delta, default_delta
+from ..privacy.budget import check_delta, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Solver, SolverData
 from .neighbours import check_pairs, differing_rows
-from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, check_confidence
+from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, check_confidence, finite_claim
 from .releases import audit_releases
 
 __all__ = ["audit", "audit_solver"]
@@ -181,6 +181,7 @@ def audit_solver(
     """
     by_releases = isinstance(statistic, str) and statistic == "releases"
     _check_trials(n_trials, None if by_releases else statistic, confidence, random_state, progress)
+    finite_claim(plan.guarantee.epsilon, plan.guarantee.delta)
     check_pairs(plan, [(data, neighbour)])
     root = stream_from_random_state(random_state)
     if by_releases:
@@ -225,14 +226,14 @@ def _claim(parameters: dict[str, Any], claim: Any, n_samples: int) -> tuple[floa
     if claim is not None:
         if not isinstance(claim, tuple) or len(claim) != 2:
             raise ValueError(f"claim must be None or a pair (epsilon, delta), got {claim!r}")
-        budget = PrivacyBudget(*claim)
+        budget = finite_claim(*claim)
     elif "epsilon" not in parameters:
         raise ValueError("the estimator has no parameter epsilon: give claim=(epsilon, delta)")
     else:
         given = check_delta(parameters.get("delta", 0.0))
         delta = default_delta(n_samples) if given is None else given
         relation = parameters.get("relation", "replace-one")
-        budget = PrivacyBudget(parameters["epsilon"], delta, relation)
+        budget = finite_claim(parameters["epsilon"], delta, relation)
     if budget.relation == "replace-one":
         return budget.epsilon, budget.delta
     # two steps of zero-out, through the table in which the record contributes nothing

@@ -43,6 +43,7 @@ from ..privacy.allotment import Allotment
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverResult
+from ..solvers.noiseless import plan_within
 from ._coefficients import Affine, coefficient_frame, feature_index
 from ._docstrings import merged
 from ._predictions import (
@@ -90,16 +91,16 @@ class Settings(NamedTuple):
         loss = self.loss.of_outputs(n_outputs)
         facts = self.feasible_set, self.fit_intercept, self.row_norm, class_weight
         problem = Problem(n_samples, n_features, loss, *facts, self.nonnegative)
-        plan: Plan = self.solver.plan(problem, self.budget_of(n_samples))
-        return plan
+        budget, solver = self.budget_of(n_samples), self.solver
+        return plan_within(budget, functools.partial(solver.plan, problem))
 
     def budget_of(self, n_samples: int) -> PrivacyBudget:
         """The budget, with the delta that belongs to so many records if `sizes_delta`."""
         return self._accounting.budget_of(n_samples)
 
-    def warn_if_delta_is_large(self, n_samples: int) -> None:
-        """A `PrivacyParameterWarning` if delta is not below 1 / n_samples."""
-        self._accounting.warn_if_delta_is_large(n_samples)
+    def warn_if_weak(self, n_samples: int) -> None:
+        """Warn of a guarantee that says little or nothing, see `Accounting`."""
+        self._accounting.warn_if_weak(n_samples)
 
     @property
     def _accounting(self) -> Accounting:
@@ -128,8 +129,10 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     Parameters
     ----------
-    epsilon : float in [1e-15, 1e9], default=1.0
-        Privacy loss. Smaller is more private and less accurate.
+    epsilon : float in [1e-15, 1e9] or inf, default=1.0
+        Privacy loss. Smaller is more private and less accurate. inf runs the same method, with its
+        clips, without any noise, which shows what noise costs: nothing is private then,
+        `guarantee_.epsilon` is inf, a `PrivacyLeakWarning` says so, and no accountant accepts it.
     delta : "auto" or float in [0, 1), default="auto"
         Slack of the guarantee, in units of probability: for any set of outcomes, its
         probability is at most e^epsilon times that on a neighbouring table, plus delta.
@@ -357,7 +360,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """The plan of the fit, charged to the accountant; reads no value of X."""
         n_samples, n_features = table.shape
         settings = self._in_force(settings, n_features)
-        settings.warn_if_delta_is_large(n_samples)
+        settings.warn_if_weak(n_samples)
         facts = table.targets.n_outputs, table.targets.class_weight
         return self._spend(settings, settings.plan(n_samples, n_features, *facts), table.empty)
 
@@ -467,7 +470,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         n_samples = check_count("n_samples", n_samples, low=2)
         n_features = check_count("n_features", n_features)
         check_feature_bounds(self.bounds_X, n_features)
-        settings.warn_if_delta_is_large(n_samples)
+        settings.warn_if_weak(n_samples)
         return n_samples, n_features
 
     def _predicted(self, X: Any, made_of_scores: Callable[[Array], Any] | None = None) -> Any:

@@ -316,7 +316,7 @@ class _StreamingModel(DPLinearModel):
         if self.horizon is None:
             settings = settings._replace(sizes_delta=False)
         else:
-            settings.warn_if_delta_is_large(self.horizon)
+            settings.warn_if_weak(self.horizon)
         facts = X.shape[1], targets.n_outputs, targets.class_weight
         plan: Any = settings.plan(self.horizon or _NO_HORIZON, *facts)
         features = self._spend(settings, plan, X[:0]).scaling

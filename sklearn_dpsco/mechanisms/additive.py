@@ -39,7 +39,7 @@ class AdditiveNoise(Mechanism):
 
     Parameters
     ----------
-    sensitivity, scale : float > 0
+    sensitivity, scale : float
         As in `Mechanism`; the sensitivity is that of the value before it is rounded.
     dimension : int >= 1, default=1
         d, number of coordinates of the value.
@@ -63,8 +63,8 @@ class AdditiveNoise(Mechanism):
 
     @property
     def grid(self) -> float:
-        """Width g of the grid, 0 for noise in floating point."""
-        return 0.0 if self.precision == "float" else self._width
+        """Width g of the grid, 0 for noise in floating point or none."""
+        return 0.0 if self.precision == "float" or self.scale == 0 else self._width
 
     @cached_property
     def _width(self) -> float:
@@ -79,6 +79,8 @@ class AdditiveNoise(Mechanism):
     @property
     def largest(self) -> float:
         """Larger coordinates are released as this, infinities too; at least 2^51 scales."""
+        if self.scale == 0:
+            return sys.float_info.max
         return min(_LARGEST_STEP * self._width, sys.float_info.max)
 
     @property
@@ -128,6 +130,8 @@ class AdditiveNoise(Mechanism):
     def with_noise(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
         """`release` without the check of the dimension."""
         grid, value = self.grid, releasable(value, self.largest)
+        if self.scale == 0:
+            return value
         if grid == 0:
             return value + self.scale * self._float_draws(value.size, stream)
         # exact: the grid's width is a power of two

@@ -44,8 +44,9 @@ class Mechanism:
     ----------
     sensitivity : float > 0
         Largest `distance` of two values that neighbours can give.
-    scale : float > 0
-        Of the noise.
+    scale : float >= 0
+        Of the noise. At 0 the value is released as it is: only plans for an infinite epsilon have
+        such mechanisms, and every other guarantee refuses them.
 
     Attributes
     ----------

@@ -22,6 +22,7 @@ __all__ = ["BatchGaussian", "calibrate_batches"]
 _TOLERANCE = 2e-3  # of the calibration, on the private side
 _LEAST_MULTIPLIER = 0.05
 _GROWTH = 1.1  # of the bracket
+_LARGEST_EPSILON = 1e5  # beyond it, the losses of a grid's points have no finite exponential
 _MOST_COMPOSED = 10**7  # releases: more would take a transform of too many points
 
 
@@ -102,9 +103,9 @@ def calibrate_batches(
     unsampled = make(enough), budget.gaussian_allowance.kind
     has_no_order = budget.currency == "zcdp" and budget.order is None
     # batches of rows are not batches of users
-    is_tiny = budget.delta < LEAST_DELTA
+    is_out = budget.delta < LEAST_DELTA or budget.epsilon > _LARGEST_EPSILON
     n_composed = sum(release.count for release in releases(unsampled[0]))
-    if has_no_order or budget.rows_per_user > 1 or is_tiny or n_composed > _MOST_COMPOSED:
+    if has_no_order or budget.rows_per_user > 1 or is_out or n_composed > _MOST_COMPOSED:
         return unsampled
     # the start: many releases are nearly Gaussian, and their variances add up
     sampling = unsampled[0].sampling

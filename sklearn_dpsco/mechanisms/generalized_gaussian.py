@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -129,6 +130,8 @@ class GeneralizedGaussian(Mechanism):
         """
         if value.size != self.dimension:
             raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")
+        if self.scale == 0:
+            return releasable(value, sys.float_info.max)
         value = releasable(value, _MOST_SCALES * self.scale)
         # |z|_r is chi with d degrees of freedom, and independent of the direction z / |z|_r,
         # which has the law of y / |y|_r, y of independent coordinates of density ~ exp(-|y|^r)

@@ -114,6 +114,8 @@ class SelectVertex(Mechanism):
         """
         if not np.isfinite(scores).all():
             raise ValueError("the scores of a selection must be finite")
+        if self.scale == 0:
+            return int(np.argmax(scores))
         is_gumbel = self.noise == "gumbel"
         if self.precision == "exact":
             sample = sample_softmax if is_gumbel else permute_and_flip
@@ -203,7 +205,7 @@ def softmax_scale(mechanism: Mechanism) -> float | None:
     if type(mechanism).release is not _RELEASE:
         return None
     is_softmax = mechanism.precision == "exact" and mechanism.noise == "gumbel"
-    return mechanism.scale if is_softmax else None
+    return mechanism.scale if is_softmax and mechanism.scale > 0 else None
 
 
 _RELEASE = SelectVertex.release

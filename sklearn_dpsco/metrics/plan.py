@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from ..privacy.accountant import accountant_in_force
 from ..privacy.budget import Allowance, PrivacyBudget, check_delta
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
+from ..solvers.noiseless import plan_within
 from .intervals import Law
 from .releases import LARGEST_SAMPLE, SCORINGS, Answers, Estimate, Facts, Query, queries_for
 
@@ -152,6 +154,12 @@ n_thresholds, n_bins, score_bounds, precision, accountant
         raise ValueError(f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}")
     confidence = check_real("confidence", confidence, low=0.5, high=1 - 1e-9)
     budget = _budget(n, epsilon, delta, relation, max_rows_per_user, precision, accountant)
+    return plan_within(budget, functools.partial(_plan, names, facts, confidence))
+
+
+def _plan(
+    names: tuple[str, ...], facts: Facts, confidence: float, budget: PrivacyBudget
+) -> ScorePlan:
     allowance = budget.gaussian_allowance
     kinds = queries_for(names)
     share = allowance.share(1 / len(kinds))
@@ -179,7 +187,7 @@ def _budget(
     if check_delta(delta) is None and accountant_in_force(accountant) is None:
         delta = 0.0  # Laplace noise is less for one release; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows, precision, accountant)
-    accounting.warn_if_delta_is_large(n)
+    accounting.warn_if_weak(n)
     return accounting.budget_of(n)
 
 

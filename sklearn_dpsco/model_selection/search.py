@@ -30,7 +30,7 @@ from .._checks import (
     unwarned,
     warn_user,
 )
-from .._fitting import PrivateFit
+from .._fitting import Accounting, PrivateFit
 from .._types import Auto, Precision, RandomState, Relation, SearchMethod, SearchScoring
 from ..data.blocks import check_in_memory
 from ..data.cells import as_numbers, as_objects
@@ -110,6 +110,15 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         """The candidates, without the default."""
 
     # ------------------------------------------------------------------------- planning
+
+    def _accounting(self) -> Accounting:
+        accounting = super()._accounting()
+        if accounting.budget.is_infinite:
+            raise ValueError(
+                f"epsilon of {type(self).__name__} must be finite: for a search without noise take "
+                "scikit-learn's, with epsilon=inf in the estimator"
+            )
+        return accounting
 
     def plan(
         self, n_samples: int, n_features: int, n_outputs: int | None = None
@@ -233,6 +242,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             If the accountant refuses the charge of the whole search; nothing is spent then.
         """
         check_steps(self.estimator)
+        self._accounting()
         self._check_accountants()
         check_random_state(self.random_state)
         check_in_memory("a private search", X)

@@ -8,6 +8,7 @@ level. Derivation: doc/privacy, section 2.12.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from ..solvers import sensitivity
+from ..solvers.noiseless import plan_within
 
 __all__ = ["BoundsPlan", "PrivateBounds", "plan_private_bounds", "private_bounds"]
 
@@ -264,7 +266,7 @@ def private_bounds(
         accounting = Accounting.of(*claim, accountant)  # a block may have been opened since
         n_samples, n_features = table.shape
         plan = _plan(n_samples, n_features, quantiles, within, accounting, names)
-        accounting.warn_if_delta_is_large(plan.n_samples)
+        accounting.warn_if_weak(plan.n_samples)
         if accounting.accountant is not None:
             accounting.accountant.spend(plan, estimator="private bounds")
         stream = stream_from_random_state(random_state)
@@ -284,10 +286,16 @@ def _plan(
 ) -> BoundsPlan:  # fmt: skip
     n = check_count("n_samples", n_samples, low=2)
     d = check_count("n_features", n_features)
-    low, high = _check_quantiles(quantiles)
-    grids = _grids(within, d, names)
-    budget = accounting.budget_of(n)
-    prior = _LOG_PRIOR if within is None else None
+    facts = n, d, _check_quantiles(quantiles), _grids(within, d, names), within is None
+    return plan_within(accounting.budget_of(n), functools.partial(_plan_selections, *facts))
+
+
+def _plan_selections(
+    n: int, d: int, quantiles: tuple[float, float], grids: tuple[Array, ...], has_prior: bool,
+    budget: PrivacyBudget,
+) -> BoundsPlan:  # fmt: skip
+    low, high = quantiles
+    prior = _LOG_PRIOR if has_prior else None
     largest_prior = 0.0 if prior is None else _LARGEST_PRIOR
     # levels depend on the noise, and the noise on levels: first on any, then on those found
     noise = _calibrated(n, d, budget, 1.0, largest_prior).scale

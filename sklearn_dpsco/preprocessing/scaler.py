@@ -31,6 +31,7 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from ..solvers.base import SolverData
 from ..solvers.heavy_tail.magnitudes import Columns, Magnitudes, MagnitudeSearch
+from ..solvers.noiseless import plan_within
 from .declared import DeclaredOutput
 
 __all__ = ["DPScaler", "ScalerPlan"]
@@ -154,9 +155,9 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
 
     Parameters
     ----------
-    epsilon : float in [1e-15, 1e9], default=1.0
-        Privacy loss of the centres and scales together. A model that is fitted on the outputs
-        costs its own epsilon on top.
+    epsilon : float in [1e-15, 1e9] or inf, default=1.0
+        Privacy loss of the centres and scales together; inf adds no noise. A model that is fitted
+        on the outputs costs its own epsilon on top.
     delta : "auto" or float in [0, 1), default="auto"
         As in the estimators: "auto" is min(1e-6, 1 / (10 n)), or the accountant's. 0 is pure DP.
     relation : {"replace-one", "zero-out"}, default="replace-one"
@@ -246,9 +247,11 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         return self._plan(self._accounting(), n, d)
 
     def _plan(self, accounting: Accounting, n_samples: int, n_features: int) -> ScalerPlan:
-        accounting.warn_if_delta_is_large(n_samples)
+        accounting.warn_if_weak(n_samples)
         budget = accounting.budget_of(n_samples)
-        plan = ScalerPlan.of(n_samples, n_features, budget, self.with_centering)
+        plan = plan_within(
+            budget, lambda b: ScalerPlan.of(n_samples, n_features, b, self.with_centering)
+        )
         if plan.search is None:
             warn_user(
                 f"n_samples={n_samples} is too small for private scales of {n_features} columns at "

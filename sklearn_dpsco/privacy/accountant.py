@@ -25,8 +25,9 @@ from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsil
 from .guarantee import Guarantee
 from .ledger import Charge, Ledger, LedgerFile, Snapshot
 
-__all__ = ["BudgetAccountant", "accountant_in_force", "active_accountant"]
+__all__ = ["INFINITE", "BudgetAccountant", "accountant_in_force", "active_accountant"]
 
+INFINITE = "epsilon=inf is a fit without noise, which no budget allows: nothing was charged"
 _ELSEWHERE = (
     "this accountant lives in another process, or no longer exists: nothing can be charged to it "
     "here. Use n_jobs=1, or threads, or bind it to a file (`save`)."
@@ -51,6 +52,7 @@ class BudgetAccountant:
     Parameters
     ----------
     epsilon : float in [1e-15, 1e9]
+        Finite: nothing could exceed an infinite one. Fits with epsilon=inf are refused.
     delta : float in [0, 1), default=1e-6
         0 accepts only guarantees that compose purely.
     relation : {"replace-one", "zero-out"}, default="replace-one"
@@ -111,6 +113,8 @@ class BudgetAccountant:
         max_rows_per_user: int = 1,
     ) -> None:
         budget = PrivacyBudget(epsilon, delta, relation)
+        if budget.is_infinite:
+            raise ValueError("epsilon of an accountant must be finite: inf would bound nothing")
         rows = check_int("max_rows_per_user", max_rows_per_user, low=1)
         self._set_up(Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, []))
 
@@ -281,6 +285,8 @@ class BudgetAccountant:
             raise ValueError(f"guarantee must be a Guarantee or a Plan, got {guarantee!r}")
         if label is not None:
             _check_label(label)
+        if guarantee.is_void:
+            raise PrivacyBudgetError(INFINITE)
         with self._locked(to_write=True):
             if guarantee.relation != self._budget.relation:
                 raise PrivacyBudgetError(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,6 +22,7 @@ from .selections import LARGEST_MU, gaussian_delta
 
 __all__ = [
     "LARGEST_DEFAULT_DELTA",
+    "LARGEST_EPSILON",
     "RELATIONS",
     "ROUNDING",
     "Allowance",
@@ -40,12 +42,13 @@ __all__ = [
 
 LARGEST_DEFAULT_DELTA = 1e-6
 _LEAST_EPSILON = 1e-15
+LARGEST_EPSILON = 1e9
 
 # Room for the float error of calibrations and of sums. Mechanisms have this much more noise
 # than the formulas ask for; totals may exceed a budget by it, which the margin on rho covers.
 ROUNDING = 1 + 1e-12
 
-Composition = Literal["zcdp", "gdp", "pure", "adaptive-range", "pld", "renyi"]
+Composition = Literal["zcdp", "gdp", "pure", "adaptive-range", "pld", "renyi", "none"]
 Currency = Literal["auto", "zcdp", "gdp"]
 RELATIONS: tuple[str, ...] = get_args(Relation)
 
@@ -141,6 +144,15 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     return _largest(lambda epsilon: -zcdp_delta(rho, epsilon), -delta) if rho > 0 else 0.0
 
 
+def _check_epsilon(epsilon: Any) -> None:
+    if isinstance(epsilon, Real) and epsilon == math.inf:
+        return
+    try:
+        check_real("epsilon", epsilon, low=_LEAST_EPSILON, high=LARGEST_EPSILON)
+    except ValueError as error:
+        raise ValueError(str(error).replace(" must be ", " must be inf or ", 1)) from None
+
+
 def check_delta(delta: Any) -> float | None:
     """The parameter `delta` of whoever fits: `None` for "auto", else a number in [0, 1)."""
     checked: float | None = auto_or(check_real, "delta", delta, low=0, high=1, high_open=True)
@@ -221,7 +233,9 @@ class PrivacyBudget:
 
     Parameters
     ----------
-    epsilon : float in [1e-15, 1e9]
+    epsilon : float in [1e-15, 1e9] or inf
+        inf asks for the same method without noise, and so for no privacy at all. It cannot be
+        divided or converted: see `solvers.noiseless`.
     delta : float in [0, 1)
         0 asks for pure epsilon-DP.
     relation : {"replace-one", "zero-out"}
@@ -262,7 +276,7 @@ class PrivacyBudget:
 
     def __post_init__(self) -> None:
         check_int("rows_per_user", self.rows_per_user, low=1)
-        check_real("epsilon", self.epsilon, low=_LEAST_EPSILON, high=1e9)
+        _check_epsilon(self.epsilon)
         check_real("delta", self.delta, low=0, high=1, high_open=True)
         check_choice("relation", self.relation, RELATIONS)
         check_choice("precision", self.precision, get_args(Precision))
@@ -273,12 +287,18 @@ class PrivacyBudget:
         """True if delta is 0."""
         return self.delta == 0
 
+    @property
+    def is_infinite(self) -> bool:
+        """True if epsilon is infinite."""
+        return self.epsilon == math.inf
+
     @cached_property
     def rho(self) -> float:
         """Largest rho such that rho-zCDP implies (epsilon, delta)-DP; 0 if delta is 0.
 
         Divided by m^2, m being `rows_per_user`: rho-zCDP for a row is m^2 rho-zCDP for m.
         """
+        self._check_is_finite()
         if self.is_pure:
             return 0.0
         return self._whole_rho / self.rows_per_user**2
@@ -289,6 +309,7 @@ class PrivacyBudget:
 
         Divided by `rows_per_user`.
         """
+        self._check_is_finite()
         if self.is_pure:
             return 0.0
         return _mu(float(self.epsilon), float(self.delta)) / self.rows_per_user
@@ -296,6 +317,7 @@ class PrivacyBudget:
     @property
     def allowance(self) -> Allowance:
         """The whole budget: epsilon if delta is 0, else rho."""
+        self._check_is_finite()
         if self.is_pure:
             return Allowance("pure", self.epsilon / self.rows_per_user, self.precision)
         return Allowance("zcdp", self.rho, self.precision)
@@ -316,12 +338,18 @@ class PrivacyBudget:
     @property
     def best_order(self) -> float:
         """The Renyi order at which the conversion of `rho` is best; 1 if delta is 0."""
+        self._check_is_finite()
         log_gap = None if self.is_pure else best_log_gap(self._whole_rho, float(self.epsilon))
         return 1.0 if log_gap is None else 1 + math.exp(log_gap)
 
     @property
     def _whole_rho(self) -> float:
         return _rho(float(self.epsilon), float(self.delta))
+
+    def _check_is_finite(self) -> None:
+        # what does not know of plans without noise must not take one for a private plan
+        if self.is_infinite:
+            raise ValueError("epsilon=inf claims nothing: it has no part, and no size to add up")
 
     def part(self, fraction: float, currency: Composition) -> PrivacyBudget:
         """The budget of a plan that may cost this fraction of the whole in a currency.
@@ -335,6 +363,7 @@ class PrivacyBudget:
             If the part is so small that delta alone allows it: noise for it cannot be planned.
         """
         check_real("fraction", fraction, low=0, high=1, low_open=True)
+        self._check_is_finite()
         if currency == "pure":
             return replace(self, epsilon=self.epsilon * fraction)
         delta, whole = float(self.delta), float(self.epsilon)

@@ -66,6 +66,11 @@ def gaussian(noise_multiplier: float) -> Any:
     return dp_event.GaussianDpEvent(noise_multiplier)
 
 
+def non_private() -> Any:
+    """A release without noise, for which every accountant answers infinity."""
+    return dp_event.NonPrivateDpEvent()
+
+
 def zcdp(rho: float) -> Any:
     """A release that was proved to be rho-zCDP."""
     return dp_event.ZCDpEvent(rho)

@@ -100,13 +100,15 @@ class Release:
         """All its uses as one event, for so many rows of a user."""
         return self.mechanism.dp_event(composition, self.count, rows)
 
-    def check(self) -> None:
+    def check(self, *, is_noisy: bool = True) -> None:
         """Raise `AssertionError` on numbers for which a cost says nothing; NaN must not pass."""
         sensitivity, scale = self.mechanism.sensitivity, self.mechanism.scale
-        if not 0 <= sensitivity < math.inf or not 0 < scale < math.inf:
+        is_right = 0 < scale < math.inf if is_noisy else scale == 0
+        if not 0 <= sensitivity < math.inf or not is_right:
             raise AssertionError(
-                f"the release {self.name!r} needs a finite sensitivity >= 0 and a finite scale "
-                f"> 0, got {sensitivity!r} and {scale!r}"
+                f"the release {self.name!r} needs a finite sensitivity >= 0 and a "
+                f"{'finite scale > 0' if is_noisy else 'scale of 0'}, got {sensitivity!r} and "
+                f"{scale!r}"
             )
         _check_count(f"the count of the release {self.name!r}", self.count)
 
@@ -119,11 +121,13 @@ class Guarantee(Overviewed):
     ----------
     epsilon, delta, relation
         As in `PrivacyBudget`: the claim.
-    composition : {"zcdp", "gdp", "pure", "adaptive-range", "pld", "renyi"}
+    composition : {"zcdp", "gdp", "pure", "adaptive-range", "pld", "renyi", "none"}
         The analysis under which the releases compose. "adaptive-range" is the optimum for
         adaptively chosen selections of one range and Gaussian releases; it proves this
         epsilon at this delta and no other pair. "pld" adds up privacy loss distributions,
         for Gaussian noise on random batches; "renyi" adds up Renyi divergences of the best order.
+        "none", if and only if `epsilon` is infinite: there is no noise, every cost is infinite,
+        and nothing is proved at any other epsilon.
     releases : tuple of Release
         Every mechanism that touches the data, with the number of its uses. Releases of
         different groups are on disjoint records.
@@ -168,9 +172,13 @@ class Guarantee(Overviewed):
 
     def __post_init__(self) -> None:
         budget = PrivacyBudget(self.epsilon, self.delta, self.relation)
+        if budget.is_infinite != self.is_void:
+            raise AssertionError("epsilon is infinite if and only if there is no noise")
         for release in self.releases:
-            release.check()
+            release.check(is_noisy=not self.is_void)
         _check_count("rows_per_user", self.rows_per_user)
+        if self.is_void:
+            return
         if self.composition == "adaptive-range":
             spent, count, mu = self._selections()
             if count and not has_optimum(self.epsilon, self.delta, count):
@@ -184,6 +192,11 @@ class Guarantee(Overviewed):
             raise AssertionError("a plan spends more than its budget")
 
     @property
+    def is_void(self) -> bool:
+        """Whether there is no noise, and nothing is claimed."""
+        return self.composition == "none"
+
+    @property
     def claim(self) -> str:
         """Epsilon, delta and the relation in words."""
         return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours"
@@ -194,7 +207,9 @@ class Guarantee(Overviewed):
         users = f"  for users of up to {self.rows_per_user} rows"
         return Overview(
             (
-                f"{self.claim}, {self.composition} composition",
+                "epsilon = inf: no noise, and nothing is private"
+                if self.is_void
+                else f"{self.claim}, {self.composition} composition",
                 *([users] if self.rows_per_user > 1 else []),
             ),
             ("release", "uses", "mechanism", "sensitivity", "noise scale")
@@ -226,6 +241,8 @@ class Guarantee(Overviewed):
         return list(zip(names, self._shares_of_releases(), strict=True))
 
     def _shares_of_releases(self) -> list[float]:
+        if self.is_void:
+            return [math.nan] * len(self.releases)
         currency: Composition = "pure" if self.composition == "pure" else "zcdp"
         total = self._of_a_row(currency)
         return [release.cost(currency) / total for release in self.releases]
@@ -240,6 +257,8 @@ class Guarantee(Overviewed):
 
     def cost(self, composition: Composition) -> float:
         """Total cost for the worst record under another composition."""
+        if self.is_void:
+            return math.inf
         if composition == "adaptive-range":
             eta, count, mu = self._selections()
             return selection_delta(self.epsilon, eta, count, mu, self.delta)
@@ -269,6 +288,8 @@ class Guarantee(Overviewed):
 
         What a Renyi filter charges; at most `order` times the cost in rho.
         """
+        if self.is_void:
+            return math.inf
         if self.rows_per_user == 1:
             return renyi(self.releases, order)
         bounds = [order * self.cost("zcdp")]
@@ -300,6 +321,8 @@ class Guarantee(Overviewed):
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
         if delta == 0:
             return self.cost("pure") if self.composes_in("pure") else math.inf
+        if self.is_void:
+            return math.inf
         low, high = 0.0, self.epsilon
         if self.delta_at(low) <= delta:
             return low
@@ -347,6 +370,8 @@ class Guarantee(Overviewed):
     @cached_property
     def _pairs(self) -> list[tuple[float, float]]:
         """Points of the curve, which are dense where trade-off curves bend."""
+        if self.is_void:
+            return []
         grid = [self.epsilon * k / 16 for k in range(17)]
         end = self.epsilon_at(max(self.delta * 1e-2, 1e-12)) if self.delta > 0 else 0.0
         if math.isfinite(end):
@@ -354,6 +379,8 @@ class Guarantee(Overviewed):
         return [(epsilon, self.delta_at(epsilon)) for epsilon in sorted(grid)]
 
     def composes_in(self, composition: str) -> bool:
+        if self.is_void:  # also if nothing is released
+            return False
         return all(composition in r.mechanism.compositions for r in self.releases)
 
     @property
@@ -381,7 +408,7 @@ class Guarantee(Overviewed):
         Columns: release, uses, mechanism, sensitivity, scale, records (the
         group, None for all), and share, of the plan's total in rho (in epsilon for delta = 0);
         groups have the shares of what a record in them bears, so that those on all records and
-        of any one group add up to at most 1.
+        of any one group add up to at most 1. Without noise they are NaN.
         """
         return import_pandas("Guarantee.to_frame").DataFrame(
             [
@@ -413,8 +440,13 @@ class Guarantee(Overviewed):
 
         No accountant of that library knows the composition of "adaptive-range". Its event,
         an `AdaptiveSelectionsDpEvent` next to the Gaussian ones, says what was composed,
-        and accountants refuse it (`UnsupportedEventError`).
+        and accountants refuse it (`UnsupportedEventError`). Without noise it is a
+        `NonPrivateDpEvent`.
         """
+        if self.is_void:
+            from . import events
+
+            return events.non_private()
         if self.composition != "adaptive-range":
             return composed_event(self.releases, self.composition, self.rows_per_user)
         from . import events
@@ -437,6 +469,8 @@ class Guarantee(Overviewed):
         dp_accounting.privacy_accountant.UnsupportedEventError
             For "adaptive-range", which that library does not know.
         """
+        if self.is_void:
+            return math.inf
         from . import events
 
         if self.composition == "pld":

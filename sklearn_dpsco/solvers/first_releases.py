@@ -452,8 +452,8 @@ def _release_location(
     Its noise is proportional to `location_clip`, that of a mean to the range of the targets.
     """
     clip = RULES.location_clip
-    reach = RULES.location_reach / (mechanism.scale * math.sqrt(n_steps))
-    step = min(RULES.location_step, reach)
+    noise = max(mechanism.scale * math.sqrt(n_steps), 1e-100)  # or there is none
+    step = min(RULES.location_step, RULES.location_reach / noise)
     centres = total = np.zeros(mechanism.dimension)
     for t in range(1, n_steps + 1):
         mean = data.sum(_residual_sum, centres, clip) / data.n_samples

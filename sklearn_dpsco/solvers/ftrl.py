@@ -154,6 +154,8 @@ class SecondMoments(Part):
         unit = self.norm**2 / self.n_records
         found = spectrum(self.noise.release(total, stream) * unit, self.n_features)
         ridge = unit * spectral_noise(self.noise.scale, self.n_features)
+        # where there is no noise, above the float errors of the eigenvalues
+        ridge = max(ridge, 1e-10 * float(found.values.max()), 1e-30)
         white = found.values / (found.values + ridge)
         longest = _LARGEST_MOMENT / max(float(white.max()), 1e-6)
         size = min(self.n_features / max(float(white.sum()), 1e-6), longest)

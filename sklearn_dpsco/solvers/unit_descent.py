@@ -166,7 +166,7 @@ def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float,
         clip = max(clip, frequency, 1 - frequency)
     curvature = problem.loss.smoothness * min(1.0, 4 * units.balance)
     # standard deviation of the noise of a coordinate, if one step had all of the budget
-    single = clip * plan.step.scale / math.sqrt(plan.max_iter)
+    single = max(clip * plan.step.scale / math.sqrt(plan.max_iter), 1e-50)  # or there is none
     wanted = min(
         rules.prediction_noise * math.sqrt(1.5 / units.trace) / single,
         (rules.signal * clip * units.balance / single) ** 2

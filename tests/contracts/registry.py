@@ -32,7 +32,7 @@ DECLARED = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "classes": ["no", "yes"]}
 
 # bad values of the parameters that mean the same in all estimators
 BAD = {
-    "epsilon": (-1, 0, NAN, INF, "1", None, True),
+    "epsilon": (-1, 0, NAN, -INF, 1e10, "inf", None, True),
     "delta": (-1e-9, 1, 1.5, NAN, "0", None),
     "relation": ("replace_one", None),
     "max_weight": (0, -1, NAN, INF, "1", None, True, 1e51, [1.0]),

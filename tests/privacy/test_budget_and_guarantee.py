@@ -129,7 +129,7 @@ def test_record_factor():
 
 def test_bad_values_are_refused_by_name():
     bad = {
-        "epsilon": (0, -1, math.nan, math.inf, "1", None, True),
+        "epsilon": (0, -1, math.nan, -math.inf, 2e9, "1", None, True),
         "delta": (-1e-9, 1, 2.0, math.nan, "0", None),
         "relation": ("replace_one", None, 1),
     }

@@ -189,7 +189,7 @@ class MagnitudeSearch(Part):
         least = int(found[0]) - _LOWEST
         share = counts[0, max(0, least) :].sum() / n
         noisy = self.presence.release(np.array([share]), stream)[0]
-        is_seen = noisy >= _EVIDENCE * math.sqrt(self.presence.variance)
+        is_seen = noisy > _EVIDENCE * math.sqrt(self.presence.variance)
         return found if is_seen else np.full_like(found, _LOWEST)
 
 
