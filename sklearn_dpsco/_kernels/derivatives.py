@@ -13,6 +13,9 @@ from .jit import njit
 
 __all__ = ["clipped_derivative", "derivative", "joint_derivative", "replace_by_derivatives"]
 
+# All is inlined by LLVM (`forceinline`), which makes the same code as numba's own inlining: that
+# copies the long lists of cases before types are known, several seconds for each kernel.
+
 _LOGISTIC = 2  # its loss_id
 
 # exp(r) = sum r^k / k!, to the last bit but one for abs(r) <= log(2) / 2
@@ -22,7 +25,7 @@ _LOG_2, _LOG_2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _TO_INTEGER = 1.5 * 2.0**52  # added to a small number, leaves the nearest integer in its last bits
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, forceinline=True)
 def _pointwise_derivative(loss_id: int, z: float, y: float, parameter: float) -> float:
     if loss_id == 0:  # squared
         return z - y
@@ -54,7 +57,7 @@ def _pointwise_derivative(loss_id: int, z: float, y: float, parameter: float) ->
     return sign * max(1.0 - abs(z - y) / parameter, 0.0)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, forceinline=True)
 def _envelope_derivative(loss_id: int, z: float, y: float, parameter: float, beta: float) -> float:
     if loss_id == 0:  # squared
         return (z - y) * (beta / (1.0 + beta))
@@ -82,14 +85,14 @@ def _envelope_derivative(loss_id: int, z: float, y: float, parameter: float, bet
     return math.copysign(min(max(min(beta * m, falling), 0.0), 1.0), z - y)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, forceinline=True)
 def _clipped(value: float, clip: float) -> float:
     """The value within [-clip, clip]; NaN, which only infinite predictions give, at its end."""
     below = value if value < clip else clip  # compiled without branches
     return below if below > -clip else -clip
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, forceinline=True)
 def clipped_derivative(slope: Slope, prediction: float, y: float) -> float:
     """The derivative that `slope` describes."""
     z, parameter = slope.offset + prediction, slope.parameter
@@ -125,7 +128,7 @@ def derivative(slope: Slope | Tables, prediction: float, y: float) -> float:
     return clipped_derivative(slope, prediction, y)
 
 
-@overload(derivative, inline="always", strict=False)  # lambdas have no annotations
+@overload(derivative, jit_options={"forceinline": True}, strict=False)  # lambdas have no annotations
 def _compiled_derivative(slope: Any, prediction: Any, y: Any) -> Any:
     """`derivative`, for the type of the argument."""
     if slope.instance_class is Tables:
@@ -133,7 +136,7 @@ def _compiled_derivative(slope: Any, prediction: Any, y: Any) -> Any:
     return lambda slope, prediction, y: clipped_derivative(slope, prediction, y)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, forceinline=True)
 def joint_derivative(slope: Slope | Tables, z: Any, y: Any, out: Any) -> None:
     """Derivatives at the predictions z of a record's outputs, offsets included, into `out`.
 
@@ -156,7 +159,7 @@ def joint_derivative(slope: Slope | Tables, z: Any, y: Any, out: Any) -> None:
             out[k] -= 1.0
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, forceinline=True)
 def _exp(x: float) -> float:
     """exp(x) for abs(x) <= 700, in steps that the compiler can take for several x at a time."""
     shifted = x * _PER_LOG_2 + _TO_INTEGER
