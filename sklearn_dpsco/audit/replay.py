@@ -90,7 +90,8 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
     >>> from dataclasses import replace
     >>> from sklearn_dpsco.audit import map_mechanisms, mechanisms
     >>> wrong = map_mechanisms(plan, lambda name, old: replace(old, scale=old.scale / 2))
-    >>> mechanisms(wrong)["step"].scale / mechanisms(plan)["step"].scale
+    >>> name = list(mechanisms(plan))[-1]
+    >>> mechanisms(wrong)[name].scale / mechanisms(plan)[name].scale
     0.5
     """
 
