@@ -75,6 +75,15 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
     the fields of the plan's parts (`solvers.base.Part`). Its name is its path, for example
     ``"first.target"`` or ``"stages[0].noises[0]"``.
 
+    Parameters
+    ----------
+    plan : Plan
+    change : callable (str, mechanism) -> mechanism
+
+    Returns
+    -------
+    Plan
+
     Examples
     --------
     A plan with half of the noise, which an audit should find:
@@ -112,6 +121,14 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
 
 def mechanisms(plan: Any) -> dict[str, Any]:
     """The mechanisms of a plan by name, see `map_mechanisms`.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Returns
+    -------
+    dict of str to mechanism
 
     Examples
     --------
