@@ -148,29 +148,31 @@ def plan_mean(
     Parameters
     ----------
     n_samples, n_features : int in [1, 1e15]
-    oracle : {"clipped", "median-of-means", "smoothed", "coordinate-clipped"}
+    oracle : {"clipped", "median-of-means", "smoothed", "coordinate-clipped"}, default="clipped"
     epsilon, delta, relation, precision
         As in `PrivacyBudget`. delta = 0 asks for pure epsilon-DP, by Laplace noise; "auto" is
         min(1e-6, 1 / (10 n_samples)), or the accountant's.
-    rho : float > 0 or None
+    rho : float > 0 or None, default=None
         A budget of zero-concentrated DP in place of epsilon. The guarantee then states the
         epsilon that it implies at delta.
-    max_rows_per_user : int in [1, 1e15]
+    max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all rows of a user together, of whom nobody has more than this.
-    moment_order : float >= 2
+    moment_order : float >= 2, default=2.0
         k.
-    moment_bound : float in [1e-50, 1e50]
+    moment_bound : float in [1e-50, 1e50], default=1.0
         Bound on E abs((X_j - center_j) / scale_j)^k, for every column j.
-    center, scale : float or array-like of shape (n_features,)
+    center, scale : float or array-like of shape (n_features,), default=0.0 and 1.0
         Within [-1e50, 1e50] and [1e-50, 1e50]. Public guesses of the mean and of the spread
         about it. The error is larger where `center` is far from the mean, or `scale` far from
         the spread.
-    tau : "auto" or float in [1e-50, 1e50]
+    tau : "auto" or float in [1e-50, 1e50], default="auto"
         In units of scale. "clipped": bound on the norm of a record. "smoothed": the scale of
         the function. Others: coordinates are clipped to [-3 tau, 3 tau].
-    n_buckets : "auto" or int in [1, 1e15]
+    n_buckets : "auto" or int in [1, 1e15], default="auto"
         For "median-of-means".
-    accountant : None or BudgetAccountant
+    accountant : None or BudgetAccountant, default=None
+        Whose delta "auto" stands for. The functions that release a mean charge it, before
+        anything is computed from X; `plan_mean` charges nothing.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The code blocks of the guide run as they stand, one after the other."""
+"""The code blocks of the README and of the pages run as they stand, one after the other."""
 
 import re
 from pathlib import Path
@@ -7,16 +7,35 @@ import numpy as np
 import pandas as pd
 import pytest
 
-DOC = Path(__file__).parent.parent / "doc"
+ROOT = Path(__file__).parent.parent
+DOC = ROOT / "doc"
+# "python3" marks a block that is for other libraries, and does not run here
 BLOCK = re.compile(r"\.\. code-block:: python\n\n((?: {3}.*\n|\n)+)")
+FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
+AUDITS = "extending.rst"  # whose thousands of fits take a minute
+PAGES = {page.name for page in DOC.glob("*.rst") if BLOCK.search(page.read_text())} - {AUDITS}
+
+
+def blocks_of(page):
+    if page == "README.md":
+        return FENCED.findall((ROOT / page).read_text())
+    found = BLOCK.findall((DOC / page).read_text())
+    return ["\n".join(line[3:] for line in block.splitlines()) for block in found]
+
+
+def files_of_records(folder, table):
+    """What the reader of the page on large tables is assumed to have."""
+    (folder / "records").mkdir()
+    for k in range(2):
+        table[250 * k :][:250].to_parquet(folder / "records" / f"{k}.parquet")
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("page", ["index.rst", "user_guide.rst", "workflow.rst", "scaling.rst"])
+@pytest.mark.parametrize(
+    "page", ["README.md", *sorted(PAGES), pytest.param(AUDITS, marks=pytest.mark.slow)]
+)
 def test_code_blocks_run(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = BLOCK.findall((DOC / page).read_text())
-    assert blocks
     X = np.random.default_rng(0).uniform(0, 1, (500, 3))
     # what the reader is assumed to have
     names = {"np": np, "X": X, "y": X @ [1.0, 0.5, 0.0], "X_new": X[:5], "n_samples": 500}
@@ -26,9 +45,20 @@ def test_code_blocks_run(page, capsys, tmp_path, monkeypatch):
         names |= {"features": ["a", "b", "c"], "DPMirrorClassifier": DPMirrorClassifier}
         table = pd.DataFrame(100 * X, columns=names["features"])
         table["label"] = np.where(names["y"] > 0.7, "yes", "no")
-        (tmp_path / "records").mkdir()
-        for k in range(2):
-            table[250 * k :][:250].to_parquet(tmp_path / "records" / f"{k}.parquet")
+        files_of_records(tmp_path, table)
+    blocks = blocks_of(page)
+    assert blocks
     for number, block in enumerate(blocks):
-        source = "\n".join(line[3:] for line in block.splitlines())
-        exec(compile(source, f"{page}, block {number}", "exec"), names)
+        exec(compile(block, f"{page}, block {number}", "exec"), names)
+
+
+def test_readme_points_at_what_is_there():
+    links = re.findall(r"\]\(([^):]+)\)", (ROOT / "README.md").read_text())
+    assert len(links) > 5
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_readme_has_one_main_and_one_test_command():
+    text = (ROOT / "README.md").read_text()
+    for name in ("main", "test"):
+        assert len(re.findall(rf"<!-- {name} command -->\n```\n[^\n]+\n```\n", text)) == 1

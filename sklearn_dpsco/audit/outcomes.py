@@ -136,8 +136,10 @@ def audit_outcomes(
     outcomes, neighbour_outcomes : array-like of shape (n_trials,) or (n_trials, k)
         Finite. With k > 1, the first fifth of the trials chooses a direction (a linear
         discriminant with Ledoit-Wolf shrinkage) and the others are projected on it.
-    epsilon, delta : float
+    epsilon : float
         The claim.
+    delta : float, default=0.0
+        Of the claim.
     gaussian : bool, default=False
         Whether the claim is of the mu-Gaussian DP that gives this (epsilon, delta), and not of
         (epsilon, delta)-DP alone. Then the Gaussian bound decides. Needs delta > 0.

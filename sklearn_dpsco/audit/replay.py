@@ -70,6 +70,14 @@ class SensitivityResult:
 def mechanisms(plan: Any) -> dict[str, Any]:
     """The mechanisms of a plan by name, see `map_mechanisms`.
 
+    Parameters
+    ----------
+    plan : Plan
+
+    Returns
+    -------
+    dict of str to mechanism
+
     Examples
     --------
     >>> from sklearn_dpsco import PrivacyBudget

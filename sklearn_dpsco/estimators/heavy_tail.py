@@ -53,9 +53,8 @@ class _HeavyTailMixin(DPLinearModel):
         feature is (x - centre) / scale.
     center_X : "private", float, array-like of shape (n_features,) or dict, default="private"
         Where the values of each column lie; numbers in [-1e50, 1e50] and dicts as for `scale_X`.
-        "private"
-        estimates means of clipped values. Without an intercept it is 0: nothing is estimated,
-        and other numbers are refused. Sparse X needs 0.
+        "private" estimates means of clipped values. Without an intercept it is 0: nothing is
+        estimated, and other numbers are refused. Sparse X needs 0.
     scale_share : "auto" or float in [1e-6, 0.7], default="auto"
         Largest share of the budget for the scales and centres of the features; "auto" is 0.3.
         Less is spent where that is enough; what was spent is in `guarantee_`. If the share is

@@ -141,7 +141,7 @@ class PowerMap(MirrorMap):
     ----------
     geometry : Geometry
         An l1 ball, a simplex, or an l_p ball (with its own p, or p = 2).
-    power : float in (1, 2] or None
+    power : float in (1, 2] or None, default=2.0
         p; None means 1 + 1 / ln(dimension), at most 2. p = 2 is the Euclidean map, whose
         step is projected gradient descent.
 

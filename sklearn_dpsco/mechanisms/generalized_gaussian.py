@@ -175,9 +175,9 @@ def vector_mechanism(
         l_q sensitivity of the value.
     allowance : Allowance
         "zcdp" or "gdp".
-    count : int
+    count : int, default=1
         Number of releases within `allowance`.
-    dimension : int >= 1
+    dimension : int >= 1, default=1
         d, number of coordinates of the value.
 
     Raises

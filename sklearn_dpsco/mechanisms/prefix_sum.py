@@ -195,12 +195,12 @@ class PrefixSum(Gaussian):
         l2 change of the whole encoded stream by one record, before it is rounded.
     scale : float > 0
         Standard deviation of the noise on each encoded coordinate.
-    dimension : int >= 1
+    dimension : int >= 1, default=1
         Number of encoded coordinates over the whole stream.
-    precision : {"exact", "float"}
-    n_steps : int >= 1
+    precision : {"exact", "float"}, default="exact"
+    n_steps : int >= 1, default=1
         Length of the stream.
-    factorization : {"toeplitz", "tree", "honaker"}
+    factorization : {"toeplitz", "tree", "honaker"}, default="toeplitz"
         "toeplitz": C has the coefficients of the square root of the prefix sum, up to an
         approximation by O(log n_steps) exponentials that costs less than 0.01 % of noise.
         "tree": released are the nodes of a binary tree. "honaker": the same nodes, and the

@@ -40,7 +40,7 @@ class SelectVertex(Mechanism):
         The range r.
     scale : float > 0
         b, in the units of the scores.
-    noise : {"gumbel", "exponential"}
+    noise : {"gumbel", "exponential"}, default="gumbel"
     precision : {"exact", "float"}, default="exact"
         "exact" draws from the exact law, the scores taken as real numbers without error.
 

@@ -111,7 +111,7 @@ def plan_score(
     ----------
     n_samples : int in [2, 2^32]
         Invalid records are counted.
-    scoring : str, or list of str
+    scoring : str, or list of str, default="accuracy"
         As in `dp_score`.
     n_classes : int in [2, 1e4], default=2
         Two for "roc_auc", "roc_curve" and "calibration_curve".

@@ -554,7 +554,7 @@ class DPGridSearchCV(_PrivateSearch):
         private steps are set by the search: epsilons only say how private steps share a fit.
     param_grid : dict or list of dict
         As of `GridSearchCV`.
-    epsilon : float in [1e-15, 1e9]
+    epsilon : float in [1e-15, 1e9], default=1.0
         Of the whole search.
     delta : "auto" or float in [0, 1), default="auto"
         "auto" is min(1e-6, 1 / (10 n)) for n records, or under an accountant the accountant's.

@@ -168,7 +168,8 @@ def plan_private_bounds(
 
     Parameters
     ----------
-    n_samples, n_features : int in [2, 1e15] and [1, 1e15]
+    n_samples : int in [2, 1e15]
+    n_features : int in [1, 1e15], default=1
     quantiles, epsilon, delta, relation, max_rows_per_user, within, precision, accountant
         As in `private_bounds`.
 
@@ -214,7 +215,7 @@ def private_bounds(
     epsilon, delta, relation, precision
         As in `PrivacyBudget`; "auto" is min(1e-6, 1 / (10 n_samples)), or the accountant's.
         delta = 0 is pure epsilon-DP, by permute-and-flip.
-    max_rows_per_user : int in [1, 1e15]
+    max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all rows of a user together, of whom nobody has more than this.
     within : pair (low, high), dict or None, default=None
         Outer bounds that are known, as `bounds_X`. Candidates lie within them, so they are
@@ -222,7 +223,7 @@ def private_bounds(
     nonfinite : {"raise", "zero"}, default="raise"
         Whether a row with NaN, an infinity or no number is an error, which tells one bit outside
         of the guarantee, or an empty record: it moves no quantile of the others.
-    accountant : None or BudgetAccountant
+    accountant : None or BudgetAccountant, default=None
         Is charged before anything is computed from the values. None stands for the one whose
         ``with`` block is open, if any.
     random_state : None, int or RandomState, default=None

@@ -209,7 +209,7 @@ class Allowance:
     amount : float
         rho for "zcdp", mu^2 / 2 for "gdp" (Gaussian DP), epsilon for "pure". A Gaussian
         release of sensitivity Delta costs Delta^2 / (2 sigma^2) of either of the first two.
-    precision : {"exact", "float"}
+    precision : {"exact", "float"}, default="exact"
         Arithmetic of the noise that is bought with it.
     """
 
@@ -236,23 +236,23 @@ class PrivacyBudget:
     epsilon : float in [1e-15, 1e9] or inf
         inf asks for the same method without noise, and so for no privacy at all. It cannot be
         divided or converted: see `solvers.noiseless`.
-    delta : float in [0, 1)
+    delta : float in [0, 1), default=1e-6
         0 asks for pure epsilon-DP.
-    relation : {"replace-one", "zero-out"}
+    relation : {"replace-one", "zero-out"}, default="replace-one"
         Neighbouring tables have the same number of records and differ in one record
         ("replace-one"), or one record is replaced by one that contributes nothing
         ("zero-out"). Zero-out (epsilon, delta) implies replace-one
         (2 epsilon, (1 + e^epsilon) delta).
-    precision : {"exact", "float"}
+    precision : {"exact", "float"}, default="exact"
         Arithmetic of the noise; "float" is not safe against attacks on low bits.
-    currency : {"auto", "zcdp", "gdp"}
+    currency : {"auto", "zcdp", "gdp"}, default="auto"
         "zcdp" for plans that an accountant adds up with others of any kind, "gdp" for those that
         are added up in Gaussian DP, if all of them can be; "auto" takes the analysis that gives a
         single plan the least noise.
-    order : float > 1 or None
+    order : float > 1 or None, default=None
         Order of the Renyi filter of that accountant, for plans that cost less at one order
         than rho says (random batches).
-    rows_per_user : int >= 1
+    rows_per_user : int >= 1, default=1
         The guarantee is for all rows of a user together, of whom nobody has more than this.
         `rho`, `mu` and the allowances are what is left for one row (doc/privacy, section 2.14).
 

@@ -29,6 +29,15 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
     the fields of the plan's parts (`solvers.base.Part`). Its name is its path, for example
     ``"first.target"`` or ``"stages[0].noises[0]"``.
 
+    Parameters
+    ----------
+    plan : Plan
+    change : callable (str, mechanism) -> mechanism
+
+    Returns
+    -------
+    Plan
+
     Examples
     --------
     A plan with half of the noise, which an audit should find:
@@ -44,7 +53,8 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
     >>> from dataclasses import replace
     >>> from sklearn_dpsco.audit import map_mechanisms, mechanisms
     >>> wrong = map_mechanisms(plan, lambda name, old: replace(old, scale=old.scale / 2))
-    >>> mechanisms(wrong)["step"].scale / mechanisms(plan)["step"].scale
+    >>> name = list(mechanisms(plan))[-1]
+    >>> mechanisms(wrong)[name].scale / mechanisms(plan)[name].scale
     0.5
     """
 
