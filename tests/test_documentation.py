@@ -1,14 +1,24 @@
-"""The code blocks of the guide run as they stand, one after the other."""
+"""The code blocks of the guide run as they stand, one after the other; the API page is complete."""
 
 import re
 from pathlib import Path
+from textwrap import dedent
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import sklearn_dpsco
+
 DOC = Path(__file__).parent.parent / "doc"
-BLOCK = re.compile(r"\.\. code-block:: python\n\n((?: {3}.*\n|\n)+)")
+BLOCK = re.compile(r"^( *)\.\. code-block:: python\n\n((?:\1 {3}.*\n|\n)+)", re.M)
+ENTRY = re.compile(r"^   ([A-Za-z][\w.]*)$", re.M)
+
+
+def test_api_page_lists_every_public_name_once():
+    listed = ENTRY.findall((DOC / "api.rst").read_text())
+    assert len(listed) == len(set(listed))
+    assert set(sklearn_dpsco.__all__) - {"__version__"} <= set(listed)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -29,6 +39,5 @@ def test_code_blocks_run(page, capsys, tmp_path, monkeypatch):
         (tmp_path / "records").mkdir()
         for k in range(2):
             table[250 * k :][:250].to_parquet(tmp_path / "records" / f"{k}.parquet")
-    for number, block in enumerate(blocks):
-        source = "\n".join(line[3:] for line in block.splitlines())
-        exec(compile(source, f"{page}, block {number}", "exec"), names)
+    for number, (_, block) in enumerate(blocks):
+        exec(compile(dedent(block), f"{page}, block {number}", "exec"), names)
