@@ -97,6 +97,7 @@ for name, model in models.items():
 plt.axhline(best, color="gray", linestyle="--", label="without privacy")
 plt.xscale("log")
 plt.xticks(epsilons, epsilons)
+plt.minorticks_off()
 plt.xlabel("epsilon (zero-out)")
 plt.ylabel("AUC on other notes")
 plt.legend()
