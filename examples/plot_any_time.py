@@ -91,11 +91,24 @@ replaced = audit_outcomes(*correlated, epsilon=epsilon, delta=delta)
 print(f"claimed epsilon: 1; measured: at least {replaced.gaussian_epsilon_lower_bound:.2f}")
 print("the claim is flagged" if replaced.flagged else "the claim is not flagged")
 
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained")
+for axis, outcome, title in (
+    (axes[0], independent, "independent noise, as claimed"),
+    (axes[1], correlated, "correlated noise"),
+):
+    edges = np.histogram_bin_edges(np.concatenate(outcome), 60)
+    for values, label in zip(outcome, ("all 0", "last record 1"), strict=True):
+        axis.hist(values, bins=edges, density=True, alpha=0.5, label=label)
+    axis.set(xlabel="model after the last record", title=title)
+    axis.legend()
+plt.show()
+
 # %%
 # A stream in use
 # ---------------
 # `partial_fit` takes chunks of any size. `coef_` may be published after each of them, and
-# all of that together costs one epsilon, as long as no record is fed twice.
+# all of that together costs one epsilon, as long as no record is fed twice. (The stream is made up,
+# so that its scores may be shown without noise.)
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (42_000, 10))
@@ -115,28 +128,15 @@ for label, horizon in (("length not known", None), ("length known", 40_000)):
     print(f"{label}: test R2 {scores[-1]:.3f} after {seen[-1]} records")
 print(model.guarantee_)
 
-# %%
-# The pictures
-# ------------
-
-figure, axes = plt.subplots(1, 3, figsize=(12, 3.5), layout="constrained")
-for axis, outcome, title in (
-    (axes[0], independent, "independent noise, as claimed"),
-    (axes[1], correlated, "correlated noise"),
-):
-    edges = np.histogram_bin_edges(np.concatenate(outcome), 60)
-    for values, label in zip(outcome, ("all 0", "last record 1"), strict=True):
-        axis.hist(values, bins=edges, density=True, alpha=0.5, label=label)
-    axis.set(xlabel="model after the last record", title=title)
-    axis.legend()
+figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
 for label, (seen, scores) in curves.items():
-    axes[2].plot(seen, scores, label=label)
-axes[2].set(
+    axes.plot(seen, scores, label=label)
+axes.set(
     xscale="log",
     ylim=(0, 1),
     xlabel="records seen",
     ylabel="test R2",
     title="one epsilon, at all times",
 )
-axes[2].legend()
+axes.legend()
 plt.show()

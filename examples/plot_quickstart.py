@@ -6,7 +6,8 @@ A medical table, a fixed privacy budget, and what it costs in accuracy.
 
 The table has 442 patients, ten measurements each, and the progress of their diabetes
 after a year; it ships with scikit-learn. So small a table is the hard case: the noise
-that hides one patient is spread over few of them.
+that hides one patient is spread over few of them. It is public, so that scores without noise
+may be shown here; those of a private table are for `dp_score`.
 """
 
 # %%

@@ -65,7 +65,7 @@ X = public.transform([text for one in texts.values() for text in one])
 y = np.repeat([name != "stdlib" for name in texts], [len(one) for one in texts.values()])
 order = np.random.default_rng(0).permutation(len(y))
 train, test = np.split(order, [int(0.75 * len(y))])
-print(f"{len(train)} notes, {len(words)} words, {X.nnz / len(y):.1f} of them in a note")
+print(f"{len(train)} notes, {len(words)} words")
 
 # %%
 # ``bounds_X=(0, 1)``: a word occurs or does not, and zeros stay zeros. A table of 64-bit indices or
@@ -97,10 +97,12 @@ for name, model in models.items():
 plt.axhline(best, color="gray", linestyle="--", label="without privacy")
 plt.xscale("log")
 plt.xticks(epsilons, epsilons)
+plt.minorticks_off()
 plt.xlabel("epsilon (zero-out)")
 plt.ylabel("AUC on other notes")
 plt.legend()
 plt.tight_layout()
+plt.show()
 
 # %%
 # A model by selection has hard zeros: at most one coefficient for each of its steps, and with

@@ -7,6 +7,7 @@ occupations. Who has had an affair? Everything that looks at a record, preparati
 settings, fit and score, is paid from one epsilon, and no number without noise is shown.
 """
 
+import matplotlib.pyplot as plt
 import statsmodels.api as sm
 from sklearn.pipeline import make_pipeline
 
@@ -69,8 +70,12 @@ for score in scores.values():
 print(accountant)
 
 # %%
-# What the model says, in the encoder's columns.
+# What the model says, in the encoder's columns. Its coefficients are private, and may be shown.
 
 best = search.best_estimator_
-for name, value in zip(best[0].get_feature_names_out(), best[-1].coef_[0], strict=True):
-    print(f"{name:24s}{value:6.2f}")
+figure, axes = plt.subplots(figsize=(6, 5), layout="constrained")
+axes.barh(best[0].get_feature_names_out(), best[-1].coef_[0])
+axes.axvline(0, color="black", linewidth=0.8)
+axes.invert_yaxis()
+axes.set(xlabel="coefficient, in units of the column", title="Affairs, epsilon = 2")
+plt.show()
