@@ -12,6 +12,10 @@ from .exceptions import (
     PrivacyParameterWarning,
     TasksLostError,
 )
+from .inspection.budgets import LedgerDisplay, PlanDisplay
+from .inspection.coefficients import CoefficientDisplay
+from .inspection.tradeoff import TradeoffCurveDisplay
+from .inspection.utility import PrivacyUtilityDisplay
 from .metrics import DPScore, dp_score, plan_score
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from .preprocessing.encoder import PublicEncoder
@@ -27,6 +31,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BoundsNotDeclaredWarning",
     "BudgetAccountant",
+    "CoefficientDisplay",
     "DPFTRLClassifier",
     "DPFTRLRegressor",
     "DPGridSearchCV",
@@ -44,12 +49,16 @@ __all__ = [
     "HeavyTailDPRegressor",
     "LeakFinding",
     "LeakReport",
+    "LedgerDisplay",
+    "PlanDisplay",
     "PrivacyBudget",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
+    "PrivacyUtilityDisplay",
     "PublicEncoder",
     "TasksLostError",
+    "TradeoffCurveDisplay",
     "__version__",
     "check_pipeline",
     "dp_score",

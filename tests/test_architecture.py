@@ -20,6 +20,7 @@ ROOMS = [
     ["_fitting"],
     ["preprocessing"],
     ["means", "metrics", "audit", "estimators", "model_selection"],
+    ["inspection"],
     [""],
 ]
 # Within a room whose order matters.
@@ -55,12 +56,14 @@ ONLY = {
     "dp_accounting": {"privacy.events"},
     "attr": {"privacy.events"},
     "cryptography": {"randomness.stream"},
+    "matplotlib": {"_checks"},
     "numba": {"_kernels"},
     "sklearn": {
         "_fitting",
         "audit",
         "data.records",
         "estimators",
+        "inspection",
         "metrics",
         "model_selection",
         "preprocessing",

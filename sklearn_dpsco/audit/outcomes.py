@@ -102,6 +102,11 @@ class AuditResult:
         Returns
         -------
         matplotlib Axes
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
         """
         if ax is None:
             ax = import_pyplot("AuditResult.plot").subplots()[1]

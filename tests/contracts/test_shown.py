@@ -162,8 +162,6 @@ def test_frames_of_several_classes(name):
 @each_regressor
 def test_frames_of_several_targets(name):
     X, y = table(name, n=300)
-    if "bounds_y" not in parameters_of(name):
-        pytest.skip("one target")
     frame = build(name).fit(X, np.column_stack((y, -y))).coef_frame()
     assert list(frame.columns) == ["target_0", "target_1"]
     assert frame.shape == (4, 2)

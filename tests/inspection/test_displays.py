@@ -1,0 +1,351 @@
+"""Displays: the numbers that they draw, what they refuse, and that nothing needs matplotlib."""
+
+import subprocess
+import sys
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_classification, make_regression
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
+from sklearn.pipeline import make_pipeline
+
+import sklearn_dpsco
+from sklearn_dpsco import (
+    BudgetAccountant,
+    CoefficientDisplay,
+    DPGridSearchCV,
+    DPMirrorClassifier,
+    DPMirrorRegressor,
+    DPScaler,
+    LedgerDisplay,
+    PlanDisplay,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+    PrivacyUtilityDisplay,
+    PublicEncoder,
+    TradeoffCurveDisplay,
+)
+
+X, y = make_regression(300, 3, n_informative=3, noise=1.0, random_state=0)
+REGRESSOR = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-500, 500))
+PUBLIC = {"data_is_public": True, "random_state": 0}
+HALVES = [(np.arange(0, 300, 2), np.arange(1, 300, 2))] * 3  # the same split, three times
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def mixed_table():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(18, 98, 300), "edu": rng.choice(["hs", "ba"], 300)})
+    return table, np.where(table["age"] + 20 * (table["edu"] == "ba") > 70, "yes", "no")
+
+
+def encoded(**parameters):
+    encoder = PublicEncoder({"age": (18, 98), "edu": ["hs", "ba"]})
+    settings = {"bounds_X": "declared", "classes": ["no", "yes"], **parameters}
+    return make_pipeline(encoder, DPMirrorClassifier(**settings))
+
+
+# --------------------------------------------------------------------------- utility
+
+
+def test_utility_lies_between_trivial_and_non_private():
+    epsilons = [0.01, 1e4]
+    display = PrivacyUtilityDisplay.from_estimator(REGRESSOR, X, y, epsilons=epsilons, **PUBLIC)
+    assert display.scores.shape == (2, 10)
+    assert display.non_private_scores.shape == display.trivial_scores.shape == (10,)
+    worst, best = np.median(display.scores, axis=1)
+    assert worst < 0.5 < best
+    assert best == pytest.approx(np.median(display.non_private_scores), abs=0.02)
+    assert np.median(display.trivial_scores) == pytest.approx(0, abs=0.2)
+    assert display.ax_.get_xscale() == "log"
+    np.testing.assert_array_equal(display.line_.get_xdata(), epsilons)
+    np.testing.assert_array_equal(display.line_.get_ydata(), [worst, best])
+    level = display.non_private_line_.get_ydata()[0]
+    assert level == np.median(display.non_private_scores)
+    assert display.ax_.get_ylabel() == "Test R2"
+    again = PrivacyUtilityDisplay.from_estimator(REGRESSOR, X, y, epsilons=epsilons, **PUBLIC)
+    np.testing.assert_array_equal(again.scores, display.scores)
+
+
+def test_utility_has_fresh_noise_in_each_split():
+    seeded = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-500, 500), random_state=0)
+    for settings in (PUBLIC, {"data_is_public": True}):
+        display = PrivacyUtilityDisplay.from_estimator(
+            seeded, X, y, epsilons=[1.0, 1.0], cv=HALVES, **settings
+        )
+        assert np.unique(display.scores).size == 6
+        assert np.unique(display.trivial_scores).size == 1
+    assert seeded.random_state == 0
+    assert not hasattr(seeded, "coef_")
+
+
+def test_utility_of_pipelines_searches_and_given_models():
+    table, labels = mixed_table()
+    short = {"epsilons": [100.0], "cv": 2, "scoring": "roc_auc", **PUBLIC}
+    display = PrivacyUtilityDisplay.from_estimator(encoded(), table, labels, **short)
+    assert np.all(display.scores > 0.9)
+    assert np.all(display.non_private_scores > 0.9)
+    np.testing.assert_allclose(display.trivial_scores, 0.5)
+    assert display.ax_.get_ylabel() == "Test roc auc"
+    search = DPGridSearchCV(encoded(), {"dpmirrorclassifier__radius": [10.0]})
+    found = PrivacyUtilityDisplay.from_estimator(search, table, labels, **short, ax=display.ax_)
+    assert found.scores.shape == (1, 2)
+    np.testing.assert_array_equal(found.non_private_scores, display.non_private_scores)
+    assert found.ax_ is display.ax_
+    given = {"non_private": Ridge(), "trivial": None}
+    cv = ShuffleSplit(2, random_state=0)
+    found = PrivacyUtilityDisplay.from_estimator(
+        REGRESSOR, X, y, epsilons=1.0, cv=cv, **given, **PUBLIC
+    )
+    assert found.trivial_line_ is None
+    assert np.all(found.non_private_scores > 0.99)
+
+
+def test_public_data_have_to_be_declared():
+    settings = {"epsilons": [1.0], "cv": 2}
+    with pytest.warns(PrivacyLeakWarning, match="un-noised scores.*public or synthetic") as caught:
+        PrivacyUtilityDisplay.from_estimator(REGRESSOR, X, y, **settings)
+    assert caught[0].filename == __file__
+    with pytest.warns(PrivacyLeakWarning, match="public or synthetic"):
+        CoefficientDisplay.from_refits(REGRESSOR, X, y, n_refits=2)
+    with pytest.raises(ValueError, match="data_is_public must be True or False"):
+        PrivacyUtilityDisplay.from_estimator(REGRESSOR, X, y, data_is_public="yes")
+
+
+@pytest.mark.parametrize(
+    "draw", [PrivacyUtilityDisplay.from_estimator, CoefficientDisplay.from_refits]
+)
+def test_no_accountant_is_charged(draw):
+    accountant = BudgetAccountant(100.0)
+    with accountant, pytest.raises(ValueError, match="an accountant would be charged"):
+        draw(REGRESSOR, X, y, **PUBLIC)
+    charged = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-500, 500), accountant=accountant)
+    with pytest.raises(ValueError, match="an accountant would be charged"):
+        draw(make_pipeline("passthrough", charged), X, y, **PUBLIC)
+    assert accountant.ledger == ()
+    with pytest.raises(ValueError, match="takes a private estimator or search"):
+        draw(Ridge(), X, y, **PUBLIC)
+
+
+def test_utility_needs_one_budget():
+    model = make_pipeline(DPScaler(), DPMirrorRegressor(bounds_X="declared", bounds_y=(-500, 500)))
+    with pytest.raises(ValueError, match=r"several steps have a budget.*DPGridSearchCV"):
+        PrivacyUtilityDisplay.from_estimator(model, X, y, **PUBLIC)
+
+
+# ---------------------------------------------------------------------------- ledgers
+
+
+def test_ledgers_add_up():
+    accountant = BudgetAccountant(epsilon=3.0)
+    for label, epsilon in (("look", 0.5), ("final", 1.0), ("look", 0.5)):
+        guarantee = REGRESSOR.set_params(epsilon=epsilon).plan(5000, 3).guarantee
+        accountant.spend(guarantee, label=label)
+    with accountant.parallel() as group:
+        for _ in range(2):
+            with group.branch():
+                accountant.spend(guarantee, estimator="DPMirrorRegressor")
+    totals = accountant.running_total()
+    assert totals[-1] == accountant.total_spent()
+    assert totals[0] < totals[1] < totals[2] < totals[3] == totals[4]
+    display = LedgerDisplay.from_accountant(accountant)
+    assert set(display.bars_) == {"look", "final", "DPMirrorRegressor"}
+    tops = {
+        round(bar.get_center()[0]): bar.get_y() + bar.get_height()
+        for bars in display.bars_.values()
+        for bar in bars
+    }
+    np.testing.assert_allclose([tops[k] for k in range(1, 6)], totals)
+    assert [round(bar.get_center()[0]) for bar in display.bars_["look"]] == [1, 3]
+    assert display.budget_line_.get_ydata()[0] == 3.0
+    assert LedgerDisplay.from_accountant(BudgetAccountant(1.0)).bars_ == {}
+
+
+def test_accountants_show_the_same_facts_as_text_and_html():
+    accountant = BudgetAccountant(2.0, max_rows_per_user=3)
+    html = accountant._repr_html_()
+    for fact in repr(accountant).removeprefix("BudgetAccountant(").removesuffix(")").split(", "):
+        key, value = fact.split("=")
+        assert f"<td>{key}</td><td>{value.replace(chr(39), '&#x27;')}</td>" in html
+    accountant._process = None  # as in a process that does not know it
+    assert repr(accountant) == "BudgetAccountant(<of another process>)"
+    assert "of another process" in accountant._repr_html_()
+    with pytest.raises(PrivacyBudgetError):
+        accountant.running_total()
+
+
+# ------------------------------------------------------------------------------ plans
+
+
+def test_plans_show_the_shares_of_their_releases():
+    plan = REGRESSOR.plan(5000, 3)
+    display = PlanDisplay.from_estimator(REGRESSOR, 5000, 3)
+    frame = plan.guarantee.to_frame()
+    assert display.names == list(frame["release"])
+    np.testing.assert_array_equal(display.shares, frame["share"])
+    assert display.shares.sum() == pytest.approx(1)
+    np.testing.assert_array_equal([bar.get_width() for bar in display.bars_], display.shares)
+    assert display.ax_.get_title() == plan.guarantee.claim
+    few = PlanDisplay.from_plan(plan.guarantee, max_bars=2, color="black")
+    assert len(few.bars_) == 2
+    assert {bar.get_width() for bar in few.bars_} == set(np.sort(display.shares)[-2:])
+    assert f"({len(frame) - 2} smaller ones left out)" in few.ax_.get_xlabel()
+    stream = sklearn_dpsco.DPFTRLRegressor(bounds_X=(0, 1), bounds_y=(0, 1)).plan(500, 3)
+    assert "prefix sums (epoch 0)" in PlanDisplay.from_plan(stream).names
+
+
+def test_plans_of_searches_show_their_parts():
+    search = DPGridSearchCV(encoded(), {"dpmirrorclassifier__radius": [1.0, 10.0]}, epsilon=2.0)
+    plan = search.plan(20000, 3)
+    display = PlanDisplay.from_plan(plan)
+    assert display.names == [name for name, _ in plan.guarantee.parts]
+    assert display.shares.sum() == pytest.approx(1)
+    repeat = DPGridSearchCV(encoded(), {"dpmirrorclassifier__radius": [1.0]}, method="repeat")
+    shares = PlanDisplay.from_plan(repeat.plan(20000, 3)).shares
+    assert shares.sum() == pytest.approx(1)
+    for shown in (plan, repeat.plan(20000, 3), REGRESSOR.plan(5000, 3)):
+        overview = shown.overview()
+        html = shown._repr_html_()
+        for row in overview.rows:
+            assert f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" in html
+            assert overview.layout.format(*row).rstrip() in str(shown).splitlines()
+        assert str(shown).startswith(overview.lines[0])
+        assert str(shown.guarantee) in str(shown)
+
+
+def test_long_plans_are_cut():
+    model = sklearn_dpsco.DPPhasedSGDRegressor(
+        bounds_X=(0, 1), bounds_y=(0, 1), max_iter=1, n_phases=60
+    )
+    guarantee = model.plan(5000, 3).guarantee
+    assert len(guarantee.releases) > 60
+    more = f"... and {len(guarantee.releases) - 40} more"
+    assert str(guarantee).splitlines()[-1] == f"  {more}"
+    assert f"<div>{more}</div>" in guarantee._repr_html_()
+    assert guarantee._repr_html_().count("<tr>") == 41
+
+
+# ------------------------------------------------------------------------- trade-offs
+
+
+def test_trade_off_curves():
+    weak = REGRESSOR.set_params(epsilon=3.0).plan(5000, 3).guarantee
+    strong = REGRESSOR.set_params(epsilon=0.3).plan(5000, 3).guarantee
+    display = TradeoffCurveDisplay.from_guarantee(weak)
+    alphas, betas = display.line_.get_data()
+    assert (alphas[0], alphas[-1], betas[-1]) == (0, 1, 0)
+    assert np.all(np.diff(alphas) > 0)
+    assert betas[50] == weak.trade_off(float(alphas[50]))
+    assert np.all(betas <= 1 - alphas)
+    assert np.min(np.diff(betas) / np.diff(alphas)) < -5  # steep where false alarms are few
+    other = TradeoffCurveDisplay.from_guarantee(
+        strong, ax=display.ax_, plot_chance_level=False, name="strong", color="red"
+    )
+    assert np.all(other.missed_detections[1:-1] > betas[1:-1])
+    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert labels == ["epsilon=3, delta=1e-06", "no information", "strong"]
+    assert other.chance_level_ is None
+    assert other.figure_ is display.figure_
+
+
+# ----------------------------------------------------------------------- coefficients
+
+
+def test_coefficients_are_those_of_the_frame():
+    model = REGRESSOR.set_params(epsilon=1.0).fit(X, y)
+    for units in ("scaled", "data"):
+        display = CoefficientDisplay.from_estimator(model, units=units, max_features=2)
+        frame = model.coef_frame(units=units).iloc[:-1]
+        np.testing.assert_array_equal(display.coef, frame)
+        assert display.std is None
+        assert display.names == ["x0", "x1", "x2"]
+        points = display.points_[0].lines[0].get_xdata()
+        assert set(np.abs(points)) == set(np.sort(np.abs(frame["coef"]))[-2:])
+    table, labels = mixed_table()
+    pipeline = encoded().fit(table, labels)
+    found = CoefficientDisplay.from_estimator(pipeline)
+    assert found.names == ["age", "edu: hs", "edu: ba"]
+    assert list(found.outputs) == ["yes"]
+    search = GridSearchCV(encoded(), {"dpmirrorclassifier__epsilon": [1.0]}, cv=2)
+    assert CoefficientDisplay.from_estimator(search.fit(table, labels)).names == found.names
+    named = CoefficientDisplay.from_estimator(pipeline[-1], encoder=pipeline[0])
+    np.testing.assert_array_equal(named.coef, found.coef)
+
+
+def test_refits_tell_how_much_noise_moves_coefficients():
+    found = {}
+    for epsilon in (1.0, 10.0):
+        model = DPMirrorRegressor(
+            epsilon=epsilon, bounds_X=(-4, 4), bounds_y=(-500, 500), random_state=0
+        )
+        found[epsilon] = CoefficientDisplay.from_refits(model, X, y, n_refits=10, **PUBLIC)
+    fits = [model.set_params(random_state=seed).fit(X, y).coef_ * 4 for seed in range(20)]
+    assert found[10.0].std.shape == (3, 1)
+    np.testing.assert_allclose(found[10.0].std[:, 0], np.std(fits, axis=0), rtol=0.8)
+    np.testing.assert_allclose(found[10.0].coef[:, 0], np.mean(fits, axis=0), rtol=0.2)
+    assert np.all(found[10.0].std < found[1.0].std)
+    segments = found[1.0].points_[0].lines[2][0].get_segments()
+    lengths = [segment[1, 0] - segment[0, 0] for segment in segments]
+    np.testing.assert_allclose(lengths, 2 * found[1.0].std[:, 0])
+    A, labels = make_classification(
+        200, 4, n_informative=3, n_redundant=0, n_classes=3, random_state=0
+    )
+    several = DPMirrorClassifier(bounds_X=(-4, 4), classes=[0, 1, 2])
+    display = CoefficientDisplay.from_refits(several, A, labels, n_refits=2, **PUBLIC)
+    assert display.std.shape == (4, 3)
+    assert len(display.points_) == 3
+    with pytest.raises(ValueError, match="n_refits must be an integer >= 2"):
+        CoefficientDisplay.from_refits(several, A, labels, n_refits=1, **PUBLIC)
+
+
+# ------------------------------------------------------------------------- matplotlib
+
+
+def test_all_follow_the_conventions():
+    displays = [
+        PrivacyUtilityDisplay(epsilons=[1, 2], scores=[[0.1, 0.2], [0.3, 0.4]]),
+        LedgerDisplay(totals=[0.5, 1.0], labels=["a", "b"], epsilon=1.0),
+        PlanDisplay(names=["a", "b"], shares=[0.5, 0.5]),
+        TradeoffCurveDisplay(false_alarms=[0, 1], missed_detections=[1, 0]),
+        CoefficientDisplay(names=["a", "b"], coef=[[1.0], [2.0]]),
+    ]
+    public = {name for name in sklearn_dpsco.__all__ if name.endswith("Display")}
+    assert {type(display).__name__ for display in displays} == public
+    for display in displays:
+        assert display.plot() is display
+        first = display.ax_
+        assert display.figure_ is first.figure
+        ax = plt.subplots()[1]
+        assert display.plot(ax=ax).ax_ is ax
+        assert display.plot().ax_ not in (ax, first)
+
+
+def test_without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    display = PlanDisplay(names=["a"], shares=[1.0])
+    with pytest.raises(ImportError, match=r"PlanDisplay.plot needs matplotlib.*dpsco\[plots\]"):
+        display.plot()
+
+
+def test_importing_the_package_imports_no_matplotlib():
+    code = "import sys, sklearn_dpsco; print('matplotlib' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False"]
+
+
+def test_a_trivial_model_is_what_it_says():
+    given = {"trivial": DummyRegressor(strategy="constant", constant=1e3), "non_private": None}
+    display = PrivacyUtilityDisplay.from_estimator(
+        REGRESSOR, X, y, epsilons=[1.0], cv=2, **given, **PUBLIC
+    )
+    assert np.all(display.trivial_scores < -1)
+    assert display.non_private_scores is None
