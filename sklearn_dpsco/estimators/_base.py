@@ -44,6 +44,7 @@ from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverResult
 from ._docstrings import merged
+from ._label_codes import check_codes
 from ._predictions import (
     LinearModel,
     likeliest,
@@ -389,7 +390,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """Attributes that tell of the features' units; `_origin` is where they are all 0."""
         return {"_origin": scaling.shift}
 
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -585,11 +586,12 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     ----------
     classes : list of labels or None, default=None
         The labels that may occur. None takes them from y, which is outside the guarantee, and
-        warns `PrivacyLeakWarning`. With two labels, y is -1 or +1 in scaled units. With K > 2
-        labels, the model is one matrix of K rows of coefficients: the logistic loss is the
-        multinomial one, other losses are summed over the classes, each told from the rest. A
-        record's K derivatives are clipped together, so that the noise in a coefficient does not
-        grow with K.
+        warns `PrivacyLeakWarning`. Inside of a meta-estimator that puts codes in the place of
+        labels, such as `VotingClassifier`, the codes, which `fit` names if they are others. With
+        two labels, y is -1 or +1 in scaled units. With K > 2 labels, the model is one matrix of K
+        rows of coefficients: the logistic loss is the multinomial one, other losses are summed over
+        the classes, each told from the rest. A record's K derivatives are clipped together, so that
+        the noise in a coefficient does not grow with K.
     class_weight : dict {label: weight}, "balanced" or None, default=None
         Weights of at least 0 by which the records' weights are multiplied, 1 for a class that is
         not in the dict. They are public: never take them from the data. They are divided by the
@@ -643,6 +645,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         declared = self._declared_classes()
         check_class_weight(self.class_weight)
         if declared is not None:
+            check_codes(declared)
             class_weights(self.class_weight, declared)
         settings = super()._settings()
         if self.class_weight == "balanced" and not settings.fit_intercept:

@@ -206,7 +206,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
     # -------------------------------------------------------------------------- fitting
 
     def fit(
-        self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None, **fit_params: Any
+        self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None, **fit_params: Any
     ) -> Self:
         """Choose settings and fit the best, under one budget.
 
