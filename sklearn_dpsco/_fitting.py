@@ -58,7 +58,8 @@ def _refuse_no_table(name: str, X: Any) -> None:
     """Raise for what is no table by its type, whatever it holds."""
     if type(X).__name__ == "LazyFrame":
         raise ValueError(f"{name} is a lazy frame: collect() it")
-    if X is None or isinstance(X, (str, bytes, dict)):
+    is_dict = isinstance(X, dict) and not sparse.issparse(X)  # some sparse matrices are dicts
+    if X is None or is_dict or isinstance(X, (str, bytes)):
         raise ValueError(
             f"{name} must be a table, such as an array or a data frame, got {type(X).__name__}"
         )
