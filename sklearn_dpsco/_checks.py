@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import takewhile
 from numbers import Integral, Real
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = [
     "LARGEST",
     "SMALLEST",
     "auto_or",
+    "callers",
     "check_bool",
     "check_choice",
     "check_count",
@@ -175,21 +177,8 @@ def unwarned() -> Iterator[None]:
         _is_unwarned.reset(token)
 
 
-def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user: outside of this package, and of what calls it for the user.
-
-    Where there is none, as in a worker, at the first line outside of this package.
-    """
-    if _is_unwarned.get():
-        return
-    packages = _packages_on_the_stack()
-    ours = sum(1 for _ in takewhile(lambda package: package == packages[0], packages))
-    users = (i for i, package in enumerate(packages[ours:], ours) if package not in _CALLERS)
-    warnings.warn(message, category, stacklevel=next(users, ours) + 1)
-
-
 # packages through which users call this one, and those of Python that run their tasks
-_CALLERS = frozenset(
+_BETWEEN = frozenset(
     {
         "sklearn", "joblib", "dask", "distributed", "asyncio", "concurrent", "multiprocessing",
         "threading", "runpy",
@@ -197,10 +186,28 @@ _CALLERS = frozenset(
 )  # fmt: skip
 
 
-def _packages_on_the_stack() -> list[str]:
-    """Of each frame from this function's caller on, outwards."""
-    out, frame = [], inspect.currentframe()
-    while frame is not None:
-        out.append(frame.f_globals.get("__name__", "").partition(".")[0])
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def callers() -> Iterator[FrameType]:
+    """Frames from the caller's on, outwards, up to the line of the user or the end of a worker."""
+    package, frame = __name__.partition(".")[0], inspect.currentframe()
+    while frame is not None and (_package_of(frame) in _BETWEEN or _package_of(frame) == package):
+        yield frame
         frame = frame.f_back
-    return out[1:]
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user: outside of this package, and of what calls it for the user.
+
+    Where there is none, as in a thread, at the first line outside of this package.
+    """
+    if _is_unwarned.get():
+        return
+    frames = list(callers())[1:]  # without `callers` itself
+    level = len(frames)
+    if frames[-1].f_back is None:
+        ours = takewhile(lambda frame: _package_of(frame) == __name__.partition(".")[0], frames)
+        level = len(list(ours))
+    warnings.warn(message, category, stacklevel=level + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -40,6 +40,8 @@ _ADVICE = {
     "put a large number in its place, which is clipped.",
     "Expected 2D array, got 1D array instead": "X must have the shape (n_samples, n_features): "
     "one column of a frame is X[['name']], of numbers X.reshape(-1, 1).",
+    "y should be a 1d array": "Labels stand in one column: of columns of 0 and 1, one for each "
+    "class, take y.argmax(axis=1); several targets are for MultiOutputClassifier.",
 }
 
 
@@ -59,7 +61,8 @@ def _refuse_no_table(name: str, X: Any) -> None:
     """Raise for what is no table by its type, whatever it holds."""
     if type(X).__name__ == "LazyFrame":
         raise ValueError(f"{name} is a lazy frame: collect() it")
-    if X is None or isinstance(X, (str, bytes, Mapping)):
+    is_dict = isinstance(X, dict) and not sparse.issparse(X)  # some sparse matrices are dicts
+    if X is None or is_dict or isinstance(X, (str, bytes)):
         raise ValueError(
             f"{name} must be a table, such as an array or a data frame, got {type(X).__name__}"
         )

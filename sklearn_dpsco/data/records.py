@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
@@ -91,7 +92,13 @@ def as_labels(y: Any) -> NDArray[Any]:
     into text if one label is text.
     """
     y = plain(y)
-    return np.asarray(column_or_1d(y if hasattr(y, "__array__") else as_objects(y), warn=True))
+    labels = y if hasattr(y, "__array__") else as_objects(y)
+    if getattr(labels, "shape", ())[1:] == (1,):
+        warn_user(
+            "A column-vector y was passed when a 1d array was expected: y.ravel() makes one",
+            DataConversionWarning,
+        )
+    return np.asarray(column_or_1d(labels))
 
 
 def as_users(groups: Any) -> NDArray[Any]:
@@ -177,15 +184,24 @@ def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, in
 
 def check_classes(classes: Any) -> NDArray[Any]:
     """The declared labels, sorted."""
+    labels = np.asarray(classes).tolist() if np.ndim(classes) == 1 else []
+    # numpy would make text of the numbers of a list
+    is_mixed = isinstance(classes, (list, tuple)) and len({*map(_is_text, classes)}) > 1
     try:
         declared = np.unique(np.asarray(classes))
     except TypeError:
-        raise ValueError(f"classes must be of one kind, got {shown(classes)}") from None
-    if np.ndim(classes) != 1 or declared.size != len(classes) or declared.size < 2:
+        is_mixed = True
+    if is_mixed:
+        raise ValueError(f"classes must be of one kind, got {shown(classes)}")
+    if declared.size != len(labels) or declared.size < 2:
         raise ValueError(
             f"classes must be None or a list of at least two different labels, got {shown(classes)}"
         )
     return declared
+
+
+def _is_text(label: Any) -> bool:
+    return isinstance(label, (str, bytes))
 
 
 def labels_that_occur(y: NDArray[Any]) -> NDArray[Any]:

@@ -46,6 +46,8 @@ from ..solvers.base import Plan, Problem, Solver, SolverResult
 from ..solvers.noiseless import plan_within
 from ._coefficients import Affine, coefficient_frame, feature_index
 from ._docstrings import merged
+from ._label_codes import check_codes
+from ._other_names import naming_equivalents
 from ._predictions import (
     LinearModel,
     likeliest,
@@ -238,6 +240,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         is_ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
         if is_ours and "__init__" in vars(cls):
             cls.__doc__ = merged(cls)
+            cls.__init__ = naming_equivalents(cls.__init__)  # type: ignore[method-assign]
 
     @abstractmethod
     def _solver(self) -> Solver:
@@ -393,7 +396,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """Attributes that tell of the features' units: where scaled features are 0, and their 1."""
         return {"_origin": scaling.shift, "_width": scaling.width}
 
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -641,11 +644,12 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     ----------
     classes : list of labels or None, default=None
         The labels that may occur. None takes them from y, which is outside the guarantee, and
-        warns `PrivacyLeakWarning`. With two labels, y is -1 or +1 in scaled units. With K > 2
-        labels, the model is one matrix of K rows of coefficients: the logistic loss is the
-        multinomial one, other losses are summed over the classes, each told from the rest. A
-        record's K derivatives are clipped together, so that the noise in a coefficient does not
-        grow with K.
+        warns `PrivacyLeakWarning`. Inside of a meta-estimator that puts codes in the place of
+        labels, such as `VotingClassifier`, the codes, which `fit` names if they are others. With
+        two labels, y is -1 or +1 in scaled units. With K > 2 labels, the model is one matrix of K
+        rows of coefficients: the logistic loss is the multinomial one, other losses are summed over
+        the classes, each told from the rest. A record's K derivatives are clipped together, so that
+        the noise in a coefficient does not grow with K.
     class_weight : dict {label: weight}, "balanced" or None, default=None
         Weights of at least 0 by which the records' weights are multiplied, 1 for a class that is
         not in the dict. They are public: never take them from the data. They are divided by the
@@ -703,6 +707,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         declared = self._declared_classes()
         check_class_weight(self.class_weight)
         if declared is not None:
+            check_codes(declared)
             class_weights(self.class_weight, declared)
         settings = super()._settings()
         if self.class_weight == "balanced" and not settings.fit_intercept:

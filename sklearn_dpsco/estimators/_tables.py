@@ -80,7 +80,13 @@ class Reader:
         # an array of text against numbers is a mistake in the types, not in some records
         of_other_type = (y.dtype.kind in "US") != (classes.dtype.kind in "US")
         of_other_type = of_other_type and "O" not in (y.dtype.kind, classes.dtype.kind)
-        if of_other_type or (self.is_strict and np.any(codes < 0)):
+        if of_other_type:
+            is_text = y.dtype.kind in "US"
+            raise ValueError(
+                "y has labels that are not among the declared classes: "
+                f"{'y holds text and classes none' if is_text else 'classes are text and y is not'}"
+            )
+        if self.is_strict and np.any(codes < 0):
             raise ValueError("y has labels that are not among the declared classes")
         return codes
 

@@ -448,7 +448,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
     ) -> None:
         self._store(locals())
 
-    def partial_fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Take in the next records of the stream, each of them once.
 
         However the same records are cut into chunks, the model after the last has the same
@@ -582,6 +582,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         X: Any,
         y: Any,
         classes: ClassLabels | None = None,
+        *,
         groups: Any = None,
         sample_weight: Any = None,
     ) -> Self:

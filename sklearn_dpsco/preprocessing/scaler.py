@@ -267,7 +267,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
             return FeatureMagnitudes.of(0.0, 1.0, n_features)
         return feature_scaling(self.bounds_X, n_features, self._feature_names())
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Learn the centres and scales.
 
         Parameters

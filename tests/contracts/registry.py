@@ -511,7 +511,7 @@ def nothing_is_released():
     return every_release(_refuse)
 
 
-def statistics(model, *data):
+def statistics(model, X, y, groups=None, sample_weight=None):
     """What a fit of the data hands to its mechanisms: pairs (mechanism, value).
 
     The answers of the mechanisms are the same in every fit, so that the values show what a
@@ -526,7 +526,7 @@ def statistics(model, *data):
         return np.sin(np.arange(value.size) + len(seen))
 
     with every_release(answer):
-        model.fit(*data)
+        model.fit(X, y, groups=groups, sample_weight=sample_weight)
     assert seen
     return seen
 
