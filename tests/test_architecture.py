@@ -11,7 +11,9 @@ ROOT = Path(sklearn_dpsco.__file__).parent
 
 # From the ground up. A module imports from its own room and from those above it in this list.
 ROOMS = [
-    ["exceptions", "_checks", "_kernels"],
+    ["exceptions", "_checks"],
+    ["_progress"],
+    ["_kernels"],
     ["losses", "geometry", "randomness"],
     ["data"],
     ["privacy"],
@@ -56,6 +58,7 @@ ONLY = {
     "attr": {"privacy.events"},
     "cryptography": {"randomness.stream"},
     "numba": {"_kernels"},
+    "tqdm": {"_progress"},
     "sklearn": {
         "_fitting",
         "audit",

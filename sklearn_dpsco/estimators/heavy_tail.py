@@ -274,6 +274,7 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self._store(locals())
 
@@ -355,5 +356,6 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
         nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self._store(locals())

@@ -187,6 +187,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self._store(locals())
 
@@ -236,5 +237,6 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self._store(locals())

@@ -207,6 +207,7 @@ class DPMirrorRegressor(_MirrorMixin, DPRegressor):
         nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self._store(locals())
 
@@ -262,5 +263,6 @@ class DPMirrorClassifier(_MirrorMixin, DPClassifier):
         nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self._store(locals())

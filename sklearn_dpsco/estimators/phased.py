@@ -162,6 +162,7 @@ class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
         nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self._store(locals())
 
@@ -212,5 +213,6 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
         nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self._store(locals())

@@ -15,6 +15,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_size
+from .._progress import progress_bar
 from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.compressed import row_range
 from ..data.summation import piece_rows
@@ -339,7 +340,8 @@ class _StreamingModel(DPLinearModel):
             X = X.tocsr()
         size = piece_rows(X.shape[0], X.shape[1], sparse.issparse(X))
         plan, is_empty = progress.plan, targets.is_empty
-        with progress.lock:
+        what = "record", type(self).__name__
+        with progress.lock, progress_bar(self.verbose, X.shape[0], *what) as bar:
             stream = progress.stream(None if self.noise_is_secret_ else self.random_state)
             run, scaled = progress.run.copy(), targets.scaled()
             for start in range(0, X.shape[0], size):
@@ -350,6 +352,7 @@ class _StreamingModel(DPLinearModel):
                     *(None if array is None else array[part] for array in further),
                 )  # fmt: skip
                 run.add(SolverData(rows, scaled[part]), stream)
+                bar.update(part.stop - part.start)
             result = in_data_units(run.result(), progress.features)
             published = {
                 "n_seen_": run.n_seen,
@@ -412,6 +415,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self._store(locals())
 
@@ -514,6 +518,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         nonfinite: str = "raise",
         accountant: Any = None,
         random_state: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self._store(locals())
 

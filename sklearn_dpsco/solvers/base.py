@@ -130,6 +130,11 @@ class Plan:
     max_iter: int
     guarantee: Guarantee
 
+    @property
+    def n_steps(self) -> int:
+        """How many steps `solve` reports to `_progress.steps`."""
+        return self.max_iter
+
     def __str__(self) -> str:
         problem = self.problem
         return (
