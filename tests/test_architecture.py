@@ -11,7 +11,9 @@ ROOT = Path(sklearn_dpsco.__file__).parent
 
 # From the ground up. A module imports from its own room and from those above it in this list.
 ROOMS = [
-    ["exceptions", "_checks", "_types", "_kernels", "_overview"],
+    ["exceptions", "_checks", "_types", "_overview"],
+    ["_progress"],
+    ["_kernels"],
     ["losses", "geometry", "randomness"],
     ["data"],
     ["privacy"],
@@ -58,6 +60,7 @@ ONLY = {
     "cryptography": {"randomness.stream"},
     "matplotlib": {"_checks"},
     "numba": {"_kernels"},
+    "tqdm": {"_progress"},
     "sklearn": {
         "_fitting",
         "audit",

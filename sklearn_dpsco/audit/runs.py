@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from .._checks import check_bool, check_int
+from .._checks import check_int
+from .._progress import check_verbose, progress_bar
 from ..privacy.budget import check_delta, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Solver, SolverData
@@ -34,7 +34,7 @@ def audit(
     claim: tuple[float, float] | None = None,
     confidence: float = 0.9999,
     random_state: Any = None,
-    progress: bool = False,
+    verbose: Any = 0,
 ) -> AuditResult:
     """Fit an estimator many times on each of two neighbours and bound its epsilon from below.
 
@@ -62,8 +62,8 @@ def audit(
     random_state : None, int or RandomState, default=None
         None fits with ``random_state=None``. Otherwise each fit gets a seed of its own
         derived from it, and the audit is reproducible.
-    progress : bool, default=False
-        Whether to count the fits on standard error.
+    verbose : int >= 0 or bool, default=0
+        From 1 on, a bar on standard error counts the fits (needs tqdm).
 
     Returns
     -------
@@ -88,7 +88,7 @@ def audit(
     >>> audit(model, (X, y), (X, other), 20, random_state=0).flagged  # of few trials: a smoke test
     False
     """
-    _check_trials(n_trials, statistic, confidence, random_state, progress)
+    _check_trials(n_trials, statistic, confidence, random_state, verbose)
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
     parameters = estimator.get_params()
@@ -111,7 +111,7 @@ def audit(
         guarantee = getattr(model, "guarantee_", None)
         return _coefficients(model) if statistic is None else _number(statistic(model))
 
-    outcomes = _repeat(run, n_trials, progress)
+    outcomes = _repeat(run, n_trials, verbose)
     return audit_outcomes(
         *outcomes, epsilon=budget[0], delta=budget[1],
         gaussian=budget[1] > 0 and _is_gaussian(guarantee), confidence=confidence,
@@ -128,7 +128,7 @@ def audit_solver(
     statistic: Callable[[Any], float] | str | None = None,
     confidence: float = 0.9999,
     random_state: Any = None,
-    progress: bool = False,
+    verbose: Any = 0,
 ) -> AuditResult:
     """`audit` of ``solver.solve`` under one plan, without an estimator around it.
 
@@ -150,8 +150,8 @@ def audit_solver(
         too small by sqrt 2, at most about 1,500 otherwise. The false alarms are as rare as ever,
         however it stops. As a bound on mu it assumes that the scales of the noise have the plan's
         proportions, and it is of the costliest run that was seen.
-    confidence, random_state, progress
-        As in `audit`; "releases" reports no progress.
+    confidence, random_state, verbose
+        As in `audit`; "releases" shows nothing.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def audit_solver(
     False
     """
     by_releases = isinstance(statistic, str) and statistic == "releases"
-    _check_trials(n_trials, None if by_releases else statistic, confidence, random_state, progress)
+    _check_trials(n_trials, None if by_releases else statistic, confidence, random_state, verbose)
     finite_claim(plan.guarantee.epsilon, plan.guarantee.delta)
     check_pairs(plan, [(data, neighbour)])
     root = stream_from_random_state(random_state)
@@ -194,7 +194,7 @@ def audit_solver(
         return np.append(result.coef, result.intercept)  # flattened
 
     return audit_outcomes(
-        *_repeat(run, n_trials, progress),
+        *_repeat(run, n_trials, verbose),
         epsilon=plan.guarantee.epsilon, delta=plan.guarantee.delta,
         gaussian=plan.guarantee.delta > 0 and _is_gaussian(plan.guarantee), confidence=confidence,
     )  # fmt: skip
@@ -211,14 +211,14 @@ def _is_gaussian(guarantee: Any) -> bool:
 
 
 def _check_trials(
-    n_trials: Any, statistic: Any, confidence: Any, random_state: Any, progress: Any
+    n_trials: Any, statistic: Any, confidence: Any, random_state: Any, verbose: Any
 ) -> None:
     check_int("n_trials", n_trials, low=LEAST_TRIALS)
     if statistic is not None and not callable(statistic):
         raise ValueError(f"statistic must be None or callable, got {statistic!r}")
     check_confidence(confidence)
     check_random_state(random_state)
-    check_bool("progress", progress)
+    check_verbose(verbose)
 
 
 def _claim(parameters: dict[str, Any], claim: Any, n_samples: int) -> tuple[float, float]:
@@ -271,16 +271,14 @@ def _number(value: Any) -> float:
     return float(np.ravel(value)[0])
 
 
-def _repeat(run: Callable[[int, int], Any], n_trials: int, progress: bool) -> tuple[Array, Array]:
+def _repeat(run: Callable[[int, int], Any], n_trials: int, verbose: Any) -> tuple[Array, Array]:
     """Outcomes of `run(side, k)` for both sides."""
     sides: list[Array] = []
-    for side in (0, 1):
-        outcomes = []
-        for k in range(n_trials):
-            outcomes.append(run(side, k))
-            if progress and ((k + 1) % 100 == 0 or k + 1 == n_trials):
-                done = side * n_trials + k + 1
-                end = "\n" if done == 2 * n_trials else "\r"
-                print(f"{done} of {2 * n_trials} runs", end=end, file=sys.stderr, flush=True)
-        sides.append(np.array(outcomes, dtype=np.float64))
+    with progress_bar(verbose, 2 * n_trials, "run", "audit") as bar:
+        for side in (0, 1):
+            outcomes = []
+            for k in range(n_trials):
+                outcomes.append(run(side, k))
+                bar.update(1)
+            sides.append(np.array(outcomes, dtype=np.float64))
     return sides[0], sides[1]

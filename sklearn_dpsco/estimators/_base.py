@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_size
 from .._fitting import Accounting, PrivateFit
+from .._progress import check_verbose, working
 from ..data.blocks import check_in_memory, here, is_elsewhere, map_blocks, without_rows
 from ..data.bounds import (
     FeatureScaling,
@@ -199,6 +200,10 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         None draws noise from a cipher keyed by the operating system. An int or a RandomState
         makes the result reproducible and *not private*: whoever knows it can subtract the
         noise. Use it for tests only.
+    verbose : int >= 0 or bool, default=0
+        From 1 on, a bar on standard error counts the steps of the plan, which are public, and
+        nothing else; from 2 on the plan is shown first. Needs tqdm
+        (``pip install "sklearn_dpsco[progress]"``).
 
     Attributes
     ----------
@@ -234,6 +239,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     nonfinite: Any
     accountant: Any
     random_state: Any
+    verbose: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -262,6 +268,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
         check_size("max_weight", self.max_weight)
         check_random_state(self.random_state)
+        check_verbose(self.verbose)
         check_feature_bounds(self.bounds_X)
         facts = loss, feasible_set, fit_intercept
         settings = Settings(solver, budget, *facts, accountant, sizes_delta)
@@ -378,9 +385,10 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     def _solve(self, run: Run, table: LocalTable | BlocksTable) -> None:
         """Follow the plan, and set the attributes of the model."""
         solver, plan, scaling = run
-        data: Any = table.data(scaling, plan.problem.fit_intercept)
         stream = stream_from_random_state(self.random_state)
-        result = solver.solve(data, plan, stream.substream("model", 0))
+        with working(self.verbose, plan, type(self).__name__):
+            data: Any = table.data(scaling, plan.problem.fit_intercept)
+            result = solver.solve(data, plan, stream.substream("model", 0))
         self.__dict__.update(
             plan_=plan,
             guarantee_=plan.guarantee,

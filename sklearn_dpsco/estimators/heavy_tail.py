@@ -292,6 +292,7 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         nonfinite: Nonfinite = "raise",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 
@@ -373,5 +374,6 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
         nonfinite: Nonfinite = "raise",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())

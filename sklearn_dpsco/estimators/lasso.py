@@ -223,6 +223,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         nonfinite: Nonfinite = "raise",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 
@@ -289,5 +290,6 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         nonfinite: Nonfinite = "raise",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())

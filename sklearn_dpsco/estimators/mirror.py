@@ -242,6 +242,7 @@ class DPMirrorRegressor(_MirrorMixin, DPRegressor):
         nonfinite: Nonfinite = "raise",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 
@@ -314,5 +315,6 @@ class DPMirrorClassifier(_MirrorMixin, DPClassifier):
         nonfinite: Nonfinite = "raise",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())

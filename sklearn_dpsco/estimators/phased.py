@@ -193,6 +193,7 @@ class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
         nonfinite: Nonfinite = "raise",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 
@@ -258,5 +259,6 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
         nonfinite: Nonfinite = "raise",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())

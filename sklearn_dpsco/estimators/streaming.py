@@ -15,6 +15,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_size
+from .._progress import progress_bar
 from .._types import (
     Auto,
     Bounds,
@@ -356,7 +357,8 @@ class _StreamingModel(DPLinearModel):
             X = X.tocsr()
         size = piece_rows(X.shape[0], X.shape[1], sparse.issparse(X))
         plan, is_empty = progress.plan, targets.is_empty
-        with progress.lock:
+        what = "record", type(self).__name__
+        with progress.lock, progress_bar(self.verbose, X.shape[0], *what) as bar:
             stream = progress.stream(None if self.noise_is_secret_ else self.random_state)
             run, scaled = progress.run.copy(), targets.scaled()
             for start in range(0, X.shape[0], size):
@@ -367,6 +369,7 @@ class _StreamingModel(DPLinearModel):
                     *(None if array is None else array[part] for array in further),
                 )  # fmt: skip
                 run.add(SolverData(rows, scaled[part]), stream)
+                bar.update(part.stop - part.start)
             result = in_data_units(run.result(), progress.features)
             published = {
                 "n_seen_": run.n_seen,
@@ -445,6 +448,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         nonfinite: Nonfinite = "raise",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 
@@ -564,6 +568,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         nonfinite: Nonfinite = "raise",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 

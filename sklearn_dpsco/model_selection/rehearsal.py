@@ -15,6 +15,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
 from .._checks import unwarned
+from .._progress import silent
 from ..privacy.allotment import Allotment
 from .private_steps import last_step, private_steps
 
@@ -67,11 +68,11 @@ class _Plans:
 
 
 def fitted_alone(estimator: Any, X: Any, y: Any, **extras: Any) -> Any:
-    """The estimator, fitted without the warnings of its rehearsal and without other processes.
+    """The estimator, fitted without the warnings of its rehearsal, in silence, in this process.
 
     There a part of a budget is a copy, which does not know whether the part was spent.
     """
-    with unwarned(), parallel_config("sequential"):
+    with unwarned(), silent(), parallel_config("sequential"):
         return estimator.fit(X, y, **extras)
 
 

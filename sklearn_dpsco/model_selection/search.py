@@ -33,6 +33,7 @@ from .._checks import (
     warn_user,
 )
 from .._fitting import Accounting, PrivateFit
+from .._progress import check_verbose, progress_bar, steps
 from .._types import Auto, Precision, RandomState, Relation, SearchMethod, SearchScoring
 from ..data.blocks import check_in_memory
 from ..data.cells import as_numbers, as_objects
@@ -248,6 +249,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         self._check_accountants()
         self._warn_of_other_budgets()
         check_random_state(self.random_state)
+        check_verbose(self.verbose)
         check_in_memory("a private search", X)
         check_consistent_length(X, y)
         extras = self._extras(groups, sample_weight, fit_params)
@@ -269,7 +271,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         run = _Run(self, plan, classes, table, stream)
         if accounting.accountant is not None:
             accounting.accountant.spend(plan, estimator=type(self).__name__)
-        index, best, score = run.trials() if isinstance(plan, RepeatPlan) else run.probes()
+        with progress_bar(self.verbose, *run.size, type(self).__name__, plan) as run.bar:
+            index, best, score = run.trials() if isinstance(plan, RepeatPlan) else run.probes()
         self._keep(plan, index, best, score)
         self.noise_is_secret_ = self.random_state is None and all(
             step.random_state is None
@@ -446,6 +449,14 @@ class _Run:
     ) -> None:  # fmt: skip
         self.search, self.plan, self.classes, self.table = search, plan, classes, table
         self.stream = stream
+        self.bar: Any = None
+
+    @property
+    def size(self) -> tuple[int, str]:
+        """Of what is shown: the number of trials must show in nothing."""
+        if isinstance(self.plan, RepeatPlan):
+            return 1, "search"
+        return len(self.plan.probes) + 1, "fit"
 
     def _made(self, candidate: int, budget: PrivacyBudget, fit: int) -> Any:
         """An estimator with the candidate's settings, its part of the budget, noise of its own."""
@@ -458,18 +469,22 @@ class _Run:
                 estimator.set_params(**{f"{prefix}random_state": seed})
         return estimator
 
-    def _all_fitted(self, estimators: list[Any], table: _Table) -> list[Any]:
+    def _all_fitted(self, estimators: list[Any], table: _Table) -> Iterable[Any]:
         """Side by side; X and y are arguments of their own, so that a cluster gets them once."""
         fits = (
             delayed(fitted_alone)(e, table.X, table.y, **table.extras_for(e)) for e in estimators
         )
-        found: list[Any] = Parallel(n_jobs=self.search.n_jobs)(fits)
+        # not every backend of joblib has generators
+        kind = "generator" if self.search.verbose else "list"
+        found: Iterable[Any] = Parallel(n_jobs=self.search.n_jobs, return_as=kind)(fits)
         return found
 
     def _fitted(self, candidate: int, budget: PrivacyBudget, fit: int) -> Any:
         estimator = self._made(candidate, budget, fit)
         extras = self.table.extras_for(estimator)
-        return fitted_alone(estimator, self.table.X, self.table.y, **extras)
+        found = fitted_alone(estimator, self.table.X, self.table.y, **extras)
+        self.bar.update(1)
+        return found
 
     def probes(self) -> tuple[int, Any, None]:
         """The chosen candidate, and its model."""
@@ -477,7 +492,7 @@ class _Run:
         if n == 0:
             return 0, self._fitted(0, plan.refit_budget, 0), None
         made = [self._made(k, plan.probe_budget, k) for k in range(n)]
-        models = self._all_fitted(made, table)
+        models = list(steps(self._all_fitted(made, table), self.bar))
         facts = table.X, table.targets, plan.choice.scoring, plan.choice.powers
         found = np.stack([losses_shrunk(model, *facts) for model in models], axis=1)
         chosen = plan.choice.run(found, table.weights, self.stream.substream("choice", 0))
@@ -495,12 +510,13 @@ class _Run:
         draws = self.stream.substream("candidates", 0)
         drawn = [draws.integer(len(plan.candidates)) for _ in range(n_trials)]
         made = [self._made(k, plan.trial_budget, t) for t, k in enumerate(drawn)]
-        models = self._all_fitted(made, fitted)
+        models = list(self._all_fitted(made, fitted))
         scores = [
             self._score(model, scored, self.stream.substream("score", t))
             for t, model in enumerate(models)
         ]
         best = int(np.argmax(scores))
+        self.bar.update(1)
         return drawn[best], models[best], scores[best]
 
     def _halves(self, order: NDArray[np.intp]) -> tuple[_Table, _Table]:
@@ -605,6 +621,10 @@ class DPGridSearchCV(_PrivateSearch):
         Where the whole search is charged, once, before anything is computed from the data.
     random_state : None, int or RandomState, default=None
         An int makes the search reproducible and *not private*.
+    verbose : int >= 0 or bool, default=0
+        From 1 on, a bar on standard error counts the fits of "probe" (needs tqdm); from 2 on the
+        plan is shown first. Of "repeat" no fit is shown, since their number is not public, and
+        fits inside a search show nothing of their own.
 
     Attributes
     ----------
@@ -661,6 +681,7 @@ class DPGridSearchCV(_PrivateSearch):
         precision: Precision = "exact",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 
@@ -685,7 +706,7 @@ class DPRandomizedSearchCV(_PrivateSearch):
         Of the draws of the candidates, which are public. Noise is not drawn from it.
     epsilon, delta, relation, max_rows_per_user, scoring, method, n_trials, n_jobs, precision
         As of `DPGridSearchCV`.
-    accountant, random_state
+    accountant, random_state, verbose
         As of `DPGridSearchCV`.
 
     Attributes
@@ -727,6 +748,7 @@ class DPRandomizedSearchCV(_PrivateSearch):
         precision: Precision = "exact",
         accountant: BudgetAccountant | None = None,
         random_state: RandomState = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 

@@ -131,6 +131,11 @@ class Plan(Overviewed):
     max_iter: int
     guarantee: Guarantee
 
+    @property
+    def n_steps(self) -> int:
+        """How many steps `solve` reports to `_progress.steps`."""
+        return self.max_iter
+
     def overview(self) -> Overview:
         """The solver and the sizes above what the guarantee shows."""
         sizes = f"{self.problem.n_samples} x {self.problem.n_features}"

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import LARGEST
+from .._progress import steps
 from ..data.rows import Move, Terms
 from ..geometry import Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Loss, bounded_clip, has_envelope, largest_constant
@@ -507,7 +508,7 @@ def _descend(data: SolverData, offset: Any, plan: FrankWolfePlan, stream: Random
     kind = _VertexWalk if plan.step.selects else _GradientWalk
     walk: _Walk = kind(records, plan, stream)
     total = np.zeros(plan.problem.size)
-    for t in range(plan.max_iter):
+    for t in steps(range(plan.max_iter)):
         walk.step(t)
         if t >= first:
             total += walk.coef

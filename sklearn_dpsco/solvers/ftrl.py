@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .._progress import advance
 from ..data.rows import Objective, Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, piece_rows
 from ..geometry import Geometry, L2Ball, MirrorMap
@@ -638,6 +639,7 @@ class FTRLRun:
         weight = (power + 1) * n_records / (self._n_averaged + power * n_records)
         self._average = self._average + weight * (self._coef - self._average)
         self.n_steps += 1
+        advance(1)
         self._left_in_epoch -= n_records
         if self._left_in_epoch == 0:
             self._next_part()

@@ -39,6 +39,7 @@ from .._kernels.arguments import (
     Steps,
     Tables,
 )
+from .._progress import steps
 from ..data.rows import make_rows
 from ..data.summation import UNIT_ROUNDOFF, norm_error
 from ..data.threads import slices
@@ -152,6 +153,10 @@ class PhasedSGDPlan(Plan):
     first: FirstReleases | LearnedUnits
     target_unit: float
     phases: tuple[Phase, ...]
+
+    @property
+    def n_steps(self) -> int:
+        return self.max_iter * len(self.phases)
 
 
 @dataclass(frozen=True)
@@ -360,7 +365,7 @@ class PhasedSGD:
         # kernels take a coordinate for the intercept in any case, the last
         coef = np.zeros((problem.n_features + 1) * problem.n_outputs)
         for _ in range(plan.max_iter):
-            for phase in plan.phases:
+            for phase in steps(plan.phases):
                 mean = descent.run(phase, coef)
                 coef[: problem.size] = phase.noise.release(mean[: problem.size], stream)
                 coef *= min(1.0, plan.start_radius / max(float(np.linalg.norm(coef)), 1e-300))

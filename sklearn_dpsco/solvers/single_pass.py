@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import Compressed, RecordWalk
+from .._progress import advance, steps
 from ..data.rows import Terms
 from ..geometry import AxisVertices, Geometry, Vertex, Vertices, moved
 from ..mechanisms import Release, SelectSequence, softmax_scale
@@ -489,7 +490,7 @@ def _run_batches(
     # those that a later step corrects: the last, or the leaf's ancestors in the tree
     stack: list[_Estimate] = []
     start, total = 0, np.zeros(coef.size)
-    for k, step in enumerate(run.steps):
+    for k, step in enumerate(steps(run.steps)):
         batch = which[start : start + step.size]
         start += step.size
         while stack and stack[-1].step > step.base:
@@ -515,13 +516,16 @@ def _run_records(
     """The last point."""
     walk = _RecordWalk(whole, which, run, plan, coef)
     walk.select(run.first_scale, stream)
+    advance(1)
     n, chunk = which.size, _CHUNK_ROWS
     if not whole.data.is_sparse:
         chunk = min(chunk, max(1, _CHUNK_BYTES // (8 * plan.problem.n_features)))
     for part in whole.in_order(which[run.first_batch : n - 1], chunk):
         walk.steps(part, stream)
+        advance(part.n_samples)
     walk.correct(whole, which[n - 1 :])
     walk.select(run.last_scale, stream)
+    advance(1)
     return walk.coef
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import Compressed, Secant
+from .._progress import steps
 from ..data.rows import Objective, Rows
 from ..geometry import AxisVertices, Geometry, Vertex, Vertices
 from ..mechanisms import softmax_scale
@@ -148,7 +149,7 @@ def run_sparse_walk(
     walk = SparseWalk(rows, objective, plan, schedule, center)
     weight, weights = mean_weights(schedule.rates, first)
     mean = weight * center
-    for t in range(weights.size):
+    for t in steps(range(weights.size)):
         vertex = walk.select(t, stream)
         mean[vertex.coordinate] += weights[t] * vertex.value
         if t + 1 < weights.size:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from .._progress import steps
 from ..data.rows import Terms
 from ..losses import Logistic, Loss, Squared, Welsch, base_loss
 from ..mechanisms import Gaussian, Release
@@ -139,7 +140,7 @@ def run_unit_descent(data: SolverData, plan: UnitDescentPlan, stream: RandomStre
     unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
     coef = np.zeros(problem.size)
     total, direction = np.zeros_like(coef), np.zeros_like(coef)
-    for t in range(n_steps):
+    for t in steps(range(n_steps)):
         loss = _loss_at(problem.loss, t, n_steps)
         terms = Terms(units.offset, loss, clip)
         total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)

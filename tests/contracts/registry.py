@@ -70,6 +70,7 @@ BAD = {
     "precision": ("double", None),
     "nonfinite": ("drop", None, True, 0, NAN),
     "accountant": (1.0, "auto", PrivacyBudget(1.0), BudgetAccountant),
+    "verbose": (-1, 1.5, "yes", None, NAN),
     "random_state": (-1, "0", 1.5, True, np.random.default_rng(0)),
 }  # fmt: skip
 

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._checks import check_real
+from ..._progress import steps
 from ...data.rows import Terms
 from ...geometry import Geometry
 from ...losses import Loss, bounded_clip
@@ -377,7 +378,7 @@ def _descend(units: Units, offset: Any, plan: HeavyTailPlan, stream: RandomStrea
     terms = Terms(offset, problem.loss, _LARGEST_DERIVATIVE)
     parts = _slices(units.data, plan, stream.substream("slices"))
     stream = stream.substream("steps")
-    for t in range(plan.max_iter):
+    for t in steps(range(plan.max_iter)):
         k = t % len(parts)
         sums = parts[k].sum_numbered(_gradient_sums, problem.matrix(coef), terms, plan.oracle)
         gradient = plan.oracle.mean_of(sums, parts[k].n_samples)

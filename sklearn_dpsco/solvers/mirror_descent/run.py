@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._progress import advance, steps
 from ...randomness.stream import RandomStream
 from ..batches import Records
 from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
@@ -61,7 +62,7 @@ def _descend(
     mirror_map, start = plan.mirror_map, coef
     center = start if stage.anchor > 0 else None
     total, weights, energy = np.zeros(coef.size), 0.0, 0.0
-    for t in range(stage.n_steps):
+    for t in steps(range(stage.n_steps)):
         gradient = noise.release(gradient_at(coef), stream)
         if plan.l2_penalty > 0:
             gradient = gradient + plan.l2_penalty * coef
@@ -98,6 +99,7 @@ def _frank_wolfe(
         target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
         before, coef = coef, coef + stage.learning_rate * (target - coef)
         start = stop
+        advance(int(t > 0))  # the start is no step of the plan
     return coef
 
 
@@ -113,7 +115,7 @@ def _round(
     That is the mean over the batch of the gradients less (1 - eta_t) times those at the last point.
     """
     estimate, before, start = np.zeros(coef.size), coef, 0
-    for t in range(stage.n_steps):
+    for t in steps(range(stage.n_steps)):
         stop = start + stage.batches[t]
         weight, batch = stage.weight(t), part.part(slice(start, stop))
         term = batch.mean_change(coef, before, stage.largest_terms[t], 1 - weight)

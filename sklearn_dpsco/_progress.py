@@ -1,0 +1,116 @@
+"""What is seen of long work: how many steps of a planned number are done, and for how long.
+
+Nothing else is shown, and nothing at all where the number of steps depends on the data or is secret
+itself. A fit opens a bar (`working`), and the loops of solvers move it (`steps`), without knowing
+whether there is one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from ._checks import check_int
+
+__all__ = ["advance", "check_verbose", "note", "progress_bar", "silent", "steps", "working"]
+
+T = TypeVar("T")
+
+
+class _NoBar:
+    def update(self, n: int = 1) -> None:
+        """Nothing."""
+
+
+_NO_BAR = _NoBar()
+_bar: ContextVar[Any] = ContextVar("bar", default=_NO_BAR)  # that the steps of a solver move
+_is_silent: ContextVar[bool] = ContextVar("is_silent", default=False)
+_open_bars: list[Any] = []
+
+
+def check_verbose(verbose: Any) -> int:
+    """The parameter `verbose` as an integer.
+
+    Raises
+    ------
+    ValueError
+        If it is neither a bool nor an integer >= 0.
+    ImportError
+        If something is to be shown, and tqdm is not installed.
+    """
+    number = int(verbose) if isinstance(verbose, bool) else check_int("verbose", verbose, low=0)
+    if number:
+        _tqdm()
+    return number
+
+
+def _tqdm() -> Any:
+    try:
+        from tqdm.auto import tqdm
+    except ImportError as error:
+        raise ImportError(
+            "verbose needs tqdm: pip install 'sklearn_dpsco[progress]', or take verbose=0"
+        ) from error
+    return tqdm
+
+
+@contextmanager
+def progress_bar(verbose: Any, total: int, unit: str, what: str, plan: Any = None) -> Iterator[Any]:
+    """A bar on standard error, whose `update` counts; or with 0 something that does nothing.
+
+    From 2 on the plan is shown above it.
+    """
+    if not check_verbose(verbose) or _is_silent.get():
+        yield _NO_BAR
+        return
+    with _tqdm()(total=total, desc=what, unit=unit, file=sys.stderr) as bar:
+        _open_bars.append(bar)
+        try:
+            if verbose > 1 and plan is not None:
+                note(str(plan))
+            yield bar
+        finally:
+            _open_bars.remove(bar)
+
+
+@contextmanager
+def working(verbose: Any, plan: Any, what: str) -> Iterator[None]:
+    """A block in which the steps of a solver are shown, and from 2 on its plan."""
+    with progress_bar(verbose, plan.n_steps, "step", what, plan) as bar:
+        token = _bar.set(bar)
+        try:
+            yield
+        finally:
+            _bar.reset(token)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """A block in which nothing is shown, in this thread."""
+    token = _is_silent.set(True)
+    try:
+        yield
+    finally:
+        _is_silent.reset(token)
+
+
+def steps(items: Iterable[T], bar: Any = None) -> Iterator[T]:
+    """The items; after each the bar, or that in force, has moved by one step."""
+    bar = _bar.get() if bar is None else bar
+    for item in items:
+        yield item
+        bar.update(1)
+
+
+def advance(n: int) -> None:
+    """So many steps were taken at once."""
+    _bar.get().update(n)
+
+
+def note(text: str) -> None:
+    """Write a line above the bars of this process, if there are any."""
+    if _open_bars:
+        _tqdm().write(text, file=sys.stderr)
