@@ -1,4 +1,4 @@
-"""The code blocks of the guide run as they stand, one after the other; the API page is complete."""
+"""The code blocks of the guide run as they stand, one after the other."""
 
 import re
 from pathlib import Path
@@ -8,17 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import sklearn_dpsco
-
 DOC = Path(__file__).parent.parent / "doc"
 BLOCK = re.compile(r"^( *)\.\. code-block:: python\n\n((?:\1 {3}.*\n|\n)+)", re.M)
-ENTRY = re.compile(r"^   ([A-Za-z][\w.]*)$", re.M)
-
-
-def test_api_page_lists_every_public_name_once():
-    listed = ENTRY.findall((DOC / "api.rst").read_text())
-    assert len(listed) == len(set(listed))
-    assert set(sklearn_dpsco.__all__) - {"__version__"} <= set(listed)
 
 
 @pytest.mark.filterwarnings("ignore")
