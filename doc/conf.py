@@ -62,7 +62,7 @@ html_css_files = ["custom.css"]
 html_theme = "pydata_sphinx_theme"
 html_title = "sklearn_dpsco"
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("index", "papers", "extending")}  # pages alone
+html_sidebars = {page: [] for page in ("index", "papers", "benchmarks", "extending")}  # pages alone
 html_theme_options = {
     "logo": {"text": "sklearn_dpsco"},
     "header_links_before_dropdown": 5,
