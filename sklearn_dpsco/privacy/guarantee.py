@@ -251,6 +251,15 @@ class Guarantee:
         The least over all analyses that hold for these releases: that of `composition`, and
         zCDP, Gaussian DP and pure DP where all of them have a cost there. Never above `delta`
         at `epsilon` and beyond.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorRegressor
+        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
+        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
+
+        >>> guarantee.delta_at(0.5) > guarantee.delta  # a smaller epsilon than 1
+        True
         """
         epsilon = check_real("epsilon", epsilon, low=0)
         found = [1.0, *(curve(epsilon) for curve in self._curves)]
@@ -260,6 +269,15 @@ class Guarantee:
         """Smallest epsilon that is proved at another delta in [0, 1); inf if none is.
 
         To one part in 1e9, from above.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorRegressor
+        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
+        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
+
+        >>> 1.0 < guarantee.epsilon_at(1e-9) < 1.5
+        True
         """
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
         if delta == 0:
@@ -298,6 +316,15 @@ class Guarantee:
         Returns
         -------
         float in [0, 1 - alpha]
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorRegressor
+        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
+        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
+
+        >>> 0.85 < guarantee.trade_off(0.05) < 0.95  # without any model: 0.95
+        True
         """
         alpha = check_real("alpha", alpha, low=0, high=1)
         bounds, mu = [0.0], self.mu
@@ -345,6 +372,16 @@ class Guarantee:
         Columns: release, uses, mechanism, sensitivity, scale, records (the
         group, None for all), and share, of the plan's total in rho (in epsilon for delta = 0);
         groups have the shares of what a record in them bears.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorRegressor
+        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
+        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
+
+        >>> frame = guarantee.to_frame()
+        >>> len(frame) == len(guarantee.releases)
+        True
         """
         currency: Composition = "pure" if self.composition == "pure" else "zcdp"
         total = self._of_a_row(currency)
@@ -401,6 +438,15 @@ class Guarantee:
         ------
         dp_accounting.privacy_accountant.UnsupportedEventError
             For "adaptive-range", which that library does not know.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorRegressor
+        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
+        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
+
+        >>> abs(guarantee.second_opinion() - guarantee.epsilon) < 0.01
+        True
         """
         from . import events
 
