@@ -189,6 +189,15 @@ class Loss:
         r"""Proximal point, :math:`\arg\min_u l(u, y) + \frac{\beta}{2} (u - z)^2`, elementwise.
 
         For beta above `weak_convexity`; smaller ones leave more than one minimum.
+
+        Examples
+        --------
+        Of the absolute error, soft thresholding:
+
+        >>> import numpy as np
+        >>> from sklearn_dpsco.losses import Absolute
+        >>> Absolute().prox(np.array([-3.0, 0.5]), np.zeros(2), beta=1.0).tolist()
+        [-2.0, 0.0]
         """
         return z - self.envelope_derivative(z, y, beta) / beta
 
@@ -196,6 +205,15 @@ class Loss:
         r"""Moreau envelope, :math:`l_\beta(z, y) = \min_u l(u, y) + \frac{\beta}{2} (u - z)^2`.
 
         At most l, and at least :math:`l - c^2 / (2 \beta)`, c bounding the derivative of l.
+
+        Examples
+        --------
+        Of the absolute error, Huber's loss:
+
+        >>> import numpy as np
+        >>> from sklearn_dpsco.losses import Absolute
+        >>> Absolute().envelope(np.array([0.5, 3.0]), np.zeros(2), beta=1.0).tolist()
+        [0.125, 2.5]
         """
         slope = self.envelope_derivative(z, y, beta)
         return self.value(z - slope / beta, y) + slope**2 / (2 * beta)

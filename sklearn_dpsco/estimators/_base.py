@@ -604,6 +604,13 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         Returns
         -------
         Plan
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorRegressor
+        >>> plan = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1)).plan(5000, 4)
+        >>> plan.solver, plan.guarantee.epsilon
+        ('learned-units', 1.0)
         """
         settings = self._settings()
         sizes = self._check_plan_sizes(settings, n_samples, n_features)
@@ -737,6 +744,13 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         Returns
         -------
         Plan
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorClassifier
+        >>> model = DPMirrorClassifier(bounds_X=(0, 1), classes=["no", "yes", "unknown"])
+        >>> model.plan(5000, 4).problem.n_outputs  # one model for the three classes
+        3
         """
         settings, declared = self._settings(), self._declared_classes()
         if n_classes is None:

@@ -139,6 +139,14 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         Returns
         -------
         SearchPlan or RepeatPlan
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPGridSearchCV, DPMirrorRegressor
+        >>> model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1))
+        >>> search = DPGridSearchCV(model, {"radius": [0.1, 1.0]}, epsilon=2.0)
+        >>> len(search.plan(n_samples=5000, n_features=3).candidates)  # with the default
+        3
         """
         n = check_count("n_samples", n_samples, low=2)
         d = check_count("n_features", n_features)

@@ -319,7 +319,16 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             )
 
     def to_json(self) -> str:
-        """Schema and parameters as JSON, from which `from_json` makes the same encoder."""
+        """Schema and parameters as JSON, from which `from_json` makes the same encoder.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import PublicEncoder
+        >>> encoder = PublicEncoder({"age": (18, 98), "edu": ["hs", "ba"]}, missing="indicator")
+        >>> copy = PublicEncoder.from_json(encoder.to_json())
+        >>> copy.missing, copy.fit().get_feature_names_out().tolist()[:2]
+        ('indicator', ['age', 'age_missing'])
+        """
         fields, rule = self._checked()
         settings = rule._asdict() | {"sparse_output": bool(self.sparse_output)}
         return to_json(fields, settings)
@@ -370,6 +379,15 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         ------
         ValueError
             If a column is of dates or the like, has too many categories or no value at all.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn_dpsco import PublicEncoder
+        >>> made_up = pd.DataFrame({"age": range(20, 80), "edu": ["hs", "ba"] * 30})
+        >>> encoder = PublicEncoder.from_public(made_up)
+        >>> sorted(encoder.schema["edu"])
+        ['ba', 'hs']
         """
         if not is_frame(df):
             raise ValueError(

@@ -239,6 +239,12 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         Returns
         -------
         ScalerPlan
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPScaler
+        >>> DPScaler(epsilon=0.5).plan(n_samples=5000, n_features=3).guarantee.epsilon
+        0.5
         """
         self._check()
         n = check_count("n_samples", n_samples, low=2)

@@ -150,6 +150,16 @@ class BudgetAccountant:
         ValueError
             If it is not a whole ledger of this version's format, its charges do not add up to
             the total that it states, or it is a copy of a ledger that is open in this process.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sklearn_dpsco import BudgetAccountant
+        >>> path = Path(tempfile.mkdtemp()) / "records.json"  # next to the records, in earnest
+        >>> BudgetAccountant(epsilon=3.0).save(path)
+        >>> BudgetAccountant.load(path).remaining() <= 3.0  # tomorrow, or in another program
+        True
         """
         file = LedgerFile(path)
         saved = file.read()
@@ -279,6 +289,18 @@ class BudgetAccountant:
             is not accepted.
         ValueError
             If `guarantee` is neither a guarantee nor a plan, or `label` no string.
+
+        Examples
+        --------
+        Fits charge by themselves. This is for a release of your own, by a mechanism of the package:
+
+        >>> from sklearn_dpsco import BudgetAccountant
+        >>> from sklearn_dpsco.means import plan_mean
+        >>> accountant = BudgetAccountant(epsilon=1.0, delta=1e-6)
+        >>> plan = plan_mean(5000, 2, epsilon=0.5, accountant=accountant)
+        >>> accountant.spend(plan, "mean of the first columns")
+        >>> 0.49 < accountant.total_spent() <= 0.51
+        True
         """
         plan, guarantee = guarantee, getattr(guarantee, "guarantee", guarantee)
         if not isinstance(guarantee, Guarantee):
@@ -338,6 +360,16 @@ class BudgetAccountant:
         ----------
         delta : float in [0, 1) or None
             delta of that fit. None stands for the budget's.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import BudgetAccountant, DPMirrorRegressor
+        >>> accountant = BudgetAccountant(epsilon=1.0, delta=1e-6)
+        >>> model = DPMirrorRegressor(epsilon=0.5, bounds_X=(0, 1), bounds_y=(0, 1))
+        >>> with accountant:
+        ...     _ = model.fit([[0.0], [1.0]] * 500, [0.0, 1.0] * 500)
+        >>> 0.5 < accountant.remaining() < 1.0  # noise is composed, so that more is left than 0.5
+        True
         """
         with self._locked():
             delta = self._budget.delta if delta is None else delta

@@ -308,6 +308,15 @@ class Guarantee(Overviewed):
         The least over all analyses that hold for these releases: that of `composition`, and
         zCDP, Gaussian DP and pure DP where all of them have a cost there. Never above `delta`
         at `epsilon` and beyond.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorRegressor
+        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
+        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
+
+        >>> guarantee.delta_at(0.5) > guarantee.delta  # a smaller epsilon than 1
+        True
         """
         epsilon = check_real("epsilon", epsilon, low=0)
         found = [1.0, *(curve(epsilon) for curve in self._curves)]
@@ -317,6 +326,15 @@ class Guarantee(Overviewed):
         """Smallest epsilon that is proved at another delta in [0, 1); inf if none is.
 
         To one part in 1e9, from above.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorRegressor
+        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
+        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
+
+        >>> 1.0 < guarantee.epsilon_at(1e-9) < 1.5
+        True
         """
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
         if delta == 0:
@@ -357,6 +375,15 @@ class Guarantee(Overviewed):
         Returns
         -------
         float in [0, 1 - alpha]
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorRegressor
+        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
+        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
+
+        >>> 0.85 < guarantee.trade_off(0.05) < 0.95  # without any model: 0.95
+        True
         """
         alpha = check_real("alpha", alpha, low=0, high=1)
         bounds, mu = [0.0], self.mu
@@ -409,6 +436,16 @@ class Guarantee(Overviewed):
         group, None for all), and share, of the plan's total in rho (in epsilon for delta = 0);
         groups have the shares of what a record in them bears, so that those on all records and
         of any one group add up to at most 1. Without noise they are NaN.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorRegressor
+        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
+        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
+
+        >>> frame = guarantee.to_frame()
+        >>> len(frame) == len(guarantee.releases)
+        True
         """
         return import_pandas("Guarantee.to_frame").DataFrame(
             [
@@ -468,6 +505,15 @@ class Guarantee(Overviewed):
         ------
         dp_accounting.privacy_accountant.UnsupportedEventError
             For "adaptive-range", which that library does not know.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPMirrorRegressor
+        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
+        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
+
+        >>> abs(guarantee.second_opinion() - guarantee.epsilon) < 0.01
+        True
         """
         if self.is_void:
             return math.inf

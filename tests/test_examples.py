@@ -2,14 +2,18 @@
 
 import doctest
 import importlib
+import os
 import pkgutil
+import random
 import re
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import sklearn_dpsco
+from sklearn_dpsco.randomness import stream
 
 API = Path(__file__).parent.parent / "doc" / "api.rst"
 MODULES = [
@@ -33,6 +37,9 @@ EXAMPLES = examples()
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_example(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    # examples draw secret noise, as users should; here it is the same each time
+    same = SimpleNamespace(urandom=random.Random(0).randbytes, getpid=os.getpid)
+    monkeypatch.setattr(stream, "os", same)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
     said = []
     with warnings.catch_warnings():  # an example may change the filters
