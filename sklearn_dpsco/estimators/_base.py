@@ -507,7 +507,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             The step before the estimator, such as ``model[0]`` of a pipeline `model`, by whose
             output columns the rows are named. A `PublicEncoder` gives an index of two levels, the
             table's column and the category ("" for a number or a boolean, "other", "missing"),
-            and coefficients in the units of its table. None: `feature_names_in_`, or x0, x1, ...
+            and coefficients in the units of its table, for numbers within their bounds. None:
+            `feature_names_in_`, or x0, x1, ...
         units : {"data", "scaled"}, default="data"
             "data": what the raw prediction changes by as a feature grows by 1; in the last row its
             value where all features are 0. "scaled": the same for scaled features (see

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from .._checks import import_pandas
 
-__all__ = ["INTERCEPT", "Affine", "coefficient_frame", "feature_index"]
+__all__ = ["Affine", "coefficient_frame", "feature_index"]
 
 Array = NDArray[np.float64]
 
-INTERCEPT = "(intercept)"
+_INTERCEPT = "(intercept)"
 
 
 class Affine(NamedTuple):
@@ -44,7 +44,7 @@ def feature_index(names: Any, n_features: int, encoder: Any) -> tuple[Any, Any]:
     pandas = import_pandas("coef_frame")
     if encoder is None:
         names = [f"x{k}" for k in range(n_features)] if names is None else names
-        return pandas.Index([*names, INTERCEPT], name="feature"), None
+        return pandas.Index([*names, _INTERCEPT], name="feature"), None
     names = encoder.get_feature_names_out()
     if len(names) != n_features:
         raise ValueError(
@@ -52,11 +52,11 @@ def feature_index(names: Any, n_features: int, encoder: Any) -> tuple[Any, Any]:
             "give the step right before it"
         )
     if not hasattr(encoder, "output_columns"):
-        return pandas.Index([*names, INTERCEPT], name="feature"), None
+        return pandas.Index([*names, _INTERCEPT], name="feature"), None
     columns = encoder.output_columns()
     pairs = [(c.source, "" if c.category is None else c.category) for c in columns]
     levels = ["column", "category"]
-    return pandas.MultiIndex.from_tuples([*pairs, (INTERCEPT, "")], names=levels), columns
+    return pandas.MultiIndex.from_tuples([*pairs, (_INTERCEPT, "")], names=levels), columns
 
 
 def coefficient_frame(model: Affine, index: Any, labels: Sequence[Any]) -> Any:
