@@ -45,6 +45,7 @@ from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverResult
 from ._docstrings import merged
 from ._label_codes import check_codes
+from ._other_names import naming_equivalents
 from ._predictions import (
     LinearModel,
     likeliest,
@@ -235,6 +236,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         is_ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
         if is_ours and "__init__" in vars(cls):
             cls.__doc__ = merged(cls)
+            cls.__init__ = naming_equivalents(cls.__init__)  # type: ignore[method-assign]
 
     @abstractmethod
     def _solver(self) -> Solver:

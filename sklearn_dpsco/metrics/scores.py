@@ -180,6 +180,8 @@ def dp_score(
         That is known of estimators of this package after `fit` in this process, not of copies or
         pickles; of a pipeline the index alone, if its steps keep it (``set_output``).
         Nothing is spent then, nor if the estimator raises.
+    TypeError
+        If `estimator` is none.
     PrivacyBudgetError
         If the accountant refuses the charge.
 
@@ -204,6 +206,8 @@ def dp_score(
     >>> print(dp_score(model, X[1::2].copy(), X[1::2, 0] > 0, random_state=0).n_samples)
     200
     """
+    if isinstance(estimator, type) or not hasattr(estimator, "predict"):
+        raise TypeError(f"estimator must be a fitted estimator, got {shown(estimator)}")
     names = check_scorings(_default_scoring(estimator) if scoring is None else scoring)
     check_random_state(random_state)
     accountant = accountant_in_force(accountant)

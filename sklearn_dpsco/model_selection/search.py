@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable
@@ -233,6 +235,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         """
         check_steps(self.estimator)
         self._check_accountants()
+        self._warn_of_other_budgets()
         check_random_state(self.random_state)
         check_in_memory("a private search", X)
         check_consistent_length(X, y)
@@ -275,6 +278,21 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
                         f"{prefix}accountant is set, but the search is charged for all of its "
                         "fits: give the accountant to the search"
                     )
+
+    def _warn_of_other_budgets(self) -> None:
+        """A `PrivacyParameterWarning` for claims of steps which the search replaces by its own."""
+        steps = private_steps(self.estimator)
+        # epsilons of several steps say how they share a fit
+        names = ("delta", "relation", "max_rows_per_user", *(["epsilon"] * (len(steps) == 1)))
+        for (prefix, step), name in itertools.product(steps.items(), names):
+            default = inspect.signature(type(step)).parameters[name].default
+            given, used = getattr(step, name), getattr(self, name)
+            if given not in (default, used):
+                warn_user(
+                    f"{prefix}{name}={given!r} of the estimator is not used: the search has one "
+                    f"budget for all of its fits, with {name}={used!r}. Give it to the search",
+                    PrivacyParameterWarning,
+                )
 
     @staticmethod
     def _warn_if_nothing_is_chosen(plan: SearchPlan | RepeatPlan) -> None:
@@ -540,7 +558,8 @@ class DPGridSearchCV(_PrivateSearch):
         A private estimator of this package, or a pipeline that ends with one. Its settings are
         the *default*, which is always among the candidates and is preferred unless another one is
         clearly better. `epsilon`, `delta`, `relation`, `max_rows_per_user` and `accountant` of its
-        private steps are set by the search: epsilons only say how private steps share a fit.
+        private steps are set by the search, which warns `PrivacyParameterWarning` if they are
+        given others: epsilons only say how several private steps share a fit.
     param_grid : dict or list of dict
         As of `GridSearchCV`.
     epsilon : float in [1e-15, 1e9]

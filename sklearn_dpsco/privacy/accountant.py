@@ -597,7 +597,9 @@ def accountant_in_force(accountant: Any) -> BudgetAccountant | Allotment | None:
     if accountant is None:
         return active_accountant()
     if not isinstance(accountant, (BudgetAccountant, Allotment)):
-        raise ValueError(f"accountant must be None or a BudgetAccountant, got {shown(accountant)}")
+        is_class = accountant is BudgetAccountant
+        given = "the class: make one, BudgetAccountant(epsilon)" if is_class else shown(accountant)
+        raise ValueError(f"accountant must be None or a BudgetAccountant, got {given}")
     return accountant
 
 

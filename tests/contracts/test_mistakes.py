@@ -1,0 +1,382 @@
+"""What a user is told who makes a typical mistake: each row is one, and a part of the message.
+
+Nothing is charged and nothing released before the message, and it quotes neither a cell of the
+table nor a label that was not declared.
+"""
+
+import re
+import warnings
+from datetime import date
+from types import SimpleNamespace
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from registry import nothing_is_released
+from scipy import sparse
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    StackingClassifier,
+    VotingClassifier,
+)
+from sklearn.exceptions import DataConversionWarning
+from sklearn.feature_selection import RFE, SequentialFeatureSelector
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import RegressorChain
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_dpsco import (
+    BoundsNotDeclaredWarning,
+    BudgetAccountant,
+    DPFTRLClassifier,
+    DPFTRLRegressor,
+    DPGridSearchCV,
+    DPLassoFW,
+    DPLassoFWClassifier,
+    DPMirrorRegressor,
+    DPRandomizedSearchCV,
+    DPScaler,
+    HeavyTailDPRegressor,
+    PrivacyLeakWarning,
+    PrivacyParameterWarning,
+    PublicEncoder,
+    check_pipeline,
+    dp_score,
+    private_bounds,
+)
+
+N, CELL, LABEL = 60, 0.7317, "hush"  # the last two stand in the tables and in no message
+X = np.full((N, 2), CELL)
+X3, y = np.full((N, 3), CELL), X[:, 0].copy()
+F, F3 = pd.DataFrame(X, columns=["age", "pay"]), pd.DataFrame(X3, columns=list("abc"))
+labels, codes = np.where(np.arange(N) % 2, "no", "yes"), np.arange(N) % 2
+hushed = np.where(np.arange(N) % 2, LABEL, "yes")
+models = SimpleNamespace()  # fitted before the first row
+BLOCKS = da.from_array(X, chunks=(20, 2))
+AGE, BOX = {"age": (0, 100)}, {"age": (0, 1), "pay": (0, 1)}
+
+
+def R(**parameters):
+    return DPLassoFW(**{"bounds_X": (0, 1), "bounds_y": (0, 1), "random_state": 0} | parameters)
+
+
+def C(**parameters):
+    declared = {"bounds_X": (0, 1), "classes": ["no", "yes"], "random_state": 0}
+    return DPLassoFWClassifier(**declared | parameters)
+
+
+def with_cell(cell):
+    out = X.copy()
+    out[3, 1] = cell
+    return out
+
+
+def stream(kind=DPFTRLRegressor, **parameters):
+    targets = {} if kind is DPFTRLClassifier else {"bounds_y": (0, 1)}
+    return kind(bounds_X=(0, 1), **targets, **parameters)
+
+
+def grid(estimator=None, settings=None, **parameters):
+    return DPGridSearchCV(estimator or R(), settings or {"radius": [0.5, 2.0]}, **parameters)
+
+
+def encode(schema, table=F, **parameters):
+    return PublicEncoder(schema, **parameters).fit_transform(table)
+
+
+MISTAKES = {
+    # bounds
+    "a list of pairs": (lambda: R(bounds_X=[(0, 10), (1, 100)]).fit(X, y),
+        r"two readings.*\(\[0, 1\], \[10, 100\]\) for the first.*\(\[0, 10\], \[1, 100\]\) for the"
+        r" second.*a dict \{column"),
+    "a tuple of pairs": (lambda: R(bounds_X=((0, 10), (1, 100))).fit(X, y), "two readings"),
+    "a list of lists": (lambda: R(bounds_X=[[0, 10], [1, 100]]).plan(99, 2), "two readings"),
+    "an array of pairs": (lambda: R(bounds_X=np.array([[0, 10], [1, 100]])).fit(X, y), "readings"),
+    "pairs that are no ends": (lambda: R(bounds_X=[(0, 9), (0, 1)]).fit(X, y),
+        r"a pair for each column.*here \(\[0, 0\], \[9, 1\]\)"),
+    "three pairs": (lambda: R(bounds_X=[(0, 1)] * 3).fit(X3, y), "a pair for each column.*a dict"),
+    "pairs of targets": (lambda: R(bounds_y=[(0, 10), (1, 100)]).fit(X, X), "of two targets"),
+    "the table as bounds": (lambda: R(bounds_X=X).fit(X, y), "bounds_X must be a pair"),
+    "the targets as bounds": (lambda: R(bounds_y=y).fit(X, y), "bounds_y must be a pair.*shape"),
+    "one number": (lambda: R(bounds_X=1).fit(X, y), r"bounds_X must be a pair \(low, high\), got"),
+    "bounds_y by name": (lambda: R(bounds_y={"y": (0, 1)}).fit(X, y), "bounds_y must be a pair"),
+    "ends the wrong way": (lambda: R(bounds_X=(1, 0)).fit(X, y), "low < high"),
+    "ends that are equal": (lambda: R(bounds_X=BOX | {"pay": (1, 1)}).fit(F, y), r"\['pay'\] must"),
+    "an open end": (lambda: R(bounds_X=(0, None)).fit(X, y), "bounds_X must hold finite numbers"),
+    "an infinite end": (lambda: R(bounds_X=(0, np.inf)).fit(X, y), "must hold finite numbers"),
+    "a column without bounds": (lambda: R(bounds_X=AGE).fit(F, y), r"not named \('pay'\)"),
+    "bounds without a column": (lambda: R(bounds_X=BOX | {"x": (0, 1)}).fit(F, y),
+        r"no columns \('x'\)"),
+    "names for an array": (lambda: R(bounds_X=AGE).fit(X, y), "a data frame with text as names"),
+    "integers as names": (lambda: R(bounds_X={0: (0, 1), 1: (0, 1)}).fit(pd.DataFrame(X), y),
+        r"X\.columns\.astype\(str\)"),
+    "bounds of three columns": (lambda: R(bounds_X=([0] * 3, [1] * 3)).fit(X, y),
+        r"shape \(2,\), got shapes \(3,\)"),
+    "a column at a time": (lambda: SequentialFeatureSelector(
+        R(bounds_X=([0] * 3, [1] * 3)), cv=KFold(2)).fit(X3, y), "fewer or more columns"),
+    "some columns": (lambda: BaggingRegressor(
+        R(bounds_X=([0] * 3, [1] * 3)), max_features=2).fit(X3, y), "bagging with max_features"),
+    "sparse X and a shift": (lambda: R(bounds_X=(1, 2)).fit(sparse.csr_array(X), y),
+        "one end at 0 or symmetric"),
+    "no encoder before": (lambda: R(bounds_X="declared").fit(X, y), "PublicEncoder in a Pipeline"),
+    # tables
+    "NaN": (lambda: R().fit(with_cell(np.nan), y), "X contains NaN.*nonfinite='zero'"),
+    "an infinity": (lambda: R().fit(with_cell(np.inf), y), "infinity.*nonfinite='zero'"),
+    "NaN in y": (lambda: R().fit(X, np.where(codes, np.nan, y)), "y contains NaN.*nonfinite"),
+    "a missing label": (lambda: C().fit(X, np.where(codes, None, labels)),
+        "labels that are missing.*nonfinite='zero'"),
+    "text": (lambda: R().fit(F.assign(pay=LABEL), y), "of other types: 'pay'; PublicEncoder"),
+    "categories": (lambda: R().fit(F.assign(pay=pd.Categorical([LABEL] * N)), y), "types: 'pay'"),
+    "dates": (lambda: R().fit(F.assign(pay=pd.Timestamp("2020-01-01")), y), "Date data.*'pay'"),
+    "spans of time": (lambda: R().fit(F.assign(pay=pd.Timedelta(3)), y), "Time span data.*'pay'"),
+    "complex numbers": (lambda: R().fit(X * 1j, y), "Complex data not supported"),
+    "text of polars": (lambda: R().fit(pl.DataFrame({"a": y, "b": labels}), y), "types: 'b'"),
+    "dates of polars": (lambda: R().fit(pl.DataFrame({"a": y, "b": [date(2020, 1, 1)] * N}), y),
+        "Date data.*'b'"),
+    "a lazy frame": (lambda: R().fit(pl.DataFrame({"a": y}).lazy(), y), r"lazy frame: collect\(\)"),
+    "a file's name": (lambda: R().fit("table.csv", y), "X must be a table.*got str"),
+    "a dict of columns": (lambda: R().fit({"a": y}, y), "X must be a table.*got dict"),
+    "a name for y": (lambda: R().fit(F, "pay"), "y must hold numbers"),
+    "one dimension": (lambda: R().fit(F["age"], y), r"X\[\['name'\]\].*Reshape your data"),
+    "X and y swapped": (lambda: R().fit(y, X), "X first, and then y"),
+    "no y": (lambda: R().fit(X, None), "requires y"),
+    "y of another length": (lambda: R().fit(X, y[:5]), r"numbers of samples: \[60, 5\]"),
+    "one row": (lambda: R().fit(X[:1], y[:1]), "minimum of 2"),
+    "a class in place of a model": (lambda: DPLassoFW.fit(X, y), "missing 1 required positional"),
+    # blocks of Dask
+    "y in blocks alone": (lambda: R().fit(X, BLOCKS[:, 0]), r"compute\(\) it"),
+    "a search in blocks": (lambda: grid().fit(BLOCKS, y), r"search takes tables in memory"),
+    "a stream of blocks": (lambda: stream().partial_fit(BLOCKS, y), "takes tables in memory"),
+    "other labels in blocks": (lambda: C(classes=[0, 1]).fit(BLOCKS, labels), "y holds text"),
+    "NaN in blocks": (lambda: R().fit(BLOCKS * np.nan, y), "X contains NaN.*nonfinite='zero'"),
+    # labels
+    "labels for a regressor": (lambda: R().fit(X, labels), "y must hold.*for classifiers"),
+    "labels as objects": (lambda: R().fit(X, pd.Series(labels)), "y must hold.*for classifiers"),
+    "one column per class": (lambda: C().fit(X, np.eye(2)[codes]), r"y\.argmax\(axis=1\)"),
+    "a continuous y": (lambda: C(classes=None).fit(X, np.arange(N) / 7), "label type: continuous"),
+    "classes of text": (lambda: C(classes=["0", "1"]).fit(X, codes), "classes are text and y"),
+    "classes of numbers": (lambda: C(classes=[0, 1]).fit(X, labels), "y holds text"),
+    "classes of both": (lambda: C(classes=["no", 1]).fit(X, labels), "classes must be of one kind"),
+    "another label": (lambda: C().fit(X, hushed), "not among the declared classes$"),
+    "one class": (lambda: C(classes=["no"]).fit(X, labels), "at least two different labels"),
+    "their number": (lambda: C(classes=2).fit(X, labels), "a list of at least two different"),
+    "y as classes": (lambda: C(classes=hushed).fit(X, hushed), r"different labels, got .*\(60,\)"),
+    "weights of other classes": (lambda: C(class_weight={0: 1, 1: 2}).fit(X, labels),
+        "class_weight has labels that are not among the classes"),
+    "a stream without classes": (lambda: stream(DPFTRLClassifier).partial_fit(X, labels),
+        "classes must be given to the first call"),
+    # codes in the place of labels
+    "voting": (lambda: VotingClassifier([("a", C())]).fit(X, labels),
+        r"VotingClassifier puts codes \[0, 1\].*declare classes=\[0, 1\]"),
+    "bagging": (lambda: BaggingClassifier(C()).fit(X, labels), r"BaggingClassifier .*\[0, 1\]\. "),
+    "stacking": (lambda: StackingClassifier([("a", C())]).fit(X, labels), "Stacking.* puts"),
+    "one against all": (lambda: OneVsRestClassifier(C()).fit(X, labels), "OneVsRest.* puts"),
+    "one against one": (lambda: OneVsOneClassifier(C()).fit(X, labels), "OneVsOne.* puts"),
+    "codes of classes": (lambda: OutputCodeClassifier(C(), random_state=0).fit(X, labels),
+        r"declare classes=\[-1, 1\]\. "),
+    "other numbers": (lambda: BaggingClassifier(C(classes=[1, 2], nonfinite="zero")).fit(
+        X, codes + 1), r"declare classes=\[0, 1\]"),
+    "a stream by classes": (lambda: OneVsRestClassifier(stream(DPFTRLClassifier, classes=[1, 2])
+        ).partial_fit(X, codes + 1, classes=[1, 2]), r"declare classes=\[0, 1\]"),
+    "calibration": (lambda: CalibratedClassifierCV(C(), ensemble=False).fit(X, labels),
+        "make y itself of these codes"),
+    "probabilities by folds": (lambda: cross_val_predict(
+        C(), X, labels, cv=KFold(2), method="predict_proba"), "make y itself of these codes"),
+    # parameters
+    "epsilon as text": (lambda: R(epsilon="1.0").fit(X, y), "epsilon must be a finite number"),
+    "no epsilon": (lambda: R(epsilon=None).fit(X, y), "epsilon must be a finite number"),
+    "delta of 1": (lambda: R(delta=1).fit(X, y), r"delta must be 'auto' or .* in \[0, 1\), got 1"),
+    "no delta": (lambda: R(delta=None).fit(X, y), "delta must be 'auto' or"),
+    "another relation": (lambda: R(relation="add-remove").fit(X, y), "'replace-one', 'zero-out'"),
+    "another package's loss": (lambda: R(loss="squared_error").fit(X, y), "one of 'squared'"),
+    "another package's solver": (lambda: R(solver="lbfgs").fit(X, y), "solver must be one of"),
+    "a generator": (lambda: R(random_state=np.random.default_rng(0)).fit(X, y), "random_state"),
+    "steps as a float": (lambda: R(max_iter=10.0).fit(X, y), "max_iter must be"),
+    "records to drop": (lambda: R(nonfinite="ignore").fit(X, y), "must be one of 'raise', 'zero'"),
+    "epsilon by position": (lambda: DPLassoFW(1.0), "takes 1 positional argument"),
+    "C": (lambda: DPLassoFWClassifier(C=1.0), "argument 'C'; see 'l2_penalty' and 'radius'"),
+    "alpha": (lambda: DPMirrorRegressor(alpha=1.0), "argument 'alpha'; see 'l2_penalty'"),
+    "n_jobs": (lambda: DPLassoFW(n_jobs=2), "argument 'n_jobs': a fit runs on threads"),
+    "bounds": (lambda: DPLassoFW(bounds=(0, 1)), "argument 'bounds'; see 'bounds_X'"),
+    "bounds_x": (lambda: DPLassoFW(bounds_x=(0, 1)), "argument 'bounds_x'; see 'bounds_X'"),
+    "bounds of heavy tails": (lambda: HeavyTailDPRegressor(bounds_X=(0, 1)), "see 'scale_X'"),
+    "bounds of labels": (lambda: DPLassoFWClassifier(bounds_y=(0, 1)), "see 'classes'"),
+    "a typing mistake": (lambda: DPLassoFW(espilon=1.0), "see 'epsilon'"),
+    "the table for its size": (lambda: R().plan(X, y), r"n_samples must be .* shape \(60, 2\)"),
+    # weights and groups
+    "weights in third place": (lambda: R().fit(X, y, np.ones(N)), "takes 3 positional arguments"),
+    "weights of a pipeline": (lambda: make_pipeline(PublicEncoder(BOX), R(bounds_X="declared")).fit(
+        F, y, sample_weight=np.ones(N)), "stepname__parameter"),
+    "negative weights": (lambda: R().fit(X, y, sample_weight=-y), "that are not negative"),
+    "too few weights": (lambda: R().fit(X, y, sample_weight=y[:3]), r"samples: \[60, 3\]"),
+    "weights as text": (lambda: R().fit(X, y, sample_weight="balanced"), "sample_weight must hold"),
+    "a column's name as groups": (lambda: R().fit(F, y, groups="age"), "groups must have"),
+    # accountants
+    "the accountant's class": (lambda: R(accountant=BudgetAccountant).fit(X, y),
+        r"got the class: make one, BudgetAccountant\(epsilon\)"),
+    "epsilon as an accountant": (lambda: R(accountant=1.0).fit(X, y), "accountant must be None"),
+    "an accountant of nothing": (lambda: BudgetAccountant(), "argument: 'epsilon'"),
+    "too small a budget": (lambda: R(epsilon=11.0).fit(X, y), "would be exceeded.*still fits is"),
+    "an accountant's relation": (lambda: R(relation="zero-out").fit(X, y), "accountant's relation"),
+    # models
+    "no fit before": (lambda: R().predict(X), "not fitted yet"),
+    "a fit and then a stream": (lambda: models.ended.partial_fit(X, y), "stream .* has ended"),
+    "other columns": (lambda: models.fitted.predict(F.rename(columns={"age": "AGE"})), "unseen at"),
+    "another order": (lambda: models.fitted.predict(F[["pay", "age"]]), "same order"),
+    "fewer columns": (lambda: models.fitted.predict(X[:, :1]), "has 1 features.*expecting 2"),
+    "a row": (lambda: models.fitted.predict(X[0]), "Reshape your data"),
+    # searches
+    "a grid of no parameter": (lambda: grid(settings={"alpha": [1]}).fit(X, y), "'alpha'"),
+    "a grid of one value": (lambda: grid(settings={"radius": 1.0}).fit(X, y), "wrapped in a list"),
+    "a grid of budgets": (lambda: grid(settings={"epsilon": [1.0]}).fit(X, y), "set by the search"),
+    "a model that is not private": (lambda: grid(Ridge()).fit(X, y), "private estimator .* Ridge"),
+    "folds": (lambda: grid(cv=5), "unexpected keyword argument 'cv'"),
+    "another scoring": (lambda: grid(scoring="r2x").fit(X, y), "scoring must be one of"),
+    "the accountant inside": (lambda: grid(R(accountant=BudgetAccountant(1.0))).fit(X, y),
+        "give the accountant to the search"),
+    "no candidates": (lambda: DPRandomizedSearchCV(R(), {"radius": [1.0]}, n_iter=0).fit(X, y),
+        "n_iter must be an integer"),
+    "a search that is not fitted": (lambda: grid().predict(X), "not fitted yet"),
+    # the encoder
+    "a schema of names": (lambda: encode(["age"]), "schema must be a dict"),
+    "a type": (lambda: encode({"age": float}), r"schema\['age'\] must be a tuple"),
+    "a schema the wrong way": (lambda: encode({"age": (1, 0)}), "low < high"),
+    "a column that is not there": (lambda: encode(BOX | {"x": (0, 1)}), r"\['x'\] are missing"),
+    "a column too many": (lambda: encode(AGE), r"\['pay'\] are not in the schema"),
+    "an array": (lambda: encode(AGE, X), r"data frame.*pandas\.DataFrame\(X, columns="),
+    "text for numbers": (lambda: encode(BOX, F.assign(pay=LABEL)), "'pay' has the type"),
+    "two kinds of categories": (lambda: encode({"age": ["a", 1]}), "categories of one type"),
+    # scores, and the rest
+    "records of the fit": (lambda: dp_score(models.fitted, F, y), "fitted on; score it on others"),
+    "no model": (lambda: dp_score("model", X, y), "estimator must be a fitted estimator"),
+    "a class to score": (lambda: dp_score(DPLassoFW, X, y), "estimator must be a fitted estimator"),
+    "a score of no name": (lambda: dp_score(models.fitted, F + 0, y, scoring="f1"), "scoring must"),
+    "a score without bounds": (lambda: dp_score(Ridge().fit(X, y), X, y), "needs bounds_y"),
+    "a class to check": (lambda: check_pipeline(StandardScaler), "pipe must be an estimator"),
+    "text to scale": (lambda: DPScaler().fit(F.assign(pay=LABEL)), "types: 'pay'"),
+    "text to bound": (lambda: private_bounds(F.assign(pay=LABEL)), "types: 'pay'"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fits():
+    models.fitted = R(max_iter=1, solver="gradient").fit(F, y)
+    models.ended = stream(random_state=0).fit(X, y)
+
+
+def assert_nothing_is_quoted(message):
+    assert not re.search(f"{CELL}|{LABEL}", message), message
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named_and_costs_nothing(name):
+    call, pattern = MISTAKES[name]
+    accountant = BudgetAccountant(10.0, 1e-6)
+    with (
+        accountant,
+        nothing_is_released(),
+        warnings.catch_warnings(record=True) as shown,
+        pytest.raises((TypeError, ValueError, RuntimeError)) as caught,
+    ):
+        call()
+    assert re.search(pattern, str(caught.value), re.DOTALL), str(caught.value)
+    assert accountant.ledger == ()
+    for message in (caught.value, *(warning.message for warning in shown)):
+        assert_nothing_is_quoted(str(message))
+
+
+# ------------------------------------------------------------------------ what is only warned of
+
+WARNED = {
+    "no bounds": (lambda: R(bounds_X=None).fit(X, y), BoundsNotDeclaredWarning, "bounds_X"),
+    "no bounds of y": (lambda: R(bounds_y=None).fit(X, y), BoundsNotDeclaredWarning, "bounds_y"),
+    "in a pipeline": (lambda: make_pipeline(R(bounds_X=None)).fit(X, y),
+        BoundsNotDeclaredWarning, "bounds_X"),
+    "in a search": (lambda: GridSearchCV(R(bounds_X=None), {"radius": [1.0]}, cv=2).fit(X, y),
+        BoundsNotDeclaredWarning, "bounds_X"),
+    "in a private search": (lambda: grid(R(bounds_X=None)).fit(X, y),
+        BoundsNotDeclaredWarning, "bounds_X"),
+    "in folds": (lambda: cross_val_score(R(delta=0.1), X, y, cv=2),
+        PrivacyParameterWarning, "delta=0.1"),
+    "a large delta": (lambda: R(delta=0.1).plan(N, 2), PrivacyParameterWarning, "1 / n_samples"),
+    "no classes": (lambda: C(classes=None).fit(X, labels), PrivacyLeakWarning, "Declare the"),
+    "a scaler that learns": (lambda: make_pipeline(StandardScaler(), R()).fit(X, y),
+        PrivacyLeakWarning, "check_pipeline"),
+    "a column of labels": (lambda: C().fit(X, labels[:, None]), DataConversionWarning, "ravel"),
+    "a list for a pair": (lambda: PublicEncoder({"age": [0, 100], "pay": (0, 1)}).fit(F),
+        PrivacyParameterWarning, r"write a tuple, \(0, 100\)"),
+    "a list within a pipeline": (lambda: make_pipeline(
+        PublicEncoder({"age": [0, 100], "pay": (0, 1)}), R(bounds_X="declared")).fit(F, y),
+        PrivacyParameterWarning, "write a tuple"),
+    "an epsilon inside": (lambda: grid(R(epsilon=0.1)).fit(X, y),
+        PrivacyParameterWarning, r"epsilon=0\.1 of the estimator is not used.*epsilon=1\.0"),
+    "rows of a user inside": (lambda: grid(R(max_rows_per_user=3)).fit(X, y),
+        PrivacyParameterWarning, "max_rows_per_user=3 of the estimator is not used"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_a_warning_stands_at_the_line_of_the_user(name):
+    call, category, pattern = WARNED[name]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    found = [warning for warning in caught if re.search(pattern, str(warning.message))]
+    assert {warning.category for warning in found} == {category}
+    first = call.__code__.co_firstlineno
+    for warning in found:
+        assert (warning.filename, warning.lineno - first) in ((__file__, 0), (__file__, 1))
+    for warning in caught:
+        assert_nothing_is_quoted(str(warning.message))
+
+
+# ------------------------------------------------------------------------ what goes on being taken
+
+
+def test_bounds_with_one_reading_are_taken():
+    for bounds in (
+        (0, 1), [0, 1], ([0, 1], [10, 100]), (np.array([0, 1]), np.array([10, 100])),
+        [[0, 0], [100, 1]], ((0, 0), (100, 1)), (0, (10, 100)), [0, [10, 100]],
+    ):  # fmt: skip
+        R(bounds_X=bounds).plan(100, 2)
+    three = ((0, 0, 0), (1, 1, 1))
+    for bounds in (three, list(three), np.array(three)):
+        R(bounds_X=bounds).plan(100, 3)
+    R(bounds_y=([0, 1], [10, 100])).plan(100, 2, n_targets=2)
+
+
+@pytest.mark.parametrize("bounds", [([0] * 3, [1] * 3), dict.fromkeys("abc", (0, 1))])
+def test_columns_that_change_between_fits(bounds):
+    # what was fitted before the columns change is charged
+    model = R(bounds_X=bounds, max_iter=1, solver="gradient")
+    pattern = "RFE" if isinstance(bounds, dict) else "fewer or more columns"
+    for meta, targets in ((RFE(model), y), (RegressorChain(model), X)):
+        with pytest.raises(ValueError, match=pattern):
+            meta.fit(F3, targets)
+
+
+META = {
+    "voting": (lambda model: VotingClassifier([("a", model)]), [0, 1]),
+    "bagging": (lambda model: BaggingClassifier(model, 2, bootstrap=False), [0, 1]),
+    "stacking": (lambda model: StackingClassifier([("a", model)], model, cv=KFold(2)), [0, 1]),
+    "one against all": (OneVsRestClassifier, [0, 1]),
+    "one against one": (OneVsOneClassifier, [0, 1]),
+    "codes of classes": (lambda model: OutputCodeClassifier(model, random_state=0), [-1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", META)
+def test_the_codes_that_are_asked_for_make_a_model_of_the_labels(name):
+    make, declared = META[name]
+    rng = np.random.default_rng(0)
+    table = rng.uniform(size=(400, 2))
+    names = np.where(table[:, 0] > 0.5, "yes", "no")
+    model = make(C(classes=declared, epsilon=50.0)).fit(table, names)
+    assert model.score(table, names) > 0.9
