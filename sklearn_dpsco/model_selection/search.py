@@ -289,8 +289,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             given, used = getattr(step, name), getattr(self, name)
             if given not in (default, used):
                 warn_user(
-                    f"{prefix}{name}={given!r} of the estimator is not used: the search has one "
-                    f"budget for all of its fits, with {name}={used!r}. Give it to the search",
+                    f"{prefix}{name}={shown(given)} of the estimator is not used: the search has "
+                    f"one budget for all fits, with {name}={shown(used)}. Give it to the search",
                     PrivacyParameterWarning,
                 )
 
