@@ -32,7 +32,7 @@ from .._checks import (
     unwarned,
     warn_user,
 )
-from .._fitting import PrivateFit
+from .._fitting import PrivateFit, checked
 from ..data.blocks import check_in_memory
 from ..data.cells import as_numbers, as_objects
 from ..data.compressed import compressed
@@ -172,6 +172,11 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         if forbidden:
             raise ValueError(f"{forbidden} are set by the search, which has one budget for all")
         own = self.estimator.get_params(deep=True)
+        for name in names:
+            if name not in own and "__" not in name:
+                meant = [nested for nested in own if nested.rpartition("__")[2] == name]
+                hint = f": {shown(meant)}" if meant else ""
+                raise ValueError(f"{name!r} is no parameter of the estimator{hint}")
         found = [{name: own[name] for name in names if name in own}]
         found += [c for c in settings if not _is_same({**found[0], **c}, found[0])]
         return found
@@ -238,6 +243,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         self._warn_of_other_budgets()
         check_random_state(self.random_state)
         check_in_memory("a private search", X)
+        if y is None:
+            raise ValueError("a private search requires y to be passed, but the target y is None")
         check_consistent_length(X, y)
         extras = self._extras(groups, sample_weight, fit_params)
         table, classes = self._table(X, y, extras)
@@ -324,7 +331,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         """The table, and the classes if they were not declared."""
         last, classes = last_step(self.estimator), None
         if is_classifier(last):
-            y = as_labels(y)
+            y = checked(as_labels, y)
             if last.classes is None:
                 classes = labels_that_occur(y[~is_missing(y)]).tolist()
         else:

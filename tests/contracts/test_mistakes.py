@@ -234,6 +234,9 @@ MISTAKES = {
     "a row": (lambda: models.fitted.predict(X[0]), "Reshape your data"),
     # searches
     "a grid of no parameter": (lambda: grid(settings={"alpha": [1]}).fit(X, y), "'alpha'"),
+    "a grid of a step": (lambda: grid(make_pipeline(R())).fit(X, y),
+        r"'radius' is no parameter of the estimator: \['dplassofw__radius'\]"),
+    "no y for a search": (lambda: grid().fit(X, None), "requires y"),
     "a grid of one value": (lambda: grid(settings={"radius": 1.0}).fit(X, y), "wrapped in a list"),
     "a grid of budgets": (lambda: grid(settings={"epsilon": [1.0]}).fit(X, y), "set by the search"),
     "a model that is not private": (lambda: grid(Ridge()).fit(X, y), "private estimator .* Ridge"),
