@@ -221,7 +221,8 @@ def _is_pair(value: Any) -> bool:
     is_list = isinstance(value, (list, tuple)) or np.ndim(value) == 1
     if not is_list or len(value) != 2:
         return False
-    return all(isinstance(end, Real) for end in value) and bool(value[0] < value[1])
+    low, high = value
+    return isinstance(low, Real) and isinstance(high, Real) and bool(low < high)
 
 
 def _is_wide_enough(low: Array, high: Array) -> bool:

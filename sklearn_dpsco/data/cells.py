@@ -157,6 +157,8 @@ def _hint(name: str, values: Any) -> str:
         return ""
     types = zip(values.columns, values.dtypes, strict=True)
     found = [column for column, column_type in types if not _is_numeric(column_type)]
+    if not found:
+        return ""
     listed = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
     return f". Columns of other types: {listed}; PublicEncoder makes numbers of text and categories"
 

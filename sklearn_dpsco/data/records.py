@@ -184,16 +184,15 @@ def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, in
 
 def check_classes(classes: Any) -> NDArray[Any]:
     """The declared labels, sorted."""
-    labels = np.asarray(classes).tolist() if np.ndim(classes) == 1 else []
     # numpy would make text of the numbers of a list
     is_mixed = isinstance(classes, (list, tuple)) and len({*map(_is_text, classes)}) > 1
     try:
         declared = np.unique(np.asarray(classes))
-    except TypeError:
+    except (TypeError, ValueError):
         is_mixed = True
     if is_mixed:
         raise ValueError(f"classes must be of one kind, got {shown(classes)}")
-    if declared.size != len(labels) or declared.size < 2:
+    if np.ndim(classes) != 1 or declared.size != len(classes) or declared.size < 2:
         raise ValueError(
             f"classes must be None or a list of at least two different labels, got {shown(classes)}"
         )

@@ -38,7 +38,7 @@ def naming_equivalents(init: Callable[..., None]) -> Callable[..., None]:
     known = list(inspect.signature(init).parameters)[1:]
 
     @functools.wraps(init)
-    def checked(self: Any, *args: Any, **parameters: Any) -> None:
+    def explained(self: Any, *args: Any, **parameters: Any) -> None:
         for name in parameters:
             if name not in known:
                 raise TypeError(
@@ -47,7 +47,7 @@ def naming_equivalents(init: Callable[..., None]) -> Callable[..., None]:
                 )
         init(self, *args, **parameters)
 
-    return checked
+    return explained
 
 
 def _advice(name: str, known: Sequence[str]) -> str:

@@ -81,10 +81,10 @@ class Reader:
         of_other_type = (y.dtype.kind in "US") != (classes.dtype.kind in "US")
         of_other_type = of_other_type and "O" not in (y.dtype.kind, classes.dtype.kind)
         if of_other_type:
-            is_text = y.dtype.kind in "US"
+            text, other = ("y", "classes") if y.dtype.kind in "US" else ("classes", "y")
             raise ValueError(
-                "y has labels that are not among the declared classes: "
-                f"{'y holds text and classes none' if is_text else 'classes are text and y is not'}"
+                f"y has labels that are not among the declared classes: {text} holds text, "
+                f"{other} does not"
             )
         if self.is_strict and np.any(codes < 0):
             raise ValueError("y has labels that are not among the declared classes")

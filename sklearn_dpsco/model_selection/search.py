@@ -32,7 +32,7 @@ from .._checks import (
     unwarned,
     warn_user,
 )
-from .._fitting import Accounting, PrivateFit
+from .._fitting import Accounting, PrivateFit, checked
 from .._progress import check_verbose, progress_bar, steps
 from .._types import Auto, Precision, RandomState, Relation, SearchMethod, SearchScoring
 from ..data.blocks import check_in_memory
@@ -191,6 +191,11 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         if forbidden:
             raise ValueError(f"{forbidden} are set by the search, which has one budget for all")
         own = self.estimator.get_params(deep=True)
+        for name in names:
+            if name not in own and "__" not in name:
+                meant = [nested for nested in own if nested.rpartition("__")[2] == name]
+                hint = f": {shown(meant)}" if meant else ""
+                raise ValueError(f"{name!r} is no parameter of the estimator{hint}")
         found = [{name: own[name] for name in names if name in own}]
         found += [c for c in settings if not _is_same({**found[0], **c}, found[0])]
         return found
@@ -259,6 +264,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         check_random_state(self.random_state)
         check_verbose(self.verbose)
         check_in_memory("a private search", X)
+        if y is None:
+            raise ValueError("a private search requires y to be passed, but the target y is None")
         check_consistent_length(X, y)
         extras = self._extras(groups, sample_weight, fit_params)
         table, classes = self._table(X, y, extras)
@@ -311,8 +318,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             given, used = getattr(step, name), getattr(self, name)
             if given not in (default, used):
                 warn_user(
-                    f"{prefix}{name}={given!r} of the estimator is not used: the search has one "
-                    f"budget for all of its fits, with {name}={used!r}. Give it to the search",
+                    f"{prefix}{name}={shown(given)} of the estimator is not used: the search has "
+                    f"one budget for all fits, with {name}={shown(used)}. Give it to the search",
                     PrivacyParameterWarning,
                 )
 
@@ -346,7 +353,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         """The table, and the classes if they were not declared."""
         last, classes = last_step(self.estimator), None
         if is_classifier(last):
-            y = as_labels(y)
+            y = checked(as_labels, y)
             if last.classes is None:
                 classes = labels_that_occur(y[~is_missing(y)]).tolist()
         else:

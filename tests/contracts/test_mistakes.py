@@ -161,7 +161,7 @@ MISTAKES = {
     "labels as objects": (lambda: R().fit(X, pd.Series(labels)), "y must hold.*for classifiers"),
     "one column per class": (lambda: C().fit(X, np.eye(2)[codes]), r"y\.argmax\(axis=1\)"),
     "a continuous y": (lambda: C(classes=None).fit(X, np.arange(N) / 7), "label type: continuous"),
-    "classes of text": (lambda: C(classes=["0", "1"]).fit(X, codes), "classes are text and y"),
+    "classes of text": (lambda: C(classes=["0", "1"]).fit(X, codes), "classes holds text, y"),
     "classes of numbers": (lambda: C(classes=[0, 1]).fit(X, labels), "y holds text"),
     "classes of both": (lambda: C(classes=["no", 1]).fit(X, labels), "classes must be of one kind"),
     "another label": (lambda: C().fit(X, hushed), "not among the declared classes$"),
@@ -234,6 +234,9 @@ MISTAKES = {
     "a row": (lambda: models.fitted.predict(X[0]), "Reshape your data"),
     # searches
     "a grid of no parameter": (lambda: grid(settings={"alpha": [1]}).fit(X, y), "'alpha'"),
+    "a grid of a step": (lambda: grid(make_pipeline(R())).fit(X, y),
+        r"'radius' is no parameter of the estimator: \['dplassofw__radius'\]"),
+    "no y for a search": (lambda: grid().fit(X, None), "requires y"),
     "a grid of one value": (lambda: grid(settings={"radius": 1.0}).fit(X, y), "wrapped in a list"),
     "a grid of budgets": (lambda: grid(settings={"epsilon": [1.0]}).fit(X, y), "set by the search"),
     "a model that is not private": (lambda: grid(Ridge()).fit(X, y), "private estimator .* Ridge"),
