@@ -123,6 +123,21 @@ def _after_gaussian(epsilon, mu):
     return norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
 
 
+def rest_is_slow(names, cases, always, ids=str):
+    """`pytest.mark.parametrize`, whose cases are marked slow but for those with an id in `always`.
+
+    For grids whose cells run the same code: at least one case for each solver, kernel and form
+    belongs in `always`.
+    """
+    marked = {ids(case): case for case in cases}
+    unknown = {*always} - marked.keys()
+    assert not unknown, f"no such cases: {unknown}"
+    for key, case in marked.items():
+        values = case if isinstance(names, tuple) else (case,)
+        marked[key] = pytest.param(*values, marks=() if key in always else pytest.mark.slow)
+    return pytest.mark.parametrize(names, list(marked.values()), ids=list(marked))
+
+
 def assert_refuses(call, match, *arguments, **settings):
     """The call is a `ValueError` that says `match`; for loops over bad values."""
     said = None

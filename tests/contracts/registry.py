@@ -18,7 +18,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import MetaEstimatorMixin
 from sklearn.base import is_classifier as _is_classifier
-from support import WEIGHT_CHECKS
+from support import WEIGHT_CHECKS, rest_is_slow
 
 import sklearn_dpsco
 from sklearn_dpsco import BudgetAccountant, PrivacyBudget, mechanisms
@@ -369,6 +369,18 @@ CLASSIFIERS = [name for name in ESTIMATORS if is_classifier(name)]
 each = pytest.mark.parametrize("name", ESTIMATORS)
 each_classifier = pytest.mark.parametrize("name", CLASSIFIERS)
 each_regressor = pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - set(CLASSIFIERS)))
+
+
+def _one_of_each_entry():
+    """A regressor and a classifier in turns: the two of an entry have one solver."""
+    of_entry = {}
+    for name in sorted(ESTIMATORS, key=is_classifier):
+        of_entry.setdefault(id(REGISTRY.get(name)), []).append(name)
+    return [names[k % len(names)] for k, names in enumerate(of_entry.values())]
+
+
+# for what takes long and is decided by the solver; with `-m slow` all of them are run
+each_solver = rest_is_slow("name", ESTIMATORS, _one_of_each_entry())
 
 
 def known(name, parameters):

@@ -12,6 +12,7 @@ from registry import (
     descending_forms,
     each,
     each_classifier,
+    each_solver,
     every_release,
     forms,
     is_classifier,
@@ -52,7 +53,7 @@ def state(model):
 # ----------------------------------------------------------------------------- the charge
 
 
-@each
+@each_solver
 def test_a_fit_is_charged_once_in_full_before_anything_is_released(name):
     X, y = table(name)
     for form in (None, *forms(name)):
@@ -96,7 +97,7 @@ def test_a_fit_is_charged_once_in_full_before_anything_is_released(name):
         assert clone(model).accountant is accountant
 
 
-@each
+@each_solver
 def test_values_are_used_after_the_charge_only(name):
     X, y = table(name, n=200)
     for form in forms(name):
@@ -120,7 +121,7 @@ def test_values_are_used_after_the_charge_only(name):
                 assert np.any(outcome(model) != outcome(before)), case
 
 
-@each
+@each_solver
 def test_a_record_enters_no_more_releases_than_the_guarantee_counts(name):
     for classes in (["no", "yes"], ["a", "b", "c"]) if is_classifier(name) else (["no", "yes"],):
         X, y = table(name, classes=classes)
@@ -228,7 +229,7 @@ def test_a_search_leaves_all_its_fits_on_the_ledger(name):
     assert tight.total_spent() <= 0.15
 
 
-@each
+@each_solver
 def test_a_model_stored_by_skops_charges_its_accountant(name):
     skops = pytest.importorskip("skops.io")
     X, y = table(name)
@@ -258,7 +259,7 @@ def test_a_model_stored_by_skops_charges_its_accountant(name):
 # -------------------------------------------------------------------- what is not charged
 
 
-@each
+@each_solver
 def test_a_refused_fit_computes_nothing_and_leaves_the_earlier_model(name):
     X, y = table(name)
     for form in forms(name):

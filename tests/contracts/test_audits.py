@@ -13,6 +13,7 @@ from registry import (
     build,
     each,
     each_classifier,
+    each_solver,
     entry,
     forms,
     is_classifier,
@@ -77,7 +78,7 @@ def replay(name, form, relation, *, n=18, n_pairs=16, **settings):
     return check_sensitivity(WholeFit(model), plan, pairs)
 
 
-@each
+@each_solver
 def test_replays_of_every_form_pass(name):
     for k, form in enumerate(forms(name)):
         relation = RELATIONS[k % 2]  # the solvers' own replays take both
@@ -132,7 +133,7 @@ def run(name, n_trials, epsilon, **settings):
     return audit(model, *neighbours(name), n_trials, random_state=0)
 
 
-@each
+@each_solver
 def test_few_fits_flag_an_estimator_without_noise_and_no_other(name, monkeypatch):
     result = run(name, 60, 0.2)
     assert not result.flagged

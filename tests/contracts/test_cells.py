@@ -16,6 +16,7 @@ from registry import (
     columns_as,
     each,
     each_classifier,
+    each_solver,
     forms,
     is_classifier,
     known,
@@ -99,7 +100,7 @@ def assert_same(model, other, case):
     np.testing.assert_array_equal(outcome(model), outcome(other), err_msg=repr(case)[:80])
 
 
-@each
+@each_solver
 def test_a_cell_that_is_no_number_is_like_nan(name):
     X, y = table(name)
     whole = np.rint(3 * X)
@@ -119,7 +120,7 @@ def test_a_cell_that_is_no_number_is_like_nan(name):
                 np.testing.assert_array_equal(predicted, expected.predict(nan))
 
 
-@each
+@each_solver
 def test_numbers_of_all_kinds_are_taken_for_what_they_are(name):
     X, y = table(name)
     X[BAD_ROW, 1] = 0.5
@@ -131,7 +132,7 @@ def test_numbers_of_all_kinds_are_taken_for_what_they_are(name):
                 assert_same(quietly(model.fit, pack(with_cell(X, cell)), y), expected, cell)
 
 
-@each
+@each_solver
 def test_columns_of_one_type_do_not_depend_on_a_cell_of_another_column(name):
     X, y = table(name)
     bounds = known(name, {"bounds_X": (-3, 3)})
@@ -165,7 +166,7 @@ def test_masked_cells_are_missing(name):
             build(name).fit(masked, y)
 
 
-@each
+@each_solver
 def test_a_target_that_is_none_is_like_nan(name):
     X, y = table(name)
     kinds = {"array": lambda v: v, "list": list, "series": lambda v: pd.Series(v, dtype=object)}

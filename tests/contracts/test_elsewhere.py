@@ -19,6 +19,7 @@ from registry import (
     build,
     columns_as,
     each,
+    each_solver,
     entry,
     forms,
     is_classifier,
@@ -27,7 +28,7 @@ from registry import (
     table,
 )
 from scipy import sparse
-from support import in_pieces, solver_data
+from support import in_pieces, rest_is_slow, solver_data
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -84,7 +85,7 @@ WAYS = {
 }
 
 
-@each
+@each_solver
 def test_collections_give_the_model_of_the_table(name):
     X, y = table(name)
     for form in forms(name):
@@ -103,7 +104,7 @@ def test_collections_give_the_model_of_the_table(name):
                 assert list(model.feature_names_in_) == ["a", "b", "c"]
 
 
-@each
+@each_solver
 def test_weights_users_and_invalid_records_in_blocks(name):
     X, y = table(name)
     rng = np.random.default_rng(1)
@@ -122,7 +123,7 @@ def test_weights_users_and_invalid_records_in_blocks(name):
             np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
 
 
-@each
+@each_solver
 def test_sparse_blocks_classes_and_targets(name):
     X, y = table(name, classes=("a", "b", "c"))
     settings = dict(entry(name).sparse)
@@ -418,7 +419,7 @@ def large(n=4000, d=4):
     return X, np.clip(X @ np.linspace(1, -0.5, d) + 0.1 * rng.standard_normal(n), -1, 1)
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@rest_is_slow("kind", MODELS, ("learned units",))
 def test_a_cluster_gives_the_model_of_the_table(client, kind):
     X, y = large()
     expected = MODELS[kind]().fit(X, y)

@@ -13,6 +13,7 @@ from registry import (
     build,
     columns_as,
     each,
+    each_solver,
     entry,
     forms,
     is_classifier,
@@ -64,7 +65,7 @@ def extreme_tables(name):
             yield features, targets
 
 
-@each
+@each_solver
 def test_values_near_the_largest_float(name):
     with np.errstate(all="warn"):
         for form in forms(name):
@@ -81,7 +82,7 @@ def test_values_near_the_largest_float(name):
                             assert not (is_number and np.any(np.isnan(found))), (case, method)
 
 
-@each
+@each_solver
 def test_other_containers_of_values_near_the_largest_float(name):
     X, y = table(name)
     X[[3, 4, 5]] = [[HUGE], [-HUGE], [HUGE]]
@@ -173,7 +174,7 @@ def refusal(call, *data):
     return None
 
 
-@each
+@each_solver
 def test_a_parameter_of_any_size_and_kind_is_refused_by_name_or_right(name):
     X, y = table(name)
     for key in sorted(parameters_of(name) - set(ELSEWHERE)):
@@ -189,7 +190,7 @@ def test_a_parameter_of_any_size_and_kind_is_refused_by_name_or_right(name):
                 assert len(message) < 400, case
 
 
-@each
+@each_solver
 def test_the_ends_of_all_ranges_together(name):
     X, y = table(name)
     small, large = (-1e-50, 1e-50), (-1e50, 1e50)
@@ -254,7 +255,7 @@ def test_a_parameter_of_a_set_is_refused_by_name_or_right():
 SIZES = ((2, 1), (2, 10**15), (10**12, 10**8), (10**6, 10**6))
 
 
-@each
+@each_solver
 def test_plans_of_any_size(name):
     asked = ({"max_iter": 10**4}, {"max_iter": 10**9}, {"n_phases": 1}, {"n_phases": 100})
     cases = [(form, {}) for form in (None, *forms(name))] + [(None, one) for one in asked]

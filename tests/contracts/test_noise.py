@@ -18,6 +18,7 @@ from registry import (
     build,
     descending_forms,
     each,
+    each_solver,
     entry,
     every_release,
     is_classifier,
@@ -71,7 +72,7 @@ def fit_in_many_ways(model, X, y):
     cross_val_predict(model, X, y, cv=3)
 
 
-@each
+@each_solver
 def test_no_two_releases_share_noise(name):
     X, y = zeros(name)
     for form in descending_forms(name):

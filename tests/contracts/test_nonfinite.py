@@ -16,6 +16,7 @@ from registry import (
     descending_forms,
     each,
     each_classifier,
+    each_solver,
     entry,
     forms,
     is_classifier,
@@ -70,7 +71,7 @@ def invalid_at(X, rows):
 # ------------------------------------------------------------- what an invalid record does
 
 
-@each
+@each_solver
 def test_what_an_invalid_record_holds_does_not_matter(name):
     X, y = table(name)
     y = as_objects(name, y)
@@ -121,7 +122,7 @@ def test_an_invalid_record_adds_nothing_to_what_is_released(name):
         assert any(np.any(value != 0) for _, value in whole), form
 
 
-@each
+@each_solver
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 def test_no_record_moves_a_release_beyond_its_sensitivity(name, relation):
     X, y = extreme_table(name)
@@ -157,7 +158,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(name, relation):
     assert min(worst.values()) > 0.1, worst
 
 
-@each
+@each_solver
 def test_valid_tables_give_the_same_model_in_both_modes(name):
     X, y = table(name)
     for form in forms(name):
@@ -183,7 +184,7 @@ def test_a_table_of_invalid_records_only(name):
         assert len(np.unique(models[0].predict(no_features))) == 1, form
 
 
-@each
+@each_solver
 def test_repeated_entries_of_sparse_data_are_added_up_first(name):
     X, y = table(name)
     parts = sparse.coo_array(X)
@@ -366,7 +367,7 @@ def loss_with(name, value):
     return Own()
 
 
-@each
+@each_solver
 def test_a_derivative_that_is_not_a_number_counts_as_zero_and_shows_nowhere(name):
     X, y = table(name)
     for form in descending_forms(name):

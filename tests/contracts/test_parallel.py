@@ -43,9 +43,14 @@ IN_PROCESS = ("threading", "dask threads")
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
+# (processes that are forked, and threads of Dask, add nothing that the others do not have)
 @pytest.fixture(
-    scope="module", params=["threading", "loky", "multiprocessing", "dask", "dask threads"]
-)
+    scope="module",
+    params=[
+        "threading", "loky", pytest.param("multiprocessing", marks=pytest.mark.slow), "dask",
+        pytest.param("dask threads", marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
 def backend(request):
     """Its name; the tests of one run together, so that no process is forked beside a cluster."""
     return request.param

@@ -10,6 +10,7 @@ from registry import (
     build,
     each,
     each_classifier,
+    each_solver,
     entry,
     forms,
     is_classifier,
@@ -32,7 +33,7 @@ def stated_epsilon(guarantee):
         return None
 
 
-@each
+@each_solver
 def test_the_plan_of_a_size_is_the_plan_of_the_fit(name):
     X, y = table(name)
     for form in (None, *forms(name)):
@@ -55,7 +56,7 @@ def test_the_plan_of_a_size_is_the_plan_of_the_fit(name):
                 plan.max_iter = 3
 
 
-@each
+@each_solver
 def test_plans_spend_what_there_is_and_no_more(name):
     grid = [
         (1.0, 60, 3, "replace-one", True),

@@ -7,7 +7,8 @@ import warnings
 
 import numpy as np
 import pytest
-from registry import build, each, entry, forms, is_classifier, known
+from registry import build, each, each_solver, entry, forms, is_classifier, known
+from support import rest_is_slow
 
 from sklearn_dpsco import DPGridSearchCV, DPMirrorClassifier, DPMirrorRegressor
 from sklearn_dpsco.data.summation import gamma, summation_error
@@ -54,7 +55,7 @@ def check(plan, case):
     assert max(map(len, lines)) < 120, case
 
 
-@each
+@each_solver
 def test_every_form_plans_at_a_trillion_records(name):
     for form, claim, outputs in itertools.product((None, *forms(name)), CLAIMS, (None, 1000)):
         own = entry(name).forms[form] if form else {}
@@ -65,7 +66,7 @@ def test_every_form_plans_at_a_trillion_records(name):
         check(plan, (form, claim, outputs))
 
 
-@each
+@each_solver
 def test_settings_and_limits_plan_or_are_refused(name):
     for settings, sizes in itertools.product(SETTINGS, (LARGE, LIMITS[-1])):
         model = build(name, **known(name, settings))
@@ -84,7 +85,7 @@ def test_as_many_outputs_as_are_allowed(name):
         check(plan, name)
 
 
-@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+@rest_is_slow("relation", ["replace-one", "zero-out"], ("zero-out",))
 def test_batches_of_few_of_many_records(relation):
     multipliers = []
     for steps in (7, 10**9):

@@ -15,6 +15,7 @@ from registry import (
     descending_forms,
     each,
     each_classifier,
+    each_solver,
     entry,
     forms,
     is_classifier,
@@ -31,6 +32,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+from support import rest_is_slow
 
 from sklearn_dpsco import BoundsNotDeclaredWarning, PrivacyLeakWarning, PrivacyParameterWarning
 
@@ -60,7 +62,11 @@ def test_scikit_learn_checks(estimator, check):
 
 
 @undeclared
-@pytest.mark.parametrize(("name", "settings"), FURTHER_CHECKS, ids=str)
+@rest_is_slow(
+    ("name", "settings"), FURTHER_CHECKS,
+    ("DPLassoFWClassifier", "DPPhasedSGDClassifier", "HeavyTailDPRegressor"),
+    lambda case: case[0],
+)  # fmt: skip
 def test_scikit_learn_checks_of_other_forms(name, settings):
     found = check_estimator(kind_of(name)(**settings), on_skip=None, on_fail=None)
     failed = [(r["check_name"], r["exception"]) for r in found if r["status"] == "failed"]
@@ -120,7 +126,7 @@ def test_tags_say_what_is_accepted(name):
     assert tags.estimator_type == ("classifier" if is_classifier(name) else "regressor")
 
 
-@each
+@each_solver
 def test_a_seed_decides_the_noise(name):
     X, y = table(name)
     for form in descending_forms(name):
@@ -168,7 +174,7 @@ def test_data_frames_and_declarations_by_name(name):
         np.testing.assert_array_equal(outcome(by_name), outcome(in_order), err_msg=key)
 
 
-@each
+@each_solver
 def test_pipelines_cross_validation_and_searches(name):
     X, y = table(name, n=200)
     step = name.lower()

@@ -9,6 +9,7 @@ from registry import (
     build,
     descending_forms,
     each,
+    each_solver,
     entry,
     is_classifier,
     main_form,
@@ -113,7 +114,7 @@ SAME = FORMATS | {
 }
 
 
-@each
+@each_solver
 def test_all_forms_of_storage(name):
     X, y = numbers(name)
     for case, storage in SAME.items():
@@ -121,7 +122,7 @@ def test_all_forms_of_storage(name):
         assert_same(name, storage(dense), dense, y, case)
 
 
-@each
+@each_solver
 def test_a_messy_matrix_in_every_form_of_the_solver(name):
     X, y = numbers(name)
     X[[0, 1, 7, -2, -1]] = 0.0
@@ -165,7 +166,7 @@ EMPTY = (
 )  # fmt: skip
 
 
-@each
+@each_solver
 def test_empty_rows_and_columns(name):
     X, y = numbers(name)
     for case in EMPTY:
@@ -180,7 +181,7 @@ def test_empty_rows_and_columns(name):
 # ------------------------------------------------------------------------------ memory
 
 
-@each
+@each_solver
 def test_a_file_of_single_numbers_is_not_copied(name, tmp_path):
     """Neither values of the bounds' units nor indices, of 64 bits and read from files."""
     n, stored, d = 30_000, 100, 2000

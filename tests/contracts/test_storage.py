@@ -9,6 +9,7 @@ from registry import (
     build,
     columns_as,
     each,
+    each_solver,
     entry,
     forms,
     is_classifier,
@@ -72,7 +73,7 @@ SPARSE = {
 }
 
 
-@each
+@each_solver
 def test_all_storages_give_the_same_model(name, tmp_path):
     X, y = single(name)
     np.save(tmp_path / "X.npy", X)
@@ -113,7 +114,7 @@ def test_whole_numbers_and_kinds_of_targets(name):
         np.testing.assert_array_equal(outcome(build(name).fit(X, target)), outcome(expected))
 
 
-@each
+@each_solver
 @pytest.mark.parametrize("mode", ["raise", "zero"])
 def test_the_data_of_the_caller_stay_as_they_are(name, mode):
     X, y = single(name)
@@ -140,7 +141,7 @@ def test_the_data_of_the_caller_stay_as_they_are(name, mode):
                     assert after == before, (form, kind, settings)
 
 
-@each
+@each_solver
 def test_small_and_degenerate_tables(name):
     for n, d in ((2, 1), (3, 1), (5, 2), (4, 7), (60, 1)):
         X, y = table(name, n=n, d=d)
@@ -153,7 +154,7 @@ def test_small_and_degenerate_tables(name):
             assert model.plan_ == build(name, **settings).plan(n, d)
 
 
-@each
+@each_solver
 def test_columns_that_are_empty_or_constant(name):
     X, y = table(name, d=4)
     X[:, 1], X[:, 2] = 0.0, 0.75

@@ -7,7 +7,17 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from registry import build, changes, each, forms, is_classifier, outcome, statistics, table
+from registry import (
+    build,
+    changes,
+    each,
+    each_solver,
+    forms,
+    is_classifier,
+    outcome,
+    statistics,
+    table,
+)
 from sklearn import config_context
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -24,7 +34,7 @@ def users_of(n, rng):
     return rng.integers(0, n // 3, n).astype(str)
 
 
-@each
+@each_solver
 def test_the_noise_is_as_many_times_larger(name):
     for form in forms(name):
         one = build(name, form).plan(60, 3)
@@ -55,7 +65,7 @@ def test_the_noise_is_as_many_times_larger(name):
             assert many.budget.allowance.amount == alone.epsilon, form
 
 
-@each
+@each_solver
 def test_only_the_first_rows_of_a_user_count(name):
     X, y = table(name)
     rng = np.random.default_rng(0)

@@ -13,6 +13,7 @@ from registry import (
     descending_forms,
     each,
     each_classifier,
+    each_solver,
     entry,
     forms,
     is_classifier,
@@ -70,7 +71,7 @@ def fitted(name, form, X, y, sample_weight=None, **settings):
 # ------------------------------------------------------------------------- weights of records
 
 
-@each
+@each_solver
 def test_weights_of_one_change_no_bit(name):
     for k, (case, form, X, y, settings) in enumerate(cases(name)):
         settings["nonfinite"] = ("raise", "zero")[k // 2 % 2]
@@ -79,7 +80,7 @@ def test_weights_of_one_change_no_bit(name):
         np.testing.assert_array_equal(weighted, without, err_msg=case)
 
 
-@each
+@each_solver
 def test_only_the_ratio_to_the_largest_weight_counts(name):
     weights = np.random.default_rng(0).choice(SCALES, 60)
     for case, form, X, y, settings in cases(name):
@@ -111,7 +112,7 @@ def test_records_of_weight_zero_are_empty(name):
 BAD_WEIGHTS = (-1.0, np.nan, np.inf, -np.inf, None, "heavy", 1j, object())
 
 
-@each
+@each_solver
 def test_invalid_weights(name):
     X, y = table(name)
     good = [1.0, 0.5] * 30
@@ -200,7 +201,7 @@ def test_a_record_of_any_weight_moves_a_release_by_its_sensitivity(name):
         assert 0 < max(changes(first, second).values()) <= 1 + 1e-9, form
 
 
-@each
+@each_solver
 def test_replays_flag_weights_that_are_not_clipped(name, monkeypatch):
     def unclipped(sample_weight, largest, *, strict):
         return np.asarray(sample_weight, dtype=np.float64) * 5 / largest
@@ -236,7 +237,7 @@ SOLVERS = {
 }
 
 
-@each
+@each_solver
 def test_models_are_weighted_ones_where_there_is_hardly_noise(name):
     X, y, weights = two_clusters(name)
     solution = np.log(4) if is_classifier(name) else 0.3

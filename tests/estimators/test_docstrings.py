@@ -246,6 +246,7 @@ def test_the_docstring_of_a_users_subclass_is_left_alone():
     assert (Mine(epsilon=2.0).epsilon, Mine().own) == (2.0, 0)
 
 
+@pytest.mark.slow
 def test_docstrings_that_python_strips():
     program = (
         "import sklearn_dpsco as s; print(s.DPLassoFW.__doc__, s.HeavyTailDPClassifier().loss)"

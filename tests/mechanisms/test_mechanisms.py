@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
-from support import stream
+from support import rest_is_slow, stream
 
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import Allowance
@@ -90,8 +90,10 @@ def test_exponential_noise_is_permute_and_flip():
     assert law.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("noise", LAWS)
+@rest_is_slow(
+    ("noise", "precision"), [*itertools.product(LAWS, PRECISIONS)],
+    ("gumbel-exact", "exponential-float"), "-".join,
+)  # fmt: skip
 def test_selection_has_its_law(noise, precision):
     scale = 1.3
     expected = LAWS[noise](SCORES, scale) * N_SELECTIONS

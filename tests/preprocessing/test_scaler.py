@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from support import assert_refuses, recomputed_epsilon, solver_data, storage
+from support import assert_refuses, recomputed_epsilon, rest_is_slow, solver_data, storage
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -160,8 +160,10 @@ class Recorder:
 EXTREMES = [0.0, 1e-300, 1e-3, 1.0, -1.0, 2.5, 1e3, -1e9, 1e300, -1e300]
 
 
-@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@rest_is_slow(
+    ("relation", "delta"), [*itertools.product(("replace-one", "zero-out"), (0.0, 1e-6))],
+    ("replace-one, 1e-06", "zero-out, 0.0"), lambda case: f"{case[0]}, {case[1]}",
+)  # fmt: skip
 def test_one_record_moves_what_is_released_by_the_sensitivity_at_most(relation, delta):
     rng, largest = np.random.default_rng(0), {}
     n = 7

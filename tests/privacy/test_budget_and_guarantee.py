@@ -211,9 +211,9 @@ def test_a_guarantee_without_releases_is_free():
 )
 def test_second_accountant_confirms_the_plan(form, delta):
     grid = itertools.product(
-        RELATIONS, (0.1, 1.0, 8.0), ((30, 1), (20_000, 40)), (1, 3), (True, False)
+        RELATIONS, (0.1, 1.0, 8.0), ((30, 1), (20_000, 40)), ((1, True), (3, False))
     )
-    for relation, epsilon, (n, d), n_outputs, fit_intercept in grid:
+    for relation, epsilon, (n, d), (n_outputs, fit_intercept) in grid:
         for max_iter in (1, 2, 8) if form == "selection" else (5,):
             if form == "constant" and not fit_intercept:
                 continue

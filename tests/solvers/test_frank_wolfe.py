@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from support import LOSSES, problem, scaled_table, solver_data, storage, stream
 
 from sklearn_dpsco import DPLassoFW
-from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms
+from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
 from sklearn_dpsco.geometry import Geometry, L1Ball, Simplex, VertexList
 from sklearn_dpsco.losses import Envelope, Hinge, Huber, Loss, Quantile
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
@@ -197,7 +197,7 @@ def test_a_loss_with_a_kink_is_smoothed_and_a_users_own_as_well(form):
             assert plan.problem.loss == smoothed_for(loss, 1.0, 12)
             assert isinstance(plan.problem.loss, Envelope)
             assert plan.gradient_clip == 1.0  # a smaller one would move the minimizer
-            found = check_sensitivity(solver, plan)
+            found = check_sensitivity(solver, plan, neighbours(facts, relation, 8))
             assert not found.violations, found
             assert found.ratios["step"] > 0.5, found
             X, y = scaled_table(60, 3, task="classification")
@@ -247,7 +247,7 @@ def test_without_noise_the_constrained_optimum_is_found(form):
         case = f"{task}, radius={radius}, fit_intercept={fit_intercept}"
         X, y = scaled_table(n, d, task=task)
         loss = LOSSES[task]
-        solver = FrankWolfe(form, max_iter=2500, gradient_clip=1e6, data_norm=1e6)
+        solver = FrankWolfe(form, max_iter=1500, gradient_clip=1e6, data_norm=1e6)
         facts = problem(n, d, task=task, radius=radius, fit_intercept=fit_intercept)
         # a budget so large that the offset is the plain mean of the targets
         plan = without_noise(solver.plan(facts, PrivacyBudget(50.0)), smoothing=0.5)

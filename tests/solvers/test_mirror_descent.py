@@ -721,14 +721,16 @@ def test_batch_sensitivities_in_the_replay(relation):
         assert not found.violations
         worst = max(worst, found.ratios["stages[0].noises[0]"])
         wrong = dataclasses.replace(plan, gradient_clip=10.0)
-        assert check_sensitivity(solver, wrong).violations
+        pairs = neighbours(facts, relation, 8)
+        assert check_sensitivity(solver, wrong, pairs).violations
     assert 0.9 < worst <= 1 + 1e-12
 
 
 @every_relation
 def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
     solver, plan = batch_plan(40, 4, relation, steps=6)
-    assert check_sensitivity(solver, plan).passed
+    pairs = neighbours(plan.problem, relation, 8)
+    assert check_sensitivity(solver, plan, pairs).passed
     draw, first = RandomBatches.draw, np.arange(4)
 
     def not_drawn(batches, stream):
@@ -744,7 +746,7 @@ def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
     def plant(kind, name, bug):
         with monkeypatch.context() as patch:
             patch.setattr(kind, name, bug)
-            return check_sensitivity(solver, plan).violations
+            return check_sensitivity(solver, plan, pairs).violations
 
     noise = "stages[0].noises[0]"
     assert "not drawn" in plant(RandomBatches, "draw", not_drawn)[noise]
@@ -784,7 +786,7 @@ def test_frank_wolfe_sensitivities_in_the_replay():
             solver = MirrorDescent("noisy-sfw", max_iter=3, gradient_clip=0.4, learning_rate=0.5)
             facts = l2_problem(n, 3, task=task, fit_intercept=fit_intercept)
             plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
-            pairs = neighbours(facts, relation, 12, random_state=n)
+            pairs = neighbours(facts, relation, 6, random_state=n)
             found = check_sensitivity(solver, plan, pairs)
             assert not found.violations, f"{at}: {found.violations}"
             for name, ratio in found.ratios.items():

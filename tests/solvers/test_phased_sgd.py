@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.linear_model import LinearRegression
-from support import problem, recomputed_epsilon, scaled_table, solver_data, storage, stream
+from support import (
+    problem,
+    recomputed_epsilon,
+    rest_is_slow,
+    scaled_table,
+    solver_data,
+    storage,
+    stream,
+)
 
 from sklearn_dpsco import DPPhasedSGDClassifier, DPPhasedSGDRegressor
 from sklearn_dpsco._kernels import sgd_steps as kernels
@@ -327,7 +335,9 @@ def in_units(loss, relation="replace-one", n=40, **kwargs):
     return plan
 
 
-@pytest.mark.parametrize("loss", [Squared(), Absolute(), Logistic(), Hinge()], ids=repr)
+@rest_is_slow(
+    "loss", [Squared(), Absolute(), Logistic(), Hinge()], ("Absolute()", "Logistic()"), repr
+)
 def test_replays_in_learned_units_stay_within_the_sensitivities(loss):
     for relation, n_outputs in itertools.product(RELATIONS, (1, 3)):
         plan = in_units(loss, relation, n=20, n_outputs=n_outputs)

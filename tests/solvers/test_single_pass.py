@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import sparse
-from support import LOSSES, problem, scaled_table, solver_data, storage, stream
+from support import LOSSES, problem, rest_is_slow, scaled_table, solver_data, storage, stream
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
 from sklearn_dpsco._kernels.arguments import Compressed, RecordWalk, Slope
@@ -260,7 +260,12 @@ CONFIGURATIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("task", "relation", "delta", "form"), CONFIGURATIONS)
+@rest_is_slow(
+    ("task", "relation", "delta", "form"), CONFIGURATIONS,
+    ("tree-replace-one-1e-06", "tree-zero-out-0.0", "rounds-zero-out-1e-06",
+     "spider-replace-one-0.0"),
+    lambda case: f"{case[3]}-{case[1]}-{case[2]}",
+)  # fmt: skip
 def test_a_record_moves_all_scores_together_by_no_more_than_is_claimed(task, relation, delta, form):
     budget = PrivacyBudget(2.0, delta, relation)
     for settings, others in (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from audit_cases import RELATIONS, flipped_label, weaker
 from scipy import sparse, stats
-from support import problem, scaled_table, solver_data, storage, stream
+from support import problem, rest_is_slow, scaled_table, solver_data, storage, stream
 
 from sklearn_dpsco import DPLassoFW
 from sklearn_dpsco._kernels import vertex_steps
@@ -107,8 +107,10 @@ def recomputed(walk):
     return sums
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@rest_is_slow(
+    ("kind", "fit_intercept"), [*itertools.product(("csr", "csc"), (True, False))],
+    ("csr, True", "csc, False"), lambda case: f"{case[0]}, {case[1]}",
+)  # fmt: skip
 def test_sums_stay_those_of_a_whole_pass_to_the_last_bit(kind, fit_intercept):
     rng = np.random.default_rng(0)
     X, y, scale, weight = awkward_table(rng)

@@ -271,11 +271,11 @@ def replayed(loss, relation, *, n=24, k=1, **settings):
 @every_hostile
 def test_hostile_losses_stay_within_the_sensitivity(name):
     for relation, task in itertools.product(RELATIONS, ("regression", "classification")):
-        for smoothness in (math.inf, 1e-300):
-            loss = Own(HOSTILE[name], task, smoothness=smoothness)
-            for k, feasible_set in ((1, L2Ball), (1, lambda _: Unconstrained()), (3, L2Ball)):
-                found = replayed(loss, relation, k=k, feasible_set=feasible_set)
-                assert not found.violations, (relation, task, smoothness, k, found.violations)
+        smoothness = math.inf if relation == "replace-one" else 1e-300
+        loss = Own(HOSTILE[name], task, smoothness=smoothness)
+        for k, feasible_set in ((1, L2Ball), (1, lambda _: Unconstrained()), (3, L2Ball)):
+            found = replayed(loss, relation, k=k, feasible_set=feasible_set)
+            assert not found.violations, (relation, task, smoothness, k, found.violations)
 
 
 def test_without_the_tables_a_hostile_loss_would_break_it(monkeypatch):
