@@ -17,16 +17,11 @@ may be shown here; those of a private table are for `dp_score`.
 
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
-from sklearn.dummy import DummyRegressor
-from sklearn.linear_model import RidgeCV
-from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.model_selection import ShuffleSplit
 
-from sklearn_dpsco import DPMirrorRegressor
+from sklearn_dpsco import DPMirrorRegressor, PrivacyUtilityDisplay
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 bounds_X = {
@@ -59,49 +54,33 @@ print(f"dp_accounting finds epsilon = {plan.guarantee.second_opinion():.4f}")
 # %%
 # Fit and compare
 # ---------------
-# Each number is the median over 20 splits and fits. Every epsilon is that of one fit; to
+# Each point is the median over 20 splits and fits. Every epsilon is that of one fit; to
 # publish several of them would cost their composition.
 
-epsilons = [0.5, 1.0, 3.0, 8.0]
-private = {epsilon: [] for epsilon in epsilons}
-trivial, ridge = [], []
-for seed in range(20):
-    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=seed)
-    for epsilon in epsilons:
-        model = DPMirrorRegressor(epsilon=epsilon, **public)
-        private[epsilon].append(model.fit(X_train, y_train).score(X_test, y_test))
-    trivial.append(DummyRegressor().fit(X_train, y_train).score(X_test, y_test))
-    reference = make_pipeline(StandardScaler(), RidgeCV())
-    ridge.append(reference.fit(X_train, y_train).score(X_test, y_test))
-
-scores = {f"{epsilon:g}": np.median(values) for epsilon, values in private.items()}
+display = PrivacyUtilityDisplay.from_estimator(
+    DPMirrorRegressor(**public),
+    X,
+    y,
+    data_is_public=True,
+    epsilons=[0.5, 1.0, 3.0, 8.0],
+    cv=ShuffleSplit(20, test_size=0.25, random_state=0),
+)
 print("\nepsilon           test R2")
-print(f"trivial (mean)    {np.median(trivial):7.3f}")
-for epsilon, score in scores.items():
-    print(f"{epsilon:18s}{score:7.3f}")
-print(f"infinity (ridge)  {np.median(ridge):7.3f}")
+print(f"trivial (mean)    {np.median(display.trivial_scores):7.3f}")
+for epsilon, scores in zip(display.epsilons, display.scores, strict=True):
+    print(f"{epsilon:<18g}{np.median(scores):7.3f}")
+print(f"infinity (ridge)  {np.median(display.non_private_scores):7.3f}")
 
 # %%
 # The picture
 # -----------
 
-figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-low, middle, high = (
-    [np.quantile(private[epsilon], q) for epsilon in epsilons] for q in (0.25, 0.5, 0.75)
-)
-axes.fill_between(epsilons, low, high, alpha=0.25, label="half of the fits")
-axes.plot(epsilons, middle, "o-", label="DPMirrorRegressor, median")
-axes.axhline(np.median(ridge), color="black", linestyle="--", label="ridge, not private")
-axes.axhline(np.median(trivial), color="gray", linestyle=":", label="mean of the training part")
-axes.set(
-    xscale="log",
+display.ax_.set(
     xlabel="epsilon (smaller is more private)",
-    ylabel="test R2",
     title="Diabetes, 331 training patients, delta = 1e-6",
 )
-axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
-axes.minorticks_off()
-axes.legend(loc="lower right")
+display.ax_.set_xticks(display.epsilons, [f"{epsilon:g}" for epsilon in display.epsilons])
+display.ax_.minorticks_off()
 picture = Path("quickstart.png")
-figure.savefig(picture, dpi=120)
+display.figure_.savefig(picture, dpi=120)
 print(f"\nThe picture is in {picture}.")
