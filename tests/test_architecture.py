@@ -22,6 +22,7 @@ ROOMS = [
     ["_fitting"],
     ["preprocessing"],
     ["means", "metrics", "audit", "estimators", "model_selection"],
+    ["compilation"],
     [""],
 ]
 # Within a room whose order matters.
@@ -62,6 +63,7 @@ ONLY = {
     "sklearn": {
         "_fitting",
         "audit",
+        "compilation",
         "data.records",
         "estimators",
         "metrics",
