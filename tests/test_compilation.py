@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -41,6 +43,12 @@ def test_a_kernel_is_told_of_once_for_each_kind_of_data(caplog, monkeypatch):
     assert [record.args for record in caplog.records] == [("kernel",)] * 2  # of int and of float
     assert "compile_kernels" in caplog.records[0].getMessage()
     assert said == ["compiling kernel, once", ""] * 2
+
+
+def test_the_package_is_imported_without_what_compiles_or_shows():
+    """Both take long to import, and not every process needs them."""
+    code = "import sys, sklearn_dpsco; sys.exit(bool({'numba', 'tqdm'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_remarks_are_shown_behind_open_bars(capsys):

@@ -1,5 +1,1 @@
 """Compiled loops: arrays, scalars and tuples of them in, arrays out; no policy, no noise."""
-
-from .compilation import watch
-
-watch()
