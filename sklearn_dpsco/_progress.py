@@ -73,7 +73,8 @@ def progress_bar(verbose: Any, total: int, unit: str, what: str, plan: Any = Non
                 bar.write(str(plan), file=sys.stderr)
             yield bar
         finally:
-            _open_bars.remove(bar)
+            # by what it is: bars of tqdm are equal if they are at the same place
+            _open_bars[:] = [other for other in _open_bars if other is not bar]
 
 
 @contextmanager
