@@ -1,5 +1,6 @@
 """scikit-learn compatible linear models trained under differential privacy."""
 
+from .compilation import compile_kernels
 from .estimators.heavy_tail import HeavyTailDPClassifier, HeavyTailDPRegressor
 from .estimators.lasso import DPLassoFW, DPLassoFWClassifier
 from .estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
@@ -61,6 +62,7 @@ __all__ = [
     "TradeoffCurveDisplay",
     "__version__",
     "check_pipeline",
+    "compile_kernels",
     "dp_score",
     "plan_private_bounds",
     "plan_score",

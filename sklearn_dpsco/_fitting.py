@@ -122,8 +122,9 @@ class Accounting(NamedTuple):
         return replace(self.budget, delta=default_delta(n_samples))
 
     def warn_if_weak(self, n_samples: int) -> None:
-        """A `PrivacyLeakWarning` if epsilon is infinite, or else a `PrivacyParameterWarning`
-        if delta is not below 1 / n_samples.
+        """Warn if epsilon is infinite, or else if delta is not below 1 / n_samples.
+
+        The former is a `PrivacyLeakWarning`, the latter a `PrivacyParameterWarning`.
         """
         if self.budget.is_infinite:
             warn_user(

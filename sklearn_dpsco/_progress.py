@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ._checks import check_int
 
-__all__ = ["advance", "check_verbose", "note", "progress_bar", "silent", "steps", "working"]
+__all__ = ["advance", "check_verbose", "progress_bar", "remark", "silent", "steps", "working"]
 
 T = TypeVar("T")
 
@@ -70,10 +70,11 @@ def progress_bar(verbose: Any, total: int, unit: str, what: str, plan: Any = Non
         _open_bars.append(bar)
         try:
             if verbose > 1 and plan is not None:
-                note(str(plan))
+                bar.write(str(plan), file=sys.stderr)
             yield bar
         finally:
-            _open_bars.remove(bar)
+            # by what it is: bars of tqdm are equal if they are at the same place
+            _open_bars[:] = [other for other in _open_bars if other is not bar]
 
 
 @contextmanager
@@ -110,7 +111,7 @@ def advance(n: int) -> None:
     _bar.get().update(n)
 
 
-def note(text: str) -> None:
-    """Write a line above the bars of this process, if there are any."""
-    if _open_bars:
-        _tqdm().write(text, file=sys.stderr)
+def remark(text: str) -> None:
+    """Show this behind the bars of this process, if there are any, until the next remark."""
+    for bar in list(_open_bars):
+        bar.set_postfix_str(text)

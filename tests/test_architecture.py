@@ -22,7 +22,7 @@ ROOMS = [
     ["_fitting"],
     ["preprocessing"],
     ["means", "metrics", "audit", "estimators", "model_selection"],
-    ["inspection"],
+    ["inspection", "compilation"],
     [""],
 ]
 # Within a room whose order matters.
@@ -64,6 +64,7 @@ ONLY = {
     "sklearn": {
         "_fitting",
         "audit",
+        "compilation",
         "data.records",
         "estimators",
         "inspection",

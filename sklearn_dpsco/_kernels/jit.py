@@ -1,4 +1,4 @@
-"""`njit` for kernels that call kernels of other files, or take tuples with named fields.
+"""`njit` for all kernels, which may call those of other files or take tuples with named fields.
 
 numba keeps compiled code as long as the file of a function stays as it is. What the function
 calls is compiled into it, and so are the places of the fields: a change in another file, of a
@@ -14,6 +14,8 @@ from importlib.resources import files
 from typing import Any
 
 import numba
+
+from .compilation import watch
 
 __all__ = ["njit", "number_of_threads"]
 
@@ -36,6 +38,7 @@ def _digest() -> str:
 
 
 _SOURCES = _digest()
+watch()
 
 
 def njit(*, cache: bool, **options: Any) -> Callable[[Callable[..., Any]], Any]:

@@ -11,7 +11,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from .jit import njit
 
 __all__ = [
     "MORE_WORDS",

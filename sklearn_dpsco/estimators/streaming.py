@@ -316,8 +316,7 @@ class _StreamingModel(DPLinearModel):
         settings = self._in_force(settings, X.shape[1])._replace(solver=solver)
         if self.horizon is None:
             settings = settings._replace(sizes_delta=False)
-        else:
-            settings.warn_if_weak(self.horizon)
+        settings.warn_if_weak(self.horizon or 1)  # without a horizon, no delta is known to be large
         facts = X.shape[1], targets.n_outputs, targets.class_weight
         plan: Any = settings.plan(self.horizon or _NO_HORIZON, *facts)
         features = self._spend(settings, plan, X[:0]).scaling

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -194,6 +195,9 @@ def _is_ours(step: Any) -> bool:
 def _look_at_ours(name: str, step: Any) -> Iterator[LeakFinding]:
     if is_classifier(step) and getattr(step, "classes", ()) is None:
         found = "the list of labels, taken from y", "declare them: classes=[...]"
+        yield LeakFinding(_shown(name), type(step).__name__, *found)
+    if getattr(step, "epsilon", None) == math.inf:
+        found = "all that it learns: epsilon=inf adds no noise", "a finite epsilon"
         yield LeakFinding(_shown(name), type(step).__name__, *found)
 
 

@@ -38,9 +38,11 @@ class Bar:
         assert self.is_open
         self.updates.append(n)
 
-    @staticmethod
-    def write(text, file):
+    def write(self, text, file):
         Bar.made += (text,)
+
+    def set_postfix_str(self, text):
+        """Remarks depend on what was compiled before."""
 
 
 @pytest.fixture

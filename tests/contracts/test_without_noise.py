@@ -20,6 +20,7 @@ from registry import (
     table,
     ways_to_store,
 )
+from sklearn.pipeline import make_pipeline
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -31,6 +32,7 @@ from sklearn_dpsco import (
     PrivacyBudget,
     PrivacyBudgetError,
     PrivacyLeakWarning,
+    check_pipeline,
     dp_score,
     plan_score,
     private_bounds,
@@ -159,13 +161,26 @@ def test_pure_dp_is_without_noise_as_well():
         build("DPMirrorRegressor", epsilon=INF, delta=0).fit(X, y)
 
 
-def test_a_stream_says_so_once():
+@pytest.mark.parametrize("horizon", [60, None])
+def test_a_stream_says_so_once(horizon):
     X, y = table("DPFTRLRegressor")
-    model = DPFTRLRegressor(epsilon=INF, bounds_X=(-1, 1), bounds_y=(-1, 1), horizon=60)
-    with SAYS as seen:
+    model = DPFTRLRegressor(epsilon=INF, bounds_X=(-1, 1), bounds_y=(-1, 1), horizon=horizon)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
         model.partial_fit(X[:30], y[:30]).partial_fit(X[30:], y[30:])
-    assert len(seen) == 1
+    assert [w.category for w in seen] == [PrivacyLeakWarning]
     assert model.guarantee_.epsilon == INF
+
+
+def test_a_step_without_noise_is_a_leak():
+    """The claim of the model after it is not true of the pipeline."""
+    model = build("DPMirrorRegressor", "noisy-md")
+    pipe = make_pipeline(DPScaler(epsilon=INF, bounds_X=(-1, 1)), model)
+    assert [found.step for found in check_pipeline(pipe)] == ["dpscaler"]
+    assert check_pipeline(pipe.set_params(dpscaler__epsilon=1.0)).ok
+    with pytest.warns(PrivacyLeakWarning) as seen:
+        pipe.set_params(dpscaler__epsilon=INF).fit(*table("DPMirrorRegressor", n=500))
+    assert ["'dpscaler' (DPScaler)" in str(w.message) for w in seen] == [False, True]
 
 
 # ------------------------------------------------------------------------ what is claimed

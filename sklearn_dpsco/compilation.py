@@ -1,0 +1,114 @@
+"""Compiling ahead of the first fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import is_classifier
+
+from ._checks import unwarned
+from ._progress import progress_bar, silent
+from .estimators.heavy_tail import HeavyTailDPClassifier, HeavyTailDPRegressor
+from .estimators.lasso import DPLassoFW, DPLassoFWClassifier
+from .estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
+from .estimators.phased import DPPhasedSGDClassifier, DPPhasedSGDRegressor
+from .estimators.streaming import DPFTRLClassifier, DPFTRLRegressor
+from .preprocessing.scaler import DPScaler
+from .privacy.accountant import BudgetAccountant
+from .randomness.exact import GroupedScores
+from .randomness.stream import stream_from_random_state
+
+__all__ = ["compile_kernels"]
+
+_KINDS: tuple[Any, ...] = (
+    DPMirrorRegressor, DPMirrorClassifier, DPLassoFW, DPLassoFWClassifier, DPPhasedSGDRegressor,
+    DPPhasedSGDClassifier, DPFTRLRegressor, DPFTRLClassifier, HeavyTailDPRegressor,
+    HeavyTailDPClassifier,
+)  # fmt: skip
+# few columns, and so many that a default method is another one; shares of entries that are not 0
+_SHAPES = ((300, 5, 0.8), (600, 2000, 0.01))
+_LAYOUTS = (np.asarray, sparse.csr_array, sparse.csc_array)
+
+
+def compile_kernels(*, verbose: Any = 0) -> None:
+    """Compile what the default fits of all estimators need, and keep it in numba's cache.
+
+    Else it is done in the first fits on a machine, and takes some ten seconds in each, once for
+    dense and for sparse X, and for float64 and float32. Other solvers, sets and losses that need
+    more compile it when they first run. Where the installed package cannot be written to, numba
+    keeps its cache in the folder that the environment variable NUMBA_CACHE_DIR names.
+
+    Fits tiny tables that are made here; no accountant is charged.
+
+    Parameters
+    ----------
+    verbose : int >= 0 or bool, default=0
+        From 1 on, a bar on standard error counts the fits (needs tqdm). In any case the logger
+        "sklearn_dpsco" tells of each kernel, at level INFO.
+
+    Raises
+    ------
+    ValueError
+        If `verbose` is neither a bool nor an integer >= 0.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import compile_kernels
+    >>> compile_kernels()  # doctest: +SKIP
+    """
+    fits = list(_fits())
+    with progress_bar(verbose, len(fits), "fit", "compile_kernels") as bar:
+        for model, X, y in fits:
+            # an accountant of its own: that of an open block must not be charged
+            model.set_params(accountant=BudgetAccountant(1e9), random_state=0)
+            with unwarned(), silent():
+                model.fit(X, y)
+            bar.update(1)
+    _select_from_groups()
+
+
+def _fits() -> Iterator[tuple[Any, Any, Any]]:
+    """Estimators, features and targets."""
+    rng = np.random.default_rng(0)
+    for n, d, share in _SHAPES:
+        values = rng.uniform(-1, 1, (n, d)) * (rng.uniform(size=(n, d)) < share)
+        for layout in _LAYOUTS:
+            for dtype in (np.float64, np.float32):
+                X = layout(values.astype(dtype))
+                yield DPScaler(with_centering=False), X, None
+                for kind in _KINDS:
+                    for n_outputs in (1, 3):
+                        yield _model(kind, n_outputs, X), X, _targets(kind, n_outputs, values)
+
+
+def _select_from_groups() -> None:
+    """Selections with a lone best score, which need what few selections reach."""
+    stream = stream_from_random_state(0)
+    scores = np.zeros((10_000, 2))
+    scores[0] = 1.0
+    # as of a few scores, and as of the sums of a sparse table
+    for column in (scores[:, 0].copy(), scores.astype(np.int64)[:, 0]):
+        groups = GroupedScores(column, column, (-1.0,))
+        for _ in range(300):
+            groups.sample((1.0, 0.0), 0.01, stream)
+
+
+def _model(kind: Any, n_outputs: int, X: Any) -> Any:
+    model = kind()
+    known = {
+        "bounds_X": (-1, 1),
+        "bounds_y": (-1, 1),
+        "classes": [0, 1] if n_outputs == 1 else [0, 1, 2],
+        "center_X": 0.0 if sparse.issparse(X) else "private",
+    }
+    own = model.get_params()
+    return model.set_params(**{name: value for name, value in known.items() if name in own})
+
+
+def _targets(kind: Any, n_outputs: int, values: Any) -> Any:
+    if is_classifier(kind()):
+        return np.arange(len(values)) % (2 if n_outputs == 1 else 3)
+    return values[:, 0] if n_outputs == 1 else values[:, :3]

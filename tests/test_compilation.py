@@ -1,0 +1,99 @@
+"""Compiling ahead: what a fit needs is there, and what is compiled later is told of."""
+
+import logging
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import is_classifier, is_regressor
+
+import sklearn_dpsco
+from sklearn_dpsco import BudgetAccountant, DPMirrorRegressor, _progress, compilation
+from sklearn_dpsco._kernels.jit import njit
+
+PREDICTORS = {
+    kind
+    for name in sklearn_dpsco.__all__
+    if hasattr(kind := getattr(sklearn_dpsco, name), "predict") and "Search" not in name
+}
+
+needs_numba = pytest.mark.skipif(
+    os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="nothing is compiled"
+)
+
+
+def kernel(x):
+    return x + 1
+
+
+kernel.__module__ = "sklearn_dpsco._kernels.invented"
+
+
+@needs_numba
+def test_a_kernel_is_told_of_once_for_each_kind_of_data(caplog, monkeypatch):
+    said = []
+    monkeypatch.setattr("sklearn_dpsco._kernels.compilation.remark", said.append)
+    compiled = njit(cache=False)(kernel)
+    with caplog.at_level(logging.INFO, "sklearn_dpsco"):
+        for x in (1, 2, 1.5, 2.5):
+            assert compiled(x) == x + 1
+    assert [record.args for record in caplog.records] == [("kernel",)] * 2  # of int and of float
+    assert "compile_kernels" in caplog.records[0].getMessage()
+    assert said == ["compiling kernel, once", ""] * 2
+
+
+def test_the_package_is_imported_without_what_compiles_or_shows():
+    """Both take long to import, and not every process needs them."""
+    code = "import sys, sklearn_dpsco; sys.exit(bool({'numba', 'tqdm'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_remarks_are_shown_behind_open_bars(capsys):
+    _progress.remark("nobody sees this")
+    with _progress.progress_bar(1, 3, "step", "fit"):
+        _progress.remark("compiling")
+        _progress.remark("")
+    said = capsys.readouterr().err
+    assert "compiling" in said
+    assert "nobody" not in said
+
+
+def test_every_estimator_is_compiled_for_every_kind_of_data():
+    fits = list(compilation._fits())
+    assert set(compilation._KINDS) == PREDICTORS
+    kinds = {(type(m), type(X), X.dtype.name, np.ndim(y)) for m, X, y in fits if y is not None}
+    for kind in PREDICTORS:
+        n_forms = 2 if is_regressor(kind()) else 1
+        assert len([k for k in kinds if k[0] is kind]) == 3 * 2 * n_forms
+
+
+def test_no_accountant_is_charged(monkeypatch):
+    """Nor is anything shown or warned of, as of data of a user."""
+    X = np.tile([[0.5], [-0.5]], (20, 1))
+    model = DPMirrorRegressor(solver="noisy-md", max_iter=1)
+    monkeypatch.setattr(compilation, "_fits", lambda: [(model, X, X[:, 0])])
+    monkeypatch.setattr(compilation, "_select_from_groups", lambda: None)
+    with BudgetAccountant(1.0) as accountant:
+        sklearn_dpsco.compile_kernels()
+    assert accountant.ledger == ()
+    with pytest.raises(ValueError, match="verbose"):
+        sklearn_dpsco.compile_kernels(verbose="yes")
+
+
+@pytest.mark.slow
+@needs_numba
+def test_afterwards_default_fits_compile_nothing(caplog):
+    sklearn_dpsco.compile_kernels()
+    rng = np.random.default_rng(1)
+    with caplog.at_level(logging.INFO, "sklearn_dpsco"):
+        for (n, d), dtype in (((60, 3), float), ((2000, 12), np.float32), ((1500, 1300), float)):
+            X = (rng.uniform(-1, 1, (n, d)) * (rng.uniform(size=(n, d)) < 0.3)).astype(dtype)
+            for kind in sorted(PREDICTORS, key=lambda kind: kind.__name__):
+                y = (X[:, 0] > 0).astype(int) if is_classifier(kind()) else X[:, 0]
+                for table in (X, np.asfortranarray(X), sparse.csr_matrix(X), sparse.csc_array(X)):
+                    model = compilation._model(kind, 1, table).set_params(epsilon=8.0)
+                    model.fit(table, y)
+    assert [record.args for record in caplog.records] == []
