@@ -186,13 +186,13 @@ def lasso(**parameters):
 
 def test_estimators_are_audited():
     model = lasso(solver="gradient", gradient_clip=0.3, data_norm=1.0, fit_intercept=False)
-    result = audit(model, *tables(), 400, random_state=0)
+    result = audit(model, *tables(), 600, random_state=0)
     assert (result.epsilon, result.delta) == (4.0, 1e-6)
     assert not result.flagged
     assert 1 < result.gaussian_epsilon_lower_bound <= 4.0
     assert not hasattr(model, "coef_")
     # what it would be worth as a claim of 0.2
-    low = audit(model, *tables(), 400, claim=(0.2, 1e-6), random_state=0)
+    low = audit(model, *tables(), 600, claim=(0.2, 1e-6), random_state=0)
     assert low.flagged
     assert low.epsilon == 0.2
     assert result.decided_by == low.decided_by == "gaussian"

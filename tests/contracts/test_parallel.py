@@ -21,7 +21,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import BaggingRegressor
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
-from support import pure
+from support import pure, rest_is_slow
 from test_noise import assert_all_differ, fitted, models, zeros
 
 from sklearn_dpsco import (
@@ -269,10 +269,11 @@ class Failing(DPMirrorRegressor):
         super()._solve(*data)
 
 
-@pytest.mark.parametrize(
+@rest_is_slow(
     ("max_iter", "error", "message"),
     [(4, MemoryError, "in the middle"), (5, PrivacyBudgetError, "was spent")],
-)
+    ("in the middle",), lambda case: case[2],
+)  # fmt: skip
 def test_a_search_whose_worker_fails_stays_charged(side_by_side, max_iter, error, message):
     X, y = regression(200)
     accountant = BudgetAccountant(80.0, relation="zero-out")

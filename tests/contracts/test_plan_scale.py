@@ -57,7 +57,8 @@ def check(plan, case):
 
 @each_solver
 def test_every_form_plans_at_a_trillion_records(name):
-    for form, claim, outputs in itertools.product((None, *forms(name)), CLAIMS, (None, 1000)):
+    for k, (form, claim) in enumerate(itertools.product((None, *forms(name)), CLAIMS)):
+        outputs = (None, 1000)[(k + k // len(CLAIMS)) % 2]
         own = entry(name).forms[form] if form else {}
         settings = {"classes": None} if is_classifier(name) else {}
         model = build(name, form, **settings | (claim if own.get("delta") != 0 else {}))

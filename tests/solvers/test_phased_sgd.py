@@ -335,9 +335,7 @@ def in_units(loss, relation="replace-one", n=40, **kwargs):
     return plan
 
 
-@rest_is_slow(
-    "loss", [Squared(), Absolute(), Logistic(), Hinge()], ("Absolute()", "Logistic()"), repr
-)
+@rest_is_slow("loss", [Squared(), Absolute(), Logistic(), Hinge()], ("Logistic()",), repr)
 def test_replays_in_learned_units_stay_within_the_sensitivities(loss):
     for relation, n_outputs in itertools.product(RELATIONS, (1, 3)):
         plan = in_units(loss, relation, n=20, n_outputs=n_outputs)

@@ -197,7 +197,7 @@ def assert_whole_runs_are_not_flagged(case, n_trials, relations=RELATIONS):
             assert result.gaussian_epsilon_lower_bound <= EPSILON, relation
 
 
-@every_case
+@rest_is_slow("case", CASES, ("frank_wolfe-rounds", "frank_wolfe-spider", "mirror_descent", "ftrl"))
 def test_whole_plans_are_not_flagged(case):
     # the relations in turns; the long runs below take both
     assert_whole_runs_are_not_flagged(case, RUNS // 20, RELATIONS[CASES.index(case) % 2 :][:1])
@@ -247,8 +247,8 @@ def is_gaussian(case):
 GAUSSIAN = [case for case in CASES if is_gaussian(case)]
 
 
-# by the bound without assumptions the others take long; a spider is audited by nothing else
-@rest_is_slow("case", CASES, {*map(str, GAUSSIAN), "frank_wolfe-spider"})
+# (most are audited by their releases below, a spider by nothing else)
+@rest_is_slow("case", CASES, ("frank_wolfe-gradient", "frank_wolfe-spider"))
 def test_noise_that_is_far_too_small_is_flagged_in_whole_plans(case):
     # the bound without assumptions needs more runs, and of a walk over single records not much of
     # each step is left in the end

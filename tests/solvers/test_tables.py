@@ -9,7 +9,15 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from support import assert_refuses, problem, scaled_table, solver_data, storage, stream
+from support import (
+    assert_refuses,
+    problem,
+    rest_is_slow,
+    scaled_table,
+    solver_data,
+    storage,
+    stream,
+)
 
 from sklearn_dpsco import DPPhasedSGDClassifier, DPPhasedSGDRegressor
 from sklearn_dpsco._kernels import derivatives
@@ -93,7 +101,6 @@ HOSTILE = {
     "huge": lambda z, y: (z - y) * 1e300,
     "bits": lambda z, y: (z.view(np.int64) % 7 - 3) * 0.2,
 }
-every_hostile = pytest.mark.parametrize("name", HOSTILE)
 
 
 def facts(n, d, *, feasible_set=L2Ball, **kwargs):
@@ -268,7 +275,7 @@ def replayed(loss, relation, *, n=24, k=1, **settings):
     return check_sensitivity(solver, plan, pairs, random_state=0)
 
 
-@every_hostile
+@rest_is_slow("name", HOSTILE, ("backwards", "oscillating", "not a number"))
 def test_hostile_losses_stay_within_the_sensitivity(name):
     for relation, task in itertools.product(RELATIONS, ("regression", "classification")):
         smoothness = math.inf if relation == "replace-one" else 1e-300
