@@ -28,6 +28,7 @@ __all__ = [
     "check_size",
     "import_pandas",
     "import_pyplot",
+    "listed",
     "shown",
     "unwarned",
     "warn_user",
@@ -48,6 +49,11 @@ def shown(value: Any) -> str:
     except Exception:  # such as that of an integer with too many digits
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def listed(names: Sequence[Any]) -> str:
+    """The first of some names, for a message."""
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 def _size_of(value: Any) -> str | None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._checks import SMALLEST, shown, warn_user
+from .._checks import SMALLEST, listed, shown, warn_user
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
 from .compressed import canonical, stored_columns, value_parts, with_values
@@ -245,16 +245,11 @@ def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:
         )
     missing = [column for column in columns if column not in value]
     unknown = [column for column in value if column not in set(columns)]
-    if missing or unknown:
-        raise ValueError(
-            f"{name} must name every column of X and no other: {len(missing)} columns are not "
-            f"named ({_first(missing)}), {len(unknown)} names are no columns ({_first(unknown)})"
-        )
+    faults = (missing, "columns are not named"), (unknown, "names are no columns")
+    found = [f"{len(names)} {what} ({listed(names)})" for names, what in faults if names]
+    if found:
+        raise ValueError(f"{name} must name every column of X and no other: {', '.join(found)}")
     return np.array([value[column] for column in columns], dtype=np.float64)
-
-
-def _first(names: Sequence[Any]) -> str:
-    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "") or "none"
 
 
 def check_feature_bounds(bounds: Any, n_features: int | None = None) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._checks import LARGEST, shown
+from .._checks import LARGEST, listed, shown
 
 __all__ = [
     "NotANumberError",
@@ -159,8 +159,10 @@ def _hint(name: str, values: Any) -> str:
     found = [column for column, column_type in types if not _is_numeric(column_type)]
     if not found:
         return ""
-    listed = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
-    return f". Columns of other types: {listed}; PublicEncoder makes numbers of text and categories"
+    return (
+        f". Columns of other types: {listed(found)}; PublicEncoder makes numbers of text and "
+        "categories"
+    )
 
 
 def _is_numeric(column_type: Any) -> bool:
