@@ -129,12 +129,13 @@ def rest_is_slow(names, cases, always, ids=str):
     For grids whose cells run the same code: at least one case for each solver, kernel and form
     belongs in `always`.
     """
-    marked = {ids(case): case for case in cases}
-    unknown = {*always} - marked.keys()
-    assert not unknown, f"no such cases: {unknown}"
-    for key, case in marked.items():
-        values = case if isinstance(names, tuple) else (case,)
+    always, marked = {*always}, {}
+    for case in cases:
+        key, values = ids(case), case if isinstance(names, tuple) else (case,)
+        assert key not in marked, f"two cases are {key}"
         marked[key] = pytest.param(*values, marks=() if key in always else pytest.mark.slow)
+    unknown = always - marked.keys()
+    assert not unknown, f"no such cases: {unknown}"
     return pytest.mark.parametrize(names, list(marked.values()), ids=list(marked))
 
 

@@ -128,9 +128,8 @@ def derivative(slope: Slope | Tables, prediction: float, y: float) -> float:
     return clipped_derivative(slope, prediction, y)
 
 
-@overload(
-    derivative, jit_options={"forceinline": True}, strict=False
-)  # lambdas have no annotations
+# (not strict: lambdas have no annotations)
+@overload(derivative, jit_options={"forceinline": True}, strict=False)
 def _compiled_derivative(slope: Any, prediction: Any, y: Any) -> Any:
     """`derivative`, for the type of the argument."""
     if slope.instance_class is Tables:

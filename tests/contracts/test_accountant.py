@@ -10,7 +10,6 @@ from registry import (
     STORAGES,
     build,
     descending_forms,
-    each,
     each_classifier,
     each_solver,
     every_release,
@@ -170,7 +169,7 @@ def counts_of(guarantee):
     return counted
 
 
-@each
+@each_solver
 def test_a_block_that_opens_while_the_data_are_checked_is_charged(name):
     X, y = table(name)
     accountant = BudgetAccountant(2.0)
@@ -210,7 +209,7 @@ def test_all_classes_are_charged(name):
             clone(model).fit(X, y)
 
 
-@each
+@each_solver
 def test_a_search_leaves_all_its_fits_on_the_ledger(name):
     X, y = table(name)
     accountant = BudgetAccountant(10.0)
@@ -281,7 +280,7 @@ def test_a_refused_fit_computes_nothing_and_leaves_the_earlier_model(name):
         assert not [key for key in vars(never) if key.endswith("_")], form
 
 
-@each
+@each_solver
 def test_invalid_data_cost_nothing_and_leave_the_earlier_model(name):
     X, y = table(name)
     accountant = BudgetAccountant(10.0)
@@ -316,7 +315,7 @@ def count_releases(model, X, y):
     return len(made)
 
 
-@each
+@each_solver
 def test_a_fit_that_fails_after_the_charge_stays_charged_and_leaves_no_model(name):
     X, y = table(name)
     for form in forms(name):

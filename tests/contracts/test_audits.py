@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from registry import (
     build,
-    each,
     each_classifier,
     each_solver,
     entry,
@@ -164,7 +163,7 @@ def test_derivatives_of_classes_that_are_clipped_one_by_one_are_flagged(monkeypa
 
 
 @pytest.mark.slow
-@each
+@each_solver
 def test_many_fits(name):
     result = run(name, 20_000, 4.0)
     assert not result.flagged

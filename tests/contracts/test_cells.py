@@ -14,7 +14,6 @@ import pytest
 from registry import (
     build,
     columns_as,
-    each,
     each_classifier,
     each_solver,
     forms,
@@ -153,7 +152,7 @@ def test_columns_of_one_type_do_not_depend_on_a_cell_of_another_column(name):
         assert list(fits[0].feature_names_in_) == ["a", "b", "c"]
 
 
-@each
+@each_solver
 def test_masked_cells_are_missing(name):
     X, y = table(name)
     for values in (X, X.astype(np.float32).astype(np.float64), np.rint(3 * X).astype(int)):
@@ -201,7 +200,7 @@ def test_numeric_labels_and_one_that_is_none(name):
             assert_same(fit, fits[0], classes)
 
 
-@each
+@each_solver
 def test_the_other_mode_refuses_each_with_a_message_that_quotes_nothing(name):
     X, y = table(name)
     for cell in NO_NUMBERS:

@@ -18,7 +18,6 @@ from registry import (
     ESTIMATORS,
     build,
     columns_as,
-    each,
     each_solver,
     entry,
     forms,
@@ -146,7 +145,7 @@ def test_sparse_blocks_classes_and_targets(name):
             np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
 
 
-@each
+@each_solver
 def test_predictions_of_blocks_are_lazy_and_the_same(name):
     X, y = table(name)
     model = build(name).fit(X, y)
@@ -347,6 +346,7 @@ def test_columns_of_a_persisted_frame_are_in_memory():
         assert found["X"].is_in_memory == (held is not there)
 
 
+@pytest.mark.slow
 def test_frames_of_files_are_read_once_for_all_that_is_in_them(tmp_path):
     # Dask joins small files where few columns are read, and so cuts y in another way than X
     X, y = table("DPMirrorRegressor", n=400)
@@ -435,6 +435,7 @@ def test_a_cluster_gives_the_model_of_the_table(client, kind):
     np.testing.assert_allclose(held.predict(futures).compute(), expected.predict(X), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_in_mid_fit_changes_nothing(client, monkeypatch):
     X, y = large()
     expected = MODELS["learned units"]().fit(X, y)

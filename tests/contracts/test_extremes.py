@@ -12,7 +12,6 @@ from registry import (
     STORAGES,
     build,
     columns_as,
-    each,
     each_solver,
     entry,
     forms,
@@ -107,7 +106,7 @@ def test_other_containers_of_values_near_the_largest_float(name):
                     assert np.all(np.isfinite(outcome(stream))), number
 
 
-@each
+@each_solver
 def test_predictions_of_rows_near_the_largest_float(name):
     X, y = table(name)
     model = build(name, epsilon=1e3).fit(X, y)

@@ -17,7 +17,6 @@ from registry import (
     ESTIMATORS,
     build,
     descending_forms,
-    each,
     each_solver,
     entry,
     every_release,
@@ -93,7 +92,7 @@ def test_no_two_releases_share_noise(name):
             assert apart.min() > 1e-3, form
 
 
-@each
+@each_solver
 def test_refits_with_one_seed_share_all_their_noise(name):
     X, y = zeros(name)
     for form in descending_forms(name):

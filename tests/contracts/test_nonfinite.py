@@ -14,7 +14,6 @@ from registry import (
     changes,
     columns_as,
     descending_forms,
-    each,
     each_classifier,
     each_solver,
     entry,
@@ -99,7 +98,7 @@ def test_what_an_invalid_record_holds_does_not_matter(name):
             assert np.any(outcome(valid) != outcome(invalid)), (form, kind)
 
 
-@each
+@each_solver
 def test_an_invalid_record_adds_nothing_to_what_is_released(name):
     # with all records of a half invalid, the sums of both halves make up those of the table
     X, y = extreme_table(name)
@@ -172,7 +171,7 @@ def test_valid_tables_give_the_same_model_in_both_modes(name):
             np.testing.assert_array_equal(zero.predict(storage(X)), refuse.predict(storage(X)))
 
 
-@each
+@each_solver
 def test_a_table_of_invalid_records_only(name):
     X, y = table(name)
     no_features = np.full(X.shape, np.nan)
@@ -211,7 +210,7 @@ def test_repeated_entries_of_sparse_data_are_added_up_first(name):
 # --------------------------------------------------------------------------- what shows
 
 
-@each
+@each_solver
 def test_nothing_shows_of_an_invalid_record(name):
     X, y = table(name)
     signaling = np.array([0x7FF0000000000001], dtype=np.uint64).view(np.float64)[0]
@@ -242,7 +241,7 @@ def test_nothing_shows_of_an_invalid_record(name):
                 assert fit.n_iter_ == valid.n_iter_
 
 
-@each
+@each_solver
 def test_the_other_mode_refuses_in_fit_and_predict(name):
     X, y = table(name)
     broken = X.copy()
@@ -258,7 +257,7 @@ def test_the_other_mode_refuses_in_fit_and_predict(name):
         build(name).fit(broken, y)
 
 
-@each
+@each_solver
 def test_predictions_of_invalid_rows_are_those_of_the_origin(name):
     X, y = table(name)
     X = 2 * X
@@ -285,7 +284,7 @@ def test_predictions_of_invalid_rows_are_those_of_the_origin(name):
 # ------------------------------------------------------------- the forms of missing values
 
 
-@each
+@each_solver
 def test_missing_values_in_data_frames(name):
     X, y = table(name)
     whole = np.rint(2 * X)

@@ -43,12 +43,14 @@ IN_PROCESS = ("threading", "dask threads")
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
-# (processes that are forked, and threads of Dask, add nothing that the others do not have)
+# (one that shares its memory and one that does not: those of Dask are used below, too)
 @pytest.fixture(
     scope="module",
     params=[
-        "threading", "loky", pytest.param("multiprocessing", marks=pytest.mark.slow), "dask",
-        pytest.param("dask threads", marks=pytest.mark.slow),
+        "threading", "loky", *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("multiprocessing", "dask", "dask threads")
+        ),
     ],
 )  # fmt: skip
 def backend(request):
@@ -363,6 +365,7 @@ def test_a_fit_that_is_run_again_is_charged_again(cluster_with, tmp_path):
     assert len(accountant.ledger) >= 2 * 2 + 1 + 1
 
 
+@pytest.mark.slow
 @of_processes
 def test_a_private_search_goes_on_when_a_worker_is_killed(cluster_with, tmp_path):
     X, y = regression(400)

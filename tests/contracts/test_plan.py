@@ -8,7 +8,6 @@ import pytest
 from dp_accounting.privacy_accountant import UnsupportedEventError
 from registry import (
     build,
-    each,
     each_classifier,
     each_solver,
     entry,
@@ -88,7 +87,7 @@ def test_plans_spend_what_there_is_and_no_more(name):
                         assert guarantee.cost("zcdp") <= rho * (1 + 1e-9), case
 
 
-@each
+@each_solver
 def test_without_delta_a_plan_is_pure_or_the_refusal_names_one_that_can_be(name):
     refusal = entry(name).pure
     if refusal is not None:
@@ -127,7 +126,7 @@ def test_plans_of_several_classes(name):
     assert max(noise) < 1.5 * min(noise)
 
 
-@each
+@each_solver
 def test_a_plan_reads_as_a_table(name):
     for form in (None, *forms(name)):
         plan = build(name, form).plan(60, 3)

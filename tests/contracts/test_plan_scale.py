@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from registry import build, each, each_solver, entry, forms, is_classifier, known
+from registry import build, each_solver, entry, forms, is_classifier, known
 from support import rest_is_slow
 
 from sklearn_dpsco import DPGridSearchCV, DPMirrorClassifier, DPMirrorRegressor
@@ -78,7 +78,7 @@ def test_settings_and_limits_plan_or_are_refused(name):
             assert settings or sizes != LARGE
 
 
-@each
+@each_solver
 def test_as_many_outputs_as_are_allowed(name):
     classes = {"classes": None} if is_classifier(name) else {}
     plan = planned(build(name, **classes), *LARGE, 10**15)

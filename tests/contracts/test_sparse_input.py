@@ -8,7 +8,6 @@ import pytest
 from registry import (
     build,
     descending_forms,
-    each,
     each_solver,
     entry,
     is_classifier,
@@ -246,7 +245,7 @@ def broken(case, kind):
     return X
 
 
-@each
+@each_solver
 def test_matrices_that_are_none_are_refused(name):
     """Instead of read and written beyond their ends."""
     X, y = numbers(name)

@@ -8,7 +8,6 @@ from registry import (
     STORAGES,
     build,
     columns_as,
-    each,
     each_solver,
     entry,
     forms,
@@ -102,7 +101,7 @@ def test_all_storages_give_the_same_model(name, tmp_path):
                     np.testing.assert_allclose(found, predictions, rtol=1e-5, atol=1e-6)
 
 
-@each
+@each_solver
 def test_whole_numbers_and_kinds_of_targets(name):
     X, y = single(name)
     X = np.rint(X)
@@ -176,7 +175,7 @@ def test_columns_that_are_empty_or_constant(name):
         np.testing.assert_allclose(outcome(with_zeros), outcome(without), **TOLERANCE, err_msg=form)
 
 
-@each
+@each_solver
 def test_out_of_bounds_values_are_clipped_without_a_word(name):
     bounds = known(name, {"bounds_X": (-1, 1), "bounds_y": (-1, 1)})
     X, y = table(name)

@@ -10,7 +10,6 @@ import pytest
 from registry import (
     build,
     changes,
-    each,
     each_solver,
     forms,
     is_classifier,
@@ -95,7 +94,7 @@ def test_only_the_first_rows_of_a_user_count(name):
             assert whole.plan_ == model.plan_, form
 
 
-@each
+@each_solver
 def test_all_rows_of_a_user_move_a_release_by_as_many_sensitivities(name):
     # what a fit releases on tables that differ in all rows of a user, earlier answers frozen
     X, y = table(name)
@@ -149,7 +148,7 @@ def test_a_missing_user_changes_no_other_one():
         assert len(model._stream.rows_of_users) == len(set(ids))
 
 
-@each
+@each_solver
 def test_groups_that_name_nobody(name):
     X, y = table(name)
     accountant = BudgetAccountant(1.0)
@@ -159,7 +158,7 @@ def test_groups_that_name_nobody(name):
     assert accountant.ledger == ()
 
 
-@each
+@each_solver
 def test_rows_without_a_user(name):
     X, y = table(name)
     users = np.arange(len(y)).astype(object)

@@ -11,7 +11,6 @@ from registry import (
     build,
     changes,
     descending_forms,
-    each,
     each_classifier,
     each_solver,
     entry,
@@ -95,7 +94,7 @@ def test_only_the_ratio_to_the_largest_weight_counts(name):
         assert form in entry(name).by_selection or np.any(found != without), case
 
 
-@each
+@each_solver
 def test_records_of_weight_zero_are_empty(name):
     weights = np.random.default_rng(0).choice([*SCALES, 0.0, 0.0], 60)
     for case, form, X, y, settings in cases(name):
@@ -133,7 +132,7 @@ def test_invalid_weights(name):
         np.testing.assert_array_equal(invalid, empty)
 
 
-@each
+@each_solver
 def test_weights_of_another_shape_or_type(name):
     X, y = table(name)
     accountant = BudgetAccountant(1.0)
@@ -183,7 +182,7 @@ def test_weights_of_a_stream(name):
 # ---------------------------------------------------------------------------------- privacy
 
 
-@each
+@each_solver
 def test_a_record_of_any_weight_moves_a_release_by_its_sensitivity(name):
     X, y = table(name)
     rng = np.random.default_rng(1)

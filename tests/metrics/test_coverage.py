@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 from scipy.stats import binom
-from support import stream
+from support import rest_is_slow, stream
 
 from sklearn_dpsco import plan_score
 from sklearn_dpsco.metrics import intervals
@@ -130,7 +130,7 @@ def cases(n, some=slice(None), **settings):
             yield plan_score(n, scoring=scoring, **own, **settings), draw, truths
 
 
-@pytest.mark.parametrize(
+@rest_is_slow(
     ("some", "n", "epsilon", "relation", "delta"),
     [
         (slice(1), 200, 1.0, "replace-one", 0.0),
@@ -138,7 +138,8 @@ def cases(n, some=slice(None), **settings):
         (slice(2, 3), 300, 3.0, "replace-one", 1e-6),
         (slice(3, 4), 200, 5.0, "zero-out", 0.0),
     ],
-)
+    ("n=200, epsilon=1.0", "n=300, epsilon=3.0"), lambda case: f"n={case[1]}, epsilon={case[2]}",
+)  # fmt: skip
 def test_intervals_cover(some, n, epsilon, relation, delta):
     settings = {"epsilon": epsilon, "relation": relation, "delta": delta}
     for plan, draw, truths in cases(n, some, **settings):

@@ -243,6 +243,7 @@ def test_one_of_two_wins_the_rest(tmp_path):
         assert len(accountant.ledger) == 1
 
 
+@pytest.mark.slow  # as tests/contracts/test_parallel.py does of models
 def test_workers_of_a_search_charge_the_file(tmp_path):
     X, y = scaled_table(60, 3)
     accountant = kept(tmp_path / "budget.json")

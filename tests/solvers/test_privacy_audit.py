@@ -99,7 +99,7 @@ def replays_in_pieces(case, n_sizes):
 
 @rest_is_slow(
     "case", CASES,
-    ("frank_wolfe-gradient", "frank_wolfe-rounds", "mirror_descent", *READ_IN_ORDER, "heavy_tail"),
+    ("frank_wolfe-rounds", "mirror_descent", "phased_sgd", "heavy_tail"),
 )  # fmt: skip
 def test_releases_of_records_in_pieces_stay_within_their_sensitivities(case):
     worst = {}
@@ -248,7 +248,7 @@ GAUSSIAN = [case for case in CASES if is_gaussian(case)]
 
 
 # (most are audited by their releases below, a spider by nothing else)
-@rest_is_slow("case", CASES, ("frank_wolfe-gradient", "frank_wolfe-spider"))
+@rest_is_slow("case", CASES, ("frank_wolfe-spider",))
 def test_noise_that_is_far_too_small_is_flagged_in_whole_plans(case):
     # the bound without assumptions needs more runs, and of a walk over single records not much of
     # each step is left in the end
@@ -256,7 +256,7 @@ def test_noise_that_is_far_too_small_is_flagged_in_whole_plans(case):
     assert whole_run(case, "replace-one", n_trials, factor=factor)[1].flagged
 
 
-@pytest.mark.parametrize("case", GAUSSIAN, ids=str)
+@rest_is_slow("case", GAUSSIAN, ("frank_wolfe-gradient", "mirror_descent", "phased_sgd", "ftrl"))
 def test_few_runs_show_noise_that_is_too_small_by_the_releases(case, monkeypatch):
     facts = problem(20, 2, feasible_set=case.feasible_set)
     runs = {}

@@ -274,7 +274,7 @@ def test_what_the_walk_does_not_know_takes_the_plain_path(forced, monkeypatch):
 # ---------------------------------------------------------------------------------- privacy
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@rest_is_slow("loss", LOSSES, map(str, (Logistic(), Quantile(0.3), Squared())))
 def test_every_selection_stays_within_its_sensitivity(forced, loss):
     for k, (relation, fit_intercept) in enumerate(itertools.product(RELATIONS, (True, False))):
         worst = 0.0

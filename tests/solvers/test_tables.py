@@ -139,6 +139,7 @@ def test_a_copy_gives_the_model_of_the_packages_loss(name):
             np.testing.assert_allclose(found.intercept, wanted.intercept, atol=close)
 
 
+@pytest.mark.slow
 def test_estimators_take_a_users_loss():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 3))
