@@ -126,8 +126,7 @@ def _after_gaussian(epsilon, mu):
 def rest_is_slow(names, cases, always, ids=str):
     """`pytest.mark.parametrize`, whose cases are marked slow but for those with an id in `always`.
 
-    For grids whose cells run the same code: at least one case for each solver, kernel and form
-    belongs in `always`.
+    For grids whose cells run the same code. See CONTRIBUTING.md for what belongs in `always`.
     """
     always, marked = {*always}, {}
     for case in cases:

@@ -43,7 +43,7 @@ IN_PROCESS = ("threading", "dask threads")
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
-# (one that shares its memory and one that does not: those of Dask are used below, too)
+# (threads and processes; a cluster of Dask is also used below and in test_elsewhere.py)
 @pytest.fixture(
     scope="module",
     params=[

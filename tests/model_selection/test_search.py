@@ -653,7 +653,7 @@ def test_a_random_search_draws_candidates_that_do_not_depend_on_the_data():
 MISTAKES = {
     "empty grid": ({"radius": []}, {}, "grid"),
     "no grid": ({}, {}, "grid|settings"),
-    "no such parameter": ({"raduis": [1.0]}, {}, "Invalid parameter"),
+    "no such parameter": ({"raduis": [1.0]}, {}, "no parameter of the estimator"),
     "epsilon in the grid": ({"epsilon": [1.0, 2.0]}, {}, "set by the search"),
     "setting without a plan": ({"radius": [-1.0]}, {}, "radius must be"),
     "setting that cannot be": ({"feasible_set": ["simplex"]}, {}, "fit_intercept=False"),

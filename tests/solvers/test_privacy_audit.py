@@ -171,7 +171,7 @@ def sharp_bound(case, result):
     return result.gaussian_epsilon_lower_bound if case.delta else result.epsilon_lower_bound
 
 
-# (those of Gaussian noise are audited by their releases below, in fewer runs)
+# (most of Gaussian noise are audited by their releases below, in fewer runs)
 @rest_is_slow("case", SINGLE, ("frank_wolfe-selection", "phased_sgd"))
 def test_one_release_is_close_to_its_claim_and_not_beyond(case):
     # the relations in turns; the long runs below take both
@@ -247,7 +247,7 @@ def is_gaussian(case):
 GAUSSIAN = [case for case in CASES if is_gaussian(case)]
 
 
-# (most are audited by their releases below, a spider by nothing else)
+# (of a spider there is no other audit in the suite)
 @rest_is_slow("case", CASES, ("frank_wolfe-spider",))
 def test_noise_that_is_far_too_small_is_flagged_in_whole_plans(case):
     # the bound without assumptions needs more runs, and of a walk over single records not much of
