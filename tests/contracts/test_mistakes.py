@@ -190,8 +190,8 @@ MISTAKES = {
     "probabilities by folds": (lambda: cross_val_predict(
         C(), X, labels, cv=KFold(2), method="predict_proba"), "make y itself of these codes"),
     # parameters
-    "epsilon as text": (lambda: R(epsilon="1.0").fit(X, y), "epsilon must be a finite number"),
-    "no epsilon": (lambda: R(epsilon=None).fit(X, y), "epsilon must be a finite number"),
+    "epsilon as text": (lambda: R(epsilon="1.0").fit(X, y), "epsilon must be inf or a finite number"),
+    "no epsilon": (lambda: R(epsilon=None).fit(X, y), "epsilon must be inf or a finite number"),
     "delta of 1": (lambda: R(delta=1).fit(X, y), r"delta must be 'auto' or .* in \[0, 1\), got 1"),
     "no delta": (lambda: R(delta=None).fit(X, y), "delta must be 'auto' or"),
     "another relation": (lambda: R(relation="add-remove").fit(X, y), "'replace-one', 'zero-out'"),
