@@ -178,9 +178,7 @@ class PrivacyUtilityDisplay(Display):
         ImportError
             If matplotlib is not installed.
         """
-        ax = self._draw_on(ax)  # says what to install if matplotlib is not there
-        from matplotlib.ticker import LogLocator
-
+        ax = self._draw_on(ax)
         low, middle, high = np.percentile(self.scores, [25, 50, 75], axis=1)
         style = {"marker": "o", "label": name, **kwargs}
         (self.line_,) = ax.plot(self.epsilons, middle, **style)
@@ -189,7 +187,7 @@ class PrivacyUtilityDisplay(Display):
         self.non_private_line_ = self._level(self.non_private_scores, "--", "without privacy")
         self.trivial_line_ = self._level(self.trivial_scores, ":", "trivial")
         ax.set(xscale="log", xlabel="Epsilon", ylabel=f"Test {self.score_name}")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
         ax.xaxis.set_major_formatter("{x:g}")
         ax.minorticks_off()
         ax.legend(loc="best")
