@@ -29,9 +29,10 @@ bounds = {"bounds_X": (0, 10), "bounds_y": (0, 100)}
 model = DPMirrorRegressor(epsilon=1.0, **bounds)
 simple = DPMirrorRegressor(epsilon=1.0, solver="noisy-md", **bounds)
 
-figure, axes = plt.subplots(2, 1, figsize=(7, 5), layout="constrained", height_ratios=(3, 1))
+figure, axes = plt.subplots(2, 1, layout="constrained", height_ratios=(3, 1))
 PlanDisplay.from_estimator(model, 5000, 6, ax=axes[0])
 PlanDisplay.from_estimator(simple, 5000, 6, ax=axes[1])
+plt.show()
 
 # %%
 # What an observer can tell
@@ -45,6 +46,7 @@ for epsilon in (0.1, 1.0, 3.0):
     TradeoffCurveDisplay.from_guarantee(
         plan.guarantee, ax=ax, name=f"epsilon = {epsilon:g}", plot_chance_level=epsilon == 3.0
     )
+plt.show()
 
 # %%
 # What was spent
@@ -60,6 +62,7 @@ for epsilon, label in ((1.0, "first model"), (0.5, "fewer columns"), (1.0, "fina
     with accountant.label(label):
         DPMirrorRegressor(epsilon=epsilon, accountant=accountant, **bounds).fit(X, y)
 LedgerDisplay.from_accountant(accountant)
+plt.show()
 
 # %%
 # How far noise moves the coefficients
@@ -70,3 +73,4 @@ LedgerDisplay.from_accountant(accountant)
 CoefficientDisplay.from_refits(
     DPMirrorRegressor(epsilon=0.3, **bounds), X, y, data_is_public=True, random_state=0
 )
+plt.show()

@@ -65,22 +65,19 @@ display = PrivacyUtilityDisplay.from_estimator(
     epsilons=[0.5, 1.0, 3.0, 8.0],
     cv=ShuffleSplit(20, test_size=0.25, random_state=0),
 )
-print("\nepsilon           test R2")
-print(f"trivial (mean)    {np.median(display.trivial_scores):7.3f}")
-for epsilon, scores in zip(display.epsilons, display.scores, strict=True):
-    print(f"{epsilon:<18g}{np.median(scores):7.3f}")
-print(f"infinity (ridge)  {np.median(display.non_private_scores):7.3f}")
-
-# %%
-# The picture
-# -----------
-
 display.ax_.set(
     xlabel="epsilon (smaller is more private)",
     title="Diabetes, 331 training patients, delta = 1e-6",
 )
 display.ax_.set_xticks(display.epsilons, [f"{epsilon:g}" for epsilon in display.epsilons])
 display.ax_.minorticks_off()
+
+print("\nepsilon           test R2")
+print(f"trivial (mean)    {np.median(display.trivial_scores):7.3f}")
+for epsilon, scores in zip(display.epsilons, display.scores, strict=True):
+    print(f"{epsilon:<18g}{np.median(scores):7.3f}")
+print(f"infinity (ridge)  {np.median(display.non_private_scores):7.3f}")
+
 picture = Path("quickstart.png")
 display.figure_.savefig(picture, dpi=120)
 print(f"\nThe picture is in {picture}.")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ._checks import SMALLEST, auto_or, check_choice, check_count, check_real, check_size
 from ._fitting import Accounting
+from ._overview import Overview, Overviewed
 from ._types import Auto, Oracle, Precision, RandomState, Relation
 from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
@@ -39,7 +40,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class MeanPlan:
+class MeanPlan(Overviewed):
     """All that a private mean depends on besides X; made before any data is read.
 
     Attributes
@@ -71,6 +72,12 @@ class MeanPlan:
     scale: Array
     noise: Gaussian | Laplace
     guarantee: Guarantee
+
+    def overview(self) -> Overview:
+        """All releases, below a line that says of what."""
+        return self.guarantee.overview().below(
+            f"means of {self.n_features} columns on {self.n_samples} records"
+        )
 
     def statistic(self, X: Any) -> Array:
         """The mean to which the noise is added. Not private."""

@@ -44,7 +44,7 @@ _APART = f"at least {_NARROWEST:g} and {_FINEST:g} times the larger end apart"
 
 OTHER_COLUMNS = (
     "What hands on fewer or more columns (RFE, SequentialFeatureSelector, ClassifierChain, bagging "
-    "with max_features) needs the same for all columns"
+    "with max_features) needs scalars, the same for all columns"
 )
 
 _CHECK_ROWS_BYTES = 2**20
@@ -241,7 +241,8 @@ def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:
     if columns is None:
         raise ValueError(
             f"{name} is a dict, which needs X to be a data frame with text as names of its columns "
-            "(X.columns = X.columns.astype(str)); meta-estimators such as RFE hand on an array"
+            "(X.columns = X.columns.astype(str)). Meta-estimators such as RFE hand on an array: "
+            "there give one pair (low, high), behind a PublicEncoder (-1, 1)"
         )
     missing = [column for column in columns if column not in value]
     unknown = [column for column in value if column not in set(columns)]

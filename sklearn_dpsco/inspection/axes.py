@@ -25,6 +25,6 @@ class Display:
     def _draw_on(self, ax: Any) -> Any:
         """The axes to draw on, new ones if None, and their figure as attributes."""
         pyplot = import_pyplot(f"{type(self).__name__}.plot")
-        self.ax_ = pyplot.subplots()[1] if ax is None else ax
+        self.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
         self.figure_ = self.ax_.figure
         return self.ax_

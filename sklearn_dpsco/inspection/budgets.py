@@ -183,7 +183,17 @@ class PlanDisplay(Display):
         Returns
         -------
         PlanDisplay
+
+        Raises
+        ------
+        TypeError
+            If `estimator` has no `plan`, as a pipeline has none.
         """
+        if not hasattr(estimator, "plan"):
+            raise TypeError(
+                f"estimator must have a plan, which {type(estimator).__name__} has not: of a "
+                "pipeline give model[-1], and the number of columns that reach it"
+            )
         plan = estimator.plan(n_samples, n_features)
         return cls.from_plan(plan, ax=ax, max_bars=max_bars, **kwargs)
 

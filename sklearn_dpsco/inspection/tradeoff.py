@@ -73,7 +73,17 @@ class TradeoffCurveDisplay(Display):
         Returns
         -------
         TradeoffCurveDisplay
+
+        Raises
+        ------
+        TypeError
+            If `guarantee` is none, such as an estimator.
         """
+        if not isinstance(guarantee, Guarantee):
+            raise TypeError(
+                f"guarantee must be a Guarantee, got {type(guarantee).__name__}: of a fitted "
+                "estimator give guarantee_, of a plan guarantee"
+            )
         missed = np.array([guarantee.trade_off(float(alpha)) for alpha in _FALSE_ALARMS])
         name = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}" if name is None else name
         display = cls(false_alarms=_FALSE_ALARMS.copy(), missed_detections=missed, name=name)

@@ -187,6 +187,9 @@ class PrivacyUtilityDisplay(Display):
         self.non_private_line_ = self._level(self.non_private_scores, "--", "without privacy")
         self.trivial_line_ = self._level(self.trivial_scores, ":", "trivial")
         ax.set(xscale="log", xlabel="Epsilon", ylabel=f"Test {self.score_name}")
+        ax.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.minorticks_off()
         ax.legend(loc="best")
         return self
 

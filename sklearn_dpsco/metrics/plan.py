@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown
 from .._fitting import Accounting
+from .._overview import Overview, Overviewed
 from .._types import Auto, Bounds, Precision, Relation, Scoring
 from ..data.bounds import check_target_bounds
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
@@ -30,7 +31,7 @@ _NEEDS_BOUNDS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error")
 
 
 @dataclass(frozen=True)
-class ScorePlan:
+class ScorePlan(Overviewed):
     """All that private scores depend on besides the records; made before any is read.
 
     Attributes
@@ -50,6 +51,12 @@ class ScorePlan:
     noises: tuple[Gaussian | Laplace, ...]
     confidence: float
     guarantee: Guarantee
+
+    def overview(self) -> Overview:
+        """All releases, below a line that says of what."""
+        return self.guarantee.overview().below(
+            f"{', '.join(self.scorings)} on {self.n_samples} records"
+        )
 
     @property
     def n_samples(self) -> int:

@@ -295,7 +295,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         if not is_frame(X):
             raise ValueError(
                 "X must be a data frame of pandas or polars, whose columns have names; got "
-                f"{type(X).__name__}: of an array make pandas.DataFrame(X, columns=[...])"
+                f"{type(X).__name__}: of an array make pandas.DataFrame(X, columns=[...]). Meta-"
+                "estimators such as BaggingClassifier hand on an array: put the encoder before them"
             )
         self._check_names(column_names(X))
         columns = [read_column(X, field.name) for field in fields]

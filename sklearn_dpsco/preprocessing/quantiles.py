@@ -20,6 +20,7 @@ from scipy import sparse
 
 from .._checks import check_choice, check_count, check_real, shown
 from .._fitting import Accounting, checked_table
+from .._overview import Overview, Overviewed
 from .._types import Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.compressed import canonical
@@ -62,7 +63,7 @@ _LEAST_LEVEL = 0.75  # where only a lower one could be found, nothing is release
 
 
 @dataclass(frozen=True)
-class BoundsPlan:
+class BoundsPlan(Overviewed):
     """How the bounds of columns are released; made before any data is read.
 
     Attributes
@@ -88,6 +89,12 @@ class BoundsPlan:
     log_prior: Array | None
     select: SelectVertex
     guarantee: Guarantee
+
+    def overview(self) -> Overview:
+        """All releases, below a line that says of what."""
+        return self.guarantee.overview().below(
+            f"bounds of {self.n_features} columns on {self.n_samples} records"
+        )
 
     def grid(self, column: int) -> Array:
         """The candidates of a column."""

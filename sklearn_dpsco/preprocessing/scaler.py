@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_choice, check_count, check_size, warn_user
 from .._fitting import Accounting, PrivateFit, checked_table
+from .._overview import Overview, Overviewed
 from .._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import FeatureScaling, check_feature_bounds, feature_scaling
 from ..data.compressed import canonical
@@ -56,7 +57,7 @@ _PARTS = ("with_centering", "with_scaling")
 
 
 @dataclass(frozen=True)
-class ScalerPlan:
+class ScalerPlan(Overviewed):
     """How the centres and scales of columns are released; made before any data is read.
 
     Attributes
@@ -72,6 +73,12 @@ class ScalerPlan:
     n_features: int
     search: MagnitudeSearch | None
     guarantee: Guarantee
+
+    def overview(self) -> Overview:
+        """All releases, below a line that says of what."""
+        return self.guarantee.overview().below(
+            f"scales of {self.n_features} columns on {self.n_samples} records"
+        )
 
     @classmethod
     def of(

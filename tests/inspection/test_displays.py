@@ -29,6 +29,7 @@ from sklearn_dpsco import (
     PublicEncoder,
     TradeoffCurveDisplay,
 )
+from sklearn_dpsco.means import plan_mean
 
 X, y = make_regression(300, 3, n_informative=3, noise=1.0, random_state=0)
 REGRESSOR = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-500, 500))
@@ -220,6 +221,30 @@ def test_plans_of_searches_show_their_parts():
             assert overview.layout.format(*row).rstrip() in str(shown).splitlines()
         assert str(shown).startswith(overview.lines[0])
         assert str(shown.guarantee) in str(shown)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        DPScaler().plan(5000, 3),
+        sklearn_dpsco.plan_private_bounds(5000, 3),
+        sklearn_dpsco.plan_score(500, scoring=["accuracy", "roc_auc"]),
+        plan_mean(1000, 2, epsilon=1.0, center=0, scale=1),
+    ],
+    ids=lambda plan: type(plan).__name__,
+)
+def test_plans_of_other_tools_are_tables(plan):
+    first, *rest = str(plan).splitlines()
+    assert first.endswith(f" on {plan.n_samples} records")
+    assert "\n".join(rest) == str(plan.guarantee)
+    assert f"<div>{first}</div>" in plan._repr_html_()
+
+
+def test_what_cannot_be_drawn_says_what_to_give():
+    with pytest.raises(TypeError, match=r"which Pipeline has not.*model\[-1\]"):
+        PlanDisplay.from_estimator(encoded(), 5000, 3)
+    with pytest.raises(TypeError, match=r"got DPMirrorRegressor.*guarantee_"):
+        TradeoffCurveDisplay.from_guarantee(REGRESSOR)
 
 
 def test_long_plans_are_cut():
