@@ -190,7 +190,7 @@ MISTAKES = {
     "probabilities by folds": (lambda: cross_val_predict(
         C(), X, labels, cv=KFold(2), method="predict_proba"), "make y itself of these codes"),
     # parameters
-    "epsilon as text": (lambda: R(epsilon="1.0").fit(X, y), "epsilon must be inf or a finite number"),
+    "epsilon as text": (lambda: R(epsilon="1.0").fit(X, y), "epsilon must be inf or a finite"),
     "no epsilon": (lambda: R(epsilon=None).fit(X, y), "epsilon must be inf or a finite number"),
     "delta of 1": (lambda: R(delta=1).fit(X, y), r"delta must be 'auto' or .* in \[0, 1\), got 1"),
     "no delta": (lambda: R(delta=None).fit(X, y), "delta must be 'auto' or"),
@@ -312,7 +312,7 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("parameter", ["epsilon", "solver", "loss", "bounds_y", "radius"])
 def test_a_table_in_the_place_of_a_parameter_is_not_quoted(parameter, name):
-    with pytest.raises(ValueError, match="object of type|two readings|pair|scalars") as caught:
+    with pytest.raises(ValueError, match=r"object of type|two readings|pair|scalars") as caught:
         R(**{parameter: TABLES[name]}).fit(X, y)
     assert_nothing_is_quoted(str(caught.value))
 
