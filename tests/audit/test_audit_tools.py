@@ -260,7 +260,7 @@ def test_bad_input_is_refused_before_any_fit():
         ({"n_trials": 30.0}, "n_trials"),
         ({"confidence": 0}, "confidence"),
         ({"statistic": "coef_"}, "statistic"),
-        ({"verbose": 2}, "verbose"),
+        ({"verbose": -1}, "verbose"),
         ({"random_state": -1}, "random_state"),
         ({"random_state": 0}, "no such parameter"),
         ({"claim": 1.0}, "claim"),

@@ -378,8 +378,8 @@ def test_kernels_without_the_compiler():
 
 SLOPE_AT_1 = """
 import numpy as np
-from copied.arguments import Compressed, Slope
-from copied.sparse_sums import gradient_at
+from copied._kernels.arguments import Compressed, Slope
+from copied._kernels.sparse_sums import gradient_at
 
 total, one = np.zeros(1), np.ones(1)
 X = Compressed(one, np.zeros(1, dtype=np.int32), np.array([0, 1], dtype=np.int32))
@@ -397,9 +397,10 @@ def clipped_derivative(slope, prediction, y):
 
 
 def test_compiled_kernels_follow_changes_in_the_files_that_they_call(tmp_path):
-    folder = tmp_path / "copied"
-    source = Path(kernels.__file__).parent
+    source, folder = Path(kernels.__file__).parent, tmp_path / "copied" / "_kernels"
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("_checks.py", "_progress.py"):  # which kernels import as well
+        shutil.copy(source.parent / name, folder.parent)
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
 
     def run():
