@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import takewhile
@@ -37,6 +37,7 @@ __all__ = [
 # Sizes that may be declared: far beyond any use, and products of several of them are finite floats.
 LARGEST, SMALLEST = 1e50, 1e-50
 _LONGEST = 80  # characters of a value that a message shows
+_CONTAINERS = (list, tuple, Set, Mapping)
 _MOST_SHOWN = 20  # elements: what holds more may be a table in the place of a parameter
 
 
@@ -59,10 +60,21 @@ def listed(names: Sequence[Any]) -> str:
 def _size_of(value: Any) -> str | None:
     """What is said of arrays, frames and lists of many elements; None for anything else."""
     shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple) and math.prod(shape) > _MOST_SHOWN:
-        return f"shape {shape}"
-    is_long = isinstance(value, (list, tuple)) and len(value) > _MOST_SHOWN
+    if isinstance(shape, tuple):
+        return f"shape {shape}" if math.prod(shape) > _MOST_SHOWN else None
+    is_long = isinstance(value, _CONTAINERS) and _n_cells(value) > _MOST_SHOWN
     return f"length {len(value)}" if is_long else None
+
+
+def _n_cells(value: Any) -> int:
+    """How many elements there are, also of arrays and containers within; beyond some, too few."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return math.prod(shape)
+    if not isinstance(value, _CONTAINERS) or len(value) > _MOST_SHOWN:
+        return len(value) if isinstance(value, _CONTAINERS) else 1
+    inner = [*value, *value.values()] if isinstance(value, Mapping) else value
+    return sum(map(_n_cells, inner))
 
 
 def check_real(

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
-from ._checks import check_real, check_size
+from ._checks import check_real, check_size, shown
 
 __all__ = [
     "Absolute",
@@ -1244,7 +1244,8 @@ def get_loss(loss: Any, task: str) -> Loss:
         loss = _LOSSES[loss]()
     if not isinstance(loss, Loss) or loss.task != task:
         raise ValueError(
-            f"loss must be a Loss for {task} or one of {', '.join(map(repr, names))}, got {loss!r}"
+            f"loss must be a Loss for {task} or one of {', '.join(map(repr, names))}, "
+            f"got {shown(loss)}"
         )
     check_loss(loss)
     return loss

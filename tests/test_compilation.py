@@ -13,6 +13,8 @@ from sklearn.base import is_classifier, is_regressor
 import sklearn_dpsco
 from sklearn_dpsco import BudgetAccountant, DPMirrorRegressor, _progress, compilation
 from sklearn_dpsco._kernels.jit import njit
+from sklearn_dpsco.data.bounds import feature_scaling
+from sklearn_dpsco.estimators._tables import Reader
 
 PREDICTORS = {
     kind
@@ -97,3 +99,15 @@ def test_afterwards_default_fits_compile_nothing(caplog):
                     model = compilation._model(kind, 1, table).set_params(epsilon=8.0)
                     model.fit(table, y)
     assert [record.args for record in caplog.records] == []
+
+
+@pytest.mark.parametrize("is_read_only", [False, True])
+@pytest.mark.parametrize("cell", [0.5, 2.0, np.nan])
+def test_no_record_decides_which_kernels_are_compiled(is_read_only, cell):
+    # a table is copied if one value is out of bounds or invalid: what is compiled must not tell
+    X, y = np.full((50, 2), 0.5), np.zeros(50)
+    X[7, 0] = cell
+    X.flags.writeable = not is_read_only
+    scaling = feature_scaling((-1, 1), 2)
+    data = Reader("test", "regression", False).rows(X, scaling, True, np.isnan(y), None, None)
+    assert not data.X.flags.writeable

@@ -156,19 +156,20 @@ def _hint(name: str, values: Any) -> str:
     if not _is_frame(values):
         return ""
     types = zip(values.columns, values.dtypes, strict=True)
-    found = [column for column, column_type in types if not _is_numeric(column_type)]
-    if not found:
-        return ""
-    return (
-        f". Columns of other types: {listed(found)}; PublicEncoder makes numbers of text and "
-        "categories"
-    )
+    found = [column for column, column_type in types if _is_declared_type(column_type)]
+    which = f"Columns of other types: {listed(found)}" if found else "X.dtypes tells their types"
+    return f". {which}; PublicEncoder makes numbers of text and categories"
 
 
-def _is_numeric(column_type: Any) -> bool:
-    if hasattr(column_type, "base_type"):
-        return bool(column_type.is_numeric() or column_type.base_type().__name__ == "Boolean")
-    return _kind(column_type) in "biuf"
+def _is_declared_type(column_type: Any) -> bool:
+    """Whether a column is of a type of no numbers that a single cell does not bring about.
+
+    Readers of files make text or objects of a column of numbers for one odd cell: its name would
+    tell more than that there is one.
+    """
+    polars = hasattr(column_type, "base_type")
+    name = (column_type.base_type() if polars else type(column_type)).__name__
+    return name in ("Categorical", "CategoricalDtype", "Enum") or _kind(column_type) in "Mm"
 
 
 def as_objects(values: Any) -> NDArray[np.object_]:

@@ -718,7 +718,11 @@ def make_rows(
     kinds = {"csr": _CSRRows, "csc": _CSCRows}
     if sparse.issparse(X):
         return kinds[X.format](X, has_intercept, scale, None, sample_weight)
-    return _DenseRows(np.ascontiguousarray(X), has_intercept, scale, None, sample_weight)
+    # kernels are compiled for one kind of table, whatever the one that was given: of a table that
+    # is read-only, only the copy that one record may ask for could be written to
+    X = np.ascontiguousarray(X).view()
+    X.flags.writeable = False
+    return _DenseRows(X, has_intercept, scale, None, sample_weight)
 
 
 def joined_rows(parts: Sequence[Rows]) -> Rows:

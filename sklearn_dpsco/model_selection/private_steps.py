@@ -88,10 +88,12 @@ def set_parts(estimator: Any, budget: PrivacyBudget, currency: Composition) -> A
     the fraction c_k / (c_1 + ... + c_m) of the budget; a single one gets the budget as it is.
     """
     steps = private_steps(estimator)
-    asked = {prefix: _asked(step, budget, currency) for prefix, step in steps.items()}
+    asked: dict[str, float] = {}
+    if len(steps) > 1:
+        asked = {prefix: _asked(prefix, step, budget, currency) for prefix, step in steps.items()}
     for prefix in steps:
         part = budget
-        if len(steps) > 1:
+        if asked:
             part = budget.part(asked[prefix] / sum(asked.values()), currency)
         settings = {
             "epsilon": part.epsilon,
@@ -104,9 +106,13 @@ def set_parts(estimator: Any, budget: PrivacyBudget, currency: Composition) -> A
     return estimator
 
 
-def _asked(step: Any, budget: PrivacyBudget, currency: Composition) -> float:
+def _asked(prefix: str, step: Any, budget: PrivacyBudget, currency: Composition) -> float:
     """What the step would cost with its own epsilon."""
     own = replace(budget, epsilon=step.epsilon)
+    if own.is_infinite:
+        raise ValueError(
+            f"{prefix}epsilon must be finite: epsilons of several steps say how they share a search"
+        )
     if currency == "pure":
         return own.epsilon
     return own.mu**2 if currency == "gdp" else own.rho

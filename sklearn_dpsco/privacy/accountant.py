@@ -304,7 +304,7 @@ class BudgetAccountant:
         """
         plan, guarantee = guarantee, getattr(guarantee, "guarantee", guarantee)
         if not isinstance(guarantee, Guarantee):
-            raise ValueError(f"guarantee must be a Guarantee or a Plan, got {guarantee!r}")
+            raise ValueError(f"guarantee must be a Guarantee or a Plan, got {shown(guarantee)}")
         if label is not None:
             _check_label(label)
         if guarantee.is_void:
@@ -705,4 +705,4 @@ def _rounded(value: float, direction: str) -> str:
 
 def _check_label(label: Any) -> None:
     if not isinstance(label, str):
-        raise ValueError(f"label must be a string, got {label!r}")
+        raise ValueError(f"label must be a string, got {shown(label)}")

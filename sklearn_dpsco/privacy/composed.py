@@ -110,6 +110,8 @@ class ComposedGuarantee(Guarantee):
         return self.cost(composition) / self.rows_per_user**power
 
     def composes_in(self, composition: str) -> bool:
+        if self.is_void:
+            return False
         return all(g.composes_in(composition) for _, options in self.parts for g in options)
 
     def second_opinion(self) -> float:

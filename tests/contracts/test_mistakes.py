@@ -132,12 +132,12 @@ MISTAKES = {
     "NaN in y": (lambda: R().fit(X, np.where(codes, np.nan, y)), "y contains NaN.*nonfinite"),
     "a missing label": (lambda: C().fit(X, np.where(codes, None, labels)),
         "labels that are missing.*nonfinite='zero'"),
-    "text": (lambda: R().fit(F.assign(pay=LABEL), y), "of other types: 'pay'; PublicEncoder"),
+    "text": (lambda: R().fit(F.assign(pay=LABEL), y), "X.dtypes .*; PublicEncoder"),
     "categories": (lambda: R().fit(F.assign(pay=pd.Categorical([LABEL] * N)), y), "types: 'pay'"),
     "dates": (lambda: R().fit(F.assign(pay=pd.Timestamp("2020-01-01")), y), "Date data.*'pay'"),
     "spans of time": (lambda: R().fit(F.assign(pay=pd.Timedelta(3)), y), "Time span data.*'pay'"),
     "complex numbers": (lambda: R().fit(X * 1j, y), "Complex data not supported"),
-    "text of polars": (lambda: R().fit(pl.DataFrame({"a": y, "b": labels}), y), "types: 'b'"),
+    "text of polars": (lambda: R().fit(pl.DataFrame({"a": y, "b": labels}), y), "PublicEncoder"),
     "dates of polars": (lambda: R().fit(pl.DataFrame({"a": y, "b": [date(2020, 1, 1)] * N}), y),
         "Date data.*'b'"),
     "a lazy frame": (lambda: R().fit(pl.DataFrame({"a": y}).lazy(), y), r"lazy frame: collect\(\)"),
@@ -263,8 +263,8 @@ MISTAKES = {
     "a score of no name": (lambda: dp_score(models.fitted, F + 0, y, scoring="f1"), "scoring must"),
     "a score without bounds": (lambda: dp_score(Ridge().fit(X, y), X, y), "needs bounds_y"),
     "a class to check": (lambda: check_pipeline(StandardScaler), "pipe must be an estimator"),
-    "text to scale": (lambda: DPScaler().fit(F.assign(pay=LABEL)), "types: 'pay'"),
-    "text to bound": (lambda: private_bounds(F.assign(pay=LABEL)), "types: 'pay'"),
+    "text to scale": (lambda: DPScaler().fit(F.assign(pay=LABEL)), "PublicEncoder"),
+    "text to bound": (lambda: private_bounds(F.assign(pay=LABEL)), "PublicEncoder"),
 }  # fmt: skip
 
 
@@ -293,6 +293,39 @@ def test_a_mistake_is_named_and_costs_nothing(name):
     assert accountant.ledger == ()
     for message in (caught.value, *(warning.message for warning in shown)):
         assert_nothing_is_quoted(str(message))
+
+
+TABLES = {
+    "an array": y,
+    "a list": y.tolist(),
+    "a frame": F,
+    "X and y": (X, y),
+    "a list in a list": [X.tolist()],
+    "a dict of columns": {"age": y.tolist()},
+    "a dict of frames": {"age": F},
+    "labels": hushed,
+    "labels by row": dict(enumerate([LABEL] * N)),
+    "a set of labels": {f"{LABEL}{k}" for k in range(N)},
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("parameter", ["epsilon", "solver", "loss", "bounds_y", "radius"])
+def test_a_table_in_the_place_of_a_parameter_is_not_quoted(parameter, name):
+    with pytest.raises(ValueError, match=r"object of type|two readings|pair|scalars") as caught:
+        R(**{parameter: TABLES[name]}).fit(X, y)
+    assert_nothing_is_quoted(str(caught.value))
+
+
+def test_an_error_of_one_cell_does_not_say_in_which_column_it_is():
+    messages = set()
+    for column in F.columns:
+        table = F.astype({column: object})
+        table.loc[7, column] = LABEL
+        with pytest.raises(ValueError, match="must hold numbers") as caught:
+            R().fit(table, y)
+        messages.add(str(caught.value))
+    assert len(messages) == 1
 
 
 # ------------------------------------------------------------------------ what is only warned of

@@ -26,12 +26,14 @@ from sklearn_dpsco import (
     BudgetAccountant,
     DPFTRLRegressor,
     DPGridSearchCV,
+    DPLassoFW,
     DPMirrorRegressor,
     DPScaler,
     Guarantee,
     PrivacyBudget,
     PrivacyBudgetError,
     PrivacyLeakWarning,
+    PrivacyParameterWarning,
     check_pipeline,
     dp_score,
     plan_score,
@@ -316,6 +318,21 @@ def test_a_private_search_needs_a_finite_epsilon(method):
         search.fit(Unreadable(), Unreadable())
     with pytest.raises(ValueError, match="must be finite"):
         search.plan(1000, 3)
+
+
+def test_a_search_replaces_an_infinite_epsilon_and_shares_by_none():
+    X, y = np.zeros((2000, 2)), np.zeros(2000)
+    model = DPMirrorRegressor(epsilon=INF, bounds_X=(-1, 1), bounds_y=(-1, 1))
+    with pytest.warns(PrivacyParameterWarning, match="epsilon=inf of the estimator is not used"):
+        found = DPGridSearchCV(model, {"radius": [1.0]}, epsilon=4.0).fit(X, y)
+    assert found.guarantee_.epsilon == 4.0
+    assert not found.best_estimator_.guarantee_.is_void
+    for delta in (0, 1e-6):
+        last = DPLassoFW(bounds_X="declared", bounds_y=(-1, 1))
+        pipe = make_pipeline(DPScaler(epsilon=INF), last)
+        search = DPGridSearchCV(pipe, {"dplassofw__radius": [1.0]}, epsilon=4.0, delta=delta)
+        with pytest.raises(ValueError, match="dpscaler__epsilon must be finite"):
+            search.fit(X, y)
 
 
 def test_an_audit_needs_a_claim():
