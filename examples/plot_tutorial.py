@@ -143,18 +143,13 @@ print(pd.DataFrame(scores["confusion_matrix"].matrix.round(), ["no", "yes"], ["n
 # Coefficients are those of the encoder's columns: a number goes from -1 to 1 over its bounds
 # (from 0 to 1 if one of them is 0), and a category is 0 or 1.
 
-import matplotlib.pyplot as plt
+from sklearn_dpsco import CoefficientDisplay
 
-best = search.best_estimator_
-coefficients = pd.Series(best[-1].coef_[0], best[0].get_feature_names_out()).sort_values()
-figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-axes.barh(coefficients.index, coefficients)
-axes.axvline(0, color="black", linewidth=0.8)
-axes.set(
+display = CoefficientDisplay.from_estimator(search)
+display.ax_.set(
     xlabel="coefficient (to the right: comes back)",
     title=f"Accuracy {float(scores['accuracy']):.2f} ({low:.2f} to {high:.2f}), epsilon = 2",
 )
-plt.show()
 
 # %%
 # And what it cost. The ledger has a line for each charge, and no values of the records. Somebody
