@@ -37,15 +37,15 @@ OF_THE_NOISE = {"noise": (EPSILON, 1.0), "inverted scale": (0.5, 0.1)}
 FIRST = frozenset({"first.target", "first.means", "first.row_factor"})
 
 
-def flipped_label(facts, relation):
+def flipped_label(facts, relation, n_told=2):
     """All weight on one feature; the record turns the whole mean gradient's tail around.
 
     The other rows balance what the first table's record adds, so that a selection stands
-    at a tie on one side and at the full range on the other.
+    at a tie on one side and at the full range on the other. Only the first `n_told` rows are not 0.
     """
     n, d = facts.n_samples, facts.n_features
     X, y = np.zeros((n, d)), np.where(np.arange(n) % 2, 1.0, -1.0)
-    X[:2, 0], y[:2] = 1.0, (1.0, -1.0)
+    X[:n_told, 0], y[:2] = 1.0, (1.0, -1.0)
     other_y, scale = y.copy(), None
     if relation == "zero-out":
         scale = np.ones(n)
@@ -61,10 +61,7 @@ def flipped_label(facts, relation):
 
 def lone_record(facts, relation):
     """Nothing but the record that differs says anything."""
-    first, second = flipped_label(facts, relation)
-    for data in (first, second):
-        data.rows.X[1:] = 0.0
-    return first, second
+    return flipped_label(facts, relation, n_told=1)
 
 
 @dataclass(frozen=True)
