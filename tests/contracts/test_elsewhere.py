@@ -158,7 +158,10 @@ def test_predictions_of_blocks_are_lazy_and_the_same(name):
             found = getattr(model, method)(WAYS[way][0](X))
             assert isinstance(found, da.Array)
             assert found.dtype == expected.dtype
-            np.testing.assert_array_equal(found.compute(), expected)
+            if expected.dtype.kind == "f":  # BLAS rounds by the place in a block
+                np.testing.assert_allclose(found.compute(), expected, rtol=1e-12, atol=1e-15)
+            else:
+                np.testing.assert_array_equal(found.compute(), expected)
     named = build(name).fit(columns_as(X), y)
     np.testing.assert_array_equal(named.predict(frame(X)).compute(), named.predict(columns_as(X)))
 

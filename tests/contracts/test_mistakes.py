@@ -254,7 +254,8 @@ MISTAKES = {
     "a column that is not there": (lambda: encode(BOX | {"x": (0, 1)}), r"\['x'\] are missing"),
     "a column too many": (lambda: encode(AGE), r"\['pay'\] are not in the schema"),
     "an array": (lambda: encode(AGE, X), r"data frame.*pandas\.DataFrame\(X, columns="),
-    "text for numbers": (lambda: encode(BOX, F.assign(pay=LABEL)), "'pay' has the type"),
+    "dates for numbers": (
+        lambda: encode(BOX, F.assign(pay=pd.Timestamp("2020-01-01"))), "'pay' has the type"),
     "two kinds of categories": (lambda: encode({"age": ["a", 1]}), "categories of one type"),
     # scores, and the rest
     "records of the fit": (lambda: dp_score(models.fitted, F, y), "fitted on; score it on others"),
