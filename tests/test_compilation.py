@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 
@@ -45,6 +46,49 @@ def test_a_kernel_is_told_of_once_for_each_kind_of_data(caplog, monkeypatch):
     assert [record.args for record in caplog.records] == [("kernel",)] * 2  # of int and of float
     assert "compile_kernels" in caplog.records[0].getMessage()
     assert said == ["compiling kernel, once", ""] * 2
+
+
+A_KERNEL = """
+from sklearn_dpsco._kernels.jit import njit
+
+@njit(cache=True)
+def doubled(x):
+    return 2 * x
+"""
+
+
+@needs_numba
+def test_files_of_the_cache_that_are_cut_off_are_made_anew(tmp_path, monkeypatch):
+    numba = pytest.importorskip("numba")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    source = tmp_path / "invented.py"
+    source.write_text(A_KERNEL)
+
+    def doubled_of_a_new_process():
+        names = {"__name__": "invented"}
+        exec(compile(A_KERNEL, source, "exec"), names)
+        return names["doubled"]
+
+    def hits(doubled=None):
+        """How often what was kept is found."""
+        doubled = doubled_of_a_new_process() if doubled is None else doubled
+        assert (doubled(3), doubled(0.25)) == (6, 0.5)
+        return sum(doubled.stats.cache_hits.values())
+
+    assert [hits(), hits()] == [0, 2]
+    files = sorted((tmp_path / "cache").rglob("*.nb?"))
+    assert [file.suffix for file in files] == [".nbc", ".nbc", ".nbi"]
+    for file in files:
+        for share in (0.0, 0.5, 0.99):
+            whole = file.read_bytes()
+            file.write_bytes(whole[: int(share * len(whole))])
+            assert hits() < 2
+            assert hits() == 2
+    # nor must files that can be neither read nor written
+    (folder,), doubled = (tmp_path / "cache").iterdir(), doubled_of_a_new_process()
+    shutil.rmtree(folder)
+    folder.touch()
+    assert hits(doubled) == 0
 
 
 def test_the_package_is_imported_without_what_compiles_or_shows():

@@ -3,17 +3,20 @@
 numba keeps compiled code as long as the file of a function stays as it is. What the function
 calls is compiled into it, and so are the places of the fields: a change in another file, of a
 clip for example, would have no effect, not even after an update of the package. Here the code
-is kept as long as all files of this folder stay as they are.
+is kept as long as all files of this folder stay as they are, and can be read: a file of the cache
+that was cut off, of a full disk for example, must not end a fit that was charged.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
 import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 from .compilation import watch
 
@@ -41,18 +44,36 @@ _SOURCES = _digest()
 watch()
 
 
+class _Cache(FunctionCache):
+    """What is kept of a kernel until a file of this folder changes; it costs time if it is lost."""
+
+    def _impl_class(self, function: Any) -> Any:  # type: ignore[override]
+        kept = CompileResultCacheImpl(function)  # type: ignore[no-untyped-call]
+        kept.locator.get_source_stamp = lambda: _SOURCES
+        return kept
+
+    def load_overload(self, *key: Any) -> Any:
+        try:
+            return super().load_overload(*key)  # type: ignore[no-untyped-call]
+        except Exception:  # pickle raises all kinds, also for classes that no longer exist
+            return None
+
+    def save_overload(self, *compiled: Any) -> None:
+        try:
+            super().save_overload(*compiled)  # type: ignore[no-untyped-call]
+        except Exception:  # an index that cannot be read, or a disk that takes no file
+            with suppress(OSError):
+                self.flush()  # type: ignore[no-untyped-call]
+                super().save_overload(*compiled)  # type: ignore[no-untyped-call]
+
+
 def njit(*, cache: bool, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`numba.njit`, whose cache depends on every file of this folder."""
+    """`numba.njit`, whose cache depends on every file of this folder, and may be damaged."""
 
     def compiled(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(cache=cache, **options)(function)
-        index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-        if index is None:  # no cache, or plain Python
-            return dispatcher
-        if not hasattr(index, "_version"):  # a cache of another form: do without
-            return numba.njit(**options)(function)
-        # compared before the rest is read, which may name classes that no longer exist
-        index._version = (index._version, _SOURCES)
+        dispatcher = numba.njit(**options)(function)
+        if cache and hasattr(dispatcher, "_cache"):  # or plain Python
+            dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]
         return dispatcher
 
     return compiled
