@@ -7,6 +7,7 @@ from .estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
 from .estimators.phased import DPPhasedSGDClassifier, DPPhasedSGDRegressor
 from .estimators.streaming import DPFTRLClassifier, DPFTRLRegressor
 from .exceptions import (
+    BlocksChangedError,
     BoundsNotDeclaredWarning,
     PrivacyBudgetError,
     PrivacyLeakWarning,
@@ -30,6 +31,7 @@ from .privacy.guarantee import Guarantee
 __version__ = "0.1.0"
 
 __all__ = [
+    "BlocksChangedError",
     "BoundsNotDeclaredWarning",
     "BudgetAccountant",
     "CoefficientDisplay",

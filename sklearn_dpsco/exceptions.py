@@ -1,12 +1,31 @@
 """Warnings and errors of the package. None of their messages depends on private values."""
 
 __all__ = [
+    "BlocksChangedError",
     "BoundsNotDeclaredWarning",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
     "TasksLostError",
 ]
+
+
+class BlocksChangedError(RuntimeError):
+    """Blocks of Dask were not the same when a fit read them again, and it was stopped.
+
+    A record that is in one place in one pass and in another in the next would count in several
+    parts of the fit, and the guarantee is for records that count in one (:ref:`section-2.8`). What
+    was charged stays charged. No model is left, and nothing that was released is shown.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import BlocksChangedError
+    >>> def fit_on_query(model, X, y):
+    ...     try:
+    ...         return model.fit(X, y)
+    ...     except BlocksChangedError:  # such as of a query without ORDER BY
+    ...         return None
+    """
 
 
 class BoundsNotDeclaredWarning(UserWarning):

@@ -175,7 +175,7 @@ def in_pieces(data, cuts):
     graph = {f"part {i}": part for i, part in enumerate(parts)}
     inputs = tuple((key,) for key in graph)
     groups = tuple((i,) for i in range(len(parts)))
-    source = Source(graph, groups, inputs, _itself, True, get_sync)
+    source = Source(graph, groups, inputs, [_itself] * len(parts), True, get_sync)
     return Pieces(source, tuple(part.n_samples for part in parts), data.part(slice(0, 0)))
 
 

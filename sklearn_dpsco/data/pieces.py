@@ -2,7 +2,8 @@
 
 Whoever holds the pieces gets functions and coefficients, and gives back sums; noise is added to
 those in this process alone. A task that is computed again, since a worker was lost or the pieces
-are not kept, gives the same bits: functions depend on a piece and on public or released numbers.
+are not kept, gives the same bits: functions depend on a piece and on public or released numbers,
+and a piece that is not what it was stops the fit.
 
 Partial sums are added up pairwise, in an order that follows from the numbers of rows; whatever it
 is, `summation.summation_error` bounds what rounding does.
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..exceptions import TasksLostError
+from ..exceptions import BlocksChangedError, TasksLostError
 from .threads import alone, blas_alone
 
 __all__ = ["Pieces", "Source", "compute", "hold", "losses_told", "new_key", "scheduler"]
@@ -56,7 +57,7 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Where pieces come from: tasks whose results are the arguments of `read`, in groups.
+    """Where pieces come from: tasks whose results are the arguments of `reads`, in groups.
 
     Attributes
     ----------
@@ -65,9 +66,10 @@ class Source:
     groups : tuple of tuple of int
         Numbers of the pieces that one task reads.
     inputs : tuple of tuple
-        Keys of the arguments of `read` for each piece; of kept pieces, that of each group.
-    read : callable or None
-        Makes a piece; None if the groups are lists of pieces.
+        Keys of the arguments of `reads` for each piece; of kept pieces, that of each group.
+    reads : sequence of callable or None
+        What makes each piece, or raises `BlocksChangedError`; None if the groups are lists of
+        pieces.
     is_in_memory : bool
         Whether the inputs are held in memory, here or by workers.
     get : callable
@@ -77,7 +79,7 @@ class Source:
     graph: dict[Any, Any]
     groups: tuple[tuple[int, ...], ...]
     inputs: tuple[tuple[Any, ...], ...]
-    read: Callable[..., Any] | None
+    reads: Sequence[Callable[..., Any]] | None
     is_in_memory: bool
     get: Get
 
@@ -157,15 +159,12 @@ class Pieces:
             pieces = [group[k] for k in taken]
             whole = self.steps if last is None else (*self.steps, last)
             steps = [[step.of_piece(i) for step in whole] for i in pieces]
-            if source.read is None:
-                inputs = [source.inputs[number][0]]
+            if source.reads is None:
+                reads, inputs = None, [source.inputs[number][0]]
             else:
+                reads = [source.reads[i] for i in pieces]
                 inputs = [list(source.inputs[i]) for i in pieces]
-            yield (
-                new_key("piece"),
-                inputs,
-                _Group(source.read, tuple(taken), steps, last is not None),
-            )
+            yield new_key("piece"), inputs, _Group(reads, tuple(taken), steps, last is not None)
 
     # ------------------------------------------------------------------------- other records
 
@@ -211,7 +210,7 @@ class Pieces:
 
         Else they are made anew each time they are needed, so that memory is bounded.
         """
-        is_kept = self.source.read is None and not self.steps
+        is_kept = self.source.reads is None and not self.steps
         if is_kept or not self.source.is_in_memory:
             return self
         tasks = list(self._tasks(None, self.sizes))
@@ -267,20 +266,28 @@ class Pieces:
 
 @dataclass(frozen=True)
 class _Group:
-    """The work of a task: reads pieces, follows the steps, and adds up if the last is a sum."""
+    """The work of a task: reads pieces, follows the steps, and adds up if the last is a sum.
 
-    read: Callable[..., Any] | None
+    That blocks changed is returned: schedulers log what is raised together with the arguments.
+    """
+
+    reads: Sequence[Callable[..., Any]] | None
     taken: tuple[int, ...]
     steps: list[list[tuple[Callable[..., Any], tuple[Any, ...]]]]
     is_sum: bool
 
     def __call__(self, *inputs: Any) -> Any:
+        if isinstance(inputs[0], BlocksChangedError):
+            return inputs[0]
         with alone(), np.errstate(all="ignore"):
             results = map(self._result, range(len(self.taken)), itertools.repeat(inputs))
-            return _pairwise(results) if self.is_sum else list(results)
+            try:
+                return _pairwise(results) if self.is_sum else list(results)
+            except BlocksChangedError as error:
+                return error.with_traceback(None)
 
     def _result(self, k: int, inputs: tuple[Any, ...]) -> Any:
-        piece = inputs[0][self.taken[k]] if self.read is None else self.read(*inputs[k])
+        piece = inputs[0][self.taken[k]] if self.reads is None else self.reads[k](*inputs[k])
         for function, arguments in self.steps[k]:
             piece = function(piece, *arguments)
         return piece
@@ -290,6 +297,8 @@ def _pairwise(values: Iterable[Any]) -> Any:
     """The sum, in which no value is added more than about log2 of their number times."""
     sums: list[tuple[int, Any]] = []
     for value in values:
+        if isinstance(value, BlocksChangedError):
+            return value
         level = 0
         while sums and sums[-1][0] == level:
             value, level = sums.pop()[1] + value, level + 1
@@ -331,7 +340,11 @@ def scheduler() -> Get:
 def compute(graph: dict[Any, Any], keys: list[Any], get: Get) -> list[Any]:
     """Results of tasks, in this process."""
     with blas_alone(), losses_told(graph, get):
-        return list(get(graph, keys))
+        found = list(get(graph, keys))
+    for result in found:
+        if isinstance(result, BlocksChangedError):
+            raise result
+    return found
 
 
 def hold(graph: dict[Any, Any], keys: list[Any], get: Get) -> dict[Any, Any]:

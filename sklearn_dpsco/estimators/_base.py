@@ -343,12 +343,9 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     ) -> BlocksTable:
         """The same for blocks of rows elsewhere; of `groups`, all are brought here."""
         self._check_has_targets(y)
-        surplus = None
-        if groups is not None:
-            groups = here(groups)
-            surplus = self._surplus(groups, groups, rows_per_user, {})
         classes, wants_labels = self._classes_to_check()
-        given = {"y": y, "weight": sample_weight, "surplus": surplus}
+        there = groups if is_elsewhere(groups) else None  # read with X, whose order may change
+        given = {"y": y, "weight": sample_weight, "groups": there}
         largest = check_size("max_weight", self.max_weight)
         found = read_blocks(self._reader, X, given, classes, wants_labels=wants_labels)
         validate_data(self, found.given, "no_validation", reset=True, skip_check_array=True)
@@ -356,6 +353,9 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(
                 f"Found array with {sum(found.sizes)} sample(s) while a minimum of 2 is required."
             )
+        users = groups if there is None else found.users
+        surplus = self._surplus(users, users, rows_per_user, {})
+        found = found if surplus is None else found.without(surplus)
         targets = self._read(found.targets).without_records()
         return BlocksTable(self._reader, found, targets, largest)
 
@@ -447,8 +447,9 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             guarantee: that it is invalid.
         PrivacyBudgetError
             If the accountant refuses the charge. Nothing is spent then, either.
-        TasksLostError
-            If blocks are elsewhere, and their workers or scheduler are lost; the charge stays.
+        BlocksChangedError, TasksLostError
+            If blocks are elsewhere, and are not the same when they are read again, or their workers
+            or scheduler are lost; the charge stays.
         """
         settings, given = self._settings(), X
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from .._fitting import checked, checked_table
-from ..data.blocks import Blocks, blocks_of_all, results
+from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
 from ..data.bounds import FeatureScaling
 from ..data.cells import as_numbers
 from ..data.compressed import canonical
@@ -26,6 +27,7 @@ from ..data.records import (
     nonfinite_rows,
 )
 from ..data.rows import Rows, make_rows, times_rows
+from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverData
 from ._targets import Labels, Numbers
 
@@ -164,7 +166,8 @@ class LocalTable:
 class _Facts(NamedTuple):
     """What a check tells of a block: public facts of its form, the labels if they are asked for.
 
-    `given` and `empty` are X as it was given and as it is read, without records.
+    `given` and `empty` are X as it was given and as it is read, without records; `mark` is the
+    `fingerprint` of the block, and `users` are those of its rows if there are any.
     """
 
     n_samples: int = 0
@@ -172,6 +175,8 @@ class _Facts(NamedTuple):
     empty: Any = None
     of_targets: tuple[int, ...] = ()
     labels: tuple[Any, ...] = ()
+    mark: int = 0
+    users: Any = None
     error: Exception | None = None
 
     @property
@@ -188,19 +193,28 @@ class FoundBlocks(NamedTuple):
     ----------
     blocks : dict of str to Blocks
         Those of "X", "y", and of "weight" and "surplus" (flags of rows) if there are any.
-    sizes : tuple of int
-        Numbers of records of the blocks.
+    sizes, marks : tuple of int
+        Numbers of records of the blocks, and their fingerprints.
     given, empty : array-like of shape (0, d)
         X as it was given and as it is read, without records.
     targets : ndarray
         The labels that occur, if they are asked for; else y without records.
+    users : ndarray or None
+        Those of all rows, if they were in blocks.
     """
 
     blocks: dict[str, Blocks]
     sizes: tuple[int, ...]
+    marks: tuple[int, ...]
     given: Any
     empty: Any
     targets: Any
+    users: Any
+
+    def without(self, surplus: Flags) -> FoundBlocks:
+        """Blocks of which some rows do not count."""
+        flags = split(surplus, replace(self.blocks["X"], sizes=self.sizes))
+        return self._replace(blocks=self.blocks | {"surplus": flags})
 
 
 @dataclass(frozen=True)
@@ -236,23 +250,26 @@ class BlocksTable:
         """Scaled records, where the blocks are."""
         blocks, sizes = self.found.blocks, self.found.sizes
         facts = scaling, fit_intercept, self.targets, self.largest_weight
-        read = functools.partial(_read, self.reader, tuple(blocks), *facts)
+        reads = [
+            functools.partial(_read, self.reader, mark, tuple(blocks), *facts)
+            for mark in (None, *self.found.marks)
+        ]
         inputs = tuple(zip(*(of_one.keys for of_one in blocks.values()), strict=True))
         graph = {key: task for of_one in blocks.values() for key, task in of_one.graph.items()}
         of_X = blocks["X"]
-        source = Source(graph, of_X.groups(sizes), inputs, read, of_X.is_in_memory, of_X.get)
+        source = Source(graph, of_X.groups(sizes), inputs, reads[1:], of_X.is_in_memory, of_X.get)
         nothing = [np.zeros(0, dtype=float if kind == "weight" else bool) for kind in blocks][2:]
         of_targets = np.zeros((0, *self.found.targets.shape[1:]), dtype=self.found.targets.dtype)
-        return Pieces(source, sizes, read(self.empty, of_targets, *nothing)).kept()
+        return Pieces(source, sizes, reads[0](self.empty, of_targets, *nothing)).kept()
 
 
 def _read(
-    reader: Reader, kinds: tuple[str, ...], scaling: FeatureScaling, fit_intercept: bool,
-    meta: Numbers | Labels, largest_weight: float, *arrays: Any,
+    reader: Reader, mark: int | None, kinds: tuple[str, ...], scaling: FeatureScaling,
+    fit_intercept: bool, meta: Numbers | Labels, largest_weight: float, *arrays: Any,
 ) -> SolverData:  # fmt: skip
-    """A block as scaled records."""
+    """A block as scaled records; `mark` is what its fingerprint was, None if there was none."""
     given = dict(zip(kinds, arrays, strict=True))
-    X, y = _read_both(reader, given)
+    X, y = _read_both(reader, given) if mark is None else _read_again(reader, mark, given)
     targets: Numbers | Labels
     if isinstance(meta, Numbers):
         targets = replace(meta, y=y)
@@ -271,6 +288,31 @@ def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
     return reader.features(given["X"], min_samples=0), reader.targets(y)
 
 
+def _read_again(reader: Reader, mark: int, given: dict[str, Any]) -> tuple[Any, Any]:
+    """X and y of a block that was checked and had this fingerprint.
+
+    Raises
+    ------
+    BlocksChangedError
+        If it is another block now.
+    """
+    with suppress(ValueError):  # the block of the check was valid
+        X, y = _read_both(reader, given)
+        if _mark(X, y, given) == mark:
+            return X, y
+    raise BlocksChangedError(
+        "blocks of X, or of what goes with it, were not the same when they were read again. A "
+        "record may have counted in several parts of the fit, which voids the guarantee: so the "
+        "fit was stopped, and what was charged stays charged. Let each block be the same rows in "
+        "the same order whenever it is read (a query needs ORDER BY, a file must not change), or "
+        "persist() the collection; then fit again under a new charge."
+    )
+
+
+def _mark(X: Any, y: Any, given: dict[str, Any]) -> int:
+    return fingerprint(X, y, *([given["weight"]] if "weight" in given else []))
+
+
 def _checked_block(
     reader: Reader, kinds: tuple[str, ...], classes: Any, wants_labels: bool, *arrays: Any
 ) -> _Facts:
@@ -286,12 +328,15 @@ def _checked_block(
             if "weight" in given:
                 weights = as_weights(given["weight"], 1.0, strict=reader.is_strict)
                 check_consistent_length(X, weights)
+            users = np.asarray(given["groups"]) if "groups" in given else None
+            check_consistent_length(X, users)
         labels = ()
         if wants_labels:
             labels = tuple(set(y[~is_missing(y)].tolist()))
         elif classes is not None:
             reader.codes(y, classes)
-        return _Facts(X.shape[0], _emptied(given["X"]), _emptied(X), y.shape[1:], labels)
+        forms = _emptied(given["X"]), _emptied(X), y.shape[1:]
+        return _Facts(X.shape[0], *forms, labels, _mark(X, y, given), users)
     except Exception as error:
         return _Facts(error=error.with_traceback(None))
 
@@ -321,7 +366,7 @@ def read_blocks(
     Raises
     ------
     ValueError
-        If blocks are invalid, or do not go with each other.
+        If blocks are invalid, or do not go with each other, or one of X is given twice.
     """
     given = {kind: values for kind, values in others.items() if values is not None}
     blocks = blocks_of_all(X, given)
@@ -340,4 +385,12 @@ def read_blocks(
     if reader.task == "classification":
         targets = as_labels(sorted({label for fact in facts for label in fact.labels}, key=repr))
     sizes = tuple(fact.n_samples for fact in facts)
-    return FoundBlocks(blocks, sizes, first.given, first.empty, targets)
+    counted = [key for key, size in zip(blocks["X"].keys, sizes, strict=True) if size]
+    if len(set(counted)) < len(counted):
+        raise ValueError(
+            "the same part of X is given twice: each of its records would count as two, and the "
+            "guarantee is for records that count once"
+        )
+    users = np.concatenate([fact.users for fact in facts]) if blocks.pop("groups", None) else None
+    marks = tuple(fact.mark for fact in facts)
+    return FoundBlocks(blocks, sizes, marks, first.given, first.empty, targets, users)

@@ -14,6 +14,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from dask.callbacks import Callback
 from registry import (
     ESTIMATORS,
     build,
@@ -30,6 +31,7 @@ from scipy import sparse
 from support import in_pieces, rest_is_slow, solver_data
 
 from sklearn_dpsco import (
+    BlocksChangedError,
     BudgetAccountant,
     DPFTRLRegressor,
     DPGridSearchCV,
@@ -389,6 +391,127 @@ def test_a_check_keeps_no_block_in_memory():
         assert facts.empty.base is None
 
 
+# ------------------------------------------------------------------- blocks that change
+
+CUTS = (0, 7, 7, 30, 60)
+
+
+class Readings:
+    """Delayed parts that are read each time: `changed`, once a part was read so many times."""
+
+    def __init__(self, changed, after=1):
+        self.changed, self.after, self.counts = changed, after, {}
+
+    def parts(self, values):
+        spans = enumerate(itertools.pairwise(CUTS))
+        return [dask.delayed(self._read)((id(values), k), values[a:b]) for k, (a, b) in spans]
+
+    def _read(self, key, part):
+        self.counts[key] = self.counts.get(key, 0) + 1
+        return part if self.counts[key] <= self.after else self.changed(part)
+
+
+def as_it_is(part):
+    return part
+
+
+def backwards(part):
+    return part[::-1]
+
+
+def stopped(model, readings, X, y, **others):
+    """A fit of which X is as it was said, and of the others those that `readings` have."""
+    accountant = BudgetAccountant(100.0, 1e-2)
+    model.set_params(accountant=accountant)
+    with pytest.raises(BlocksChangedError, match="needs ORDER BY") as caught:
+        model.fit(X, y, **others)
+    assert caught.value.__context__ is None  # which would hold the arrays
+    assert len(accountant.ledger) == 1
+    assert not hasattr(model, "coef_")
+    assert max(readings.counts.values()) == readings.after + 1
+
+
+@each_solver
+def test_a_fit_stops_where_blocks_are_read_in_another_order(name):
+    X, y = table(name)
+    for form in forms(name):
+        readings = Readings(backwards)
+        stopped(build(name, form), readings, readings.parts(X), readings.parts(y))
+    readings = Readings(as_it_is)
+    expected = build(name).fit(in_parts(X), in_parts(y))
+    model = build(name).fit(readings.parts(X), readings.parts(y))
+    np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+
+
+def another(part, at=(0, 0)):
+    part = part.copy()
+    if part.shape[0]:
+        part[at[: part.ndim]] = 0.125
+    return part
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_no_task_raises_where_blocks_change(is_held, monkeypatch):
+    # schedulers log what is raised together with the arguments
+    X, y = table("DPMirrorRegressor")
+    readings, found = Readings(backwards), []
+    if is_held:  # as what was persisted, and lost before it was kept
+        monkeypatch.setattr(blocks.Blocks, "is_in_memory", True)
+    with Callback(posttask=lambda key, value, *_: found.append(value)):
+        stopped(build("DPMirrorRegressor"), readings, readings.parts(X), in_parts(y))
+    assert any(isinstance(value, BlocksChangedError) for value in found)
+
+
+CHANGES = {
+    "more": lambda part: np.concatenate((part, part[:1])),
+    "fewer": lambda part: part[:-1],
+    "another value": another,
+    "an invalid value": lambda part: part * np.nan,
+    "another column": lambda part: np.column_stack((part, part)),
+}
+NO_COLUMNS = ("weight", "another column")
+
+
+@pytest.mark.parametrize(
+    ("of", "change"),
+    [pair for pair in itertools.product(("X", "y", "weight"), CHANGES) if pair != NO_COLUMNS],
+)
+def test_a_fit_stops_where_a_part_of_a_block_changes(of, change):
+    X, y = table("DPLassoFW")
+    values = {"X": X, "y": y, "weight": np.linspace(0, 1, 60)}
+    readings, stable = Readings(CHANGES[change], after=2), Readings(as_it_is)
+    given = {key: (readings if key == of else stable).parts(v) for key, v in values.items()}
+    model = build("DPLassoFW", solver="selection")
+    stopped(model, readings, given["X"], given["y"], sample_weight=given["weight"])
+
+
+def test_a_fit_stops_where_labels_users_or_stored_values_change():
+    X, labels = table("DPMirrorClassifier")
+    for y in (labels, labels.astype(object)):
+        readings = Readings(backwards)
+        stopped(build("DPMirrorClassifier"), readings, in_parts(X), readings.parts(y))
+    for store in (sparse.csr_array, sparse.csc_array):
+        settings = entry("DPMirrorClassifier").sparse
+        readings = Readings(backwards)
+        of_X, of_y = readings.parts(store(X).tocsr()), Readings(as_it_is).parts(labels)
+        of_X = [dask.delayed(store)(part) for part in of_X]
+        stopped(build("DPMirrorClassifier", **settings), readings, of_X, of_y)
+    # users are counted in the pass in which their rows are checked
+    whole = np.column_stack((*table("DPMirrorRegressor"), np.arange(60) // 2))
+    readings = Readings(backwards)
+    parts = readings.parts(whole)
+    of_X, of_y, users = ([part[:, j] for part in parts] for j in (slice(3), 3, 4))
+    stopped(build("DPMirrorRegressor"), readings, of_X, of_y, groups=users)
+
+
+def test_a_part_that_is_given_twice_is_refused():
+    X, y = table("DPMirrorRegressor")
+    parts, none = in_parts(X, (0, 30, 60)), dask.delayed(X[:0])
+    refused([*parts, parts[0]], in_parts(np.append(y, y[:30]), (0, 30, 60, 90)), "given twice")
+    model = build("DPMirrorRegressor").fit([none, *parts, none], in_parts(y, (0, 0, 30, 60, 60)))
+    assert hasattr(model, "coef_")
+
+
 # -------------------------------------------------------------------------------- clusters
 
 
@@ -456,6 +579,46 @@ def test_a_worker_that_is_killed_in_mid_fit_changes_nothing(client, monkeypatch)
     model = MODELS["learned units"]().fit(there, y)
     assert len(calls) > 20
     np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+
+
+def read_once(k, marks, X):
+    """A block whose rows come in another order once it was read."""
+    mark = marks / f"{k}"
+    order = slice(None, None, -1 if mark.exists() else 1)
+    mark.touch()
+    return X[order]
+
+
+def unstable(folder, X):
+    folder.mkdir()
+    cuts = itertools.pairwise((0, 700, 2500, 4000))
+    return [dask.delayed(read_once)(k, folder, X[a:b]) for k, (a, b) in enumerate(cuts)]
+
+
+@pytest.mark.slow
+def test_workers_notice_blocks_that_change(client, tmp_path, monkeypatch):
+    X, y = large()
+    model = MODELS["learned units"]()
+    with pytest.raises(BlocksChangedError):
+        model.fit(unstable(tmp_path / "lazy", X), in_parts(y, (0, 700, 2500, 4000)))
+    futures = client.scatter([X[:1500], X[1500:]])
+    refused([*futures, futures[0]], np.append(y, y[:1500]), "given twice")
+
+    # what was persisted is read anew where its worker was lost
+    parts = client.persist(unstable(tmp_path / "held", X))
+    compute, calls = pieces.compute, []
+
+    def killing(graph, keys, get):
+        calls.append(None)
+        if len(calls) == 12:
+            for worker in client.scheduler_info()["workers"]:
+                client.run(os._exit, 1, workers=[worker], nanny=False, on_error="ignore")
+        return compute(graph, keys, get)
+
+    monkeypatch.setattr(pieces, "compute", killing)
+    with pytest.raises(BlocksChangedError):
+        model.fit(parts, in_parts(y, (0, 700, 2500, 4000)))
+    assert len(calls) >= 12
 
 
 @pytest.mark.parametrize("is_held", [True, False])
