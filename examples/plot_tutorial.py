@@ -85,11 +85,12 @@ print(check_pipeline(model))
 # the records.)
 #
 # The records are cut by position, into those of the fit and those of the test. Since no record is
-# in both, the two branches cost the larger of their budgets and not the sum.
+# in both, two branches of the accountant cost the larger of their budgets and not the sum.
 
 from sklearn_dpsco import BudgetAccountant
 
 accountant = BudgetAccountant(epsilon=2.0, delta=1e-6)
+halves = accountant.parallel()
 train, test = slice(0, 9000), slice(9000, None)
 
 # %%
@@ -102,7 +103,7 @@ train, test = slice(0, 9000), slice(9000, None)
 from sklearn_dpsco import DPGridSearchCV
 
 settings = {"dpmirrorclassifier__loss": ["logistic", "smoothed_hinge"]}
-search = DPGridSearchCV(model, settings, epsilon=2.0, accountant=accountant)
+search = DPGridSearchCV(model, settings, epsilon=2.0, accountant=halves.branch())
 n_columns = len(encoder.get_feature_names_out())
 print(search.plan(n_samples=9000, n_features=n_columns))
 
@@ -115,18 +116,17 @@ print(search.plan(n_samples=9000, n_features=n_columns))
 
 from sklearn_dpsco import dp_score
 
-with accountant.parallel() as group:
-    with group.branch(), accountant.label("search and fit"):
-        search.fit(records[train], returned[train])
-    with group.branch(), accountant.label("test scores"):
-        scores = dp_score(
-            search,
-            records[test],
-            returned[test],
-            scoring=["accuracy", "confusion_matrix"],
-            epsilon=2.0,
-            accountant=accountant,
-        )
+with accountant.label("search and fit"):
+    search.fit(records[train], returned[train])
+with accountant.label("test scores"):
+    scores = dp_score(
+        search,
+        records[test],
+        returned[test],
+        scoring=["accuracy", "confusion_matrix"],
+        epsilon=2.0,
+        accountant=halves.branch(),
+    )
 print(search.best_params_)
 
 # %%

@@ -50,20 +50,21 @@ print(check_pipeline(model))
 
 accountant = BudgetAccountant(epsilon=2.0, delta=1e-6)
 grid = {"dpmirrorclassifier__loss": ["logistic", "smoothed_hinge"]}
-search = DPGridSearchCV(model, grid, epsilon=2.0, scoring="accuracy", accountant=accountant)
+branches = accountant.parallel()  # on disjoint records, which cost the largest of them
+search = DPGridSearchCV(
+    model, grid, epsilon=2.0, scoring="accuracy", accountant=branches.branch()
+)  # fmt: skip
 print(search.plan(n_samples=4800, n_features=18))
 
 # %%
-# Training and test records are disjoint, so that the fit and the scores cost the larger of the two.
+# Training and test records are disjoint, so that the fit and the scores, each in a branch of the
+# accountant, cost the larger of the two.
 
-with accountant.parallel() as group:
-    with group.branch():
-        search.fit(X[train], y[train])
-    with group.branch():
-        scores = dp_score(
-            search, X[test], y[test], scoring=["accuracy", "roc_auc", "confusion_matrix"],
-            epsilon=2.0, accountant=accountant,
-        )  # fmt: skip
+search.fit(X[train], y[train])
+scores = dp_score(
+    search, X[test], y[test], scoring=["accuracy", "roc_auc", "confusion_matrix"],
+    epsilon=2.0, accountant=branches.branch(),
+)  # fmt: skip
 print(search.best_params_)
 for score in scores.values():
     print(score)

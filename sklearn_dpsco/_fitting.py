@@ -21,8 +21,8 @@ from .data.cells import as_numbers
 from .data.compressed import compressed
 from .data.records import as_users, is_nameless, surplus_rows
 from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
-from .privacy.accountant import INFINITE, BudgetAccountant, accountant_in_force, active_accountant
-from .privacy.allotment import Allotment
+from .privacy.accountant import INFINITE, accountant_in_force, active_accountant
+from .privacy.branches import Account
 from .privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
 from .privacy.guarantee import Guarantee
 
@@ -87,7 +87,7 @@ def checked_table(X: Any, *, strict: bool, name: str = "X", **settings: Any) -> 
 class Accounting(NamedTuple):
     """The accountant in force, the budget of a fit under it, and whether n decides on delta."""
 
-    accountant: BudgetAccountant | Allotment | None
+    accountant: Account | None
     budget: PrivacyBudget
     sizes_delta: bool
 

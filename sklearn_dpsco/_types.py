@@ -17,6 +17,7 @@ __all__ = [
     "ClassLabels",
     "ClassWeight",
     "ClassificationLoss",
+    "Disjoint",
     "Factorization",
     "FeatureBounds",
     "FrankWolfeSolver",
@@ -49,6 +50,7 @@ Auto = Literal["auto"]
 Relation = Literal["replace-one", "zero-out"]
 Precision = Literal["exact", "float"]
 Nonfinite = Literal["raise", "zero"]
+Disjoint = Literal["rows", "users"]
 RandomState = int | np.random.RandomState | None
 
 # pairs (low, high), of scalars or arrays

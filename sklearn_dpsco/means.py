@@ -177,7 +177,7 @@ def plan_mean(
         the function. Others: coordinates are clipped to [-3 tau, 3 tau].
     n_buckets : "auto" or int in [1, 1e15], default="auto"
         For "median-of-means".
-    accountant : None or BudgetAccountant, default=None
+    accountant : None, BudgetAccountant or Branch, default=None
         Whose delta "auto" stands for. The functions that release a mean charge it, before
         anything is computed from X; `plan_mean` charges nothing.
 

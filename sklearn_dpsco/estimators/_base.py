@@ -39,8 +39,7 @@ from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import DeclaredOutput
 from ..preprocessing.leaks import warn_of_leaks
 from ..preprocessing.surroundings import declared_for
-from ..privacy.accountant import BudgetAccountant
-from ..privacy.allotment import Allotment
+from ..privacy.branches import Account
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, SolverResult
@@ -82,10 +81,11 @@ class Settings(NamedTuple):
     loss: Loss
     feasible_set: Geometry | type[Geometry]
     fit_intercept: bool
-    accountant: BudgetAccountant | Allotment | None
+    accountant: Account | None
     sizes_delta: bool
     row_norm: float | None = None
     nonnegative: bool = False
+    has_groups: bool = False
 
     def plan(
         self, n_samples: int, n_features: int, n_outputs: int, class_weight: Any = None
@@ -192,10 +192,10 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         no error and no warning shows it, and the guarantee covers such records, too. With "zero",
         `predict` takes an invalid row for one whose scaled features are all 0; with "raise" it
         raises.
-    accountant : None or BudgetAccountant, default=None
+    accountant : None, BudgetAccountant or Branch, default=None
         Where `fit` charges its guarantee, in full, after the data were checked and before
-        anything else is computed from their values. None stands for the accountant whose
-        ``with`` block is open, if any.
+        anything else is computed from their values; a branch of `BudgetAccountant.parallel` is for
+        fits on its records. None stands for the accountant whose ``with`` block is open, if any.
     random_state : None, int or RandomState, default=None
         None draws noise from a cipher keyed by the operating system. An int or a RandomState
         makes the result reproducible and *not private*: whoever knows it can subtract the
@@ -379,7 +379,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         scaling = self._feature_scaling(empty.shape[1])
         scaling.transform(empty)  # bounds that do not suit sparse X: an error before the charge
         if settings.accountant is not None:
-            settings.accountant.spend(plan, estimator=type(self).__name__)
+            name, has_groups = type(self).__name__, settings.has_groups
+            settings.accountant.spend(plan, estimator=name, has_groups=has_groups)
         return Run(settings.solver, plan, scaling)
 
     def _solve(self, run: Run, table: LocalTable | BlocksTable) -> None:
@@ -451,7 +452,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             If blocks are elsewhere, and are not the same when they are read again, or their workers
             or scheduler are lost; the charge stays.
         """
-        settings, given = self._settings(), X
+        settings, given = self._settings()._replace(has_groups=groups is not None), X
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 rows = settings.budget.rows_per_user

@@ -28,7 +28,7 @@ from ..data.bounds import FeatureScaling, TargetScaling, by_column
 from ..data.guesses import PRIVATE, FeatureMagnitudes, TargetMagnitude, check_magnitude
 from ..geometry import Geometry
 from ..losses import Loss
-from ..privacy.accountant import BudgetAccountant
+from ..privacy.branches import Account
 from ..solvers.defaults import HEAVY_TAIL, MOST_SLICES, MOST_STEPS
 from ..solvers.heavy_tail import FORMS, HeavyTail
 from ..solvers.heavy_tail.oracles import ORACLES
@@ -290,7 +290,7 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         learning_rate: float | Auto = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
@@ -372,7 +372,7 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
         learning_rate: float | Auto = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:

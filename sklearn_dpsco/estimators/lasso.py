@@ -22,7 +22,7 @@ from .._types import (
 )
 from ..geometry import Geometry
 from ..losses import Loss
-from ..privacy.accountant import BudgetAccountant
+from ..privacy.branches import Account
 from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.frank_wolfe import FORMS, FrankWolfe
 from ._base import DPClassifier, DPRegressor
@@ -221,7 +221,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         learning_rate: float | Auto = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
@@ -288,7 +288,7 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         learning_rate: float | Auto = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:

@@ -23,7 +23,7 @@ from .._types import (
 )
 from ..geometry import Geometry
 from ..losses import Loss
-from ..privacy.accountant import BudgetAccountant
+from ..privacy.branches import Account
 from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.mirror_descent import FORMS, MirrorDescent
 from ._base import DPClassifier, DPRegressor
@@ -240,7 +240,7 @@ class DPMirrorRegressor(_MirrorMixin, DPRegressor):
         learning_rate: float | Auto = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
@@ -313,7 +313,7 @@ class DPMirrorClassifier(_MirrorMixin, DPClassifier):
         learning_rate: float | Auto = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:

@@ -21,7 +21,7 @@ from .._types import (
 )
 from ..geometry import Geometry
 from ..losses import Loss
-from ..privacy.accountant import BudgetAccountant
+from ..privacy.branches import Account
 from ..solvers.defaults import MOST_PHASES, MOST_STEPS
 from ..solvers.phased_sgd import PhasedSGD
 from ._base import DPClassifier, DPRegressor
@@ -191,7 +191,7 @@ class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
         shuffle: bool = True,
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
@@ -257,7 +257,7 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
         shuffle: bool = True,
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:

@@ -37,8 +37,8 @@ from ..data.summation import piece_rows
 from ..geometry import Geometry
 from ..losses import Loss
 from ..mechanisms.prefix_sum import FACTORIZATIONS
-from ..privacy.accountant import BudgetAccountant, accountant_in_force
-from ..privacy.allotment import Allotment
+from ..privacy.accountant import accountant_in_force
+from ..privacy.branches import Account
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import SolverData
@@ -67,7 +67,7 @@ class _Progress:
     scaling: TargetScaling | None
     run: FTRLRun
     noise: RandomStream | None
-    charged: list[BudgetAccountant | Allotment]
+    charged: list[Account]
     rows_of_users: dict[Any, int] | None
     lock: Any = field(default_factory=threading.RLock, repr=False, compare=False)
 
@@ -136,9 +136,9 @@ class _StreamingModel(DPLinearModel):
         iterate.
     shuffle : bool, default=True
         Whether `fit` takes the records in random order. `partial_fit` takes them as they come.
-    accountant : None or BudgetAccountant, default=None
+    accountant : None, BudgetAccountant or Branch, default=None
         ... The first call of `partial_fit` charges the guarantee of the whole stream, and so does
-        the first one for which another accountant is in force, of a stream that began without it.
+        the first one under another accountant, or for records outside of the branch it began in.
 
     Attributes
     ----------
@@ -293,6 +293,7 @@ class _StreamingModel(DPLinearModel):
                 is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
                 weight = self._weights(X, sample_weight, targets)
                 if isinstance(progress, Settings):
+                    progress = progress._replace(has_groups=counted is not None)
                     progress = self._begin(progress, X, targets)
                     progress.rows_of_users = None if counted is None else {}
                 else:
@@ -335,12 +336,14 @@ class _StreamingModel(DPLinearModel):
         return self._stream
 
     def _charge_again(self, progress: _Progress) -> None:
-        """Charge the whole stream to the accountant in force, unless that was done."""
-        accountant = accountant_in_force(self.accountant)
-        if accountant is not None and accountant not in progress.charged:
-            # in full: what is released from now on may hold all of the stream
-            accountant.spend(progress.plan, estimator=type(self).__name__)
-            progress.charged = [*progress.charged, accountant]
+        """Charge the whole stream to the account in force, unless one that covers it was."""
+        account, charged = accountant_in_force(self.accountant), progress.charged
+        if account is None or any(earlier.covers(account) for earlier in charged):
+            return
+        # in full: what is released from now on may hold all of the stream
+        name, has_groups = type(self).__name__, progress.rows_of_users is not None
+        account.spend(progress.plan, estimator=name, has_groups=has_groups)
+        progress.charged = [*charged, account]
 
     def _feed(
         self, progress: _Progress, X: Any, targets: Numbers | Labels, further: tuple[Any, ...],
@@ -445,7 +448,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         shuffle: bool = True,
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
@@ -482,7 +485,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
             ended, or this chunk reaches beyond `horizon`. Nothing is taken in then.
         PrivacyBudgetError
             If an accountant is in force to which the stream was not charged yet (at the first
-            call, or in another block), and it refuses the charge. Nothing is taken in then.
+            call, in another block or branch), and it refuses the charge. Nothing is taken in then.
         """
         progress = self._progress()
 
@@ -565,7 +568,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         shuffle: bool = True,
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
@@ -617,7 +620,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
             y has another label. Nothing is taken in then.
         PrivacyBudgetError
             If an accountant is in force to which the stream was not charged yet (at the first
-            call, or in another block), and it refuses the charge. Nothing is taken in then.
+            call, in another block or branch), and it refuses the charge. Nothing is taken in then.
         """
         progress = self._progress()
         declared = self._classes_of_stream(classes, progress)

@@ -155,7 +155,7 @@ def dp_score(
         composed. "auto" is 0, or under an accountant the accountant's delta.
     confidence : float in [0.5, 1 - 1e-9], default=0.95
         Of the intervals, each by itself.
-    accountant : None or BudgetAccountant, default=None
+    accountant : None, BudgetAccountant or Branch, default=None
         Charged after all was checked and X was predicted, before anything is counted. None stands
         for that whose ``with`` block is open, if any.
     classes : list of labels or None, default=None

@@ -48,7 +48,8 @@ from ..data.records import (
 )
 from ..data.seen import remember_fit
 from ..exceptions import PrivacyParameterWarning
-from ..privacy.accountant import BudgetAccountant
+from ..privacy.allotment import Allotment
+from ..privacy.branches import Account
 from ..privacy.budget import PrivacyBudget
 from ..privacy.repetition import MOST_TRIALS, draw_trials
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
@@ -285,7 +286,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         stream = stream_from_random_state(self.random_state)
         run = _Run(self, plan, classes, table, stream)
         if accounting.accountant is not None:
-            accounting.accountant.spend(plan, estimator=type(self).__name__)
+            name, has_groups = type(self).__name__, "groups" in extras
+            accounting.accountant.spend(plan, estimator=name, has_groups=has_groups)
         with progress_bar(self.verbose, *run.size, type(self).__name__, plan) as run.bar:
             index, best, score = run.trials() if isinstance(plan, RepeatPlan) else run.probes()
         self._keep(plan, index, best, score)
@@ -302,7 +304,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         """Raise unless the search alone is charged, whatever steps its settings bring."""
         for settings in self._candidates():
             for prefix, step in private_steps(self._made(settings, None)).items():
-                if step.accountant is not None and step.accountant is not self.accountant:
+                if step.accountant is not None and step.accountant != self.accountant:
                     raise ValueError(
                         f"{prefix}accountant is set, but the search is charged for all of its "
                         "fits: give the accountant to the search"
@@ -374,7 +376,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         return _Table(X, y, targets, weights, extras), classes
 
     def _keep(self, plan: Any, index: int, best: Any, score: float | None) -> None:
-        given = self.accountant if isinstance(self.accountant, BudgetAccountant) else None
+        given = None if isinstance(self.accountant, Allotment) else self.accountant
         for step in private_steps(best).values():  # whoever fits it again pays again
             step.set_params(accountant=given)
             if score is not None:  # the best of several has no guarantee of its own
@@ -632,7 +634,7 @@ class DPGridSearchCV(_PrivateSearch):
         any of them; a candidate is fitted as a whole in one process, under its part of the budget.
     precision : {"exact", "float"}, default="exact"
         Arithmetic of the choice's noise.
-    accountant : None or BudgetAccountant, default=None
+    accountant : None, BudgetAccountant or Branch, default=None
         Where the whole search is charged, once, before anything is computed from the data.
     random_state : None, int or RandomState, default=None
         An int makes the search reproducible and *not private*.
@@ -694,7 +696,7 @@ class DPGridSearchCV(_PrivateSearch):
         n_trials: float | Auto = "auto",
         n_jobs: int | None = None,
         precision: Precision = "exact",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
@@ -761,7 +763,7 @@ class DPRandomizedSearchCV(_PrivateSearch):
         n_trials: float | Auto = "auto",
         n_jobs: int | None = None,
         precision: Precision = "exact",
-        accountant: BudgetAccountant | None = None,
+        accountant: Account | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:

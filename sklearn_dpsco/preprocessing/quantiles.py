@@ -230,7 +230,7 @@ def private_bounds(
     nonfinite : {"raise", "zero"}, default="raise"
         Whether a row with NaN, an infinity or no number is an error, which tells one bit outside
         of the guarantee, or an empty record: it moves no quantile of the others.
-    accountant : None or BudgetAccountant, default=None
+    accountant : None, BudgetAccountant or Branch, default=None
         Is charged before anything is computed from the values. None stands for the one whose
         ``with`` block is open, if any.
     random_state : None, int or RandomState, default=None

@@ -187,7 +187,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         "raise": a row with NaN, an infinity or no number is an error, in `fit` before anything is
         spent; that tells one bit outside of the guarantee. "zero": it contributes nothing to
         `fit`, and becomes a row of zeros in `transform`.
-    accountant : None or BudgetAccountant, default=None
+    accountant : None, BudgetAccountant or Branch, default=None
         Where `fit` charges its guarantee before anything is computed from the values. None stands
         for the accountant whose ``with`` block is open, if any.
     random_state : None, int or RandomState, default=None
@@ -313,7 +313,8 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
                 surplus = self._surplus(X, groups, accounting.budget.rows_per_user, {})
                 plan = self._plan(accounting, *X.shape)
                 if accounting.accountant is not None:
-                    accounting.accountant.spend(plan, estimator=type(self).__name__)
+                    name, has_groups = type(self).__name__, groups is not None
+                    accounting.accountant.spend(plan, estimator=name, has_groups=has_groups)
             stream = stream_from_random_state(self.random_state)
             found = plan.release(self._data(X, known, surplus), stream.substream("scaler", 0))
         self._set_units(known, found)

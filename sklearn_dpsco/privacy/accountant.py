@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from decimal import ROUND_DOWN, ROUND_UP, Context
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -17,24 +16,31 @@ from numpy.typing import NDArray
 
 from .._checks import check_int, check_real, import_pandas, shown
 from .._overview import Overview
-from .._types import Relation
+from .._types import Disjoint, Relation
 from ..exceptions import PrivacyBudgetError
-from .allotment import Allotment
-from .branches import BranchPath, OpenBranches, ParallelGroup
+from .branches import Account, BranchPath, ParallelGroup, are_users_disjoint
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
 from .ledger import Charge, Ledger, LedgerFile, Snapshot
+from .turns import Turn
 
 __all__ = ["INFINITE", "BudgetAccountant", "accountant_in_force", "active_accountant"]
+
+T = TypeVar("T")
 
 INFINITE = "epsilon=inf is a fit without noise, which no budget allows: nothing was charged"
 _ELSEWHERE = (
     "this accountant lives in another process, or no longer exists: nothing can be charged to it "
     "here. Use n_jobs=1, or threads, or bind it to a file (`save`)."
 )
+_USERS_IN_BRANCHES = (
+    "a fit with groups, or with max_rows_per_user > 1, protects users, and one with records in two "
+    "branches bears both. If all records of each user are in one branch of each group, say "
+    "parallel(disjoint='users'); otherwise charge the accountant itself"
+)
 
 
-class BudgetAccountant:
+class BudgetAccountant(Account):
     r"""A total budget that fits on the same records share, and the ledger of its charges.
 
     An estimator with ``accountant=`` charges its guarantee in full, after X and y are
@@ -94,7 +100,7 @@ class BudgetAccountant:
     the accountant of the file; without a file, an object that refuses every charge, so that fits
     in other processes (``n_jobs > 1``) fail. An estimator that is pickled or copied while a
     block is open gets the block's accountant as its `accountant`. `skops` loads an object that
-    is equal to the accountant and shares all with it.
+    is equal to the accountant and shares all with it. All of this holds for a `Branch`, too.
 
     Examples
     --------
@@ -116,18 +122,14 @@ class BudgetAccountant:
         if budget.is_infinite:
             raise ValueError("epsilon of an accountant must be finite: inf would bound nothing")
         rows = check_int("max_rows_per_user", max_rows_per_user, low=1)
-        self._set_up(Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, []))
+        self._set_up(Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, Ledger()))
 
     def _set_up(self, snapshot: Snapshot, file: LedgerFile | None = None) -> None:
-        self._id, self._budget, self._rows, self._order, charges = snapshot
+        self._id, self._budget, self._rows, self._order, self._ledger = snapshot
         self._process: object = _process()
         self._file = file
         self._why_not: str | None = None
-        self._lock = threading.Lock()
-        self._ledger = Ledger()
-        for charge in charges:
-            self._ledger.add(charge)
-        self._branches = OpenBranches()
+        self._turn: dict[str, Turn] = {}  # who has it
         self._labels: list[list[str]] = []
         _accountants[self._id] = self  # last: from here on other threads find it, and charge it
 
@@ -208,21 +210,23 @@ class BudgetAccountant:
             If this accountant is bound to a file already.
         """
         self._check_process()
-        with self._lock:
+        turn = Turn(self._turn)
+        with turn, turn:
+            turn.take()
             if self._file is not None:
                 raise ValueError(f"this accountant is bound to {self._file} already")
             file = LedgerFile(path)
-            with file.locked():
-                if file.path.exists():
-                    raise FileExistsError(f"{file} exists: a ledger is never overwritten")
+            file.lock(turn)
+            if file.path.exists():
+                raise FileExistsError(f"{file} exists: a ledger is never overwritten")
+            try:
                 self._file = file  # first: the budget must not be here and in a file
-                try:
-                    file.write(self._snapshot())
-                except BaseException:
-                    with suppress(OSError):
-                        file.path.unlink(missing_ok=True)
-                        self._file = None
-                    raise
+                file.write(self._snapshot(self._ledger))
+            except BaseException:
+                with suppress(OSError):
+                    file.path.unlink(missing_ok=True)
+                    self._file = None
+                raise
 
     @property
     def budget(self) -> PrivacyBudget:
@@ -249,8 +253,7 @@ class BudgetAccountant:
     @property
     def ledger(self) -> tuple[Charge, ...]:
         """The charges, in order."""
-        with self._locked():
-            return tuple(self._ledger.charges)
+        return self._in_turn(lambda: self._ledger.charges)
 
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.
@@ -268,8 +271,9 @@ class BudgetAccountant:
         return pandas.DataFrame(series)
 
     def spend(
-        self, guarantee: Any, label: str | None = None, *, estimator: str | None = None
-    ) -> None:
+        self, guarantee: Any, label: str | None = None, *, estimator: str | None = None,
+        has_groups: bool = False,
+    ) -> None:  # fmt: skip
         """Charge a guarantee, or the guarantee of a plan.
 
         Parameters
@@ -279,14 +283,17 @@ class BudgetAccountant:
             What to call the charge. None stands for that of the innermost open `label` block.
         estimator : str or None
             Name of what is fitted.
+        has_groups : bool, default=False
+            Whether the fit was told which user each row belongs to, and so protects users, also by
+            one row each.
 
         Raises
         ------
         PrivacyBudgetError
             If the total would exceed the budget, the relation is not the budget's, the
-            budget has delta=0 and the guarantee does not compose purely, this is not
-            the process of the accountant, or its file cannot be read or written. Then the charge
-            is not accepted.
+            budget has delta=0 and the guarantee does not compose purely, users are protected in a
+            branch of disjoint records, this is not the process of the accountant, or its file
+            cannot be read or written. Then the charge is not accepted.
         ValueError
             If `guarantee` is neither a guarantee nor a plan, or `label` no string.
 
@@ -302,31 +309,7 @@ class BudgetAccountant:
         >>> 0.49 < accountant.total_spent() <= 0.51
         True
         """
-        plan, guarantee = guarantee, getattr(guarantee, "guarantee", guarantee)
-        if not isinstance(guarantee, Guarantee):
-            raise ValueError(f"guarantee must be a Guarantee or a Plan, got {shown(guarantee)}")
-        if label is not None:
-            _check_label(label)
-        if guarantee.is_void:
-            raise PrivacyBudgetError(INFINITE)
-        with self._locked(to_write=True):
-            if guarantee.relation != self._budget.relation:
-                raise PrivacyBudgetError(
-                    f"the accountant's relation is {self._budget.relation!r}, that of the "
-                    f"guarantee {guarantee.relation!r}"
-                )
-            if guarantee.rows_per_user < self._rows:
-                raise PrivacyBudgetError(
-                    f"the accountant's budget is for users of up to {self._rows} rows, the "
-                    f"guarantee for those of up to {guarantee.rows_per_user}: set max_rows_per_user"
-                )
-            charge = self._entry(guarantee, plan, label, estimator)
-            total = self._ledger.total_with(charge)
-            if not self._allows(total):
-                raise PrivacyBudgetError(self._refusal(charge, total))
-            if self._file is not None:
-                self._write(self._file, charge)
-            self._ledger.add(charge)
+        self._charge((), guarantee, label, estimator, has_groups)
 
     @contextmanager
     def label(self, text: str) -> Iterator[None]:
@@ -342,14 +325,14 @@ class BudgetAccountant:
         _check_label(text)
         self._check_process()
         entry = [text]  # a list is told from others with the same text by what it is
-        self._labels.append(entry)
         try:
+            self._labels.append(entry)
             yield
         finally:
             self._labels[:] = [other for other in self._labels if other is not entry]
 
     def remaining(self, delta: float | None = None) -> float:
-        """Largest epsilon of one more fit, in the parallel branch in force; 0 if nothing is left.
+        """Largest epsilon of one more fit on all records; 0 if nothing is left.
 
         A fit with this epsilon and `delta`, and the budget's relation, is accepted if its
         guarantee composes in zCDP (delta > 0) or purely (delta = 0). A guarantee with
@@ -371,9 +354,7 @@ class BudgetAccountant:
         >>> 0.5 < accountant.remaining() < 1.0  # noise is composed, so that more is left than 0.5
         True
         """
-        with self._locked():
-            delta = self._budget.delta if delta is None else delta
-            return self._largest_epsilon(self._branches.in_force(), delta)
+        return self._remaining((), delta)
 
     def total_spent(self) -> float:
         """Epsilon of the ledger at the budget's delta, 0 if nothing was charged.
@@ -383,8 +364,7 @@ class BudgetAccountant:
         budget's. It holds if the fits were fixed in advance; if later ones were chosen after
         looking at the results of earlier ones, the budget itself is the guarantee.
         """
-        with self._locked():
-            return self._spent_by(self._ledger)
+        return self._in_turn(lambda: self._spent_by(self._ledger))
 
     def running_total(self) -> list[float]:
         """`total_spent` after each charge of the ledger, in order.
@@ -393,37 +373,87 @@ class BudgetAccountant:
         """
         so_far, totals = Ledger(), []
         for charge in self.ledger:
-            so_far.add(charge)
+            so_far = so_far.plus(charge)
             totals.append(self._spent_by(so_far))
         return totals
 
     def _spent_by(self, ledger: Ledger) -> float:
         return min(self._epsilon(ledger.total()), float(self._budget.epsilon))
 
-    @contextmanager
-    def parallel(self) -> Iterator[ParallelGroup]:
+    def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
         """A group of branches on disjoint records, which cost the largest of them.
 
         You state that no record is used in two branches, and that the branch of a record
         is fixed without looking at its values, for example by its position: a changed value
         must not move a record to another branch. Charged is the largest total of a branch, so
-        a later branch costs only what exceeds that. Charges in the group but in no branch add up.
-        For which code a branch is in force: see `ParallelGroup.branch`.
+        a later branch costs only what exceeds that. What is charged to the accountant itself is
+        in no branch, and adds to all of them.
+
+        A user with records in two branches bears both. So fits with `groups`, or with
+        max_rows_per_user > 1 (a promise about the whole table), are refused in them, unless you
+        state of this group, and of those around it, that all records of a user are in one branch.
+
+        Parameters
+        ----------
+        disjoint : {"rows", "users"}, default="rows"
+            What is in one branch only.
 
         Examples
         --------
-        >>> from sklearn_dpsco import BudgetAccountant
+        >>> from sklearn_dpsco import BudgetAccountant, DPLassoFW
         >>> accountant = BudgetAccountant(epsilon=1.0)
-        >>> with accountant.parallel() as group:
-        ...     with group.branch():
-        ...         pass  # fits on the first half of the records
-        ...     with group.branch():
-        ...         pass  # fits on the second half
+        >>> group = accountant.parallel()
+        >>> first = DPLassoFW(accountant=group.branch())  # for the first half of the records
+        >>> second = DPLassoFW(accountant=group.branch())  # for the second half
         """
-        self._check_process()
-        yield ParallelGroup(self._branches)
+        return ParallelGroup(self, (), disjoint)
 
     # --------------------------------------------------------------- what is accepted
+
+    def _charge(
+        self, path: BranchPath, guarantee: Any, label: str | None, estimator: str | None,
+        has_groups: bool,
+    ) -> None:  # fmt: skip
+        """Charge a branch, or with an empty path all records."""
+        plan, guarantee = guarantee, getattr(guarantee, "guarantee", guarantee)
+        if not isinstance(guarantee, Guarantee):
+            raise ValueError(f"guarantee must be a Guarantee or a Plan, got {shown(guarantee)}")
+        if label is not None:
+            _check_label(label)
+        if guarantee.is_void:
+            raise PrivacyBudgetError(INFINITE)
+
+        def accept() -> None:
+            self._check_unit(guarantee, has_groups, path)
+            charge = self._entry(guarantee, plan, path, label, estimator)
+            ledger = self._ledger.plus(charge)
+            if not self._allows(ledger.total()):
+                raise PrivacyBudgetError(self._refusal(charge, ledger.total()))
+            if self._file is not None:
+                self._write(self._file, ledger)
+            self._ledger = ledger
+
+        self._in_turn(accept, to_write=True)
+
+    def _check_unit(self, guarantee: Guarantee, has_groups: bool, path: BranchPath) -> None:
+        """Raise unless the guarantee is about whom the budget is for."""
+        if guarantee.relation != self._budget.relation:
+            raise PrivacyBudgetError(
+                f"the accountant's relation is {self._budget.relation!r}, that of the "
+                f"guarantee {guarantee.relation!r}"
+            )
+        if guarantee.rows_per_user < self._rows:
+            raise PrivacyBudgetError(
+                f"the accountant's budget is for users of up to {self._rows} rows, the "
+                f"guarantee for those of up to {guarantee.rows_per_user}: set max_rows_per_user"
+            )
+        if (has_groups or guarantee.rows_per_user > 1) and not are_users_disjoint(path):
+            raise PrivacyBudgetError(_USERS_IN_BRANCHES)
+
+    def _remaining(self, path: BranchPath, delta: float | None) -> float:
+        return self._in_turn(
+            lambda: self._largest_epsilon(path, self._budget.delta if delta is None else delta)
+        )
 
     def _cost(self, guarantee: Guarantee) -> NDArray[np.float64]:
         """Pure epsilon, rho, and the smaller charge in rho at the budget's order."""
@@ -475,8 +505,9 @@ class BudgetAccountant:
         )
 
     def _entry(
-        self, guarantee: Guarantee, plan: Any, label: str | None, estimator: str | None
-    ) -> Charge:
+        self, guarantee: Guarantee, plan: Any, path: BranchPath, label: str | None,
+        estimator: str | None,
+    ) -> Charge:  # fmt: skip
         epsilon, rho, rho_at_order = self._cost(guarantee).tolist()
         if label is None and self._labels:
             label = self._labels[-1][0]
@@ -491,7 +522,7 @@ class BudgetAccountant:
             pure_epsilon=epsilon,
             rho=rho,
             rho_at_order=rho_at_order,
-            branch=self._branches.in_force(),
+            branch=path,
             label=label,
             estimator=estimator,
             n_samples=None if n_samples is None else int(n_samples),
@@ -501,25 +532,23 @@ class BudgetAccountant:
 
     # ------------------------------------------------------------- file, lock, process
 
-    def _snapshot(self, *more: Charge) -> Snapshot:
-        charges = [*self._ledger.charges, *more]
-        return Snapshot(self._id, self._budget, self._rows, self._order, charges)
+    def _snapshot(self, ledger: Ledger) -> Snapshot:
+        return Snapshot(self._id, self._budget, self._rows, self._order, ledger)
 
     def _take_in(self, saved: Snapshot) -> None:
         """Go on from what the file says, which is what is known here and perhaps more."""
-        known = self._ledger.charges
+        known, charges = self._ledger.charges, saved.ledger.charges
         is_same = saved[:4] == (self._id, self._budget, self._rows, self._order)
-        if not is_same or saved.charges[: len(known)] != known:
+        if not is_same or charges[: len(known)] != known:
             raise ValueError(
                 "the file is not the one that was loaded, or charges are missing from it. Put back "
                 "the newest state; the budget of an older one may be spent"
             )
-        for charge in saved.charges[len(known) :]:
-            self._ledger.add(charge)
+        self._ledger = self._ledger.plus(*charges[len(known) :])
 
-    def _write(self, file: LedgerFile, charge: Charge) -> None:
+    def _write(self, file: LedgerFile, ledger: Ledger) -> None:
         try:
-            file.write(self._snapshot(charge))
+            file.write(self._snapshot(ledger))
         except OSError as error:
             raise PrivacyBudgetError(
                 f"the charge could not be written to {file}, so it is not accepted: {error}"
@@ -536,32 +565,39 @@ class BudgetAccountant:
         if obstacle is not None:
             raise PrivacyBudgetError(obstacle)
 
-    @contextmanager
-    def _locked(self, to_write: bool = False) -> Iterator[None]:
-        """The state of the file, if there is one; with `to_write`, until the end of the block."""
-        self._check_process()  # first: after a fork the lock may never be released
-        with self._lock, ExitStack() as stack:
+    def _in_turn(self, work: Callable[[], T], *, to_write: bool = False) -> T:
+        """What `work` returns on the state of the file, if there is one; alone, if `to_write`."""
+        self._check_process()  # first: after a fork, who has the turn may not exist
+        turn = Turn(self._turn)
+        with turn, turn:
+            turn.take()
             if self._file is not None:
                 try:
                     if to_write:
-                        stack.enter_context(self._file.locked())
+                        self._file.lock(turn)
                     self._take_in(self._file.read())
                 except (OSError, ValueError) as error:
                     raise PrivacyBudgetError(
                         f"the ledger {self._file} cannot be used, so nothing is accepted: {error}"
                     ) from error
-            yield
+            return work()
 
     def __enter__(self) -> Self:
         self._check_process()
-        with _active_lock:
-            if any(accountant != self for accountant in _active):
-                raise PrivacyBudgetError("the block of another accountant is open")
-            _active.append(self)
-        return self
+        block, turn = object(), Turn(_opening)
+        try:
+            with turn, turn:
+                turn.take()
+                if any(other != self for other in list(_active.values())):
+                    raise PrivacyBudgetError("the block of another accountant is open")
+                _active[block] = self
+            return self
+        except BaseException:  # Ctrl-C, too: a block that does not begin does not end
+            _active.pop(block, None)
+            raise
 
     def __exit__(self, *exception: object) -> None:
-        _active.pop()
+        _active.popitem()
 
     # ------------------------------------------------------------------------- copies
 
@@ -570,15 +606,6 @@ class BudgetAccountant:
 
     def __hash__(self) -> int:
         return hash(self._id)
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def __sklearn_clone__(self) -> Self:
-        return self
 
     def __getstate__(self) -> dict[str, str | None]:
         return {
@@ -619,11 +646,10 @@ class BudgetAccountant:
         }
         if self._rows > 1:
             facts["max_rows_per_user"] = str(self._rows)
-        if self._lock.acquire(timeout=1):  # or somebody is charging
-            try:
-                facts |= self._state()
-            finally:
-                self._lock.release()
+        turn = Turn(self._turn)
+        with suppress(TimeoutError), turn, turn:
+            turn.take(patience=1)  # or somebody is charging
+            facts |= self._state()
         return facts
 
     def _state(self) -> dict[str, str]:
@@ -637,18 +663,19 @@ class BudgetAccountant:
 
 
 # Everything in force in this process. A fork makes another process, whatever its number is, in
-# which locks that other threads held will never be released.
+# which other threads will never give back their turns.
 _accountants: WeakValueDictionary[str, BudgetAccountant] = WeakValueDictionary()
-_active: list[BudgetAccountant] = []  # one entry for each open block, all the same ledger
-_active_lock = threading.Lock()
+_active: dict[object, BudgetAccountant] = {}  # by each open block, all the same ledger
+_opening: dict[str, Turn] = {}
 _process_token = object()
 
 
 def _after_fork_in_child() -> None:
-    global _active_lock, _process_token
-    _active_lock, _process_token = threading.Lock(), object()
+    global _process_token
+    _process_token = object()
+    _opening.clear()
     for accountant in list(_accountants.values()):
-        accountant._lock = threading.Lock()
+        accountant._turn = {}
 
 
 if hasattr(os, "register_at_fork"):
@@ -662,18 +689,21 @@ def _process() -> object:
 
 def active_accountant() -> BudgetAccountant | None:
     """The accountant whose block is open in this process, if any."""
-    return next(iter(_active), None)
+    return next(iter(list(_active.values())), None)
 
 
-def accountant_in_force(accountant: Any) -> BudgetAccountant | Allotment | None:
-    """The accountant to charge, for a parameter `accountant`: None means the open block's."""
+def accountant_in_force(accountant: Any) -> Account | None:
+    """What to charge, for a parameter `accountant`: None means the open block's."""
     if accountant is None:
         return active_accountant()
-    if not isinstance(accountant, (BudgetAccountant, Allotment)):
-        is_class = accountant is BudgetAccountant
-        given = "the class: make one, BudgetAccountant(epsilon)" if is_class else shown(accountant)
-        raise ValueError(f"accountant must be None or a BudgetAccountant, got {given}")
-    return accountant
+    if isinstance(accountant, Account):
+        return accountant
+    given = shown(accountant)
+    if accountant is BudgetAccountant:
+        given = "the class: make one, BudgetAccountant(epsilon)"
+    elif isinstance(accountant, ParallelGroup):
+        given = "a group of branches: give one of them, group.branch()"
+    raise ValueError(f"accountant must be None, a BudgetAccountant or a branch of one, got {given}")
 
 
 def _find_accountant(identifier: str, path: str | None = None) -> BudgetAccountant:

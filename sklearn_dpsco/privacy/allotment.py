@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 from ..exceptions import PrivacyBudgetError
+from .branches import Account
 from .budget import ROUNDING, Currency, PrivacyBudget
 from .guarantee import Guarantee
 
 __all__ = ["Allotment"]
 
 
-class Allotment:
+class Allotment(Account):
     """What one fit may cost; in the place of an accountant, it accepts one plan within its part.
 
     Whoever makes it has charged the whole, so that nothing has to be written where it is spent:
-    a copy may be sent to another process, and is spent there.
+    a copy may be sent to another process, and is spent there. Copies here spend it together, once:
+    scikit-learn copies the steps of some pipelines.
 
     Parameters
     ----------
@@ -24,8 +26,13 @@ class Allotment:
     """
 
     def __init__(self, budget: PrivacyBudget) -> None:
-        self.budget = budget
+        self._budget = budget
         self._is_spent = False
+
+    @property
+    def budget(self) -> PrivacyBudget:
+        """The part."""
+        return self._budget
 
     @property
     def currency(self) -> Currency:
@@ -43,8 +50,9 @@ class Allotment:
         return self.budget.rows_per_user
 
     def spend(
-        self, guarantee: Any, label: str | None = None, *, estimator: str | None = None
-    ) -> None:
+        self, guarantee: Any, label: str | None = None, *, estimator: str | None = None,
+        has_groups: bool = False,
+    ) -> None:  # fmt: skip
         """Accept a guarantee, or the guarantee of a plan, once.
 
         Raises
@@ -61,17 +69,6 @@ class Allotment:
         if not self.accepts(guarantee):
             raise PrivacyBudgetError("the fit costs more than its part of the budget")
         self._is_spent = True
-
-    # scikit-learn copies the steps of some pipelines: all copies together spend it once
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def __sklearn_clone__(self) -> Self:
-        return self
 
     def accepts(self, guarantee: Guarantee) -> bool:
         """Whether it is within the part, in the part's currency."""

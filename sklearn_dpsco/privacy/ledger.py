@@ -7,8 +7,6 @@ import math
 import os
 import shutil
 import time as clock
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,8 +18,8 @@ from numpy.typing import NDArray
 from .._checks import check_int, check_real
 from .branches import BranchPath
 from .budget import PrivacyBudget
-from .file_lock import file_lock
 from .guarantee import Guarantee
+from .turns import Turn
 
 __all__ = ["Charge", "Ledger", "LedgerFile", "Snapshot", "now"]
 
@@ -54,8 +52,9 @@ class Charge:
         What the guarantee costs of the budget's rho: its Renyi divergence at the order alpha of
         the accountant is at most alpha times this.
     branch : tuple of str
-        Groups and branches of `BudgetAccountant.parallel` that were in force, from the outermost:
-        group, branch, group, branch, ... Empty outside of all branches.
+        The branch of `BudgetAccountant.parallel` that was charged: group, branch, group, branch,
+        ... from the outermost, a group by what was declared of it, such as "rows-1c9a27f04be3".
+        Empty outside of all branches.
     label : str or None
         What the user called it.
     estimator : str or None
@@ -98,22 +97,22 @@ class Charge:
         return fields
 
 
-class _Branch:
-    """Charges that may fall on the same record: its own, and the largest of each group."""
+class _Branch(NamedTuple):
+    """Charges that may fall on the same unit: its own, and the largest of each group."""
 
-    def __init__(self) -> None:
-        self.own: Cost = np.zeros(3)
-        self.groups: dict[str, dict[str, _Branch]] = {}
+    own: Cost
+    groups: dict[str, dict[str, _Branch]]  # never changed
 
     def total(self) -> Cost:
         return self.own + sum((_largest(group) for group in self.groups.values()), np.zeros(3))
 
-    def at(self, path: BranchPath) -> _Branch:
+    def plus(self, path: BranchPath, cost: Cost) -> _Branch:
         if not path:
-            return self
+            return self._replace(own=self.own + cost)
         group, branch, *rest = path
-        branches = self.groups.setdefault(group, {})
-        return branches.setdefault(branch, _Branch()).at(tuple(rest))
+        branches = self.groups.get(group, {})
+        inner = branches.get(branch, _EMPTY).plus(tuple(rest), cost)
+        return self._replace(groups={**self.groups, group: {**branches, branch: inner}})
 
     def beside(self, path: BranchPath) -> Cost:
         """What adds to further charges on this path: the total without sibling branches."""
@@ -121,44 +120,40 @@ class _Branch:
             return self.total()
         group, branch, *rest = path
         others = (_largest(g) for name, g in self.groups.items() if name != group)
-        inner = self.at((group, branch)).beside(tuple(rest))
+        inner = self.groups.get(group, {}).get(branch, _EMPTY).beside(tuple(rest))
         return self.own + sum(others, np.zeros(3)) + inner
+
+
+_EMPTY = _Branch(np.zeros(3), {})
 
 
 def _largest(group: dict[str, _Branch]) -> Cost:
     return np.max([np.zeros(3), *(branch.total() for branch in group.values())], axis=0)
 
 
-class Ledger:
-    """Charges in order, and their total: a sum, of which each group gives its largest branch."""
+class Ledger(NamedTuple):
+    """Charges in order, and their total: a sum, of which each group gives its largest branch.
 
-    def __init__(self) -> None:
-        self.charges: list[Charge] = []
-        self._root = _Branch()
+    It is never changed, so that one step puts a new state in the place of an old one.
+    """
 
-    def add(self, charge: Charge) -> None:
-        """Add an entry."""
-        branch = self._root.at(charge.branch)
-        branch.own = branch.own + charge.cost
-        self.charges.append(charge)
+    charges: tuple[Charge, ...] = ()
+    root: _Branch = _EMPTY
+
+    def plus(self, *charges: Charge) -> Ledger:
+        """The ledger with more entries."""
+        root = self.root
+        for charge in charges:
+            root = root.plus(charge.branch, charge.cost)
+        return Ledger((*self.charges, *charges), root)
 
     def total(self) -> Cost:
-        """The vector (pure epsilon, rho, rho at the order) of the worst record."""
-        return self._root.total()
-
-    def total_with(self, charge: Charge) -> Cost:
-        """The total if this charge were added."""
-        branch = self._root.at(charge.branch)
-        before = branch.own
-        branch.own = before + charge.cost
-        try:
-            return self.total()
-        finally:
-            branch.own = before
+        """The vector (pure epsilon, rho, rho at the order) of the worst unit."""
+        return self.root.total()
 
     def beside(self, branch: BranchPath) -> Cost:
         """The cost that a further charge in this branch comes on top of."""
-        return self._root.beside(branch)
+        return self.root.beside(branch)
 
 
 class Snapshot(NamedTuple):
@@ -168,7 +163,7 @@ class Snapshot(NamedTuple):
     budget: PrivacyBudget
     max_rows_per_user: int
     order: float
-    charges: list[Charge]
+    ledger: Ledger
 
 
 class LedgerFile:
@@ -190,11 +185,9 @@ class LedgerFile:
     def __str__(self) -> str:
         return repr(str(self.path))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes from writing. Raises `OSError` if that cannot be had."""
-        with file_lock(Path(f"{self.path}.lock"), PATIENCE):
-            yield
+    def lock(self, turn: Turn) -> None:
+        """Keep others from writing in this turn. Raises `OSError` if that cannot be had."""
+        turn.take_file(Path(f"{self.path}.lock"), PATIENCE)
 
     def read(self) -> Snapshot:
         """What the file says; `ValueError` if that is not a whole ledger that adds up."""
@@ -211,7 +204,7 @@ class LedgerFile:
         """Put this state in the file. Needs the lock. Raises `OSError` if it fails."""
         fresh = self.path.with_name(self.path.name + ".new")
         fresh.unlink(missing_ok=True)
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+        with open(fresh, "xb") as file:
             file.write(_text(snapshot))
             file.flush()
             os.fsync(file.fileno())
@@ -236,10 +229,7 @@ def _move(source: Path, target: Path) -> None:
     os.replace(source, target)
 
 
-def _total(charges: list[Charge]) -> dict[str, float | None]:
-    ledger = Ledger()
-    for charge in charges:
-        ledger.add(charge)
+def _total(ledger: Ledger) -> dict[str, float | None]:
     return {key: _finite(cost) for key, cost in zip(COSTS, ledger.total().tolist(), strict=True)}
 
 
@@ -250,7 +240,7 @@ def _finite(value: float) -> float | None:
 def _text(snapshot: Snapshot) -> bytes:
     budget = snapshot.budget
     entries = []
-    for charge in snapshot.charges:
+    for charge in snapshot.ledger.charges:
         entry = charge.summary()
         costs = {key: _finite(entry[key]) for key in COSTS}
         entries.append(entry | costs | {"time": charge.time.isoformat()})
@@ -263,7 +253,7 @@ def _text(snapshot: Snapshot) -> bytes:
         "relation": budget.relation,
         "max_rows_per_user": snapshot.max_rows_per_user,
         "order": snapshot.order,
-        "total": _total(snapshot.charges),
+        "total": _total(snapshot.ledger),
         "charges": entries,
     }
     return json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
@@ -283,10 +273,10 @@ def _parsed(document: Any) -> Snapshot:
     budget = PrivacyBudget(*(document[key] for key in ("epsilon", "delta", "relation")))
     rows = check_int("max_rows_per_user", document["max_rows_per_user"], low=1)
     order = check_real("order", document["order"], low=1)
-    charges = [_charge(entry, budget) for entry in document["charges"]]
-    if document["total"] != _total(charges):
+    ledger = Ledger().plus(*(_charge(entry, budget) for entry in document["charges"]))
+    if document["total"] != _total(ledger):
         raise ValueError("its charges do not add up to its total")
-    return Snapshot(_string("id", document["id"]), budget, rows, order, charges)
+    return Snapshot(_string("id", document["id"]), budget, rows, order, ledger)
 
 
 def _charge(entry: dict[str, Any], budget: PrivacyBudget) -> Charge:

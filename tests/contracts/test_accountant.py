@@ -234,25 +234,47 @@ def test_a_model_stored_by_skops_charges_its_accountant(name):
     X, y = table(name)
     accountant = BudgetAccountant(10.0)
     for form in forms(name):
-        model = build(name, form, accountant=accountant).fit(X, y)
+        model = build(name, form, accountant=accountant.parallel().branch()).fit(X, y)
         stored = skops.dumps(model)
         untrusted = skops.get_untrusted_types(data=stored)
         loaded = skops.loads(stored, trusted=untrusted)
         np.testing.assert_array_equal(outcome(loaded), outcome(model))
-        assert loaded.accountant == accountant, form
-        before = len(accountant.ledger)
-        with accountant, loaded.accountant:
+        assert loaded.accountant == model.accountant, form
+        before, twin = len(accountant.ledger), loaded.accountant.accountant
+        with accountant, twin:
             loaded.fit(X, y)
-        assert len(accountant.ledger) == len(loaded.accountant.ledger) == before + 1, form
-        assert loaded.accountant.total_spent() == accountant.total_spent()
+        assert accountant.ledger[-1].branch == model.accountant.path
+        assert len(accountant.ledger) == len(twin.ledger) == before + 1, form
+        assert twin.total_spent() == accountant.total_spent()
         with pytest.raises(PrivacyBudgetError):
             loaded.set_params(epsilon=20.0).fit(X, y)
-    del accountant, model, loaded
+    del accountant, model, loaded, twin
     gc.collect()
     loaded = skops.loads(stored, trusted=untrusted)
     loaded.predict(X)
     with pytest.raises(PrivacyBudgetError, match="another process"):
         loaded.fit(X, y)
+
+
+@each_solver
+def test_a_fit_in_a_branch_is_charged_there_and_of_users_where_they_are_disjoint(name):
+    X, y = table(name)
+    accountant, users = BudgetAccountant(10.0), np.arange(len(y))
+    rows, one = (accountant.parallel(disjoint).branch() for disjoint in ("rows", "users"))
+    for settings, groups in (({}, users), ({"max_rows_per_user": 2}, None)):
+        model = build(name, main_form(name), accountant=rows, **settings)
+        calls = [model.fit, model.partial_fit] if hasattr(model, "partial_fit") else [model.fit]
+        for call in calls:
+            with nothing_is_released(), pytest.raises(PrivacyBudgetError, match="protects users"):
+                call(X, y, groups=groups)
+        assert accountant.remaining() == one.remaining(), settings
+        model.set_params(accountant=one).fit(X, y, groups=groups)
+        build(name, main_form(name), accountant=accountant, **settings).fit(X, y, groups=groups)
+    model = build(name, main_form(name), accountant=rows).fit(X, y)
+    assert model.plan_ == build(name, main_form(name), accountant=accountant).plan(*X.shape)
+    places = [one.path, ()] * 2 + [rows.path]
+    assert [charge.branch for charge in accountant.ledger] == places
+    assert {charge.estimator for charge in accountant.ledger} == {name}
 
 
 # -------------------------------------------------------------------- what is not charged

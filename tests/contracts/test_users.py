@@ -13,17 +13,28 @@ from registry import (
     each_solver,
     forms,
     is_classifier,
+    nothing_is_released,
     outcome,
     statistics,
     table,
 )
 from sklearn import config_context
+from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from support import recomputed_epsilon
 
-from sklearn_dpsco import BudgetAccountant, PrivacyBudget, PrivacyBudgetError, means
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPGridSearchCV,
+    DPScaler,
+    PrivacyBudget,
+    PrivacyBudgetError,
+    dp_score,
+    means,
+    private_bounds,
+)
 
 ROWS = 3
 
@@ -211,6 +222,30 @@ def test_an_accountant_for_users():
             assert accountant.total_spent() == pytest.approx(1.0, rel=1e-6)
             assert accountant.ledger[0].rows_per_user == mine
     assert "max_rows_per_user=3" in repr(BudgetAccountant(1.0, max_rows_per_user=3))
+
+
+def test_whatever_else_protects_users_is_charged_where_they_are_disjoint():
+    X, y = table("DPMirrorRegressor", n=2000)
+    model, users = build("DPMirrorRegressor", "noisy-md"), np.arange(len(y)) // 2
+    score = {"estimator": model.fit(X, y), "X": X + 0.0, "y": y}
+    search = DPGridSearchCV(clone(model), {"radius": [model.radius]})
+    accountant = BudgetAccountant(10.0)
+    rows, one = (accountant.parallel(disjoint).branch() for disjoint in ("rows", "users"))
+    for call in (
+        lambda account: search.set_params(accountant=account).fit(X, y, groups=users),
+        lambda account: DPScaler(accountant=account).fit(X, groups=users),
+        lambda account: DPScaler(accountant=account, max_rows_per_user=2).fit(X),
+        lambda account: private_bounds(X, accountant=account, max_rows_per_user=2),
+        lambda account: dp_score(**score, accountant=account, max_rows_per_user=2),
+        lambda account: means.clipped_mean(X, accountant=account, max_rows_per_user=2),
+    ):
+        charged = accountant.ledger
+        with nothing_is_released(), pytest.raises(PrivacyBudgetError, match="protects users"):
+            call(rows)
+        assert accountant.ledger == charged
+        call(one)
+        assert [charge.branch for charge in accountant.ledger[len(charged) :]] == [one.path]
+    assert search.best_estimator_.accountant is one
 
 
 def test_an_accountant_for_users_in_a_file(tmp_path):

@@ -6,6 +6,7 @@ import pickle
 import sys
 import threading
 import warnings
+from contextlib import nullcontext
 from itertools import pairwise
 
 import numpy as np
@@ -514,6 +515,46 @@ def test_a_stream_that_goes_on_under_another_accountant_is_charged_in_full(kind)
     assert len(second.ledger) == 1
     with pytest.raises(PrivacyBudgetError):
         again.set_params(accountant=tight).partial_fit(X[110:], y[110:])
+
+
+def test_a_stream_pays_on_every_branch_whose_records_it_takes():
+    X, y = table(DPFTRLRegressor)
+    accountant = BudgetAccountant(1.5, 1e-6)
+    group, settings = accountant.parallel(), {"epsilon": 0.9, "horizon": 3000}
+    models = [model_of(DPFTRLRegressor, accountant=group.branch(), **settings) for _ in range(10)]
+    for k, model in enumerate(models):
+        part = slice(10 * k, 10 * k + 10)
+        model.partial_fit(X[part], y[part])
+    assert accountant.total_spent() == pytest.approx(0.9, rel=1e-3)
+    # all of them on the same further records: .9 each, on top of that of the branches
+    for n_charges, model in enumerate(models[:3], start=11):
+        model.set_params(accountant=accountant)
+        with nullcontext() if n_charges == 11 else pytest.raises(PrivacyBudgetError):
+            model.partial_fit(X[100:150], y[100:150])
+        assert len(accountant.ledger) == 11
+    assert [model.n_seen_ for model in models[:3]] == [60, 10, 10]
+
+
+def test_a_stream_pays_once_for_a_branch_and_what_lies_in_it():
+    X, y = table(DPFTRLRegressor)
+    accountant = BudgetAccountant(9.0, 1e-6)
+    first, second = (group.branch() for group in [accountant.parallel()] * 2)
+    inside = first.parallel("users").branch()
+    model = model_of(DPFTRLRegressor, accountant=first, horizon=300)
+    paths = []
+    for account in (first, inside, second, first, accountant, second.parallel().branch()):
+        model.set_params(accountant=account).partial_fit(X[:5], y[:5])
+        pickle.loads(pickle.dumps(model)).partial_fit(X[:5], y[:5])  # has the same receipts
+        paths.append(accountant.ledger[-1].branch)
+    assert paths == [first.path] * 2 + [second.path] * 2 + [()] * 2
+    assert len(accountant.ledger) == 3
+    # one that was told its users needs branches that are disjoint in them, in its later turns, too
+    users, (rows, one) = np.arange(5), (accountant.parallel(d).branch() for d in ("rows", "users"))
+    model = model_of(DPFTRLRegressor, horizon=300).partial_fit(X[:5], y[:5], groups=users)
+    with pytest.raises(PrivacyBudgetError, match="protects users"):
+        model.set_params(accountant=rows).partial_fit(X[5:10], y[5:10], groups=users)
+    model.set_params(accountant=one).partial_fit(X[5:10], y[5:10], groups=users)
+    assert (model.n_seen_, len(accountant.ledger)) == (10, 4)
 
 
 # ------------------------------------------------------------------------------ learning

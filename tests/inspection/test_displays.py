@@ -151,10 +151,9 @@ def test_ledgers_add_up():
     for label, epsilon in (("look", 0.5), ("final", 1.0), ("look", 0.5)):
         guarantee = REGRESSOR.set_params(epsilon=epsilon).plan(5000, 3).guarantee
         accountant.spend(guarantee, label=label)
-    with accountant.parallel() as group:
-        for _ in range(2):
-            with group.branch():
-                accountant.spend(guarantee, estimator="DPMirrorRegressor")
+    group = accountant.parallel()
+    for _ in range(2):
+        group.branch().spend(guarantee, estimator="DPMirrorRegressor")
     totals = accountant.running_total()
     assert totals[-1] == accountant.total_spent()
     assert totals[0] < totals[1] < totals[2] < totals[3] == totals[4]

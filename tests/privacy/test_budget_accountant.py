@@ -3,8 +3,8 @@
 How each estimator is charged is in contracts/test_accountant.py.
 """
 
-import asyncio
 import copy
+import dataclasses
 import itertools
 import math
 import os
@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack, contextmanager
 
 import pytest
 from dp_accounting.rdp import RdpAccountant
@@ -203,14 +202,14 @@ def test_a_refusal_names_an_epsilon_that_fits():
         (zcdp(0.9), pure),
     ):
         accountant = BudgetAccountant(1.0, DELTA)
-        with accountant.parallel() as group, group.branch():
-            accountant.spend(before)
-            with pytest.raises(PrivacyBudgetError) as refusal:
-                accountant.spend(more(1.1))
-            fits = float(re.search(r"still fits is ([\d.]+),", str(refusal.value))[1])
-            with pytest.raises(PrivacyBudgetError):
-                accountant.spend(more(fits * (1 + 2e-5)))
-            accountant.spend(more(fits))
+        branch = accountant.parallel().branch()
+        branch.spend(before)
+        with pytest.raises(PrivacyBudgetError) as refusal:
+            branch.spend(more(1.1))
+        fits = float(re.search(r"still fits is ([\d.]+),", str(refusal.value))[1])
+        with pytest.raises(PrivacyBudgetError):
+            branch.spend(more(fits * (1 + 2e-5)))
+        branch.spend(more(fits))
         assert len(accountant.ledger) == 2
 
 
@@ -252,21 +251,17 @@ def test_only_guarantees_and_plans_can_be_spent():
 
 
 def test_parallel_branches_cost_the_largest_of_them():
-    accountant = BudgetAccountant(1.0, DELTA)
-    one = BudgetAccountant(1.0, DELTA)
-    with accountant.parallel() as group:
-        with group.branch():
-            accountant.spend(zcdp(0.3))
-        assert accountant.total_spent() == pytest.approx(0.3)
-        with group.branch():
-            accountant.spend(zcdp(0.3))
-            accountant.spend(zcdp(0.5))
-            with pytest.raises(PrivacyBudgetError):
-                accountant.spend(zcdp(0.9))
-        with group.branch():
-            accountant.spend(zcdp(0.4))
-        accountant.spend(zcdp(0.2))  # in the group, but in no branch
-    accountant.spend(zcdp(0.1))
+    accountant, one = BudgetAccountant(1.0, DELTA), BudgetAccountant(1.0, DELTA)
+    first, second, third = (group.branch() for group in [accountant.parallel()] for _ in range(3))
+    first.spend(zcdp(0.3))
+    assert accountant.total_spent() == pytest.approx(0.3)
+    for epsilon in (0.3, 0.5):
+        second.spend(zcdp(epsilon))
+    with pytest.raises(PrivacyBudgetError):
+        second.spend(zcdp(0.9))
+    third.spend(zcdp(0.4))
+    for epsilon in (0.2, 0.1):  # in no branch
+        accountant.spend(zcdp(epsilon))
     for epsilon in (0.3, 0.5, 0.2, 0.1):
         one.spend(zcdp(epsilon))
     assert accountant.total_spent() == pytest.approx(one.total_spent(), rel=1e-9)
@@ -274,148 +269,32 @@ def test_parallel_branches_cost_the_largest_of_them():
     assert len(accountant.ledger) == 6
 
 
-def test_parallel_groups_nest_and_keep_to_their_accountant_and_thread():
-    accountant, other = BudgetAccountant(10.0, 0.0), BudgetAccountant(10.0, 0.0)
-    with accountant.parallel() as outer:
-        with outer.branch(), accountant.parallel() as inner:
-            for epsilon in (1.0, 2.0):
-                with inner.branch():
-                    accountant.spend(pure(epsilon))
-                    other.spend(pure(epsilon))
-            accountant.spend(pure(0.5))
-        with outer.branch():
-            accountant.spend(pure(1.0))
-            thread = threading.Thread(target=accountant.spend, args=(pure(0.25),))
-            thread.start()
-            thread.join()
+def test_groups_nest_and_stand_side_by_side():
+    accountant = BudgetAccountant(10.0, 0.0)
+    outer, other = accountant.parallel(), accountant.parallel()
+    first, second = outer.branch(), outer.branch()
+    inner = first.parallel()
+    for epsilon in (1.0, 2.0):
+        inner.branch().spend(pure(epsilon))
+    first.spend(pure(0.5))
+    second.spend(pure(1.0))
+    for epsilon in (0.25, 0.125):
+        other.branch().spend(pure(epsilon))
     assert accountant.total_spent() == pytest.approx(2.5 + 0.25)
-    assert other.total_spent() == pytest.approx(3.0)
+    assert [len(charge.branch) for charge in accountant.ledger] == [4, 4, 2, 2, 2, 2]
+    left = {account.remaining(0.0): account for account in (accountant, second, other.branch())}
+    assert list(left) == pytest.approx([7.25, 10 - 1.25, 7.5])
 
 
-def generator(group, inside):
-    with group.branch():
-        inside()
-        yield
-        inside()
-
-
-def test_a_suspended_generator_leaves_no_branch_open_in_its_caller():
-    accountant = BudgetAccountant(10.0, 0.0)
-    with accountant.parallel() as group:
-        suspended = generator(group, lambda: accountant.spend(pure(1.0)))
-        next(suspended)
-        for _ in range(2):  # of the caller, which is in no branch
-            accountant.spend(pure(2.0))
-        with group.branch():
-            accountant.spend(pure(0.5))
-        assert accountant.total_spent() == pytest.approx(1.0 + 4.0)
-        assert next(suspended, "end") == "end"
-    assert accountant.total_spent() == pytest.approx(2.0 + 4.0)
-    lengths = [len(charge.branch) for charge in accountant.ledger]
-    assert lengths == [2, 0, 0, 2, 2]
-    first, *_, own, last = (charge.branch for charge in accountant.ledger)
-    assert first == last
-    assert (first[0], first[1] != own[1]) == (own[0], True)
-    # one that is dropped gives its branch back
-    dropped = generator(group, lambda: None)
-    next(dropped)
-    del dropped
-    assert not accountant._branches._open
-
-
-def test_tasks_and_other_coroutines_are_in_no_branch_but_their_own():
-    accountant = BudgetAccountant(10.0, 0.0)
-
-    async def inside():
-        accountant.spend(pure(1.0))
-        await asyncio.sleep(0)
-        accountant.spend(pure(1.0))
-
-    async def branch(group):
-        with group.branch():
-            await inside()
-
-    async def endless(group):
-        with group.branch():
-            while True:
-                yield
-
-    async def main():
-        with accountant.parallel() as group:
-            suspended = endless(group)
-            await anext(suspended)
-            await asyncio.gather(branch(group), branch(group), outside())
-            await suspended.aclose()
-
-    async def outside():
-        for _ in range(3):
-            accountant.spend(pure(0.5))
-            await asyncio.sleep(0)
-
-    asyncio.run(main())
-    assert accountant.total_spent() == pytest.approx(2.0 + 1.5)
-
-
-def test_a_branch_covers_what_its_opener_calls_and_nothing_else():
-    accountant = BudgetAccountant(10.0, 0.0)
-
-    def length():
-        accountant.spend(pure(0.01))
-        return len(accountant.ledger[-1].branch)
-
-    @contextmanager
-    def by_a_generator(group):
-        with group.branch():
-            assert length() == 2
-            yield
-
-    def by_a_helper(stack, group):
-        stack.enter_context(group.branch())
-        assert length() == 2
-
-    def recursive(group, depth):
-        if depth:
-            return recursive(group, depth - 1)
-        return length()
-
-    with accountant.parallel() as group:
-        with ExitStack() as stack:
-            stack.enter_context(group.branch())
-            assert (length(), recursive(group, 5)) == (2, 2)
-        assert length() == 0
-        with ExitStack() as stack:
-            by_a_helper(stack, group)
-            assert length() == 0
-        with by_a_generator(group):
-            assert length() == 0
-        with group.branch():
-            assert [length() for _ in range(2)] == [2, 2]
-            assert next(length() for _ in range(1)) == 2
-        opened = group.branch()
-        opened.__enter__()
-        assert length() == 2
-        opened.__exit__(None, None, None)
-        assert length() == 0
-
-
-def test_a_nested_branch_needs_the_one_that_it_lies_in():
-    accountant = BudgetAccountant(10.0, 0.0)
-
-    def nested():
-        with accountant.parallel() as outer, outer.branch(), accountant.parallel() as inner:
-            yield inner
-
-    suspended = nested()
-    inner = next(suspended)
-    with inner.branch():
-        accountant.spend(pure(1.0))
-        with accountant.parallel() as other, other.branch():
-            accountant.spend(pure(2.0))
-    accountant.spend(pure(4.0))
-    root, second, third = accountant.ledger
-    assert (root.branch, len(second.branch), third.branch) == ((), 2, ())
-    assert accountant.total_spent() == pytest.approx(7.0)
-    suspended.close()
+def test_a_branch_is_given_and_not_entered():
+    accountant = BudgetAccountant(1.0)
+    for block in (accountant.parallel(), accountant.parallel().branch()):
+        with pytest.raises(TypeError, match=r"accountant=group\.branch\(\)"), block:
+            pass
+    with pytest.raises(ValueError, match="disjoint must be"):
+        accountant.parallel("people")
+    with pytest.raises(ValueError, match=r"give one of them, group\.branch\(\)"):
+        regressor(accountant=accountant.parallel()).plan(60, 3)
 
 
 def test_what_remains_in_a_branch():
@@ -423,19 +302,38 @@ def test_what_remains_in_a_branch():
         for factor in (1.0, 1 + 1e-6):
             accountant = BudgetAccountant(1.0, DELTA)
             accountant.spend(make(0.2))
-            with accountant.parallel() as group:
-                with group.branch():
-                    accountant.spend(make(0.5))
-                outside = accountant.remaining(delta)
-                with group.branch():
-                    accountant.spend(make(0.1))
-                    left = accountant.remaining(delta)
-                    assert left > outside + 0.1
-                    if factor == 1:
-                        accountant.spend(make(left))
-                    else:
-                        with pytest.raises(PrivacyBudgetError):
-                            accountant.spend(make(left * factor))
+            first, second = (g.branch() for g in [accountant.parallel()] * 2)
+            first.spend(make(0.5))
+            outside = accountant.remaining(delta)
+            second.spend(make(0.1))
+            left = second.remaining(delta)
+            assert left > outside + 0.1
+            if factor == 1:
+                second.spend(make(left))
+            else:
+                with pytest.raises(PrivacyBudgetError):
+                    second.spend(make(left * factor))
+
+
+def test_a_user_with_records_in_two_branches_bears_both():
+    accountant = BudgetAccountant(1.0, DELTA)
+    rows, users = accountant.parallel(), accountant.parallel("users")
+    two_rows = dataclasses.replace(zcdp(0.2), epsilon=0.5, rows_per_user=2)
+    for branch in (rows.branch(), rows.branch().parallel("users").branch()):
+        for claim, has_groups in ((zcdp(0.5), True), (two_rows, False)):
+            with pytest.raises(PrivacyBudgetError, match=r"parallel\(disjoint='users'\)"):
+                branch.spend(claim, has_groups=has_groups)
+        with pytest.raises(PrivacyBudgetError, match=r"parallel\(disjoint='users'\)"):
+            users.branch().parallel().branch().spend(zcdp(0.5), has_groups=True)
+    assert accountant.ledger == ()
+    for _ in range(2):
+        users.branch().spend(zcdp(0.9), has_groups=True)
+        users.branch().parallel("users").branch().spend(two_rows)
+    assert accountant.total_spent() == pytest.approx(0.9, rel=1e-6)
+    of_users = BudgetAccountant(1.0, DELTA, max_rows_per_user=2)
+    with pytest.raises(PrivacyBudgetError, match=r"parallel\(disjoint='users'\)"):
+        of_users.parallel().branch().spend(two_rows)
+    of_users.spend(two_rows, has_groups=True)
 
 
 # ------------------------------------------------------------------- the open block
@@ -492,6 +390,12 @@ def test_copies_are_the_same_object():
     for other in (copy.copy(model), copy.deepcopy(model), clone(model), loaded):
         assert other.accountant is accountant
     assert pickle.loads(pickle.dumps(accountant)) is accountant
+    group = accountant.parallel()
+    branch = group.branch()
+    assert copy.copy(branch) is copy.deepcopy([branch])[0] is clone(branch) is branch
+    assert pickle.loads(pickle.dumps(branch)) == branch
+    assert len({branch, group.branch(), pickle.loads(pickle.dumps(branch))}) == 2
+    assert regressor(accountant=branch).get_params()["accountant"] is branch
     assert "BudgetAccountant(epsilon=1, delta=1e-06, " in repr(model)
 
 
@@ -548,7 +452,7 @@ assert "another process" in repr(model)
 attempts = [
     lambda: model.fit(X, y), lambda: accountant.spend(model.guarantee_), accountant.remaining,
     accountant.total_spent, lambda: accountant.ledger, accountant.__enter__,
-    accountant.parallel().__enter__,
+    accountant.parallel().branch().remaining,
 ]
 for attempt in attempts:
     try:
@@ -570,20 +474,18 @@ print(pickle.dumps(accountant).hex())
 def test_a_forked_child_refuses():
     accountant = BudgetAccountant(1.0, DELTA)
     pickled = pickle.dumps(accountant)
-    accountant._lock.acquire()  # as if another thread held it
-    try:
-        child = os.fork()
-        if child == 0:
-            refused = 0
-            for known in (accountant, pickle.loads(pickled)):
-                try:
-                    known.spend(zcdp(0.1))
-                except PrivacyBudgetError:
-                    refused += 1
-            os._exit(refused)
-        _, status = os.waitpid(child, 0)
-    finally:
-        accountant._lock.release()
+    accountant._turn["turn"] = object()  # as if another thread had it
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for known in (accountant, pickle.loads(pickled)):
+            try:
+                known.spend(zcdp(0.1))
+            except PrivacyBudgetError:
+                refused += 1
+        os._exit(refused)
+    _, status = os.waitpid(child, 0)
+    accountant._turn.clear()
     assert os.waitstatus_to_exitcode(status) == 2
     assert accountant.ledger == ()
 
@@ -592,19 +494,20 @@ def test_a_forked_child_refuses():
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_later_process_with_the_number_of_this_one_refuses():
     accountant, number = BudgetAccountant(1.0, DELTA), os.getpid()
-    with accountant_module._active_lock:  # as if another thread were opening a block
-        child = os.fork()
-        if child == 0:
-            os.getpid = lambda: number  # numbers are used again
-            refused = 0
-            for call in (lambda: accountant.spend(zcdp(0.1)), accountant.__enter__):
-                try:
-                    call()
-                except PrivacyBudgetError:
-                    refused += 1
-            with BudgetAccountant(1.0) as own:
-                own.spend(zcdp(0.5))
-            os._exit(refused + 10 * len(own.ledger) + 100 * ("another" in repr(accountant)))
-        _, status = os.waitpid(child, 0)
+    accountant_module._opening["turn"] = object()  # as if another thread were opening a block
+    child = os.fork()
+    if child == 0:
+        os.getpid = lambda: number  # numbers are used again
+        refused = 0
+        for call in (lambda: accountant.spend(zcdp(0.1)), accountant.__enter__):
+            try:
+                call()
+            except PrivacyBudgetError:
+                refused += 1
+        with BudgetAccountant(1.0) as own:
+            own.spend(zcdp(0.5))
+        os._exit(refused + 10 * len(own.ledger) + 100 * ("another" in repr(accountant)))
+    accountant_module._opening.clear()
+    _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 112
     assert accountant.ledger == ()

@@ -1,7 +1,9 @@
 """The ledger in a file: what a crash, a race, an edit or another process may do to it."""
 
+import dis
 import errno
 import gc
+import itertools
 import json
 import math
 import os
@@ -19,7 +21,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold
-from support import assert_refuses, pure, scaled_table, zcdp
+from support import assert_refuses, pure, rest_is_slow, scaled_table, zcdp
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -28,7 +30,9 @@ from sklearn_dpsco import (
     PrivacyBudgetError,
 )
 from sklearn_dpsco.privacy import ledger as ledger_module
-from sklearn_dpsco.privacy.file_lock import file_lock
+from sklearn_dpsco.privacy.accountant import active_accountant
+from sklearn_dpsco.privacy.ledger import Ledger, LedgerFile
+from sklearn_dpsco.privacy.turns import Turn
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
 DELTA = 1e-6
@@ -82,10 +86,10 @@ def test_a_loaded_ledger_goes_on_where_the_saved_one_was(tmp_path):
     accountant.save(tmp_path / "budget.json")
     for one in (accountant, twin):
         one.spend(pure(np.float64(0.1)))
-        with one.parallel() as group:
-            for epsilon in (0.2, 0.3):
-                with group.branch(), one.label("half"):
-                    one.spend(zcdp(epsilon))
+        group = one.parallel()
+        for epsilon in (0.2, 0.3):
+            with one.label("half"):
+                group.branch().spend(zcdp(epsilon))
     before, numbers = accountant.ledger, (accountant.total_spent(), accountant.remaining(1e-9))
     assert numbers == (twin.total_spent(), twin.remaining(1e-9))
     loaded = reloaded(accountant)
@@ -170,11 +174,8 @@ def test_the_representation_tells_what_is_left(tmp_path):
     assert text.endswith("spent=0.25, left=0.75, charges=1)")
     (tmp_path / "other.json").unlink()
     assert repr(accountant) == text
-    accountant._lock.acquire()
-    try:
-        assert repr(accountant) == text.partition(", spent")[0] + ")"
-    finally:
-        accountant._lock.release()
+    accountant._turn["turn"] = object()
+    assert repr(accountant) == text.partition(", spent")[0] + ")"
 
 
 # ----------------------------------------------------------------------- several processes
@@ -183,9 +184,9 @@ def test_the_representation_tells_what_is_left(tmp_path):
 @needs_fork
 def test_processes_cannot_spend_the_same_rest(tmp_path):
     accountant = kept(tmp_path / "budget.json", 1.0, 0.0)
-    with accountant.parallel() as group, group.branch():
-        accountant.spend(pure(0.25))
-    pickled = pickle.dumps(accountant)
+    branch = accountant.parallel().branch()
+    branch.spend(pure(0.25))
+    pickled, in_branch = pickle.dumps(accountant), pickle.dumps(branch)
     ready, go = os.pipe(), os.pipe()
 
     def work(ours):
@@ -202,6 +203,8 @@ def test_processes_cannot_spend_the_same_rest(tmp_path):
 
     # inherited, unpickled, and loaded as a process that knew nothing would
     ways = [
+        lambda: branch,
+        lambda: pickle.loads(in_branch),
         lambda: accountant,
         lambda: pickle.loads(pickled),
         lambda: reloaded(BudgetAccountant.load(tmp_path / "budget.json")),
@@ -250,12 +253,15 @@ def test_workers_of_a_search_charge_the_file(tmp_path):
     search = GridSearchCV(
         regressor(), {"radius": [0.5, 1.0]}, cv=KFold(2), error_score="raise", n_jobs=2
     )
-    with accountant, accountant.label("search"), accountant.parallel() as group, group.branch():
+    branch = accountant.parallel().branch()
+    search.set_params(estimator__accountant=branch)
+    with accountant.label("search"):
         search.fit(X, y)
     charges = accountant.ledger
     assert len(charges) == 5
-    # a worker knows of no branch and no label, so its charges count for all records
-    assert [len(charge.branch) for charge in charges] == [0] * 4 + [2]
+    # a worker knows the branch, and of no label
+    assert {charge.branch for charge in charges} == {branch.path}
+    assert [charge.label for charge in charges] == [None] * 4 + ["search"]
     assert [charge.guarantee is None for charge in charges] == [True] * 4 + [False]
     rho = 5 * PrivacyBudget(0.1, DELTA).rho
     assert PrivacyBudget(accountant.total_spent(), DELTA).rho == pytest.approx(rho, rel=1e-3)
@@ -293,17 +299,6 @@ except PrivacyBudgetError as error:
     first, second = accountant.ledger
     assert (first.guarantee, second.guarantee) == (model.guarantee_, None)
     assert (second.delta, second.n_samples) == (1e-7, 5)
-
-
-@needs_fork
-def test_a_child_in_a_branch_charges_the_branch(tmp_path):
-    accountant = kept(tmp_path / "budget.json", 1.0, 0.0)
-    with accountant.parallel() as group:
-        for epsilon in (0.5, 0.75):
-            with group.branch():
-                assert forked(lambda epsilon=epsilon: accountant.spend(pure(epsilon))) == 0
-    assert accountant.total_spent() == pytest.approx(0.75)
-    assert len({charge.branch for charge in accountant.ledger}) == 2
 
 
 # --------------------------------------------------------------------------------- crashes
@@ -430,13 +425,13 @@ def test_a_child_does_not_keep_the_lock_of_a_parent_that_was_killed(tmp_path, mo
     end, started = os.pipe(), os.pipe()
 
     def parent():
-        with accountant._file.locked():
-            if os.fork() == 0:
-                os.write(started[1], b".")
-                os.read(end[0], 1)
-                os._exit(0)
-            os.read(started[0], 1)
-            die()
+        accountant._file.lock(turn := Turn({}))
+        if os.fork() == 0:
+            os.write(started[1], b".")
+            os.read(end[0], 1)
+            os._exit(0)
+        os.read(started[0], 1)
+        die(turn)
 
     assert forked(parent) == -signal.SIGKILL
     accountant.spend(zcdp(0.1))
@@ -445,31 +440,118 @@ def test_a_child_does_not_keep_the_lock_of_a_parent_that_was_killed(tmp_path, mo
         os.close(pipe)
 
 
+@contextmanager
+def file_lock(path, patience=0.0):
+    turn = Turn({})
+    with turn, turn:
+        turn.take_file(path, patience)
+        yield
+
+
 @needs_fork
 def test_a_child_does_not_give_back_the_lock_of_its_parent(tmp_path):
     path = tmp_path / "lock"
-    with file_lock(path, 0.0):
+    with file_lock(path):
 
         def child():
-            with pytest.raises(TimeoutError), file_lock(path, 0.0):
+            with pytest.raises(TimeoutError), file_lock(path):
                 pass
 
         assert forked(child) == 0
-        with pytest.raises(TimeoutError), file_lock(path, 0.0):
+        with pytest.raises(TimeoutError), file_lock(path):
             pass
     path.unlink()
-    with file_lock(path, 0.0), pytest.raises(TimeoutError), file_lock(path, 0.0):
+    with file_lock(path), pytest.raises(TimeoutError), file_lock(path):
         pass
 
 
 def test_who_waits_too_long_for_the_lock_is_refused(tmp_path, monkeypatch):
     accountant = kept(tmp_path / "budget.json")
     monkeypatch.setattr(ledger_module, "PATIENCE", 0.05)
-    with file_lock(tmp_path / "budget.json.lock", 0.0):
+    with file_lock(tmp_path / "budget.json.lock"):
         with pytest.raises(PrivacyBudgetError, match=r"another process holds .*json\.lock"):
             accountant.spend(zcdp(0.1))
         assert accountant.ledger == ()  # to read it needs no lock
     accountant.spend(zcdp(0.1))
+
+
+# ---------------------------------------------------------------------------------- Ctrl-C
+
+
+@contextmanager
+def ctrl_c(at, kind):
+    """At so many moments in the ledger's modules: before an instruction, or about a call.
+
+    Python itself interrupts about calls. An instruction that does nothing is in no block.
+    """
+    left, earlier = itertools.count(at, -1), (sys.gettrace(), sys.getprofile())
+    places = {f"sklearn_dpsco.privacy.{name}" for name in ("accountant", "ledger", "turns")}
+
+    def look(frame, event, _):
+        if frame.f_globals.get("__name__") in places:
+            frame.f_trace_opcodes = kind == "instruction"
+            is_idle = frame.f_code.co_code[frame.f_lasti] == dis.opmap["NOP"]
+            is_one = (event, is_idle) == ("opcode", False) or event.startswith("c_")
+            if (is_one or (event, kind) == ("call", "call")) and next(left) == 0:
+                raise KeyboardInterrupt
+            return look
+
+    sys.settrace(look) if kind == "instruction" else sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.settrace(earlier[0])
+        sys.setprofile(earlier[1])
+
+
+def check_nothing_is_held(accountant, path):
+    assert not accountant._turn
+    accountant.spend(pure(0.5))
+    assert [c.epsilon for c in accountant.ledger] in ([0.125, 0.5], [0.125, 0.25, 0.5])
+    total = sum(charge.epsilon for charge in accountant.ledger)
+    assert accountant.total_spent() == pytest.approx(total)
+    assert accountant._file is None or LedgerFile(path).read().ledger.charges == accountant.ledger
+
+
+@rest_is_slow("kind", ("call", "instruction"), ("call",))
+@rest_is_slow("action", ("spend", "save"), ("spend", "save"))
+def test_ctrl_c_at_any_moment_leaves_nothing_held_and_no_charge_half_done(
+    tmp_path, monkeypatch, action, kind
+):
+    monkeypatch.setattr(ledger_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    for moment in itertools.count():
+        accountant, path = BudgetAccountant(1.0, 0.0), tmp_path / f"{moment}.json"
+        accountant.spend(pure(0.125))
+        if action == "spend":
+            accountant.save(path)
+            accountant._ledger = Ledger()  # the file knows more, by another process
+        try:
+            with ctrl_c(moment, kind):
+                accountant.save(path) if action == "save" else accountant.spend(pure(0.25))
+        except KeyboardInterrupt:  # whose traceback lives on
+            check_nothing_is_held(accountant, path)
+            if accountant._file is None:
+                accountant.save(path)
+        else:
+            break
+    assert moment > 50
+
+
+def test_ctrl_c_when_a_block_opens():
+    accountant, outer = BudgetAccountant(1.0), BudgetAccountant(1.0)
+    for moment in itertools.count():
+        try:
+            with ctrl_c(moment, "call"):
+                accountant.__enter__()
+        except KeyboardInterrupt:
+            with outer:
+                assert active_accountant() is outer
+            assert active_accountant() is None
+        else:
+            break
+    accountant.__exit__(None, None, None)
+    assert moment > 10
 
 
 # ------------------------------------------------------------------- edits, copies, old states
@@ -479,8 +561,7 @@ def test_an_edited_file_is_refused(tmp_path):
     path = tmp_path / "budget.json"
     accountant = kept(path)
     accountant.spend(zcdp(0.1))
-    with accountant.parallel() as group, group.branch():
-        accountant.spend(pure(0.2))
+    accountant.parallel().branch().spend(pure(0.2))
     document = json.loads(path.read_text())
 
     def edited(*keys, value):

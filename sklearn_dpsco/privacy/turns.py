@@ -1,0 +1,129 @@
+"""Turns at a ledger: one thread after the other, and with a file one process after the other."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from weakref import WeakSet
+
+__all__ = ["Turn"]
+
+# The package for this that is kept up makes some forks fail in the program that imports it. What is
+# needed is one exclusive lock of the operating system, which ends with its process.
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_to_lock(descriptor: int) -> None:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _unlock(descriptor: int) -> None:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _try_to_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+_files: WeakSet[FileIO] = WeakSet()  # of this process
+
+
+def _after_fork_in_child() -> None:
+    # or the child would hold the lock on if the parent is killed; this does not unlock it
+    for file in list(_files):
+        with suppress(OSError):
+            file.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Turn:
+    """One turn, taken inside of its own block: ``with turn, turn: turn.take()``.
+
+    Ctrl-C may come between any two steps of the interpreter, and leaves nothing taken. Nothing is
+    before the block, and its end gives back whatever is: each step that takes something tells at
+    once who has it (`dict.setdefault`, or a file object, which closes its descriptor). It is two
+    blocks, since the end of one may be interrupted: then that of the other one does the same again.
+
+    Parameters
+    ----------
+    holder : dict
+        Empty, or who has the turn; shared by all who exclude one another.
+    """
+
+    def __init__(self, holder: dict[str, Turn]) -> None:
+        self._holder = holder
+        self._file: FileIO | None = None
+
+    def take(self, patience: float = math.inf) -> None:
+        """Exclude other threads. Raises `TimeoutError` after so many seconds."""
+        self._wait(
+            lambda: self._holder.setdefault("turn", self) is self, patience, "thread has the turn"
+        )
+
+    def take_file(self, path: Path, patience: float) -> None:
+        """Exclude whoever takes the lock of the same file, in any process.
+
+        Parameters
+        ----------
+        path : Path
+            Made if there is none, and never removed.
+        patience : float
+            Seconds to wait.
+
+        Raises
+        ------
+        TimeoutError
+            If others hold the lock all the time.
+        OSError
+            If the file cannot be opened, or its file system has no locks.
+        """
+        self._wait(lambda: self._has_file(path), patience, f"process holds the lock {str(path)!r}")
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            self._give_back_file()
+        finally:
+            if self._holder.get("turn") is self:
+                del self._holder["turn"]
+
+    def _wait(self, has: Callable[[], bool], patience: float, other: str) -> None:
+        deadline = time.monotonic() + patience
+        while not has():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another {other}")
+            time.sleep(0.001)
+
+    def _has_file(self, path: Path) -> bool:
+        self._file = file = FileIO(path, "a+")
+        _files.add(file)  # so that no child keeps it
+        try:
+            _try_to_lock(file.fileno())
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                return True
+        except (BlockingIOError, PermissionError, FileNotFoundError):
+            pass  # held, as the systems say it; or removed a moment ago
+        self._give_back_file()
+        return False
+
+    def _give_back_file(self) -> None:
+        if self._file is not None and not self._file.closed:  # as in a child
+            with suppress(OSError):  # if it was not locked
+                _unlock(self._file.fileno())
+            self._file.close()
