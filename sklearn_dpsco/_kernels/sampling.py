@@ -1,8 +1,9 @@
 """Exact sampling from words of a cipher: integer and float arithmetic with guard bands.
 
 Words are the leading bits of real random numbers. Where those bits do not determine the
-result, a function stops (`UNCERTAIN`), and the caller decides with more bits. Proofs:
-doc/privacy, section 2.5.
+result, a function stops (`UNCERTAIN`), and the caller decides with more bits. So it does where
+a number that is meant to be a probability is none: then the caller refuses. Proofs: doc/privacy,
+section 2.5.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ _EXP = np.array([math.exp(-k / 16) for k in range(int(16 * _LARGEST) + 1)])
 
 @njit(cache=True, inline="always")
 def exp_minus(t: float) -> float:
-    """exp(-t) for t >= 0 within 2^-48; 0 from 45 on."""
+    """exp(-t) for t >= 0 within 2^-48; 0 from 45 on; NaN for all other t."""
     if t >= _LARGEST:
         return 0.0
+    if not t >= 0.0:
+        return math.nan
     k = int(t * 16)
     r = t - k / 16
     # Taylor's polynomial of degree 8 on [0, 1/16]: the remainder is below 2^-54
@@ -79,9 +82,12 @@ def _high_product(a: Any, b: Any) -> Any:
 
 @njit(cache=True, inline="always")
 def coin(word: Any, probability: float) -> int:
-    """1 if the uniform that begins with `word` is below the probability, 0 if above."""
+    """1 if the uniform that begins with `word` is below the probability, 0 if above.
+
+    `UNCERTAIN` for what is no probability, NaN or above 1.
+    """
     u = float(word >> np.uint64(11)) * _TO_UNIT
-    if u + _GUARD < probability:
+    if u + _GUARD < probability <= 1.0:
         return 1
     if u > probability + _GUARD:
         return 0
@@ -217,13 +223,13 @@ def top_groups(bounds: Any, a: float, b: float, values: Any, tops: Any) -> None:
 def sharpen_groups(
     left: Any, right: Any, bits: int, a: float, b: float, values: Any, scale: float,
     bounds: Any, is_loose: Any, tops: Any,
-) -> None:  # fmt: skip
+) -> bool:  # fmt: skip
     """Make `tops` the largest scores themselves, where they may be near the largest of all.
 
     The smallest left and the smallest right number of a group may be in two places. Loose bounds
-    of these groups are made tight.
+    of these groups are made tight. Returns whether no score was above the top of its group.
     """
-    best, first = -math.inf, np.argmax(tops)
+    best, first, held = -math.inf, np.argmax(tops), True
     for k in range(tops.size + 1):
         group = int(first) if k == 0 else k - 1
         if tops[group] > best - _RELEVANT * scale:
@@ -234,8 +240,11 @@ def sharpen_groups(
             for j in range(group << bits, min(left.size, (group + 1) << bits)):
                 direction = a * left[j] + b * right[j]
                 low, high = min(low, direction), max(high, direction)
-            tops[group] = _top(low, high, values)
-            best = max(best, tops[group])
+            top = _top(low, high, values)
+            held &= top <= tops[group]
+            tops[group] = top
+            best = max(best, top)
+    return held
 
 
 @njit(cache=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ __all__ = [
     "floor_laplace",
     "floor_normal",
     "permute_and_flip",
+    "refuse",
     "sample_softmax",
 ]
 
@@ -50,6 +51,17 @@ def _in_range(scores: Array, scale: float) -> tuple[Array, float, float]:
         return scores, top, scale
     # exact but for subnormal numbers, whose rounding is nothing beside a top this large
     return scores / 4, top / 4, max(scale / 4, 2.0**-1074)
+
+
+def refuse() -> NoReturn:
+    """Stop where a probability would not be one, as with a bound that does not hold.
+
+    To go on would be to draw from another law than the guarantee counts.
+    """
+    raise RuntimeError(
+        "internal error: a score of a selection was above its bound, so that the claimed law could "
+        "not be drawn from, and nothing is released; please report this as a privacy bug"
+    )
 
 
 class _LazyUniform:
@@ -230,11 +242,18 @@ def _exact_coin(
     word: int, top: float, score: float, scale: float, factor: int | Fraction,
     stream: RandomStream,
 ) -> bool:  # fmt: skip
-    """Whether the uniform that begins with `word` is below factor * exp(-(top - score) / scale)."""
+    """Whether the uniform that begins with `word` is below factor * exp(-(top - score) / scale).
+
+    Refuses numbers above 1.
+    """
+    if not top >= score:
+        refuse()
     t = (Fraction(top) - Fraction(score)) / Fraction(scale)
 
     def bounds(digits: int) -> Bounds:
         low, high = _exp_bounds(t, t, digits)
+        if factor * low > 1:
+            refuse()
         return factor * low, factor * high
 
     return _is_below(_LazyUniform(word, 64), bounds, stream)
@@ -280,7 +299,8 @@ class GroupedScores:
     above :math:`2^{20} e^{(S - S_{\max}) / scale}` for all scores S of the group is proposed, in
     time proportional to the number of groups. With tight bounds a sample takes on average at most
     about twice as many attempts as a group has scores, whatever the scores are. Whoever changes
-    l or r keeps the bounds valid: they may be wider than needed where `is_loose` says so.
+    l or r keeps the bounds valid: they may be wider than needed where `is_loose` says so. A sample
+    that meets a score above its bound is refused, and `check` looks at all of them.
 
     Parameters
     ----------
@@ -315,6 +335,21 @@ class GroupedScores:
         bound_groups(self.left, self.right, self.bits, self.bounds)
         self.is_loose[:] = False
 
+    def check(self) -> None:
+        """Refuse unless all bounds hold."""
+        from .._kernels.sampling import bound_groups
+
+        tight = np.empty_like(self.bounds)
+        bound_groups(self.left, self.right, self.bits, tight)
+        low, high = tight[:, ::2] < self.bounds[:, ::2], tight[:, 1::2] > self.bounds[:, 1::2]
+        if np.any(low | high):
+            refuse()
+
+    def shift(self) -> None:
+        """Make l what r is, with its bounds."""
+        self.left[:] = self.right
+        self.bounds[:, :2] = self.bounds[:, 2:]
+
     def sample(self, form: tuple[float, float], scale: float, stream: RandomStream) -> int:
         """``m k + j`` for place j and value m, with probability proportional to exp(S / scale).
 
@@ -333,7 +368,8 @@ class GroupedScores:
         patience = 4 * self.values.size << self.bits
         while True:
             if attempts >= patience and not is_sharp:
-                sampling.sharpen_groups(*scores, self.bounds, self.is_loose, self._tops)
+                if not sampling.sharpen_groups(*scores, self.bounds, self.is_loose, self._tops):
+                    refuse()
                 reference, is_sharp = self._weigh(scale), True
             words = stream.words(3 * max(_ATTEMPTS, attempts))
             number, used = sampling.propose_in_groups(words, *scores, reference, self._cumulative)
@@ -353,7 +389,8 @@ class GroupedScores:
     def _weigh(self, scale: float) -> float:
         from .._kernels.sampling import weigh_groups
 
-        return float(weigh_groups(self._tops, scale, self._cumulative))
+        reference = float(weigh_groups(self._tops, scale, self._cumulative))
+        return reference if math.isfinite(reference) else refuse()
 
     def _proposed(self, place: Any, within: Any) -> tuple[int, Fraction]:
         """What `propose_in_groups` proposes, and 2^20 over its group's weight."""

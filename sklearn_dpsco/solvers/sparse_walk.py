@@ -154,6 +154,7 @@ def run_sparse_walk(
         mean[vertex.coordinate] += weights[t] * vertex.value
         if t + 1 < weights.size:
             walk.move(t, vertex)
+    walk.scores.check()
     return mean
 
 
@@ -226,7 +227,8 @@ class SparseWalk:
             add_column(self.X, vertex.coordinate, which, amount, self.product)
         if t + 1 == self.schedule.bounds[self.epoch + 1]:
             self.epoch += 1
-            self.sums[:, 0], self.r[:, 0] = self.sums[:, 1], self.r[:, 1]
+            self.scores.shift()
+            self.r[:, 0] = self.r[:, 1]
             which = self.everyone
         self._contribute(which)
 
@@ -234,10 +236,13 @@ class SparseWalk:
         """Bring the contributions of these rows up to date, and the sums with them."""
         from .._kernels.vertex_steps import contribute
 
-        # for many of them, all bounds are made anew, which is faster
+        rows, scores, slope = self.rows, self.scores, self.objective.slope
+        # For many of them all bounds are made anew, which is faster. How many is private, but
+        # decides on time alone: bounds that hold leave the law of a selection as it is.
         n, size = self.product.size, self.sums.shape[0]
         widens = 2 * which.size * (self.X.data.size + n) < n * size
-        rows, scores, slope = self.rows, self.scores, self.objective.slope
+        if not widens:
+            scores.check()
         secant = Secant(
             *self.schedule.ends(self.epoch), rows.has_intercept, self.intercept, self.unit
         )

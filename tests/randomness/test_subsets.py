@@ -4,11 +4,26 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom, chi2
-from support import stream
+from scipy.stats import binom
+from support import p_value, stream
 
 from sklearn_dpsco.randomness import subsets
 from sklearn_dpsco.randomness.subsets import RandomBatches
+
+LAW_LEVEL = 1e-12  # see `p_value`
+
+
+def found(law, n, size, source, draws=6000):
+    """The p-value of batches against the law of all 2^n sets."""
+    batches, counts = RandomBatches(n, size, law), np.zeros(2**n)
+    for _ in range(draws):
+        batch = batches.draw(source)
+        assert np.all(np.diff(batch) > 0)
+        counts[np.sum(1 << batch)] += 1
+    sizes = np.array([k.bit_count() for k in range(2**n)])
+    if law == "fixed":
+        return p_value(counts, (sizes == size) / math.comb(n, size))
+    return p_value(counts, (size / n) ** sizes * (1 - size / n) ** (n - sizes))
 
 
 # with a map that is read off, with one that is not, and without a map
@@ -16,48 +31,30 @@ from sklearn_dpsco.randomness.subsets import RandomBatches
 def test_fixed_batches_are_uniform_subsets(monkeypatch, largest, dense):
     monkeypatch.setattr(subsets, "_LARGEST_MAP", largest)
     monkeypatch.setattr(subsets, "_DENSE_MAP", dense)
-    n, draws = 12, 4000
-    for size in (3, 5, 11):
-        source, batches = stream(), RandomBatches(n, size, "fixed")
-        counts, pairs = np.zeros(n), 0
-        for _ in range(draws):
-            batch = batches.draw(source)
-            assert batch.size == size == np.unique(batch).size
-            assert np.all(np.diff(batch) > 0)
-            counts[batch] += 1
-            pairs += {0, 1} <= set(batch.tolist())
-        expected = draws * size / n
-        # the counts of a subset vary by (1 - size / n) and sum to a constant
-        statistic = ((counts - expected) ** 2 / expected).sum() / (1 - size / n) * (n - 1) / n
-        assert chi2.sf(statistic, n - 1) > 1e-7, size
-        p = size * (size - 1) / (n * (n - 1))
-        assert abs(pairs - draws * p) < 5.5 * math.sqrt(draws * p * (1 - p)) + 1, size
-
-
-def test_a_batch_of_one_record_is_uniform():
-    source, n = stream(1), 7
-    drawn = np.concatenate([RandomBatches(n, 1, "fixed").draw(source) for _ in range(7000)])
-    counts = np.bincount(drawn, minlength=n)
-    assert counts.size == n
-    assert chi2.sf(((counts - 1000) ** 2 / 1000).sum(), n - 1) > 1e-7
+    source = stream()
+    for size in (1, 2, 3, 5, 8):
+        assert found("fixed", 8, size, source) > LAW_LEVEL, size
+    # the first of sorted numbers would be likelier
+    monkeypatch.setattr(
+        subsets, "_subset", lambda n, size, stream: np.sort(stream.permutation(n - 1)[:size])
+    )
+    assert found("fixed", 8, 3, source) < LAW_LEVEL
 
 
 @pytest.mark.parametrize("by_blocks", [False, True])
 def test_poisson_batches_are_independent_coins(monkeypatch, by_blocks):
-    n, size, draws = 400, 100, 2000
+    source = stream()
     monkeypatch.setattr(subsets, "_COINS_PER_DRAW", 0 if by_blocks else 1000)
-    source, batches = stream(), RandomBatches(n, size, "poisson")
-    counts, sizes = np.zeros(n), []
-    for _ in range(draws):
-        batch = batches.draw(source)
-        assert np.all(np.diff(batch) > 0)
-        counts[batch] += 1
-        sizes.append(batch.size)
-    q = size / n
-    assert abs(np.mean(sizes) - size) < 5.5 * math.sqrt(n * q * (1 - q) / draws)
-    assert np.var(sizes) == pytest.approx(n * q * (1 - q), rel=0.2)
-    statistic = ((counts - draws * q) ** 2 / (draws * q * (1 - q))).sum()
-    assert min(chi2.sf(statistic, n), chi2.cdf(statistic, n)) > 1e-7
+    for expected, size in ((32, 3), (1, 2), (1, 3), (1, 6)):  # one block, or as many as records
+        monkeypatch.setattr(subsets, "_EXPECTED_COUNT", expected)
+        assert found("poisson", 6, size, source) > LAW_LEVEL, (expected, size)
+    if by_blocks:  # as many of each block as are expected
+        monkeypatch.setattr(subsets, "_count", lambda *_: 1)
+    else:
+        monkeypatch.setattr(
+            subsets, "_flip", lambda n, size, s: subsets._subset(n, 1 + s.integer(2 * size - 1), s)
+        )
+    assert found("poisson", 6, 3, source) < LAW_LEVEL
 
 
 def test_counts_of_blocks_have_the_binomial_law():

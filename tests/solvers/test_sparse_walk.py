@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from audit_cases import RELATIONS, flipped_label, weaker
 from scipy import sparse, stats
-from support import problem, rest_is_slow, scaled_table, solver_data, storage, stream
+from support import p_value, problem, rest_is_slow, scaled_table, solver_data, storage, stream
 
 from sklearn_dpsco import DPLassoFW
-from sklearn_dpsco._kernels import vertex_steps
+from sklearn_dpsco._kernels import sampling, vertex_steps
 from sklearn_dpsco._kernels.derivatives import clipped_derivative
 from sklearn_dpsco.audit import audit_solver, check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.data.rows import Objective, make_rows
@@ -32,6 +32,8 @@ from sklearn_dpsco.losses import (
 )
 from sklearn_dpsco.mechanisms import SelectVertex, softmax_scale
 from sklearn_dpsco.privacy.budget import PrivacyBudget
+from sklearn_dpsco.randomness import exact
+from sklearn_dpsco.randomness.exact import GroupedScores
 from sklearn_dpsco.solvers import frank_wolfe, sparse_walk
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 from sklearn_dpsco.solvers.sparse_walk import (
@@ -129,10 +131,6 @@ def test_sums_stay_those_of_a_whole_pass_to_the_last_bit(kind, fit_intercept):
             walk.move(t, vertex)
             w *= 1 - rates[t]
             w[j] += rates[t] * vertex.value
-            ends = walk.scores.bounds.repeat(1 << walk.scores.bits, axis=0)[: rows.dimension]
-            for side in (0, 1):
-                assert np.all(ends[:, 2 * side] <= walk.sums[:, side]), t
-                assert np.all(walk.sums[:, side] <= ends[:, 2 * side + 1]), t
             if t % 25 == 0 or t + 2 == n_steps or t + 1 in walk.schedule.bounds:
                 np.testing.assert_array_equal(walk.sums, recomputed(walk), err_msg=f"{loss} {t}")
         product = walk.schedule.factors[n_steps - 1] * (walk.product + walk.intercept)
@@ -373,6 +371,102 @@ def chosen(plan, solver, data, seeds, monkeypatch):
         for seed in seeds:
             solver.solve(data, plan, stream(seed))
     return np.array(numbers).reshape(len(seeds), -1)
+
+
+def bounds_hold(walk):
+    bounds = walk.scores.bounds.repeat(1 << walk.scores.bits, axis=0)[: walk.sums.shape[0]]
+    return np.all(bounds[:, ::2] <= walk.sums) and np.all(walk.sums <= bounds[:, 1::2])
+
+
+def random_walk(seed, n_steps=30):
+    """On a table in whose rows a few of few or of many columns are stored."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(2, 30)), int(rng.choice([30, 300, 1500]))
+    X = sparse.random_array(
+        (n, d), density=rng.integers(1, 9) / d, rng=rng, format="csr",
+        data_sampler=lambda size: rng.choice([-1.0, 1.0], size),
+    )  # fmt: skip
+    rows = make_rows(X, bool(rng.integers(2)))
+    objective = Objective(rng.uniform(-1, 1, n), 0.0, Squared(), 2.0)
+    walk = walk_on(rows, objective, usual_rates(n_steps))
+    walk.mechanism = SelectVertex(1.0, 10 ** rng.uniform(-3, 0))
+    return walk
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(40), pytest.param(range(40, 4000), marks=pytest.mark.slow)], ids=str
+)
+def test_bounds_hold_before_every_selection(seeds, monkeypatch):
+    ways, one = [], stream()
+    tighten, sharpen = GroupedScores.tighten, sampling.sharpen_groups
+    monkeypatch.setattr(GroupedScores, "tighten", lambda s: (ways.append("anew"), tighten(s)))
+    monkeypatch.setattr(
+        sampling, "sharpen_groups", lambda *a: (ways.append("sharpened"), sharpen(*a))[1]
+    )
+    widened = 0
+    for seed in seeds:
+        walk = random_walk(seed)
+        for t in range(29):
+            assert bounds_hold(walk), (seed, t)
+            vertex, before = walk.select(t, one), len(ways)
+            walk.move(t, vertex)
+            widened += "anew" not in ways[before:] and (t + 1 in walk.schedule.bounds)
+    # by passes over all rows of either kind, and between them
+    assert widened > len(seeds)
+    assert min(ways.count("anew") - len(seeds), ways.count("sharpened")) > len(seeds)
+
+
+def p_value_of_selections(d, at=(0, 4, 10, 14, 20, 27), n_draws=300):
+    """The least of some steps of a walk with given vertices.
+
+    The first four fit the rows that store column 0. As s falls, their residuals come back with no
+    step that reads them, until that column has a better score than column 8.
+    """
+    X, y = np.zeros((20, d)), np.repeat([1.0, 0.5], 10)
+    X[:10, 0] = X[10:, 8] = 1.0
+    walk = walk_on(make_rows(sparse.csr_array(X), False), Objective(y, 0.0, Squared(), 2.0),
+                   usual_rates(40))  # fmt: skip
+    walk.mechanism, one, found = SelectVertex(1.0, 0.1), stream(1), []
+    for t in range(max(at) + 1):
+        if t in at:
+            a, b = walk.form(t)
+            scores = walk.vertices.scores(a * recomputed(walk)[:, 0] + b * recomputed(walk)[:, 1])
+            law = np.exp((scores - scores.max()) / walk.mechanism.scale)
+            drawn = [walk.select(t, one) for _ in range(n_draws)]
+            numbers = [v.coordinate + d * walk.vertices.values.index(v.value) for v in drawn]
+            found.append(p_value(np.bincount(numbers, minlength=2 * d), law / law.sum()))
+        walk.move(t, walk.vertices.vertex(0 if t < 4 else d - 1))
+    return min(found)
+
+
+def test_selections_have_their_law_given_those_before(monkeypatch):
+    for d in (60, 300):  # fewer and more columns than twice what a pass reads
+        assert p_value_of_selections(d) > 1e-12, d
+    # the left sums become the right ones, and their bounds do not
+    monkeypatch.setattr(GroupedScores, "shift", lambda s: s.left.__setitem__(slice(None), s.right))
+    with pytest.raises(RuntimeError, match="above its bound"):
+        p_value_of_selections(300)
+    monkeypatch.setattr(exact, "refuse", lambda: None)
+    assert p_value_of_selections(300) < 1e-12
+
+
+def test_a_walk_whose_bounds_do_not_hold_releases_nothing(forced, monkeypatch):
+    X, y = scaled_table(20, 600, density=0.3)
+    solver, data = FrankWolfe("selection", max_iter=20), solver_data(sparse.csr_array(X), y)
+    plan = solver.plan(problem(20, 600), BUDGET)
+    # so much noise that no selection would meet a bound by which a place is too low
+    plan = dataclasses.replace(plan, step=SelectVertex(1.0, 1e9))
+    solver.solve(data, plan, stream())
+    shift = GroupedScores.shift
+
+    def planted(scores):
+        shift(scores)
+        scores.bounds[(np.argmax(np.abs(scores.bounds).max(axis=1)) + 1) % len(scores.bounds)] = 0
+
+    monkeypatch.setattr(GroupedScores, "shift", planted)
+    with pytest.raises(RuntimeError, match="nothing is released"):
+        solver.solve(data, plan, stream())
+    assert len(forced) == 2
 
 
 def same_law(first, second, size):
