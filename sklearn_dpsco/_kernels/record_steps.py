@@ -23,7 +23,10 @@ from .jit import njit
 from .products import inner_product
 from .sampling import MORE_WORDS, UNCERTAIN, coin, exp_minus, index_of
 
-__all__ = ["csr_record_steps", "dense_record_steps"]
+__all__ = ["IMPOSSIBLE", "csr_record_steps", "dense_record_steps", "move"]
+
+# In place of the words read: a score was above the largest of all.
+IMPOSSIBLE = -3
 
 _SMALLEST = 1e-100  # of the factor of a point
 
@@ -71,7 +74,10 @@ def _select(
     v: Any, w: Any, penalty: float, ends: Any, scale: float, walk: RecordWalk, values: Any,
     words: Any, used: int,
 ) -> Any:  # fmt: skip
-    """(number of a vertex, words read so far), or a code if the words do not decide."""
+    """(number of a vertex, words read so far), or a code if the words do not decide.
+
+    With it comes the number of words read before, or `IMPOSSIBLE`.
+    """
     top = -math.inf
     for m in range(values.size):
         top = max(top, -values[m] * ends[0], -values[m] * ends[1])
@@ -81,9 +87,10 @@ def _select(
         if number >= 0:
             block, j = number // v.size, number % v.size
             score = -values[block] * (v[j] + penalty * w[j])
-            accepted = coin(words[used + 1], exp_minus((top - score) / scale))
+            below = (top - score) / scale
+            accepted = coin(words[used + 1], exp_minus(below))
             if accepted == UNCERTAIN:
-                return np.int64(UNCERTAIN), start
+                return np.int64(UNCERTAIN), start if below >= 0.0 else IMPOSSIBLE
             if accepted == 1:
                 return number, used + 2
         used += 2
@@ -102,32 +109,45 @@ def _shrink(w: Any, factor: float, kept: float) -> float:
 
 
 @njit(cache=True)
+def move(w: Any, state: Any, kept: float, values: Any, number: int) -> None:
+    """Move the point to a vertex; see `dense_record_steps`."""
+    j, block = number % w.size, number // w.size
+    state[0], state[1] = j, (1.0 - kept) * values[block]
+    state[2] = _shrink(w, state[2], kept)
+    w[j] += state[1] / state[2]
+
+
+@njit(cache=True)
 def dense_record_steps(
     X: Any, scales: Any, factors: Any, y: Any, slope: Slope, walk: RecordWalk, values: Any,
-    last: Any, words: Any, w: Any, v: Any,
+    state: Any, words: Any, w: Any, v: Any,
 ) -> Any:  # fmt: skip
-    """Steps over the rows of X in their order; w and v are changed in place.
+    """Steps over the rows of X in their order; w, v and the state are changed in place.
+
+    The factors in the state are left where they are. Where the steps stop depends on the scores,
+    which are private: if w were multiplied by its factor there, so would its roundings.
 
     Parameters
     ----------
-    last : ndarray of shape (2,)
-        Coordinate of the last move and what it added there; changed in place.
+    state : ndarray of shape (4,)
+        Coordinate of the last move and what it added there; the factors of w and of v, by which
+        they are multiplied in the point and in the estimate.
 
     Returns
     -------
     done : int
         Steps made. If they are fewer than the rows, v is that of the next step, whose selection
-        the words did not decide.
+        the words did not decide: it is the caller's, with a `move`.
     used : int
-        Words read by the steps made.
+        Words read by the steps made, or `IMPOSSIBLE`.
     """
-    d, used, done, factor = X.shape[1], 0, y.size, 1.0  # the point is factor w
+    d, used = X.shape[1], 0
     for t in range(y.size):
-        row, j = X[t], int(last[0])
+        row, j, factor = X[t], int(state[0]), state[2]
         product = inner_product(row, w[:d])
         if w.size > d:
             product += w[d]
-        moved = last[1] * (row[j] if j < d else 1.0)
+        moved = state[1] * (row[j] if j < d else 1.0)
         r = _change(slope, walk, scales[t], factors[t], factor * product, moved, y[t])
         low, high = _correct(v[:d], row, walk.kept, r)
         if w.size > d:
@@ -138,35 +158,31 @@ def dense_record_steps(
             low, high = _ends(v, w, penalty)
         number, used = _select(v, w, penalty, (low, high), walk.scale, walk, values, words, used)
         if number < 0:
-            done = t
-            break
-        last[0], last[1] = number % v.size, (1.0 - walk.kept) * values[number // v.size]
-        factor = _shrink(w, factor, walk.kept)
-        w[number % v.size] += last[1] / factor
-    w *= factor
-    return done, used
+            return t, used
+        move(w, state, walk.kept, values, number)
+    return y.size, used
 
 
 @njit(cache=True)
 def csr_record_steps(
     X: Compressed, scales: Any, factors: Any, y: Any, slope: Slope, walk: RecordWalk, values: Any,
-    last: Any, words: Any, w: Any, v: Any, d: int,
+    state: Any, words: Any, w: Any, v: Any, d: int,
 ) -> Any:  # fmt: skip
     """As `dense_record_steps`, over the rows of a CSR matrix with d columns."""
     data, indices, indptr = X
-    used, done, factor, v_factor = 0, y.size, 1.0, 1.0  # the estimate is v_factor v
+    used = 0
     for t in range(y.size):
-        j = int(last[0])
-        product, moved = 0.0, last[1] if j == d else 0.0
+        j, factor = int(state[0]), state[2]
+        product, moved = 0.0, state[1] if j == d else 0.0
         for k in range(indptr[t], indptr[t + 1]):
             product += data[k] * w[np.uint64(indices[k])]
             if indices[k] == j:
-                moved += last[1] * data[k]
+                moved += state[1] * data[k]
         if w.size > d:
             product += w[d]
         r = _change(slope, walk, scales[t], factors[t], factor * product, moved, y[t])
-        v_factor = _shrink(v, v_factor, walk.kept)
-        r /= v_factor
+        v_factor = _shrink(v, state[3], walk.kept)
+        state[3], r = v_factor, r / v_factor
         for k in range(indptr[t], indptr[t + 1]):
             v[np.uint64(indices[k])] += r * data[k]
         if w.size > d:
@@ -176,11 +192,6 @@ def csr_record_steps(
         ends = _ends(v, w, penalty)
         number, used = _select(v, w, penalty, ends, scale, walk, values, words, used)
         if number < 0:
-            done = t
-            break
-        last[0], last[1] = number % v.size, (1.0 - walk.kept) * values[number // v.size]
-        factor = _shrink(w, factor, walk.kept)
-        w[number % v.size] += last[1] / factor
-    w *= factor
-    v *= v_factor
-    return done, used
+            return t, used
+        move(w, state, walk.kept, values, number)
+    return y.size, used

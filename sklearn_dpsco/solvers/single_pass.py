@@ -38,11 +38,11 @@ from scipy import sparse
 from .._kernels.arguments import Compressed, RecordWalk
 from .._progress import advance, steps
 from ..data.rows import Terms
-from ..geometry import AxisVertices, Geometry, Vertex, Vertices, moved
+from ..geometry import AxisVertices, Geometry, Vertices, moved
 from ..mechanisms import Release, SelectSequence, softmax_scale
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
-from ..randomness.exact import UNIFORM_ATTEMPTS
+from ..randomness.exact import UNIFORM_ATTEMPTS, refuse
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
 from .base import Part, Plan, Problem, SolverData, SolverResult
@@ -539,8 +539,9 @@ class _RecordWalk:
         self.whole, self.run, self.plan = whole, run, plan
         self.coef = self.before = coef
         self.gradient = whole.mean_over(which[: run.first_batch], coef)
-        self.last: Any = None
+        self.number = 0  # of the vertex that was selected last
         self.compiled = self._kernel()
+        self.state: Any = None  # of the compiled steps, with their w and v
 
     def correct(self, records: Records, which: NDArray[np.intp]) -> None:
         """The estimate at the new point, by some of the records."""
@@ -552,9 +553,9 @@ class _RecordWalk:
         """A vertex, and the move to it."""
         plan, vertices = self.plan, self.plan.vertices
         scores = vertices.scores(self.gradient + plan.l2_penalty * self.coef)
-        vertex = vertices.vertex(self.run.noise.release(scores / scale, stream))
+        self.number = self.run.noise.release(scores / scale, stream)
+        vertex = vertices.vertex(self.number)
         self.before, self.coef = self.coef, moved(self.coef, vertex, self.run.rate)
-        self.last = vertex
 
     def steps(self, part: Records, stream: RandomStream) -> None:
         """A step for each of these records."""
@@ -564,11 +565,19 @@ class _RecordWalk:
                 self.correct(part, np.array([k]))
                 self.select(1.0, stream)
             return
+        if self.state is None:
+            self.state = np.array([0.0, 0.0, 1.0, 1.0]), self.before.copy(), self.gradient.copy()
+            self._move(self.number)
         while done < n:
             done += self._compiled_steps(part.part(slice(done, None)), stream)
             if done < n:  # the words did not decide the selection of this one
-                self.select(1.0, stream)
+                self._move(self._settled(stream))
                 done += 1
+        last, w, v = self.state
+        self.coef, self.gradient = last[2] * w, last[3] * v
+        self.before = self.coef.copy()
+        self.before[int(last[0])] -= last[1]
+        self.before /= 1 - self.run.rate
 
     def _kernel(self) -> Any:
         """The compiled steps, if they know the loss, the set and the law of the noise."""
@@ -594,15 +603,22 @@ class _RecordWalk:
 
     def _compiled_steps(self, part: Records, stream: RandomStream) -> int:
         """As many steps as the words decide; the estimate is then that of the next one."""
-        rate, words = self.run.rate, stream.words(_WORDS)
-        coef, gradient = self.coef.copy(), self.gradient.copy()
-        last = np.array([self.last.coordinate, rate * self.last.value])
-        done, used = self.compiled(part, last, words, coef, gradient)
+        (state, w, v), words = self.state, stream.words(_WORDS)
+        done, used = self.compiled(part, state, words, w, v)
+        if used < 0:
+            refuse()
         stream.unread(words.size - used)
-        self.coef, self.gradient = coef, gradient
-        if done:
-            self.last = Vertex(int(last[0]), last[1] / rate)
-            self.before = coef.copy()
-            self.before[self.last.coordinate] -= last[1]
-            self.before /= 1 - rate
         return done
+
+    def _settled(self, stream: RandomStream) -> int:
+        """A selection among the scores of the compiled steps, the same to the last bit."""
+        (state, w, v), noise = self.state, self.run.noise
+        scores = self.plan.vertices.scores(v + self.plan.l2_penalty * state[2] / state[3] * w)
+        return replace(noise, scale=noise.scale / state[3]).release(scores, stream)
+
+    def _move(self, number: int) -> None:
+        from .._kernels.record_steps import move
+
+        vertices: Any = self.plan.vertices
+        state, w, _ = self.state
+        move(w, state, 1 - self.run.rate, np.array(vertices.values, dtype=np.float64), number)

@@ -7,12 +7,22 @@ import math
 import numpy as np
 import pytest
 from scipy import sparse
-from support import LOSSES, problem, rest_is_slow, scaled_table, solver_data, storage, stream
+from support import (
+    LOSSES,
+    p_value,
+    problem,
+    rest_is_slow,
+    scaled_table,
+    solver_data,
+    storage,
+    stream,
+)
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
 from sklearn_dpsco._kernels.arguments import Compressed, RecordWalk, Slope
 from sklearn_dpsco._kernels.record_steps import csr_record_steps, dense_record_steps
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
+from sklearn_dpsco.data.rows import Terms
 from sklearn_dpsco.geometry import AxisVertices, L1Ball, Polytope, Simplex
 from sklearn_dpsco.losses import (
     Absolute,
@@ -30,6 +40,7 @@ from sklearn_dpsco.losses import (
 )
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import single_pass
+from sklearn_dpsco.solvers.batches import Records
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 from sklearn_dpsco.solvers.single_pass import SINGLE_PASS_FORMS, BatchRun, BatchStep, RecordRun
 
@@ -336,28 +347,17 @@ def test_a_record_moves_the_compiled_steps_by_no_more_than_its_weights(is_sparse
 
     def estimates(X, y):
         w, v, found = np.zeros(d), np.zeros(d), []
-        last, words = np.zeros(2), np.array([2**40, 0] * 8, dtype=np.uint64)
+        state, words = np.array([0.0, 0, 1, 1]), np.array([2**40, 0] * 8, dtype=np.uint64)
         for t in range(n):
             part = slice(t, t + 1)
-            state = (
-                np.ones(1),
-                np.ones(1),
-                y[part],
-                slope,
-                walk,
-                np.array([1.0]),
-                last,
-                words,
-                w,
-                v,
-            )
+            known = np.ones(1), np.ones(1), y[part], slope, walk, np.ones(1), state, words, w, v
             if is_sparse:
                 row = sparse.csr_array(X[part])
-                done, _ = csr_record_steps(Compressed.of(row), *state, d)
+                done, _ = csr_record_steps(Compressed.of(row), *known, d)
             else:
-                done, _ = dense_record_steps(X[part], *state)
+                done, _ = dense_record_steps(X[part], *known)
             assert done == 1
-            found.append(v.copy())
+            found.append(state[3] * v)
         return np.array(found), w
 
     largest = 0.0
@@ -499,6 +499,94 @@ def test_compiled_steps_are_the_steps(settings, monkeypatch):
     assert np.any(results[0] != 0)
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_where_the_compiled_steps_stop_moves_no_bit(kind, monkeypatch):
+    """How many words a selection reads depends on private scores."""
+    X, y = scaled_table(400, 6, density=0.5)
+    solver = FrankWolfe("spider", l2_penalty=0.3, n_restarts=1)
+    plan = solver.plan(problem(400, 6), PrivacyBudget(50.0, 1e-6))
+    coefs = []
+    for n_words, n_rows in ((2**15, 2**14), (2**15, 30), (64, 2**14), (10, 2**14), (2, 30)):
+        monkeypatch.setattr(single_pass, "_WORDS", n_words)
+        monkeypatch.setattr(single_pass, "_CHUNK_ROWS", n_rows)
+        coefs.append(solver.solve(solver_data(storage(X, kind), y), plan, stream()).coef)
+    assert np.any(coefs[0] != 0)
+    for other in coefs[1:]:
+        np.testing.assert_array_equal(other, coefs[0])
+
+
+def record_walk(kind, rate, n=40, d=5):
+    """A walk on single records with a penalty, and the records in their order."""
+    X, y = scaled_table(n, d)
+    solver = FrankWolfe("spider", learning_rate=rate, l2_penalty=0.2, n_restarts=1)
+    plan = solver.plan(problem(n, d, fit_intercept=False), BUDGET)
+    (run,) = plan.runs
+    run = dataclasses.replace(run, noise=dataclasses.replace(run.noise, scale=0.4))
+    data = solver_data(storage(X, kind), y, fit_intercept=False)
+    whole = Records(data, Terms(0.0, plan.problem.loss, plan.gradient_clip), plan.problem)
+    walk = single_pass._RecordWalk(whole, np.arange(n), run, plan, np.zeros(d))
+    assert walk.compiled is not None
+    return walk, X[run.first_batch :], y[run.first_batch :]
+
+
+def p_value_of_steps(kind, rate, at, n_draws=1200):
+    """The least of the selections of some compiled steps, given the vertices before them."""
+    walk, X, y = record_walk(kind, rate)
+    run, penalty, source, found = walk.run, walk.plan.l2_penalty, stream(2), []
+    walk.select(1.0, source)
+    v, before, w = walk.gradient, walk.before, walk.coef
+    for t in range(max(at) + 1):
+        part, state = walk.whole.part(np.array([run.first_batch + t])), walk.state
+        clip = walk.plan.gradient_clip
+        slopes = [np.clip(X[t] @ point - y[t], -clip, clip) for point in (w, before)]
+        change = np.clip(slopes[0] - (1 - run.rate) * slopes[1], -run.clip, run.clip)
+        v = (1 - run.rate) * v + change * X[t]
+        scores = walk.plan.vertices.scores(v + penalty * w) / run.noise.scale
+        counts = np.zeros(scores.size)
+        for _ in range(n_draws if t in at else 1):
+            walk.state = state and tuple(array.copy() for array in state)
+            walk.steps(part, source)
+            coordinate, moved = walk.state[0][:2]
+            block = walk.plan.vertices.values.index(math.copysign(2.0, moved))
+            number = int(coordinate) + w.size * block
+            counts[number] += 1
+        law = np.exp(scores - scores.max())
+        found += [p_value(counts, law / law.sum())] * (t in at)
+        vertex = walk.plan.vertices.vertex(number)
+        before, w = w, (1 - run.rate) * w
+        w[vertex.coordinate] += run.rate * vertex.value
+    return min(found)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_compiled_selections_have_their_law_given_those_before(kind, monkeypatch):
+    # half of them are settled outside
+    monkeypatch.setattr(single_pass, "_WORDS", 4)
+    assert p_value_of_steps(kind, 0.3, (1, 6)) > 1e-12
+    # factors near 0 are multiplied in
+    assert p_value_of_steps(kind, 1 - 1e-9, (11, 13)) > 1e-12
+    # settled with other noise
+    settled = single_pass._RecordWalk._settled
+
+    def planted(self, source):
+        kept = self.run
+        self.run = dataclasses.replace(kept, noise=dataclasses.replace(kept.noise, scale=0.1))
+        number, self.run = settled(self, source), kept
+        return number
+
+    monkeypatch.setattr(single_pass._RecordWalk, "_settled", planted)
+    assert p_value_of_steps(kind, 0.3, (1, 6)) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_a_score_above_the_largest_stops_the_compiled_steps(kind):
+    walk, _, _ = record_walk(kind, 0.3)
+    walk.select(1.0, stream())
+    walk.gradient = np.full(5, np.nan)
+    with pytest.raises(RuntimeError, match="nothing is released"):
+        walk.steps(walk.whole.part(slice(20, 40)), stream())
 
 
 def test_compiled_steps_are_taken_where_they_can_be():
