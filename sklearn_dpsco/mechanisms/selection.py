@@ -16,7 +16,12 @@ from ..randomness.exact import permute_and_flip, sample_softmax
 from ..randomness.stream import RandomStream
 from .base import Mechanism
 
-__all__ = ["SelectSequence", "SelectVertex", "softmax_scale"]
+__all__ = ["PRIOR_ROOM", "SelectSequence", "SelectVertex", "softmax_scale"]
+
+# Of a prior that is added to scores: its largest size, in units of their sensitivity, and the
+# factor on the sensitivity that covers the rounding of the sums (doc/privacy, section 2.5).
+_LARGEST_PRIOR = 2.0**30
+PRIOR_ROOM = 1 + 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,19 @@ class SelectVertex(Mechanism):
             return count * epsilon
         eta = epsilon if self.noise == "gumbel" else 2 * epsilon
         return selections_mu(eta, count) ** 2 / 2 if composition == "gdp" else count * eta**2 / 8
+
+    def with_prior(
+        self, scores: NDArray[np.float64], log_prior: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Scores for which candidates have public weights before anything is known.
+
+        Logarithms of the weights are added in units of the noise's scale, as far as the rounding
+        of the sums stays within `PRIOR_ROOM`: weights are drawn together where a scale is more
+        than about a million times the sensitivity.
+        """
+        below = log_prior - log_prior.max()
+        most = _LARGEST_PRIOR * self.sensitivity / max(1.0, -float(below.min()))
+        return scores + min(self.scale, most) * below
 
     def release(self, scores: NDArray[np.float64], stream: RandomStream) -> int:
         """Index of the selected score.

@@ -129,7 +129,7 @@ def plan_choice(
     if scoring in ("neg_log_loss", "accuracy"):
         factor = math.log2(n_outputs) if scoring == "neg_log_loss" else 1.0
         return Choice(scoring, None, SelectVertex.calibrate(change, allowance), factor)
-    of_median = median_score(n_samples, budget.record_factor, 0.0)
+    of_median = median_score(n_samples, budget.record_factor)
     unit = SelectVertex.calibrate(of_median, allowance.share(_UNIT_SHARE))
     select = SelectVertex.calibrate(change, allowance.share(1 - _UNIT_SHARE))
     return Choice(scoring, unit, select)

@@ -46,7 +46,6 @@ _LOG_WEIGHT = np.where(_QUARTERS < 0, -4.0, -2.0) * np.log1p(
     np.abs(_QUARTERS) / np.where(_QUARTERS < 0, 16, 32)
 )
 _LOG_PRIOR = np.concatenate((_LOG_WEIGHT[::-1], [0.0], _LOG_WEIGHT))
-_LARGEST_PRIOR = 16.0  # above every prior
 # Logarithm of all weights over that of a candidate, whose magnitude may be up to 2^64.
 _LOG_SIZE = float(np.logaddexp.reduce(_LOG_PRIOR)) + 4.5
 # Within outer bounds: so many steps, and quarter octaves of the width from both ends and from 0.
@@ -126,9 +125,9 @@ class BoundsPlan(Overviewed):
         return ends[0], ends[1]
 
     def _selected(self, scores: Array, log_prior: Array | None, stream: RandomStream) -> int:
-        # the prior is symmetric, so that negated candidates have the same
-        prior = 0.0 if log_prior is None else self.select.scale * log_prior
-        return self.select.release(scores + prior, stream)
+        if log_prior is not None:  # symmetric, so that negated candidates have the same
+            scores = self.select.with_prior(scores, log_prior)
+        return self.select.release(scores, stream)
 
 
 @dataclass(frozen=True)
@@ -304,9 +303,8 @@ def _plan_selections(
 ) -> BoundsPlan:  # fmt: skip
     low, high = quantiles
     prior = _LOG_PRIOR if has_prior else None
-    largest_prior = 0.0 if prior is None else _LARGEST_PRIOR
     # levels depend on the noise, and the noise on levels: first on any, then on those found
-    noise = _calibrated(n, d, budget, 1.0, largest_prior).scale
+    noise = _calibrated(n, d, budget, 1.0).scale
     log_size = math.log(max(grid.size for grid in grids)) if prior is None else _LOG_SIZE
     margin = noise * (log_size + math.log(2 * d) + _MARGIN) / n
     if margin > 1 - _LEAST_LEVEL:
@@ -318,19 +316,16 @@ def _plan_selections(
     outwards = _OUTWARDS * noise / n
     wanted = np.clip([low - outwards, high + outwards], margin, 1 - margin).tolist()
     levels = wanted[0], wanted[1]
-    select = _calibrated(n, d, budget, max(*levels, 1 - min(levels)), largest_prior)
+    select = _calibrated(n, d, budget, max(*levels, 1 - min(levels)))
     releases = (Release("column ends", select, 2 * d),)
     guarantee = Guarantee.of(budget, releases, budget.mixed_allowance.kind)
     return BoundsPlan(n, d, levels, grids, prior, select, guarantee)
 
 
-def _calibrated(n: int, d: int, budget: PrivacyBudget, level: float, prior: float) -> SelectVertex:
+def _calibrated(n: int, d: int, budget: PrivacyBudget, level: float) -> SelectVertex:
     """Selections of both ends of d columns, at levels between 1 - level and level."""
-    part, facts = budget.mixed_allowance, (n, budget.record_factor, level)
-    # a first one without the prior, which is stated in units of the noise
-    first = SelectVertex.calibrate(sensitivity.quantile_score(*facts, 0.0), part, 2 * d)
-    change = sensitivity.quantile_score(*facts, 1.01 * prior * first.scale)
-    return SelectVertex.calibrate(change, part, 2 * d)
+    change = sensitivity.quantile_score(n, budget.record_factor, level)
+    return SelectVertex.calibrate(change, budget.mixed_allowance, 2 * d)
 
 
 def _check_quantiles(quantiles: Any) -> tuple[float, float]:

@@ -58,7 +58,6 @@ Array = NDArray[np.float64]
 
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 8.0  # of the bounds on rows, as noise vanishes
-_LARGEST_PRIOR = 64.0  # above all logarithms of priors
 _LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 
@@ -462,12 +461,8 @@ class _Shares:
         """Selections of medians; None for no share."""
         if share == 0:
             return None
-        part = self._part(share)
-        change = sensitivity.median_score(self.n_samples, self.factor, 0.0)
-        # a first one without the prior, which is stated in units of the noise
-        scale = SelectVertex.calibrate(change, part, count).scale
-        change = sensitivity.median_score(self.n_samples, self.factor, _LARGEST_PRIOR * scale)
-        return SelectVertex.calibrate(change, part, count)
+        change = sensitivity.median_score(self.n_samples, self.factor)
+        return SelectVertex.calibrate(change, self._part(share), count)
 
     def _part(self, share: float) -> Allowance:
         self.left -= share

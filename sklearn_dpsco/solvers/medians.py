@@ -48,8 +48,7 @@ def median_on_grid(
     upper = np.cumsum(counts[:-1]) + half_empty
     lower = np.concatenate(([half_empty], upper[:-1]))
     scores = -np.maximum(0.0, np.maximum(lower - n_samples / 2, n_samples / 2 - upper))
-    prior = mechanism.scale * (log_prior - log_prior.max())
-    return float(grid[mechanism.release(scores + prior, stream)])
+    return float(grid[mechanism.release(mechanism.with_prior(scores, log_prior), stream)])
 
 
 def scale_on_grid(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from ..geometry import Vertices
 from ..losses import largest_constant
+from ..mechanisms.selection import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
@@ -292,32 +293,29 @@ def record_scores(
     return (total + 4 * vertices.l1_norm * error * times, *scales)
 
 
-def octave_score(n_samples: int, record_factor: float, roundings: int, prior: float) -> float:
-    """Range of the change of the scores of a magnitude's candidates (section 7.4).
+def octave_score(n_samples: int, record_factor: float, roundings: int) -> float:
+    """Range of the change of the scores of a magnitude's candidates, with a prior (section 7.4).
 
-    The float scores of both neighbours err by `roundings` roundings, and by those of a
-    public prior of size at most `prior`.
+    The float scores of both neighbours err by `roundings` roundings of numbers below 1.
     """
-    change = record_factor / n_samples + 4 * roundings * UNIT_ROUNDOFF
-    return change + 4 * UNIT_ROUNDOFF * prior
+    return (record_factor / n_samples + 4 * roundings * UNIT_ROUNDOFF) * PRIOR_ROOM
 
 
-def median_score(n_samples: int, record_factor: float, prior: float) -> float:
-    """Range of the change of the scores of a median's candidates (section 4.5).
+def median_score(n_samples: int, record_factor: float) -> float:
+    """Range of the change of the scores of a median's candidates, with a prior (section 4.5).
 
-    Scores are multiples of 1/2 down to -n/2 - 1, exact but for adding a prior of at most that size.
+    Scores are multiples of 1/2 down to -n/2, exact but for the sum with the prior.
     """
-    return record_factor + 4 * UNIT_ROUNDOFF * (n_samples + 2 * prior)
+    return (record_factor + 4 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
 
 
-def quantile_score(n_samples: int, record_factor: float, level: float, prior: float) -> float:
-    """Range of the change of the scores of a quantile's candidates (section 2.12).
+def quantile_score(n_samples: int, record_factor: float, level: float) -> float:
+    """Range of the change of the scores of a quantile's candidates, with a prior (section 2.12).
 
-    `level` is in [1/2, 1]; a prior of at most that size is added to the scores, which are computed
-    with three roundings.
+    `level` is in [1/2, 1]; scores are computed with three roundings.
     """
     change = 2.0 if record_factor == 2 else 2 * level
-    return change + 16 * UNIT_ROUNDOFF * (n_samples + prior)
+    return (change + 16 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
 
 
 def second_moments(problem: Problem, budget: PrivacyBudget) -> float:

@@ -8,6 +8,7 @@ from support import problem
 
 from sklearn_dpsco.data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from sklearn_dpsco.geometry import AxisVertices
+from sklearn_dpsco.mechanisms.selection import PRIOR_ROOM
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import sensitivity
 from sklearn_dpsco.solvers.sensitivity import Corrections, GradientSteps, RecordSteps
@@ -25,7 +26,8 @@ def facts(n, **others):
     return problem(n, D, **others)  # with an intercept: d + 1 coordinates
 
 
-# Each function as one of (n, budget), and the record's own term for a record factor of 1.
+# Each function as one of (n, budget), and the record's own term for a record factor of 1; without
+# the factor that is for a prior.
 EVERY = {
     "mean_of_numbers": (
         lambda n, budget: sensitivity.mean_of_numbers(n, D, budget.record_factor),
@@ -62,7 +64,7 @@ EVERY = {
         lambda n: 2 / n,
     ),
     "median_score": (
-        lambda n, budget: sensitivity.median_score(n, budget.record_factor, 3.0),
+        lambda n, budget: sensitivity.median_score(n, budget.record_factor) / PRIOR_ROOM,
         lambda n: 1.0,
     ),
     "batch_mean": (
@@ -90,7 +92,7 @@ EVERY = {
         lambda n: 4.0 * CLIP / n * (2 - 0.5**5),
     ),
     "octave_score": (
-        lambda n, budget: sensitivity.octave_score(n, budget.record_factor, 160, 3.0),
+        lambda n, budget: sensitivity.octave_score(n, budget.record_factor, 160) / PRIOR_ROOM,
         lambda n: 1 / n,
     ),
     "row_and_target_sum": (
@@ -143,10 +145,10 @@ def test_every_function_is_here():
 def test_the_range_of_a_quantiles_scores_depends_on_the_level_under_zero_out():
     for level in (0.5, 0.9, 1.0):
         for factor, expected in ((2.0, 2.0), (1.0, 2 * level)):
-            exact = sensitivity.quantile_score(1, factor, level, 0.0)
+            exact = sensitivity.quantile_score(1, factor, level) / PRIOR_ROOM
             assert expected < exact <= expected * (1 + 1e-14)
-            large = sensitivity.quantile_score(10**9, factor, level, 1e9)
-            assert large - expected == close(32e9 * 2.0**-53, 1e-6)
+            large = sensitivity.quantile_score(10**9, factor, level) / PRIOR_ROOM
+            assert large - expected == close(16e9 * 2.0**-53, 1e-6)
 
 
 @every_function
@@ -244,12 +246,11 @@ def test_the_orders_of_a_norm_differ_by_the_number_of_coordinates():
 
 
 def test_roundings_and_the_prior_of_a_score_are_counted():
-    assert sensitivity.octave_score(4, 2.0, 0, 0.0) == 0.5
-    assert sensitivity.octave_score(4, 1.0, 0, 0.0) == 0.25
-    for roundings, prior in ((3, 0.0), (0, 3.0)):
-        # both scores of both neighbours, each with an error of its own
-        more = sensitivity.octave_score(4, 2.0, roundings, prior) - 0.5
-        assert more == close(4 * 3 * UNIT_ROUNDOFF, 1e-1)
+    assert sensitivity.octave_score(4, 2.0, 0) == 0.5 * PRIOR_ROOM
+    assert sensitivity.octave_score(4, 1.0, 0) == 0.25 * PRIOR_ROOM
+    # both scores of both neighbours, each with an error of its own
+    more = sensitivity.octave_score(4, 2.0, 3) - sensitivity.octave_score(4, 2.0, 0)
+    assert more == close(4 * 3 * UNIT_ROUNDOFF, 1e-1)
 
 
 def test_sums_of_a_stream_have_a_bound_on_their_norm():

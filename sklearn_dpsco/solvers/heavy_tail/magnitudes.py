@@ -50,7 +50,6 @@ _LOG_PRIOR = np.where(
 )
 # Per octave above and below: a scale that is too small blows up what noise adds to predictions.
 _LOG_SPREAD, _LOG_SPREAD_BELOW = 0.7, 1.5
-_LARGEST_PRIOR = 200.0  # above every prior, with room for the rounding of its sum
 
 # Selections get the share of the budget that brings their noise down to _NOISE_AIMED, but at
 # most what is allowed. A second round follows where that share is at most
@@ -253,12 +252,8 @@ class Columns:
 
     def plan_select(self, share: float, count: int) -> SelectVertex:
         """Mechanism for that many scales, which have this share of the budget together."""
-        part = self.allowance.share(share)
-        facts = self.n_samples, self.record_factor, _FLOAT_TERMS
-        # a first one without the prior, which is stated in units of the noise
-        select = SelectVertex.calibrate(sensitivity.octave_score(*facts, 0.0), part, count)
-        change = sensitivity.octave_score(*facts, _LARGEST_PRIOR * select.scale)
-        return SelectVertex.calibrate(change, part, count)
+        change = sensitivity.octave_score(self.n_samples, self.record_factor, _FLOAT_TERMS)
+        return SelectVertex.calibrate(change, self.allowance.share(share), count)
 
     def plan_center(self, share: float, n_rounds: int) -> Gaussian | Laplace:
         """Mechanism for the centres of all rounds, which have this share of the budget."""
@@ -441,8 +436,8 @@ def _select(
     chosen = np.empty(len(counts), dtype=np.int64)
     for j, (score, prior) in enumerate(zip(scores, priors, strict=True)):
         candidates = np.flatnonzero(np.isfinite(prior))  # public: what was released before
-        noisy = score[candidates] + mechanism.scale * prior[candidates]
-        chosen[j] = _EXPONENTS[candidates][mechanism.release(noisy, stream)]
+        weighted = mechanism.with_prior(score[candidates], prior[candidates])
+        chosen[j] = _EXPONENTS[candidates][mechanism.release(weighted, stream)]
     return chosen
 
 

@@ -1,0 +1,109 @@
+"""Scores with a prior, in exact arithmetic: what one record moves, however large the noise is."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from support import problem, stream
+
+from sklearn_dpsco.audit import mechanisms
+from sklearn_dpsco.geometry import Geometry, L2Ball
+from sklearn_dpsco.mechanisms import SelectVertex
+from sklearn_dpsco.privacy.budget import PrivacyBudget
+from sklearn_dpsco.solvers.heavy_tail import HeavyTail, magnitudes
+from sklearn_dpsco.solvers.learned_units import plan_units
+from sklearn_dpsco.solvers.medians import median_on_grid, scale_on_grid
+
+N = 300_000
+
+
+class Recorder(SelectVertex):
+    """Keeps the scores that it gets."""
+
+    def release(self, scores, stream):
+        self.__dict__["scores"] = scores
+        return 0
+
+
+def heavy_tail(budget, **settings):
+    """Its selections of the first scales, and what counts make of their scores."""
+    facts = problem(N, 1, feasible_set=L2Ball)
+    plan = HeavyTail(max_iter=2, private_center_X=False, private_center_y=False, **settings).plan(
+        facts, budget
+    )
+
+    def run(counts, mechanism):
+        priors = magnitudes._priors(None, 1)
+        magnitudes._select(counts[None], N, priors, mechanism, stream())
+
+    kinds = [m for m in mechanisms(plan).values() if m.selects]
+    return [(mechanism, magnitudes._EXPONENTS.size + 1, run) for mechanism in kinds]
+
+
+def learned_units(budget):
+    """The same of the centre and the spread of a target."""
+    units = plan_units(problem(N, 3, feasible_set=Geometry), budget)
+    grid = np.linspace(-1.0, 1.0, 4097)
+    prior = np.log1p(1 / (8 * np.abs(grid) + 2.0**-5))
+
+    def center(counts, mechanism):
+        median_on_grid(lambda _: counts, N, grid, prior, mechanism, stream())
+
+    def spread(counts, mechanism):
+        scale_on_grid(lambda _: counts, N, 2.0, 0.25, mechanism, stream())
+
+    found = [(units.target_median, grid.size + 1, center), (units.target_spread, 74, spread)]
+    return [case for case in found if case[0] is not None]
+
+
+def changes(mechanism, size, run):
+    """Exact ranges of the change of the scores, where rounding moves that of a candidate most.
+
+    A table has k records in one cell and the others in another one.
+    """
+    recorder = Recorder(mechanism.sensitivity, mechanism.scale)
+
+    def scores(k, cell, last):
+        counts = np.zeros(size, dtype=np.int64)
+        counts[cell] = k
+        counts[last] += N - k
+        run(counts, recorder)
+        return recorder.scores
+
+    for cell, last in ((size // 2, 0), (size - 2, 0), (0, size - 2)):
+        low, high = 0, N
+        first, second = scores(low, cell, last), scores(high, cell, last)
+        candidate = int(np.argmax(np.abs(second - first)))
+        middle = (first[candidate] + second[candidate]) / 2
+        is_rising = second[candidate] > first[candidate]
+        while high - low > 1:  # to where the float score jumps
+            k = (low + high) // 2
+            is_above = scores(k, cell, last)[candidate] > middle
+            low, high = (k, high) if is_above != is_rising else (low, k)
+        pairs = zip(scores(low, cell, last), scores(high, cell, last), strict=True)
+        moved = [Fraction(float(b)) - Fraction(float(a)) for a, b in pairs]
+        yield max(moved) - min(moved)
+
+
+EXTREMES = {
+    "pure": lambda: heavy_tail(PrivacyBudget(1e-15, 0.0)),
+    "users": lambda: heavy_tail(PrivacyBudget(1e-3, 0.0, rows_per_user=10**6), scale_share=1e-6),
+    "tiny delta": lambda: learned_units(PrivacyBudget(1e-14, 1e-300)),
+    "usual": lambda: [*learned_units(PrivacyBudget(1.0)), *heavy_tail(PrivacyBudget(1.0))],
+}
+
+
+@pytest.mark.parametrize("case", EXTREMES)
+def test_rounding_of_a_prior_is_within_the_sensitivity(case):
+    for mechanism, size, run in EXTREMES[case]():
+        largest = max(changes(mechanism, size, run)) / Fraction(mechanism.sensitivity)
+        assert Fraction(1, 4) < largest <= 1, float(largest)
+
+
+def test_a_prior_has_its_weights_unless_noise_is_more_than_scores_can_hold():
+    scores, log_prior = np.zeros(3), np.array([1.0, -2.0, 0.0])
+    for scale in (0.0, 1e-9, 1.0, 1e8):
+        found = SelectVertex(0.5, scale).with_prior(scores, log_prior)
+        np.testing.assert_array_equal(found, scale * np.array([0.0, -3.0, -1.0]))
+    far = SelectVertex(0.5, 1e12).with_prior(scores, log_prior)
+    np.testing.assert_allclose(far, 2.0**29 / 3 * np.array([0.0, -3.0, -1.0]), rtol=1e-15)
