@@ -210,12 +210,14 @@ class LearnedUnits(Part):
                 constant = constant_for_mean(problem, noisy, self.target_mean.variance)
             return data, constant, 0.0, 1.0
         centers, scales = np.zeros(problem.n_outputs), np.full(problem.n_outputs, 1.0)
-        for k in range(problem.n_outputs):
-            if self.target_median is not None:
-                # anywhere within the bounds, or close to their middle on all scales
-                prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
+        if self.target_median is not None:
+            # anywhere within the bounds, or close to their middle on all scales
+            prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
+            for k in range(problem.n_outputs):
                 counts = functools.partial(data.sum, _target_counts, k)
                 centers[k] = median_on_grid(counts, n, _CENTRES, prior, self.target_median, stream)
+        # in a run of their own: selections of two ranges do not compose by turns
+        for k in range(problem.n_outputs):
             counts = functools.partial(data.sum, _deviation_counts, k, float(centers[k]))
             scales[k] = scale_on_grid(counts, n, 2.0, 0.25, self.target_spread, stream)
         centers = self._moved_to_means(data, centers, scales, stream)

@@ -1,5 +1,7 @@
 """Several classes and several targets as one model."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from registry import (
     forms,
     main_form,
     outcome,
+    statistics,
     switch_noise_off,
     table,
     ways_to_store,
@@ -85,6 +88,17 @@ def test_replays_with_several_targets_pass(name):
         # (that every release is moved by some record, the replays of one target show)
         assert not found.violations, f"{form}: {found}"
         assert max(found.ratios.values()) > 0.2, form
+
+
+@each_regressor
+def test_selections_of_one_range_follow_each_other(name):
+    # as their composition in Gaussian DP asks for: none of another range between them
+    X, Y = targets(name)
+    for form in forms(name):
+        model = build(name, form, epsilon=50.0, **declared(name))
+        seen = statistics(model, X, Y)
+        runs = [of for of, _ in itertools.groupby(id(m) for m, _ in seen if m.selects)]
+        assert len(runs) == len(set(runs)), form
 
 
 @each_regressor
