@@ -113,7 +113,10 @@ class AdditiveNoise(Mechanism):
             mechanism = dataclasses.replace(mechanism, scale=scale * ROUNDING)
             if math.isfinite(mechanism.scale) and mechanism.grid <= grid:
                 return mechanism
-        raise ValueError("noise this large cannot be drawn exactly: epsilon is too small")
+        raise ValueError(
+            "noise this large cannot be drawn exactly: epsilon is too small, for so many rows of a "
+            "user or at all; take a larger one, or precision='float'"
+        )
 
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
         """`value` plus noise, shape (dimension,).

@@ -82,7 +82,8 @@ def best_log_gap(rho: float, epsilon: float) -> float | None:
     # the derivative of log(delta) in alpha, increasing in alpha
     def slope(log_gap: float) -> float:
         gap = math.exp(log_gap)
-        return (1 + 2 * gap) * rho - epsilon + log_gap - math.log1p(gap)
+        # not log_gap - log1p(gap), whose rounding is above a tiny epsilon
+        return (1 + 2 * gap) * rho - epsilon - math.log1p(math.exp(-log_gap))
 
     low, high = -700.0, 40.0
     if slope(low) >= 0:
@@ -172,7 +173,7 @@ def renyi_epsilon(order: float, divergence: float, delta: float) -> float:
     """
     if divergence == 0:
         return 0.0
-    log_slack = -math.log(delta * (order - 1)) + order * math.log1p(-1 / order)
+    log_slack = -math.log(delta) - math.log(order - 1) + order * math.log1p(-1 / order)
     return max(0.0, divergence + log_slack / (order - 1))
 
 
@@ -364,16 +365,18 @@ class PrivacyBudget:
         """
         check_real("fraction", fraction, low=0, high=1, low_open=True)
         self._check_is_finite()
-        if currency == "pure":
-            return replace(self, epsilon=self.epsilon * fraction)
         delta, whole = float(self.delta), float(self.epsilon)
-        if currency == "gdp":
+        if currency == "pure":
+            epsilon = whole * fraction
+        elif currency == "gdp":
             mu = _mu(whole, delta) * math.sqrt(fraction)
             epsilon = _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta)
         else:
             epsilon = zcdp_epsilon(self._whole_rho * fraction, delta)
         if epsilon < _LEAST_EPSILON:
             raise ValueError(f"epsilon={whole:g} is too small to be divided")
+        if currency == "pure":
+            return replace(self, epsilon=epsilon)
         kind: Currency = "gdp" if currency == "gdp" else "zcdp"
         return replace(self, epsilon=epsilon, currency=kind, order=self.order or self.best_order)
 

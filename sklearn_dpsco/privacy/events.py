@@ -256,4 +256,7 @@ def second_opinion(event: Any, composition: str, epsilon: float, delta: float) -
         accountant: Any = PLDAccountant(value_discretization_interval=grid)
     else:
         accountant = RdpAccountant(list(_DENSE_ORDERS))
-    return float(accountant.compose(event).get_epsilon(delta))
+    try:
+        return float(accountant.compose(event).get_epsilon(delta))
+    except OverflowError as error:
+        raise ValueError(f"dp_accounting has no room for an epsilon of {epsilon:g}") from error

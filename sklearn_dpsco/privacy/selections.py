@@ -63,12 +63,13 @@ LARGEST_MU = 8.0
 # Beyond this epsilon the grid would be long, and every analysis gives nearly no noise.
 _LARGEST_EPSILON = 100.0
 _LEAST_EPSILON, _LEAST_DELTA = 1e-9, 1e-100  # far below, floats have no room
+_LARGEST_DELTA = 1 - 1e-6  # nearer to 1, the room for rounding leaves none
 
 
 def has_optimum(epsilon: float, delta: float, count: int) -> bool:
     """Whether `selection_epsilon` finds the optimum of so many selections in good time."""
-    is_usual = _LEAST_EPSILON <= epsilon <= _LARGEST_EPSILON and delta >= _LEAST_DELTA
-    return count <= _GROUP and is_usual
+    is_usual = _LEAST_EPSILON <= epsilon <= _LARGEST_EPSILON
+    return count <= _GROUP and is_usual and _LEAST_DELTA <= delta <= _LARGEST_DELTA
 
 
 def _cells(count: int) -> int:

@@ -1,5 +1,6 @@
 """Extremes: values of the data near the largest float, and parameters of any size and kind."""
 
+import functools
 import itertools
 import re
 import warnings
@@ -24,10 +25,18 @@ from registry import (
     ways_to_store,
 )
 
-from sklearn_dpsco import exceptions
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPScaler,
+    PrivacyBudget,
+    exceptions,
+    plan_private_bounds,
+    plan_score,
+)
 from sklearn_dpsco._checks import shown
 from sklearn_dpsco.geometry import L1Ball, L2Ball, LInfBall, LpBall, Simplex
 from sklearn_dpsco.means import plan_mean
+from sklearn_dpsco.privacy.budget import RELATIONS
 from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES
 
 HUGE, TINY = 1.7e308, 5e-324
@@ -207,6 +216,65 @@ def test_the_ends_of_all_ranges_together(name):
                     assert np.all(np.isfinite(outcome(model))), (form, bounds, size, more)
                 else:
                     assert re.search("learning_rate must", message), message
+
+
+# the corners of what a budget may be, and where conversions lose most digits
+BUDGETS = (
+    (1e-15, 1e-300), (1e-15, TINY), (1e-15, 0), (1e-15, 0.5), (1e9, 1e-300), (1e9, TINY), (1e9, 0),
+    (1e9, 0.5), (1, 1 - 2**-53),
+)  # fmt: skip
+NO_PLAN = r"pure-DP form|precision='float'|n_samples|smallest n|n_buckets"
+
+
+def charge(accountant, model):
+    """Charge a plan of a fit."""
+    accountant.spend(model.plan(60, 1))
+
+
+@each_solver
+def test_the_corners_of_a_budget(name):
+    X, y = table(name, 3, 1)
+    weights, groups = np.array([1.0, 0.0, 0.5]), [0, 0, 1]
+    for form, (epsilon, delta) in itertools.product((None, *forms(name)), BUDGETS):
+        for rows, kind in zip((1, 10**6), RELATIONS, strict=True):
+            model = build(
+                name, form,
+                **{"epsilon": epsilon, "delta": delta, "max_rows_per_user": rows, "relation": kind},
+            )  # fmt: skip
+            case = (form, epsilon, delta, rows, kind)
+            for n in (1, 2, 1000):
+                message = refusal(model.plan, n, 1)
+                assert message is None or re.search(NO_PLAN, message), (case, n, message)
+        fit = functools.partial(model.fit, groups=groups, sample_weight=weights)
+        message = refusal(fit, X, y)
+        assert message is None or re.search(NO_PLAN, message), (case, message)
+        assert message is not None or np.all(np.isfinite(outcome(model))), case
+        charged = BudgetAccountant(epsilon=epsilon, delta=delta)
+        model = build(name, form, epsilon=epsilon, accountant=charged)
+        message = refusal(charge, charged, model)
+        assert message is None or re.search(NO_PLAN, message), (case, message)
+        assert 0 <= charged.total_spent() <= epsilon * (1 + 1e-9), case
+
+
+def test_the_corners_of_a_budget_of_other_releases():
+    for (epsilon, delta), rows, kind in itertools.product(BUDGETS, (1, 10**6), RELATIONS):
+        claim = {"epsilon": epsilon, "delta": delta, "max_rows_per_user": rows, "relation": kind}
+        case = (epsilon, delta, rows, kind)
+        for n in (2, 3, 1000, 2**32):
+            for call in (
+                functools.partial(plan_private_bounds, n, **claim),
+                functools.partial(plan_private_bounds, n, within=(0, 1), **claim),
+                functools.partial(DPScaler(**claim).plan, n, 1),
+                functools.partial(plan_score, n, scoring="r2", bounds_y=(0, 1), **claim),
+                functools.partial(plan_mean, n, 1, **claim),
+            ):
+                message = refusal(call)
+                assert message is None or re.search(NO_PLAN, message), (case, n, message)
+        budget = PrivacyBudget(epsilon, delta, kind, rows_per_user=rows)
+        for fraction in (1e-12, 0.3):
+            for currency in ("pure",) if delta == 0 else ("gdp", "zcdp"):
+                message = refusal(budget.part, fraction, currency)
+                assert message is None or re.search("too small to be divided", message), case
 
 
 @pytest.mark.parametrize("oracle", sorted(ORACLES))
