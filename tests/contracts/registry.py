@@ -525,9 +525,14 @@ def nothing_is_released():
 
 
 def statistics(model, X, y, groups=None, sample_weight=None):
-    """What a fit of the data hands to its mechanisms: pairs (mechanism, value).
+    """What a fit of the data hands to its mechanisms; see `releases_of`."""
+    return releases_of(lambda: model.fit(X, y, groups=groups, sample_weight=sample_weight))
 
-    The answers of the mechanisms are the same in every fit, so that the values show what a
+
+def releases_of(call):
+    """What the call hands to mechanisms: pairs (mechanism, value).
+
+    The answers of the mechanisms are the same in every call, so that the values show what a
     record changes in each release, the earlier ones given.
     """
     seen = []
@@ -539,7 +544,7 @@ def statistics(model, X, y, groups=None, sample_weight=None):
         return np.sin(np.arange(value.size) + len(seen))
 
     with every_release(answer):
-        model.fit(X, y, groups=groups, sample_weight=sample_weight)
+        call()
     assert seen
     return seen
 

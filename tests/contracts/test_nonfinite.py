@@ -3,6 +3,8 @@
 What a fit releases is compared with the answers of its mechanisms frozen, see `statistics`.
 """
 
+import functools
+import itertools
 import warnings
 
 import numpy as np
@@ -23,6 +25,7 @@ from registry import (
     main_form,
     outcome,
     parameters_of,
+    releases_of,
     statistics,
     table,
     ways_to_store,
@@ -30,7 +33,7 @@ from registry import (
 from scipy import sparse
 from sklearn.utils import get_tags
 
-from sklearn_dpsco import PrivacyLeakWarning, mechanisms
+from sklearn_dpsco import DPScaler, PrivacyLeakWarning, mechanisms, private_bounds
 from sklearn_dpsco.losses import Squared, SquaredHinge
 
 BAD_VALUES = (np.nan, np.inf, -np.inf)
@@ -155,6 +158,23 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(name, relation):
     # among these are the worst pairs of tables, or nearly
     assert max(worst.values()) > 0.8, worst
     assert min(worst.values()) > 0.1, worst
+
+
+def test_an_invalid_record_of_a_scaler_or_of_bounds_is_empty():
+    settings = {"delta": 0.0, "relation": "zero-out", "nonfinite": "zero", "random_state": 0}
+    levels = np.repeat([-5.0, 10.0, 50.0], (5, 2, 4))  # about the medians, and about 0
+    largest = {}
+    for sign, own in itertools.product((1, -1), (-1e3, 1e3)):
+        pair = [np.append(sign * levels, last)[:, None] for last in (own, np.nan)]
+        for call in (
+            lambda X: DPScaler(epsilon=1e6, **settings).fit(X),
+            lambda X: private_bounds(X, quantiles=(0.5, 0.51), epsilon=1e4, **settings),
+        ):
+            found = changes(*(releases_of(functools.partial(call, X)) for X in pair))
+            for mechanism, ratio in found.items():
+                largest[mechanism] = max(largest.get(mechanism, 0.0), ratio)
+    assert len(largest) == 3  # scales, centres and ends
+    assert 0.5 < min(largest.values()) <= max(largest.values()) <= 1, largest
 
 
 @each_solver
