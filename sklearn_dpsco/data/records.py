@@ -7,6 +7,7 @@ change what another one contributes.
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,8 @@ def as_labels(y: Any) -> NDArray[Any]:
     """
     y = plain(y)
     labels = y if hasattr(y, "__array__") else as_objects(y)
+    if getattr(getattr(labels, "dtype", None), "kind", "") == "c":
+        raise ValueError("y must hold labels that are numbers or text, got complex numbers")
     if getattr(labels, "shape", ())[1:] == (1,):
         warn_user(
             "A column-vector y was passed when a 1d array was expected: y.ravel() makes one",
@@ -105,7 +108,8 @@ def as_users(groups: Any) -> NDArray[Any]:
     """Users of rows as an array of shape (n,).
 
     What is no numpy array becomes an array of objects, so that one missing user turns no other
-    one into a float, and a user of one chunk is found again in the next.
+    one into a float, and a user of one chunk is found again in the next. `surplus_rows` takes
+    the text of a whole number for the number.
     """
     users = plain(groups if isinstance(groups, np.ndarray) else as_objects(groups))
     if users.ndim != 1 or users.dtype.kind in "mM":
@@ -171,7 +175,7 @@ def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, in
     """
     nameless = is_nameless(users)
     surplus = nameless.copy()
-    for i, user in enumerate(users.tolist()):
+    for i, user in enumerate(map(_user, users.tolist())):
         if nameless[i]:
             continue
         seen = counted.get(user, 0)
@@ -180,6 +184,19 @@ def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, in
         else:
             surplus[i] = True
     return surplus
+
+
+def _user(label: Any) -> Any:
+    """The label, as a number if it is the text of one: files give both of the same column."""
+    if isinstance(label, bytes):
+        label = label.decode("utf-8", "surrogateescape")
+    if not isinstance(label, str):
+        return label
+    with suppress(ValueError, OverflowError):
+        number = int(label) if "." not in label else int(float(label))
+        if label in (str(number), f"{number}.0"):
+            return number
+    return label
 
 
 def check_classes(classes: Any) -> NDArray[Any]:

@@ -20,6 +20,7 @@ from ..data.compressed import canonical
 from ..data.pieces import Pieces, Source
 from ..data.records import (
     as_labels,
+    as_users,
     as_weights,
     clear_rows,
     is_missing,
@@ -267,17 +268,33 @@ def _read(
     reader: Reader, mark: int | None, kinds: tuple[str, ...], scaling: FeatureScaling,
     fit_intercept: bool, meta: Numbers | Labels, largest_weight: float, *arrays: Any,
 ) -> SolverData:  # fmt: skip
-    """A block as scaled records; `mark` is what its fingerprint was, None if there was none."""
+    """A block as scaled records; `mark` is what its fingerprint was, None if there was none.
+
+    Raises
+    ------
+    BlocksChangedError
+        If it is another block now.
+    """
     given = dict(zip(kinds, arrays, strict=True))
-    X, y = _read_both(reader, given) if mark is None else _read_again(reader, mark, given)
-    targets: Numbers | Labels
-    if isinstance(meta, Numbers):
-        targets = replace(meta, y=y)
-    else:
-        targets = replace(meta, codes=reader.codes(y, meta.classes))
-    weight = reader.weights(X, given.get("weight"), largest_weight, targets)
-    flags = targets.is_empty, given.get("surplus")
-    return SolverData(reader.rows(X, scaling, fit_intercept, *flags, weight), targets.scaled())
+    with suppress(ValueError):  # the block of the check was valid
+        X, y = _read_both(reader, given)
+        if mark is None or _mark(X, y, given) == mark:
+            targets: Numbers | Labels
+            if isinstance(meta, Numbers):
+                targets = replace(meta, y=y)
+            else:
+                targets = replace(meta, codes=reader.codes(y, meta.classes))
+            weight = reader.weights(X, given.get("weight"), largest_weight, targets)
+            flags = targets.is_empty, given.get("surplus")
+            rows = reader.rows(X, scaling, fit_intercept, *flags, weight)
+            return SolverData(rows, targets.scaled())
+    raise BlocksChangedError(
+        "blocks of X, or of what goes with it, were not the same when they were read again. A "
+        "record may have counted in several parts of the fit, which voids the guarantee: so the "
+        "fit was stopped, and what was charged stays charged. Let each block be the same rows in "
+        "the same order whenever it is read (a query needs ORDER BY, a file must not change), or "
+        "persist() the collection; then fit again under a new charge."
+    )
 
 
 def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
@@ -286,27 +303,6 @@ def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
     if reader.task == "classification" and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
         y = np.asarray(y)[:, 0]  # each block would warn of the column in each step
     return reader.features(given["X"], min_samples=0), reader.targets(y)
-
-
-def _read_again(reader: Reader, mark: int, given: dict[str, Any]) -> tuple[Any, Any]:
-    """X and y of a block that was checked and had this fingerprint.
-
-    Raises
-    ------
-    BlocksChangedError
-        If it is another block now.
-    """
-    with suppress(ValueError):  # the block of the check was valid
-        X, y = _read_both(reader, given)
-        if _mark(X, y, given) == mark:
-            return X, y
-    raise BlocksChangedError(
-        "blocks of X, or of what goes with it, were not the same when they were read again. A "
-        "record may have counted in several parts of the fit, which voids the guarantee: so the "
-        "fit was stopped, and what was charged stays charged. Let each block be the same rows in "
-        "the same order whenever it is read (a query needs ORDER BY, a file must not change), or "
-        "persist() the collection; then fit again under a new charge."
-    )
 
 
 def _mark(X: Any, y: Any, given: dict[str, Any]) -> int:
@@ -328,7 +324,7 @@ def _checked_block(
             if "weight" in given:
                 weights = as_weights(given["weight"], 1.0, strict=reader.is_strict)
                 check_consistent_length(X, weights)
-            users = np.asarray(given["groups"]) if "groups" in given else None
+            users = as_users(given["groups"]) if "groups" in given else None
             check_consistent_length(X, users)
         labels = ()
         if wants_labels:
@@ -391,6 +387,8 @@ def read_blocks(
             "the same part of X is given twice: each of its records would count as two, and the "
             "guarantee is for records that count once"
         )
-    users = np.concatenate([fact.users for fact in facts]) if blocks.pop("groups", None) else None
+    users = None
+    if blocks.pop("groups", None):  # numpy would make text of the numbers beside text
+        users = np.concatenate([fact.users.astype(object) for fact in facts])
     marks = tuple(fact.mark for fact in facts)
     return FoundBlocks(blocks, sizes, marks, first.given, first.empty, targets, users)
