@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,9 @@ __all__ = ["RepeatPlan", "SearchPlan", "plan_probes", "plan_trials"]
 
 LEAST_ACCURACY = 500.0  # n mu over the relation's factor, from which a choice pays
 _PROBES, _CHOICE = 0.1, 0.03  # shares of the budget; the rest is for the last fit
+# Of a search over random batches: how often other sizes of the parts are tried, the spare factor
+# that is worth it, the care in it for the rounding of distributions, and a smaller size.
+_ATTEMPTS, _ENOUGH, _CAREFUL, _SMALLER = 4, 1.01, 0.998, 0.98
 _FIT_SHARE = 0.8  # of the records, in a trial
 _FEWEST = 10
 
@@ -137,33 +141,56 @@ def plan_probes(
     if not budget.is_pure:
         ways.insert(0, ("zcdp", True))
     if budget.mixed_allowance.kind == "gdp":
-        ways.insert(0, ("gdp", True))
+        ways[:0] = [("gdp", True), ("pld", False)]
+    planned = functools.partial(_plan_in, make, candidates, budget, scoring, sizes)
     for way in ways:
         try:
-            return _plan_in(way, make, candidates, budget, scoring, sizes)
+            return planned(way) if way[0] != "pld" else _plan_in_losses(budget, planned)
         except UnfitCurrencyError:
             continue
     raise AssertionError("a plan does not fit its part of the budget")
 
 
+def _plan_in_losses(budget: PrivacyBudget, planned: Callable[..., SearchPlan]) -> SearchPlan:
+    """Parts as large as all of them together allow, by their privacy loss distributions."""
+    found, fits, size = None, 0.0, _CAREFUL
+    for _ in range(_ATTEMPTS):
+        try:
+            found, fits = planned(("pld", False), size), size
+        except UnfitCurrencyError:
+            # alternatives whose curves cross cost more than each of them
+            size = _SMALLER * size if found is None else (fits + size) / 2
+            continue
+        spent = replace(budget, epsilon=found.guarantee.second_opinion())
+        spare = (budget.mu / spent.mu) ** 2
+        size *= _CAREFUL * spare
+        if spare < _ENOUGH or size * (1 - _PROBES - _CHOICE) > 1:
+            break
+    if found is None:
+        raise UnfitCurrencyError
+    return found
+
+
 def _plan_in(
-    way: tuple[Composition, bool], make: Callable[[dict[str, Any]], Any],
-    candidates: Sequence[dict[str, Any]], budget: PrivacyBudget, scoring: str, sizes: Sizes,
+    make: Callable[[dict[str, Any]], Any], candidates: Sequence[dict[str, Any]],
+    budget: PrivacyBudget, scoring: str, sizes: Sizes, way: tuple[Composition, bool],
+    size: float = 1.0,
 ) -> SearchPlan:  # fmt: skip
     currency, has_order = way
     shares = _PROBES / len(candidates), 1 - _PROBES - _CHOICE, _CHOICE
     probe, refit, of_choice = (
         part if has_order else replace(part, order=None)
-        for part in (budget.part(share, currency) for share in shares)
+        for part in (budget.part(size * share, currency) for share in shares)
     )
     probes = _plans(make, candidates, probe, currency, sizes)
     refits = _plans(make, candidates, refit, currency, sizes)
-    allowance = of_choice.mixed_allowance if currency == "gdp" else of_choice.allowance
+    kind: Composition = "gdp" if currency == "pld" else currency
+    allowance = of_choice.mixed_allowance if kind == "gdp" else of_choice.allowance
     choice = plan_choice(scoring, sizes.n_samples, sizes.n_outputs, of_choice, allowance)
     named = [(f"probe {k}", [_together(probe, currency, plans)]) for k, plans in enumerate(probes)]
     parts = [
         *named,
-        ("choice", [Guarantee.of(of_choice, choice.releases, currency)]),
+        ("choice", [Guarantee.of(of_choice, choice.releases, kind)]),
         ("fit of what was chosen", [_together(refit, currency, plans) for plans in refits]),
     ]
     guarantee = _composed(budget, currency, parts)
@@ -197,9 +224,12 @@ def _together(budget: PrivacyBudget, currency: Composition, plans: Sequence[Any]
 def _composed(
     budget: PrivacyBudget, currency: Composition, parts: Sequence[tuple[str, Sequence[Guarantee]]]
 ) -> ComposedGuarantee:
-    """All parts together; random batches cost their part at one Renyi order only."""
-    orderly = ("pld", "renyi")
-    if any(g.composition in orderly for _, alternatives in parts for g in alternatives):
+    """All parts together; under an accountant, random batches cost their part at one order only."""
+    guarantees = [g for _, alternatives in parts for g in alternatives]
+    if currency == "pld":
+        if not all(g.composes_in("gdp") for g in guarantees):
+            raise UnfitCurrencyError
+    elif any(g.composition in ("pld", "renyi") for g in guarantees):
         currency = "renyi"
     try:
         return ComposedGuarantee.of_parts(budget, currency, parts)

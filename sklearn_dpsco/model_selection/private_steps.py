@@ -115,7 +115,7 @@ def _asked(prefix: str, step: Any, budget: PrivacyBudget, currency: Composition)
         )
     if currency == "pure":
         return own.epsilon
-    return own.mu**2 if currency == "gdp" else own.rho
+    return own.mu**2 if currency in ("gdp", "pld") else own.rho
 
 
 def plans_of(estimator: Any, sizes: Sizes, n_samples: int) -> tuple[Any, ...]:

@@ -356,7 +356,9 @@ class PrivacyBudget:
         """The budget of a plan that may cost this fraction of the whole in a currency.
 
         Plans within such parts whose fractions add up to 1 are together within this budget.
-        Delta is that of the whole, and the epsilon that goes with it is rounded down.
+        Delta is that of the whole, and the epsilon that goes with it is rounded down. Parts in
+        "pld" are those in "gdp", for plans that have only this pair: together they may cost
+        a little more or less, which is found by adding up their privacy loss distributions.
 
         Raises
         ------
@@ -368,7 +370,7 @@ class PrivacyBudget:
         delta, whole = float(self.delta), float(self.epsilon)
         if currency == "pure":
             epsilon = whole * fraction
-        elif currency == "gdp":
+        elif currency in ("gdp", "pld"):
             mu = _mu(whole, delta) * math.sqrt(fraction)
             epsilon = _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta)
         else:
@@ -377,6 +379,8 @@ class PrivacyBudget:
             raise ValueError(f"epsilon={whole:g} is too small to be divided")
         if currency == "pure":
             return replace(self, epsilon=epsilon)
+        if currency == "pld":
+            return replace(self, epsilon=epsilon, currency="auto", order=None)
         kind: Currency = "gdp" if currency == "gdp" else "zcdp"
         return replace(self, epsilon=epsilon, currency=kind, order=self.order or self.best_order)
 

@@ -24,7 +24,7 @@ class ComposedGuarantee(Guarantee):
 
     Attributes
     ----------
-    composition : {"zcdp", "gdp", "pure"}
+    composition : {"zcdp", "gdp", "pure", "pld", "renyi"}
     releases : tuple of Release
         Of the parts, in order; of alternatives those of the costliest.
     parts : tuple of (str, tuple of Guarantee)
@@ -42,7 +42,7 @@ class ComposedGuarantee(Guarantee):
     ) -> ComposedGuarantee:
         """The guarantee of parts that were planned within shares of a budget."""
         named = tuple((name, tuple(alternatives)) for name, alternatives in parts)
-        currency: Composition = "zcdp" if composition == "renyi" else composition
+        currency: Composition = "zcdp" if composition in ("renyi", "pld") else composition
         releases: list[Release] = []
         for _, alternatives in named:
             worst = max(alternatives, key=lambda guarantee: guarantee.cost(currency))
@@ -84,14 +84,14 @@ class ComposedGuarantee(Guarantee):
     @property
     def _additive(self) -> Composition:
         """The currency in which the parts are compared."""
-        return "zcdp" if self.composition == "renyi" else self.composition
+        return "zcdp" if self.composition in ("renyi", "pld") else self.composition
 
     def _costliest(self, alternatives: tuple[Guarantee, ...]) -> Guarantee:
         return max(alternatives, key=lambda guarantee: guarantee.cost(self._additive))
 
     def cost(self, composition: Composition) -> float:
-        """Total cost for the worst record; "renyi" is no sum, but that of all divergences."""
-        if composition == "renyi":
+        """Total cost for the worst record; "renyi" and "pld" are those of all parts together."""
+        if composition in ("renyi", "pld"):
             return super().cost(composition)
         return sum(
             max(guarantee.cost(composition) for guarantee in alternatives)
@@ -131,7 +131,20 @@ class ComposedGuarantee(Guarantee):
 
     @cached_property
     def dp_event(self) -> Any:
-        """All parts as one `dp_accounting` event; of alternatives, the costliest."""
+        """All parts as one `dp_accounting` event; of alternatives, the costliest.
+
+        In "pld" no alternative need be the costliest at every epsilon: an event that only
+        `Guarantee.second_opinion` knows stands for all of them.
+        """
         from . import events
 
+        if self.composition == "pld":
+            parts = ([self._batches(g) for g in options] for _, options in self.parts)
+            return events.composed([events.one_of(options) for options in parts])
         return events.composed([self._costliest(options).dp_event for _, options in self.parts])
+
+    def _batches(self, guarantee: Guarantee) -> Any:
+        """The event of a part by privacy loss distributions; random batches are amplified."""
+        if guarantee.composition == "pld":
+            return guarantee.dp_event
+        return composed_event(guarantee.releases, "gdp", self.rows_per_user)

@@ -26,6 +26,7 @@ __all__ = [
     "composed",
     "fixed_batches",
     "gaussian",
+    "one_of",
     "pld_delta",
     "pld_epsilon",
     "poisson_batches",
@@ -59,6 +60,19 @@ class AdaptiveSelectionsDpEvent(dp_event.DpEvent):
 
     log_range: float
     count: int
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class OneOfDpEvent(dp_event.DpEvent):
+    """One of several events, chosen after looking at earlier outcomes.
+
+    Attributes
+    ----------
+    events : tuple of DpEvent
+        Known to `privacy_loss` alone; the accountants of `dp_accounting` refuse it.
+    """
+
+    events: tuple[Any, ...]
 
 
 def gaussian(noise_multiplier: float) -> Any:
@@ -109,6 +123,12 @@ def composed(parts: Sequence[Any]) -> Any:
     return dp_event.ComposedDpEvent(list(parts)) if parts else dp_event.NoOpDpEvent()
 
 
+def one_of(alternatives: Sequence[Any]) -> Any:
+    """The event that is all of the alternatives, or `OneOfDpEvent`."""
+    different = tuple({repr(event): event for event in alternatives}.values())
+    return different[0] if len(different) == 1 else OneOfDpEvent(different)
+
+
 def with_selections(parts: Sequence[Any], log_range: float, count: int) -> Any:
     """Gaussian events, and `AdaptiveSelectionsDpEvent` next to them."""
     return composed([*parts, AdaptiveSelectionsDpEvent(log_range, count)])
@@ -120,26 +140,68 @@ _POINTS_PER_EPSILON = 1000
 _POINTS_PER_DEVIATION = 8  # of one release; coarser grids add noise to every step
 _MOST_POINTS = 2**14  # of one release, where rare losses are far beyond the others
 _MOST_SPREAD_POINTS = 2**12  # of all together: grids of more than 2^18 releases are coarser
+_CURVE_POINTS, _BEND = 2**11 + 1, 7.0  # of the largest of several curves; how they crowd at 0
+_LARGEST_LOSS = 600.0  # with an exponential
 _TAIL = 10.0  # standard deviations of noise, whose tail is below the rounding of a transform
 
 
-def privacy_loss(event: Any, epsilon: float) -> Any:
-    """The privacy loss distribution of a plan with random batches; any grid is on the safe side.
+def privacy_loss(event: Any, epsilon: float) -> list[Any]:
+    """The privacy loss distributions of a plan with random batches, of each order of neighbours.
 
-    Each is made of the curve of `sampling.mixture_delta`, by the library's own pessimistic
-    discretization: the library has none for batches of a fixed size, and computes the other
-    curves point by point, which takes seconds.
+    Any grid is on the safe side. Each is made of the curve of `sampling.mixture_delta`, by the
+    library's own pessimistic discretization: the library has none for batches of a fixed size, and
+    computes the other curves point by point, which takes seconds.
     """
-    parts = list(_flat(event, 1))
-    finest = min((_deviation(part) for part, _ in parts), default=math.inf)
+    parts = [part for part, _ in _leaves(event)]
+    finest = min(map(_deviation, parts), default=math.inf)
     width = min(epsilon / _POINTS_PER_EPSILON, finest / _POINTS_PER_DEVIATION)
-    width = max(width, max((_reach(part) for part, _ in parts), default=0.0) / _MOST_POINTS)
-    spread = math.hypot(*(math.sqrt(count) * _spread(part) for part, count in parts))
-    width = max(width, spread / _MOST_SPREAD_POINTS)
+    width = max(width, max(map(_reach, parts), default=0.0) / _MOST_POINTS)
+    width = max(width, _whole_spread(event) / _MOST_SPREAD_POINTS)
+    orders = (False, True) if any(map(_is_poisson, parts)) else (False,)
+    return [_law(event, width, is_reversed) for is_reversed in orders]
+
+
+def _law(event: Any, width: float, is_reversed: bool) -> Any:
+    """The privacy loss distribution of one order of neighbours on a grid of this width."""
     whole = privacy_loss_distribution.identity(width)
-    for part, count in parts:
-        whole = whole.compose(_one_loss(part, width).self_compose(count))
+    for part, count in _flat(event, 1):
+        loss = _any_loss if isinstance(part, OneOfDpEvent) else _one_loss
+        whole = whole.compose(loss(part, width, is_reversed).self_compose(count))
     return whole
+
+
+def _any_loss(event: OneOfDpEvent, width: float, is_reversed: bool) -> Any:
+    """A law whose curve lies above those of all alternatives."""
+    laws = [_law(one, width, is_reversed) for one in event.events]
+    # finer near 0; chords between these points, straight in e^loss, lie above a convex curve
+    places = np.sinh(np.linspace(-_BEND, _BEND, _CURVE_POINTS)) / math.sinh(_BEND)
+    most = min(_MOST_POINTS, int(_LARGEST_LOSS / width))
+    places = np.unique(np.rint(places * most).astype(np.int64))
+    curve: Any = np.max([law.get_delta_for_epsilon(places * width) for law in laws], axis=0)
+    # beyond the end it is constant: up to where it is below the rounding of a transform
+    is_far = (places > 0) & (curve < sampling.LEAST_DELTA / 100)
+    end = int(places[is_far].min(initial=most))
+    loss = np.arange(-end, end + 1) * width
+    return _of_curve(width, -end, np.interp(np.exp(loss), np.exp(places * width), curve))
+
+
+def _leaves(event: Any) -> Iterator[tuple[Any, int]]:
+    """The releases, and how often each is made; those of all alternatives."""
+    for part, count in _flat(event, 1):
+        if isinstance(part, OneOfDpEvent):
+            yield from (leaf for one in part.events for leaf in _leaves(one))
+        else:
+            yield part, count
+
+
+def _whole_spread(event: Any) -> float:
+    """At least about the deviation of the loss of all releases together."""
+    if isinstance(event, OneOfDpEvent):
+        return max(map(_whole_spread, event.events))
+    parts = list(_flat(event, 1))
+    if len(parts) == 1 and parts[0][0] is event:
+        return _spread(event)
+    return math.hypot(*(math.sqrt(count) * _whole_spread(part) for part, count in parts))
 
 
 def _flat(event: Any, count: int) -> Iterator[tuple[Any, int]]:
@@ -179,34 +241,39 @@ def _reach(event: Any) -> float:
     return float(np.logaddexp(math.log1p(-probability), math.log(probability) + largest))
 
 
-def _one_loss(event: Any, width: float) -> Any:
+def _is_poisson(event: Any) -> bool:
+    """Whether the two orders of neighbours have different curves."""
+    return isinstance(event, dp_event.PoissonSampledDpEvent) and _sampled(event)[1] < 1
+
+
+def _one_loss(event: Any, width: float, is_reversed: bool) -> Any:
     multiplier, probability = _sampled(event)
-    is_poisson = isinstance(event, dp_event.PoissonSampledDpEvent) and probability < 1
     end = math.ceil(_reach(event) / width)
     # the mixture's loss in one order is at least ln(1 - q), in the other at most minus that
-    start = min(end, math.ceil(-math.log1p(-probability) / width)) if is_poisson else 0
+    start = min(end, math.ceil(-math.log1p(-probability) / width)) if _is_poisson(event) else 0
     loss = np.arange(-start, end + 1, dtype=np.float64) * width
     delta = sampling.mixture_delta(loss, multiplier, probability)
     mirrored = -np.expm1(-loss[::-1]) + np.exp(-loss[::-1]) * delta[::-1]
-    if is_poisson:
-        pmfs = [_pmf(width, -start, delta), _pmf(width, -end, np.maximum(0.0, mirrored))]
-    else:  # the same curve in both orders
-        pmfs = [_pmf(width, -end, np.concatenate((mirrored[:-1], delta)))]
-    return privacy_loss_distribution.PrivacyLossDistribution(*pmfs)
+    if not _is_poisson(event):  # the same curve in both orders
+        return _of_curve(width, -end, np.concatenate((mirrored[:-1], delta)))
+    if is_reversed:
+        return _of_curve(width, -end, np.maximum(0.0, mirrored))
+    return _of_curve(width, -start, delta)
 
 
-def _pmf(width: float, first: int, curve: NDArray[np.float64]) -> Any:
+def _of_curve(width: float, first: int, curve: NDArray[np.float64]) -> Any:
     """A law whose curve lies above this one, which is given from ``first * width`` on."""
     last = first + curve.size - 1
-    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(width, first, last, curve)
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(width, first, last, curve)
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
-_known: dict[tuple[str, float], tuple[Any, float]] = {}
+_known: dict[tuple[str, float], tuple[list[Any], float]] = {}
 _MOST_KNOWN = 256
 
 
-def _composed(event: Any, epsilon: float) -> tuple[Any, float]:
-    """The privacy loss distribution of an event, and its rounding in delta; cached.
+def _composed(event: Any, epsilon: float) -> tuple[list[Any], float]:
+    """The privacy loss distributions of an event, and their rounding in delta; cached.
 
     `epsilon` sets the grid. The error of a Fourier transform to the power T grows like T.
     """
@@ -214,7 +281,7 @@ def _composed(event: Any, epsilon: float) -> tuple[Any, float]:
     if key not in _known:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        n_releases = sum(count for _, count in _flat(event, 1))
+        n_releases = sum(count for _, count in _leaves(event))
         rounding = max(sampling.LEAST_DELTA / 10, n_releases * 2.0**-53)
         _known[key] = privacy_loss(event, epsilon), rounding
     return _known[key]
@@ -225,16 +292,18 @@ _RELATIVE = 1 + 1e-8  # rounding of the curves that are composed
 
 def pld_delta(event: Any, epsilon: float, grid_epsilon: float) -> float:
     """Delta at `epsilon` by privacy loss distributions; the claim `grid_epsilon` sets the grid."""
-    loss, rounding = _composed(event, grid_epsilon)
-    found = float(loss.get_delta_for_epsilon(float(epsilon)))
+    laws, rounding = _composed(event, grid_epsilon)
+    found = max(float(law.get_delta_for_epsilon(float(epsilon))) for law in laws)
     return min(1.0, max(0.0, found) * _RELATIVE + rounding)
 
 
 def pld_epsilon(event: Any, delta: float, grid_epsilon: float) -> float:
     """Epsilon at `delta` by privacy loss distributions, inf if delta is below their rounding."""
-    loss, rounding = _composed(event, grid_epsilon)
+    laws, rounding = _composed(event, grid_epsilon)
     left = (delta - rounding) / _RELATIVE
-    return float(loss.get_epsilon_for_delta(left)) if left > 0 else math.inf
+    if left <= 0:
+        return math.inf
+    return max(float(law.get_epsilon_for_delta(left)) for law in laws)
 
 
 # ------------------------------------------------------------------------ second opinions

@@ -2,13 +2,21 @@
 
 import copy
 
+import numpy as np
 import pytest
+from dp_accounting.pld import PLDAccountant
+from scipy.stats import norm
 from sklearn.base import clone
 
 from sklearn_dpsco import Guarantee, PrivacyBudget, PrivacyBudgetError
-from sklearn_dpsco.mechanisms import Gaussian, Release
+from sklearn_dpsco.mechanisms import Gaussian, Release, SelectVertex
+from sklearn_dpsco.mechanisms.batch import BatchGaussian
+from sklearn_dpsco.privacy import events
 from sklearn_dpsco.privacy.allotment import Allotment
 from sklearn_dpsco.privacy.composed import ComposedGuarantee
+from sklearn_dpsco.privacy.sampling import mixture_delta
+from sklearn_dpsco.privacy.selections import gaussian_delta
+from sklearn_dpsco.randomness.subsets import RandomBatches
 
 WHOLE = PrivacyBudget(2.0, 1e-6)
 
@@ -72,3 +80,59 @@ def test_a_part_takes_no_other_relation_and_no_fewer_rows():
     assert part.accepts(guarantee(PrivacyBudget(**small, rows_per_user=2)))
     assert not part.accepts(guarantee(PrivacyBudget(**small, relation="zero-out", rows_per_user=2)))
     assert not part.accepts(guarantee(PrivacyBudget(**small)))
+
+
+# ------------------------------------------------------------- random batches next to others
+
+
+def batches(multiplier, count=20, law="fixed"):
+    noise = events.gaussian(multiplier)
+    if law == "poisson":
+        return events.repeated(events.poisson_batches(noise, 0.01), count)
+    return events.repeated(events.fixed_batches(noise, 2000, 20), count)
+
+
+def test_a_choice_among_events_costs_what_the_best_choice_by_the_outcome_can_reach():
+    # one step each: curves that cross, rare large losses against frequent small ones
+    first, frequent, rare = 0.6, 0.28, batches(0.7, 1)
+    event = events.composed([events.gaussian(1 / first)])
+    both = events.one_of([events.gaussian(1 / frequent), rare])
+    z = np.linspace(-9, 9, 20_001)
+    loss, weight = first * z + first**2 / 2, norm.pdf(z) * (z[1] - z[0])
+    for epsilon in (0.5, 1.5, 2.5):
+        left = epsilon - loss
+        curves = [gaussian_delta(left, frequent)]
+        # of one batch, the same in both orders
+        delta = mixture_delta(np.abs(left), 0.7, 0.01)
+        curves.append(np.where(left >= 0, delta, -np.expm1(left) + np.exp(left) * delta))
+        exact = float(weight @ np.maximum(*curves))
+        alone = max(float(weight @ curve) for curve in curves)
+        found = events.pld_delta(events.composed([event, both]), epsilon, 1.0)
+        assert exact * (1 - 1e-6) <= found <= exact * 1.02
+        assert alone < exact
+    assert events.one_of([rare, batches(0.7, 1)]) == rare
+
+
+def test_an_accountant_that_is_not_ours_agrees_on_poisson_batches_next_to_selections():
+    budget = PrivacyBudget(2.0, 1e-6, "zero-out")
+    part = budget.part(0.4, "gdp")
+    selection = SelectVertex.calibrate(1.0, part.mixed_allowance)
+    selected = Guarantee.of(part, [Release("choice", selection)], "gdp")
+    sampling = RandomBatches(2000, 20, "poisson")
+
+    def fit(multiplier):
+        noise = BatchGaussian(1.0, multiplier * 1.001, sampling=sampling)
+        return Guarantee.of(budget, [Release("steps", noise, 20)], "pld")
+
+    def whole(*multipliers):
+        parts = [("choice", [selected]), ("fit", list(map(fit, multipliers)))]
+        return ComposedGuarantee.of_parts(budget, "pld", parts)
+
+    found = whole(1.1)
+    accountant = PLDAccountant(value_discretization_interval=2e-4)
+    theirs = accountant.compose(found.dp_event).get_epsilon(1e-6)
+    assert theirs == pytest.approx(found.second_opinion(), rel=1e-2)
+    assert whole(1.1, 1.5).second_opinion() == pytest.approx(found.second_opinion(), rel=1e-3)
+    assert found.cost("gdp") > budget.mu**2 / 2  # without amplification
+    with pytest.raises(AssertionError, match="more than its budget"):
+        whole(1.1, 0.75)
