@@ -116,7 +116,7 @@ class SelectVertex(Mechanism):
 
         Logarithms of the weights are added in units of the noise's scale, as far as the rounding
         of the sums stays within `PRIOR_ROOM`: weights are drawn together where a scale is more
-        than about a million times the sensitivity.
+        than some million times the sensitivity.
         """
         below = log_prior - log_prior.max()
         most = _LARGEST_PRIOR * self.sensitivity / max(1.0, -float(below.min()))
