@@ -227,7 +227,8 @@ def sharpen_groups(
     """Make `tops` the largest scores themselves, where they may be near the largest of all.
 
     The smallest left and the smallest right number of a group may be in two places. Loose bounds
-    of these groups are made tight. Returns whether no score was above the top of its group.
+    of these groups are made tight. Returns whether these held, and no score was above the top of
+    its group.
     """
     best, first, held = -math.inf, np.argmax(tops), True
     for k in range(tops.size + 1):
@@ -235,7 +236,11 @@ def sharpen_groups(
         if tops[group] > best - _RELEVANT * scale:
             if is_loose[group]:
                 is_loose[group] = False
+                before = bounds[group].copy()
                 _bound_group(left, right, group, bits, bounds)
+                for end in range(0, 4, 2):
+                    held &= before[end] <= bounds[group, end]
+                    held &= before[end + 1] >= bounds[group, end + 1]
             low, high = math.inf, -math.inf
             for j in range(group << bits, min(left.size, (group + 1) << bits)):
                 direction = a * left[j] + b * right[j]

@@ -130,6 +130,7 @@ class SelectVertex(Mechanism):
         ValueError
             If a score is not finite.
         """
+        scores = np.asarray(scores, dtype=np.float64)
         if not np.isfinite(scores).all():
             raise ValueError("the scores of a selection must be finite")
         if self.scale == 0:

@@ -346,7 +346,8 @@ class GroupedScores:
             refuse()
 
     def shift(self) -> None:
-        """Make l what r is, with its bounds."""
+        """Make l what r is, with its bounds, once those of l were looked at a last time."""
+        self.check()
         self.left[:] = self.right
         self.bounds[:, :2] = self.bounds[:, 2:]
 

@@ -148,6 +148,17 @@ def test_a_stream_remembers_the_rows_of_its_users(name):
     assert model.n_seen_ == 6
 
 
+@pytest.mark.parametrize("kind", [str, "S", float, object])
+def test_a_user_is_the_same_under_labels_of_another_type(kind):
+    X, y = table("DPFTRLRegressor")
+    ids = np.arange(len(y)) % 9
+    model = build("DPFTRLRegressor", horizon=4 * len(y), max_rows_per_user=ROWS)
+    others = np.array([f"{i}.0" for i in ids]) if kind is object else ids.astype(kind)
+    for users in (ids, others, ids):
+        model.partial_fit(X, y, groups=users)
+    assert model._stream.rows_of_users == dict.fromkeys(range(9), ROWS)
+
+
 def test_a_missing_user_changes_no_other_one():
     X, y = table("DPFTRLRegressor")
     ids = [2**53 + 1 + 2 * (k // 2) for k in range(len(y))]  # no float holds any of them

@@ -469,6 +469,42 @@ def test_a_walk_whose_bounds_do_not_hold_releases_nothing(forced, monkeypatch):
     assert len(forced) == 2
 
 
+def test_left_bounds_are_looked_at_before_they_give_way_to_others(forced, monkeypatch):
+    X, y = scaled_table(20, 600, density=0.3)
+    data = solver_data(sparse.csr_array(X), y)
+    plan = FrankWolfe("selection", max_iter=40).plan(problem(20, 600), BUDGET)
+    plan = dataclasses.replace(plan, step=SelectVertex(1.0, 1e9))  # as above
+    sample, drawn = GroupedScores.sample, []
+
+    def planted(scores, *arguments):
+        drawn.append(sample(scores, *arguments))
+        if len(drawn) == 12:  # within an epoch of several steps, and healed by none of them
+            group = int(np.argmax(scores.bounds[:, 1] - scores.bounds[:, 0]))
+            scores.bounds[group, 0] = scores.bounds[group, 1]
+        return drawn[-1]
+
+    monkeypatch.setattr(GroupedScores, "sample", planted)
+    with pytest.raises(RuntimeError, match="nothing is released"):
+        FrankWolfe().solve(data, plan, stream())
+
+
+def test_sharpening_compares_the_bounds_that_it_makes_tight():
+    rng = np.random.default_rng(0)
+    left, right = rng.integers(-1000, 1000, (2, 4000))
+    for wrong in (None, 0, 1, 2, 3):
+        scores = GroupedScores(left, right, (-1.0, 1.0))
+        scores.is_loose[:] = True
+        if wrong is not None:  # one side alone, whose slack the other one's hides
+            scores.bounds[:, wrong ^ 2] += 10**6 * (1 if wrong % 2 else -1)
+            scores.bounds[3, wrong] = scores.bounds[3, wrong ^ 1]
+        tops = np.full(len(scores.bounds), 1e9)
+        held = sampling.sharpen_groups(
+            left, right, scores.bits, 0.5, 0.5, scores.values, 1e9, scores.bounds,
+            scores.is_loose, tops,
+        )  # fmt: skip
+        assert held == (wrong is None)
+
+
 def same_law(first, second, size):
     """P-value of a chi-square test that two samples of indices have the same law."""
     counts = np.array([np.bincount(x, minlength=size) for x in (first, second)])
