@@ -470,7 +470,7 @@ def test_a_walk_whose_bounds_do_not_hold_releases_nothing(forced, monkeypatch):
 
 
 def test_left_bounds_are_looked_at_before_they_give_way_to_others(forced, monkeypatch):
-    X, y = scaled_table(20, 600, density=0.3)
+    X, y = scaled_table(20, 600, density=0.01)
     data = solver_data(sparse.csr_array(X), y)
     plan = FrankWolfe("selection", max_iter=40).plan(problem(20, 600), BUDGET)
     plan = dataclasses.replace(plan, step=SelectVertex(1.0, 1e9))  # as above
