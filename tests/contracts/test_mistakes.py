@@ -130,6 +130,7 @@ MISTAKES = {
     "NaN": (lambda: R().fit(with_cell(np.nan), y), "X contains NaN.*nonfinite='zero'"),
     "an infinity": (lambda: R().fit(with_cell(np.inf), y), "infinity.*nonfinite='zero'"),
     "NaN in y": (lambda: R().fit(X, np.where(codes, np.nan, y)), "y contains NaN.*nonfinite"),
+    "complex labels": (lambda: C().fit(X, codes * 1j), "labels that are numbers or text"),
     "a missing label": (lambda: C().fit(X, np.where(codes, None, labels)),
         "labels that are missing.*nonfinite='zero'"),
     "text": (lambda: R().fit(F.assign(pay=LABEL), y), "X.dtypes .*; PublicEncoder"),
