@@ -2,7 +2,6 @@
 
     python benchmarks/search.py                  tables that ship with packages, and synthetic ones
     python benchmarks/search.py --folder DIR     every DIR/*.npz with X, y, task, dense or sparse
-    python benchmarks/search.py --method repeat
 
 Median test R2 or AUC over splits of 75/25, delta = 1e-6, zero-out. "oracle" is the candidate with
 the best median of test scores and the whole budget, a choice that nobody may make. Other cases
@@ -84,7 +83,7 @@ def score(model: Any, X: Any, y: Any, task: str) -> float:
     return float(roc_auc_score(y, model.decision_function(X)))
 
 
-def compare(table: Any, case: Any, epsilon: float, seeds: int, method: str) -> tuple[float, ...]:
+def compare(table: Any, case: Any, epsilon: float, seeds: int) -> tuple[float, ...]:
     """Medians of the default, of the search and of the best candidate; how often it was chosen."""
     _, X, y, task, bounds = table
     changed, grid = case
@@ -96,9 +95,9 @@ def compare(table: Any, case: Any, epsilon: float, seeds: int, method: str) -> t
     for seed in range(seeds):
         order = np.random.default_rng(seed).permutation(len(y))
         train, test = np.split(order, [int(0.75 * len(y))])
-        search = DPGridSearchCV(
-            default, grid, epsilon=epsilon, method=method, random_state=seed, **common
-        ).fit(X[train], y[train])
+        search = DPGridSearchCV(default, grid, epsilon=epsilon, random_state=seed, **common).fit(
+            X[train], y[train]
+        )
         alone = [
             clone(default).set_params(**settings, epsilon=epsilon, random_state=1000 + seed)
             for settings in search.candidates_
@@ -115,7 +114,6 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 2.0, 4.0])
-    parser.add_argument("--method", choices=("probe", "repeat"), default="probe")
     parser.add_argument("--tables", nargs="+")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -131,7 +129,7 @@ def main() -> None:
         for case, settings in cases.items():
             changed = (name, X, y, task, wide if case.startswith("wide") else bounds)
             for epsilon in arguments.epsilons:
-                row = compare(changed, settings, epsilon, arguments.seeds, arguments.method)
+                row = compare(changed, settings, epsilon, arguments.seeds)
                 cells = "  ".join(f"{value:.3f}" for value in row[:3])
                 print(f"{name:18s}{case:16s}{epsilon:4g}  {cells}  {row[3]:.1f}", flush=True)
 

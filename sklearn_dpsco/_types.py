@@ -40,7 +40,6 @@ __all__ = [
     "RegressionLoss",
     "Relation",
     "Scoring",
-    "SearchMethod",
     "SearchScoring",
     "SetName",
     "Unknown",
@@ -83,7 +82,6 @@ HeavyTailClassificationLoss = Literal["logistic", "smoothed_hinge", "squared_hin
 
 Missing = Literal["middle", "indicator", "zero"]
 Unknown = Literal["none", "other"]
-SearchMethod = Literal["probe", "repeat"]
 SearchScoring = Literal[
     "auto", "accuracy", "neg_log_loss", "neg_mean_absolute_error", "neg_mean_squared_error"
 ]

@@ -37,7 +37,6 @@ ORDERED = {
         "ledger",
         "allotment",
         "composed",
-        "repetition",
         "accountant",
     ],
     "preprocessing": [

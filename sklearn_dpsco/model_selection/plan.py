@@ -9,29 +9,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._overview import Overview, Overviewed
-from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Composition, PrivacyBudget
 from ..privacy.composed import ComposedGuarantee
 from ..privacy.guarantee import Guarantee
-from ..privacy.repetition import RepeatedGuarantee, trial_budget
-from ..solvers.sensitivity import mean_of_numbers
 from .choice import Choice, plan_choice
 from .private_steps import Sizes, UnfitCurrencyError, plans_of, set_parts
 
-__all__ = ["RepeatPlan", "SearchPlan", "plan_probes", "plan_trials"]
+__all__ = ["SearchPlan", "plan_probes"]
 
 LEAST_ACCURACY = 500.0  # n mu over the relation's factor, from which a choice pays
 _PROBES, _CHOICE = 0.1, 0.03  # shares of the budget; the rest is for the last fit
 # Of a search over random batches: how often other sizes of the parts are tried, the spare factor
 # that is worth it, the care in it for the rounding of distributions, and a smaller size.
 _ATTEMPTS, _ENOUGH, _CAREFUL, _SMALLER = 4, 1.01, 0.998, 0.98
-_FIT_SHARE = 0.8  # of the records, in a trial
-_FEWEST = 10
 
 
 @dataclass(frozen=True)
 class SearchPlan(Overviewed):
-    """The plan of a search by probes.
+    """The plan of a search.
 
     Attributes
     ----------
@@ -77,49 +72,6 @@ class SearchPlan(Overviewed):
         return self.guarantee.overview().below(f"{head}{how}")
 
 
-@dataclass(frozen=True)
-class RepeatPlan(Overviewed):
-    """The plan of a search by a random number of trials.
-
-    Attributes
-    ----------
-    n_samples, n_features : int
-    budget : PrivacyBudget
-    candidates : tuple of dict
-    n_fit : int
-        Records that a trial fits; the others score it.
-    fits : tuple of tuple of Plan
-        Of a trial, for each candidate.
-    score : Gaussian or Laplace
-        Releases the mean clipped loss.
-    scoring : str
-    mean_trials : float
-    guarantee : RepeatedGuarantee
-    trial_budget : PrivacyBudget
-    currency : str
-    """
-
-    n_samples: int
-    n_features: int
-    budget: PrivacyBudget
-    candidates: tuple[dict[str, Any], ...]
-    n_fit: int
-    fits: tuple[tuple[Any, ...], ...]
-    score: Gaussian | Laplace
-    scoring: str
-    mean_trials: float
-    guarantee: RepeatedGuarantee
-    trial_budget: PrivacyBudget
-    currency: Composition
-
-    def overview(self) -> Overview:
-        """What a trial does above what the guarantee shows."""
-        return self.guarantee.overview().below(
-            f"search among {len(self.candidates)} settings, each trial fits {self.n_fit} records "
-            f"and scores the other {self.n_samples - self.n_fit}"
-        )
-
-
 def pays(budget: PrivacyBudget, n_samples: int) -> bool:
     """Whether there are records enough for a choice."""
     if budget.is_pure:
@@ -133,7 +85,7 @@ def plan_probes(
     make: Callable[[dict[str, Any]], Any], candidates: Sequence[dict[str, Any]],
     budget: PrivacyBudget, scoring: str, sizes: Sizes,
 ) -> SearchPlan:  # fmt: skip
-    """The plan of a search by probes, or of a fit of the default if that cannot pay."""
+    """The plan of a search, or of a fit of the default if a choice cannot pay."""
     if len(candidates) < 2 or not pays(budget, sizes.n_samples):
         return _plan_default(make, candidates, budget, sizes)
     # the last way, with batches as if they were not random, is always possible
@@ -202,10 +154,9 @@ def _plan_in(
 
 def _plans(
     make: Callable[[dict[str, Any]], Any], candidates: Iterable[dict[str, Any]],
-    budget: PrivacyBudget, currency: Composition, sizes: Sizes, n_samples: int | None = None,
+    budget: PrivacyBudget, currency: Composition, sizes: Sizes,
 ) -> tuple[tuple[Any, ...], ...]:  # fmt: skip
-    n = sizes.n_samples if n_samples is None else n_samples
-    return tuple(plans_of(set_parts(make(c), budget, currency), sizes, n) for c in candidates)
+    return tuple(plans_of(set_parts(make(c), budget, currency), sizes) for c in candidates)
 
 
 def _width(plans: Sequence[Any]) -> int:
@@ -248,30 +199,4 @@ def _plan_default(
     return SearchPlan(
         sizes.n_samples, _width(plans), budget, tuple(candidates), (), None,
         (plans,), guarantee, budget, budget, currency,
-    )  # fmt: skip
-
-
-def plan_trials(
-    make: Callable[[dict[str, Any]], Any], candidates: Sequence[dict[str, Any]],
-    budget: PrivacyBudget, scoring: str, sizes: Sizes, mean: float,
-) -> RepeatPlan:  # fmt: skip
-    """The plan of a search by a random number of trials, `mean` on average."""
-    n = sizes.n_samples
-    n_fit = int(_FIT_SHARE * n)
-    if n < _FEWEST:
-        raise ValueError(f"method='repeat' needs at least {_FEWEST} records, got {n}")
-    currency: Composition = "pure" if budget.is_pure else "zcdp"
-    # the divergence of a trial is needed at all orders, not at one
-    trial = replace(trial_budget(budget, mean), order=None)
-    _plans(make, candidates[:1], trial, currency, sizes)  # all records are checked
-    fits = _plans(make, candidates, trial, currency, sizes, n_fit)
-    kind = additive_noise(trial.allowance)
-    change = mean_of_numbers(n - n_fit, 1, budget.record_factor)
-    score = kind.calibrate(change, trial.allowance, dimension=1)
-    scored = Guarantee.of(trial, [Release("score", score, 1, "scored records")], currency)
-    parts = [[_together(trial, currency, plans) for plans in fits], [scored]]
-    guarantee = RepeatedGuarantee.of_trials(budget, parts, mean)
-    return RepeatPlan(
-        n, _width(fits[0]), budget, tuple(candidates), n_fit, fits, score, scoring, mean,
-        guarantee, trial, currency,
     )  # fmt: skip

@@ -35,13 +35,13 @@ class Sizes(NamedTuple):
     n_outputs : int
         Number of classes, or of targets.
     plans : callable
-        Maps an estimator, whose private steps have their parts, and a number of records to the
-        plans of its private steps, by their prefix.
+        Maps an estimator, whose private steps have their parts, to the plans of its private steps,
+        by their prefix.
     """
 
     n_samples: int
     n_outputs: int
-    plans: Callable[[Any, int], dict[str, Any]]
+    plans: Callable[[Any], dict[str, Any]]
 
 
 def private_steps(estimator: Any) -> dict[str, Any]:
@@ -118,10 +118,10 @@ def _asked(prefix: str, step: Any, budget: PrivacyBudget, currency: Composition)
     return own.mu**2 if currency in ("gdp", "pld") else own.rho
 
 
-def plans_of(estimator: Any, sizes: Sizes, n_samples: int) -> tuple[Any, ...]:
+def plans_of(estimator: Any, sizes: Sizes) -> tuple[Any, ...]:
     """The plans of the private steps, each with the part that it has."""
     parts = {prefix: step.accountant for prefix, step in private_steps(estimator).items()}
-    plans = sizes.plans(estimator, n_samples)
+    plans = sizes.plans(estimator)
     if not all(parts[prefix].accepts(plan.guarantee) for prefix, plan in plans.items()):
         raise UnfitCurrencyError
     return tuple(plans[prefix] for prefix in parts)

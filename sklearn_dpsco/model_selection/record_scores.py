@@ -16,7 +16,7 @@ from .._checks import check_choice
 from ..data.records import label_codes
 from .private_steps import last_step
 
-__all__ = ["Targets", "losses", "losses_shrunk", "scoring_of"]
+__all__ = ["Targets", "losses", "scoring_of"]
 
 Array = NDArray[np.float64]
 
@@ -81,23 +81,13 @@ def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:
     return names[0] if scoring == "auto" else scoring
 
 
-def losses(model: Any, X: Any, targets: Targets, scoring: str) -> Array:
-    """Loss of each record, shape (n,), 0 for an invalid one.
+def losses(model: Any, X: Any, targets: Targets, scoring: str, powers: Sequence[float]) -> Array:
+    """Loss of each record under versions of the model, shape (n, n_powers), 0 for an invalid one.
 
     -log of the probability of its class, or 1 for a wrong one; or the sum over the targets of the
     squared or absolute residuals in units of half the width of their bounds, of predictions within
-    the bounds.
-    """
-    return losses_shrunk(model, X, targets, scoring, (1.0,))[:, 0]
-
-
-def losses_shrunk(
-    model: Any, X: Any, targets: Targets, scoring: str, powers: Sequence[float]
-) -> Array:
-    """The losses of the model and of less certain versions of it, shape (n, n_powers).
-
-    The probabilities of a version are proportional to a power of the model's. Of other scores
-    there is one version.
+    the bounds. The probabilities of a version are proportional to a power of the model's; of other
+    scores there is one version.
     """
     values, present = targets.values, targets.present
     with np.errstate(all="ignore"), parallel_config("sequential"):  # nothing is sent away

@@ -8,7 +8,6 @@ import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -22,19 +21,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import (
-    auto_or,
-    check_choice,
-    check_count,
-    check_real,
-    check_size,
-    shown,
-    unwarned,
-    warn_user,
-)
+from .._checks import check_count, check_size, shown, unwarned, warn_user
 from .._fitting import Accounting, PrivateFit, checked
 from .._progress import check_verbose, progress_bar, steps
-from .._types import Auto, Precision, RandomState, Relation, SearchMethod, SearchScoring
+from .._types import Auto, Precision, RandomState, Relation, SearchScoring
 from ..data.blocks import check_in_memory
 from ..data.cells import as_numbers, as_objects
 from ..data.compressed import compressed
@@ -51,16 +41,13 @@ from ..exceptions import PrivacyParameterWarning
 from ..privacy.allotment import Allotment
 from ..privacy.branches import Account
 from ..privacy.budget import PrivacyBudget
-from ..privacy.repetition import MOST_TRIALS, draw_trials
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
-from .plan import RepeatPlan, SearchPlan, plan_probes, plan_trials
+from .plan import SearchPlan, plan_probes
 from .private_steps import OWN, Sizes, check_steps, last_step, private_steps, set_parts
-from .record_scores import Targets, losses, losses_shrunk, scoring_of
+from .record_scores import Targets, losses, scoring_of
 from .rehearsal import fitted_alone, rehearsed
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
-
-_METHODS = ("probe", "repeat")
 
 
 class _Table(NamedTuple):
@@ -71,13 +58,6 @@ class _Table(NamedTuple):
     targets: Targets
     weights: NDArray[np.float64]
     extras: dict[str, Any]
-
-    def rows(self, which: NDArray[np.intp]) -> _Table:
-        """Some of the records."""
-        X = self.X.iloc[which] if hasattr(self.X, "iloc") else self.X[which]
-        targets = replace(self.targets, values=self.targets.values[which])
-        extras = {name: value[which] for name, value in self.extras.items()}
-        return _Table(X, self.y[which], targets, self.weights[which], extras)
 
     def extras_for(self, estimator: Any) -> dict[str, Any]:
         """Groups for all private steps and weights for the last, by the names that `fit` takes."""
@@ -105,8 +85,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
 
     estimator: Any
     scoring: Any
-    method: Any
-    n_trials: Any
     n_jobs: Any
 
     @abstractmethod
@@ -124,9 +102,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             )
         return accounting
 
-    def plan(
-        self, n_samples: int, n_features: int, n_outputs: int | None = None
-    ) -> SearchPlan | RepeatPlan:
+    def plan(self, n_samples: int, n_features: int, n_outputs: int | None = None) -> SearchPlan:
         """The plan that `fit` would follow on data of this size; spends nothing.
 
         Parameters
@@ -139,7 +115,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
 
         Returns
         -------
-        SearchPlan or RepeatPlan
+        SearchPlan
 
         Examples
         --------
@@ -159,28 +135,23 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
 
         outputs = check_count("n_outputs", n_outputs)
 
-        def plans(estimator: Any, n_samples: int) -> dict[str, Any]:
+        def plans(estimator: Any) -> dict[str, Any]:
             found = {}
             for prefix, step in private_steps(estimator).items():
                 more = (outputs,) if hasattr(step, "predict") else ()
-                found[prefix] = step.plan(n_samples, d, *more)
+                found[prefix] = step.plan(n, d, *more)
             return found
 
         return self._plan(Sizes(n, outputs, plans), None, self._accounting().budget_of(n))
 
-    def _plan(self, sizes: Sizes, classes: Any, budget: PrivacyBudget) -> SearchPlan | RepeatPlan:
+    def _plan(self, sizes: Sizes, classes: Any, budget: PrivacyBudget) -> SearchPlan:
         candidates = self._candidates()
         scoring = self._check_candidates(candidates, classes)
 
         def make(settings: dict[str, Any]) -> Any:
             return self._made(settings, classes)
 
-        if check_choice("method", self.method, _METHODS) == "probe":
-            return plan_probes(make, candidates, budget, scoring, sizes)
-        mean: Any = auto_or(check_real, "n_trials", self.n_trials, low=1.5, high=MOST_TRIALS)
-        if mean is None:
-            mean = min(MOST_TRIALS, max(20.0, 3.0 * len(candidates)))
-        return plan_trials(make, candidates, budget, scoring, sizes, mean)
+        return plan_probes(make, candidates, budget, scoring, sizes)
 
     def _candidates(self) -> list[dict[str, Any]]:
         """The default's settings first, and all others once."""
@@ -274,11 +245,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         n_outputs = len(last.classes) if is_classifier(last) else _n_columns(table.y)
         is_rehearsed: list[bool] = []
 
-        def plans(estimator: Any, n_samples: int) -> dict[str, Any]:
-            part = table.rows(np.arange(n_samples)) if n_samples < len(table.y) else table
+        def plans(estimator: Any) -> dict[str, Any]:
             with unwarned() if is_rehearsed else nullcontext():
                 is_rehearsed.append(True)  # the first one warns
-                return rehearsed(estimator, part.X, part.y, part.extras_for(estimator))
+                return rehearsed(estimator, table.X, table.y, table.extras_for(estimator))
 
         sizes = Sizes(len(table.y), n_outputs, plans)
         plan = self._plan(sizes, classes, accounting.budget_of(sizes.n_samples))
@@ -288,15 +258,18 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         if accounting.accountant is not None:
             name, has_groups = type(self).__name__, "groups" in extras
             accounting.accountant.spend(plan, estimator=name, has_groups=has_groups)
-        with progress_bar(self.verbose, *run.size, type(self).__name__, plan) as run.bar:
-            index, best, score = run.trials() if isinstance(plan, RepeatPlan) else run.probes()
-        self._keep(plan, index, best, score)
+        n_fits = len(plan.probes) + 1
+        with progress_bar(self.verbose, n_fits, "fit", type(self).__name__, plan) as run.bar:
+            self._keep(plan, *run.best())
         self.noise_is_secret_ = self.random_state is None and all(
             step.random_state is None
             for settings in plan.candidates
             for step in private_steps(self._made(settings, classes)).values()
         )
-        for model in (self, last_step(best)):  # where the best was fitted must not show
+        for model in (
+            self,
+            last_step(self.best_estimator_),
+        ):  # where the best was fitted must not show
             remember_fit(model, X)
         return self
 
@@ -326,8 +299,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
                 )
 
     @staticmethod
-    def _warn_if_nothing_is_chosen(plan: SearchPlan | RepeatPlan) -> None:
-        if isinstance(plan, SearchPlan) and plan.choice is None and len(plan.candidates) > 1:
+    def _warn_if_nothing_is_chosen(plan: SearchPlan) -> None:
+        if plan.choice is None and len(plan.candidates) > 1:
             warn_user(
                 f"n_samples={plan.n_samples} is too small for a private choice at epsilon="
                 f"{plan.budget.epsilon:g}: the default settings are fitted with the whole budget, "
@@ -375,16 +348,14 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         X = compressed(X) if sparse.issparse(X) else _indexable(X)
         return _Table(X, y, targets, weights, extras), classes
 
-    def _keep(self, plan: Any, index: int, best: Any, score: float | None) -> None:
+    def _keep(self, plan: SearchPlan, index: int, best: Any) -> None:
         given = None if isinstance(self.accountant, Allotment) else self.accountant
         for step in private_steps(best).values():  # whoever fits it again pays again
             step.set_params(accountant=given)
-            if score is not None:  # the best of several has no guarantee of its own
-                step.guarantee_ = plan.guarantee
         self.plan_, self.guarantee_ = plan, plan.guarantee
         self.candidates_ = list(plan.candidates)
         self.best_index_, self.best_params_ = index, plan.candidates[index]
-        self.best_estimator_, self._best_score = best, score
+        self.best_estimator_ = best
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(best, name):
@@ -397,23 +368,14 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
 
     @property
     def cv_results_(self) -> NoReturn:
-        """Not there: scores of all candidates would have to be paid for."""
+        """Not there, and no `best_score_`: scores of candidates would have to be paid for."""
         raise AttributeError(
-            "a private search has no cv_results_: its scores are not released. For the score of "
-            "the best model take dp_score on records that were not in the fit; `candidates_` "
-            "lists the settings"
+            "a private search has no cv_results_ and no best_score_: it releases a choice, and no "
+            "scores. For the score of the best model take dp_score on records that were not in "
+            "the fit; `candidates_` lists the settings"
         )
 
-    @property
-    def best_score_(self) -> float:
-        """The released score of the best model, with ``method="repeat"``."""
-        check_is_fitted(self)
-        if self._best_score is None:
-            raise AttributeError(
-                "method='probe' releases a choice and no score: take dp_score on records that "
-                "were not in the fit"
-            )
-        return self._best_score
+    best_score_ = cv_results_
 
     # -------------------------------------------------------------------- the best model
 
@@ -468,13 +430,6 @@ class _Run:
         self.stream = stream
         self.bar: Any = None
 
-    @property
-    def size(self) -> tuple[int, str]:
-        """Of what is shown: the number of trials must show in nothing."""
-        if isinstance(self.plan, RepeatPlan):
-            return 1, "search"
-        return len(self.plan.probes) + 1, "fit"
-
     def _made(self, candidate: int, budget: PrivacyBudget, fit: int) -> Any:
         """An estimator with the candidate's settings, its part of the budget, noise of its own."""
         estimator = self.search._made(self.plan.candidates[candidate], self.classes)
@@ -486,8 +441,9 @@ class _Run:
                 estimator.set_params(**{f"{prefix}random_state": seed})
         return estimator
 
-    def _all_fitted(self, estimators: list[Any], table: _Table) -> Iterable[Any]:
+    def _all_fitted(self, estimators: list[Any]) -> Iterable[Any]:
         """Side by side; X and y are arguments of their own, so that a cluster gets them once."""
+        table = self.table
         fits = (
             delayed(fitted_alone)(e, table.X, table.y, **table.extras_for(e)) for e in estimators
         )
@@ -503,60 +459,17 @@ class _Run:
         self.bar.update(1)
         return found
 
-    def probes(self) -> tuple[int, Any, None]:
+    def best(self) -> tuple[int, Any]:
         """The chosen candidate, and its model."""
         plan, table, n = self.plan, self.table, len(self.plan.probes)
         if n == 0:
-            return 0, self._fitted(0, plan.refit_budget, 0), None
+            return 0, self._fitted(0, plan.refit_budget, 0)
         made = [self._made(k, plan.probe_budget, k) for k in range(n)]
-        models = list(steps(self._all_fitted(made, table), self.bar))
+        models = list(steps(self._all_fitted(made), self.bar))
         facts = table.X, table.targets, plan.choice.scoring, plan.choice.powers
-        found = np.stack([losses_shrunk(model, *facts) for model in models], axis=1)
+        found = np.stack([losses(model, *facts) for model in models], axis=1)
         chosen = plan.choice.run(found, table.weights, self.stream.substream("choice", 0))
-        return chosen, self._fitted(chosen, plan.refit_budget, n), None
-
-    def trials(self) -> tuple[int, Any, float]:
-        """The best of a random number of trials, its model and its released score.
-
-        Nothing but the best trial is kept: the number of trials must show in nothing.
-        """
-        plan = self.plan
-        order = self.stream.substream("order", 0).permutation(plan.n_samples)
-        fitted, scored = self._halves(order)
-        n_trials = draw_trials(plan.mean_trials, self.stream.substream("trials", 0))
-        draws = self.stream.substream("candidates", 0)
-        drawn = [draws.integer(len(plan.candidates)) for _ in range(n_trials)]
-        made = [self._made(k, plan.trial_budget, t) for t, k in enumerate(drawn)]
-        models = list(self._all_fitted(made, fitted))
-        scores = [
-            self._score(model, scored, self.stream.substream("score", t))
-            for t, model in enumerate(models)
-        ]
-        best = int(np.argmax(scores))
-        self.bar.update(1)
-        return drawn[best], models[best], scores[best]
-
-    def _halves(self, order: NDArray[np.intp]) -> tuple[_Table, _Table]:
-        """The records that a trial fits, and those that score it.
-
-        Of a user, at most `max_rows_per_user` rows count in both together.
-        """
-        parts = np.sort(order[: self.plan.n_fit]), np.sort(order[self.plan.n_fit :])
-        fitted, scored = (self.table.rows(part) for part in parts)
-        groups = self.table.extras.get("groups")
-        if groups is not None:
-            counted: dict[Any, int] = {}
-            most, users = self.plan.budget.rows_per_user, as_users(groups)
-            for table, part in zip((fitted, scored), parts, strict=True):
-                table.weights[surplus_rows(users[part], most, counted)] = 0.0
-        return fitted, scored
-
-    def _score(self, model: Any, table: _Table, stream: RandomStream) -> float:
-        """1 - 2 * the mean clipped loss, with noise; back as minus the mean loss."""
-        found = np.minimum(losses(model, table.X, table.targets, self.plan.scoring), 1.0)
-        found = (1 - 2 * found) * table.weights
-        released = self.plan.score.release(np.array([found.mean()]), stream)[0]
-        return float((released - 1) / 2)
+        return chosen, self._fitted(chosen, plan.refit_budget, n)
 
 
 def _indexable(values: Any) -> Any:
@@ -594,7 +507,11 @@ class DPGridSearchCV(_PrivateSearch):
 
     For users of `GridSearchCV`, whose choice looks at scores without noise, and whose every fit
     costs. Here the whole search costs `epsilon` and `delta`, and nothing of it is released but the
-    best settings and the best model.
+    best settings and the best model: each candidate is fitted on all records with a small part of
+    the budget, one of them is chosen privately by the training losses of these models, and is
+    fitted again with 87 % of the budget. Where there are too few records for a choice, n times mu
+    below 500 under zero-out and 1000 under replace-one, the default is fitted with the whole
+    budget; `plan` says so.
 
     Parameters
     ----------
@@ -615,19 +532,6 @@ class DPGridSearchCV(_PrivateSearch):
     scoring : {"auto", "neg_log_loss", "accuracy", "neg_mean_squared_error", ...}, default="auto"
         Or "neg_mean_absolute_error". What the choice compares, record by record. "auto" is log loss
         where the estimator has probabilities, else accuracy, or the squared error.
-    method : {"probe", "repeat"}, default="probe"
-        "probe": each candidate is fitted on all records with a small part of the budget, one of
-        them is chosen privately by the training losses of these models, and is fitted again with
-        87 % of the budget. Where there are too few records for a choice, n times mu below 500
-        under zero-out and 1000 under replace-one, the default is fitted with the whole budget;
-        `plan` says so. "repeat": a random number of trials, each with a candidate that is
-        drawn at random, fitted on four fifths of the records and scored on the others; the best
-        trial is the result (Papernot and Steinke 2022). What a trial costs hardly depends on how
-        many candidates there are: for large grids. The time it takes tells the number of trials,
-        which is not covered.
-    n_trials : "auto" or float in [1.5, 1000], default="auto"
-        Mean number of trials for "repeat"; "auto" is three times the number of candidates, but at
-        least 20. Each trial costs less of its own, the more there are, but not much.
     n_jobs : None or int, default=None
         Candidates that are fitted side by side by `joblib`, as in `GridSearchCV`, also by threads
         and on a Dask cluster. It changes no result. The budget is charged here, before
@@ -639,9 +543,8 @@ class DPGridSearchCV(_PrivateSearch):
     random_state : None, int or RandomState, default=None
         An int makes the search reproducible and *not private*.
     verbose : int >= 0 or bool, default=0
-        From 1 on, a bar on standard error counts the fits of "probe" (needs tqdm); from 2 on the
-        plan is shown first. Of "repeat" no fit is shown, since their number is not public, and
-        fits inside a search show nothing of their own.
+        From 1 on, a bar on standard error counts the fits (needs tqdm); from 2 on the plan is
+        shown first. Fits inside a search show nothing of their own.
 
     Attributes
     ----------
@@ -649,25 +552,21 @@ class DPGridSearchCV(_PrivateSearch):
         Those of the grid's parameters that the best model has.
     best_estimator_ : estimator
         Fitted. Its own `guarantee_` is that of the last fit alone. It has the search's
-        `accountant`, so that whoever fits it again pays again. With "repeat" its `guarantee_` is
-        that of the search: the best of several trials has no other.
+        `accountant`, so that whoever fits it again pays again.
     best_index_ : int
         Position of the best settings in `candidates_`; 0 is the default.
     candidates_ : list of dict
-    plan_ : SearchPlan or RepeatPlan
+    plan_ : SearchPlan
     guarantee_ : Guarantee
         Of the whole search.
-    best_score_ : float
-        With ``method="repeat"``: minus the mean clipped loss of the best trial, with noise; it is
-        the best of several, and so too good. With "probe" there is none.
     noise_is_secret_ : bool
     classes_, n_features_in_, feature_names_in_
         As of the best model.
 
     Notes
     -----
-    Guarantee: doc/privacy, sections 2.16 ("repeat") and 2.18 ("probe"). There is no `cv_results_`:
-    scores of all candidates are not released.
+    Guarantee: doc/privacy, section 2.18. There is no `cv_results_`: scores of candidates are not
+    released.
 
     Examples
     --------
@@ -692,8 +591,6 @@ class DPGridSearchCV(_PrivateSearch):
         relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
         scoring: SearchScoring = "auto",
-        method: SearchMethod = "probe",
-        n_trials: float | Auto = "auto",
         n_jobs: int | None = None,
         precision: Precision = "exact",
         accountant: Account | None = None,
@@ -721,14 +618,14 @@ class DPRandomizedSearchCV(_PrivateSearch):
         Number of candidates beside the default. They do not depend on the data.
     candidates_seed : int in [0, 2^32), default=0
         Of the draws of the candidates, which are public. Noise is not drawn from it.
-    epsilon, delta, relation, max_rows_per_user, scoring, method, n_trials, n_jobs, precision
+    epsilon, delta, relation, max_rows_per_user, scoring, n_jobs, precision
         As of `DPGridSearchCV`.
     accountant, random_state, verbose
         As of `DPGridSearchCV`.
 
     Attributes
     ----------
-    best_params_, best_estimator_, best_index_, candidates_, plan_, guarantee_, best_score_
+    best_params_, best_estimator_, best_index_, candidates_, plan_, guarantee_
         As of `DPGridSearchCV`.
     noise_is_secret_, classes_, n_features_in_, feature_names_in_
         As of `DPGridSearchCV`.
@@ -759,8 +656,6 @@ class DPRandomizedSearchCV(_PrivateSearch):
         relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
         scoring: SearchScoring = "auto",
-        method: SearchMethod = "probe",
-        n_trials: float | Auto = "auto",
         n_jobs: int | None = None,
         precision: Precision = "exact",
         accountant: Account | None = None,

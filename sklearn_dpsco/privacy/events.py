@@ -31,7 +31,6 @@ __all__ = [
     "pld_epsilon",
     "poisson_batches",
     "pure",
-    "repeat_and_select",
     "repeated",
     "second_opinion",
     "with_selections",
@@ -111,11 +110,6 @@ def poisson_batches(event: Any, probability: float) -> Any:
 def repeated(event: Any, count: int) -> Any:
     """The event, so many times."""
     return dp_event.SelfComposedDpEvent(event, count)
-
-
-def repeat_and_select(event: Any, mean: float) -> Any:
-    """The best of a logarithmic number of trials, with this mean."""
-    return dp_event.RepeatAndSelectDpEvent(event, mean, 0.0)
 
 
 def composed(parts: Sequence[Any]) -> Any:

@@ -26,7 +26,6 @@ from .budget import (
 from .selections import has_optimum, selection_delta, selection_epsilon
 
 __all__ = [
-    "MOST_SHOWN",
     "Costed",
     "Guarantee",
     "Release",
@@ -37,7 +36,7 @@ __all__ = [
 
 
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
-MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
+_MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
 
 
 class Costed(Protocol):
@@ -226,7 +225,7 @@ class Guarantee(Overviewed):
                 )[: 5 + has_groups]
                 for release in self.releases
             ],
-            MOST_SHOWN,
+            _MOST_SHOWN,
         )
 
     def shares(self) -> list[tuple[str, float]]:

@@ -22,7 +22,6 @@ from sklearn.preprocessing import FunctionTransformer
 from support import rest_is_slow
 
 from sklearn_dpsco import (
-    BoundsNotDeclaredWarning,
     BudgetAccountant,
     DPFTRLRegressor,
     DPGridSearchCV,
@@ -41,14 +40,12 @@ from sklearn_dpsco import (
     dp_score,
 )
 from sklearn_dpsco.audit import audit, audit_outcomes
-from sklearn_dpsco.mechanisms import Laplace, SelectVertex
+from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.model_selection import choice as choice_module
 from sklearn_dpsco.model_selection import plan as plan_module
-from sklearn_dpsco.model_selection import search as search_module
 from sklearn_dpsco.model_selection.choice import Choice, plan_choice
 from sklearn_dpsco.model_selection.record_scores import Targets, losses
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.privacy.repetition import draw_trials, trial_budget
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 
 BOUNDS = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
@@ -143,7 +140,7 @@ def test_what_is_not_private_is_not_there():
 
 def test_it_is_an_estimator_of_scikit_learn():
     X, y = table(800)
-    search = search_of(n_trials=2.0, epsilon=30.0)
+    search = search_of(epsilon=30.0)
     assert clone(search).get_params()["epsilon"] == 30.0
     again = pickle.loads(pickle.dumps(search.fit(X, y)))
     np.testing.assert_array_equal(again.predict(X), search.predict(X))
@@ -168,14 +165,10 @@ def test_steps_may_be_exchanged_and_no_candidate_shares_one():
     X, y = labelled()
     good, bad = DPMirrorClassifier(**LABELS), DPLassoFWClassifier(radius=0.01, **LABELS)
     grid = [{"model": [good], "model__radius": [0.01, 10.0]}, {"model": [bad]}]
-    for method in ("probe", "repeat"):
-        search = search_of(Pipeline([("model", bad)]), grid, method=method, n_trials=20.0)
-        search.fit(X, y)
-        assert [c.get("model__radius") for c in search.candidates_] == [0.01, 0.01, 10.0]
-        assert any(search.best_params_["model"] is model for model in (good, bad))
-        if method == "probe":
-            assert search.best_params_ == {"model": good, "model__radius": 10.0}
-        assert (good.accountant, good.epsilon, good.radius) == (None, 1.0, "auto")
+    search = search_of(Pipeline([("model", bad)]), grid).fit(X, y)
+    assert [c.get("model__radius") for c in search.candidates_] == [0.01, 0.01, 10.0]
+    assert search.best_params_ == {"model": good, "model__radius": 10.0}
+    assert (good.accountant, good.epsilon, good.radius) == (None, 1.0, "auto")
 
 
 WRONG = {
@@ -189,9 +182,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("method", ["probe", "repeat"])
 @pytest.mark.parametrize("name", WRONG)
-def test_a_candidate_that_cannot_be_fitted_is_found_before_the_charge(name, method):
+def test_a_candidate_that_cannot_be_fitted_is_found_before_the_charge(name):
     grid, settings, message = WRONG[name]
     X, y = labelled()
     if name == "other task":
@@ -200,7 +192,7 @@ def test_a_candidate_that_cannot_be_fitted_is_found_before_the_charge(name, meth
         grid = {f"model__{key}": values for key, values in grid.items()}
     accountant = BudgetAccountant(4.0)
     pipe = Pipeline([("model", DPMirrorClassifier(**LABELS))])
-    search = search_of(pipe, grid, accountant=accountant, method=method, **settings)
+    search = search_of(pipe, grid, accountant=accountant, **settings)
     with pytest.raises(ValueError, match=message):
         search.fit(sparse.csr_matrix(X), y)
     assert not accountant.ledger
@@ -231,56 +223,6 @@ def test_a_scaler_among_other_columns_has_its_part():
     assert planned == {str(scaler.plan_), str(search.best_estimator_[-1].plan_)}
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_nothing_shows_how_many_trials_there_were(n_jobs):
-    """Warnings, and what is remembered of the fits, are the same for every number of trials."""
-    X, y = table(300)
-    frame = pd.DataFrame(X, columns=["u", "v", "w"], index=np.arange(300) + 1000)
-    model = DPMirrorRegressor(bounds_y=(-1, 1), max_iter=3, solver="noisy-md")
-    for seed in range(3 if n_jobs is None else 1):
-        search = search_of(
-            model, {"radius": [1.0]}, method="repeat", random_state=seed, epsilon=9.0
-        )
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            search.set_params(n_jobs=n_jobs).fit(frame, y)
-        assert [w.category for w in caught] == [BoundsNotDeclaredWarning]
-        for fitted in (search, search.best_estimator_):
-            with pytest.raises(ValueError, match="was fitted on"):
-                dp_score(fitted, frame, y)
-        assert search.best_estimator_.guarantee_ == search.guarantee_
-
-
-def test_rows_of_a_user_count_once_in_the_fit_and_the_score_of_a_trial(monkeypatch):
-    X, y = table(400)
-    users, seen = np.arange(400) // 4, []
-    right = search_module._Run._halves
-
-    def halves(run, order):
-        found = right(run, order)
-        fitted = np.sort(order[: run.plan.n_fit])
-        counts = np.bincount(users[fitted], minlength=100).clip(max=2)
-        scored = np.sort(order[run.plan.n_fit :])[found[1].weights > 0]
-        seen.append(counts + np.bincount(users[scored], minlength=100))
-        return found
-
-    monkeypatch.setattr(search_module._Run, "_halves", halves)
-    search = search_of(method="repeat", max_rows_per_user=2, epsilon=9.0, n_trials=2.0)
-    search.fit(X, y, groups=users)
-    assert seen[0].max() == 2
-
-
-def test_strict_checks_cover_all_records_of_a_repetition():
-    X, y = table(300)
-    for row in (0, 150, 299):
-        accountant, wrong = BudgetAccountant(9.0), y.copy()
-        wrong[row] = np.nan
-        search = search_of(method="repeat", epsilon=9.0, accountant=accountant)
-        with pytest.raises(ValueError, match="NaN"):
-            search.fit(X, wrong)
-        assert not accountant.ledger
-
-
 def test_the_accountant_of_a_step_is_no_accountant_of_the_search():
     X, y = table(300)
     accountant = BudgetAccountant(1.0)
@@ -303,10 +245,9 @@ def test_lists_and_odd_cells_are_read_as_an_estimator_reads_them():
     weights = np.ones(300).tolist()
     weights[5] = "none"
     model = DPMirrorRegressor(nonfinite="zero", max_iter=3, **BOUNDS)
-    for method in ("probe", "repeat"):
-        search = search_of(model, {"max_iter": [4]}, epsilon=30.0, method=method)
-        search.fit(rows, y.tolist(), sample_weight=weights)
-        assert np.isfinite(search.predict(X)).all()
+    search = search_of(model, {"max_iter": [4]}, epsilon=30.0)
+    search.fit(rows, y.tolist(), sample_weight=weights)
+    assert np.isfinite(search.predict(X)).all()
     coo = sparse.coo_matrix(X)
     assert search_of(model, {"max_iter": [4]}, epsilon=30.0).fit(coo, y).best_index_ in (0, 1)
 
@@ -419,11 +360,10 @@ def test_it_is_charged_once_in_full_and_before_anything_is_computed():
     assert len(accountant.ledger) == 1
 
 
-@pytest.mark.parametrize("method", ["probe", "repeat"])
-def test_a_search_under_an_accountant_costs_what_it_claims(method):
+def test_a_search_under_an_accountant_costs_what_it_claims():
     X, y = table()
     accountant = BudgetAccountant(4.0)
-    search_of(accountant=accountant, method=method).fit(X, y)
+    search_of(accountant=accountant).fit(X, y)
     assert accountant.total_spent() <= 4.0
     assert accountant.total_spent() > 3.6
 
@@ -552,42 +492,16 @@ def test_a_choice_is_not_flagged_and_one_that_looks_at_raw_scores_is(monkeypatch
     assert audited(of_models(weak), 3000, 0.1).flagged
 
 
-def test_repetition_is_not_flagged_and_trials_that_go_on_until_one_is_good_are():
-    """Planted: the number of trials shows, and depends on scores."""
-    budget = PrivacyBudget(1.0, 0.0)
-    trial = trial_budget(budget, 3.0)
-    change = 2 / 4001
-    noise = Laplace.calibrate(change, trial.allowance)
-
-    def scores(table, stream, count):
-        """Of a uniformly drawn model each: the candidate, and its noisy mean."""
-        drawn = [stream.integer(2) for _ in range(count)]
-        released = [noise.release(table[:, [k]].mean(axis=0), stream)[0] for k in drawn]
-        return drawn, released
-
-    def best_of(table, present, stream):
-        drawn, released = scores(table, stream, draw_trials(3.0, stream))
-        return drawn[int(np.argmin(released))]
-
-    def until_raw_score_is_good(table, present, stream):
-        return 1 if table[:, 0].mean() < 0.5 else 1 + draw_trials(3.0, stream)
-
-    assert not audited(best_of, 2000, 1.0).flagged
-    assert not audited(lambda *args: draw_trials(3.0, args[2]), 500, 1.0).flagged
-    assert audited(until_raw_score_is_good, 2000, 1.0).flagged
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["probe", "repeat"])
-def test_whole_searches_are_not_flagged(method, monkeypatch):
+def test_whole_searches_are_not_flagged(monkeypatch):
     """Fits, choice and refit as one mechanism, on a table so small that a record shows."""
     monkeypatch.setattr(plan_module, "LEAST_ACCURACY", 0.0)
     X, y = np.zeros((20, 1)), np.tile([-1.0, 1.0], 10)
     X[0], other = 1.0, y.copy()
     y[0], other[0] = 1.0, -1.0
     model = DPMirrorRegressor(solver="noisy-md", max_iter=2, radius=1.0, **BOUNDS)
-    search = DPGridSearchCV(model, {"radius": [0.5]}, epsilon=1.0, delta=1e-6, method=method)
-    assert getattr(search.plan(20, 1), "choice", "trials") is not None
+    search = DPGridSearchCV(model, {"radius": [0.5]}, epsilon=1.0, delta=1e-6)
+    assert search.plan(20, 1).choice is not None
 
     def run(claim):
         return audit(
@@ -605,7 +519,7 @@ def test_losses_of_labels_are_those_of_each_record(scoring):
     X, y = labelled(50)
     model = DPMirrorClassifier(epsilon=100.0, random_state=0, **LABELS).fit(X, y)
     targets = Targets.of(model, np.append(y[:-1], "neither"))
-    found = losses(model, X, targets, scoring)
+    found = losses(model, X, targets, scoring, (1.0,))[:, 0]
     p = model.predict_proba(X)[np.arange(50), (y == "b").astype(int)]
     wanted = -np.log(p) if scoring == "neg_log_loss" else (model.predict(X) != y) * 1.0
     np.testing.assert_allclose(found[:-1], wanted[:-1])
@@ -618,24 +532,10 @@ def test_losses_of_numbers_are_in_half_widths_and_clipped_to_the_bounds():
     model = DPMirrorRegressor(epsilon=100.0, random_state=0, bounds_X=(-1, 1), bounds_y=(-0.1, 0.3))
     model.fit(X, y)
     y[0] = np.nan
-    found = losses(model, X, Targets.of(model, y), "neg_mean_squared_error")
+    found = losses(model, X, Targets.of(model, y), "neg_mean_squared_error", (1.0,))[:, 0]
     apart = np.clip(model.predict(X), -0.1, 0.3) - np.clip(y, -0.1, 0.3)
     np.testing.assert_allclose(found[1:], (apart[1:] / 0.2) ** 2)
     assert found[0] == 0
-
-
-# ----------------------------------------------------------------------------- repetition
-
-
-def test_repetition_finds_a_good_setting_and_says_a_private_score():
-    X, y = table()
-    search = search_of(method="repeat", n_trials=8.0, epsilon=8.0).fit(X, y)
-    assert search.best_params_["radius"] >= 0.1
-    assert -1.2 < search.best_score_ < 0.3
-    assert search.guarantee_.second_opinion() <= 8.0 * (1 + 1e-4)
-    few = search_of(method="repeat")
-    with pytest.raises(ValueError, match="at least 10 records"):
-        few.plan(9, 3)
 
 
 def test_a_random_search_draws_candidates_that_do_not_depend_on_the_data():
@@ -661,8 +561,6 @@ MISTAKES = {
     "setting that cannot be": ({"feasible_set": ["simplex"]}, {}, "fit_intercept=False"),
     "scoring": ({"radius": [1.0]}, {"scoring": "r2"}, "scoring must be one of"),
     "log loss of numbers": ({"radius": [1.0]}, {"scoring": "neg_log_loss"}, "scoring must be"),
-    "method": ({"radius": [1.0]}, {"method": "halving"}, "method must be one of"),
-    "trials": ({"radius": [1.0]}, {"method": "repeat", "n_trials": 1.0}, "n_trials must be"),
     "epsilon": ({"radius": [1.0]}, {"epsilon": -1.0}, "epsilon must be"),
     "delta": ({"radius": [1.0]}, {"delta": 2.0}, "delta must be"),
     "relation": ({"radius": [1.0]}, {"relation": "one"}, "relation must be"),
