@@ -33,7 +33,6 @@ from ..data.bounds import (
     target_scaling,
 )
 from ..data.records import is_missing, labels_that_occur
-from ..data.seen import remember_fit
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import DeclaredOutput
@@ -452,7 +451,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             If blocks are elsewhere, and are not the same when they are read again, or their workers
             or scheduler are lost; the charge stays.
         """
-        settings, given = self._settings()._replace(has_groups=groups is not None), X
+        settings = self._settings()._replace(has_groups=groups is not None)
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 rows = settings.budget.rows_per_user
@@ -460,7 +459,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
                 run = self._charge(settings, table)
             self.__dict__.update(table.targets.attributes)
             self._solve(run, table)
-        remember_fit(self, given)
         return self
 
     def _weights(self, X: Any, sample_weight: Any, targets: Numbers | Labels) -> Array | None:

@@ -17,7 +17,6 @@ from .._types import Auto, Bounds, ClassLabels, Precision, RandomState, Relation
 from ..data.blocks import check_in_memory
 from ..data.cells import as_numbers
 from ..data.records import as_labels, check_classes, label_codes
-from ..data.seen import overlaps
 from ..privacy.accountant import accountant_in_force
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import check_random_state, stream_from_random_state
@@ -71,7 +70,7 @@ class DPScore:
     >>> X = rng.uniform(-1, 1, (6000, 2))
     >>> y = X[:, 0] > 0
     >>> model = DPMirrorClassifier(bounds_X=(-1, 1), classes=[False, True]).fit(X[:4000], y[:4000])
-    >>> score = dp_score(model, X[4000:].copy(), y[4000:])
+    >>> score = dp_score(model, X[4000:], y[4000:])
     >>> low, high = score.interval
     >>> bool(low <= float(score) <= high), score.guarantee.epsilon, score.noise_is_secret
     (True, 1.0, True)
@@ -137,8 +136,10 @@ def dp_score(
         Any of scikit-learn's kind; of a pipeline or a search, the last step or the best model is
         asked for its classes and bounds. It must predict each row by that row alone.
     X, y : array-like of shape (n_samples, n_features) and (n_samples,)
-        Records that the estimator was not fitted on. X goes to the estimator as it is. A record
-        that is invalid (a label that is missing or not among the classes, a target or prediction
+        Records that the estimator was not fitted on, which is not checked: a score on records of
+        the fit is as private, and flatters the model. Fit and score then compose, and may not
+        stand on disjoint branches of an accountant. X goes to the estimator as it is. A record that
+        is invalid (a label that is missing or not among the classes, a target or prediction
         that is not finite) is counted in n_samples and adds nothing: it counts as a wrong
         prediction in the accuracy, is in no cell of a table, and counts as half of the largest
         loss, and in the variance of y as half a record at either end of `bounds_y`. Neither an
@@ -190,12 +191,7 @@ def dp_score(
     Raises
     ------
     ValueError
-        If a parameter or a shape is wrong, or X is known to hold records of the fit: the same
-        object or memory, or a data frame with an index that is not the default one and has a
-        label in common with the fit's (``reset_index(drop=True)`` if those are other records).
-        That is known of estimators of this package after `fit` in this process, not of copies or
-        pickles; of a pipeline the index alone, if its steps keep it (``set_output``).
-        Nothing is spent then, nor if the estimator raises.
+        If a parameter or a shape is wrong. Nothing is spent then, nor if the estimator raises.
     TypeError
         If `estimator` is none.
     PrivacyBudgetError
@@ -219,7 +215,7 @@ def dp_score(
     >>> from sklearn_dpsco import dp_score
     >>> X = np.linspace(-1, 1, 400)[:, None]
     >>> model = LogisticRegression().fit(X[::2], X[::2, 0] > 0)
-    >>> print(dp_score(model, X[1::2].copy(), X[1::2, 0] > 0, random_state=0).n_samples)
+    >>> print(dp_score(model, X[1::2], X[1::2, 0] > 0, random_state=0).n_samples)
     200
     """
     if isinstance(estimator, type) or not hasattr(estimator, "predict"):
@@ -237,11 +233,6 @@ def dp_score(
         score_bounds=score_bounds,
         bounds_y=_public(estimator, "bounds_y") if bounds_y is None else bounds_y,
     )  # fmt: skip
-    if overlaps(estimator, X) or overlaps(_last(estimator), X):
-        raise ValueError(
-            "X holds records that the estimator was fitted on; score it on others. If the index "
-            "of a data frame means other records here, use reset_index(drop=True)"
-        )
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         answers = _answers(estimator, X, y, plan.needs, labels, n)
         if accountant is not None:

@@ -36,7 +36,6 @@ from ..data.records import (
     labels_that_occur,
     surplus_rows,
 )
-from ..data.seen import remember_fit
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.allotment import Allotment
 from ..privacy.branches import Account
@@ -266,11 +265,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             for settings in plan.candidates
             for step in private_steps(self._made(settings, classes)).values()
         )
-        for model in (
-            self,
-            last_step(self.best_estimator_),
-        ):  # where the best was fitted must not show
-            remember_fit(model, X)
         return self
 
     def _check_accountants(self) -> None:

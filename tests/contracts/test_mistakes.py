@@ -259,7 +259,6 @@ MISTAKES = {
         lambda: encode(BOX, F.assign(pay=pd.Timestamp("2020-01-01"))), "'pay' has the type"),
     "two kinds of categories": (lambda: encode({"age": ["a", 1]}), "categories of one type"),
     # scores, and the rest
-    "records of the fit": (lambda: dp_score(models.fitted, F, y), "fitted on; score it on others"),
     "no model": (lambda: dp_score("model", X, y), "estimator must be a fitted estimator"),
     "a class to score": (lambda: dp_score(DPLassoFW, X, y), "estimator must be a fitted estimator"),
     "a score of no name": (lambda: dp_score(models.fitted, F + 0, y, scoring="f1"), "scoring must"),

@@ -37,7 +37,6 @@ from sklearn_dpsco import (
     PrivacyLeakWarning,
     PrivacyParameterWarning,
     PublicEncoder,
-    dp_score,
 )
 from sklearn_dpsco.audit import audit, audit_outcomes
 from sklearn_dpsco.mechanisms import SelectVertex
@@ -296,14 +295,6 @@ def test_weights_reach_the_fits_and_the_choice_under_either_name():
         search.fit(X, y, other__sample_weight=weight)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         search.fit(X, y, groups=[1, 2])
-
-
-def test_scores_on_the_records_of_a_search_are_refused():
-    X, y = table()
-    search = search_of(make_pipeline(FunctionTransformer(), DPMirrorRegressor(**BOUNDS)),
-                       {"dpmirrorregressor__max_iter": [30]}).fit(X, y)  # fmt: skip
-    with pytest.raises(ValueError, match="was fitted on"):
-        dp_score(search, X, y)
 
 
 # -------------------------------------------------------------------------- what it costs
