@@ -260,11 +260,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         n_fits = len(plan.probes) + 1
         with progress_bar(self.verbose, n_fits, "fit", type(self).__name__, plan) as run.bar:
             self._keep(plan, *run.best())
-        self.noise_is_secret_ = self.random_state is None and all(
-            step.random_state is None
-            for settings in plan.candidates
-            for step in private_steps(self._made(settings, classes)).values()
-        )
+        self.noise_is_secret_ = self.random_state is None
         return self
 
     def _check_accountants(self) -> None:
@@ -278,17 +274,20 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
                     )
 
     def _warn_of_other_budgets(self) -> None:
-        """A `PrivacyParameterWarning` for claims of steps which the search replaces by its own."""
+        """A `PrivacyParameterWarning` for what steps claim, or are seeded with, to no effect."""
         steps = private_steps(self.estimator)
         # epsilons of several steps say how they share a fit
-        names = ("delta", "relation", "max_rows_per_user", *(["epsilon"] * (len(steps) == 1)))
+        names = ["delta", "relation", "max_rows_per_user"] + ["epsilon"] * (len(steps) == 1)
+        # whoever seeds all that is in an estimator seeds the search as well
+        names += ["random_state"] * (self.random_state is None)
         for (prefix, step), name in itertools.product(steps.items(), names):
             default = inspect.signature(type(step)).parameters[name].default
             given, used = getattr(step, name), getattr(self, name)
             if given not in (default, used):
                 warn_user(
-                    f"{prefix}{name}={shown(given)} of the estimator is not used: the search has "
-                    f"one budget for all fits, with {name}={shown(used)}. Give it to the search",
+                    f"{prefix}{name}={shown(given)} of the estimator is not used: the search sets "
+                    f"the budget and the noise of all fits, with {name}={shown(used)}. Give it to "
+                    "the search",
                     PrivacyParameterWarning,
                 )
 
@@ -428,11 +427,12 @@ class _Run:
         """An estimator with the candidate's settings, its part of the budget, noise of its own."""
         estimator = self.search._made(self.plan.candidates[candidate], self.classes)
         set_parts(estimator, budget, self.plan.currency)
-        if self.search.random_state is not None:
-            words = self.stream.substream("fit", fit).words(len(private_steps(estimator)))
-            for prefix, word in zip(private_steps(estimator), words, strict=True):
-                seed = int(word % np.uint64(2**31))
-                estimator.set_params(**{f"{prefix}random_state": seed})
+        steps = private_steps(estimator)
+        words = self.stream.substream("fit", fit).words(len(steps))
+        for prefix, word in zip(steps, words, strict=True):
+            # a step's own seed would draw the same noise in every fit
+            seed = None if self.search.random_state is None else int(word % np.uint64(2**31))
+            estimator.set_params(**{f"{prefix}random_state": seed})
         return estimator
 
     def _all_fitted(self, estimators: list[Any]) -> Iterable[Any]:
@@ -512,9 +512,10 @@ class DPGridSearchCV(_PrivateSearch):
     estimator : estimator
         A private estimator of this package, or a pipeline that ends with one. Its settings are
         the *default*, which is always among the candidates and is preferred unless another one is
-        clearly better. `epsilon`, `delta`, `relation`, `max_rows_per_user` and `accountant` of its
-        private steps are set by the search, which warns `PrivacyParameterWarning` if they are
-        given others: epsilons only say how several private steps share a fit.
+        clearly better. `epsilon`, `delta`, `relation`, `max_rows_per_user`, `accountant` and
+        `random_state` of its private steps are set by the search, which warns
+        `PrivacyParameterWarning` if they are given others: epsilons only say how several private
+        steps share a fit.
     param_grid : dict or list of dict
         As of `GridSearchCV`.
     epsilon : float in [1e-15, 1e9], default=1.0

@@ -84,7 +84,8 @@ def stream(kind=DPFTRLRegressor, **parameters):
 
 
 def grid(estimator=None, settings=None, **parameters):
-    return DPGridSearchCV(estimator or R(), settings or {"radius": [0.5, 2.0]}, **parameters)
+    settings, parameters = settings or {"radius": [0.5, 2.0]}, {"random_state": 0} | parameters
+    return DPGridSearchCV(estimator or R(), settings, **parameters)
 
 
 def encode(schema, table=F, **parameters):

@@ -3,6 +3,7 @@
 import itertools
 import pickle
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -42,6 +43,7 @@ from sklearn_dpsco.audit import audit, audit_outcomes
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.model_selection import choice as choice_module
 from sklearn_dpsco.model_selection import plan as plan_module
+from sklearn_dpsco.model_selection import search as search_module
 from sklearn_dpsco.model_selection.choice import Choice, plan_choice
 from sklearn_dpsco.model_selection.record_scores import Targets, losses
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
@@ -333,6 +335,27 @@ def test_all_releases_together_are_within_the_budget_by_a_second_accountant(name
         assert guarantee.second_opinion() > 0.97 * 4.0
     parts = [g.cost("zcdp") for _, options in guarantee.parts for g in options]
     assert guarantee.cost("zcdp") <= sum(parts) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_no_two_fits_draw_the_same_noise(seed, monkeypatch):
+    X, y = table()
+    pipe = make_pipeline(DPScaler(), DPMirrorRegressor(bounds_X="declared", bounds_y=(-1, 1)))
+    pipe.set_params(dpscaler__random_state=3, dpmirrorregressor__random_state=3)
+    search = search_of(pipe, {"dpmirrorregressor__max_iter": [30, 40]}, random_state=seed)
+    models = []
+
+    def seen(model, *facts):
+        models.append(model)
+        return losses(model, *facts)
+
+    monkeypatch.setattr(search_module, "losses", seen)
+    says = pytest.warns(PrivacyParameterWarning, match="random_state=3 of the estimator is not")
+    with says if seed is None else nullcontext():
+        search.fit(X, y)
+    models.append(search.best_estimator_)
+    assert len({tuple(model[0].center_) for model in models}) == len(models) == 4
+    assert search.noise_is_secret_ == (seed is None)
 
 
 def test_it_is_charged_once_in_full_and_before_anything_is_computed():
