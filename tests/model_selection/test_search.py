@@ -358,6 +358,29 @@ def test_no_two_fits_draw_the_same_noise(seed, monkeypatch):
     assert search.noise_is_secret_ == (seed is None)
 
 
+def test_a_cached_step_is_released_once_and_a_search_knows_all_its_plans(tmp_path, monkeypatch):
+    X, y = table()
+    model = DPMirrorRegressor(bounds_X="declared", bounds_y=(-1, 1))
+    pipe = Pipeline([("s", DPScaler()), ("m", model)], memory=str(tmp_path))
+    accountant = BudgetAccountant(9.0)
+    with accountant:
+        first, again = (clone(pipe).fit(X, y)[0].center_ for _ in range(2))
+    assert [charge.estimator for charge in accountant.ledger] == [
+        "DPScaler", "DPMirrorRegressor", "DPMirrorRegressor",
+    ]  # fmt: skip
+    np.testing.assert_array_equal(first, again)
+    with BudgetAccountant(9.0):
+        assert not np.array_equal(first, clone(pipe).fit(X, y)[0].center_)
+    models = []
+    monkeypatch.setattr(
+        search_module, "losses", lambda *facts: (models.append(facts[0]), losses(*facts))[1]
+    )
+    search = search_of(pipe, {"m__max_iter": [30]}, random_state=None).fit(X, y)
+    found = {tuple(model[0].center_) for model in (*models, search.best_estimator_)}
+    assert len(found) == 2
+    assert [len(plans) for plans in (*search.plan_.probes, *search.plan_.refits)] == [2] * 4
+
+
 def test_it_is_charged_once_in_full_and_before_anything_is_computed():
     X, y = table()
     accountant = BudgetAccountant(4.0)
