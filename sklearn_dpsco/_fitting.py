@@ -54,7 +54,8 @@ def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
         for sign, advice in _ADVICE.items():
             if sign in head:
                 head = f"{head.splitlines()[0].rstrip('.:')}. {advice}"
-        raise ValueError(f"{head} Reshape your data." if quote else head) from None
+    # not in the block above, whose error would go along as the context, which reports may show
+    raise ValueError(f"{head} Reshape your data." if quote else head)
 
 
 def _refuse_no_table(name: str, X: Any) -> None:

@@ -6,6 +6,7 @@ enough, in memory also where they came from a file.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -49,15 +50,15 @@ def compressed(X: Any) -> Any:
     if X.ndim != 2:  # which scikit-learn refuses
         return X
     if X.format not in ("csr", "csc"):
-        try:
-            X = X.tocoo()
-        except (ValueError, IndexError):  # which quote an index
-            raise ValueError(_NO_MATRIX) from None
-        for places, size in zip((X.row, X.col), X.shape, strict=True):
-            is_right = places.size == X.data.size and np.all((places >= 0) & (places < size))
-            if not is_right:
-                raise ValueError(_NO_MATRIX)
-        X = X.tocsr()
+        entries: Any = None
+        with suppress(ValueError, IndexError):  # which quote an index, also as a context
+            entries = X.tocoo()
+        if entries is None or not all(
+            places.size == entries.data.size and np.all((places >= 0) & (places < size))
+            for places, size in zip((entries.row, entries.col), X.shape, strict=True)
+        ):
+            raise ValueError(_NO_MATRIX)
+        X = entries.tocsr()
     check_structure(X)
     return X
 

@@ -7,7 +7,7 @@ import itertools
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -47,6 +47,8 @@ from .record_scores import Targets, losses, scoring_of
 from .rehearsal import fitted_alone, rehearsed
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
+
+_MOST_SETTINGS = 1e6
 
 
 class _Table(NamedTuple):
@@ -661,15 +663,23 @@ class DPRandomizedSearchCV(_PrivateSearch):
 
     def _settings(self) -> Iterable[dict[str, Any]]:
         seed = check_count("candidates_seed", self.candidates_seed, low=0, high=2**32 - 1)
-        facts = {"n_iter": check_count("n_iter", self.n_iter, high=1e6), "random_state": seed}
-        return _listed(ParameterSampler, "param_distributions", self.param_distributions, **facts)
+        n = check_count("n_iter", self.n_iter, high=_MOST_SETTINGS)
+        given = self.param_distributions
+        return _listed(ParameterSampler, "param_distributions", given, n_iter=n, random_state=seed)
 
 
 def _listed(kind: Any, name: str, value: Any, **facts: Any) -> list[dict[str, Any]]:
     """The settings of a grid or of a sampler."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # few settings are no mistake
-            return list(kind(value, **facts))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is no grid of settings, got {shown(value)}: {error}") from None
+    found: list[dict[str, Any]] | None = None
+    # scikit-learn's errors quote what may be a table, also as the context of another error
+    with suppress(TypeError, ValueError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # few settings are no mistake
+        settings = kind(value, **facts)
+        found = list(settings) if len(settings) <= _MOST_SETTINGS else None
+    if found is None or not all(isinstance(key, str) for one in found for key in one):
+        raise ValueError(
+            f"{name} must be a grid of settings, a dict such as {{'radius': [0.5, 2.0]}} of a list "
+            f"for each parameter, or a list of such dicts, of at most {_MOST_SETTINGS:g} settings, "
+            f"got {type(value).__name__}"
+        )
+    return found

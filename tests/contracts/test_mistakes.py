@@ -239,7 +239,7 @@ MISTAKES = {
     "a grid of a step": (lambda: grid(make_pipeline(R())).fit(X, y),
         r"'radius' is no parameter of the estimator: \['dplassofw__radius'\]"),
     "no y for a search": (lambda: grid().fit(X, None), "requires y"),
-    "a grid of one value": (lambda: grid(settings={"radius": 1.0}).fit(X, y), "wrapped in a list"),
+    "a grid of one value": (lambda: grid(settings={"radius": 1.0}).fit(X, y), "a list for each"),
     "a grid of budgets": (lambda: grid(settings={"epsilon": [1.0]}).fit(X, y), "set by the search"),
     "a model that is not private": (lambda: grid(Ridge()).fit(X, y), "private estimator .* Ridge"),
     "folds": (lambda: grid(cv=5), "unexpected keyword argument 'cv'"),
@@ -276,8 +276,11 @@ def _fits():
     models.ended = stream(random_state=0).fit(X, y)
 
 
-def assert_nothing_is_quoted(message):
-    assert not re.search(f"{CELL}|{LABEL}", message), message
+def assert_nothing_is_quoted(found):
+    """Nor by errors that it came from, which tracebacks hide and crash reports may show."""
+    while found is not None:
+        assert not re.search(f"{CELL}|{LABEL}", repr(found)), repr(found)
+        found = getattr(found, "__cause__", None) or getattr(found, "__context__", None)
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -294,7 +297,7 @@ def test_a_mistake_is_named_and_costs_nothing(name):
     assert re.search(pattern, str(caught.value), re.DOTALL), str(caught.value)
     assert accountant.ledger == ()
     for message in (caught.value, *(warning.message for warning in shown)):
-        assert_nothing_is_quoted(str(message))
+        assert_nothing_is_quoted(message)
 
 
 TABLES = {
@@ -316,7 +319,18 @@ TABLES = {
 def test_a_table_in_the_place_of_a_parameter_is_not_quoted(parameter, name):
     with pytest.raises(ValueError, match=r"object of type|two readings|pair|scalars") as caught:
         R(**{parameter: TABLES[name]}).fit(X, y)
-    assert_nothing_is_quoted(str(caught.value))
+    assert_nothing_is_quoted(caught.value)
+
+
+@pytest.mark.parametrize("few", [N, 3])
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_in_the_place_of_a_grid_is_shown_by_its_type(name, few):
+    value = TABLES[name]
+    value = value[:few] if isinstance(value, np.ndarray | list | pd.DataFrame) else value
+    for search in (DPGridSearchCV(R(), value), DPRandomizedSearchCV(R(), value)):
+        with pytest.raises(ValueError, match=r"grid of settings|no parameter") as caught:
+            search.fit(X, y)
+        assert_nothing_is_quoted(caught.value)
 
 
 def test_an_error_of_one_cell_does_not_say_in_which_column_it_is():
@@ -372,7 +386,7 @@ def test_a_warning_stands_at_the_line_of_the_user(name):
     for warning in found:
         assert (warning.filename, warning.lineno - first) in ((__file__, 0), (__file__, 1))
     for warning in caught:
-        assert_nothing_is_quoted(str(warning.message))
+        assert_nothing_is_quoted(warning.message)
 
 
 # ------------------------------------------------------------------------ what goes on being taken
