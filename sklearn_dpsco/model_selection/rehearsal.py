@@ -11,11 +11,13 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 from joblib import parallel_config
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
 from .._checks import unwarned
 from .._progress import silent
+from ..data.cells import as_numbers
 from ..privacy.allotment import Allotment
 from .private_steps import last_step, private_steps
 
@@ -50,11 +52,22 @@ class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        # what a private transformer gives is finite
-        return X if sparse.issparse(X) else np.nan_to_num(np.asarray(X, dtype=np.float64))
+        # within [-1, 1]: what a private transformer gives is bounded, whatever a cell holds
+        X = as_numbers("X", X, strict=False)
+        if not sparse.issparse(X):
+            return _within_one(X)
+        X = X.tocsr(copy=True)
+        X.data = _within_one(X.data)
+        return X
 
     def declared_output(self) -> Any:
         return self.step.declared_output(self.n_features_in_)
+
+
+def _within_one(values: Any) -> NDArray[np.float64]:
+    """Each number by itself, in the same order; NaN is 0."""
+    values = np.nan_to_num(np.asarray(values, dtype=np.float64))
+    return values / (1 + np.abs(values))
 
 
 class _Plans:

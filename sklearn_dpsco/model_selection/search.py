@@ -230,6 +230,19 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         PrivacyBudgetError
             If the accountant refuses the charge of the whole search; nothing is spent then.
         """
+        with self._until_spent():
+            run = self._charged(X, y, groups, sample_weight, fit_params)
+        plan = run.plan
+        n_fits = len(plan.probes) + 1
+        with progress_bar(self.verbose, n_fits, "fit", type(self).__name__, plan) as run.bar:
+            self._keep(plan, *run.best())
+        self.noise_is_secret_ = self.random_state is None
+        return self
+
+    def _charged(
+        self, X: Any, y: Any, groups: Any, sample_weight: Any, fit_params: dict[str, Any]
+    ) -> _Run:
+        """A run whose plan is charged; an error before that leaves an earlier fit as it was."""
         check_steps(self.estimator)
         self._accounting()
         self._check_accountants()
@@ -259,11 +272,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         if accounting.accountant is not None:
             name, has_groups = type(self).__name__, "groups" in extras
             accounting.accountant.spend(plan, estimator=name, has_groups=has_groups)
-        n_fits = len(plan.probes) + 1
-        with progress_bar(self.verbose, n_fits, "fit", type(self).__name__, plan) as run.bar:
-            self._keep(plan, *run.best())
-        self.noise_is_secret_ = self.random_state is None
-        return self
+        return run
 
     def _check_accountants(self) -> None:
         """Raise unless the search alone is charged, whatever steps its settings bring."""

@@ -19,7 +19,7 @@ from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 from support import rest_is_slow
 
 from sklearn_dpsco import (
@@ -403,6 +403,37 @@ def test_a_search_under_an_accountant_costs_what_it_claims():
     search_of(accountant=accountant).fit(X, y)
     assert accountant.total_spent() <= 4.0
     assert accountant.total_spent() > 3.6
+
+
+def test_a_search_that_was_charged_and_failed_leaves_no_model(monkeypatch):
+    X, y = table()
+    search = search_of().fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        search.fit(X * np.nan, y)
+    assert search.best_params_ == {"radius": 1.0}  # nothing was charged
+
+    def fails(*facts):
+        raise MemoryError
+
+    monkeypatch.setattr(search_module, "losses", fails)
+    with pytest.raises(MemoryError):
+        search.fit(X, y)
+    with pytest.raises(NotFittedError):
+        search.predict(X)
+
+
+def test_no_cell_in_front_of_a_private_step_decides_on_a_rehearsal():
+    """A fit takes each of these tables, whose first private step clips its outputs."""
+    X, y = table()
+    odd, large = X.astype(object), X.copy()
+    odd[3, 1], large[3, 1] = "SECRET", 1e200
+    gaps = sparse.csr_matrix(np.where(X > 0, X, 0.0))
+    gaps.data[4] = np.nan
+    model = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1), max_iter=3, solver="noisy-md")
+    for cells in (odd, pd.DataFrame(odd), large, gaps, gaps.tocsc()):
+        scaler = DPScaler(with_centering=not sparse.issparse(cells), nonfinite="zero")
+        pipe = Pipeline([("s", scaler), ("p", PolynomialFeatures()), ("m", model)])
+        assert search_of(pipe, {"m__radius": [2.0]}).fit(cells, y).plan_.choice is not None
 
 
 def test_bad_data_cost_nothing():
