@@ -158,29 +158,38 @@ def _squares(values: Array, centers: Array) -> Array:
 def mean_interval(total: float, square_gap: float, n: int, width: float, law: Law) -> Ends:
     """Of the mean of u in [-1, 1] over n records, from noisy sums of u and of 1 - u^2.
 
-    T(m) = total - n m has the variance n s^2 + v, where s^2 is at most `spread` and at most
-    (1 - m)(1 + m) (Bhatia and Davis 2000). `width` is that of the noise on `square_gap`, in units
-    of that on `total`.
+    T(m) = total - n m has the variance n s^2(m) + v, with s^2 as in `spread`. `width` is that of
+    the noise on `square_gap`, in units of that on `total`.
     """
     square = spread(total, square_gap, n, width, law)
     total = min(max(total, -n), n)
     return _ends(
         lambda m: total - n * m,
-        lambda m: np.sqrt(n * np.minimum(square, (1 - m) * (1 + m)) + law.variance),
+        lambda m: np.sqrt(n * square(m) + law.variance),
         law, 0.0, grid=2 * _GRID - 1,
     )  # fmt: skip
 
 
-def spread(total: float, square_gap: float, n: int, width: float, law: Law) -> float:
-    """An upper estimate of the variance of u.
+def spread(
+    total: float, square_gap: float, n: int, width: float, law: Law
+) -> Callable[[Array], Array]:
+    """An upper estimate of the variance of u, as a function of the mean m that u may have.
 
-    It is E u^2 - (E u)^2 = g - m^2 with g = 1 - E (1 - u^2), plus one quantile of the error of
-    that: noise, and sampling, whose variance is at most g (1 - g) / n.
+    That of the records is g - M^2, with their mean M and g = 1 - mean (1 - u^2), plus one quantile
+    of the noise in that. If m is not M, the records lack values on the side of m: at worst at the
+    end e of the range, (m - M) / (e - M) of them, which adds (m - M) (e - M). With values at the
+    ends alone it is 1 - m^2, and never more (Bhatia and Davis 2000); 1 - M^2 is allowed, too, as
+    a few large values say little about what is below them.
     """
-    mean, gap = np.clip(total / n, -1, 1), float(np.clip(square_gap / n, 0, 1))
+    mean, gap = float(np.clip(total / n, -1, 1)), float(np.clip(square_gap / n, 0, 1))
     noise = law.variance / n**2 * (width**2 + 4 * mean**2)
-    error = math.sqrt(gap * (1 - gap) / n + noise)
-    return float(np.clip(1 - gap - mean**2 + law.quantile * error, 0, 1))
+    own = max(1 - gap - mean**2 + law.quantile * math.sqrt(noise), 0.0)
+
+    def at(m: Array) -> Array:
+        missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean)
+        return np.minimum(own + missing, 1 - np.minimum(np.abs(m), abs(mean)) ** 2)
+
+    return at
 
 
 def r2_interval(
@@ -191,13 +200,16 @@ def r2_interval(
 
     u = 2 e^2 / E^2 - 1 is the squared error on its range, with E^2 = `largest`, and t the target,
     in units in which it is in [-1, 1]. T(rho) = sum e^2 - rho sum (t - mean)^2, whose standard
-    deviation is at most sqrt(n) (s_e + rho s_t) by sampling, s_e^2 as in `spread` and
+    deviation is at most sqrt(n) (s_e + rho s_t) by sampling, s_e^2 as in `spread` at the mean of
+    the records or the upper end of its interval, whichever is larger, and
     s_t^2 <= s^2 ((1 + abs(mean))^2 - s^2), s^2 the variance of t; and noise is added. `scales`
     are those of the noise on the sums of u, t and 1 - t^2, in units of that on a number.
     """
     of_u, of_t, of_gap = scales
     own = Law(law.variance * of_u**2, law.confidence, law.is_normal)
-    s_e = largest / 2 * math.sqrt(spread(*errors, n, of_gap / of_t, own))
+    square = spread(*errors, n, of_gap / of_t, own)
+    likely = np.clip([errors[0] / n, mean_interval(*errors, n, of_gap / of_t, own)[1][0]], -1, 1)
+    s_e = largest / 2 * math.sqrt(square(likely).max())
     mean = float(np.clip(targets[0] / n, -1, 1))
     squares = largest / 2 * max(n + errors[0], 0.0)
     variation = n - targets[1] - n * mean**2

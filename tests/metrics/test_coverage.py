@@ -156,6 +156,27 @@ def test_intervals_cover_everywhere(n, epsilon, relation, delta):
         check(coverage(plan, draw, truths, 1000), 1000, 0.935)
 
 
+@rest_is_slow(
+    ("n", "share", "delta"),
+    [*itertools.product((300, 500, 2000), (5e-4, 2e-3, 1e-2, 5e-2), (0.0, 1e-6))],
+    ("500-0.002-1e-06",), lambda case: "-".join(map(str, case)),
+)  # fmt: skip
+def test_intervals_cover_where_a_few_losses_are_large(n, share, delta):
+    """Samples without a large loss, or with fewer than usual, have too small a variance as well."""
+    runs = 300 if (n, share) == (500, 2e-3) else 2000
+    settings = {"bounds_y": (-1, 1), "epsilon": 100.0, "delta": delta, "precision": "float"}
+
+    def draw(rng):
+        is_large = rng.random(n) < share
+        own = np.where(is_large, np.exp(-5.0), 1.0)
+        return Answers(own_probability=own, y=2.0 * is_large - 1, prediction=np.full(n, -1.0))
+
+    truths = {"neg_log_loss": -5, "neg_mean_absolute_error": -2, "neg_mean_squared_error": -4}
+    for scoring, largest in truths.items():
+        plan = plan_score(n, scoring=[scoring], **settings)
+        check(coverage(plan, draw, {scoring: largest * share}, runs), runs, 0.94)
+
+
 @pytest.mark.parametrize("confidence", [0.6, 0.99])
 def test_other_confidences(confidence):
     for name in ("even", "rare"):
