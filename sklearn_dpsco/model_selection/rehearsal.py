@@ -25,14 +25,14 @@ __all__ = ["fitted_alone", "rehearsed"]
 
 
 class RehearsalOver(Exception):
-    """A fit has come to its charge; its argument is the plan."""
+    """A fit has come to its charge; its arguments are the plan, and whether it has groups."""
 
 
 class _Rehearsal(Allotment):
     """A part of a budget that stops whoever spends it."""
 
-    def spend(self, guarantee: Any, *_: Any, **__: Any) -> NoReturn:
-        raise RehearsalOver(guarantee)
+    def spend(self, guarantee: Any, *_: Any, has_groups: bool = False, **__: Any) -> NoReturn:
+        raise RehearsalOver(guarantee, has_groups)
 
 
 class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -45,7 +45,7 @@ class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         try:
             self.step.fit(X, y, **extras)
         except RehearsalOver as over:
-            self.plans.found[self.prefix] = over.args[0]
+            self.plans.found[self.prefix] = over.args
         self.n_features_in_ = X.shape[1]
         if hasattr(X, "columns"):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
@@ -63,6 +63,9 @@ class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def declared_output(self) -> Any:
         return self.step.declared_output(self.n_features_in_)
 
+    def get_metadata_routing(self) -> Any:
+        return self.step.get_metadata_routing()
+
 
 def _within_one(values: Any) -> NDArray[np.float64]:
     """Each number by itself, in the same order; NaN is 0."""
@@ -74,7 +77,7 @@ class _Plans:
     """Plans by the prefix of their step; a copy is the same, since scikit-learn copies steps."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Any] = {}
+        self.found: dict[str, tuple[Any, bool]] = {}
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -97,7 +100,8 @@ def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[st
     Raises
     ------
     ValueError
-        If a private step comes to no charge. Anything else that the fit raises.
+        If a private step comes to no charge, or without the groups that another one has. Anything
+        else that the fit raises.
     """
     nested = estimator.get_params(deep=True)
     # from a cache, no fit would come to its charge
@@ -113,11 +117,16 @@ def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[st
         with parallel_config("sequential"):  # as when it is fitted
             estimator.fit(X, y, **extras)
     except RehearsalOver as over:
-        plans.found[next(p for p, step in steps.items() if step is last)] = over.args[0]
+        plans.found[next(p for p, step in steps.items() if step is last)] = over.args
     missing = [prefix.removesuffix("__") for prefix in steps if prefix not in plans.found]
     if missing:
         raise ValueError(
             f"the fits of the private steps {missing} cannot be planned: they are not fitted with "
             "the pipeline"
         )
-    return {prefix: plans.found[prefix] for prefix in steps}
+    if len({has_groups for _, has_groups in plans.found.values()}) > 1:
+        raise ValueError(
+            "groups must reach all private steps of a search or none, since it claims the same of "
+            "all: request them of each, as by set_fit_request(groups=True)"
+        )
+    return {prefix: plans.found[prefix][0] for prefix in steps}

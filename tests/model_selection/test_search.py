@@ -299,6 +299,28 @@ def test_weights_reach_the_fits_and_the_choice_under_either_name():
         search.fit(X, y, groups=[1, 2])
 
 
+def test_groups_that_do_not_reach_a_private_step_are_refused_before_the_charge():
+    X, y = labelled()
+    users, accountant = np.arange(len(y)) // 2, BudgetAccountant(4.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        for of_scaler, of_model, said in (
+            (True, True, None), (False, True, "groups must reach"), (True, False, "must reach"),
+            (None, True, "not explicitly set as requested"),
+        ):  # fmt: skip
+            scaler = DPScaler(bounds_X=(-1, 1)).set_fit_request(groups=of_scaler)
+            model = DPMirrorClassifier(**LABELS).set_fit_request(groups=of_model)
+            search = search_of(
+                make_pipeline(scaler, model), {"dpmirrorclassifier__max_iter": [3]},
+                accountant=accountant,
+            )  # fmt: skip
+            if said is None:
+                search.fit(X, y, groups=users)
+                continue
+            with pytest.raises(ValueError, match=said):
+                search.fit(X, y, groups=users)
+    assert len(accountant.ledger) == 1
+
+
 # -------------------------------------------------------------------------- what it costs
 
 ALL = {
