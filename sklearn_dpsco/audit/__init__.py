@@ -3,7 +3,7 @@ r"""Audits: do the outputs or the releases of a fit depend on one record more th
 `audit` fits an estimator thousands of times on two tables that differ in one record, and
 computes lower bounds on epsilon from how well the outcomes tell the tables apart. It can
 find errors of every kind, noise that is too small included, but it cannot show an epsilon
-above about log(n_trials / 30). `audit_solver` does the same for a solver and its plan, in
+above about log(n_trials / 30). `audit_plan` does the same for a solver and its plan, in
 seconds, or for a plan of Gaussian noise by its releases, in about a tenth of the runs.
 `audit_outcomes` takes outcomes from anywhere.
 
@@ -20,14 +20,14 @@ from ..solvers.noiseless import map_mechanisms
 from .neighbours import neighbours
 from .outcomes import AuditResult, audit_outcomes
 from .replay import SensitivityResult, check_sensitivity, mechanisms
-from .runs import audit, audit_solver
+from .runs import audit, audit_plan
 
 __all__ = [
     "AuditResult",
     "SensitivityResult",
     "audit",
     "audit_outcomes",
-    "audit_solver",
+    "audit_plan",
     "check_sensitivity",
     "map_mechanisms",
     "mechanisms",

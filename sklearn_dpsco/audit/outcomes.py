@@ -54,7 +54,7 @@ class AuditResult:
     decided_by : {"assumption-free", "gaussian", "releases"}
         Which of the two bounds `flagged` compares with the claim. It is the Gaussian one where
         the claim is of Gaussian DP, as that of a plan whose releases are all Gaussian.
-        "releases": the Gaussian bound of `audit_solver` with ``statistic="releases"``, which
+        "releases": the Gaussian bound of `audit_plan` with ``statistic="releases"``, which
         comes from the noise of the releases, not from a threshold; the other one is 0.
     confidence : float
         Each bound holds with at least this probability.

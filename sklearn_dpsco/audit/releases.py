@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
-from ..solvers.base import Plan, Solver
+from ..solvers.base import Plan
 from ..solvers.noiseless import map_mechanisms
 from .neighbours import Pair
 from .outcomes import AuditResult, epsilon_of_mu
@@ -125,9 +125,7 @@ class _Transcript(NamedTuple):
     draws: Array
 
 
-def _transcript(
-    solver: Solver, plan: Plan, pair: Pair, root: RandomStream, names: tuple[int, int]
-) -> _Transcript:
+def _transcript(plan: Plan, pair: Pair, root: RandomStream, names: tuple[int, int]) -> _Transcript:
     witnesses: dict[str, _Witness] = {}
 
     def witness(name: str, mechanism: Any) -> _Witness:
@@ -135,7 +133,7 @@ def _transcript(
 
     watched, values = map_mechanisms(plan, witness), []
     for data in pair:
-        solver.solve(data, watched, root.substream(*names))
+        watched.run(data, root.substream(*names))
         values.append({name: w.rewind() for name, w in witnesses.items()})
     loss, cost, draws = 0.0, 0.0, []
     for name, w in witnesses.items():
@@ -155,9 +153,9 @@ def _transcript(
 
 
 def audit_releases(
-    solver: Solver, plan: Plan, pair: Pair, n_trials: int, confidence: float, root: RandomStream
+    plan: Plan, pair: Pair, n_trials: int, confidence: float, root: RandomStream
 ) -> AuditResult:
-    """See `audit_solver` with ``statistic="releases"``."""
+    """See `audit_plan` with ``statistic="releases"``."""
     guarantee = plan.guarantee
     if not guarantee.delta > 0 or any(
         m.noise_multiplier is None or m.batches is not None or m.order != 2
@@ -170,7 +168,7 @@ def audit_releases(
     for k in range(2 * n_trials):
         side = k % 2
         tables = pair if side == 0 else (pair[1], pair[0])
-        found = _transcript(solver, plan, tables, root, (side, k // 2))
+        found = _transcript(plan, tables, root, (side, k // 2))
         # of the neighbour against the table
         scores[side].append(found.loss if side else -found.loss)
         noise.add(found.draws)

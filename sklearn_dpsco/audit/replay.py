@@ -1,4 +1,4 @@
-"""Running a solver on neighbours with the answers of its mechanisms frozen.
+"""Running a plan on neighbours with the answers of its mechanisms frozen.
 
 What the checks prove: doc/privacy, section 9.1.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_int
-from ..solvers.base import Plan, Solver
+from ..solvers.base import Plan
 from ..solvers.noiseless import map_mechanisms
 from .neighbours import Pair, changed_record, check_pairs, neighbours
 from .traces import Path, Reads, TracedStream
@@ -85,9 +85,8 @@ def mechanisms(plan: Any) -> dict[str, Any]:
     >>> from sklearn_dpsco.geometry import L2Ball
     >>> from sklearn_dpsco.solvers.base import Problem
     >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
-    >>> solver = MirrorDescent(form="noisy-md", max_iter=3)
     >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = solver.plan(problem, PrivacyBudget(1.0, 1e-3))
+    >>> plan = MirrorDescent("noisy-md", max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
 
     >>> from sklearn_dpsco.audit import mechanisms
     >>> all(mechanism.sensitivity > 0 for mechanism in mechanisms(plan).values())
@@ -270,11 +269,11 @@ class _BatchRecorder:
 
 
 def check_sensitivity(
-    solver: Solver, plan: Plan, pairs: Iterable[Pair] | None = None, *, random_state: int = 0
+    plan: Plan, pairs: Iterable[Pair] | None = None, *, random_state: int = 0
 ) -> SensitivityResult:
-    """Replay a solver on neighbours and compare every release with its sensitivity.
+    """Replay a plan on neighbours and compare every release with its sensitivity.
 
-    ``solver.solve`` runs on both tables of a pair with the plan's mechanisms replaced by
+    ``plan.run`` runs on both tables of a pair with the plan's mechanisms replaced by
     recorders whose answers are the same for both: near the values, with every second vector
     100 times too large, equal to the values without any noise, or zero. These must hold:
 
@@ -294,7 +293,6 @@ def check_sensitivity(
 
     Parameters
     ----------
-    solver : Solver
     plan : Plan
         Its mechanisms are found by `map_mechanisms`.
     pairs : iterable of (SolverData, SolverData) or None, default=None
@@ -319,12 +317,11 @@ def check_sensitivity(
     >>> from sklearn_dpsco.geometry import L2Ball
     >>> from sklearn_dpsco.solvers.base import Problem
     >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
-    >>> solver = MirrorDescent(form="noisy-md", max_iter=3)
     >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = solver.plan(problem, PrivacyBudget(1.0, 1e-3))
+    >>> plan = MirrorDescent("noisy-md", max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
 
     >>> from sklearn_dpsco.audit import check_sensitivity
-    >>> result = check_sensitivity(solver, plan)
+    >>> result = check_sensitivity(plan)
     >>> result.passed, max(result.ratios.values()) <= 1
     (True, True)
     """
@@ -339,22 +336,20 @@ def check_sensitivity(
         for k, (pair, record) in enumerate(zip(pairs, records, strict=True)):
             for kind in _ANSWERS[(k + attempt) % 2]:
                 frozen = _Frozen(record, kind, rng)
-                findings.add(*_replay(solver, plan, pair, frozen, int(rng.integers(2**32))))
+                findings.add(*_replay(plan, pair, frozen, int(rng.integers(2**32))))
         # a single pair takes two rounds, to get every kind of answer
         if (attempt or len(pairs) > 1) and not findings.result().untested:
             break
     return findings.result()
 
 
-def _replay(
-    solver: Solver, plan: Plan, pair: Pair, frozen: _Frozen, seed: int
-) -> tuple[_Run, _Run]:
+def _replay(plan: Plan, pair: Pair, frozen: _Frozen, seed: int) -> tuple[_Run, _Run]:
     """The runs on both tables."""
     runs = []
     for data in pair:
         frozen.run = run = _Run()
         replayed = map_mechanisms(plan, lambda name, m: _Recorder(name, m, frozen))
-        result = solver.solve(data, replayed, TracedStream(seed, run.reads))
+        result = replayed.run(data, TracedStream(seed, run.reads))
         run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter))
         runs.append(run)
     return runs[0], runs[1]

@@ -14,12 +14,12 @@ from .._checks import check_int
 from .._progress import check_verbose, progress_bar
 from ..privacy.budget import check_delta, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
-from ..solvers.base import Plan, Solver, SolverData
+from ..solvers.base import Plan, SolverData
 from .neighbours import check_pairs, differing_rows
 from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, check_confidence, finite_claim
 from .releases import audit_releases
 
-__all__ = ["audit", "audit_solver"]
+__all__ = ["audit", "audit_plan"]
 
 Array = NDArray[np.float64]
 
@@ -118,8 +118,7 @@ def audit(
     )  # fmt: skip
 
 
-def audit_solver(
-    solver: Solver,
+def audit_plan(
     plan: Plan,
     data: SolverData,
     neighbour: SolverData,
@@ -130,11 +129,10 @@ def audit_solver(
     random_state: Any = None,
     verbose: Any = 0,
 ) -> AuditResult:
-    """`audit` of ``solver.solve`` under one plan, without an estimator around it.
+    """`audit` of one plan, without an estimator around it.
 
     Parameters
     ----------
-    solver : Solver
     plan : Plan
         For one model. The claim is that of its guarantee.
     data, neighbour : SolverData
@@ -170,13 +168,12 @@ def audit_solver(
     >>> from sklearn_dpsco.geometry import L2Ball
     >>> from sklearn_dpsco.solvers.base import Problem
     >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
-    >>> solver = MirrorDescent(form="noisy-md", max_iter=3)
     >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = solver.plan(problem, PrivacyBudget(1.0, 1e-3))
+    >>> plan = MirrorDescent("noisy-md", max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
 
-    >>> from sklearn_dpsco.audit import audit_solver, neighbours
+    >>> from sklearn_dpsco.audit import audit_plan, neighbours
     >>> pair = neighbours(problem, "replace-one", n_pairs=1)[0]
-    >>> audit_solver(solver, plan, *pair, 100, random_state=0).flagged
+    >>> audit_plan(plan, *pair, 100, random_state=0).flagged
     False
     """
     by_releases = isinstance(statistic, str) and statistic == "releases"
@@ -185,10 +182,10 @@ def audit_solver(
     check_pairs(plan, [(data, neighbour)])
     root = stream_from_random_state(random_state)
     if by_releases:
-        return audit_releases(solver, plan, (data, neighbour), n_trials, confidence, root)
+        return audit_releases(plan, (data, neighbour), n_trials, confidence, root)
 
     def run(side: int, k: int) -> Any:
-        result = solver.solve((data, neighbour)[side], plan, root.substream(side, k))
+        result = plan.run((data, neighbour)[side], root.substream(side, k))
         if callable(statistic):
             return _number(statistic(result))
         return np.append(result.coef, result.intercept)  # flattened

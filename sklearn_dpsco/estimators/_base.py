@@ -118,7 +118,6 @@ def in_data_units(result: SolverResult, scaling: FeatureScaling) -> SolverResult
 class Run(NamedTuple):
     """What a fit was charged for, and the public map of its features to scaled units."""
 
-    solver: Solver
     plan: Plan
     scaling: FeatureScaling
 
@@ -380,15 +379,15 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         if settings.accountant is not None:
             name, has_groups = type(self).__name__, settings.has_groups
             settings.accountant.spend(plan, estimator=name, has_groups=has_groups)
-        return Run(settings.solver, plan, scaling)
+        return Run(plan, scaling)
 
     def _solve(self, run: Run, table: LocalTable | BlocksTable) -> None:
         """Follow the plan, and set the attributes of the model."""
-        solver, plan, scaling = run
+        plan, scaling = run
         stream = stream_from_random_state(self.random_state)
         with working(self.verbose, plan, type(self).__name__):
             data: Any = table.data(scaling, plan.problem.fit_intercept)
-            result = solver.solve(data, plan, stream.substream("model", 0))
+            result = plan.run(data, stream.substream("model", 0))
         self.__dict__.update(
             plan_=plan,
             guarantee_=plan.guarantee,

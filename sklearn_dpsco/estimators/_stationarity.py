@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..data.rows import Objective
 from ..solvers.base import SolverData
-from ..solvers.first_releases import FirstReleases
 from ._base import DPLinearModel
 
 __all__ = ["HasFeasibleSet"]
@@ -56,8 +55,8 @@ class HasFeasibleSet(DPLinearModel):
         check_is_fitted(self)
         plan, model = self.plan_, self._scaled_model
         problem = plan.problem
-        has_set = isinstance(getattr(plan, "first", None), FirstReleases)  # in the bounds' units
-        if not has_set or not math.isfinite(plan.geometry.radius):
+        geometry = plan.bounded_set
+        if geometry is None or not math.isfinite(geometry.radius):
             raise ValueError(
                 f"stationarity_gap needs a bounded feasible set, which solver={plan.solver!r} with "
                 f"feasible_set={self.feasible_set!r} has not: units that are learned have none. "
@@ -83,4 +82,4 @@ class HasFeasibleSet(DPLinearModel):
             gradient = units * rows.gradient_sum(coef, objective).ravel() / rows.n_samples
         point = coef.ravel() / units
         gradient = gradient + getattr(plan, "l2_penalty", 0.0) * point
-        return float(gradient @ (point - plan.geometry.extreme_point(gradient)))
+        return float(gradient @ (point - geometry.extreme_point(gradient)))

@@ -132,9 +132,18 @@ class Plan(Overviewed):
     guarantee: Guarantee
 
     @property
+    def bounded_set(self) -> Geometry | None:
+        """The set in the units of the bounds that holds the coefficients, if there is one."""
+        return None
+
+    @property
     def n_steps(self) -> int:
-        """How many steps `solve` reports to `_progress.steps`."""
+        """How many steps `run` reports to `_progress.steps`."""
         return self.max_iter
+
+    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """Do what the plan says; all noise and all random choices come from `stream`."""
+        raise NotImplementedError
 
     def overview(self) -> Overview:
         """The solver and the sizes above what the guarantee shows."""
@@ -272,8 +281,4 @@ class Solver(Protocol):
         ValueError
             As `check`, and if the sizes of the problem do not go with the settings.
         """
-        ...
-
-    def solve(self, data: SolverData, plan: Any, stream: RandomStream) -> SolverResult:
-        """Do what the plan says; all noise and all random choices come from `stream`."""
         ...

@@ -54,7 +54,6 @@ from .single_pass import (
     SinglePassFacts,
     SinglePassPlan,
     plan_single_pass,
-    run_single_pass,
 )
 from .sparse_walk import (
     MOST_SPARSE_STEPS,
@@ -68,7 +67,6 @@ from .unit_descent import (
     check_free,
     is_best,
     plan_unit_descent,
-    run_unit_descent,
 )
 
 __all__ = ["FORMS", "FrankWolfe", "FrankWolfePlan"]
@@ -123,6 +121,16 @@ class FrankWolfePlan(Plan):
     def data_norm(self) -> float | None:
         """B, the bound on the l2 norm of a scaled row ("gradient"), or None."""
         return self.first.norm
+
+    @property
+    def bounded_set(self) -> Geometry:
+        return self.geometry
+
+    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """See `Plan.run`."""
+        start = self.first.run(data, stream)
+        solution = _descend(start.data.kept(), start.frame.offset, self, stream)
+        return start.frame.result(_without_rare(solution, self), self.problem, self.max_iter)
 
 
 @dataclass(frozen=True)
@@ -364,24 +372,6 @@ class FrankWolfe:
                 f"{LARGEST:g}; got 'auto' for {loss!r}"
             )
         return clip
-
-    # ----------------------------------------------------------------- running
-
-    def solve(
-        self,
-        data: SolverData,
-        plan: FrankWolfePlan | SinglePassPlan | UnitDescentPlan,
-        stream: RandomStream,
-    ) -> SolverResult:
-        """Run the plan; see `Solver.solve`."""
-        if isinstance(plan, UnitDescentPlan):
-            return run_unit_descent(data, plan, stream)
-        if isinstance(plan, SinglePassPlan):
-            return run_single_pass(data, plan, stream)
-        start = plan.first.run(data, stream)
-        solution = _descend(start.data.kept(), start.frame.offset, plan, stream)
-        solution = _without_rare(solution, plan)
-        return start.frame.result(solution, plan.problem, plan.max_iter)
 
 
 class _Selections(NamedTuple):

@@ -225,6 +225,8 @@ class FTRLPlan(Plan):
     moments : SecondMoments or None
         Release on the records after these, of which the coordinates of all later rows are made.
     epochs : tuple of Epoch
+    shuffle : bool
+        Whether `run` takes the records in random order.
     """
 
     geometry: Geometry
@@ -235,6 +237,17 @@ class FTRLPlan(Plan):
     first: FirstMeans
     moments: SecondMoments | None
     epochs: tuple[Epoch, ...]
+    shuffle: bool
+
+    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """One stream over all records; see `Plan.run`."""
+        data, n = data.row_major(), self.problem.n_samples
+        order = stream.substream("order").permutation(n) if self.shuffle else slice(0, n)
+        noise, run = stream.substream("noise"), FTRLRun(self)
+        for part in data.in_order(order, piece_rows(n, self.problem.n_features, data.is_sparse)):
+            run.add(part, noise)
+            del part  # so that no two are held at a time
+        return run.result()
 
     @property
     def parts(self) -> tuple[FirstMeans | SecondMoments | Epoch, ...]:
@@ -270,7 +283,7 @@ class FTRL:
     factorization : {"toeplitz", "tree", "honaker"}
     average : bool
     shuffle : bool
-        Whether `solve` takes the records in random order.
+        Whether a run takes the records in random order.
     doubling : bool
         Epochs that double, instead of one for the whole stream.
     first_epoch : int or None
@@ -333,6 +346,7 @@ class FTRL:
             first=first,
             moments=moments,
             epochs=epochs,
+            shuffle=self.shuffle,
         )
 
     def _facts(self, problem: Problem, budget: PrivacyBudget) -> _Facts:
@@ -446,18 +460,6 @@ class FTRL:
         rate = self.learning_rate and self.learning_rate / batch_size
         rate = rate or facts.learning_rate(size, batch_size, noise)
         return Epoch(noise, size, batch_size, rate, f"epoch {number}")
-
-    # ----------------------------------------------------------------- running
-
-    def solve(self, data: SolverData, plan: FTRLPlan, stream: RandomStream) -> SolverResult:
-        """One stream over all records; see `Solver.solve`."""
-        data, n = data.row_major(), plan.problem.n_samples
-        order = stream.substream("order").permutation(n) if self.shuffle else slice(0, n)
-        noise, run = stream.substream("noise"), FTRLRun(plan)
-        for part in data.in_order(order, piece_rows(n, plan.problem.n_features, data.is_sparse)):
-            run.add(part, noise)
-            del part  # so that no two are held at a time
-        return run.result()
 
 
 @dataclass(frozen=True)

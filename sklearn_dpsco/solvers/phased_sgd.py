@@ -139,8 +139,9 @@ class PhasedSGDPlan(Plan):
         Records of the slice of the first releases; 0 for all records.
     first : FirstReleases or LearnedUnits
         What is released before the descent.
-    target_unit : float
-        Targets of a regression in learned units are divided by this, and clipped to [-1, 1].
+    target_unit : float or None
+        In learned units, targets of a regression are divided by this, and clipped to [-1, 1]. None
+        for the units of the bounds.
     phases : tuple of Phase
     """
 
@@ -150,13 +151,37 @@ class PhasedSGDPlan(Plan):
     data_norm: float
     shuffle: bool
     n_first: int
-    first: FirstReleases | LearnedUnits
-    target_unit: float
+    first: Any
+    target_unit: float | None
     phases: tuple[Phase, ...]
 
     @property
     def n_steps(self) -> int:
         return self.max_iter * len(self.phases)
+
+    @property
+    def bounded_set(self) -> Geometry | None:
+        return self.geometry if self.target_unit is None else None
+
+    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """See `Plan.run`."""
+        problem = self.problem
+        order = stream.permutation(problem.n_samples) if self.shuffle else None
+        begin = _start if self.target_unit is None else _start_in_units
+        start = begin(data.row_major(), self, order, stream)
+        descent = _Descent(start, order, self)
+        results = []
+        # kernels take a coordinate for the intercept in any case, the last
+        coef = np.zeros((problem.n_features + 1) * problem.n_outputs)
+        for _ in range(self.max_iter):
+            for phase in steps(self.phases):
+                mean = descent.run(phase, coef)
+                coef[: problem.size] = phase.noise.release(mean[: problem.size], stream)
+                coef *= min(1.0, self.start_radius / max(float(np.linalg.norm(coef)), 1e-300))
+            results.append(coef.copy())
+        # each pass was released, so their mean costs no privacy, and it has less noise
+        coef = np.mean(results[self.max_iter // 2 :], axis=0)
+        return start.units.result(coef[: problem.size], problem, self.max_iter)
 
 
 @dataclass(frozen=True)
@@ -227,7 +252,7 @@ class PhasedSGD:
         left = whole if n_first else whole.share(first.left)
         # standard deviation of the noise of a release of sensitivity 1 per record
         unit = budget.record_factor / math.sqrt(2 * left.amount)
-        target_unit = 1.0
+        target_unit: float | None = None
         if facts.learns_units:
             clip, target_unit = facts.unit_clip()
             rate = facts.unit_rate(clip, target_unit, unit)
@@ -348,31 +373,6 @@ class PhasedSGD:
                 f"the loss times data_norm^2, got {self.learning_rate!r}"
             )
         return longest
-
-    # ----------------------------------------------------------------- running
-
-    def solve(self, data: SolverData, plan: PhasedSGDPlan, stream: RandomStream) -> SolverResult:
-        """Run the plan; see `Solver.solve`."""
-        problem = plan.problem
-        order = stream.permutation(problem.n_samples) if plan.shuffle else None
-        data = data.row_major()
-        if isinstance(plan.first, LearnedUnits):
-            start = _start_in_units(data, plan, plan.first, stream)
-        else:
-            start = _start(data, plan, plan.first, order, stream)
-        descent = _Descent(start, order, plan)
-        results = []
-        # kernels take a coordinate for the intercept in any case, the last
-        coef = np.zeros((problem.n_features + 1) * problem.n_outputs)
-        for _ in range(plan.max_iter):
-            for phase in steps(plan.phases):
-                mean = descent.run(phase, coef)
-                coef[: problem.size] = phase.noise.release(mean[: problem.size], stream)
-                coef *= min(1.0, plan.start_radius / max(float(np.linalg.norm(coef)), 1e-300))
-            results.append(coef.copy())
-        # each pass was released, so their mean costs no privacy, and it has less noise
-        coef = np.mean(results[plan.max_iter // 2 :], axis=0)
-        return start.units.result(coef[: problem.size], problem, plan.max_iter)
 
 
 def _kernel_form(loss: Loss) -> tuple[int, float]:
@@ -549,13 +549,12 @@ class _Start(NamedTuple):
 
 
 def _start(
-    data: SolverData, plan: PhasedSGDPlan, first: FirstReleases,
-    order: NDArray[np.intp] | None, stream: RandomStream,
-) -> _Start:  # fmt: skip
+    data: SolverData, plan: PhasedSGDPlan, order: NDArray[np.intp] | None, stream: RandomStream
+) -> _Start:
     """In the units of the bounds."""
     problem = plan.problem
     before = data.part(_taken(order, 0, plan.n_first)) if plan.n_first else data
-    frame = first.run(before, stream).frame
+    frame = plan.first.run(before, stream).frame
     center = np.zeros(problem.n_features) if frame.center is None else frame.center
     error = norm_error(problem.n_features)
     bound = plan.data_norm * (1 - error)
@@ -564,11 +563,9 @@ def _start(
     return _Start(frame.weighted(data).kept(), form, frame.offset, frame)
 
 
-def _start_in_units(
-    data: SolverData, plan: PhasedSGDPlan, first: LearnedUnits, stream: RandomStream
-) -> _Start:
+def _start_in_units(data: SolverData, plan: PhasedSGDPlan, _: Any, stream: RandomStream) -> _Start:
     """In learned units: a record's row is ``unit * [r, 1]``, of norm at most 1."""
-    units, problem, width = first.run(data, stream), plan.problem, plan.target_unit
+    units, problem, width = plan.first.run(data, stream), plan.problem, plan.target_unit
     units = units._replace(offset=units.offset / width, target_scale=units.target_scale * width)
     each = float(units.unit[0])
     bias = float(units.unit[-1]) / each if problem.fit_intercept else 0.0

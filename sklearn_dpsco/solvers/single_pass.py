@@ -59,7 +59,6 @@ __all__ = [
     "SinglePassFacts",
     "SinglePassPlan",
     "plan_single_pass",
-    "run_single_pass",
 ]
 
 Array = NDArray[np.float64]
@@ -135,6 +134,46 @@ class BatchRun(_SliceRun):
     def n_steps(self) -> int:
         return len(self.steps)
 
+    def result(
+        self,
+        whole: Records,
+        which: NDArray[np.intp],
+        units: Array,
+        plan: SinglePassPlan,
+        coef: Array,
+        stream: RandomStream,
+    ) -> Array:
+        """Mean of the second half of the points, or of a loss that is not convex one drawn from it.
+
+        Coefficients are those of rows times the units.
+        """
+        counted = range(self.n_steps // 2, self.n_steps)
+        if not plan.problem.loss.is_convex:
+            drawn = counted[stream.substream("point", self.records[0]).integer(len(counted))]
+            counted = range(drawn, drawn + 1)
+        # those that a later step corrects: the last, or the leaf's ancestors in the tree
+        stack: list[_Estimate] = []
+        start, total = 0, np.zeros(coef.size)
+        for k, step in enumerate(steps(self.steps)):
+            batch = which[start : start + step.size]
+            start += step.size
+            while stack and stack[-1].step > step.base:
+                stack.pop()
+            if step.kept == 0:
+                gradient = units * whole.mean_over(batch, units * coef)
+            else:
+                before = stack[-1]
+                change = whole.mean_over(
+                    batch, units * coef, units * before.coef, step.clip, step.kept
+                )
+                gradient = step.kept * before.gradient + units * change
+            stack.append(_Estimate(k, coef, gradient))
+            scores = plan.vertices.scores(gradient + plan.l2_penalty * coef)
+            coef = moved(coef, plan.vertices.vertex(self.noise.release(scores, stream)), step.rate)
+            if k in counted:
+                total += coef
+        return total / len(counted)
+
 
 @dataclass(frozen=True)
 class RecordRun(_SliceRun):
@@ -160,6 +199,30 @@ class RecordRun(_SliceRun):
     @property
     def n_steps(self) -> int:
         return 1 + self.records[1] - self.records[0] - self.first_batch
+
+    def result(
+        self,
+        whole: Records,
+        which: NDArray[np.intp],
+        _: Array,
+        plan: SinglePassPlan,
+        coef: Array,
+        stream: RandomStream,
+    ) -> Array:
+        """The last point."""
+        walk = _RecordWalk(whole, which, self, plan, coef)
+        walk.select(self.first_scale, stream)
+        advance(1)
+        n, chunk = which.size, _CHUNK_ROWS
+        if not whole.data.is_sparse:
+            chunk = min(chunk, max(1, _CHUNK_BYTES // (8 * plan.problem.n_features)))
+        for part in whole.in_order(which[self.first_batch : n - 1], chunk):
+            walk.steps(part, stream)
+            advance(part.n_samples)
+        walk.correct(whole, which[n - 1 :])
+        walk.select(self.last_scale, stream)
+        advance(1)
+        return walk.coef
 
 
 @dataclass(frozen=True)
@@ -187,6 +250,23 @@ class SinglePassPlan(Plan):
     gradient_clip: float
     l2_penalty: float
     runs: tuple[BatchRun, ...] | tuple[RecordRun, ...]
+
+    @property
+    def bounded_set(self) -> Geometry:
+        return self.geometry
+
+    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """See `Plan.run`."""
+        start = self.first.run(data, stream)
+        problem = self.problem
+        terms = Terms(start.frame.offset, problem.loss, self.gradient_clip)
+        order = stream.substream("slices").permutation(problem.n_samples)
+        whole = Records(start.data.row_major().kept(), terms, problem)
+        coef = np.array(self.geometry.center(problem.size), dtype=np.float64)
+        units = start.frame.units(problem)
+        for run in self.runs:
+            coef = run.result(whole, order[slice(*run.records)], units, self, coef, stream)
+        return start.frame.result(coef, problem, self.max_iter)
 
 
 # ------------------------------------------------------------------------------- planning
@@ -449,84 +529,12 @@ def _record_run(facts: SinglePassFacts, left: Allowance, records: tuple[int, int
 # -------------------------------------------------------------------------------- running
 
 
-def run_single_pass(data: SolverData, plan: SinglePassPlan, stream: RandomStream) -> SolverResult:
-    """Run the plan."""
-    start = plan.first.run(data, stream)
-    problem = plan.problem
-    terms = Terms(start.frame.offset, problem.loss, plan.gradient_clip)
-    order = stream.substream("slices").permutation(problem.n_samples)
-    whole = Records(start.data.row_major().kept(), terms, problem)
-    coef = np.array(plan.geometry.center(problem.size), dtype=np.float64)
-    units = start.frame.units(problem)
-    for run in plan.runs:
-        which = order[slice(*run.records)]
-        if isinstance(run, BatchRun):
-            coef = _run_batches(whole, which, units, run, plan, coef, stream)
-        else:
-            coef = _run_records(whole, which, run, plan, coef, stream)
-    return start.frame.result(coef, problem, plan.max_iter)
-
-
 class _Estimate(NamedTuple):
     """What a later step may correct: the number of the step, its point and its estimate."""
 
     step: int
     coef: Array
     gradient: Array
-
-
-def _run_batches(
-    whole: Records, which: NDArray[np.intp], units: Array, run: BatchRun, plan: SinglePassPlan,
-    coef: Array, stream: RandomStream,
-) -> Array:  # fmt: skip
-    """Mean of the second half of the points, or of a loss that is not convex one drawn from it.
-
-    Coefficients are those of rows times the units.
-    """
-    counted = range(run.n_steps // 2, run.n_steps)
-    if not plan.problem.loss.is_convex:
-        drawn = counted[stream.substream("point", run.records[0]).integer(len(counted))]
-        counted = range(drawn, drawn + 1)
-    # those that a later step corrects: the last, or the leaf's ancestors in the tree
-    stack: list[_Estimate] = []
-    start, total = 0, np.zeros(coef.size)
-    for k, step in enumerate(steps(run.steps)):
-        batch = which[start : start + step.size]
-        start += step.size
-        while stack and stack[-1].step > step.base:
-            stack.pop()
-        if step.kept == 0:
-            gradient = units * whole.mean_over(batch, units * coef)
-        else:
-            before = stack[-1]
-            change = whole.mean_over(batch, units * coef, units * before.coef, step.clip, step.kept)
-            gradient = step.kept * before.gradient + units * change
-        stack.append(_Estimate(k, coef, gradient))
-        scores = plan.vertices.scores(gradient + plan.l2_penalty * coef)
-        coef = moved(coef, plan.vertices.vertex(run.noise.release(scores, stream)), step.rate)
-        if k in counted:
-            total += coef
-    return total / len(counted)
-
-
-def _run_records(
-    whole: Records, which: NDArray[np.intp], run: RecordRun, plan: SinglePassPlan, coef: Array,
-    stream: RandomStream,
-) -> Array:  # fmt: skip
-    """The last point."""
-    walk = _RecordWalk(whole, which, run, plan, coef)
-    walk.select(run.first_scale, stream)
-    advance(1)
-    n, chunk = which.size, _CHUNK_ROWS
-    if not whole.data.is_sparse:
-        chunk = min(chunk, max(1, _CHUNK_BYTES // (8 * plan.problem.n_features)))
-    for part in whole.in_order(which[run.first_batch : n - 1], chunk):
-        walk.steps(part, stream)
-        advance(part.n_samples)
-    walk.correct(whole, which[n - 1 :])
-    walk.select(run.last_scale, stream)
-    advance(1)
-    return walk.coef
 
 
 class _RecordWalk:

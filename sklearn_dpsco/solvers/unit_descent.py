@@ -47,7 +47,6 @@ __all__ = [
     "check_free",
     "is_best",
     "plan_unit_descent",
-    "run_unit_descent",
 ]
 
 Array = NDArray[np.float64]
@@ -67,6 +66,25 @@ class UnitDescentPlan(Plan):
 
     units: LearnedUnits
     step: Gaussian
+
+    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """See `Plan.run`."""
+        problem, n_steps = self.problem, self.max_iter
+        units = self.units.run(data, stream)
+        clip, length, momentum = _clip_and_length(self, units)
+        unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
+        coef = np.zeros(problem.size)
+        total, direction = np.zeros_like(coef), np.zeros_like(coef)
+        for t in steps(range(n_steps)):
+            loss = _loss_at(problem.loss, t, n_steps)
+            terms = Terms(units.offset, loss, clip)
+            total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)
+            gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
+            direction = momentum * direction + clip * self.step.release(gradient, stream)
+            coef = coef - (1 - momentum) * length / n_steps * direction
+            if t >= n_steps // 2:
+                total += coef
+        return units.result(total / (n_steps - n_steps // 2), problem, n_steps)
 
 
 def check_free(loss: Loss, *, nothing_declared: bool) -> None:
@@ -130,26 +148,6 @@ def plan_unit_descent(
     return UnitDescentPlan(
         problem, budget, "learned-units", n_steps, guarantee, units=units, step=step
     )
-
-
-def run_unit_descent(data: SolverData, plan: UnitDescentPlan, stream: RandomStream) -> SolverResult:
-    """Run the plan."""
-    problem, n_steps = plan.problem, plan.max_iter
-    units = plan.units.run(data, stream)
-    clip, length, momentum = _clip_and_length(plan, units)
-    unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
-    coef = np.zeros(problem.size)
-    total, direction = np.zeros_like(coef), np.zeros_like(coef)
-    for t in steps(range(n_steps)):
-        loss = _loss_at(problem.loss, t, n_steps)
-        terms = Terms(units.offset, loss, clip)
-        total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)
-        gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
-        direction = momentum * direction + clip * plan.step.release(gradient, stream)
-        coef = coef - (1 - momentum) * length / n_steps * direction
-        if t >= n_steps // 2:
-            total += coef
-    return units.result(total / (n_steps - n_steps // 2), problem, n_steps)
 
 
 def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float, float]:

@@ -1,6 +1,6 @@
 """Heavy tails: `magnitudes` releases scales, `oracles` bounds gradients, `solver` plans."""
 
-from .plan import FirstMagnitudes, HeavyTailPlan
-from .solver import FORMS, HeavyTail
+from .first import FirstMagnitudes
+from .solver import FORMS, HeavyTail, HeavyTailPlan
 
 __all__ = ["FORMS", "FirstMagnitudes", "HeavyTail", "HeavyTailPlan"]

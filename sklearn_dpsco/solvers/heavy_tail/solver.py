@@ -37,13 +37,13 @@ from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
 from .. import sensitivity
-from ..base import Piece, Problem, SolverData, SolverResult
+from ..base import Piece, Plan, Problem, SolverData, SolverResult
 from ..defaults import HEAVY_TAIL, affordable_steps
+from .first import FirstMagnitudes, Noise, Units, row_smoothness
 from .magnitudes import Columns, MagnitudeSearch, plan_search
 from .oracles import Limits, MeanOracle, OracleFacts, default_threshold, make_oracle
-from .plan import FirstMagnitudes, HeavyTailPlan, Noise, Units, row_smoothness
 
-__all__ = ["FORMS", "HeavyTail"]
+__all__ = ["FORMS", "HeavyTail", "HeavyTailPlan"]
 
 Array = NDArray[np.float64]
 
@@ -52,6 +52,47 @@ FORMS = ("scof", "scof-slices")
 # Less noise by this factor is worth another analysis, as long as it is quickly found.
 _WORTHWHILE, _MOST_STEPS = 1.005, 12
 _LARGEST_DERIVATIVE = 2.0**300  # only keeps numbers finite: far beyond any useful clip
+
+
+@dataclass(frozen=True)
+class HeavyTailPlan(Plan):
+    """Plan of `HeavyTail`; see `Plan` for the common fields.
+
+    Attributes
+    ----------
+    geometry : Geometry
+        The set that iterates are projected on, in released units, around the intercept.
+    first : FirstMagnitudes
+        What is released before the descent.
+    oracle : MeanOracle or None
+        The mean of the gradients; None if only an intercept is learned.
+    steps : tuple of mechanisms
+        What releases the mean gradients: one mechanism for all records, or one for each of
+        the disjoint slices of them. Empty if only an intercept is learned.
+    learning_rate : float
+        For rows of the norm that they have in released units. Where the scales are guesses,
+        `Units.speedup` corrects it.
+    l2_penalty : float
+    """
+
+    geometry: Geometry
+    first: FirstMagnitudes
+    oracle: MeanOracle | None
+    steps: tuple[Noise, ...]
+    learning_rate: float
+    l2_penalty: float
+
+    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """See `Plan.run`."""
+        problem = self.problem
+        data, frame = self.first.run(data, stream)
+        if not self.steps:
+            return frame.result(np.zeros(problem.size), problem, 1)
+        units = self.first.release_units(frame.weighted(data), stream.substream("magnitudes"))
+        solution = _descend(units, frame.offset, self, stream)
+        found = units.magnitudes
+        frame = replace(frame, center=found.center, scale=found.scale)
+        return replace(frame.result(solution, problem, self.max_iter), units=found)
 
 
 @dataclass(frozen=True)
@@ -138,20 +179,6 @@ class HeavyTail:
             draft.plan_row_norm()
             draft.plan_steps()
         return draft
-
-    # ----------------------------------------------------------------- running
-
-    def solve(self, data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> SolverResult:
-        """Run the plan; see `Solver.solve`."""
-        problem = plan.problem
-        data, frame = plan.first.run(data, stream)
-        if not plan.steps:
-            return frame.result(np.zeros(problem.size), problem, 1)
-        units = plan.first.release_units(frame.weighted(data), stream.substream("magnitudes"))
-        solution = _descend(units, frame.offset, plan, stream)
-        found = units.magnitudes
-        frame = replace(frame, center=found.center, scale=found.scale)
-        return replace(frame.result(solution, problem, plan.max_iter), units=found)
 
 
 class _Draft:

@@ -1,4 +1,4 @@
-"""Noisy mirror descent: `solver` makes plans, `stages` holds their parts, `run` runs them."""
+"""Noisy mirror descent: `solver` makes plans, of `stages`."""
 
 from .solver import FORMS, MirrorDescent
 from .stages import MirrorDescentPlan, Round, Stage

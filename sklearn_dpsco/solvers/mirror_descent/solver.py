@@ -33,18 +33,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...data.rows import Terms
 from ...geometry import Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
 from ...losses import Loss, bounded_clip, largest_constant
 from ...mechanisms import BatchGaussian, Gaussian, Release, vector_mechanism
 from ...mechanisms.batch import calibrate_batches
 from ...privacy.budget import Allowance, Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee
-from ...randomness.stream import RandomStream
 from ...randomness.subsets import RandomBatches
 from .. import defaults, sensitivity
-from ..base import Problem, SolverData, SolverResult
-from ..batches import Records
+from ..base import Problem
 from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
 from ..slices import fast_restarts, slices, smallest
@@ -53,9 +50,7 @@ from ..unit_descent import (
     check_free,
     is_best,
     plan_unit_descent,
-    run_unit_descent,
 )
-from .run import stage_points
 from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
 
 __all__ = ["FORMS", "MirrorDescent"]
@@ -388,34 +383,6 @@ class MirrorDescent:
             first_batch=first, batch=batch, largest_change=change,
         )  # fmt: skip
         return stage, error + 1 / n_steps
-
-    # ----------------------------------------------------------------- running
-
-    def solve(
-        self, data: SolverData, plan: MirrorDescentPlan | UnitDescentPlan, stream: RandomStream
-    ) -> SolverResult:
-        """Run the plan; see `Solver.solve`."""
-        if isinstance(plan, UnitDescentPlan):
-            return run_unit_descent(data, plan, stream)
-        problem = plan.problem
-        data, frame = plan.first.run(data, stream)
-        terms = Terms(frame.offset, problem.loss, plan.gradient_clip)
-        order = None
-        if any(stage.records is not None for stage in plan.stages):
-            order = stream.substream("slices").permutation(problem.n_samples)
-            data = data.row_major()
-        whole = Records(data.kept(), terms, problem)
-        coef = result = plan.geometry.center(problem.size)
-        # all stages run in any case: what is released does not depend on the draw
-        number = plan.result_number(stream.substream("result"))
-        for stage in plan.stages:
-            part = whole
-            if order is not None and stage.records is not None:
-                part = whole.part(order[slice(*stage.records)])
-            for point in stage_points(part, coef, stage, plan, stream):
-                coef, result = point, point if number == 0 else result
-                number -= 1
-        return frame.result(result, problem, plan.max_iter)
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._progress import advance, steps
+from ...data.rows import Terms
 from ...geometry import Geometry, MirrorMap
 from ...mechanisms import Gaussian, GeneralizedGaussian, Release
 from ...randomness.stream import RandomStream
-from ..base import Part, Plan
+from ..base import Part, Plan, SolverData, SolverResult
+from ..batches import Records
 from ..first_releases import FirstReleases
 
 __all__ = ["MirrorDescentPlan", "Round", "Stage", "VectorNoise"]
 
+Array = NDArray[np.float64]
 VectorNoise = Gaussian | GeneralizedGaussian
 
 
@@ -92,6 +100,57 @@ class Stage(Part):
             return t + 1.0
         return float(t >= self.n_steps // 2)
 
+    def points(
+        self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
+    ) -> Iterator[Array]:
+        """The point that may be the plan's result, from `coef`; the next stage starts there."""
+        run = self._frank_wolfe if self.batch else self._descend
+        yield run(part, coef, plan, stream)
+
+    def _descend(
+        self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
+    ) -> Array:
+        """Weighted mean of the points of a descent from `coef`."""
+        (noise,) = self.noises
+        gradient_at = _gradient_source(part, noise, stream)
+        mirror_map, start = plan.mirror_map, coef
+        center = start if self.anchor > 0 else None
+        total, weights, energy = np.zeros(coef.size), 0.0, 0.0
+        for t in steps(range(self.n_steps)):
+            gradient = noise.release(gradient_at(coef), stream)
+            if plan.l2_penalty > 0:
+                gradient = gradient + plan.l2_penalty * coef
+            if center is not None:
+                gradient = gradient + self.anchor * mirror_map.gradient(coef, center)
+            energy += mirror_map.dual_norm(gradient) ** 2
+            step = self.step_size(t, energy)
+            coef = mirror_map.step(coef, gradient, step, center, self.within)
+            weight = self.weight(t)
+            total += weight * coef
+            weights += weight
+        return total / weights
+
+    def _frank_wolfe(
+        self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
+    ) -> Array:
+        """Last point of a pass over disjoint batches with a recursive gradient estimate."""
+        first, later = self.noises
+        estimate = np.zeros(coef.size)
+        before, start = coef, 0
+        for t in range(self.n_steps + 1):
+            stop = start + (self.batch if t else self.first_batch)
+            batch = part.part(slice(start, stop))
+            if t == 0:
+                estimate = first.release(batch.mean_gradient(coef), stream)
+            else:
+                change = batch.mean_change(coef, before, self.largest_change)
+                estimate = estimate + later.release(change, stream)
+            target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
+            before, coef = coef, coef + self.learning_rate * (target - coef)
+            start = stop
+            advance(int(t > 0))  # the start is no step of the plan
+        return coef
+
 
 @dataclass(frozen=True)
 class Round(Part):
@@ -134,6 +193,24 @@ class Round(Part):
         """Of the new point and of the new gradient, in step t."""
         return 1 / math.sqrt(t + 1)
 
+    def points(
+        self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
+    ) -> Iterator[Array]:
+        """The points of a pass whose estimate forgets, v_t = (1 - eta_t) v_{t-1} + a batch's term.
+
+        The term is the batch's mean of the gradients less (1 - eta_t) times those at the last
+        point.
+        """
+        estimate, before, start = np.zeros(coef.size), coef, 0
+        for t in steps(range(self.n_steps)):
+            stop = start + self.batches[t]
+            weight, batch = self.weight(t), part.part(slice(start, stop))
+            term = batch.mean_change(coef, before, self.largest_terms[t], 1 - weight)
+            estimate = (1 - weight) * estimate + self.noises[t].release(term, stream)
+            target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
+            before, coef, start = coef, coef + weight * (target - coef), stop
+            yield coef
+
 
 @dataclass(frozen=True)
 class MirrorDescentPlan(Plan):
@@ -174,3 +251,45 @@ class MirrorDescentPlan(Plan):
     def data_norm(self) -> float | None:
         """B, the bound on the l2 norm of a scaled row."""
         return self.first.norm
+
+    @property
+    def bounded_set(self) -> Geometry:
+        return self.geometry
+
+    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """See `Plan.run`."""
+        problem = self.problem
+        data, frame = self.first.run(data, stream)
+        terms = Terms(frame.offset, problem.loss, self.gradient_clip)
+        order = None
+        if any(stage.records is not None for stage in self.stages):
+            order = stream.substream("slices").permutation(problem.n_samples)
+            data = data.row_major()
+        whole = Records(data.kept(), terms, problem)
+        coef = result = self.geometry.center(problem.size)
+        # all stages run in any case: what is released does not depend on the draw
+        number = self.result_number(stream.substream("result"))
+        for stage in self.stages:
+            part = whole
+            if order is not None and stage.records is not None:
+                part = whole.part(order[slice(*stage.records)])
+            for point in stage.points(part, coef, self, stream):
+                coef, result = point, point if number == 0 else result
+                number -= 1
+        return frame.result(result, problem, self.max_iter)
+
+
+def _gradient_source(
+    part: Records, noise: VectorNoise, stream: RandomStream
+) -> Callable[[Array], Array]:
+    """The mean gradient at a point: over all records, or over a fresh batch at each call."""
+    batches = noise.batches
+    if batches is None:
+        return part.mean_gradient
+    part = replace(part, data=part.data.row_major())
+
+    def batch_gradient(coef: Array) -> Array:
+        batch = part.drawn(batches.draw(stream))
+        return batch.mean_gradient(coef) * (batch.n_samples / batches.batch_size)
+
+    return batch_gradient

@@ -1,4 +1,4 @@
-"""The plan of the heavy-tail solver, and its first releases."""
+"""The first releases of the heavy-tail solver."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.rows import make_rows
-from ...geometry import Geometry
 from ...mechanisms import Gaussian, Laplace, Release
 from ...randomness.stream import RandomStream
-from ..base import Part, Plan, Problem, SolverData
+from ..base import Part, Problem, SolverData
 from ..defaults import HEAVY_TAIL
 from ..first_releases import Constant, Frame, constant_for_mean, mean_target
 from .magnitudes import Magnitudes, MagnitudeSearch, scale_rows
-from .oracles import MeanOracle
 
-__all__ = ["FirstMagnitudes", "HeavyTailPlan", "Noise", "Units", "row_smoothness"]
+__all__ = ["FirstMagnitudes", "Noise", "Units", "row_smoothness"]
 
 Array = NDArray[np.float64]
 Noise = Gaussian | Laplace
@@ -145,32 +143,3 @@ def _log_norm_sum(data: SolverData, most: float) -> Array:
 def row_smoothness(n_features: int, per_feature: float, octaves: float = 0.0) -> float:
     """About the top eigenvalue of the mean of [x, 1] [x, 1]^T, x too long by 2^octaves."""
     return per_feature * n_features * 4.0**octaves + 1
-
-
-@dataclass(frozen=True)
-class HeavyTailPlan(Plan):
-    """Plan of `HeavyTail`; see `Plan` for the common fields.
-
-    Attributes
-    ----------
-    geometry : Geometry
-        The set that iterates are projected on, in released units, around the intercept.
-    first : FirstMagnitudes
-        What is released before the descent.
-    oracle : MeanOracle or None
-        The mean of the gradients; None if only an intercept is learned.
-    steps : tuple of mechanisms
-        What releases the mean gradients: one mechanism for all records, or one for each of
-        the disjoint slices of them. Empty if only an intercept is learned.
-    learning_rate : float
-        For rows of the norm that they have in released units. Where the scales are guesses,
-        `Units.speedup` corrects it.
-    l2_penalty : float
-    """
-
-    geometry: Geometry
-    first: FirstMagnitudes
-    oracle: MeanOracle | None
-    steps: tuple[Noise, ...]
-    learning_rate: float
-    l2_penalty: float
