@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "solvers")]
 from audit_cases import BUGS, CASES, DELTA, EPSILON  # noqa: E402
 from support import problem  # noqa: E402
 
-from sklearn_dpsco.audit import audit_outcomes, audit_solver  # noqa: E402
+from sklearn_dpsco.audit import audit_outcomes, audit_plan  # noqa: E402
 from sklearn_dpsco.mechanisms import AdditiveNoise  # noqa: E402
 from sklearn_dpsco.privacy.budget import PrivacyBudget  # noqa: E402
 from sklearn_dpsco.randomness.stream import stream_from_random_state  # noqa: E402
@@ -59,7 +59,7 @@ def runs_by_results(solver, plan, pair, statistic, seed, most):
     while 2 * n <= most:
         for side in (0, 1):
             for k in range(len(outcomes[side]), n):
-                result = solver.solve(pair[side], plan, root.substream(side, k))
+                result = plan.run(pair[side], root.substream(side, k))
                 vector = np.append(result.coef, result.intercept)
                 outcomes[side].append(statistic(result) if statistic else vector)
         found = audit_outcomes(*outcomes, epsilon=EPSILON, delta=DELTA, gaussian=True)
@@ -71,8 +71,7 @@ def runs_by_results(solver, plan, pair, statistic, seed, most):
 
 def runs_by_releases(solver, plan, pair, seed, most):
     """The same, from releases; each run has a replay."""
-    found = audit_solver(
-        solver, plan, *pair, most // 4, statistic="releases", random_state=seed
+    found = audit_plan(plan, *pair, most // 4, statistic="releases", random_state=seed
     )  # fmt: skip
     n = 2 * (found.scores.size + found.neighbour_scores.size)
     return n if found.flagged else math.inf

@@ -506,7 +506,7 @@ def _descends(make: Callable[[Instance], Any]) -> Callable[[Instance], Run]:
 
         def run(table: Table, seed: int) -> np.ndarray:
             data = SolverData(make_rows(table.X, False), table.y)
-            return settings.solve(data, plan, stream_from_random_state(seed)).coef
+            return plan.run(data, stream_from_random_state(seed)).coef
 
         return run
 

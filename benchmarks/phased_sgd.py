@@ -86,11 +86,9 @@ def speed(n: int) -> None:
             {
                 "table order": lambda run=bare: run(table_order),
                 "random order": lambda run=bare: run(order),
-                "solve": lambda s=solver, p=plan, a=data: s.solve(
-                    a, p, stream_from_random_state(None)
-                ),
-                "in order": lambda s=solver, p=unshuffled, a=data: s.solve(
-                    a, p, stream_from_random_state(None)
+                "solve": lambda s=solver, p=plan, a=data: p.run(a, stream_from_random_state(None)),
+                "in order": lambda s=solver, p=unshuffled, a=data: p.run(
+                    a, stream_from_random_state(None)
                 ),
                 "fit": lambda m=model, X=X, a=data: m.fit(X, a.y),
             },

@@ -104,11 +104,8 @@ def runs(X: Any, y: np.ndarray) -> dict[str, Callable[[], Any]]:
     problem = Problem(n, d, Squared(), L1Ball, True)
     found: dict[str, Callable[[], Any]] = {}
     for form in FORMS[1:]:
-        solver = FrankWolfe(form)
-        plan = solver.plan(problem, PrivacyBudget(1.0, 1e-6))
-        found[form] = lambda solver=solver, plan=plan: solver.solve(
-            data, plan, stream_from_random_state(None)
-        )
+        plan = FrankWolfe(form).plan(problem, PrivacyBudget(1.0, 1e-6))
+        found[form] = lambda plan=plan: plan.run(data, stream_from_random_state(None))
     return found
 
 

@@ -254,7 +254,7 @@ def batches() -> None:
                 part.T @ np.clip(part @ coef - y[rows], -1, 1) / size
 
         def ours(plan: Any = plan, data: Any = data, solver: Any = solver) -> None:
-            solver.solve(data, plan, stream_from_random_state(None))
+            plan.run(data, stream_from_random_state(None))
 
         times = medians({"plain": plain, "ours": ours}, 5)
         label = f"{relation}, batch {size}: mirror descent / the gradients in numpy"

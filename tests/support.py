@@ -1,5 +1,6 @@
 """What several test modules share: a second accountant, streams, small problems."""
 
+import copy
 import itertools
 import re
 
@@ -183,6 +184,13 @@ def problem(
 ):  # fmt: skip
     loss = (loss or LOSSES[task]).of_outputs(n_outputs)
     return Problem(n, d, loss, feasible_set(radius), fit_intercept)
+
+
+def running(plan, run):
+    """The plan, of which ``run(plan, data, stream)`` is called; its own is ``type(plan).run``."""
+    changed, own = copy.copy(plan), type(plan)
+    object.__setattr__(changed, "__class__", type(own.__name__, (own,), {"run": run}))
+    return changed
 
 
 def solver_data(X, y, *, fit_intercept=True, scale=None):

@@ -23,7 +23,7 @@ from sklearn_dpsco import (
 from sklearn_dpsco.audit import (
     audit,
     audit_outcomes,
-    audit_solver,
+    audit_plan,
     check_sensitivity,
     map_mechanisms,
     mechanisms,
@@ -294,37 +294,31 @@ def test_bad_outcomes_of_fits_are_refused():
 
 @dataclass(frozen=True)
 class MeanPlan(Plan):
+    """Releases the mean target in disjoint parts, each once."""
+
     sums: Any
 
-
-@dataclass(frozen=True)
-class MeanSolver:
-    """Releases the mean target in `n_batches` disjoint parts, each once."""
-
-    kind: Any = Gaussian
-    n_batches: int = 1
-
-    def plan(self, facts, budget):
-        sums = tuple(
-            self.kind.calibrate(budget.record_factor / facts.n_samples, budget.allowance)
-            for _ in range(self.n_batches)
-        )
-        # parallel: each record is in one part, so only one release counts
-        releases = [Release("sum", m, 1, f"part {i}") for i, m in enumerate(sums)]
-        return MeanPlan(facts, budget, "mean", 1, Guarantee.of(budget, releases), sums)
-
-    def solve(self, data, plan, stream):
+    def run(self, data, stream):
         scale = np.ones(data.y.size) if data.rows.scale is None else data.rows.scale
-        parts = self.split(data.y * (scale > 0) / data.y.size, len(plan.sums))
+        parts = self.split(data.y * (scale > 0) / data.y.size, len(self.sums))
         total = sum(
             float(mechanism.release(np.array([part.sum()]), stream)[0])
-            for part, mechanism in zip(parts, plan.sums, strict=True)
+            for part, mechanism in zip(parts, self.sums, strict=True)
         )
-        return SolverResult(np.zeros(plan.problem.n_features), total, 1)
+        return SolverResult(np.zeros(self.problem.n_features), total, 1)
 
     @staticmethod
     def split(values, n_parts):
         return np.array_split(values, n_parts)
+
+
+def mean_plan(budget=None, n_batches=1, *, kind=Gaussian, of=MeanPlan):
+    budget = PrivacyBudget(1.0) if budget is None else budget
+    change = budget.record_factor / FACTS.n_samples
+    sums = tuple(kind.calibrate(change, budget.allowance) for _ in range(n_batches))
+    # parallel: each record is in one part, so only one release counts
+    releases = [Release("sum", m, 1, f"part {i}") for i, m in enumerate(sums)]
+    return of(FACTS, budget, "mean", 1, Guarantee.of(budget, releases), sums)
 
 
 FACTS = problem(12, 2)
@@ -339,62 +333,54 @@ def flipped_target(n=12, d=2):
 def test_a_right_solver_passes_and_is_driven_to_its_sensitivity():
     for kind, delta in ((Gaussian, DELTA), (Laplace, 0.0)):
         for relation in ("replace-one", "zero-out"):
-            solver = MeanSolver(kind, n_batches=3)
-            plan = solver.plan(FACTS, PrivacyBudget(1.0, delta, relation))
-            found = check_sensitivity(solver, plan)
+            plan = mean_plan(PrivacyBudget(1.0, delta, relation), 3, kind=kind)
+            found = check_sensitivity(plan)
             assert not found.violations, (kind, relation)
             names = ["sums[0]", "sums[1]", "sums[2]"]
             assert list(found.ratios) == list(mechanisms(plan)) == names
             assert max(found.ratios.values()) == pytest.approx(1.0), (kind, relation)
-            assert found == check_sensitivity(solver, plan)
+            assert found == check_sensitivity(plan)
 
 
 def test_what_goes_around_the_mechanisms_is_a_violation():
-    class Leaky(MeanSolver):
-        def solve(self, data, plan, stream):
-            result = super().solve(data, plan, stream)
+    class Leaky(MeanPlan):
+        def run(self, data, stream):
+            result = super().run(data, stream)
             return dataclasses.replace(result, intercept=result.intercept + data.y.mean())
 
-    solver = Leaky()
-    plan = solver.plan(FACTS, PrivacyBudget(1.0))
-    assert list(check_sensitivity(solver, plan).violations) == ["result"]
+    assert list(check_sensitivity(mean_plan(of=Leaky)).violations) == ["result"]
 
 
 def test_a_release_more_often_than_it_counts_is_a_violation():
-    class Twice(MeanSolver):
-        def solve(self, data, plan, stream):
-            super().solve(data, plan, stream)
-            return super().solve(data, plan, stream)
+    class Twice(MeanPlan):
+        def run(self, data, stream):
+            super().run(data, stream)
+            return super().run(data, stream)
 
-    solver = Twice()
-    plan = solver.plan(FACTS, PrivacyBudget(1.0))
-    found = check_sensitivity(solver, plan)
+    found = check_sensitivity(mean_plan(of=Twice))
     assert found.violations == {
         "sums[0]": "2 releases depend on one record, the guarantee counts 1"
     }
 
 
 def test_groups_that_share_a_record_are_a_violation():
-    class Overlapping(MeanSolver):
+    class Overlapping(MeanPlan):
         @staticmethod
         def split(values, n_parts):
             return [values] * n_parts
 
-    solver = Overlapping(n_batches=2)
-    plan = solver.plan(FACTS, PrivacyBudget(1.0))
-    found = check_sensitivity(solver, plan)
+    found = check_sensitivity(mean_plan(None, 2, of=Overlapping))
     assert found.violations == {"groups": "releases on disjoint records depend on one record"}
 
 
 def test_a_number_of_releases_that_depends_on_the_data_is_a_violation():
-    class Stops(MeanSolver):
-        def solve(self, data, plan, stream):
+    class Stops(MeanPlan):
+        def run(self, data, stream):
             if data.y.mean() > 0:
                 return SolverResult(np.zeros(2), 0.0, 1)
-            return super().solve(data, plan, stream)
+            return super().run(data, stream)
 
-    solver = Stops()
-    found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)))
+    found = check_sensitivity(mean_plan(of=Stops))
     assert found.ratios["sums[0]"] == math.inf
     assert "the number or the shape of the releases" in found.violations["sums[0]"]
 
@@ -404,30 +390,27 @@ def one_for_each(stream, t):
 
 
 @dataclass(frozen=True)
-class StepsSolver:
+class StepsPlan(MeanPlan):
     """Releases the mean of X's rows `max_iter` times, unless the data `stop` it."""
 
     stop: Any = None
     substream: Any = one_for_each
 
-    def plan(self, facts, budget):
-        change = budget.record_factor * math.sqrt(facts.n_features) / facts.n_samples
-        noise = Gaussian.calibrate(change, budget.allowance, 3, facts.n_features)
-        guarantee = Guarantee.of(budget, [Release("mean", noise, 3)])
-        return MeanPlan(facts, budget, "mean", 3, guarantee, (noise,))
-
-    def solve(self, data, plan, stream):
+    def run(self, data, stream):
         rows, weights = data.rows, data.rows.scales()
-        n_steps = 1 if self.stop and self.stop(data) else plan.max_iter
+        n_steps = 1 if self.stop and self.stop(data) else self.max_iter
         for t in range(n_steps):
-            mean = rows.weighted_sum(weights)[: plan.problem.n_features] / rows.n_samples
-            plan.sums[0].release(mean, self.substream(stream, t))
-        return SolverResult(np.zeros(plan.problem.n_features), 0.0, 3)
+            mean = rows.weighted_sum(weights)[: self.problem.n_features] / rows.n_samples
+            self.sums[0].release(mean, self.substream(stream, t))
+        return SolverResult(np.zeros(self.problem.n_features), 0.0, 3)
 
 
-def replayed(solver, relation="replace-one"):
-    facts = problem(12, 2, fit_intercept=False)
-    return check_sensitivity(solver, solver.plan(facts, PrivacyBudget(1.0, DELTA, relation)))
+def replayed(relation="replace-one", **settings):
+    facts, budget = problem(12, 2, fit_intercept=False), PrivacyBudget(1.0, DELTA, relation)
+    change = budget.record_factor * math.sqrt(facts.n_features) / facts.n_samples
+    noise = Gaussian.calibrate(change, budget.allowance, 3, facts.n_features)
+    guarantee = Guarantee.of(budget, [Release("mean", noise, 3)])
+    return check_sensitivity(StepsPlan(facts, budget, "mean", 3, guarantee, (noise,), **settings))
 
 
 def plain(data):
@@ -444,9 +427,9 @@ def test_stopping_on_rare_data_is_a_violation():
         "all empty": lambda data: np.count_nonzero(data.rows.scales()) <= 1,
     }
     for relation in ("replace-one", "zero-out"):
-        assert replayed(StepsSolver(), relation).passed
+        assert replayed(relation).passed
         for what, stop in rare.items():
-            found = replayed(StepsSolver(stop), relation)
+            found = replayed(relation, stop=stop)
             assert "sequence" in found.violations, what
             assert "the guarantee counts 3" in found.violations["sums[0]"] or (
                 found.ratios["sums[0]"] == math.inf
@@ -458,30 +441,28 @@ def test_randomness_that_is_used_twice_is_a_violation():
         lambda stream, t: stream.substream("step"),
         lambda stream, t: stream.substream("step", t // 2),
     ):
-        assert "used twice" in replayed(StepsSolver(substream=substream)).violations["streams"]
+        assert "used twice" in replayed(substream=substream).violations["streams"]
     # one stream that all steps read is as good as one for each
-    assert replayed(StepsSolver(substream=lambda stream, t: stream)).passed
+    assert replayed(substream=lambda stream, t: stream).passed
 
 
 def test_randomness_that_is_not_of_the_run_is_a_violation():
-    fixed = replayed(StepsSolver(substream=lambda stream, t: stream_from_random_state(t)))
+    fixed = replayed(substream=lambda stream, t: stream_from_random_state(t))
     assert "stream of the run" in fixed.violations["sums[0]"]
 
 
 def test_a_release_without_noise_is_a_violation(monkeypatch):
     monkeypatch.setattr(Gaussian, "with_noise", lambda self, value, stream: value.copy())
-    assert replayed(StepsSolver()).violations == {"sums[0]": "is released without noise"}
+    assert replayed().violations == {"sums[0]": "is released without noise"}
 
 
 def test_an_order_of_releases_that_depends_on_the_data_is_a_violation():
-    class Swapped(MeanSolver):
-        def solve(self, data, plan, stream):
-            if np.ptp(data.y) == 0:
-                plan = dataclasses.replace(plan, sums=plan.sums[::-1])
-            return super().solve(data, plan, stream)
+    class Swapped(MeanPlan):
+        def run(self, data, stream):
+            backwards = dataclasses.replace(self, sums=self.sums[::-1])
+            return MeanPlan.run(backwards if np.ptp(data.y) == 0 else self, data, stream)
 
-    solver = Swapped(n_batches=2)
-    found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)))
+    found = check_sensitivity(mean_plan(None, 2, of=Swapped))
     assert "sequence" in found.violations
 
 
@@ -490,44 +471,41 @@ def test_reading_more_randomness_on_some_data_is_a_violation():
         if data.y[0] > 0:
             stream.permutation(5)
 
-    class Reads(MeanSolver):
-        def solve(self, data, plan, stream):
+    class Reads(MeanPlan):
+        def run(self, data, stream):
             reading(data, stream)
-            return super().solve(data, plan, stream)
+            return super().run(data, stream)
 
-    solver = Reads()
-    found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)), [flipped_target()])
+    found = check_sensitivity(mean_plan(of=Reads), [flipped_target()])
     assert "streams" in found.violations
 
 
 def test_what_no_record_moved_is_untested():
-    class Blind(MeanSolver):
-        def solve(self, data, plan, stream):
+    class Blind(MeanPlan):
+        def run(self, data, stream):
             data = dataclasses.replace(data, y=np.where(np.arange(data.y.size) < 6, data.y, 0.0))
-            return super().solve(data, plan, stream)
+            return super().run(data, stream)
 
-    for solver, untested in ((MeanSolver(n_batches=2), ()), (Blind(n_batches=2), ("sums[1]",))):
-        found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)))
+    for kind, untested in ((MeanPlan, ()), (Blind, ("sums[1]",))):
+        found = check_sensitivity(mean_plan(None, 2, of=kind))
         assert not found.violations
         assert found.untested == untested
         assert found.passed == (not untested)
 
 
 def test_tables_that_do_not_differ_in_one_record_are_refused():
-    solver = MeanSolver()
-    plan = solver.plan(FACTS, PrivacyBudget(1.0))
+    plan = mean_plan()
     first = flipped_target()[0]
     several = solver_data(np.zeros((12, 2)), -first.y)
     for other in (first, several):
         with pytest.raises(ValueError, match="differ in one record"):
-            check_sensitivity(solver, plan, [(first, other)])
+            check_sensitivity(plan, [(first, other)])
 
 
 def test_a_mechanism_that_is_not_in_the_plan_is_refused():
-    solver = MeanSolver()
-    plan = solver.plan(FACTS, PrivacyBudget(1.0))
+    plan = mean_plan()
     with pytest.raises(ValueError, match="in no field"):
-        check_sensitivity(solver, dataclasses.replace(plan, sums=()))
+        check_sensitivity(dataclasses.replace(plan, sums=()))
 
 
 def test_a_mechanism_may_bring_its_own_metric():
@@ -536,8 +514,7 @@ def test_a_mechanism_may_bring_its_own_metric():
         def distance(self, difference):
             return 3 * np.abs(difference).max()
 
-    solver = MeanSolver(Wide)
-    found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)))
+    found = check_sensitivity(mean_plan(kind=Wide))
     assert found.ratios["sums[0]"] == pytest.approx(3.0)
     assert "3 times" in found.violations["sums[0]"]
 
@@ -547,42 +524,39 @@ def test_one_sensitivity_of_a_whole_run_is_compared_with_all_its_releases():
     class Joint(Gaussian):
         is_joint = True
 
-    class Twice(MeanSolver):
-        def solve(self, data, plan, stream):
+    class Twice(MeanPlan):
+        def run(self, data, stream):
             for _ in range(2):
-                plan.sums[0].release(np.array([data.y.mean()]), stream)
+                self.sums[0].release(np.array([data.y.mean()]), stream)
             return SolverResult(np.zeros(2), 0.0, 1)
 
     # a record that enters both: the change of the two together is longer by sqrt(2)
     for kind, ratio in ((Gaussian, 1.0), (Joint, math.sqrt(2))):
-        solver = Twice(kind)
-        found = check_sensitivity(solver, solver.plan(FACTS, PrivacyBudget(1.0)))
+        found = check_sensitivity(mean_plan(kind=kind, of=Twice))
         assert found.ratios["sums[0]"] == pytest.approx(ratio)
 
 
 def test_data_of_another_shape_and_other_bad_input_are_refused():
-    solver = MeanSolver()
-    plan = solver.plan(FACTS, PrivacyBudget(1.0))
+    plan = mean_plan()
     other = flipped_target(13)
     with pytest.raises(ValueError, match="shape"):
-        check_sensitivity(solver, plan, [other])
+        check_sensitivity(plan, [other])
     with pytest.raises(ValueError, match="shape"):
-        audit_solver(solver, plan, *other, 20)
+        audit_plan(plan, *other, 20)
     with pytest.raises(ValueError, match="SolverData"):
-        check_sensitivity(solver, plan, [tables()])
+        check_sensitivity(plan, [tables()])
     with pytest.raises(ValueError, match="relation"):
         neighbours(FACTS, "add-or-remove")
 
 
 def test_solver_and_estimator_agree():
     # the same law by both ways: the bounds differ by chance only
-    solver = MeanSolver()
-    plan = solver.plan(FACTS, PrivacyBudget(4.0))
+    plan = mean_plan(PrivacyBudget(4.0))
     pair = flipped_target()
-    result = audit_solver(solver, plan, *pair, 4000, random_state=0)
+    result = audit_plan(plan, *pair, 4000, random_state=0)
     assert not result.flagged
     assert 2 < result.gaussian_epsilon_lower_bound <= 4
-    again = audit_solver(solver, plan, *pair, 4000, random_state=0)
+    again = audit_plan(plan, *pair, 4000, random_state=0)
     np.testing.assert_array_equal(result.scores, again.scores)
 
 
@@ -617,48 +591,46 @@ def test_the_bound_on_the_noise_closes_in_on_its_scale():
 
 
 def test_an_audit_by_releases_sees_through_what_the_result_hides():
-    class Rounded(MeanSolver):
-        def solve(self, data, plan, stream):
-            result = super().solve(data, plan, stream)
+    class Rounded(MeanPlan):
+        def run(self, data, stream):
+            result = super().run(data, stream)
             return dataclasses.replace(result, intercept=float(result.intercept > 0))
 
-    solver, budget = Rounded(), PrivacyBudget(4.0, DELTA)
-    plan = solver.plan(FACTS, budget)
+    budget = PrivacyBudget(4.0, DELTA)
+    plan = mean_plan(budget, of=Rounded)
     by_releases = {"n_trials": 1000, "statistic": "releases", "random_state": 0}
-    found = audit_solver(solver, plan, *flipped_target(), **by_releases)
+    found = audit_plan(plan, *flipped_target(), **by_releases)
     assert not found.flagged
     assert found.epsilon_lower_bound == 0.0
     assert 3.0 < found.gaussian_epsilon_lower_bound <= 4.0
     # log-likelihood ratios: normal, of mean -mu^2 / 2 and mu^2 / 2
     assert found.scores.mean() == pytest.approx(-(budget.mu**2) / 2, abs=0.15)
     assert found.neighbour_scores.mean() == pytest.approx(budget.mu**2 / 2, abs=0.15)
-    again = audit_solver(solver, plan, *flipped_target(), **by_releases)
+    again = audit_plan(plan, *flipped_target(), **by_releases)
     np.testing.assert_array_equal(found.scores, again.scores)
     # far too small a noise, and none
     for factor in (20, 1e8):
         noise = dataclasses.replace(plan.sums[0], scale=plan.sums[0].scale / factor)
         less = dataclasses.replace(plan, sums=(noise,))
-        found = audit_solver(solver, less, *flipped_target(), **by_releases)
+        found = audit_plan(less, *flipped_target(), **by_releases)
         assert found.flagged
         assert found.scores.size <= 5
 
 
 def test_audits_by_releases_refuse_what_they_cannot_judge():
-    class Stops(MeanSolver):
-        def solve(self, data, plan, stream):
-            n = 1 if data.y[0] > 0 else 2
-            return super().solve(data, dataclasses.replace(plan, sums=plan.sums[:n]), stream)
+    class Stops(MeanPlan):
+        def run(self, data, stream):
+            fewer = dataclasses.replace(self, sums=self.sums[: 1 if data.y[0] > 0 else 2])
+            return MeanPlan.run(fewer, data, stream)
 
-    solver = MeanSolver(Laplace)
-    pure = solver.plan(FACTS, PrivacyBudget(1.0, 0.0))
+    pure = mean_plan(PrivacyBudget(1.0, 0.0), kind=Laplace)
     with pytest.raises(ValueError, match="Gaussian throughout"):
-        audit_solver(solver, pure, *flipped_target(), 20, statistic="releases")
-    solver = Stops(n_batches=2)
-    plan = solver.plan(FACTS, PrivacyBudget(1.0))
+        audit_plan(pure, *flipped_target(), 20, statistic="releases")
+    plan = mean_plan(None, 2, of=Stops)
     with pytest.raises(ValueError, match="depends on the data"):
-        audit_solver(solver, plan, *flipped_target(), 20, statistic="releases")
+        audit_plan(plan, *flipped_target(), 20, statistic="releases")
     with pytest.raises(ValueError, match="statistic"):
-        audit_solver(solver, plan, *flipped_target(), 20, statistic="results")
+        audit_plan(plan, *flipped_target(), 20, statistic="results")
 
 
 def test_map_mechanisms_leaves_the_rest_alone():
@@ -750,7 +722,7 @@ def test_users_of_several_rows_are_audited():
 
     def audited(rows, statistic):
         plan = solver.plan(facts, PrivacyBudget(1.0, DELTA, rows_per_user=rows))
-        return audit_solver(solver, plan, *pair, 2000, statistic=statistic, random_state=0)
+        return audit_plan(plan, *pair, 2000, statistic=statistic, random_state=0)
 
     for statistic in (None, "releases"):
         assert audited(1, statistic).flagged

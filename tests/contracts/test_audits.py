@@ -4,9 +4,6 @@ The black-box audits of the default run fit each a few times, to see that the au
 every estimator; the long run is marked slow: 20,000 fits of each table.
 """
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import pytest
 from registry import (
@@ -23,6 +20,7 @@ from registry import (
 )
 from scipy import sparse
 from sklearn.base import clone
+from support import running
 
 from sklearn_dpsco import losses
 from sklearn_dpsco.audit import audit, check_sensitivity
@@ -37,35 +35,33 @@ from sklearn_dpsco.solvers.heavy_tail import oracles
 # ------------------------------------------------------------------------------- replay
 
 
-@dataclass(frozen=True)
-class WholeFit:
-    """The public `fit` of an estimator, as a solver."""
+def whole_fit(model, plan):
+    """The plan, run by the public `fit` of an estimator."""
 
-    model: Any
-
-    def solve(self, data, plan, stream):
+    def run(self, data, stream):
+        weight = data.rows.sample_weight
+        weight = None if weight is None else model.max_weight * weight
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_base, "stream_from_random_state", lambda _: stream)
-            patch.setattr(_base.Settings, "plan", lambda *_: plan)
-            model = clone(self.model).fit(*self.table(data), sample_weight=self.weights(data))
-        return SolverResult(outcome(model), 0.0, model.n_iter_)
+            patch.setattr(_base.Settings, "plan", lambda *_: running(self, type(plan).run))
+            fitted = clone(model).fit(*in_users_terms(model, data), sample_weight=weight)
+        return SolverResult(outcome(fitted), 0.0, fitted.n_iter_)
 
-    def weights(self, data):
-        weight = data.rows.sample_weight
-        return None if weight is None else self.model.max_weight * weight
+    return running(plan, run)
 
-    def table(self, data):
-        """X and y in the user's terms, the targets of empty records invalid."""
-        X, y = data.rows.X, data.y
-        name = type(self.model).__name__
-        if sparse.issparse(X) and entry(name).sparse:
-            X = X.toarray()
-        is_empty = data.rows.scales() == 0
-        if not is_classifier(name):
-            return X, np.where(is_empty, np.nan, y)
-        classes = np.array([*self.model.classes, "none of them"])
-        codes = (y > 0).astype(int) if y.ndim == 1 else y.argmax(axis=1)
-        return X, classes[np.where(is_empty, -1, codes)]
+
+def in_users_terms(model, data):
+    """X and y, the targets of empty records invalid."""
+    X, y = data.rows.X, data.y
+    name = type(model).__name__
+    if sparse.issparse(X) and entry(name).sparse:
+        X = X.toarray()
+    is_empty = data.rows.scales() == 0
+    if not is_classifier(name):
+        return X, np.where(is_empty, np.nan, y)
+    classes = np.array([*model.classes, "none of them"])
+    codes = (y > 0).astype(int) if y.ndim == 1 else y.argmax(axis=1)
+    return X, classes[np.where(is_empty, -1, codes)]
 
 
 def replay(name, form, relation, *, n=18, n_pairs=16, **settings):
@@ -74,7 +70,7 @@ def replay(name, form, relation, *, n=18, n_pairs=16, **settings):
     n_classes = [3] if len(settings.get("classes", ())) > 2 else []
     plan = model.plan(n, 2, *n_classes)
     pairs = pairs_of_tables(plan.problem, relation, n_pairs)
-    return check_sensitivity(WholeFit(model), plan, pairs)
+    return check_sensitivity(whole_fit(model, plan), pairs)
 
 
 @each_solver

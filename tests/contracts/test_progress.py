@@ -14,7 +14,7 @@ from sklearn_dpsco import (
     DPRandomizedSearchCV,
     _progress,
 )
-from sklearn_dpsco.audit import audit, audit_solver, neighbours
+from sklearn_dpsco.audit import audit, audit_plan, neighbours
 
 
 class Bar:
@@ -125,11 +125,11 @@ def test_audits_count_their_runs(bars):
     model = DPMirrorRegressor(solver="noisy-md", max_iter=2, bounds_X=(-1, 1), bounds_y=(-1, 1))
     (bar,) = bars(lambda: audit(model, (X, y), (X, other), 20, random_state=0, verbose=1))
     assert (bar.unit, bar.total, sum(bar.updates)) == ("run", 40, 40)
-    plan, solver = model.plan(20, 1), model._settings().solver
+    plan = model.plan(20, 1)
     pair = neighbours(plan.problem, "replace-one")[0]
-    (bar,) = bars(lambda: audit_solver(solver, plan, *pair, 20, random_state=0, verbose=True))
+    (bar,) = bars(lambda: audit_plan(plan, *pair, 20, random_state=0, verbose=True))
     assert (bar.total, sum(bar.updates)) == (40, 40)
-    assert bars(lambda: audit_solver(solver, plan, *pair, 20, random_state=0)) == ()
+    assert bars(lambda: audit_plan(plan, *pair, 20, random_state=0)) == ()
 
 
 def test_what_tqdm_writes(capsys):

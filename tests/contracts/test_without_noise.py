@@ -39,7 +39,7 @@ from sklearn_dpsco import (
     plan_score,
     private_bounds,
 )
-from sklearn_dpsco.audit import audit, audit_outcomes, audit_solver, map_mechanisms, neighbours
+from sklearn_dpsco.audit import audit, audit_outcomes, audit_plan, map_mechanisms, neighbours
 from sklearn_dpsco.means import clipped_mean, plan_mean
 from sklearn_dpsco.mechanisms import Gaussian, Release, SelectVertex
 from sklearn_dpsco.metrics.releases import SCORINGS
@@ -350,7 +350,6 @@ def test_an_audit_needs_a_claim():
     assert found.flagged
     with SAYS:
         plan = model.plan(20, 1)
-    solver = model._settings().solver
     pair = neighbours(plan.problem, "replace-one")[0]
     with pytest.raises(ValueError, match="claims nothing that an audit could refute"):
-        audit_solver(solver, plan, *pair, 20)
+        audit_plan(plan, *pair, 20)

@@ -11,7 +11,7 @@ from typing import Any
 
 import dask
 import numpy as np
-from support import in_pieces, problem, solver_data
+from support import in_pieces, problem, running, solver_data
 
 from sklearn_dpsco.audit import map_mechanisms
 from sklearn_dpsco.data import rows
@@ -64,20 +64,16 @@ def lone_record(facts, relation):
     return flipped_label(facts, relation, n_told=1)
 
 
-@dataclass(frozen=True)
-class InPieces:
-    """The solver on records that are cut into pieces, as those of Dask are."""
+def run_in_pieces(plan):
+    """The plan, run on records that are cut into pieces, as those of Dask are."""
 
-    solver: object
-
-    def plan(self, problem, budget):
-        return self.solver.plan(problem, budget)
-
-    def solve(self, data, plan, stream):
+    def run(self, data, stream):
         n = data.n_samples
         cuts = (0, n // 3, n // 3, (n + 1) // 2, n)
         with dask.config.set(scheduler="synchronous"):
-            return self.solver.solve(in_pieces(data, cuts), plan, stream)
+            return type(plan).run(self, in_pieces(data, cuts), stream)
+
+    return running(plan, run)
 
 
 @dataclass(frozen=True)
@@ -102,7 +98,7 @@ class Case:
     whole_pair : callable (facts, relation) -> two SolverData
         For `solver`.
     statistic : callable or None
-        For `single`, see `audit_solver`.
+        For `single`, see `audit_plan`.
     releases : set of str
         Mechanisms that the replay must have driven close to their sensitivities.
     immune : set of str
@@ -291,16 +287,16 @@ def weaker(plan, factor):
     return map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / factor))
 
 
-def _as_planned(solver, plan):
-    return solver, plan
+def _as_planned(_, plan):
+    return plan
 
 
 def _noise(_):
-    return lambda solver, plan: (solver, weaker(plan, math.sqrt(2)))
+    return lambda _, plan: weaker(plan, math.sqrt(2))
 
 
 def _derivative_clip(_):
-    return lambda solver, plan: (solver, dataclasses.replace(plan, gradient_clip=math.inf))
+    return lambda _, plan: dataclasses.replace(plan, gradient_clip=math.inf)
 
 
 def _row_clip(monkeypatch):
@@ -341,44 +337,35 @@ def _relation(_):
     # calibrated to zero-out, and run on neighbours that need twice as much
     def plant(solver, plan):
         budget = dataclasses.replace(plan.budget, relation="zero-out")
-        return solver, solver.plan(plan.problem, budget)
+        return solver.plan(plan.problem, budget)
 
     return plant
 
 
-@dataclass(frozen=True)
-class _StopsEarly:
-    """Runs fewer steps on data that look easy."""
+def _stops_where(stops):
+    """A bug: fewer steps on some data."""
 
-    solver: Any
+    def plant(_, plan):
+        def run(self, data, stream):
+            if stops(data):
+                self = dataclasses.replace(self, max_iter=self.max_iter // 2)
+                if hasattr(self, "stages"):
+                    stages = (dataclasses.replace(s, n_steps=s.n_steps // 2) for s in self.stages)
+                    self = dataclasses.replace(self, stages=tuple(stages))
+                if hasattr(self, "runs"):
+                    runs = (
+                        dataclasses.replace(r, steps=r.steps[: r.n_steps // 2]) for r in self.runs
+                    )
+                    self = dataclasses.replace(self, runs=tuple(runs))
+            return type(plan).run(self, data, stream)
 
-    def stops(self, data):
-        return data.y.mean() <= 0
+        return running(plan, run)
 
-    def solve(self, data, plan, stream):
-        if self.stops(data):
-            plan = dataclasses.replace(plan, max_iter=plan.max_iter // 2)
-            if hasattr(plan, "stages"):
-                stages = (dataclasses.replace(s, n_steps=s.n_steps // 2) for s in plan.stages)
-                plan = dataclasses.replace(plan, stages=tuple(stages))
-            if hasattr(plan, "runs"):
-                runs = (dataclasses.replace(r, steps=r.steps[: r.n_steps // 2]) for r in plan.runs)
-                plan = dataclasses.replace(plan, runs=tuple(runs))
-        return self.solver.solve(data, plan, stream)
-
-
-def _early_stopping(_):
-    return lambda solver, plan: (_StopsEarly(solver), plan)
+    return lambda _: plant
 
 
-@dataclass(frozen=True)
-class _StopsOnRareData(_StopsEarly):
-    def stops(self, data):
-        return np.ptp(data.y) == 0  # all labels are the same
-
-
-def _rare_stopping(_):
-    return lambda solver, plan: (_StopsOnRareData(solver), plan)
+_early_stopping = _stops_where(lambda data: data.y.mean() <= 0)
+_rare_stopping = _stops_where(lambda data: np.ptp(data.y) == 0)  # all labels are the same
 
 
 def _noise_again(monkeypatch):

@@ -233,7 +233,7 @@ def test_small_tables_find_the_centre_of_narrow_targets():
     assert large.first.target_steps == 0
     stage = dataclasses.replace(plan.stages[0], learning_rate=0.0)
     plan = dataclasses.replace(with_noise(plan, 1e-13), stages=(stage,))
-    result = MirrorDescent().solve(solver_data(np.zeros((50, 2)), y), plan, stream())
+    result = plan.run(solver_data(np.zeros((50, 2)), y), stream())
     grid = np.linspace(-1, 1, 2001)
     values = [Huber(0.12).value(np.full(50, b), y).mean() for b in grid]
     assert result.intercept == pytest.approx(grid[np.argmin(values)], abs=0.02)

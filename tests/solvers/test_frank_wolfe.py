@@ -155,7 +155,7 @@ def test_constant_plan_spends_everything_on_the_intercept():
         (release,) = plan.guarantee.releases
         assert release.mechanism is plan.first.target
         assert plan.guarantee.spent == pytest.approx(budget.gaussian_allowance.amount, rel=1e-9)
-        result = FrankWolfe("constant").solve(solver_data(*scaled_table(50, 3)), plan, stream())
+        result = plan.run(solver_data(*scaled_table(50, 3)), stream())
         assert not np.any(result.coef)
         assert result.n_iter == 1
 
@@ -197,12 +197,12 @@ def test_a_loss_with_a_kink_is_smoothed_and_a_users_own_as_well(form):
             assert plan.problem.loss == smoothed_for(loss, 1.0, 12)
             assert isinstance(plan.problem.loss, Envelope)
             assert plan.gradient_clip == 1.0  # a smaller one would move the minimizer
-            found = check_sensitivity(solver, plan, neighbours(facts, relation, 8))
+            found = check_sensitivity(plan, neighbours(facts, relation, 8))
             assert not found.violations, found
             assert found.ratios["step"] > 0.5, found
             X, y = scaled_table(60, 3, task="classification")
             plan = without_noise(plan)
-            results.append(solver.solve(solver_data(X, y), plan, stream()).coef)
+            results.append(plan.run(solver_data(X, y), stream()).coef)
         np.testing.assert_allclose(results[0], results[1], atol=1e-9)
 
 
@@ -251,7 +251,7 @@ def test_without_noise_the_constrained_optimum_is_found(form):
         facts = problem(n, d, task=task, radius=radius, fit_intercept=fit_intercept)
         # a budget so large that the offset is the plain mean of the targets
         plan = without_noise(solver.plan(facts, PrivacyBudget(50.0)), smoothing=0.5)
-        result = solver.solve(solver_data(X, y, fit_intercept=fit_intercept), plan, stream())
+        result = plan.run(solver_data(X, y, fit_intercept=fit_intercept), stream())
         offset = loss.best_constant(y.mean()) if fit_intercept else 0.0
         # a plan that centres the features counts the intercept from their means
         center = np.zeros(d) if plan.first.means is None else X.mean(axis=0)
@@ -271,7 +271,7 @@ def test_without_noise_and_with_a_clip_the_clipped_loss_is_minimized(form):
     y[:6] = -y[:6]
     solver = FrankWolfe(form, max_iter=2500, gradient_clip=0.2, data_norm=1e6)
     plan = without_noise(solver.plan(problem(n, d, fit_intercept=False), BUDGET), smoothing=0.5)
-    result = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+    result = plan.run(solver_data(X, y, fit_intercept=False), stream())
     best = best_loss(X, y, 0.0, Huber(0.2), 2.0, fit_intercept=False)
     reached = Huber(0.2).value(X @ result.coef, y).mean()
     assert best - 1e-9 <= reached <= best * 1.01
@@ -284,7 +284,7 @@ def test_constant_learning_rate_is_used(form):
     for rate in (1.0, 0.05):
         solver = FrankWolfe(form, max_iter=1, learning_rate=rate)
         plan = without_noise(solver.plan(problem(30, 3, fit_intercept=False), BUDGET))
-        results.append(solver.solve(solver_data(X, y, fit_intercept=False), plan, stream()).coef)
+        results.append(plan.run(solver_data(X, y, fit_intercept=False), stream()).coef)
     np.testing.assert_allclose(0.05 * results[0], results[1], rtol=1e-9)
 
 
@@ -300,7 +300,7 @@ def test_tiny_sizes(form):
         plan = solver.plan(problem(n, d, fit_intercept=fit_intercept), BUDGET)
         X, y = scaled_table(n, d)
         data = solver_data(storage(X, kind), y, fit_intercept=fit_intercept)
-        result = solver.solve(data, plan, stream())
+        result = plan.run(data, stream())
         assert result.coef.shape == (d,), case
         assert np.all(np.isfinite(result.coef)), case
         assert np.abs(result.coef).sum() <= 2.0 * (1 + 1e-12), case
@@ -318,7 +318,7 @@ def test_the_model_stays_on_the_simplex(form):
     for data_norm in (None, 0.8):
         solver = FrankWolfe(form, max_iter=30, data_norm=data_norm)
         plan = solver.plan(facts, PrivacyBudget(50.0, 1e-6))
-        result = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+        result = plan.run(solver_data(X, y, fit_intercept=False), stream())
         assert np.all(result.coef >= 0), data_norm
         assert result.coef.sum() == pytest.approx(1.0), data_norm
 
@@ -330,7 +330,7 @@ def test_without_noise_the_optimum_on_the_simplex_is_found(form):
     solver = FrankWolfe(form, max_iter=2000, data_norm=1e6, gradient_clip=1e6)
     facts = problem(80, 4, feasible_set=Simplex, radius=1.0, fit_intercept=False)
     plan = without_noise(solver.plan(facts, BUDGET), smoothing=0.5)
-    result = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+    result = plan.run(solver_data(X, y, fit_intercept=False), stream())
     np.testing.assert_allclose(result.coef, [0.7, 0.3, 0, 0], atol=0.02)
 
 
@@ -340,7 +340,7 @@ def test_without_noise_the_optimum_on_the_simplex_is_found(form):
 def solved(X, y, kind="dense", *, form, task="regression", relation="replace-one", epsilon=1.0):
     solver = FrankWolfe(form, max_iter=25)
     plan = solver.plan(problem(*X.shape, task=task), PrivacyBudget(epsilon, 1e-6, relation))
-    result = solver.solve(solver_data(storage(X, kind), y), plan, stream())
+    result = plan.run(solver_data(storage(X, kind), y), stream())
     return np.append(result.coef, result.intercept)
 
 
@@ -399,7 +399,7 @@ def test_the_range_of_a_selection_is_that_of_the_vertices_whatever_a_set_says():
         assert plan.vertices.l1_diameter == pytest.approx(2.0, rel=1e-12)
         expected = budget.record_factor * 2.0 * 0.3 / n
         assert plan.step.sensitivity == pytest.approx(expected, rel=1e-6)
-        found = check_sensitivity(solver, plan)
+        found = check_sensitivity(plan)
         assert not found.violations
         assert 0.4 < found.ratios["step"] <= 1
 

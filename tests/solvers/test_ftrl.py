@@ -117,7 +117,7 @@ def test_replays_stay_within_the_sensitivities(factorization, loss):
             facts = l2_problem(n, d, loss=loss)
             plan = solver.plan(facts, PrivacyBudget(50.0, 1e-6, relation))
             pairs = neighbours(facts, relation, 12, random_state=k)
-            found = check_sensitivity(solver, plan, pairs, random_state=k)
+            found = check_sensitivity(plan, pairs, random_state=k)
             assert not found.violations, f"{relation}, {n} x {d}: {found.violations}"
             for name, ratio in found.ratios.items():
                 worst[name] = max(ratio, worst.get(name, 0.0))
@@ -138,7 +138,7 @@ def test_second_moments_stay_within_their_sensitivity(relation):
         measured = range(start, start + plan.moments.n_records)
         pairs = neighbours(facts, relation, 60, random_state=k)
         pairs = [pair for pair in pairs if changed_record(pair) in measured]
-        found = check_sensitivity(solver, plan, pairs, random_state=k)
+        found = check_sensitivity(plan, pairs, random_state=k)
         assert not found.violations, found.violations
         worst = max(worst, found.ratios["moments.noise"])
     assert worst > 0.4
@@ -177,7 +177,7 @@ def test_without_noise_badly_scaled_columns_cost_nothing(kind):
     y = np.clip(0.5 * signal + 0.1 * rng.standard_normal(n), -1, 1)
     plan = FTRL().plan(free_problem(n, d), PrivacyBudget(1e4))
     rows = make_rows(storage(X, kind), True)
-    found = FTRL().solve(SolverData(rows, y), plan, stream())
+    found = plan.run(SolverData(rows, y), stream())
     A = np.column_stack((X, np.ones(n)))
     best = np.mean((A @ np.linalg.lstsq(A, y, rcond=None)[0] - y) ** 2)
     assert np.mean((X @ found.coef + found.intercept - y) ** 2) < 1.003 * best
@@ -193,7 +193,7 @@ def test_a_record_that_enters_twice_is_found(monkeypatch):
 
     monkeypatch.setattr(RandomStream, "permutation", with_replacement)
     pairs = neighbours(facts, "replace-one", 24)
-    found = check_sensitivity(solver, plan, pairs)
+    found = check_sensitivity(plan, pairs)
     assert "groups" in found.violations
     assert "epochs[0].noise" in found.violations
 
@@ -242,7 +242,7 @@ def test_without_noise_it_follows_the_leader(loss):
         facts = l2_problem(103, 4, loss=loss, fit_intercept=False)
         plan = solver.plan(facts, PrivacyBudget(1e9, 1e-6))
         data = solver_data(X, y, fit_intercept=False)
-        found = solver.solve(data, plan, stream()).coef
+        found = plan.run(data, stream()).coef
         last, mean = reference_leader(X, y, plan, loss, 10)
         np.testing.assert_allclose(found, mean if average else last, atol=1e-3)
 
@@ -282,7 +282,7 @@ def test_iterates_stay_in_the_feasible_set():
         solver = FTRL(mirror_map=mirror_map, average=False)
         facts = Problem(300, 4, Squared(), geometry, fit_intercept=False)
         plan = solver.plan(facts, PrivacyBudget(1.0))
-        result = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+        result = plan.run(solver_data(X, y, fit_intercept=False), stream())
         assert geometry.norm(result.coef) <= geometry.radius * (1 + 1e-9), (geometry, mirror_map)
         if isinstance(geometry, Simplex):
             assert result.coef.min() >= 0, mirror_map

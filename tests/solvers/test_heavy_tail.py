@@ -225,7 +225,7 @@ def test_records_of_any_size_stay_within_the_sensitivities(oracle, form, relatio
         solver = HeavyTail(form, oracle, max_iter=3 if form == "scof" else 2, n_buckets=2)
         problem = facts(n, d, task, fit_intercept=fit_intercept)
         plan = solver.plan(problem, PrivacyBudget(1.0, delta, relation))
-        found = check_sensitivity(solver, plan, extreme_pairs(problem, relation, rng))
+        found = check_sensitivity(plan, extreme_pairs(problem, relation, rng))
         assert not found.violations, f"{case}: {found.violations}"
         for name, ratio in found.ratios.items():
             kind = name.partition("[")[0]  # of several slices, a record is in one
@@ -239,7 +239,7 @@ def test_the_presence_of_the_target_stays_within_its_sensitivity():
         solver = HeavyTail(max_iter=2)
         plan = solver.plan(problem, PrivacyBudget(2.0, 1e-6, relation))
         pairs = extreme_pairs(problem, relation, np.random.default_rng(0), 16)
-        found = check_sensitivity(solver, plan, pairs)
+        found = check_sensitivity(plan, pairs)
         assert not found.violations, found.violations
         assert 0.9 < found.ratios["first.target.presence"] <= 1
 
@@ -260,9 +260,7 @@ def test_a_derivative_that_is_not_finite_moves_no_more_than_another(oracle):
     for tau in (1.0, 1e-50, 1e50):
         solver = HeavyTail(oracle=oracle, tau=tau, max_iter=2, n_buckets=2)
         plan = solver.plan(dataclasses.replace(base, loss=Overflowing()), PrivacyBudget(1.0))
-        assert not check_sensitivity(
-            solver, plan, extreme_pairs(base, "replace-one", rng, 6)
-        ).violations
+        assert not check_sensitivity(plan, extreme_pairs(base, "replace-one", rng, 6)).violations
 
 
 def test_an_oracle_without_its_clip_is_found():
@@ -271,11 +269,11 @@ def test_an_oracle_without_its_clip_is_found():
     plan = solver.plan(problem, PrivacyBudget(1.0))
     loose = dataclasses.replace(plan, oracle=NormClipped(2 * plan.oracle.tau))
     pairs = list(extreme_pairs(problem, "replace-one", np.random.default_rng(0)))
-    assert not check_sensitivity(solver, plan, pairs).violations
-    assert check_sensitivity(solver, loose, pairs).violations
+    assert not check_sensitivity(plan, pairs).violations
+    assert check_sensitivity(loose, pairs).violations
     first = dataclasses.replace(plan.first, target_clip=2 * plan.first.target_clip)
     wide = dataclasses.replace(plan, first=first)
-    assert check_sensitivity(solver, wide, pairs).violations
+    assert check_sensitivity(wide, pairs).violations
 
 
 # ------------------------------------------------------------------------------- descents
@@ -287,7 +285,7 @@ def test_without_noise_and_clips_it_is_least_squares():
     y = X @ [1.0, -0.2, 5.0] + 3 + rng.standard_normal(400)
     solver = HeavyTail(tau=1e6, max_iter=4000, learning_rate=0.5)
     plan = solver.plan(facts(400, 3), PrivacyBudget(1.0))
-    result = solver.solve(solver_data(X, y), silent(plan), stream())
+    result = silent(plan).run(solver_data(X, y), stream())
     exact = LinearRegression().fit(X, y)
     np.testing.assert_allclose(result.coef, exact.coef_, rtol=1e-6)
     assert result.intercept == pytest.approx(exact.intercept_, rel=1e-6)
@@ -300,7 +298,7 @@ def test_without_noise_every_oracle_agrees_on_light_tails(oracle):
     y = X @ [1.0, -1.0] + 0.1 * rng.standard_normal(2000)
     solver = HeavyTail(oracle=oracle, tau=100.0, n_buckets=2, max_iter=300)
     plan = solver.plan(facts(2000, 2), PrivacyBudget(50.0))
-    result = solver.solve(solver_data(X, y), silent(plan), stream())
+    result = silent(plan).run(solver_data(X, y), stream())
     np.testing.assert_allclose(result.coef, [1, -1], atol=0.02)
 
 
@@ -314,7 +312,7 @@ def test_a_penalty_shrinks_the_coefficients_and_not_the_intercept():
             private_scale_X=False, private_center_X=False,
         )  # fmt: skip
         plan = silent(solver.plan(facts(500, 2), PrivacyBudget(1.0)))
-        results.append(solver.solve(solver_data(X, y + X[:, 0]), plan, stream()))
+        results.append(plan.run(solver_data(X, y + X[:, 0]), stream()))
     free, shrunk = results
     second_moment = X.T @ X / 500
     expected = np.linalg.solve(second_moment + 5 * np.eye(2), second_moment @ free.coef)
@@ -465,7 +463,7 @@ def test_the_released_norm_of_the_rows_stays_within_its_sensitivity():
         problem = facts(6, 2, task)
         solver = HeavyTail(max_iter=2, private_scale_X=False, private_center_X=False)
         plan = solver.plan(problem, PrivacyBudget(1.0, relation=relation))
-        found = check_sensitivity(solver, plan, extreme_pairs(problem, relation, rng, 20))
+        found = check_sensitivity(plan, extreme_pairs(problem, relation, rng, 20))
         assert not found.violations
         worst = max(worst, found.ratios["first.row_norm"])
     assert 0.9 < worst <= 1 + 1e-12

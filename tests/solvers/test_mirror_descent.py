@@ -23,7 +23,7 @@ from support import (
 
 from sklearn_dpsco import BudgetAccountant, DPMirrorRegressor
 from sklearn_dpsco.audit import (
-    audit_solver,
+    audit_plan,
     check_sensitivity,
     map_mechanisms,
     mechanisms,
@@ -38,7 +38,7 @@ from sklearn_dpsco.privacy.guarantee import Guarantee
 from sklearn_dpsco.randomness.subsets import RandomBatches
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.mirror_descent import FORMS as EVERY_FORM
-from sklearn_dpsco.solvers.mirror_descent import MirrorDescent, run
+from sklearn_dpsco.solvers.mirror_descent import MirrorDescent, stages
 
 TASKS = ["regression", "classification"]
 FORMS = EVERY_FORM[1:]  # the first has a module of its own
@@ -325,7 +325,7 @@ def test_without_noise_the_constrained_optimum_is_found(geometry, mirror_map):
         )
         plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
         plan = dataclasses.replace(plan, first=dataclasses.replace(plan.first, row_factor=None))
-        result = solver.solve(solver_data(X, y, fit_intercept=fit_intercept), plan, stream())
+        result = plan.run(solver_data(X, y, fit_intercept=fit_intercept), stream())
         offset = loss.best_constant(y.mean()) if fit_intercept else 0.0
         center = X.mean(axis=0) if fit_intercept else np.zeros(d)
         solution = result.coef
@@ -345,7 +345,7 @@ def test_without_noise_single_passes_come_close_to_the_optimum():
     for form, steps in (("localized", 300), ("proximal", 300), ("noisy-sfw", 500)):
         solver = MirrorDescent(form, max_iter=steps, data_norm=1.0)
         plan = solver.plan(l2_problem(n, 2, fit_intercept=False), PrivacyBudget(1e5, 1e-6))
-        result = solver.solve(solver_data(X, y, fit_intercept=False), without_noise(plan), stream())
+        result = without_noise(plan).run(solver_data(X, y, fit_intercept=False), stream())
         assert X[0] @ result.coef == pytest.approx(0.4, abs=0.03), form
 
 
@@ -366,7 +366,7 @@ def test_rounds_are_proximal_steps():
     for stage in range(3):
         expected = (1 + anchor * expected) / (1 + anchor)
         part = dataclasses.replace(plan, stages=plan.stages[: stage + 1])
-        found = solver.solve(solver_data(X, y, fit_intercept=False), part, stream())
+        found = part.run(solver_data(X, y, fit_intercept=False), stream())
         assert found.coef[0] == pytest.approx(expected, abs=2e-3)
 
 
@@ -397,10 +397,7 @@ def test_the_round_is_drawn_uniformly_and_without_looking_at_the_data():
     plan = without_noise(solver.plan(facts, PrivacyBudget(1e4, 1e-6)))
     # rounds move the model on and on, so that the result tells the round
     data = [solver_data(np.ones((n, 1)), np.full(n, y), fit_intercept=False) for y in (0.5, -0.25)]
-    found = [
-        [abs(solver.solve(table, plan, stream(seed)).coef[0]) for seed in range(200)]
-        for table in data
-    ]
+    found = [[abs(plan.run(table, stream(seed)).coef[0]) for seed in range(200)] for table in data]
     # which fits end at the same round, whatever that round's result is
     firsts = []
     for row in found:
@@ -466,11 +463,11 @@ def largest_term(plan, t):
 @every_relation
 def test_no_record_moves_a_growing_round_beyond_its_sensitivity(relation):
     for n_outputs in (1, 3):
-        solver, plan = growing(
+        _, plan = growing(
             250, epsilon=800.0, relation=relation, n_outputs=n_outputs, loss=Undeclared()
         )
         assert len(plan.stages) > 2
-        found = check_sensitivity(solver, plan)
+        found = check_sensitivity(plan)
         assert not found.violations, found
         ratios = [ratio for name, ratio in found.ratios.items() if name.startswith("stages")]
         assert max(ratios) > 0.9
@@ -478,7 +475,7 @@ def test_no_record_moves_a_growing_round_beyond_its_sensitivity(relation):
             dataclasses.replace(s, largest_terms=(math.inf,) * s.n_steps) for s in plan.stages
         )
         loose = dataclasses.replace(plan, stages=stages, gradient_clip=9.0)
-        assert check_sensitivity(solver, loose).violations
+        assert check_sensitivity(loose).violations
 
 
 @every_relation
@@ -487,14 +484,14 @@ def test_black_box_audits_of_growing_rounds_flag_too_little_noise_and_nothing_el
     solver = MirrorDescent("noisy-sfw", gradient_clip=0.3, data_norm=1.0)
     plan = solver.plan(facts, PrivacyBudget(4.0, 1e-6, relation))
     pair = flipped_label(facts, relation)
-    assert not audit_solver(solver, plan, *pair, 1000, random_state=0).flagged
+    assert not audit_plan(plan, *pair, 1000, random_state=0).flagged
     weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 4))
-    assert audit_solver(solver, weak, *pair, 1000, random_state=0).flagged
+    assert audit_plan(weak, *pair, 1000, random_state=0).flagged
 
 
 def test_the_estimate_of_a_growing_round_is_the_gradient_where_all_records_are_alike(monkeypatch):
     n, seen = 5000, []
-    solver, plan = growing(n, epsilon=1e4, fit_intercept=False, radius=1.0)
+    _, plan = growing(n, epsilon=1e4, fit_intercept=False, radius=1.0)
     plan = dataclasses.replace(without_noise(plan), draws_result=False)
     extreme_point = L2Ball.extreme_point
     monkeypatch.setattr(
@@ -502,7 +499,7 @@ def test_the_estimate_of_a_growing_round_is_the_gradient_where_all_records_are_a
     )
     x, y = np.array([0.5, -0.3]), 0.4
     data = solver_data(np.tile(x, (n, 1)), np.full(n, y), fit_intercept=False)
-    result = solver.solve(data, plan, stream())
+    result = plan.run(data, stream())
     assert len(seen) == plan.max_iter > 10
     coef, directions = np.zeros(2), iter(seen)
     for stage in plan.stages:
@@ -538,7 +535,7 @@ def test_minibatches_without_noise_come_close_to_the_optimum():
         solver = MirrorDescent("noisy-md", batch_size=20, max_iter=600, gradient_clip=5.0)
         plan = solver.plan(l2_problem(200, 3), PrivacyBudget(50.0, 1e-6, relation))
         plan = without_noise(plan)
-        result = solver.solve(solver_data(X, y), plan, stream())
+        result = plan.run(solver_data(X, y), stream())
         residual = y - X @ result.coef - result.intercept
         least = np.linalg.lstsq(np.column_stack((X, np.ones(200))), y, rcond=None)[1][0] / 200
         assert (residual**2).mean() < least + 0.01
@@ -552,7 +549,7 @@ def test_the_penalty_is_that_of_ridge_regression():
         )
         facts = l2_problem(80, 3, fit_intercept=False, radius=5.0)
         plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
-        result = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+        result = plan.run(solver_data(X, y, fit_intercept=False), stream())
         exact = np.linalg.solve(X.T @ X / 80 + penalty * np.eye(3), X.T @ y / 80)
         np.testing.assert_allclose(result.coef, exact, atol=2e-3, err_msg=str(penalty))
 
@@ -566,7 +563,7 @@ def test_without_noise_the_optimum_on_the_simplex_is_found():
             max_iter=500, data_norm=2.0, gradient_clip=1e6, mirror_map=mirror_map
         )
         plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
-        result = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+        result = plan.run(solver_data(X, y, fit_intercept=False), stream())
         np.testing.assert_allclose(result.coef, [0.7, 0.3, 0, 0], atol=0.02)
 
 
@@ -574,7 +571,7 @@ def test_a_loss_that_is_not_smooth_works():
     X, y = scaled_table(100, 3)
     solver = MirrorDescent(max_iter=2000, data_norm=2.0)
     plan = solver.plan(l2_problem(100, 3, loss=Absolute()), PrivacyBudget(1e5, 1e-6))
-    result = solver.solve(solver_data(X, y), without_noise(plan), stream())
+    result = without_noise(plan).run(solver_data(X, y), stream())
     reached = np.abs(y - X @ result.coef - result.intercept).mean()
     best = best_loss(X, y, 0.0, Huber(1e-3), L2Ball(5.0), fit_intercept=True) / 1e-3
     assert reached < 1.02 * best + 1e-3
@@ -591,7 +588,7 @@ def test_dense_and_sparse_agree(form):
         plan = solver.plan(l2_problem(150, 6, task=task), PrivacyBudget(2.0, 1e-6, relation))
         fits = {}
         for kind in ("dense", "fortran", "csr", "csc"):
-            result = solver.solve(solver_data(storage(X, kind), y), plan, stream())
+            result = plan.run(solver_data(storage(X, kind), y), stream())
             fits[kind] = np.append(result.coef, result.intercept)
             np.testing.assert_allclose(
                 fits[kind], fits["dense"], atol=1e-9, rtol=0, err_msg=f"{relation}, {task}, {kind}"
@@ -610,7 +607,7 @@ def test_tiny_sizes(form):
         solver = MirrorDescent(form, max_iter=steps)
         plan = solver.plan(l2_problem(n, d, fit_intercept=fit_intercept), BUDGET)
         data = solver_data(storage(X, kind), y, fit_intercept=fit_intercept)
-        result = solver.solve(data, plan, stream())
+        result = plan.run(data, stream())
         assert np.linalg.norm(result.coef) <= 2.0 * (1 + 1e-12), case
         assert np.isfinite(result.intercept), case
         assert fit_intercept or result.intercept == 0, case
@@ -618,7 +615,7 @@ def test_tiny_sizes(form):
 
 def test_one_record_is_enough():
     plan = MirrorDescent("noisy-md", max_iter=3).plan(l2_problem(1, 1), BUDGET)
-    result = MirrorDescent().solve(solver_data(np.ones((1, 1)), [1.0]), plan, stream())
+    result = plan.run(solver_data(np.ones((1, 1)), [1.0]), stream())
     assert np.isfinite(result.coef).all()
 
 
@@ -721,20 +718,20 @@ def test_batch_sensitivities_in_the_replay(relation):
         solver = MirrorDescent("noisy-md", batch_size=size, max_iter=6, gradient_clip=0.4)
         facts = l2_problem(9, 3, task=task)
         plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
-        found = check_sensitivity(solver, plan, neighbours(facts, relation, 8, random_state=1))
+        found = check_sensitivity(plan, neighbours(facts, relation, 8, random_state=1))
         assert not found.violations
         worst = max(worst, found.ratios["stages[0].noises[0]"])
         wrong = dataclasses.replace(plan, gradient_clip=10.0)
         pairs = neighbours(facts, relation, 8)
-        assert check_sensitivity(solver, wrong, pairs).violations
+        assert check_sensitivity(wrong, pairs).violations
     assert 0.9 < worst <= 1 + 1e-12
 
 
 @every_relation
 def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
-    solver, plan = batch_plan(40, 4, relation, steps=6)
+    _, plan = batch_plan(40, 4, relation, steps=6)
     pairs = neighbours(plan.problem, relation, 8)
-    assert check_sensitivity(solver, plan, pairs).passed
+    assert check_sensitivity(plan, pairs).passed
     draw, first = RandomBatches.draw, np.arange(4)
 
     def not_drawn(batches, stream):
@@ -750,7 +747,7 @@ def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
     def plant(kind, name, bug):
         with monkeypatch.context() as patch:
             patch.setattr(kind, name, bug)
-            return check_sensitivity(solver, plan, pairs).violations
+            return check_sensitivity(plan, pairs).violations
 
     noise = "stages[0].noises[0]"
     assert "not drawn" in plant(RandomBatches, "draw", not_drawn)[noise]
@@ -771,15 +768,15 @@ def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
 
         return gradient
 
-    assert "batch of its own" in plant(run, "_gradient_source", drawn_once)[noise]
-    assert "not in its batch" in plant(run, "_gradient_source", drawn_and_left)[noise]
+    assert "batch of its own" in plant(stages, "_gradient_source", drawn_once)[noise]
+    assert "not in its batch" in plant(stages, "_gradient_source", drawn_and_left)[noise]
 
 
 @every_relation
 def test_replays_put_the_record_into_batches(relation):
     # one batch in a hundred would hold it
-    solver, plan = batch_plan(400, 4, relation, steps=2)
-    found = check_sensitivity(solver, plan, neighbours(plan.problem, relation, 4))
+    _, plan = batch_plan(400, 4, relation, steps=2)
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 4))
     assert found.ratios["stages[0].noises[0]"] > 0.5
 
 
@@ -791,7 +788,7 @@ def test_frank_wolfe_sensitivities_in_the_replay():
             facts = l2_problem(n, 3, task=task, fit_intercept=fit_intercept)
             plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
             pairs = neighbours(facts, relation, 6, random_state=n)
-            found = check_sensitivity(solver, plan, pairs)
+            found = check_sensitivity(plan, pairs)
             assert not found.violations, f"{at}: {found.violations}"
             for name, ratio in found.ratios.items():
                 worst[name] = max(ratio, worst.get(name, 0.0))
@@ -800,7 +797,7 @@ def test_frank_wolfe_sensitivities_in_the_replay():
         assert worst["stages[0].noises[1]"] > 0.2, at
         stage = dataclasses.replace(plan.stages[0], largest_change=10.0)
         loose = dataclasses.replace(plan, stages=(stage,), gradient_clip=10.0)
-        assert check_sensitivity(solver, loose, pairs).violations, at
+        assert check_sensitivity(loose, pairs).violations, at
 
 
 def test_black_box_audit_of_batches():
@@ -817,9 +814,7 @@ def test_black_box_audit_of_batches():
     plan = solver.plan(facts, PrivacyBudget(4.0, 1e-6))
 
     def bound(plan):
-        found = audit_solver(
-            solver, plan, *pair, 3000, statistic=lambda r: r.coef[0], random_state=0
-        )
+        found = audit_plan(plan, *pair, 3000, statistic=lambda r: r.coef[0], random_state=0)
         return found.epsilon_lower_bound
 
     assert 0.1 < bound(plan) <= 4.0

@@ -116,7 +116,7 @@ def reference(data, plan, order):
 
 def assert_matches_reference(solver, fact, data, atol=1e-9):
     plan = noiseless(solver.plan(fact, PrivacyBudget(1.0)))
-    result = solver.solve(data, plan, stream(3))
+    result = plan.run(data, stream(3))
     n = fact.n_samples
     order = stream(3).permutation(n) if plan.shuffle else np.arange(n)
     coef, intercept = reference(data, plan, order)
@@ -183,7 +183,7 @@ def test_single_precision_is_the_same_numbers():
         )
         targets = y if n_outputs == 1 else np.column_stack((y, -y, y**2))
         single, double = (
-            solver.solve(solver_data(storage(table, kind), targets), plan, stream())
+            plan.run(solver_data(storage(table, kind), targets), stream())
             for table in (X, X.astype(np.float64))
         )
         np.testing.assert_allclose(single.coef, double.coef, rtol=1e-12, atol=1e-14)
@@ -204,7 +204,7 @@ def test_records_of_weight_zero_are_identity_steps():
     for kind, before in zip(("dense", "csr"), results, strict=True):
         plan = noiseless(solver.plan(fact, PrivacyBudget(1.0)))
         data = solver_data(storage(X, kind), y, scale=scale)
-        after = solver.solve(data, plan, stream(3))
+        after = plan.run(data, stream(3))
         np.testing.assert_array_equal(before.coef, after.coef)
 
 
@@ -215,7 +215,7 @@ def test_unconstrained_is_a_ball_that_is_never_reached():
     for feasible_set in (everything, lambda _: L2Ball(1e6)):
         fact = facts(100, 3, feasible_set=feasible_set)
         plan = noiseless(solver.plan(fact, PrivacyBudget(1.0)))
-        coefs.append(solver.solve(solver_data(X, y), plan, stream()).coef)
+        coefs.append(plan.run(solver_data(X, y), stream()).coef)
     np.testing.assert_allclose(*coefs, atol=1e-12)
 
 
@@ -317,7 +317,7 @@ def test_replays_of_every_loss_stay_within_the_sensitivities(loss):
                 solver = PhasedSGD(learning_rate=0.3 + 0.3 * k, **settings)
                 plan = solver.plan(fact, PrivacyBudget(1.0, 1e-6, relation))
                 pairs = neighbours(fact, relation, 9)
-                found = check_sensitivity(solver, plan, pairs, random_state=k)
+                found = check_sensitivity(plan, pairs, random_state=k)
                 assert not found.violations, f"{relation}, {settings}: {found.violations}"
                 ratios = found.ratios.items()
                 worst = max(worst, *(v for name, v in ratios if name.startswith("phases")))
@@ -339,7 +339,7 @@ def in_units(loss, relation="replace-one", n=40, **kwargs):
 def test_replays_in_learned_units_stay_within_the_sensitivities(loss):
     for relation, n_outputs in itertools.product(RELATIONS, (1, 3)):
         plan = in_units(loss, relation, n=20, n_outputs=n_outputs)
-        found = check_sensitivity(PhasedSGD(), plan)
+        found = check_sensitivity(plan)
         assert not found.violations, f"{relation}, {n_outputs}: {found.violations}"
         assert found.ratios["phases[0].noise"] > 0.4, (relation, n_outputs, found.ratios)
         assert found.ratios["first.moments"] > 0.5, (relation, n_outputs, found.ratios)
@@ -349,8 +349,8 @@ def test_a_replay_finds_rows_in_learned_units_that_are_not_bounded(monkeypatch):
     plan = in_units(Squared())
     with monkeypatch.context() as patch:
         patch.setattr("sklearn_dpsco.solvers.learned_units._LONGEST", 9.0)
-        assert check_sensitivity(PhasedSGD(), plan).violations
-    assert not check_sensitivity(PhasedSGD(), plan).violations
+        assert check_sensitivity(plan).violations
+    assert not check_sensitivity(plan).violations
 
 
 def test_units_are_learned_where_nothing_is_declared_and_passes_are_many():
@@ -380,13 +380,13 @@ def test_in_learned_units_storage_and_the_bounds_do_not_matter():
     plan = noiseless(PhasedSGD().plan(free(600, 4), PrivacyBudget(50.0)))
     assert plan.first.moments is not None
     results = [
-        PhasedSGD().solve(solver_data(store(X), y), plan, stream())
+        plan.run(solver_data(store(X), y), stream())
         for store in (np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array)
     ]
     for result in results[1:]:
         np.testing.assert_array_equal(result.coef, results[0].coef)
     # a target of another centre and size: the same model in its units
-    other = PhasedSGD().solve(solver_data(X, 0.25 * y + 0.5), plan, stream())
+    other = plan.run(solver_data(X, 0.25 * y + 0.5), stream())
     np.testing.assert_allclose(other.coef, 0.25 * results[0].coef, rtol=0.05, atol=2e-3)
     np.testing.assert_allclose(other.intercept, 0.25 * results[0].intercept + 0.5, atol=5e-3)
 
@@ -395,7 +395,7 @@ def test_a_missing_row_clip_is_found():
     fact = facts(9, 8)
     solver = PhasedSGD(max_iter=1, n_phases=1, gradient_clip=0.3)
     plan = dataclasses.replace(solver.plan(fact, PrivacyBudget(1.0)), data_norm=1e9)
-    assert "phases[0].noise" in check_sensitivity(solver, plan).violations
+    assert "phases[0].noise" in check_sensitivity(plan).violations
 
 
 def test_a_record_takes_part_in_one_phase():
@@ -424,7 +424,7 @@ def test_a_record_takes_part_in_one_phase():
             Recorder(seen) if name.startswith("phases") else m
         ))  # fmt: skip
         data = solver_data(X, changed, fit_intercept=False)
-        solver.solve(data, replayed, stream())
+        replayed.run(data, stream())
         runs.append(np.array(seen))
         if i >= 0:
             touched[i] = np.any(runs[-1] != runs[0], axis=1)

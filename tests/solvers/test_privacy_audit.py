@@ -22,14 +22,14 @@ from audit_cases import (
     OF_THE_LAW,
     OF_THE_NOISE,
     RELATIONS,
-    InPieces,
     flipped_label,
+    run_in_pieces,
     weaker,
 )
 from scipy.stats import kstest, laplace
 from support import problem, rest_is_slow
 
-from sklearn_dpsco.audit import audit_solver, check_sensitivity, mechanisms, neighbours
+from sklearn_dpsco.audit import audit_plan, check_sensitivity, mechanisms, neighbours
 from sklearn_dpsco.data import pieces
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.mechanisms import Gaussian
@@ -61,12 +61,11 @@ def replays(case, relation, *, task="regression", fit_intercept=True, plant=None
         facts = problem(
             n, d, task=task, fit_intercept=fit_intercept, feasible_set=case.feasible_set
         )
-        solver = case.solver
-        plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
+        plan = case.solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
         if plant is not None:
-            solver, plan = plant(solver, plan)
+            plan = plant(case.solver, plan)
         pairs = neighbours(facts, relation, 6, random_state=k)
-        yield check_sensitivity(solver, plan, pairs, random_state=k)
+        yield check_sensitivity(plan, pairs, random_state=k)
 
 
 @every_case
@@ -91,10 +90,9 @@ def replays_in_pieces(case, n_sizes):
     for k, (n, d) in enumerate(((16, 3), (9, 8), (16, 3), (9, 1))[:n_sizes]):
         relation, task = RELATIONS[k % 2], ("regression", "classification")[k // 2]
         facts = problem(n, d, task=task, feasible_set=case.feasible_set)
-        solver = InPieces(case.solver)
-        plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
+        plan = run_in_pieces(case.solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation)))
         pairs = neighbours(facts, relation, 6, random_state=k)
-        yield check_sensitivity(solver, plan, pairs, random_state=k)
+        yield check_sensitivity(plan, pairs, random_state=k)
 
 
 @rest_is_slow(
@@ -146,7 +144,7 @@ def test_every_vector_that_is_released_lies_on_its_grid(case, monkeypatch):
     plan = case.solver.plan(facts, PrivacyBudget(1.0))
     for pair in neighbours(facts, "replace-one", 2, random_state=0):
         for data in pair:
-            case.solver.solve(data, plan, stream_from_random_state(None))
+            plan.run(data, stream_from_random_state(None))
     assert found
     for grid, released in found:
         steps = released / grid - 0.5
@@ -162,9 +160,9 @@ def single_run(case, relation, n_trials=RUNS, plant=None, epsilon=EPSILON):
     solver = case.single
     plan = solver.plan(case.facts, PrivacyBudget(epsilon, case.delta, relation))
     if plant is not None:
-        solver, plan = plant(solver, plan)
+        plan = plant(solver, plan)
     pair = case.pair(case.facts, relation)
-    return audit_solver(solver, plan, *pair, n_trials, statistic=case.statistic, random_state=0)
+    return audit_plan(plan, *pair, n_trials, statistic=case.statistic, random_state=0)
 
 
 def sharp_bound(case, result):
@@ -185,7 +183,7 @@ def whole_run(case, relation, n_trials, *, solver=None, factor=1.0):
     solver = solver or case.solver
     facts = problem(20, 2, feasible_set=case.feasible_set)
     plan = weaker(solver.plan(facts, PrivacyBudget(EPSILON, DELTA, relation)), factor)
-    result = audit_solver(solver, plan, *case.whole_pair(facts, relation), n_trials, random_state=0)
+    result = audit_plan(plan, *case.whole_pair(facts, relation), n_trials, random_state=0)
     return plan, result
 
 
@@ -222,7 +220,7 @@ def test_one_release_with_many_runs(case):
 
 
 def by_releases(solver, plan, pair, n_trials):
-    found = audit_solver(solver, plan, *pair, n_trials, statistic="releases", random_state=0)
+    found = audit_plan(plan, *pair, n_trials, statistic="releases", random_state=0)
     assert found.decided_by == "releases"
     return found, found.scores.size + found.neighbour_scores.size
 
@@ -280,7 +278,7 @@ def test_few_runs_show_noise_that_is_too_small_by_the_releases(case, monkeypatch
 
 
 def plants(case, bugs):
-    """The bugs that can be planted: name, relation, and what changes solver and plan."""
+    """The bugs that can be planted: name, relation, and what makes the plan wrong."""
     for bug, (plant_in, relations) in BUGS.items():
         if bug not in bugs or bug in case.immune:
             continue
@@ -315,29 +313,29 @@ def test_bugs_of_the_noise_are_flagged(case):
 
 
 def of_scale_above_one():
-    """A pure plan of one release, of scale 4: the solver, the plan and the worst pair."""
+    """A pure plan of one release, of scale 4, and the worst pair."""
     (single,) = (case.single for case in CASES if case.name == "heavy_tail")
     solver = dataclasses.replace(single, tau=1.0, learning_rate=0.05)
     facts = problem(2, 1, fit_intercept=False, feasible_set=L2Ball)
     plan = solver.plan(facts, PrivacyBudget(0.25, 0.0))
-    return solver, plan, flipped_label(facts, "replace-one")
+    return plan, flipped_label(facts, "replace-one")
 
 
 @pytest.mark.parametrize("bug", [None, *OF_THE_LAW])
 def test_wrong_laws_are_found_by_runs_and_by_draws_and_not_by_the_replay(bug, monkeypatch):
-    solver, plan, pair = of_scale_above_one()
+    plan, pair = of_scale_above_one()
     (mechanism,) = mechanisms(plan).values()
     assert mechanism.scale > 2
     if bug is not None:
         OF_THE_LAW[bug](monkeypatch)
     is_right = bug is None
-    result = audit_solver(solver, plan, *pair, 2000, statistic=lambda r: r.coef[0], random_state=0)
+    result = audit_plan(plan, *pair, 2000, statistic=lambda r: r.coef[0], random_state=0)
     assert result.flagged != is_right
     stream = stream_from_random_state(0)
     draws = np.array([mechanism.release(np.zeros(1), stream)[0] for _ in range(5000)])
     assert (kstest(draws, laplace(scale=mechanism.scale).cdf).pvalue > 1e-6) == is_right
     # the replay fixes what is released, so that the noise does not matter to it
-    assert not check_sensitivity(solver, plan, [pair], random_state=0).violations
+    assert not check_sensitivity(plan, [pair], random_state=0).violations
 
 
 def test_every_bug_is_planted_somewhere():

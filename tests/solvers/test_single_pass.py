@@ -56,7 +56,7 @@ def without_noise(plan):
 
 def solve(solver, facts, data, budget=BUDGET, *, noise=True):
     plan = solver.plan(facts, budget)
-    return solver.solve(data, plan if noise else without_noise(plan), stream())
+    return (plan if noise else without_noise(plan)).run(data, stream())
 
 
 class Linear(Loss):
@@ -148,7 +148,7 @@ def test_estimates_are_those_of_the_papers(form, n_steps, monkeypatch):
     # the bounds of a correction hold in the worst case only with the largest possible change
     steps = tuple(step._replace(clip=1e9) for step in run.steps)
     plan = dataclasses.replace(plan, runs=(dataclasses.replace(run, steps=steps),))
-    found = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+    found = plan.run(solver_data(X, y, fit_intercept=False), stream())
     order = stream().substream("slices").permutation(n)
     ends = np.cumsum([0, *(step.size for step in steps)])
     assert ends[-1] == n
@@ -171,7 +171,7 @@ def test_the_steps_on_single_records_are_those_of_the_paper():
     (run,) = plan.runs
     assert isinstance(run, RecordRun)
     plan = dataclasses.replace(plan, runs=(dataclasses.replace(run, clip=1e9),))
-    found = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+    found = plan.run(solver_data(X, y, fit_intercept=False), stream())
     order = stream().substream("slices").permutation(n)
     batches = [order[: run.first_batch], *order[run.first_batch :, None]]
     literal = Literal(X, y, batches, [0.1] * len(batches), radius)
@@ -288,7 +288,7 @@ def test_a_record_moves_all_scores_together_by_no_more_than_is_claimed(task, rel
         solver = FrankWolfe(form, max_iter=max_iter, **settings)
         facts = problem(60, 3, task=task, **others)
         plan = solver.plan(facts, budget)
-        found = check_sensitivity(solver, plan)
+        found = check_sensitivity(plan)
         assert not found.violations, found
         for name, ratio in found.ratios.items():
             if name.endswith("noise"):
@@ -306,7 +306,7 @@ def test_the_sensitivity_holds_for_every_kind_of_loss(form):
         solver = FrankWolfe(form, max_iter=None if form == "spider" else 4)
         plan = solver.plan(problem(30, 2, loss=loss), budget)
         pairs = neighbours(plan.problem, budget.relation, 8, random_state=k)
-        found = check_sensitivity(solver, plan, pairs)
+        found = check_sensitivity(plan, pairs)
         assert not found.violations, (loss, found)
         assert found.ratios["runs[0].noise"] > 0.1, (loss, found)
 
@@ -334,7 +334,7 @@ def test_a_record_may_not_move_later_scores_by_more(form, monkeypatch):
     wrong = dataclasses.replace(
         wrong, guarantee=dataclasses.replace(plan.guarantee, releases=releases)
     )
-    assert "runs[0].noise" in check_sensitivity(solver, wrong).violations
+    assert "runs[0].noise" in check_sensitivity(wrong).violations
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
@@ -397,7 +397,7 @@ def test_the_rounding_of_a_large_penalty_is_counted():
             max_iter=None if form == "spider" else 2,
             n_restarts=None if form == "selection" else 1,
         )  # fmt: skip
-        found = check_sensitivity(solver, solver.plan(facts, BUDGET), pairs)
+        found = check_sensitivity(solver.plan(facts, BUDGET), pairs)
         assert not found.violations, (form, found)
 
 
@@ -604,7 +604,7 @@ def test_compiled_steps_are_taken_where_they_can_be():
                 single_pass._RecordWalk, "_kernel",
                 lambda self: seen.append(original(self)) or seen[-1],
             )  # fmt: skip
-            solver.solve(data, plan, stream())
+            plan.run(data, stream())
         return seen[0] is not None
 
     assert compiled()
@@ -626,7 +626,7 @@ def test_columns_that_are_off_centre_are_centred_within_the_box(form):
         plan = solver.plan(facts, PrivacyBudget(50.0, delta))
         assert plan.first.means in mechanisms(plan).values()
         for kind in ("dense", "csr"):
-            result = solver.solve(solver_data(storage(X, kind), y), plan, stream())
+            result = plan.run(solver_data(storage(X, kind), y), stream())
             residual = y - X @ result.coef - result.intercept
             # (without the centre 0.95 of the variance is left)
             assert residual.var() < 0.5 * y.var(), (delta, kind)
@@ -648,7 +648,7 @@ def test_centred_scores_stay_within_the_sensitivity():
             budget = PrivacyBudget(200.0, delta, relation)
             plan = solver.plan(problem(60, 3, n_outputs=n_outputs), budget)
             assert plan.first.means is not None
-            found = check_sensitivity(solver, plan)
+            found = check_sensitivity(plan)
             assert not found.violations, found
             assert found.ratios["first.means"] > 0.5
             assert found.ratios["runs[0].noise"] > 0.2
@@ -685,7 +685,7 @@ def test_the_replay_covers_polytopes():
         solver = FrankWolfe(form, max_iter=None if form == "spider" else 4)
         facts = problem(40, 3, fit_intercept=False)
         facts = dataclasses.replace(facts, feasible_set=Polytope(points))
-        found = check_sensitivity(solver, solver.plan(facts, BUDGET))
+        found = check_sensitivity(solver.plan(facts, BUDGET))
         assert not found.violations, form
         assert max(found.ratios.values()) > 0.2, form
 
@@ -817,7 +817,7 @@ def test_losses_with_a_kink_and_the_simplex(form):
         plan = solver.plan(dataclasses.replace(facts, feasible_set=feasible_set), BUDGET)
         assert plan.problem.loss.smoothness < math.inf
         assert isinstance(plan.vertices, AxisVertices)
-        result = solver.solve(solver_data(X, y, fit_intercept=False), plan, stream())
+        result = plan.run(solver_data(X, y, fit_intercept=False), stream())
         assert np.abs(result.coef).sum() <= 1 + 1e-12
         if isinstance(feasible_set, Simplex):
             assert result.coef.min() >= 0

@@ -12,7 +12,7 @@ from support import p_value, problem, rest_is_slow, scaled_table, solver_data, s
 from sklearn_dpsco import DPLassoFW
 from sklearn_dpsco._kernels import sampling, vertex_steps
 from sklearn_dpsco._kernels.derivatives import clipped_derivative
-from sklearn_dpsco.audit import audit_solver, check_sensitivity, map_mechanisms, neighbours
+from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.data.rows import Objective, make_rows
 from sklearn_dpsco.geometry import AxisVertices, L1Ball, Simplex
 from sklearn_dpsco.losses import (
@@ -256,16 +256,16 @@ def test_what_the_walk_does_not_know_takes_the_plain_path(forced, monkeypatch):
     with monkeypatch.context() as patch:  # more steps than have a schedule
         patch.setattr(frank_wolfe, "MOST_SPARSE_STEPS", 3)
         solver = FrankWolfe("selection", max_iter=4)
-        solver.solve(solver_data(csr, y), solver.plan(problem(30, 5), BUDGET), stream())
+        solver.plan(problem(30, 5), BUDGET).run(solver_data(csr, y), stream())
     assert not forced
     solver = FrankWolfe("selection", max_iter=4, l2_penalty=0.1)
     plan = solver.plan(problem(30, 5), BUDGET)
-    solver.solve(solver_data(csr, y), plan, stream())
+    plan.run(solver_data(csr, y), stream())
     assert not forced
     labels = 2 * np.eye(3)[np.arange(30) % 3] - 1
     solver = FrankWolfe("selection", max_iter=4)
     plan = solver.plan(problem(30, 5, task="classification", n_outputs=3), BUDGET)
-    solver.solve(solver_data(csr, labels), plan, stream())
+    plan.run(solver_data(csr, labels), stream())
     assert not forced
 
 
@@ -282,7 +282,7 @@ def test_every_selection_stays_within_its_sensitivity(forced, loss):
             solver = FrankWolfe("selection", max_iter=12, gradient_clip=CLIPS.get(type(loss), 0.3))
             plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
             pairs = neighbours(facts, relation, 6, random_state=seed)
-            found = check_sensitivity(solver, plan, pairs, random_state=seed)
+            found = check_sensitivity(plan, pairs, random_state=seed)
             assert not found.violations, f"{relation}, {n} x {d}: {found.violations}"
             worst = max(worst, found.ratios["step"])
         assert 0.7 < worst <= 1 + 1e-12, f"{relation}, {fit_intercept}: {worst}"
@@ -295,7 +295,7 @@ def replayed(*, plant=lambda plan: plan):
     plan = plant(solver.plan(facts, BUDGET))
     pairs = neighbours(facts, "replace-one", 12, random_state=0)
     pairs = [pair for pair in pairs if sparse.issparse(pair[0].rows.X)]
-    return check_sensitivity(solver, plan, pairs)
+    return check_sensitivity(plan, pairs)
 
 
 def test_bugs_of_the_walk_are_found(forced, monkeypatch):
@@ -337,10 +337,10 @@ def test_one_draw_is_close_to_its_claim_and_not_beyond(forced):
         assert softmax_scale(plan.step) == plan.step.scale
         pair = sparse_pair(facts, relation)
         settings = {"statistic": lambda result: result.coef[0], "random_state": 0}
-        found = audit_solver(solver, plan, *pair, 3000, **settings)
+        found = audit_plan(plan, *pair, 3000, **settings)
         assert not found.flagged
         assert 2.0 < found.epsilon_lower_bound <= 4.0
-    assert audit_solver(solver, weaker(plan, 2.0), *pair, 3000, **settings).flagged
+    assert audit_plan(weaker(plan, 2.0), *pair, 3000, **settings).flagged
     assert forced
 
 
@@ -369,7 +369,7 @@ def chosen(plan, solver, data, seeds, monkeypatch):
             AxisVertices, "vertex", lambda self, k: (numbers.append(int(k)), vertex(self, k))[1]
         )
         for seed in seeds:
-            solver.solve(data, plan, stream(seed))
+            plan.run(data, stream(seed))
     return np.array(numbers).reshape(len(seeds), -1)
 
 
@@ -560,7 +560,7 @@ def test_the_model_depends_neither_on_the_storage_nor_on_the_order_of_the_rows(f
     for name, (stored, target) in tables.items():
         # targets' mean is released from a float sum, whose order matters
         target = np.rint(8 * target) / 8
-        results[name] = solver.solve(solver_data(stored, target), plan, stream())
+        results[name] = plan.run(solver_data(stored, target), stream())
     for name, result in results.items():
         np.testing.assert_array_equal(result.coef, results["csr"].coef, err_msg=name)
     assert len(forced) == len(tables)
@@ -583,7 +583,7 @@ def test_degenerate_tables(forced):
         data = solver_data(X.asformat(kind), np.ones(n), fit_intercept=fit_intercept)
         for precision, noise in itertools.product(("exact", "float"), ("gumbel", "exponential")):
             step = dataclasses.replace(plan.step, noise=noise, precision=precision)
-            result = solver.solve(data, dataclasses.replace(plan, step=step), one)
+            result = dataclasses.replace(plan, step=step).run(data, one)
             assert np.all(np.isfinite(result.coef))
             assert np.abs(result.coef).sum() <= 2.0 * (1 + 1e-12)
     # with all scores equal, every vertex is as likely
@@ -604,7 +604,7 @@ def test_the_walk_starts_at_the_centre_of_the_set(forced):
     plan = solver.plan(facts, BUDGET)
     plan = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=1e-13))
     data = solver_data(sparse.csr_array(X), y, fit_intercept=False)
-    result = solver.solve(data, plan, stream())
+    result = plan.run(data, stream())
     assert len(forced) == 1
     np.testing.assert_allclose(result.coef, [0.7, 0.3, 0, 0], atol=0.02)
 

@@ -130,7 +130,7 @@ def test_a_copy_gives_the_model_of_the_packages_loss(name):
                 whole = loss if k == 1 else Joint(loss, k)
                 fact, solver = facts(1500, 4, loss=whole), PhasedSGD(**settings)
                 plan = solver.plan(fact, PrivacyBudget(1.0))
-                results.append(solver.solve(data, noiseless(plan), stream(3)))
+                results.append(noiseless(plan).run(data, stream(3)))
             (found, wanted), case = results, (kind, k, settings)
             # the kinks of the insensitive loss lie between points of the grid
             close = 2e-2 if name == "insensitive" else 5e-3
@@ -251,7 +251,7 @@ def test_calls_are_bounded_and_see_no_more_than_they_must():
     solver = PhasedSGD(max_iter=1, n_phases=1)
     plan = noiseless(solver.plan(fact, PrivacyBudget(1.0)))
     own.calls.clear()
-    solver.solve(solver_data(X, np.stack((y, -y), axis=1)), plan, stream())
+    plan.run(solver_data(X, np.stack((y, -y), axis=1)), stream())
     sizes = [z.size for z, _ in own.calls]
     assert sum(sizes) == n * k * GRID.size
     assert max(sizes) <= _CHUNK_TABLES / 16
@@ -259,7 +259,7 @@ def test_calls_are_bounded_and_see_no_more_than_they_must():
     label = Own(COPIES["hinge"][0].rule, "classification", constant=np.sign)
     plan = noiseless(solver.plan(facts(n, 3, loss=label), PrivacyBudget(1.0)))
     label.calls.clear()
-    solver.solve(solver_data(X, np.where(y > 0, 1.0, -1.0)), plan, stream())
+    plan.run(solver_data(X, np.where(y > 0, 1.0, -1.0)), stream())
     (z, target) = label.calls[0]
     np.testing.assert_array_equal(z, np.concatenate((GRID - 1, GRID + 1)))
     np.testing.assert_array_equal(target, np.repeat([-1.0, 1.0], GRID.size))
@@ -273,7 +273,7 @@ def replayed(loss, relation, *, n=24, k=1, **settings):
     solver = PhasedSGD(max_iter=2, learning_rate=0.5, gradient_clip=0.4)
     plan = solver.plan(fact, PrivacyBudget(1.0, 1e-6, relation))
     pairs = neighbours(fact, relation, 9)
-    return check_sensitivity(solver, plan, pairs, random_state=0)
+    return check_sensitivity(plan, pairs, random_state=0)
 
 
 @rest_is_slow("name", HOSTILE, ("backwards", "oscillating", "not a number"))
@@ -312,7 +312,7 @@ def test_replays_in_learned_units():
         )
         plan = PhasedSGD().plan(fact, PrivacyBudget(300.0))
         assert isinstance(plan.first, LearnedUnits)
-        found = check_sensitivity(PhasedSGD(), plan)
+        found = check_sensitivity(plan)
         assert not found.violations
         assert found.ratios["phases[0].noise"] > 0.4
 
@@ -363,7 +363,7 @@ def test_constants_of_a_loss_stay_within_what_float_errors_are_counted_for():
     wild = Own(HOSTILE["backwards"], constant=lambda mean: 0.1 if abs(mean) == 1 else 1e200)
     X, y = scaled_table(40, 2)
     plan = noiseless(PhasedSGD(max_iter=1).plan(facts(40, 2, loss=wild), PrivacyBudget(1.0)))
-    result = PhasedSGD(max_iter=1).solve(solver_data(X, y), plan, stream())
+    result = plan.run(solver_data(X, y), stream())
     assert abs(result.intercept) < 10
 
 

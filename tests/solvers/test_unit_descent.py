@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from audit_cases import InPieces, flipped_label
+from audit_cases import flipped_label, run_in_pieces
 from scipy import sparse
 from support import problem, recomputed_epsilon, rest_is_slow, solver_data, stream
 
@@ -19,7 +19,7 @@ from sklearn_dpsco import (
     DPPhasedSGDClassifier,
     DPPhasedSGDRegressor,
 )
-from sklearn_dpsco.audit import audit_solver, check_sensitivity, map_mechanisms, mechanisms
+from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, mechanisms
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import LogAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import SelectVertex
@@ -103,15 +103,15 @@ def test_more_is_learned_about_larger_tables():
     ("whole-replace-one-regression", "pieces-zero-out-classification"), "-".join,
 )  # fmt: skip
 def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task):
-    stored = {"whole": lambda solver: solver, "pieces": InPieces}[stored]
+    stored = {"whole": lambda plan: plan, "pieces": run_in_pieces}[stored]
     # all of the releases: with a large epsilon even of a small table
     cases = ((1, 300.0, True), (3, 40.0, True), (1, 40.0, False))
-    for n_outputs, epsilon, fit_intercept in cases[: 1 if stored is InPieces else 3]:
+    for n_outputs, epsilon, fit_intercept in cases[: 1 if stored is run_in_pieces else 3]:
         plan = planned(
             40, 2, task, n_outputs, epsilon=epsilon, relation=relation, max_iter=4,
             fit_intercept=fit_intercept,
         )  # fmt: skip
-        found = check_sensitivity(stored(MirrorDescent(max_iter=4)), plan)
+        found = check_sensitivity(stored(plan))
         assert not found.violations, found
         assert set(found.untested) <= {"units.length", "units.long", "units.target_spread"}, found
         assert found.ratios["step"] > 0.5, found
@@ -123,7 +123,7 @@ def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
     plan = planned(40, 2, epsilon=300.0, max_iter=4)
     assert plan.units.moments is not None
     monkeypatch.setattr(learned_units, "_LONGEST", 3.0)
-    found = check_sensitivity(MirrorDescent(max_iter=4), plan)
+    found = check_sensitivity(plan)
     assert {"units.moments", "step"} & set(found.violations)
 
 
@@ -137,9 +137,9 @@ def test_black_box_audits_flag_too_little_noise_and_nothing_else(solver, relatio
     fact = dataclasses.replace(facts(60, 2), feasible_set=kind)
     plan = solver.plan(fact, PrivacyBudget(4.0, 1e-6, relation))
     pair = flipped_label(fact, relation)
-    assert not audit_solver(solver, plan, *pair, 400, random_state=0).flagged
+    assert not audit_plan(plan, *pair, 400, random_state=0).flagged
     weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 60))
-    assert audit_solver(solver, weak, *pair, 400, random_state=0).flagged
+    assert audit_plan(weak, *pair, 400, random_state=0).flagged
 
 
 def test_scores_of_a_median_change_by_no_more_than_their_range():
@@ -212,7 +212,7 @@ def test_as_noise_vanishes_the_model_becomes_the_best_one(solver):
     kind = L2Ball if isinstance(solver, PhasedSGD) else Geometry
     fact = dataclasses.replace(facts(20_000, 6), feasible_set=kind)
     plan = solver.plan(fact, PrivacyBudget(1e3, 1e-6))
-    result = solver.solve(solver_data(X, y), quiet(plan), stream())
+    result = quiet(plan).run(solver_data(X, y), stream())
     A = np.column_stack((X, np.ones(len(X))))
     least = np.mean((A @ np.linalg.lstsq(A, y, rcond=None)[0] - y) ** 2)
     assert np.mean((X @ result.coef + result.intercept - y) ** 2) < 1.003 * least
@@ -289,7 +289,7 @@ def test_no_record_moves_a_release_of_welschs_loss_beyond_its_sensitivity(relati
         facts = welsch_facts(40, 2, n_outputs=n_outputs)
         solver = MirrorDescent(max_iter=4)
         plan = solver.plan(facts, PrivacyBudget(epsilon, 1e-6, relation))
-        found = check_sensitivity(solver, plan)
+        found = check_sensitivity(plan)
         assert not found.violations, found
         assert found.ratios["step"] > 0.5, found
 
@@ -326,7 +326,7 @@ def test_storage_does_not_matter():
     X = X * (np.abs(X) > 0.002)
     plan = planned(500, 4, epsilon=5.0)
     results = [
-        MirrorDescent().solve(solver_data(store(X), z), plan, stream())
+        plan.run(solver_data(store(X), z), stream())
         for store in (np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array)
     ]
     for result in results[1:]:

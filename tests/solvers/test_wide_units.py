@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from audit_cases import InPieces, flipped_label
+from audit_cases import flipped_label, run_in_pieces
 from scipy import sparse
 from support import problem, recomputed_epsilon, rest_is_slow, solver_data, stream
 
@@ -18,7 +18,7 @@ from sklearn_dpsco import (
     DPMirrorRegressor,
     DPPhasedSGDClassifier,
 )
-from sklearn_dpsco.audit import audit_solver, check_sensitivity, map_mechanisms
+from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms
 from sklearn_dpsco.data.bounds import is_nonnegative
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import Geometry
@@ -93,7 +93,7 @@ def test_frequencies_are_released_where_n_is_large_enough():
     ("whole-zero-out-classification",), "-".join,
 )  # fmt: skip
 def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task, all_wide):
-    stored = {"whole": lambda solver: solver, "pieces": InPieces}[stored]
+    stored = {"whole": lambda plan: plan, "pieces": run_in_pieces}[stored]
     cases = ((1, True, True), (3, True, True), (1, False, True), (1, True, False))
     for n_outputs, fit_intercept, nonnegative in cases:
         plan = planned(
@@ -101,7 +101,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
             fit_intercept=fit_intercept, nonnegative=nonnegative,
         )  # fmt: skip
         assert plan.units.center is not None
-        found = check_sensitivity(stored(MirrorDescent(max_iter=4)), plan)
+        found = check_sensitivity(stored(plan))
         assert not found.violations, found
         assert set(found.untested) <= {"units.length", "units.long", "units.target_spread"}, found
         assert found.ratios["step"] > 0.4, found
@@ -112,7 +112,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
 def test_a_replay_finds_rows_that_are_too_long_in_their_units(monkeypatch, all_wide):
     plan = planned(40, 3, epsilon=300.0, max_iter=4)
     monkeypatch.setattr(wide_units, "clipped_to", lambda bound, norms: np.full(norms.size, 0.9))
-    found = check_sensitivity(MirrorDescent(max_iter=4), plan)
+    found = check_sensitivity(plan)
     assert "step" in found.violations
 
 
@@ -121,9 +121,9 @@ def test_black_box_audits_flag_too_little_noise_and_nothing_else(relation, all_w
     fact, solver = facts(60, 2), MirrorDescent(max_iter=4)
     plan = solver.plan(fact, PrivacyBudget(4.0, 1e-6, relation))
     pair = flipped_label(fact, relation)
-    assert not audit_solver(solver, plan, *pair, 400, random_state=0).flagged
+    assert not audit_plan(plan, *pair, 400, random_state=0).flagged
     weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 60))
-    assert audit_solver(solver, weak, *pair, 400, random_state=0).flagged
+    assert audit_plan(weak, *pair, 400, random_state=0).flagged
 
 
 def test_norms_in_units_are_those_of_the_rows_and_never_below():
@@ -202,7 +202,7 @@ def test_the_model_predicts_what_the_descent_has_learned(all_wide):
         quiet = map_mechanisms(
             plan, lambda _, m: dataclasses.replace(m, scale=m.scale * 1e-6, precision="float")
         )
-        result = MirrorDescent().solve(solver_data(X, y), quiet, stream())
+        result = quiet.run(solver_data(X, y), stream())
         A = np.column_stack((X.toarray(), np.full(6000, float(fit_intercept))))
         least = np.mean((A @ np.linalg.lstsq(A, y, rcond=None)[0] - y) ** 2)
         found = np.mean((X @ result.coef + result.intercept - y) ** 2)
@@ -213,7 +213,7 @@ def test_storage_does_not_matter(all_wide):
     X, z = texts(500, 30)
     plan = planned(500, 30, epsilon=20.0)
     results = [
-        MirrorDescent().solve(solver_data(store(X.toarray()), 0.1 * z[:, 0]), plan, stream())
+        plan.run(solver_data(store(X.toarray()), 0.1 * z[:, 0]), stream())
         for store in (np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array)
     ]
     for result in results[1:]:
@@ -265,7 +265,7 @@ def test_what_is_made_of_features_of_both_signs(monkeypatch, all_wide):
     def units(X, nonnegative):
         used.clear()
         plan = planned(2000, 20, epsilon=20.0, nonnegative=nonnegative)
-        MirrorDescent().solve(solver_data(X, np.asarray(X[:, [0]].sum(axis=1)) / 2), plan, stream())
+        plan.run(solver_data(X, np.asarray(X[:, [0]].sum(axis=1)) / 2), stream())
         return used[0].unit, used[0].center
 
     off_centre = (0.5 + 0.1 * rng.standard_normal((2000, 20))) * signs
@@ -312,8 +312,6 @@ def test_the_release_of_frequencies_is_a_mean_of_rows_of_norm_one(monkeypatch, a
     center = plan.units.center
     recorder = Recorder(center.sensitivity, center.scale, center.precision)
     units = dataclasses.replace(plan.units, center=recorder)
-    MirrorDescent().solve(
-        solver_data(X, np.zeros(40)), dataclasses.replace(plan, units=units), stream()
-    )
+    dataclasses.replace(plan, units=units).run(solver_data(X, np.zeros(40)), stream())
     assert len(seen) == 1
     assert np.linalg.norm(seen[0]) <= 1
