@@ -125,7 +125,7 @@ def test_an_empty_record_at_the_worst_place_moves_releases_as_far_as_stated(case
     if parts:  # the first record of each part of a stream
         numbers = np.cumsum([0, *(part.n_records for part in parts[:-1])])
     longest = 1e3 if solver in (HEAVY, GUESSES) else 1.0  # beyond the box, where there is none
-    found = check_sensitivity(solver, plan, pairs(public, relation, storages, numbers, longest))
+    found = check_sensitivity(plan, pairs(public, relation, storages, numbers, longest))
     assert found.passed, found
     if relation == "zero-out":  # no bound is loose, so that what counts twice is seen
         loose = {name for name, ratio in found.ratios.items() if ratio < 0.55}

@@ -511,7 +511,7 @@ def test_where_the_compiled_steps_stop_moves_no_bit(kind, monkeypatch):
     for n_words, n_rows in ((2**15, 2**14), (2**15, 30), (64, 2**14), (10, 2**14), (2, 30)):
         monkeypatch.setattr(single_pass, "_WORDS", n_words)
         monkeypatch.setattr(single_pass, "_CHUNK_ROWS", n_rows)
-        coefs.append(solver.solve(solver_data(storage(X, kind), y), plan, stream()).coef)
+        coefs.append(plan.run(solver_data(storage(X, kind), y), stream()).coef)
     assert np.any(coefs[0] != 0)
     for other in coefs[1:]:
         np.testing.assert_array_equal(other, coefs[0])

@@ -456,7 +456,7 @@ def test_a_walk_whose_bounds_do_not_hold_releases_nothing(forced, monkeypatch):
     plan = solver.plan(problem(20, 600), BUDGET)
     # so much noise that no selection would meet a bound by which a place is too low
     plan = dataclasses.replace(plan, step=SelectVertex(1.0, 1e9))
-    solver.solve(data, plan, stream())
+    plan.run(data, stream())
     shift = GroupedScores.shift
 
     def planted(scores):
@@ -465,7 +465,7 @@ def test_a_walk_whose_bounds_do_not_hold_releases_nothing(forced, monkeypatch):
 
     monkeypatch.setattr(GroupedScores, "shift", planted)
     with pytest.raises(RuntimeError, match="nothing is released"):
-        solver.solve(data, plan, stream())
+        plan.run(data, stream())
     assert len(forced) == 2
 
 
