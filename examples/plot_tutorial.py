@@ -73,7 +73,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklearn_dpsco import DPMirrorClassifier, check_pipeline
 
-model = make_pipeline(encoder, DPMirrorClassifier(bounds_X="declared", classes=["no", "yes"]))
+model = make_pipeline(encoder, DPMirrorClassifier(bounds_X=encoder, classes=["no", "yes"]))
 print(check_pipeline(model))
 
 # %%

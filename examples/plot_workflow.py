@@ -39,9 +39,8 @@ schema = {
     "occupation": occupations,
     "occupation_husb": occupations,
 }
-model = make_pipeline(
-    PublicEncoder(schema), DPMirrorClassifier(bounds_X="declared", classes=[False, True])
-)
+encoder = PublicEncoder(schema)
+model = make_pipeline(encoder, DPMirrorClassifier(bounds_X=encoder, classes=[False, True]))
 print(check_pipeline(model))
 
 # %%

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import takewhile
 from numbers import Integral, Real
 from types import FrameType
 from typing import Any
@@ -19,7 +18,6 @@ __all__ = [
     "LARGEST",
     "SMALLEST",
     "auto_or",
-    "callers",
     "check_bool",
     "check_choice",
     "check_count",
@@ -208,14 +206,6 @@ def _package_of(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def callers() -> Iterator[FrameType]:
-    """Frames from the caller's on, outwards, up to the line of the user or the end of a worker."""
-    package, frame = __name__.partition(".")[0], inspect.currentframe()
-    while frame is not None and (_package_of(frame) in _BETWEEN or _package_of(frame) == package):
-        yield frame
-        frame = frame.f_back
-
-
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user: outside of this package, and of what calls it for the user.
 
@@ -223,9 +213,9 @@ def warn_user(message: str, category: type[Warning]) -> None:
     """
     if _is_unwarned.get():
         return
-    frames = list(callers())[1:]  # without `callers` itself
-    level = len(frames)
-    if frames[-1].f_back is None:
-        ours = takewhile(lambda frame: _package_of(frame) == __name__.partition(".")[0], frames)
-        level = len(list(ours))
-    warnings.warn(message, category, stacklevel=level + 1)
+    package, level, n_ours = __name__.partition(".")[0], 0, 0
+    frame = inspect.currentframe()
+    while frame is not None and _package_of(frame) in {package, *_BETWEEN}:
+        n_ours += n_ours == level and _package_of(frame) == package
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=1 + (n_ours if frame is None else level))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +15,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from ._checks import check_count, shown, warn_user
 from ._overview import DocumentationLink, Overview
 from .data.blocks import check_in_memory
-from .data.bounds import is_declared
+from .data.bounds import is_declaring
 from .data.cells import as_numbers
 from .data.compressed import compressed
 from .data.records import as_users, is_nameless, surplus_rows
@@ -142,20 +141,6 @@ class Accounting(NamedTuple):
             )
 
 
-def _draws_seeds_unasked() -> bool:
-    """Whether an ensemble on this stack has no `random_state`, but draws those of its members."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        for name in ("self", "ensemble"):
-            owner: Any = frame.f_locals.get(name)
-            # by name: scikit-learn's ensembles take long to import
-            kinds = {kind.__name__ for kind in type(owner).__mro__}
-            if kinds & {"BaseEnsemble", "RANSACRegressor"} and owner.random_state is None:
-                return True
-        frame = frame.f_back
-    return False
-
-
 class PrivateFit(DocumentationLink):
     """Mixin of what is fitted: the parts of a fit that come before anything is computed."""
 
@@ -179,12 +164,16 @@ class PrivateFit(DocumentationLink):
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as scikit-learn's estimators do.
 
-        A `random_state` that an ensemble of scikit-learn draws for its members is left out if
-        neither it nor the member was given one: noise from a guessable seed would be no noise.
+        A seed in the place of ``random_state=None`` warns, since who sets it may not be the user:
+        ensembles of scikit-learn seed their members unasked.
         """
-        is_unasked = "random_state" in params and self.random_state is None
-        if is_unasked and _draws_seeds_unasked():
-            params.pop("random_state")
+        if self.random_state is None and params.get("random_state") is not None:
+            warn_user(
+                "random_state was None and is set to a seed, as ensembles do to their members: "
+                "noise that follows from a seed is known to whoever knows or guesses it, so that "
+                "such a fit is not private. Fit the members one by one for secret noise",
+                PrivacyLeakWarning,
+            )
         return super().set_params(**params)  # type: ignore[misc]
 
     def _accounting(self) -> Accounting:
@@ -271,9 +260,9 @@ class PrivateFit(DocumentationLink):
         for name in ("bounds_X", "bounds_y", "classes"):
             if hasattr(self, name):
                 value = getattr(self, name)
-                by_pipeline = "declared by the step before"
                 declared = "not declared" if value is None else "declared"
-                rows.append((name, by_pipeline if is_declared(value) else declared))
+                declared += f" by {type(value).__name__}" if is_declaring(value) else ""
+                rows.append((name, declared))
         if hasattr(self, "guarantee_"):
             noise = "secret" if self.noise_is_secret_ else "not secret: random_state was given"
             noise = "none" if self.guarantee_.is_void else noise

@@ -6,7 +6,7 @@ The checks at run time are elsewhere and know nothing of it; tests hold the two 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ __all__ = [
     "ClassLabels",
     "ClassWeight",
     "ClassificationLoss",
+    "Declaring",
     "Disjoint",
     "Factorization",
     "FeatureBounds",
@@ -52,9 +53,16 @@ Nonfinite = Literal["raise", "zero"]
 Disjoint = Literal["rows", "users"]
 RandomState = int | np.random.RandomState | None
 
+
+class Declaring(Protocol):
+    """A transformer, of which estimators take what it declares of its outputs."""
+
+    def transform(self, X: Any) -> Any: ...
+
+
 # pairs (low, high), of scalars or arrays
 Bounds = tuple[ArrayLike, ArrayLike] | list[Any] | NDArray[Any]
-FeatureBounds = Bounds | Mapping[Any, Any] | Literal["declared"]
+FeatureBounds = Bounds | Mapping[Any, Any] | Declaring
 Magnitude = float | Literal["private"]
 Magnitudes = ArrayLike | Mapping[Any, float]
 ClassLabels = list[Any] | tuple[Any, ...] | NDArray[Any]

@@ -46,7 +46,6 @@ ORDERED = {
         "declared",
         "scaler",
         "encoder",
-        "surroundings",
         "leaks",
     ],
     "geometry": ["norms", "mirror_maps", "sets"],

@@ -43,11 +43,11 @@ from sklearn_dpsco import *
 from sklearn_dpsco.losses import Huber
 
 X, y = np.zeros((10, 2)), np.zeros(10)
-accountant = BudgetAccountant(1.0)
+accountant, encoder = BudgetAccountant(1.0), PublicEncoder({"a": (0, 1)})
 reveal_type(DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 10), accountant=accountant).fit(X, y))
 reveal_type(DPMirrorClassifier(bounds_X={"a": (0, 1)}, classes=["no", "yes"]).fit(X, y))
 reveal_type(DPLassoFW(loss=Huber(0.2), solver="selection", max_iter=20).fit(X, y))
-reveal_type(DPLassoFWClassifier(bounds_X="declared", class_weight="balanced").fit(X, y))
+reveal_type(DPLassoFWClassifier(bounds_X=encoder, class_weight="balanced").fit(X, y))
 reveal_type(DPPhasedSGDRegressor(feasible_set="unconstrained").fit(X, y))
 reveal_type(DPPhasedSGDClassifier(loss="hinge", bounds_X=([0, 0], [1, 2])).fit(X, y))
 reveal_type(DPFTRLRegressor(horizon=1000).partial_fit(X, y))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from .._checks import check_int
+from .._checks import check_int, unwarned
 from .._progress import check_verbose, progress_bar
 from ..privacy.budget import check_delta, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
@@ -106,7 +106,8 @@ def audit(
         if "random_state" in parameters:
             seed = (start + side * n_trials + k) % 2**32
             settings["random_state"] = None if random_state is None else seed
-        model = clone(estimator).set_params(**settings)
+        with unwarned():  # the seeds are those that were asked for
+            model = clone(estimator).set_params(**settings)
         model.fit(*tables[side])
         guarantee = getattr(model, "guarantee_", None)
         return _coefficients(model) if statistic is None else _number(statistic(model))

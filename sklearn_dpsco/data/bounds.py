@@ -31,7 +31,7 @@ __all__ = [
     "check_feature_bounds",
     "check_target_bounds",
     "feature_scaling",
-    "is_declared",
+    "is_declaring",
     "is_nonnegative",
     "target_scaling",
 ]
@@ -265,7 +265,7 @@ def check_feature_bounds(bounds: Any, n_features: int | None = None) -> None:
                     f"bounds_X[{name!r}] must be two numbers with low < high, {_APART}, "
                     f"got {shown(bounds[name])}"
                 )
-    elif bounds is not None and not is_declared(bounds):
+    elif bounds is not None and not is_declaring(bounds):
         low, high = _pair("bounds_X", bounds)
         _check_shapes(low, high, n_features)
         if not _is_wide_enough(low, high):
@@ -278,15 +278,15 @@ def check_feature_bounds(bounds: Any, n_features: int | None = None) -> None:
 
 def is_nonnegative(bounds: Any) -> bool:
     """Whether all bounds begin at 0, so that no scaled feature is negative."""
-    if bounds is None or is_declared(bounds):
+    if bounds is None:
         return False
     pairs = bounds.values() if isinstance(bounds, Mapping) else (bounds,)
     return all(bool(np.all(_pair("bounds_X", pair)[0] == 0)) for pair in pairs)
 
 
-def is_declared(bounds: Any) -> bool:
-    """Whether `bounds_X` is to be found in the step before the estimator."""
-    return isinstance(bounds, str) and bounds == "declared"
+def is_declaring(bounds: Any) -> bool:
+    """Whether `bounds_X` is a transformer that declares them, in the place of numbers."""
+    return hasattr(bounds, "transform") or hasattr(bounds, "declared_output")
 
 
 def _check_shapes(low: Array, high: Array, n_features: int | None) -> None:

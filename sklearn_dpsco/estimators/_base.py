@@ -28,16 +28,12 @@ from ..data.bounds import (
     check_feature_bounds,
     check_target_bounds,
     feature_scaling,
-    is_declared,
-    is_nonnegative,
     target_scaling,
 )
 from ..data.records import is_missing, labels_that_occur
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
-from ..preprocessing.declared import DeclaredOutput
-from ..preprocessing.leaks import warn_of_leaks
-from ..preprocessing.surroundings import declared_for
+from ..preprocessing.declared import declared_bounds
 from ..privacy.branches import Account
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import check_random_state, stream_from_random_state
@@ -45,7 +41,6 @@ from ..solvers.base import Plan, Problem, Solver, SolverResult
 from ..solvers.noiseless import plan_within
 from ._coefficients import Affine, coefficient_frame, feature_index
 from ._docstrings import merged
-from ._label_codes import check_codes
 from ._other_names import naming_equivalents
 from ._predictions import (
     LinearModel,
@@ -153,16 +148,17 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         The guarantee is for all rows of one person together, of whom nobody has more than this:
         a promise of yours, or kept by `groups` in `fit`. Neighbours then differ in all of them.
         The noise is this many times larger, and random batches are not amplified.
-    bounds_X : pair (low, high), dict, "declared" or None, default=None
+    bounds_X : pair (low, high), dict, transformer or None, default=None
         Bounds of the features from domain knowledge, never from the data: scalars; lists or arrays
         of shape (n_features,), in a tuple (lows, highs), but no list of pairs; or for a data frame
         ``{column: (low, high)}``. Values outside are clipped. Ends lie within [-1e50, 1e50], at
         least 1e-50 and 1e-12 times the larger one apart. In scaled units a feature is
         (x - middle) / half width, in [-1, 1]; one whose bounds have an end at 0 is divided by the
         size of the other end and not centred. Sparse X needs bounds with an end at 0 or symmetric
-        about 0. "declared" takes the bounds that the step before the estimator in its `Pipeline`
-        declares, such as a `PublicEncoder`, and the largest norm of a row (see `data_norm`); if
-        there is none, `fit` raises. None stands for (-1, 1) and warns `BoundsNotDeclaredWarning`.
+        about 0. A transformer that declares its outputs, such as the `PublicEncoder` before the
+        estimator in a `Pipeline`, stands for their bounds and for the largest norm of a row (see
+        `data_norm`): ``make_pipeline(encoder, DPMirrorRegressor(bounds_X=encoder))``. None stands
+        for (-1, 1) and warns `BoundsNotDeclaredWarning`.
     radius : "auto" or float in [1e-50, 1e50], default="auto"
         Size of the feasible set in scaled units. It bounds the coefficients and the intercept's
         correction together. Must be "auto" with a Geometry object.
@@ -174,8 +170,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are scaled
         down. Noise is proportional to B. "auto" is max(1, sqrt(n_features + 1) / 2), half of the
         largest norm in the box, but at least 1 (without an intercept, the 1 under the root is
-        left out); with ``bounds_X="declared"`` the largest squared norm of a declared row takes
-        the place of n_features, in `fit` only: `plan` knows no pipeline.
+        left out); where `bounds_X` is a transformer, the largest squared norm of a row that it
+        declares takes the place of n_features.
         ``solver="learned-units"``, where there is one, learns it. Set it lower where rows are known
         to be short, such as counts of few words among many.
     precision : {"exact", "float"}, default="exact"
@@ -269,26 +265,18 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         check_verbose(self.verbose)
         check_feature_bounds(self.bounds_X)
         facts = loss, feasible_set, fit_intercept
-        settings = Settings(solver, budget, *facts, accountant, sizes_delta)
-        return settings._replace(nonnegative=is_nonnegative(self.bounds_X))
+        return Settings(solver, budget, *facts, accountant, sizes_delta)
+
+    def _of_columns(self, settings: Settings, n_features: int) -> Settings:
+        """The settings, with what `bounds_X` declares of so many columns."""
+        _, row_norm, nonnegative = declared_bounds(self.bounds_X, n_features)
+        return settings._replace(row_norm=row_norm, nonnegative=nonnegative)
 
     def _in_force(self, settings: Settings, n_features: int) -> Settings:
-        """The settings at the time of the charge, with what stands around the fit.
-
-        That is a block of an accountant, which may not have been open before, and a pipeline.
-        """
-        warn_of_leaks()
+        """The settings at the time of the charge: the block of an accountant may be open now."""
         accountant, budget, sizes_delta = self._accounting()
-        declared = self._declared(n_features)
         settings = settings._replace(accountant=accountant, budget=budget, sizes_delta=sizes_delta)
-        if declared is None:
-            return settings
-        signs = is_nonnegative(declared.bounds_X)
-        return settings._replace(row_norm=declared.row_norm, nonnegative=signs)
-
-    def _declared(self, n_features: int) -> DeclaredOutput | None:
-        """What the steps before the estimator declare, if it is to take that."""
-        return declared_for(self, n_features) if is_declared(self.bounds_X) else None
+        return self._of_columns(settings, n_features)
 
     def _feasible_set(self) -> Geometry | type[Geometry]:
         """The declared set, or its class if the plan is to choose the radius."""
@@ -296,8 +284,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     def _feature_scaling(self, n_features: int) -> FeatureScaling:
         """The public map of the features to scaled units."""
-        declared = self._declared(n_features)
-        bounds = self.bounds_X if declared is None else declared.bounds_X
+        bounds = declared_bounds(self.bounds_X, n_features).bounds
         return feature_scaling(bounds, n_features, self._feature_names())
 
     @property
@@ -616,7 +603,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         sizes = self._check_plan_sizes(settings, n_samples, n_features)
         n_targets = check_count("n_targets", n_targets)
         check_target_bounds(self.bounds_y, n_targets)
-        return settings.plan(*sizes, n_targets)
+        return self._of_columns(settings, sizes[1]).plan(*sizes, n_targets)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, of blocks of rows elsewhere as well. **Not private**."""
@@ -722,7 +709,6 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         declared = self._declared_classes()
         check_class_weight(self.class_weight)
         if declared is not None:
-            check_codes(declared)
             class_weights(self.class_weight, declared)
         settings = super()._settings()
         if self.class_weight == "balanced" and not settings.fit_intercept:
@@ -764,6 +750,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         weights = (
             self.class_weight if declared is None else class_weights(self.class_weight, declared)
         )
+        settings = self._of_columns(settings, sizes[1])
         return settings.plan(*sizes, n_outputs_of(n_classes), weights)
 
     def decision_function(self, X: Any) -> Array:

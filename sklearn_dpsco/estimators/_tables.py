@@ -37,6 +37,12 @@ __all__ = ["BlocksTable", "FoundBlocks", "LocalTable", "Reader", "read_blocks"]
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+_OTHER_LABELS = "y has labels that are not among the declared classes"
+_CODES = (
+    "Where a meta-estimator puts codes in the place of labels, declare the codes: 0, 1, ... in the "
+    "order of the labels, or -1 and 1"
+)
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -85,12 +91,9 @@ class Reader:
         of_other_type = of_other_type and "O" not in (y.dtype.kind, classes.dtype.kind)
         if of_other_type:
             text, other = ("y", "classes") if y.dtype.kind in "US" else ("classes", "y")
-            raise ValueError(
-                f"y has labels that are not among the declared classes: {text} holds text, "
-                f"{other} does not"
-            )
+            raise ValueError(f"{_OTHER_LABELS}: {text} holds text, {other} does not. {_CODES}")
         if self.is_strict and np.any(codes < 0):
-            raise ValueError("y has labels that are not among the declared classes")
+            raise ValueError(f"{_OTHER_LABELS}. {_CODES}")
         return codes
 
     def weights(

@@ -60,9 +60,6 @@ class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X.data = _within_one(X.data)
         return X
 
-    def declared_output(self) -> Any:
-        return self.step.declared_output(self.n_features_in_)
-
     def get_metadata_routing(self) -> Any:
         return self.step.get_metadata_routing()
 
@@ -71,6 +68,7 @@ def _within_one(values: Any) -> NDArray[np.float64]:
     """Each number by itself, in the same order; NaN is 0."""
     values = np.nan_to_num(np.asarray(values, dtype=np.float64))
     return values / (1 + np.abs(values))
+
 
 
 class _Plans:

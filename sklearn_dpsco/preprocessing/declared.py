@@ -1,5 +1,7 @@
 """What a transformer declares of its outputs: public bounds, and the length of the longest row.
 
+`bounds_X` may be such a transformer: the one before the estimator, or another with its parameters.
+
 A transformer takes part by a method `declared_output()` that returns a `DeclaredOutput` made of
 public facts alone: of its parameters, never of what it learned from data. An estimator clips to
 the bounds, so that its guarantee does not rest on their being true.
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +19,20 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
-from ..data.bounds import check_feature_bounds
+from ..data.bounds import check_feature_bounds, is_declaring, is_nonnegative
 
-__all__ = ["DeclaredOutput", "UndeclaredError", "branches", "is_passthrough", "output_of_steps"]
+__all__ = ["DeclaredOutput", "UndeclaredError", "branches", "declared_bounds", "is_passthrough"]
 
 Array = NDArray[np.float64]
 
 _REMEDY = (
     "Take a transformer that declares its outputs, such as PublicEncoder, or give bounds_X as "
-    "numbers"
+    "numbers, such as (-clip, clip) behind a DPScaler"
 )
 
 
 class UndeclaredError(ValueError):
-    """A step before the estimator says nothing public about its outputs."""
+    """A transformer in the place of bounds says nothing public about its outputs."""
 
 
 @dataclass(frozen=True)
@@ -89,19 +91,46 @@ def is_passthrough(step: Any) -> bool:
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
-def output_of_steps(steps: Sequence[tuple[str, Any]]) -> DeclaredOutput | None:
-    """What the last of the named steps declares; None if none of them does anything.
+class Declared(NamedTuple):
+    """What `bounds_X` stands for.
+
+    Attributes
+    ----------
+    bounds : None, pair or dict
+    row_norm : float or None
+        The largest l2 norm of a row in scaled units, None if nothing but bounds is known.
+    nonnegative : bool
+        Whether no scaled feature is negative.
+    """
+
+    bounds: Any
+    row_norm: float | None
+    nonnegative: bool
+
+
+def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
+    """The bounds and what else is declared, by numbers or by a transformer.
 
     Raises
     ------
     UndeclaredError
-        If that step does not declare its outputs; names it.
+        If a transformer does not declare its outputs, or other ones; names the step.
     """
-    for name, step in reversed(steps):
-        if not is_passthrough(step) and (found := _output_of(name, step)) is not None:
-            check_feature_bounds(found.bounds_X)
-            return found
-    return None
+    if not is_declaring(bounds_X):
+        return Declared(bounds_X, None, is_nonnegative(bounds_X))
+    kind = bounds_X.__name__ if isinstance(bounds_X, type) else type(bounds_X).__name__
+    if isinstance(bounds_X, type):
+        raise UndeclaredError(f"bounds_X is the class {kind}: give an object, {kind}(...)")
+    found = _output_of(kind, bounds_X)
+    if found is None:
+        _refuse(kind, kind, "does not declare bounds of its outputs")
+    check_feature_bounds(found.bounds_X)
+    if found.n_outputs != n_features:
+        raise UndeclaredError(
+            f"bounds_X declares {found.n_outputs} columns and X has {n_features}: give the "
+            "transformer that makes X, or one with its parameters"
+        )
+    return Declared(found.bounds_X, found.row_norm, is_nonnegative(found.bounds_X))
 
 
 def _output_of(name: str, step: Any) -> DeclaredOutput | None:
@@ -109,8 +138,14 @@ def _output_of(name: str, step: Any) -> DeclaredOutput | None:
     if hasattr(step, "declared_output"):
         declared: DeclaredOutput = step.declared_output()
         return declared
+    if hasattr(step, "epsilon"):  # a copy of it would have a budget of its own
+        _refuse(name, type(step).__name__, "learns from data, with a budget")
     if isinstance(step, Pipeline):
-        return output_of_steps([(f"{name}: {inner}", part) for inner, part in step.steps])
+        for inner, part in reversed(step.steps):
+            made = None if is_passthrough(part) else _output_of(f"{name}: {inner}", part)
+            if made is not None:
+                return made
+        return None
     if isinstance(step, ColumnTransformer | FeatureUnion):
         return _output_of_branches(name, step)
     if isinstance(step, OneHotEncoder) and (found := _output_of_one_hot(step)) is not None:
@@ -165,5 +200,5 @@ def _output_of_one_hot(step: OneHotEncoder) -> DeclaredOutput | None:
 
 def _refuse(name: str, kind: str, why: str) -> NoReturn:
     raise UndeclaredError(
-        f"bounds_X='declared', but the step {name!r} ({kind}) before the estimator {why}. {_REMEDY}"
+        f"bounds_X is a transformer, and {name!r} ({kind}) in it {why}. {_REMEDY}"
     )

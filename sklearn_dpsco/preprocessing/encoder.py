@@ -71,8 +71,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_columns,)
         Their names, in the order of the schema.
     bounds_X : pair of ndarray of shape (n_outputs,)
-        Bounds of the outputs, as estimators take them: ``bounds_X=encoder.bounds_X``. In a
-        pipeline ``bounds_X="declared"`` finds them.
+        Bounds of the outputs. Estimators take the encoder itself, ``bounds_X=encoder``.
     row_norm : float
         The largest l2 norm of an output row: the root of the sum over the table's columns of 1,
         or with ``missing="indicator"`` of 1.25 for a boolean and a number one of whose bounds is

@@ -13,12 +13,10 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from .._checks import shown, warn_user
-from ..exceptions import PrivacyLeakWarning
+from .._checks import shown
 from .declared import branches, is_passthrough
-from .surroundings import pipelines_around
 
-__all__ = ["LeakFinding", "LeakReport", "check_pipeline", "warn_of_leaks"]
+__all__ = ["LeakFinding", "LeakReport", "check_pipeline"]
 
 
 @dataclass(frozen=True)
@@ -133,21 +131,6 @@ def check_pipeline(pipe: Any) -> LeakReport:
             f"pipe must be an estimator, a transformer or a pipeline, got {shown(pipe)}"
         )
     return LeakReport(tuple(_look_at("", pipe)))
-
-
-def warn_of_leaks() -> None:
-    """A `PrivacyLeakWarning` if a pipeline that is being fitted has leaks before this step."""
-    steps = [pair for around in pipelines_around() for pair in around.before]
-    if not steps:
-        return
-    names = [f"{found.step!r} ({found.kind})" for found in _look_at_all("", steps)]
-    if names:
-        warn_user(
-            f"{', '.join(names)} before the private estimator may learn from the data, and that is "
-            "outside the privacy guarantee; check_pipeline(pipeline) tells what leaks and what to "
-            "take instead",
-            PrivacyLeakWarning,
-        )
 
 
 # ------------------------------------------------------------------------ the walk

@@ -33,7 +33,7 @@ from ..randomness.stream import RandomStream, check_random_state, stream_from_ra
 from ..solvers.base import SolverData
 from ..solvers.heavy_tail.magnitudes import Columns, Magnitudes, MagnitudeSearch
 from ..solvers.noiseless import plan_within
-from .declared import DeclaredOutput
+from .declared import declared_bounds
 
 __all__ = ["DPScaler", "ScalerPlan"]
 
@@ -278,7 +278,8 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         """The public map from which the search starts."""
         if self.bounds_X is None:
             return FeatureMagnitudes.of(0.0, 1.0, n_features)
-        return feature_scaling(self.bounds_X, n_features, self._feature_names())
+        bounds = declared_bounds(self.bounds_X, n_features).bounds
+        return feature_scaling(bounds, n_features, self._feature_names())
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Learn the centres and scales.
@@ -371,14 +372,6 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
                 raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
             values = (X.data * _by_value(X, self.scale_)).astype(X.dtype, copy=False)
             return type(X)((values, X.indices, X.indptr), shape=X.shape)
-
-    def declared_output(self, n_features: int | None = None) -> DeclaredOutput:
-        """Public bounds of what `transform` returns, of so many columns; None after a fit."""
-        if n_features is None:
-            check_is_fitted(self)
-            n_features = self.n_features_in_
-        clip = np.full(n_features, float(self.clip))
-        return DeclaredOutput.of_box(-clip, clip)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "scale_")

@@ -9,6 +9,7 @@ import copy
 import multiprocessing
 import os
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -27,9 +28,10 @@ from registry import (
 )
 from sklearn.base import clone
 from sklearn.ensemble import AdaBoostRegressor, BaggingRegressor
-from sklearn.linear_model import RANSACRegressor
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
+
+from sklearn_dpsco import PrivacyLeakWarning
 
 N, D = 60, 4
 CLASSES = ["a", "b", "c"]
@@ -134,24 +136,29 @@ def test_forked_workers_draw_their_own_noise():
         assert_all_differ([before, fitted(model), *outcomes])
 
 
-def test_an_ensemble_that_was_given_no_seed_draws_none_for_its_members():
+def test_seeds_that_ensembles_draw_for_their_members_are_told():
     X, y = table("DPLassoFW")
-    alone = build("DPLassoFW")
-    alone.random_state = None
-    given = build("DPLassoFW")
-    own = BaggingRegressor(given, 3, bootstrap=False).fit(X, y)
-    assert len({model.random_state for model in own.estimators_}) == 3
-    nested = BaggingRegressor(AdaBoostRegressor(alone, n_estimators=2), 2, bootstrap=False)
-    for ensemble in nested.fit(X, y).estimators_:
-        assert all(model.noise_is_secret_ for model in ensemble.estimators_)
-    assert (
-        RANSACRegressor(alone, max_trials=2, min_samples=30).fit(X, y).estimator_.noise_is_secret_
-    )
-    for member in (alone, make_pipeline(alone)):
-        secret = BaggingRegressor(member, 2, bootstrap=False).fit(X, y)
-        seeded = [BaggingRegressor(member, 2, bootstrap=False, random_state=0) for _ in "ab"]
-        models = [getattr(model, "steps", [(0, model)])[-1][1] for model in secret.estimators_]
-        assert all(model.noise_is_secret_ and model.random_state is None for model in models)
-        first, second = (model.fit(X, y).predict(X) for model in seeded)
-        np.testing.assert_array_equal(first, second)
-    assert clone(alone).set_params(random_state=3).random_state == 3
+    member = build("DPLassoFW")
+    member.random_state = None
+    for alone in (member, make_pipeline(member)):
+        for ensemble in (BaggingRegressor(alone, 2, bootstrap=False), AdaBoostRegressor(alone)):
+            with pytest.warns(PrivacyLeakWarning, match="Fit the members one by one"):
+                ensemble.fit(X, y)
+            models = [getattr(m, "steps", [(0, m)])[-1][1] for m in ensemble.estimators_]
+            assert not any(m.noise_is_secret_ for m in models)
+
+
+def test_a_seed_is_set_wherever_it_is_set():
+    class Ensemble(BaggingRegressor):
+        def seeded(self):
+            return clone(self.estimator).set_params(random_state=7)
+
+    member = build("DPLassoFW")
+    member.random_state = None
+    with pytest.warns(PrivacyLeakWarning, match="set to a seed"):
+        assert Ensemble(member).seeded().random_state == 7
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed in (3, None):  # it was one before, or there is none after
+            assert build("DPLassoFW").set_params(random_state=seed).random_state == seed
+        assert clone(member).set_params(epsilon=2.0).random_state is None

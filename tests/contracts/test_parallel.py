@@ -290,7 +290,7 @@ def test_private_steps_side_by_side_in_a_candidate_are_fitted_where_the_candidat
     X, y = regression(400)
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
     prepare = ColumnTransformer([("s", DPScaler(), ["u"]), ("t", DPScaler(), ["v", "w"])], n_jobs=2)
-    model = make_pipeline(prepare, DPMirrorRegressor(bounds_X="declared", bounds_y=(-1, 1)))
+    model = make_pipeline(prepare, DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1)))
     accountant = BudgetAccountant(80.0, relation="zero-out")
     grid = {"dpmirrorregressor__max_iter": [3]}
     search = DPGridSearchCV(model, grid, accountant=accountant, **ENOUGH).fit(frame, y)

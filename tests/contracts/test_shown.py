@@ -104,9 +104,9 @@ def test_html_of_other_estimators():
     assert "<td>3.0</td>" in html(search)
     assert "<td>epsilon = 2, delta = 1e-06, replace-one neighbours" in html(scaler)
     assert "generated/sklearn_dpsco.PublicEncoder.html" in html(encoder)
-    pipeline = make_pipeline(encoder, build("DPMirrorRegressor", bounds_X="declared"))
+    pipeline = make_pipeline(encoder, build("DPMirrorRegressor", bounds_X=encoder))
     assert "generated/sklearn_dpsco.DPMirrorRegressor.html" in html(pipeline)
-    assert "<td>declared by the step before</td>" in html(pipeline[-1])
+    assert "<td>declared by PublicEncoder</td>" in html(pipeline[-1])
 
 
 # -------------------------------------------------------------------------------- frames

@@ -180,9 +180,8 @@ def test_a_step_without_noise_is_a_leak():
     pipe = make_pipeline(DPScaler(epsilon=INF, bounds_X=(-1, 1)), model)
     assert [found.step for found in check_pipeline(pipe)] == ["dpscaler"]
     assert check_pipeline(pipe.set_params(dpscaler__epsilon=1.0)).ok
-    with pytest.warns(PrivacyLeakWarning) as seen:
+    with SAYS:
         pipe.set_params(dpscaler__epsilon=INF).fit(*table("DPMirrorRegressor", n=500))
-    assert ["'dpscaler' (DPScaler)" in str(w.message) for w in seen] == [False, True]
 
 
 # ------------------------------------------------------------------------ what is claimed
@@ -327,7 +326,7 @@ def test_a_search_replaces_an_infinite_epsilon_and_shares_by_none():
     assert found.guarantee_.epsilon == 4.0
     assert not found.best_estimator_.guarantee_.is_void
     for delta in (0, 1e-6):
-        last = DPLassoFW(bounds_X="declared", bounds_y=(-1, 1))
+        last = DPLassoFW(bounds_X=(-4, 4), bounds_y=(-1, 1))
         pipe = make_pipeline(DPScaler(epsilon=INF), last)
         search = DPGridSearchCV(pipe, {"dplassofw__radius": [1.0]}, epsilon=4.0, delta=delta)
         with pytest.raises(ValueError, match="dpscaler__epsilon must be finite"):

@@ -51,7 +51,7 @@ def mixed_table():
 
 def encoded(**parameters):
     encoder = PublicEncoder({"age": (18, 98), "edu": ["hs", "ba"]})
-    settings = {"bounds_X": "declared", "classes": ["no", "yes"], **parameters}
+    settings = {"bounds_X": encoder, "classes": ["no", "yes"], **parameters}
     return make_pipeline(encoder, DPMirrorClassifier(**settings))
 
 
@@ -138,7 +138,7 @@ def test_no_accountant_is_charged(draw):
 
 
 def test_utility_needs_one_budget():
-    model = make_pipeline(DPScaler(), DPMirrorRegressor(bounds_X="declared", bounds_y=(-500, 500)))
+    model = make_pipeline(DPScaler(), DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-500, 500)))
     with pytest.raises(ValueError, match=r"several steps have a budget.*DPGridSearchCV"):
         PrivacyUtilityDisplay.from_estimator(model, X, y, **PUBLIC)
 

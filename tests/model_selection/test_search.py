@@ -177,7 +177,7 @@ WRONG = {
     "other classes": ({"classes": [["x", "y"]]}, {}, "predict something else"),
     "other task": (None, {}, "predict something else"),
     "nothing": ([{"model": ["passthrough"]}], {}, "are wrong: estimator must be a private"),
-    "undeclared": ({"bounds_X": ["declared"]}, {}, "bounds_X='declared'"),
+    "undeclared": ({"bounds_X": [DPScaler()]}, {}, "learns from data, with a budget"),
     "shifting zeros": ({"bounds_X": [(1, 2)]}, {}, "sparse X needs"),
     "random state": ({"random_state": [1, 2]}, {}, "set by the search"),
 }
@@ -211,7 +211,8 @@ def test_a_scaler_among_other_columns_has_its_part():
     prepare = ColumnTransformer(
         [("s", DPScaler(epsilon=0.5), ["v"]), ("e", PublicEncoder({"u": (-1, 1)}), ["u"])]
     )
-    model = make_pipeline(prepare, DPMirrorClassifier(bounds_X="declared", classes=["a", "b"]))
+    bounds_X = [-4, -1], [4, 1]
+    model = make_pipeline(prepare, DPMirrorClassifier(bounds_X=bounds_X, classes=["a", "b"]))
     accountant = BudgetAccountant(4.0)
     search = search_of(model, {"dpmirrorclassifier__max_iter": [30]}, accountant=accountant)
     search.fit(frame, y)
@@ -264,10 +265,9 @@ def test_random_batches_under_an_accountant_of_a_larger_budget():
 def test_a_search_behind_an_encoder_finds_what_that_declares():
     X, y = labelled()
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
-    model = DPMirrorClassifier(bounds_X="declared", classes=["a", "b"], radius=0.01)
-    pipe = make_pipeline(
-        PublicEncoder(dict.fromkeys("uvw", (-1, 1))), search_of(model, {"radius": [10.0]})
-    ).fit(frame, y)
+    encoder = PublicEncoder(dict.fromkeys("uvw", (-1, 1)))
+    model = DPMirrorClassifier(bounds_X=encoder, classes=["a", "b"], radius=0.01)
+    pipe = make_pipeline(encoder, search_of(model, {"radius": [10.0]})).fit(frame, y)
     assert pipe[-1].best_params_ == {"radius": 10.0}
     assert pipe.score(frame, y) > 0.85
 

@@ -1,7 +1,5 @@
 """check_pipeline names what learns from data, and nothing else; a fit warns of it once."""
 
-import warnings
-
 import numpy as np
 import pytest
 from sklearn import decomposition, ensemble, feature_selection, impute, preprocessing
@@ -21,17 +19,14 @@ from sklearn.model_selection import (
     KFold,
     RandomizedSearchCV,
     StratifiedKFold,
-    cross_val_score,
 )
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.random_projection import GaussianRandomProjection
 
 from sklearn_dpsco import (
-    DPFTRLRegressor,
     DPMirrorClassifier,
     DPMirrorRegressor,
-    PrivacyLeakWarning,
     PublicEncoder,
     check_pipeline,
 )
@@ -195,72 +190,3 @@ def test_estimators_that_hold_others():
 def test_nothing_is_printed(capsys):
     check_pipeline(make_pipeline(preprocessing.StandardScaler(), regressor()))
     assert capsys.readouterr() == ("", "")
-
-
-# ------------------------------------------------------------------------- warnings of a fit
-
-
-def table():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (60, 2))
-    return X, X[:, 0]
-
-
-def warnings_of(call):
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        call()
-    return [str(one.message) for one in seen if one.category is PrivacyLeakWarning]
-
-
-def test_a_fit_behind_such_a_step_warns_once():
-    X, y = table()
-    scale = preprocessing.StandardScaler()
-    columns = ColumnTransformer([("imputed", impute.SimpleImputer(), [0, 1])])
-    pipe = Pipeline([("scale", scale), ("columns", columns), ("model", regressor())])
-    (message,) = warnings_of(lambda: pipe.fit(X, y))
-    assert message.startswith("'scale' (StandardScaler), 'columns: imputed' (SimpleImputer)")
-    assert "check_pipeline" in message
-    assert len(warnings_of(lambda: cross_val_score(pipe, X, y, cv=3))) == 3
-    outer = make_pipeline(scale, make_pipeline("passthrough", regressor()))
-    assert len(warnings_of(lambda: outer.fit(X, y))) == 1
-    # also around a search, of which each fit warns
-    search = make_pipeline(scale, GridSearchCV(regressor(), {}, cv=KFold(2)))
-    assert len(warnings_of(lambda: search.fit(X, y))) == 3
-    assert len(warnings_of(lambda: make_pipeline(Shift(), regressor()).fit(X, y))) == 1
-    stream = DPFTRLRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0)
-    assert len(warnings_of(lambda: make_pipeline(scale, stream).fit(X, y))) == 1
-
-
-def test_other_fits_do_not_warn():
-    X, y = table()
-    scale = preprocessing.StandardScaler()
-    for fit in (
-        lambda: regressor().fit(X, y),
-        lambda: make_pipeline(preprocessing.FunctionTransformer(np.tanh), regressor()).fit(X, y),
-        lambda: make_pipeline(Halve(), "passthrough", regressor()).fit(X, y),
-        # what comes after a private model learns from what it published
-        lambda: make_pipeline(
-            feature_selection.SelectFromModel(regressor()), scale, Ridge()
-        ).fit(X, y),
-        # a search outside of the pipeline is for check_pipeline to tell
-        lambda: GridSearchCV(regressor(), {}, cv=KFold(2)).fit(X, y),
-        lambda: make_pipeline(scale, Ridge()).fit(X, y),
-    ):  # fmt: skip
-        assert warnings_of(fit) == []
-    before = make_pipeline(scale, feature_selection.SelectFromModel(regressor()), Ridge())
-    assert len(warnings_of(lambda: before.fit(X, y))) == 1
-
-
-def test_prediction_and_plan_do_not_warn():
-    X, y = table()
-    pipe = make_pipeline(preprocessing.StandardScaler(), regressor())
-    assert len(warnings_of(lambda: pipe.fit(X, y))) == 1
-    assert warnings_of(lambda: pipe.predict(X)) == []
-    assert warnings_of(lambda: pipe[-1].plan(100, 2)) == []
-
-
-@pytest.mark.parametrize("pipe", ["StandardScaler", None, preprocessing.StandardScaler])
-def test_what_is_no_estimator_is_refused(pipe):
-    with pytest.raises(TypeError, match="an estimator, a transformer"):
-        check_pipeline(pipe)

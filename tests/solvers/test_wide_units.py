@@ -288,7 +288,7 @@ def test_what_is_made_of_features_of_both_signs(monkeypatch, all_wide):
 def test_bounds_tell_whether_features_may_be_negative():
     for bounds in ((0, 1), ([0, 0], [3, 1]), {"a": (0, 1), "b": (0, 9)}):
         assert is_nonnegative(bounds), bounds
-    for bounds in (None, "declared", (-1, 1), ([0, -1], [1, 1]), {"a": (0, 1), "b": (1, 9)}):
+    for bounds in (None, (-1, 1), ([0, -1], [1, 1]), {"a": (0, 1), "b": (1, 9)}):
         assert not is_nonnegative(bounds), bounds
 
 
