@@ -70,7 +70,6 @@ def _within_one(values: Any) -> NDArray[np.float64]:
     return values / (1 + np.abs(values))
 
 
-
 class _Plans:
     """Plans by the prefix of their step; a copy is the same, since scikit-learn copies steps."""
 

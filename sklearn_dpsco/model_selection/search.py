@@ -443,7 +443,8 @@ class _Run:
         for prefix, word in zip(steps, words, strict=True):
             # a step's own seed would draw the same noise in every fit
             seed = None if self.search.random_state is None else int(word % np.uint64(2**31))
-            estimator.set_params(**{f"{prefix}random_state": seed})
+            with unwarned():  # the search's own seed was asked for
+                estimator.set_params(**{f"{prefix}random_state": seed})
         return estimator
 
     def _all_fitted(self, estimators: list[Any]) -> Iterable[Any]:

@@ -362,7 +362,7 @@ def test_all_releases_together_are_within_the_budget_by_a_second_accountant(name
 @pytest.mark.parametrize("seed", [None, 0])
 def test_no_two_fits_draw_the_same_noise(seed, monkeypatch):
     X, y = table()
-    pipe = make_pipeline(DPScaler(), DPMirrorRegressor(bounds_X="declared", bounds_y=(-1, 1)))
+    pipe = make_pipeline(DPScaler(), DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1)))
     pipe.set_params(dpscaler__random_state=3, dpmirrorregressor__random_state=3)
     search = search_of(pipe, {"dpmirrorregressor__max_iter": [30, 40]}, random_state=seed)
     models = []
@@ -382,7 +382,7 @@ def test_no_two_fits_draw_the_same_noise(seed, monkeypatch):
 
 def test_a_cached_step_is_released_once_and_a_search_knows_all_its_plans(tmp_path, monkeypatch):
     X, y = table()
-    model = DPMirrorRegressor(bounds_X="declared", bounds_y=(-1, 1))
+    model = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1))
     pipe = Pipeline([("s", DPScaler()), ("m", model)], memory=str(tmp_path))
     accountant = BudgetAccountant(9.0)
     with accountant:

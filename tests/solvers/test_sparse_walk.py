@@ -485,7 +485,7 @@ def test_left_bounds_are_looked_at_before_they_give_way_to_others(forced, monkey
 
     monkeypatch.setattr(GroupedScores, "sample", planted)
     with pytest.raises(RuntimeError, match="nothing is released"):
-        FrankWolfe().solve(data, plan, stream())
+        plan.run(data, stream())
 
 
 def test_sharpening_compares_the_bounds_that_it_makes_tight():
