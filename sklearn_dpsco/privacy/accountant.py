@@ -618,7 +618,9 @@ class BudgetAccountant(Account):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # for loaders that make an object first: it shares all with the accountant
-        self.__dict__ = _find_accountant(**state).__dict__
+        original = _find_accountant(**state)
+        self.__dict__ = original.__dict__
+        self._original = original  # `_accountants` knows it as long as this one is in use
 
     def __repr__(self) -> str:
         facts = self._facts()

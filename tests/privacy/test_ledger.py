@@ -668,6 +668,22 @@ def test_copies_of_the_file_and_of_the_accountant(tmp_path):
     assert len(pickle.loads(pickled).ledger) == 1
 
 
+@needs_fork
+def test_a_loader_that_makes_an_object_first_keeps_the_accountant(tmp_path):
+    path, copied = tmp_path / "budget.json", tmp_path / "copy.json"
+    twin = BudgetAccountant.__new__(BudgetAccountant)
+    twin.__setstate__(kept(path).__getstate__())
+    gc.collect()
+    copied.write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match="is a copy of"):
+        BudgetAccountant.load(copied)
+    twin._turn["turn"] = object()  # as if another thread had it
+    assert forked(lambda: len(twin._turn)) == 0
+    twin._turn.clear()
+    BudgetAccountant.load(path).spend(pure(0.5))
+    assert len(twin.ledger) == 1
+
+
 def test_a_model_whose_file_is_gone_loads_and_refuses(tmp_path):
     X, y = scaled_table(60, 3)
     path = tmp_path / "budget.json"
