@@ -21,7 +21,7 @@ from ..exceptions import PrivacyBudgetError
 from .branches import Account, BranchPath, ParallelGroup, are_users_disjoint
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
-from .ledger import Charge, Ledger, LedgerFile, Snapshot
+from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_string
 from .turns import Turn
 
 __all__ = ["INFINITE", "BudgetAccountant", "accountant_in_force", "active_accountant"]
@@ -295,7 +295,8 @@ class BudgetAccountant(Account):
             branch of disjoint records, this is not the process of the accountant, or its file
             cannot be read or written. Then the charge is not accepted.
         ValueError
-            If `guarantee` is neither a guarantee nor a plan, or `label` no string.
+            If `guarantee` is neither a guarantee nor a plan, `label` or `estimator` no string, or a
+            size of the plan no positive integer. Nothing is charged then.
 
         Examples
         --------
@@ -322,7 +323,7 @@ class BudgetAccountant(Account):
         >>> with accountant.label("search"):
         ...     pass  # fits
         """
-        _check_label(text)
+        check_string("label", text)
         self._check_process()
         entry = [text]  # a list is told from others with the same text by what it is
         try:
@@ -418,8 +419,6 @@ class BudgetAccountant(Account):
         plan, guarantee = guarantee, getattr(guarantee, "guarantee", guarantee)
         if not isinstance(guarantee, Guarantee):
             raise ValueError(f"guarantee must be a Guarantee or a Plan, got {shown(guarantee)}")
-        if label is not None:
-            _check_label(label)
         if guarantee.is_void:
             raise PrivacyBudgetError(INFINITE)
 
@@ -525,8 +524,8 @@ class BudgetAccountant(Account):
             branch=path,
             label=label,
             estimator=estimator,
-            n_samples=None if n_samples is None else int(n_samples),
-            n_features=None if n_features is None else int(n_features),
+            n_samples=n_samples,
+            n_features=n_features,
             guarantee=guarantee,
         )
 
@@ -733,8 +732,3 @@ def _find_accountant(identifier: str, path: str | None = None) -> BudgetAccounta
 
 def _rounded(value: float, direction: str) -> str:
     return f"{float(Context(prec=6, rounding=direction).create_decimal_from_float(value)):g}"
-
-
-def _check_label(label: Any) -> None:
-    if not isinstance(label, str):
-        raise ValueError(f"label must be a string, got {shown(label)}")

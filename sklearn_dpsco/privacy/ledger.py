@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 import time as clock
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import check_int, check_real
+from .._checks import check_int, check_real, shown
 from .branches import BranchPath
 from .budget import PrivacyBudget
 from .guarantee import Guarantee
 from .turns import Turn
 
-__all__ = ["Charge", "Ledger", "LedgerFile", "Snapshot", "now"]
+__all__ = ["Charge", "Ledger", "LedgerFile", "Snapshot", "check_string", "now"]
 
 Cost = NDArray[np.float64]
 
@@ -85,6 +85,26 @@ class Charge:
     time: datetime = field(default_factory=now)
     guarantee: Guarantee | None = field(default=None, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        # a file that holds what was charged can be read again
+        facts = vars(self)
+        PrivacyBudget(*(facts[key] for key in ("epsilon", "delta", "relation")))
+        check_string("composition", self.composition)
+        for key in COSTS:
+            if facts[key] != math.inf:
+                facts[key] = check_real(key, facts[key], low=0)
+        facts["rows_per_user"] = check_int("rows_per_user", self.rows_per_user, low=1)
+        for key in ("label", "estimator"):
+            if facts[key] is not None:
+                check_string(key, facts[key])
+        for key in ("n_samples", "n_features"):
+            if facts[key] is not None:
+                facts[key] = check_int(key, facts[key], low=1)
+        for part in self.branch:
+            check_string("branch", part)
+        if len(self.branch) % 2:
+            raise ValueError("a branch without its group")
+
     @property
     def cost(self) -> Cost:
         """The vector (pure_epsilon, rho, rho_at_order)."""
@@ -92,9 +112,7 @@ class Charge:
 
     def summary(self) -> dict[str, Any]:
         """All fields but the guarantee, by name."""
-        fields = asdict(replace(self, guarantee=None))
-        del fields["guarantee"]
-        return fields
+        return {key: value for key, value in vars(self).items() if key != "guarantee"}
 
 
 class _Branch(NamedTuple):
@@ -276,30 +294,22 @@ def _parsed(document: Any) -> Snapshot:
     ledger = Ledger().plus(*(_charge(entry, budget) for entry in document["charges"]))
     if document["total"] != _total(ledger):
         raise ValueError("its charges do not add up to its total")
-    return Snapshot(_string("id", document["id"]), budget, rows, order, ledger)
+    return Snapshot(check_string("id", document["id"]), budget, rows, order, ledger)
 
 
 def _charge(entry: dict[str, Any], budget: PrivacyBudget) -> Charge:
-    claim = PrivacyBudget(*(entry[key] for key in ("epsilon", "delta", "relation")))
-    if claim.relation != budget.relation:
+    if set(entry) != set(Charge.__dataclass_fields__) - {"guarantee"}:
+        raise ValueError("a charge with missing or unexpected keywords")
+    costs = {key: math.inf if entry[key] is None else entry[key] for key in COSTS}
+    branch, time = tuple(entry["branch"]), datetime.fromisoformat(entry["time"])
+    charge = Charge(**entry | costs | {"branch": branch, "time": time})
+    if charge.relation != budget.relation:
         raise ValueError("a charge has another relation than the budget")
-    checked: dict[str, Any] = {"composition": _string("composition", entry["composition"])}
-    checked["rows_per_user"] = check_int("rows_per_user", entry["rows_per_user"], low=1)
-    for key in COSTS:
-        cost = entry[key]
-        checked[key] = math.inf if cost is None else check_real(key, cost, low=0)
-    for key in ("label", "estimator"):
-        checked[key] = entry[key] if entry[key] is None else _string(key, entry[key])
-    for key in ("n_samples", "n_features"):
-        checked[key] = entry[key] if entry[key] is None else check_int(key, entry[key], low=1)
-    branch = tuple(_string("branch", part) for part in entry["branch"])
-    if len(branch) % 2:
-        raise ValueError("a branch without its group")
-    time = datetime.fromisoformat(entry["time"])
-    return Charge(**entry | checked | {"branch": branch, "time": time})
+    return charge
 
 
-def _string(name: str, value: Any) -> str:
+def check_string(name: str, value: Any) -> str:
+    """Return `value` if it is a string."""
     if not isinstance(value, str):
-        raise ValueError(f"{name} must be a string")
+        raise ValueError(f"{name} must be a string, got {shown(value)}")
     return value

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 from dp_accounting.rdp import RdpAccountant
@@ -241,6 +242,9 @@ def test_only_guarantees_and_plans_can_be_spent():
     for value in (None, 0.5, PrivacyBudget(0.1), "plan"):
         assert_refuses(accountant.spend, "guarantee must be", value)
     plan = FrankWolfe().plan(problem(100, 3), PrivacyBudget(0.1))
+    empty = SimpleNamespace(guarantee=plan.guarantee, n_samples=0, n_features=3)
+    assert_refuses(accountant.spend, "n_samples must be", empty)
+    assert_refuses(accountant.spend, "estimator must be a string", plan, estimator=5)
     accountant.spend(plan)
     assert charged(accountant) == [plan.guarantee]
     (charge,) = accountant.ledger

@@ -586,6 +586,7 @@ def test_an_edited_file_is_refused(tmp_path):
         ("charges", 0, "time", "yesterday", "isoformat"),
         ("charges", 0, "n_samples", -1, "n_samples must be"),
         ("charges", 0, "extra", 1, "unexpected keyword"),
+        ("charges", 0, {}, "missing"),
         ("charges", 0, None, "NoneType"),
         ("charges", [], "do not add up"),
         ("total", "rho", 0.0, "do not add up"),
