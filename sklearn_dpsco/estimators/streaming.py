@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -53,6 +53,10 @@ Array = NDArray[np.float64]
 
 _NO_HORIZON = LONGEST_STREAM  # epochs are planned up to here
 _MIRROR_MAPS = ("auto", "euclidean", "power", "entropy")
+_ENDED = (
+    "the stream of this model has ended (by fit, by finish or by its horizon): "
+    "more records would cost more than its guarantee. Clone it to begin another."
+)
 
 
 @dataclass
@@ -65,11 +69,12 @@ class _Progress:
     plan: FTRLPlan
     features: FeatureScaling
     scaling: TargetScaling | None
+    target_shape: tuple[int, ...]  # of one record's targets
     run: FTRLRun
     noise: RandomStream | None
     charged: list[Account]
-    rows_of_users: dict[Any, int] | None
-    lock: Any = field(default_factory=threading.RLock, repr=False, compare=False)
+    rows_of_users: ChainMap[Any, int] | None  # of the last chunk, before those of earlier ones
+    lock: Any = field(repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"noise": None, "lock": None}
@@ -211,6 +216,16 @@ class _StreamingModel(DPLinearModel):
         super()._solve(run, table)
         self.n_seen_ = run.plan.problem.n_samples
 
+    def _between_chunks(self) -> AbstractContextManager[Any]:
+        """A part of a call in which no other thread feeds the stream, if one is in progress."""
+        stream = getattr(self, "_stream", None)
+        return nullcontext() if stream is None else stream.lock
+
+    @contextmanager
+    def _until_spent(self) -> Iterator[None]:
+        with self._between_chunks(), super()._until_spent():
+            yield
+
     def _charge(self, settings: Settings, table: LocalTable | BlocksTable) -> Run:
         run = super()._charge(settings, table)
         self._stream = None  # also if the fit is interrupted later on
@@ -220,7 +235,7 @@ class _StreamingModel(DPLinearModel):
         """End the stream, and forget its un-noised sums.
 
         The model stays as it is. A pickle of it then holds nothing that is not private, and
-        `partial_fit` refuses more records.
+        `partial_fit` refuses more records. A chunk that another thread feeds is waited for.
 
         Returns
         -------
@@ -232,7 +247,8 @@ class _StreamingModel(DPLinearModel):
             If no stream has begun.
         """
         check_is_fitted(self)
-        self._stream = None
+        with self._between_chunks():
+            self._stream = None
         return self
 
     # ------------------------------------------------------------ parts of `partial_fit`
@@ -242,10 +258,7 @@ class _StreamingModel(DPLinearModel):
         if not hasattr(self, "_stream"):
             return self._settings()
         if self._stream is None:
-            raise ValueError(
-                "the stream of this model has ended (by fit, by finish or by its horizon): "
-                "more records would cost more than its guarantee. Clone it to begin another."
-            )
+            raise ValueError(_ENDED)
         return self._stream
 
     def _validate_chunk(self, X: Any, y: Any, progress: _Progress | Settings) -> tuple[Any, Any]:
@@ -254,22 +267,17 @@ class _StreamingModel(DPLinearModel):
             n_seen, horizon = 0, self.horizon or _NO_HORIZON
         else:
             n_seen, horizon = progress.run.n_seen, progress.plan.problem.n_samples
-        if not isinstance(progress, Settings):
-            self._check_targets(y)
+            if self._task == "regression" and y.shape[1:] != progress.target_shape:
+                raise ValueError(
+                    f"y has the shape {y.shape}, but that of the first chunk was "
+                    f"{('n', *progress.target_shape)}: each chunk needs the same targets"
+                )
         if n_seen + X.shape[0] > horizon:
             raise ValueError(
                 f"{n_seen} records were seen and {X.shape[0]} more are given, which is beyond "
                 f"horizon={horizon}"
             )
         return X, y
-
-    def _check_targets(self, y: Any) -> None:
-        """Raise unless y has as many columns as in the first chunk."""
-        if self._task == "regression" and y.shape[1:] != self.coef_.shape[:-1]:
-            raise ValueError(
-                f"y has the shape {y.shape}, but after the first chunk coef_ has the shape "
-                f"{self.coef_.shape}: each chunk needs the same targets"
-            )
 
     def _take_in(
         self,
@@ -282,8 +290,10 @@ class _StreamingModel(DPLinearModel):
     ) -> Self:
         """Take in a chunk, whose targets `read` makes of validated y."""
         # threads take turns, also in counting the rows of users
-        lock = nullcontext() if isinstance(progress, Settings) else progress.lock
+        lock = threading.RLock() if isinstance(progress, Settings) else progress.lock
         with lock, np.errstate(all="ignore"):  # as in `fit`
+            if isinstance(progress, _Progress) and self._stream is not progress:
+                raise ValueError(_ENDED)  # while this thread waited
             with self._unchanged_on_error():
                 X, y = self._validate_chunk(X, y, progress)
                 targets = read(y)
@@ -294,8 +304,7 @@ class _StreamingModel(DPLinearModel):
                 weight = self._weights(X, sample_weight, targets)
                 if isinstance(progress, Settings):
                     progress = progress._replace(has_groups=counted is not None)
-                    progress = self._begin(progress, X, targets)
-                    progress.rows_of_users = None if counted is None else {}
+                    progress = self._begin(progress, X, targets, lock)
                 else:
                     self._charge_again(progress)
             self._feed(progress, X, targets, (is_surplus, weight), counted)
@@ -306,12 +315,16 @@ class _StreamingModel(DPLinearModel):
     ) -> ChainMap[Any, int] | None:
         """Counts of the stream so far, and room for those of a chunk; None without `groups`."""
         if isinstance(progress, Settings):
-            return None if groups is None else ChainMap({})
+            return None if groups is None else ChainMap({}, {})
         if (groups is None) != (progress.rows_of_users is None):
             raise ValueError("groups must be given with every chunk of a stream, or with none")
-        return None if groups is None else ChainMap({}, progress.rows_of_users or {})
+        if progress.rows_of_users is None:
+            return None
+        last, earlier = progress.rows_of_users.maps
+        earlier.update(last)  # totals: after an interrupt it is done again
+        return ChainMap({}, earlier)
 
-    def _begin(self, settings: Settings, X: Any, targets: Numbers | Labels) -> _Progress:
+    def _begin(self, settings: Settings, X: Any, targets: Numbers | Labels, lock: Any) -> _Progress:
         """Plan and charge the whole stream; reads no value of X or y."""
         solver = replace(settings.solver, doubling=self.horizon is None)
         settings = self._in_force(settings, X.shape[1])._replace(solver=solver)
@@ -331,8 +344,10 @@ class _StreamingModel(DPLinearModel):
             **self._units_used(features, None),
         )
         scaling = targets.scaling if isinstance(targets, Numbers) else None
+        shape = targets.y.shape[1:] if isinstance(targets, Numbers) else ()
+        users: ChainMap[Any, int] | None = ChainMap({}, {}) if settings.has_groups else None
         run, noise = FTRLRun(plan), root.substream("model", 0).substream("noise")
-        self._stream = _Progress(plan, features, scaling, run, noise, charged, None)
+        self._stream = _Progress(plan, features, scaling, shape, run, noise, charged, users, lock)
         return self._stream
 
     def _charge_again(self, progress: _Progress) -> None:
@@ -349,7 +364,7 @@ class _StreamingModel(DPLinearModel):
         self, progress: _Progress, X: Any, targets: Numbers | Labels, further: tuple[Any, ...],
         counted: ChainMap[Any, int] | None,
     ) -> None:  # fmt: skip
-        """Feed one chunk to the model, and publish what it is now.
+        """Feed one chunk to the model, and publish what it is now; needs the lock.
 
         `further` are the last arguments of `_rows`: arrays of the records, or None.
         An error or an interrupt leaves the stream before the chunk, and nothing has been
@@ -360,7 +375,7 @@ class _StreamingModel(DPLinearModel):
         size = piece_rows(X.shape[0], X.shape[1], sparse.issparse(X))
         plan, is_empty = progress.plan, targets.is_empty
         what = "record", type(self).__name__
-        with progress.lock, progress_bar(self.verbose, X.shape[0], *what) as bar:
+        with progress_bar(self.verbose, X.shape[0], *what) as bar:
             stream = progress.stream(None if self.noise_is_secret_ else self.random_state)
             run, scaled = progress.run.copy(), targets.scaled()
             for start in range(0, X.shape[0], size):
@@ -381,10 +396,10 @@ class _StreamingModel(DPLinearModel):
                 "_stream": None if run.n_seen == plan.problem.n_samples else progress,
                 **targets.model(result),
             }
-            if counted is not None and progress.rows_of_users is not None:
-                progress.rows_of_users.update(counted.maps[0])
-            # no interrupt comes between these two
-            progress.run = run
+            # no interrupt comes between these: no call ends before the last of them
+            if self._stream is not progress:
+                raise ValueError(_ENDED)  # by a signal's handler, in this thread
+            progress.run, progress.rows_of_users = run, counted
             self.__dict__.update(published)
 
 

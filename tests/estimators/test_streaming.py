@@ -6,7 +6,7 @@ import pickle
 import sys
 import threading
 import warnings
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 
 import numpy as np
@@ -275,6 +275,54 @@ def test_an_interrupted_first_chunk_is_charged_once(monkeypatch):
     assert len(accountant.ledger) == 1
 
 
+def test_after_an_interrupted_first_chunk_the_targets_keep_their_shape(monkeypatch):
+    X, y = table(DPFTRLRegressor)
+    for targets, other in ((y, y[:, None]), (np.c_[y, -y], y)):
+        model = model_of(DPFTRLRegressor, bounds_y=(-1, 1))
+        with monkeypatch.context() as patch:
+            interrupt(patch, "add", 1)
+            with pytest.raises(KeyboardInterrupt):
+                model.partial_fit(X, targets)
+        with pytest.raises(ValueError, match="needs the same targets"):
+            model.partial_fit(X, other)
+        assert model.partial_fit(X, targets).n_seen_ == 300
+
+
+@contextmanager
+def ctrl_c(at):
+    """At so many moments of the streams' module where Python may interrupt: after a call."""
+    left, earlier = itertools.count(at, -1), sys.getprofile()
+
+    def look(frame, event, _):
+        is_here = frame.f_globals.get("__name__") == "sklearn_dpsco.estimators.streaming"
+        if is_here and event in ("call", "c_return") and next(left) == 0:
+            raise KeyboardInterrupt
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(earlier)
+
+
+def test_ctrl_c_at_any_moment_takes_in_a_chunk_and_its_users_or_nothing():
+    X, y = table(DPFTRLRegressor, n=6)
+    for moment in itertools.count():
+        model = model_of(DPFTRLRegressor, horizon=20, max_rows_per_user=2)
+        for rows in (slice(2), slice(2, 4)):
+            model.partial_fit(X[rows], y[rows], groups=["a", "b"])
+        try:
+            with ctrl_c(moment):
+                model.partial_fit(X[4:], y[4:], groups=["c", "c"])
+        except KeyboardInterrupt:
+            states = {4: {"a": 2, "b": 2}, 6: {"a": 2, "b": 2, "c": 2}}
+            assert dict(model._stream.rows_of_users) == states[model.n_seen_], moment
+            assert model._stream.run.n_seen == model.n_seen_, moment
+        else:
+            break
+    assert moment > 20
+
+
 @both
 def test_an_interrupted_fit_forgets_the_stream(monkeypatch, kind):
     X, y = table(kind)
@@ -310,6 +358,64 @@ def test_threads_take_turns():
         sys.setswitchinterval(interval)
     assert model.n_seen_ == 401
     assert model._stream is None
+
+
+@pytest.mark.parametrize("end", ["finish", "fit"])
+@pytest.mark.parametrize("during", ["chunk", "refused fit"])
+def test_another_thread_ends_the_stream_for_good(monkeypatch, during, end):
+    X, y = table(DPFTRLRegressor)
+    model, begun = model_of(DPFTRLRegressor).partial_fit(X, y), []
+    ending = threading.Thread(target=model.finish if end == "finish" else lambda: model.fit(X, y))
+
+    def meanwhile(owner, name, then):
+        def call(*args):
+            if not begun:
+                begun.append(True)
+                ending.start()
+                ending.join(0.2)  # it waits for this thread, whatever the time
+                return then(*args)
+            return original(*args)
+
+        original = getattr(owner, name)
+        monkeypatch.setattr(owner, name, call)
+
+    def refuse(*args):
+        raise PrivacyBudgetError("refused")
+
+    if during == "chunk":
+        meanwhile(FTRLRun, "add", FTRLRun.add)
+        model.partial_fit(X, y)
+    else:
+        meanwhile(DPFTRLRegressor, "_charge", refuse)
+        with pytest.raises(PrivacyBudgetError, match="refused"):
+            model.fit(X, y)
+    ending.join()
+    assert model._stream is None
+    assert (model.n_seen_ == 300) == (end == "fit" or during == "refused fit")
+
+
+def test_a_chunk_that_waits_is_refused_if_the_stream_ends(monkeypatch):
+    X, y = table(DPFTRLRegressor)
+    accountant = BudgetAccountant(1.0)
+    model, add = model_of(DPFTRLRegressor).partial_fit(X, y), FTRLRun.add
+
+    class Lock:  # that the end of the stream held before
+        def __enter__(self):
+            waiting._stream = None
+
+        def __exit__(self, *exception): ...
+
+    waiting = copy.deepcopy(model).set_params(accountant=accountant)
+    waiting._stream.lock = Lock()
+    with pytest.raises(ValueError, match="has ended"):
+        waiting.partial_fit(X, y)
+    assert accountant.ledger == ()
+    # as a signal's handler may do it
+    monkeypatch.setattr(FTRLRun, "add", lambda *args: (add(*args), model.finish()))
+    with pytest.raises(ValueError, match="has ended"):
+        model.partial_fit(X, y)
+    assert model._stream is None
+    assert model.n_seen_ == 300
 
 
 # -------------------------------------------------------------------------------- bad input
