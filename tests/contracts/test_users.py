@@ -239,7 +239,7 @@ def test_whatever_else_protects_users_is_charged_where_they_are_disjoint():
     X, y = table("DPMirrorRegressor", n=2000)
     model, users = build("DPMirrorRegressor", "noisy-md"), np.arange(len(y)) // 2
     score = {"estimator": model.fit(X, y), "X": X + 0.0, "y": y}
-    search = DPGridSearchCV(clone(model), {"radius": [model.radius]})
+    search = DPGridSearchCV(clone(model), {"radius": [model.radius]}, random_state=0)
     accountant = BudgetAccountant(10.0)
     rows, one = (accountant.parallel(disjoint).branch() for disjoint in ("rows", "users"))
     for call in (
