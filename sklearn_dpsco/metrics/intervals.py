@@ -201,15 +201,15 @@ def r2_interval(
     u = 2 e^2 / E^2 - 1 is the squared error on its range, with E^2 = `largest`, and t the target,
     in units in which it is in [-1, 1]. T(rho) = sum e^2 - rho sum (t - mean)^2, whose standard
     deviation is at most sqrt(n) (s_e + rho s_t) by sampling, s_e^2 as in `spread` at the mean of
-    the records or the upper end of its interval, whichever is larger, and
+    the records, or for larger rho at the upper end of its interval if it is larger there, and
     s_t^2 <= s^2 ((1 + abs(mean))^2 - s^2), s^2 the variance of t; and noise is added. `scales`
     are those of the noise on the sums of u, t and 1 - t^2, in units of that on a number.
     """
     of_u, of_t, of_gap = scales
     own = Law(law.variance * of_u**2, law.confidence, law.is_normal)
     square = spread(*errors, n, of_gap / of_t, own)
-    likely = np.clip([errors[0] / n, mean_interval(*errors, n, of_gap / of_t, own)[1][0]], -1, 1)
-    s_e = largest / 2 * math.sqrt(square(likely).max())
+    high = mean_interval(*errors, n, of_gap / of_t, own)[1][0]
+    found, most = largest / 2 * np.sqrt(square(np.array([np.clip(errors[0] / n, -1, 1), high])))
     mean = float(np.clip(targets[0] / n, -1, 1))
     squares = largest / 2 * max(n + errors[0], 0.0)
     variation = n - targets[1] - n * mean**2
@@ -219,6 +219,7 @@ def r2_interval(
     noise_t = law.variance * (of_gap**2 + (2 * mean * of_t) ** 2 + of_t**2 / n)
 
     def deviation(rho: Array) -> Any:
+        s_e = np.where(rho * variation > squares, max(found, most), found)
         sampling = n * (s_e + rho * s_t) ** 2
         return np.sqrt(sampling + noise_e + rho**2 * noise_t)
 
