@@ -326,7 +326,7 @@ class _StreamingModel(DPLinearModel):
 
     def _begin(self, settings: Settings, X: Any, targets: Numbers | Labels, lock: Any) -> _Progress:
         """Plan and charge the whole stream; reads no value of X or y."""
-        solver = replace(settings.solver, doubling=self.horizon is None)
+        solver = replace(settings.solver, doubling=self.horizon is None, shuffle=False)
         settings = self._in_force(settings, X.shape[1])._replace(solver=solver)
         if self.horizon is None:
             settings = settings._replace(sizes_delta=False)

@@ -47,7 +47,9 @@ class Sizes(NamedTuple):
 def private_steps(estimator: Any) -> dict[str, Any]:
     """What has a budget of its own, by the prefix of its parameters; the estimator's is ""."""
     nested = estimator.get_params(deep=True)
-    found = {f"{name}__": value for name, value in nested.items() if _is_private(value)}
+    # (one in the place of bounds is no step: the estimator refuses it)
+    steps = {name: value for name, value in nested.items() if not name.endswith("bounds_X")}
+    found = {f"{name}__": value for name, value in steps.items() if _is_private(value)}
     return ({"": estimator} if _is_private(estimator) else {}) | found
 
 

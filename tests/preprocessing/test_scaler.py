@@ -270,6 +270,7 @@ def test_an_interrupted_fit_leaves_no_scales(monkeypatch):
 # ------------------------------------------------------------------------ scikit-learn
 
 
+@pytest.mark.filterwarnings("ignore::sklearn_dpsco.PrivacyLeakWarning")
 @few
 @parametrize_with_checks([DPScaler(), DPScaler(with_centering=False, nonfinite="zero")])
 def test_scikit_learn_checks(estimator, check):

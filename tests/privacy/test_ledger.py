@@ -33,7 +33,7 @@ from sklearn_dpsco.privacy import ledger as ledger_module
 from sklearn_dpsco.privacy.accountant import active_accountant
 from sklearn_dpsco.privacy.ledger import Ledger, LedgerFile
 from sklearn_dpsco.privacy.turns import Turn
-from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
+from sklearn_dpsco.solvers.frank_wolfe import FrankWolfePlan
 
 DELTA = 1e-6
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -308,7 +308,7 @@ except PrivacyBudgetError as error:
 def test_a_fit_that_is_killed_stays_charged(tmp_path, monkeypatch):
     X, y = scaled_table(60, 3)
     accountant = kept(tmp_path / "budget.json")
-    monkeypatch.setattr(FrankWolfe, "solve", die)
+    monkeypatch.setattr(FrankWolfePlan, "run", die)
     fit = regressor(accountant=accountant).fit
     assert forked(lambda: fit(X, y)) == -signal.SIGKILL
     assert [charge.estimator for charge in accountant.ledger] == ["DPLassoFW"]
