@@ -106,6 +106,11 @@ def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[st
     plans, last = _Plans(), last_step(estimator)
     steps = private_steps(estimator)
     for prefix, step in steps.items():
+        if isinstance(step.get_metadata_routing().fit.requests.get("groups"), str):
+            raise ValueError(
+                "a private step of a search requests groups under another name: the search claims "
+                "what it claims of its own groups, so say set_fit_request(groups=True)"
+            )
         step.set_params(accountant=_Rehearsal(step.accountant.budget))
         if step is not last:
             stand_in = _StandIn(step, plans, prefix)

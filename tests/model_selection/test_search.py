@@ -306,6 +306,7 @@ def test_groups_that_do_not_reach_a_private_step_are_refused_before_the_charge()
         for of_scaler, of_model, said in (
             (True, True, None), (False, True, "groups must reach"), (True, False, "must reach"),
             (None, True, "not explicitly set as requested"),
+            ("sample_weight", True, "under another name"),
         ):  # fmt: skip
             scaler = DPScaler(bounds_X=(-1, 1)).set_fit_request(groups=of_scaler)
             model = DPMirrorClassifier(**LABELS).set_fit_request(groups=of_model)
