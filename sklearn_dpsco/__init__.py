@@ -3,6 +3,7 @@
 from .compilation import compile_kernels
 from .estimators.heavy_tail import HeavyTailDPClassifier, HeavyTailDPRegressor
 from .estimators.lasso import DPLassoFW, DPLassoFWClassifier
+from .estimators.linear import DPLinearRegression, DPLogisticRegression
 from .estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
 from .estimators.phased import DPPhasedSGDClassifier, DPPhasedSGDRegressor
 from .estimators.streaming import DPFTRLClassifier, DPFTRLRegressor
@@ -40,6 +41,8 @@ __all__ = [
     "DPGridSearchCV",
     "DPLassoFW",
     "DPLassoFWClassifier",
+    "DPLinearRegression",
+    "DPLogisticRegression",
     "DPMirrorClassifier",
     "DPMirrorRegressor",
     "DPPhasedSGDClassifier",

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Integral, Real
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,12 @@ _MOST_SHOWN = 20  # elements: what holds more may be a table in the place of a p
 def shown(value: Any) -> str:
     """`value` for a message, cut if it is long; of what may be data the type and the size."""
     try:
-        if (size := _size_of(value)) is not None:
+        shape, size = getattr(value, "shape", None), None
+        if isinstance(shape, tuple):
+            size = f"shape {shape}" if math.prod(shape) > _MOST_SHOWN else None
+        elif isinstance(value, _CONTAINERS) and _n_cells(value) > _MOST_SHOWN:
+            size = f"length {len(value)}"
+        if size is not None:
             return f"an object of type {type(value).__name__} and {size}"
         text = repr(value)
     except Exception:  # such as that of an integer with too many digits
@@ -53,15 +57,6 @@ def shown(value: Any) -> str:
 def listed(names: Sequence[Any]) -> str:
     """The first of some names, for a message."""
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
-
-
-def _size_of(value: Any) -> str | None:
-    """What is said of arrays, frames and lists of many elements; None for anything else."""
-    shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple):
-        return f"shape {shape}" if math.prod(shape) > _MOST_SHOWN else None
-    is_long = isinstance(value, _CONTAINERS) and _n_cells(value) > _MOST_SHOWN
-    return f"length {len(value)}" if is_long else None
 
 
 def _n_cells(value: Any) -> int:
@@ -85,24 +80,18 @@ def check_real(
     high_open: bool = False,
 ) -> float:
     """Return `value` as a float if it is a finite real number in the range."""
-    left, right = "(" if low_open else "[", ")" if high_open else "]"
-    number = _as_float(value)
+    try:
+        is_real = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+        number = float(value) if is_real else math.nan
+    except OverflowError:
+        number = math.nan
     below = number <= low if low_open else number < low
     above = number >= high if high_open else number > high
     if not math.isfinite(number) or below or above:
+        left, right = "(" if low_open else "[", ")" if high_open else "]"
         allowed = f"a finite number in {left}{low:g}, {high:g}{right}"
         raise ValueError(f"{name} must be {allowed}, got {shown(value)}")
     return number
-
-
-def _as_float(value: Any) -> float:
-    """The float nearest to a real number; NaN for anything else, or for one without a float."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
 
 
 def check_size(name: str, value: Any, *, low: float = SMALLEST, high: float = LARGEST) -> float:
@@ -150,13 +139,7 @@ def auto_or(check: Callable[..., Any], name: str, value: Any, **limits: Any) -> 
 
 
 def import_pandas(what: str) -> Any:
-    """The module, which is not required.
-
-    Raises
-    ------
-    ImportError
-        That names what needs it, if it is not installed.
-    """
+    """The module, which is not required: an `ImportError` names what needs it."""
     try:
         import pandas
     except ImportError as error:
@@ -165,13 +148,7 @@ def import_pandas(what: str) -> Any:
 
 
 def import_pyplot(what: str) -> Any:
-    """The module of matplotlib, which is not required.
-
-    Raises
-    ------
-    ImportError
-        That names what needs it, if it is not installed.
-    """
+    """The module of matplotlib, which is not required: an `ImportError` names what needs it."""
     try:
         import matplotlib.pyplot
     except ImportError as error:
@@ -196,14 +173,17 @@ def unwarned() -> Iterator[None]:
 # packages through which users call this one, and those of Python that run their tasks
 _BETWEEN = frozenset(
     {
-        "sklearn", "joblib", "dask", "distributed", "asyncio", "concurrent", "multiprocessing",
-        "threading", "runpy",
+        "sklearn",
+        "joblib",
+        "dask",
+        "distributed",
+        "asyncio",
+        "concurrent",
+        "multiprocessing",
+        "threading",
+        "runpy",
     }
-)  # fmt: skip
-
-
-def _package_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+)
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
@@ -213,9 +193,12 @@ def warn_user(message: str, category: type[Warning]) -> None:
     """
     if _is_unwarned.get():
         return
-    package, level, n_ours = __name__.partition(".")[0], 0, 0
+    ours, level, n_ours = __name__.partition(".")[0], 0, 0
     frame = inspect.currentframe()
-    while frame is not None and _package_of(frame) in {package, *_BETWEEN}:
-        n_ours += n_ours == level and _package_of(frame) == package
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package != ours and package not in _BETWEEN:
+            break
+        n_ours += n_ours == level and package == ours
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=1 + (n_ours if frame is None else level))

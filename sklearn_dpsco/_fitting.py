@@ -78,10 +78,15 @@ def checked_table(X: Any, *, strict: bool, name: str = "X", **settings: Any) -> 
     if sparse.issparse(table):
         table = compressed(table)
     return checked(
-        check_array, table, accept_sparse=("csr", "csc"), input_name=name,
+        check_array,
+        table,
+        accept_sparse=("csr", "csc"),
+        input_name=name,
         dtype=(np.float64, np.float32) if is_array else np.float64,
-        order=None if is_array else "C", ensure_all_finite=strict, **settings,
-    )  # fmt: skip
+        order=None if is_array else "C",
+        ensure_all_finite=strict,
+        **settings,
+    )
 
 
 class Accounting(NamedTuple):
@@ -93,9 +98,14 @@ class Accounting(NamedTuple):
 
     @classmethod
     def of(
-        cls, epsilon: Any, delta: Any, relation: Any, max_rows_per_user: Any, precision: Any,
+        cls,
+        epsilon: Any,
+        delta: Any,
+        relation: Any,
+        max_rows_per_user: Any,
+        precision: Any,
         accountant: Any,
-    ) -> Accounting:  # fmt: skip
+    ) -> Accounting:
         """From parameters of these names.
 
         "auto" stands for the accountant's delta, so that a fit can spend all of its budget.

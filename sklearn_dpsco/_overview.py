@@ -21,25 +21,13 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Overview:
-    """Lines, and a table below them.
-
-    Attributes
-    ----------
-    lines : tuple of str
-    columns : tuple of str
-        Heads of the table.
-    layout : str
-        A format that makes a line of text of a row.
-    rows : sequence of tuple of str
-    most : int or None
-        Rows beyond so many are only counted; `to_frame` and the like have all of them.
-    """
+    """Lines, and a table below them."""
 
     lines: tuple[str, ...]
-    columns: tuple[str, ...] = ()
-    layout: str = ""
+    columns: tuple[str, ...] = ()  # heads of the table
+    layout: str = ""  # a format that makes a line of text of a row
     rows: Sequence[tuple[str, ...]] = ()
-    most: int | None = None
+    most: int | None = None  # rows beyond are only counted; `to_frame` and the like have all
 
     def below(self, line: str) -> Overview:
         """The same below another line."""
@@ -58,16 +46,15 @@ class Overview:
 
     def html(self) -> str:
         """The same as HTML, all of it escaped."""
-        heads = _row("th", self.columns) if self.columns else ""
-        body = heads + "".join(_row("td", row) for row in self.rows[: self.most])
-        table = f"<table>{body}</table>" if body else ""
+        table = [("th", self.columns)] if self.columns else []
+        table += [("td", row) for row in self.rows[: self.most]]
+        body = ""
+        for tag, cells in table:
+            body += f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+        body = f"<table>{body}</table>" if body else ""
         lines = "".join(f"<div>{escape(line.strip())}</div>" for line in self.lines)
         more = f"<div>{escape(self._more)}</div>" if self._more else ""
-        return f'{_STYLE}<div class="{_CLASS}">{lines}{table}{more}</div>'
-
-
-def _row(tag: str, cells: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+        return f'{_STYLE}<div class="{_CLASS}">{lines}{body}{more}</div>'
 
 
 class Overviewed:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from ._checks import check_int
@@ -20,27 +21,14 @@ __all__ = ["advance", "check_verbose", "progress_bar", "remark", "silent", "step
 T = TypeVar("T")
 
 
-class _NoBar:
-    def update(self, n: int = 1) -> None:
-        """Nothing."""
-
-
-_NO_BAR = _NoBar()
+_NO_BAR = SimpleNamespace(update=lambda n=1: None)
 _bar: ContextVar[Any] = ContextVar("bar", default=_NO_BAR)  # that the steps of a solver move
 _is_silent: ContextVar[bool] = ContextVar("is_silent", default=False)
 _open_bars: list[Any] = []
 
 
 def check_verbose(verbose: Any) -> int:
-    """The parameter `verbose` as an integer.
-
-    Raises
-    ------
-    ValueError
-        If it is neither a bool nor an integer >= 0.
-    ImportError
-        If something is to be shown, and tqdm is not installed.
-    """
+    """The parameter `verbose` as an integer; an `ImportError` if tqdm is needed and missing."""
     number = int(verbose) if isinstance(verbose, bool) else check_int("verbose", verbose, low=0)
     if number:
         _tqdm()

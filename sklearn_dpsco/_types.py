@@ -43,6 +43,7 @@ __all__ = [
     "Scoring",
     "SearchScoring",
     "SetName",
+    "Units",
     "Unknown",
 ]
 
@@ -68,11 +69,10 @@ Magnitudes = ArrayLike | Mapping[Any, float]
 ClassLabels = list[Any] | tuple[Any, ...] | NDArray[Any]
 ClassWeight = Mapping[Any, float] | Literal["balanced"]
 
-FrankWolfeSolver = Literal[
-    "auto", "selection", "gradient", "learned-units", "rounds", "tree", "spider"
-]
-MirrorSolver = Literal["auto", "learned-units", "noisy-md", "localized", "proximal", "noisy-sfw"]
-HeavyTailSolver = Literal["scof", "scof-slices"]
+FrankWolfeSolver = Literal["auto", "selection", "gradient", "rounds", "tree", "spider"]
+MirrorSolver = Literal["auto", "descent", "noisy-md", "localized", "proximal", "noisy-sfw"]
+HeavyTailSolver = Literal["auto", "scof", "scof-slices"]
+Units = Literal["auto", "bounds", "learned"]
 MirrorMapName = Literal["auto", "power", "euclidean", "entropy"]
 Factorization = Literal["toeplitz", "tree", "honaker"]
 Oracle = Literal["clipped", "median-of-means", "smoothed", "coordinate-clipped"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,10 +25,17 @@ from .randomness.stream import stream_from_random_state
 __all__ = ["compile_kernels"]
 
 _KINDS: tuple[Any, ...] = (
-    DPMirrorRegressor, DPMirrorClassifier, DPLassoFW, DPLassoFWClassifier, DPPhasedSGDRegressor,
-    DPPhasedSGDClassifier, DPFTRLRegressor, DPFTRLClassifier, HeavyTailDPRegressor,
+    DPMirrorRegressor,
+    DPMirrorClassifier,
+    DPLassoFW,
+    DPLassoFWClassifier,
+    DPPhasedSGDRegressor,
+    DPPhasedSGDClassifier,
+    DPFTRLRegressor,
+    DPFTRLClassifier,
+    HeavyTailDPRegressor,
     HeavyTailDPClassifier,
-)  # fmt: skip
+)
 # few columns, and so many that a default method is another one; shares of entries that are not 0
 _SHAPES = ((300, 5, 0.8), (600, 2000, 0.01))
 _LAYOUTS = (np.asarray, sparse.csr_array, sparse.csc_array)
@@ -79,9 +87,11 @@ def _fits() -> Iterator[tuple[Any, Any, Any]]:
             for dtype in (np.float64, np.float32):
                 X = layout(values.astype(dtype))
                 yield DPScaler(with_centering=False), X, None
-                for kind in _KINDS:
-                    for n_outputs in (1, 3):
-                        yield _model(kind, n_outputs, X), X, _targets(kind, n_outputs, values)
+                for kind, n_outputs in itertools.product(_KINDS, (1, 3)):
+                    y: Any = values[:, 0] if n_outputs == 1 else values[:, :3]
+                    if is_classifier(kind()):
+                        y = np.arange(n) % (2 if n_outputs == 1 else 3)
+                    yield _model(kind, n_outputs, X), X, y
 
 
 def _select_from_groups() -> None:
@@ -106,9 +116,3 @@ def _model(kind: Any, n_outputs: int, X: Any) -> Any:
     }
     own = model.get_params()
     return model.set_params(**{name: value for name, value in known.items() if name in own})
-
-
-def _targets(kind: Any, n_outputs: int, values: Any) -> Any:
-    if is_classifier(kind()):
-        return np.arange(len(values)) % (2 if n_outputs == 1 else 3)
-    return values[:, 0] if n_outputs == 1 else values[:, :3]

@@ -49,11 +49,11 @@ class PrivacyLeakWarning(UserWarning):
     Examples
     --------
     >>> import warnings
-    >>> from sklearn_dpsco import DPMirrorClassifier, PrivacyLeakWarning
+    >>> from sklearn_dpsco import DPLogisticRegression, PrivacyLeakWarning
     >>> X, y = [[0.0], [1.0]] * 50, [0, 1] * 50
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     _ = DPMirrorClassifier(bounds_X=(0, 1), delta=1e-3).fit(X, y)  # without `classes`
+    ...     _ = DPLogisticRegression(bounds_X=(0, 1), delta=1e-3).fit(X, y)  # without `classes`
     >>> [warning.category.__name__ for warning in caught]
     ['PrivacyLeakWarning']
     """
@@ -65,8 +65,8 @@ class PrivacyParameterWarning(UserWarning):
     Examples
     --------
     >>> import warnings
-    >>> from sklearn_dpsco import DPMirrorRegressor, PrivacyParameterWarning
-    >>> model = DPMirrorRegressor(delta=0.1, bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> from sklearn_dpsco import DPLinearRegression, PrivacyParameterWarning
+    >>> model = DPLinearRegression(delta=0.1, bounds_X=(0, 1), bounds_y=(0, 1))
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     _ = model.plan(n_samples=1000, n_features=1)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
-from ._checks import check_real, check_size, shown
+from ._checks import LARGEST, SMALLEST, check_real, shown
 
 __all__ = [
     "Absolute",
@@ -251,41 +251,59 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class _Regression(Loss):
-    """A regression loss; its `best_constant` is the mean of the targets."""
+class _Known(Loss):
+    """A loss of this package: convex, with slopes up to 1 and a kink, unless it says otherwise.
 
-    is_convex: ClassVar[bool] = True
+    `_slope` states the derivative of the envelope, which for an infinite beta is that of the loss.
+    """
 
     task: ClassVar[str] = "regression"
-
-    def best_constant(self, mean: float) -> float:
-        return mean
-
-
-@dataclass(frozen=True, slots=True)
-class _Classification(Loss):
-    """A loss of the margin y z."""
-
     is_convex: ClassVar[bool] = True
+    _parameter: ClassVar[str] = ""  # the name of the only field, where there is one
+    _limits: ClassVar[dict[str, Any]] = {"low": SMALLEST, "high": LARGEST}
+    _steepest: ClassVar[float] = 1.0
 
-    task: ClassVar[str] = "classification"
-
-
-class _Kinked:
-    """A loss that is not smooth, with derivatives within [-1, 1]."""
-
-    __slots__ = ()
+    def __post_init__(self) -> None:
+        if self._parameter:
+            value = check_real(self._parameter, getattr(self, self._parameter), **self._limits)
+            object.__setattr__(self, self._parameter, value)
 
     @property
     def smoothness(self) -> float:
         return math.inf
 
+    @property
+    def kernel_parameter(self) -> float:
+        return getattr(self, self._parameter) if self._parameter else 0.0
+
+    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+        raise NotImplementedError
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return self._slope(z, y, math.inf)
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        return self._slope(z, y, beta)
+
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return 1.0
+        return self._steepest
+
+    def best_constant(self, mean: float) -> float:
+        return mean
+
+
+def _pull(r: Array, beta: float) -> Array:
+    """A residual times beta, and its sign where beta is infinite."""
+    return np.sign(r) if beta == math.inf else beta * r
+
+
+def _shrunk(beta: float) -> float:
+    """By what the envelope of a parabola is less steep than it."""
+    return 1.0 if beta == math.inf else beta / (1 + beta)
 
 
 @dataclass(frozen=True, slots=True)
-class Squared(_Regression):
+class Squared(_Known):
     r"""Squared error, :math:`l(z, y) = (z - y)^2 / 2`.
 
     Smoothness 1. The derivative z - y is unbounded in z, so `gradient_clip` turns the
@@ -300,26 +318,20 @@ class Squared(_Regression):
     """
 
     loss_id: ClassVar[int | None] = 0
-
-    @property
-    def smoothness(self) -> float:
-        return 1.0
+    smoothness: ClassVar[float] = 1.0
 
     def value(self, z: Array, y: Array) -> Array:
         return (z - y) ** 2 / 2
 
-    def derivative(self, z: Array, y: Array) -> Array:
-        return z - y
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return (z - y) * (beta / (1 + beta))
+    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+        return (z - y) * _shrunk(beta)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return prediction_bound + y_bound
 
 
 @dataclass(frozen=True, slots=True)
-class Huber(_Regression):
+class Huber(_Known):
     r"""Huber's loss: squared within `threshold`, linear beyond it.
 
     .. math:: l(z, y) = \begin{cases} r^2 / 2 & |r| \le \tau \\
@@ -344,34 +356,22 @@ class Huber(_Regression):
     threshold: float = 0.1
 
     loss_id: ClassVar[int | None] = 1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", check_size("threshold", self.threshold))
-
-    @property
-    def smoothness(self) -> float:
-        return 1.0
-
-    @property
-    def kernel_parameter(self) -> float:
-        return float(self.threshold)
+    _parameter: ClassVar[str] = "threshold"
+    smoothness: ClassVar[float] = 1.0
 
     def value(self, z: Array, y: Array) -> Array:
         r = np.abs(z - y)
         return np.where(r <= self.threshold, r**2 / 2, self.threshold * (r - self.threshold / 2))
 
-    def derivative(self, z: Array, y: Array) -> Array:
-        return np.clip(z - y, -self.threshold, self.threshold)
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return np.clip((z - y) * (beta / (1 + beta)), -self.threshold, self.threshold)
+    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+        return np.clip((z - y) * _shrunk(beta), -self.threshold, self.threshold)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return min(float(self.threshold), prediction_bound + y_bound)
+        return min(self.threshold, prediction_bound + y_bound)
 
 
 @dataclass(frozen=True, slots=True)
-class Welsch(_Regression):
+class Welsch(_Known):
     r"""Welsch's loss: squared near 0, and constant far from it.
 
     .. math:: l(z, y) = \frac{w^2}{2} \big(1 - e^{-r^2 / w^2}\big), \quad r = z - y.
@@ -384,9 +384,9 @@ class Welsch(_Regression):
     ----------
     width : "auto" or float in [1e-50, 1e50], default="auto"
         w, in units of half the width of `bounds_y`. "auto" is 0.4, or for a descent in learned
-        units (``solver="learned-units"``, the default of `DPMirrorRegressor` then) 1.5 times the
-        spread of the targets that was learned; that descent starts at 32 times this width, so as
-        to find the minimum that suits most of the records.
+        units (`solvers.Descent`, the default of `DPMirrorRegressor` then) 1.5 times the spread of
+        the targets that was learned; that descent starts at 32 times this width, so as to find the
+        minimum that suits most of the records.
 
     Examples
     --------
@@ -402,19 +402,14 @@ class Welsch(_Regression):
     width: float | str = "auto"
 
     loss_id: ClassVar[int | None] = 9
+    _parameter: ClassVar[str] = "width"
+    smoothness: ClassVar[float] = 1.0
     is_convex: ClassVar[bool] = False
+    weak_convexity: ClassVar[float] = 2 * math.exp(-1.5)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.width, str) and self.width == "auto"):
-            object.__setattr__(self, "width", check_size("width", self.width))
-
-    @property
-    def smoothness(self) -> float:
-        return 1.0
-
-    @property
-    def weak_convexity(self) -> float:
-        return 2 * math.exp(-1.5)
+            _Known.__post_init__(self)
 
     @property
     def kernel_parameter(self) -> float:
@@ -428,6 +423,8 @@ class Welsch(_Regression):
         r = z - y
         return r * np.exp(-((r / self.kernel_parameter) ** 2))
 
+    envelope_derivative = Loss.envelope_derivative  # without a closed form
+
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         w = self.kernel_parameter
         r = min(prediction_bound + y_bound, w / math.sqrt(2))
@@ -435,7 +432,7 @@ class Welsch(_Regression):
 
 
 @dataclass(frozen=True, slots=True)
-class Logistic(_Classification):
+class Logistic(_Known):
     r"""Logistic loss, :math:`l(z, y) = \log(1 + e^{-y z})`, y in {-1, +1}.
 
     Smoothness 1/4, derivative bound 1; `predict_proba` is the sigmoid of z.
@@ -451,10 +448,8 @@ class Logistic(_Classification):
     """
 
     loss_id: ClassVar[int | None] = 2
-
-    @property
-    def smoothness(self) -> float:
-        return 0.25
+    smoothness: ClassVar[float] = 0.25
+    task: ClassVar[str] = "classification"
 
     def value(self, z: Array, y: Array) -> Array:
         return np.logaddexp(0.0, -y * z)
@@ -463,6 +458,8 @@ class Logistic(_Classification):
         # numpy's exp is ten times faster than scipy's expit; its overflow gives the limit 0
         with np.errstate(over="ignore"):
             return -y / (1 + np.exp(y * z))
+
+    envelope_derivative = Loss.envelope_derivative  # without a closed form
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return float(expit(prediction_bound))
@@ -482,7 +479,7 @@ class Logistic(_Classification):
 
 
 @dataclass(frozen=True, slots=True)
-class SmoothedHinge(_Classification):
+class SmoothedHinge(_Known):
     r"""Hinge loss, smoothed by a parabola of width h below the margin 1.
 
     .. math:: l(z, y) = \begin{cases} 0 & m \ge 1 \\
@@ -509,26 +506,18 @@ class SmoothedHinge(_Classification):
     width: float = 1.0
 
     loss_id: ClassVar[int | None] = 3
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "width", check_size("width", self.width))
+    _parameter: ClassVar[str] = "width"
+    task: ClassVar[str] = "classification"
 
     @property
     def smoothness(self) -> float:
         return 1 / self.width
 
-    @property
-    def kernel_parameter(self) -> float:
-        return float(self.width)
-
     def value(self, z: Array, y: Array) -> Array:
         gap = np.maximum(1 - y * z, 0.0)
         return np.where(gap < self.width, gap**2 / (2 * self.width), gap - self.width / 2)
 
-    def derivative(self, z: Array, y: Array) -> Array:
-        return -y * np.clip((1 - y * z) / self.width, 0.0, 1.0)
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+    def _slope(self, z: Array, y: Array, beta: float) -> Array:
         return -y * np.clip((1 - y * z) / (self.width + 1 / beta), 0.0, 1.0)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
@@ -544,7 +533,7 @@ class SmoothedHinge(_Classification):
 
 
 @dataclass(frozen=True, slots=True)
-class Absolute(_Kinked, _Regression):
+class Absolute(_Known):
     r"""Absolute error, :math:`l(z, y) = |z - y|`: regression towards the median.
 
     Not smooth; derivative bound 1. Its envelope is Huber's loss of threshold
@@ -563,15 +552,12 @@ class Absolute(_Kinked, _Regression):
     def value(self, z: Array, y: Array) -> Array:
         return np.abs(z - y)
 
-    def derivative(self, z: Array, y: Array) -> Array:
-        return np.sign(z - y)
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return np.clip(beta * (z - y), -1.0, 1.0)
+    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+        return np.clip(_pull(z - y, beta), -1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile(_Kinked, _Regression):
+class Quantile(_Known):
     r"""Pinball loss, whose minimizer is the quantile of the given level.
 
     .. math:: l(z, y) = \max(\tau (y - z), (1 - \tau) (z - y)).
@@ -596,30 +582,21 @@ class Quantile(_Kinked, _Regression):
     level: float = 0.5
 
     loss_id: ClassVar[int | None] = 5
-
-    def __post_init__(self) -> None:
-        level = check_real("level", self.level, low=0, high=1, low_open=True, high_open=True)
-        object.__setattr__(self, "level", level)
-
-    @property
-    def kernel_parameter(self) -> float:
-        return float(self.level)
+    _parameter: ClassVar[str] = "level"
+    _limits: ClassVar[dict[str, Any]] = {"low": 0, "high": 1, "low_open": True, "high_open": True}
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(self.level * (y - z), (1 - self.level) * (z - y))
 
-    def derivative(self, z: Array, y: Array) -> Array:
-        return np.clip(np.sign(z - y), -self.level, 1 - self.level)
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return np.clip(beta * (z - y), -self.level, 1 - self.level)
+    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+        return np.clip(_pull(z - y, beta), -self.level, 1 - self.level)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return max(float(self.level), 1 - float(self.level))
+        return max(self.level, 1 - self.level)
 
 
 @dataclass(frozen=True, slots=True)
-class EpsilonInsensitive(_Kinked, _Regression):
+class EpsilonInsensitive(_Known):
     r"""Absolute error beyond a tolerance, :math:`l(z, y) = \max(|z - y| - w, 0)`.
 
     The loss of support vector regression. Not smooth; derivative bound 1.
@@ -640,48 +617,21 @@ class EpsilonInsensitive(_Kinked, _Regression):
     width: float = 0.1
 
     loss_id: ClassVar[int | None] = 6
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "width", check_size("width", self.width, low=0))
-
-    @property
-    def kernel_parameter(self) -> float:
-        return float(self.width)
+    _parameter: ClassVar[str] = "width"
+    _limits: ClassVar[dict[str, Any]] = {"low": 0, "high": LARGEST}
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(np.abs(z - y) - self.width, 0.0)
 
-    def derivative(self, z: Array, y: Array) -> Array:
+    def _slope(self, z: Array, y: Array, beta: float) -> Array:
         r = z - y
-        return np.where(np.abs(r) > self.width, np.sign(r), 0.0)
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        r = z - y
+        if beta == math.inf:
+            return np.where(np.abs(r) > self.width, np.sign(r), 0.0)
         return np.copysign(np.clip(beta * (np.abs(r) - self.width), 0.0, 1.0), r)
 
 
 @dataclass(frozen=True, slots=True)
-class _WeaklyConvexKink(_Kinked, _Regression):
-    """A loss of abs(z - y) with slope 1 at 0 that then falls, at most at the rate 1 / width."""
-
-    is_convex: ClassVar[bool] = False
-
-    width: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "width", check_size("width", self.width))
-
-    @property
-    def weak_convexity(self) -> float:
-        return 1 / self.width
-
-    @property
-    def kernel_parameter(self) -> float:
-        return float(self.width)
-
-
-@dataclass(frozen=True, slots=True)
-class LogAbsolute(_WeaklyConvexKink):
+class LogAbsolute(_Known):
     r"""Absolute error that grows like a logarithm, :math:`l(z, y) = w \log(1 + |z - y| / w)`.
 
     Targets with gross errors pull less than others: the derivative is
@@ -704,26 +654,30 @@ class LogAbsolute(_WeaklyConvexKink):
     width: float = 0.3
 
     loss_id: ClassVar[int | None] = 11
+    is_convex: ClassVar[bool] = False
+    _parameter: ClassVar[str] = "width"
+
+    @property
+    def weak_convexity(self) -> float:
+        return 1 / self.width
 
     def value(self, z: Array, y: Array) -> Array:
         return self.width * np.log1p(np.abs(z - y) / self.width)
 
-    def derivative(self, z: Array, y: Array) -> Array:
-        r = z - y
-        return np.sign(r) * (self.width / (self.width + np.abs(r)))
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+    def _slope(self, z: Array, y: Array, beta: float) -> Array:
         self.excess(beta)
-        # the proximal point u of m = |r| is 0, or the larger root of beta (m - u) (w + u) = w
         m = np.abs(z - y)
         total = m + self.width
+        if beta == math.inf:
+            return np.sign(z - y) * (self.width / total)
+        # the proximal point u of m is 0, or the larger root of beta (m - u) (w + u) = w
         root = np.sqrt(np.maximum(total**2 - 4 * self.width / beta, 0.0))
         slope = np.minimum(beta * m, np.minimum(2 * self.width / (total + root), 1.0))
         return np.copysign(slope, z - y)
 
 
 @dataclass(frozen=True, slots=True)
-class MCPAbsolute(_WeaklyConvexKink):
+class MCPAbsolute(_Known):
     r"""Absolute error that is constant from a width on: the minimax concave penalty of r = z - y.
 
     .. math:: l(z, y) = \begin{cases} |r| - r^2 / (2 w) & |r| \le w \\
@@ -748,24 +702,28 @@ class MCPAbsolute(_WeaklyConvexKink):
     width: float = 1.0
 
     loss_id: ClassVar[int | None] = 12
+    is_convex: ClassVar[bool] = False
+    _parameter: ClassVar[str] = "width"
+
+    @property
+    def weak_convexity(self) -> float:
+        return 1 / self.width
 
     def value(self, z: Array, y: Array) -> Array:
         r = np.minimum(np.abs(z - y), self.width)
         return r * (1 - r / (2 * self.width))
 
-    def derivative(self, z: Array, y: Array) -> Array:
-        r = z - y
-        return np.sign(r) * np.maximum(1 - np.abs(r) / self.width, 0.0)
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+        r, falling = z - y, 1 - np.abs(z - y) / self.width
+        if beta == math.inf:
+            return np.sign(r) * np.maximum(falling, 0.0)
         # u = 0, (beta m - 1) / (beta - 1 / w) or m: firm thresholding of m = |r|
-        m = np.abs(z - y)
-        falling = (1 - m / self.width) * (beta / self.excess(beta))
-        return np.copysign(np.clip(np.minimum(beta * m, falling), 0.0, 1.0), z - y)
+        falling = falling * (beta / self.excess(beta))
+        return np.copysign(np.clip(np.minimum(beta * np.abs(r), falling), 0.0, 1.0), r)
 
 
 @dataclass(frozen=True, slots=True)
-class Hinge(_Kinked, _Classification):
+class Hinge(_Known):
     r"""Hinge loss, :math:`l(z, y) = \max(1 - y z, 0)`, y in {-1, +1}.
 
     The loss of support vector machines. Not smooth; derivative bound 1. Its envelope is
@@ -780,14 +738,14 @@ class Hinge(_Kinked, _Classification):
     """
 
     loss_id: ClassVar[int | None] = 7
+    task: ClassVar[str] = "classification"
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1 - y * z, 0.0)
 
-    def derivative(self, z: Array, y: Array) -> Array:
-        return np.where(y * z < 1, -y, 0.0)
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+        if beta == math.inf:
+            return np.where(y * z < 1, -y, 0.0)
         return -y * np.clip(beta * (1 - y * z), 0.0, 1.0)
 
     def best_constant(self, mean: float) -> float:
@@ -795,7 +753,7 @@ class Hinge(_Kinked, _Classification):
 
 
 @dataclass(frozen=True, slots=True)
-class SquaredHinge(_Classification):
+class SquaredHinge(_Known):
     r"""Squared hinge loss, :math:`l(z, y) = \max(1 - y z, 0)^2 / 2`, y in {-1, +1}.
 
     Smoothness 1. The derivative is unbounded in z, so `gradient_clip` turns the loss into
@@ -810,29 +768,21 @@ class SquaredHinge(_Classification):
     """
 
     loss_id: ClassVar[int | None] = 8
-
-    @property
-    def smoothness(self) -> float:
-        return 1.0
+    smoothness: ClassVar[float] = 1.0
+    task: ClassVar[str] = "classification"
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1 - y * z, 0.0) ** 2 / 2
 
-    def derivative(self, z: Array, y: Array) -> Array:
-        return -y * np.maximum(1 - y * z, 0.0)
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return -y * np.maximum(1 - y * z, 0.0) * (beta / (1 + beta))
+    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+        return -y * np.maximum(1 - y * z, 0.0) * _shrunk(beta)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return 1 + prediction_bound * y_bound
 
-    def best_constant(self, mean: float) -> float:
-        return mean
-
 
 @dataclass(frozen=True, slots=True)
-class Sigmoid(_Classification):
+class Sigmoid(_Known):
     r"""Sigmoid loss, a smooth count of errors: :math:`l(z, y) = 1 / (1 + e^{y z})`, y in {-1, +1}.
 
     Records with a wrong label pull less than others. Derivative at most 1/4, at z = 0; smoothness
@@ -850,12 +800,12 @@ class Sigmoid(_Classification):
     """
 
     loss_id: ClassVar[int | None] = 10
+    task: ClassVar[str] = "classification"
     is_convex: ClassVar[bool] = False
-
-    @property
-    def smoothness(self) -> float:
-        # of s = l: l'' = s (1 - s) (1 - 2 s), largest at s = (3 - sqrt 3) / 6, and odd about 1/2
-        return 1 / (6 * math.sqrt(3))
+    # of s = l: l'' = s (1 - s) (1 - 2 s), largest at s = (3 - sqrt 3) / 6, and odd about 1/2
+    smoothness: ClassVar[float] = 1 / (6 * math.sqrt(3))
+    _steepest: ClassVar[float] = 0.25
+    # (`best_constant` is the mean: the minimum is at infinity, where all derivatives vanish)
 
     def value(self, z: Array, y: Array) -> Array:
         return expit(-y * z)
@@ -864,19 +814,32 @@ class Sigmoid(_Classification):
         e = np.exp(-np.abs(y * z))
         return -y * e / (1 + e) ** 2
 
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return 0.25
-
-    def best_constant(self, mean: float) -> float:
-        # the minimum is at infinity, where all derivatives vanish; here they do not
-        return mean
+    envelope_derivative = Loss.envelope_derivative  # without a closed form
 
 
 # ------------------------------------------------------------------------ several outputs
 
 
+def _of_base(name: str) -> Any:
+    return property(lambda self: getattr(self.base, name))
+
+
 @dataclass(frozen=True, slots=True)
-class Joint(Loss):
+class _Made(Loss):
+    """A loss that is made of another one, and like it in all that it does not say otherwise."""
+
+    base: Loss
+
+    task = _of_base("task")
+    is_convex = _of_base("is_convex")
+    smoothness = _of_base("smoothness")
+    weak_convexity = _of_base("weak_convexity")
+    derivative_bound = _of_base("derivative_bound")
+    best_constant = _of_base("best_constant")
+
+
+@dataclass(frozen=True, slots=True)
+class Joint(_Made):
     r"""One loss of K outputs of a record: the sum over them, :math:`\sum_k l(z_k, y_k)`.
 
     Predictions and targets have shape (n, K). A record's K derivatives are clipped together, to
@@ -891,28 +854,11 @@ class Joint(Loss):
         K: targets of a regression, or classes, of which each is told from the rest.
     """
 
-    base: Loss
     count: int
 
     @property
     def n_outputs(self) -> int:
         return self.count
-
-    @property
-    def task(self) -> str:  # type: ignore[override]
-        return self.base.task
-
-    @property
-    def is_convex(self) -> bool:  # type: ignore[override]
-        return self.base.is_convex
-
-    @property
-    def smoothness(self) -> float:
-        return self.base.smoothness
-
-    @property
-    def weak_convexity(self) -> float:
-        return self.base.weak_convexity
 
     def value(self, z: Array, y: Array) -> Array:
         return self.base.value(z, y).sum(axis=1)
@@ -924,14 +870,6 @@ class Joint(Loss):
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return math.sqrt(self.n_outputs) * self.base.derivative_bound(prediction_bound, y_bound)
 
-    def best_constants(self, means: Array) -> Array:
-        """The constants z that suit targets with the given means, each in [-1, 1]."""
-        return np.array([self.base.best_constant(float(mean)) for mean in means])
-
-    def best_constant(self, mean: float) -> float:
-        """Of one output."""
-        return self.base.best_constant(mean)
-
     def probability(self, z: Array) -> Array:
         """P(class k), shape (n, K): those of the outputs, normalized to sum to 1."""
         positive = self.base.probability(z)  # type: ignore[attr-defined]
@@ -941,7 +879,7 @@ class Joint(Loss):
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope(Loss):
+class Envelope(_Made):
     r"""The Moreau envelope of a convex or weakly convex loss, which is smooth.
 
     Parameters
@@ -952,7 +890,6 @@ class Envelope(Loss):
         :math:`c^2 / (2 \beta)`, c bounding the derivative.
     """
 
-    base: Loss
     beta: float
 
     def __post_init__(self) -> None:
@@ -962,14 +899,6 @@ class Envelope(Loss):
     def is_closed_form(self) -> bool:
         """Whether the class of the loss has an `envelope_derivative` of its own."""
         return type(self.base).envelope_derivative is not Loss.envelope_derivative
-
-    @property
-    def task(self) -> str:  # type: ignore[override]
-        return self.base.task
-
-    @property
-    def is_convex(self) -> bool:  # type: ignore[override]
-        return self.base.is_convex
 
     @property
     def smoothness(self) -> float:
@@ -987,12 +916,6 @@ class Envelope(Loss):
     def derivative(self, z: Array, y: Array) -> Array:
         return self.base.envelope_derivative(z, y, self.beta)
 
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return self.base.derivative_bound(prediction_bound, y_bound)
-
-    def best_constant(self, mean: float) -> float:
-        return self.base.best_constant(mean)
-
 
 @dataclass(frozen=True, slots=True)
 class Multinomial(Joint):
@@ -1002,9 +925,7 @@ class Multinomial(Joint):
     diag(p) - p p^T of norm at most 1/2.
     """
 
-    @property
-    def smoothness(self) -> float:
-        return 0.5
+    smoothness: ClassVar[float] = 0.5  # type: ignore[misc]
 
     def value(self, z: Array, y: Array) -> Array:
         return logsumexp(z, axis=1) - np.sum(z, axis=1, where=y > 0)
@@ -1016,12 +937,6 @@ class Multinomial(Joint):
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return math.sqrt(2)
-
-    def best_constants(self, means: Array) -> Array:
-        # centred logarithms of the frequencies, which are kept from 0 as those of two classes
-        frequencies = np.maximum((1 + means) / 2, _LEAST_FREQUENCY / self.n_outputs)
-        logs = np.log(frequencies)
-        return logs - logs.mean()
 
     def probability(self, z: Array) -> Array:
         weights = np.exp(z - z.max(axis=1, keepdims=True))
@@ -1044,19 +959,6 @@ _LOSSES: dict[str, type[Loss]] = {
     "mcp_absolute": MCPAbsolute,
     "sigmoid": Sigmoid,
 }
-
-
-# numbers that are public, for trying out a user's loss: small, usual and far predictions
-_PROBE_Z = np.array(
-    [0.0, -5.3, 2.2, -0.7, 40.0, -0.2, 1.3, 0.1, -2.6, 6.1, 0.4, -1.1, 3.7, -40.0, 0.9, 0.5]
-)
-_PROBE_Y = np.array(
-    [0.2, -1.0, 1.0, 0.7, -0.4, -0.9, 0.3, 0.1, -0.6, 0.5, -0.1, -0.8, 0.9, -0.3, -0.5, 0.6]
-)
-_PROBE_TARGETS = {"regression": _PROBE_Y, "classification": np.sign(_PROBE_Y)}
-# Vector code may treat the end of an array otherwise than its middle and differ in the last
-# bits. Where a record lies is public, so such bits tell nothing of other records.
-_LAST_BITS = 2.0**-48
 
 
 _ROUNDOFF = 2.0**-52  # relative error of an operation, and as much again
@@ -1103,33 +1005,22 @@ def largest_constant(loss: Loss) -> float:
 
 def best_constants(loss: Loss, means: Array) -> Array:
     """The constants z, shape (n_outputs,), that suit targets with the given means in [-1, 1]."""
-    if isinstance(loss, Joint):
-        return loss.best_constants(means)
-    return np.array([loss.best_constant(float(mean)) for mean in means])
+    if not isinstance(loss, Multinomial):
+        return np.array([loss.best_constant(float(mean)) for mean in means])
+    # centred logarithms of the frequencies, which are kept from 0 as those of two classes
+    frequencies = np.maximum((1 + means) / 2, _LEAST_FREQUENCY / loss.n_outputs)
+    logs = np.log(frequencies)
+    return logs - logs.mean()
 
 
 def clipped_derivative(loss: Loss, z: Array, y: Array, clip: float) -> Array:
     """dl/dz of every record, of l2 norm at most `clip`; NaN counts as 0, infinities as the ends.
 
-    The one place where solvers call a loss on data. Bounds hold whatever the loss returns.
-
-    Parameters
-    ----------
-    loss : Loss
-    z, y : ndarray of shape (n,), or (n, K) for a loss of K outputs
-    clip : float > 0
-
-    Returns
-    -------
-    ndarray of the shape of z, float64
-        In single precision, rounding would carry the clip and sums beyond their bounds.
-
-    Raises
-    ------
-    ValueError
-        If there is not one number for each record and output.
+    The one place where solvers call a loss on data; z and y have the shape (n,), or (n, K) for a
+    loss of K outputs. Bounds hold whatever the loss returns.
     """
     with np.errstate(all="ignore"):  # a warning would tell of some record
+        # in single precision, rounding would carry the clip and sums beyond their bounds
         derivative = np.asarray(loss.derivative(z, y), dtype=np.float64)
     if derivative.shape != z.shape:
         raise ValueError(f"{type(loss).__name__}.derivative must give one number for each record")
@@ -1155,19 +1046,24 @@ def clipped_rows(values: Array, clips: Array, order: float) -> Array:
 
 
 def bounded_clip(loss: Loss, clip: float, prediction_bound: float) -> float:
-    """The smaller of the clip and the loss's own bound on its derivative.
-
-    Raises
-    ------
-    ValueError
-        If that bound is not a positive number.
-    """
+    """The smaller of the clip and the loss's own bound on its derivative."""
     bound = loss.derivative_bound(prediction_bound)
     if not bound > 0:  # NaN must not pass
         raise ValueError(
             f"loss must have a positive {type(loss).__name__}.derivative_bound, got {bound!r}"
         )
     return min(clip, float(bound))
+
+
+# numbers that are public, for trying out a user's loss: small, usual and far predictions
+_PROBE_Z = np.array(
+    [0, -5.3, 2.2, -0.7, 40, -0.2, 1.3, 0.1, -2.6, 6.1, 0.4, -1.1, 3.7, -40, 0.9, 0.5]
+)
+_PROBE_Y = np.array([2, -10, 10, 7, -4, -9, 3, 1, -6, 5, -1, -8, 9, -3, -5, 6]) / 10
+_PROBE_TARGETS = {"regression": _PROBE_Y, "classification": np.sign(_PROBE_Y)}
+# Vector code may treat the end of an array otherwise than its middle and differ in the last
+# bits. Where a record lies is public, so such bits tell nothing of other records.
+_LAST_BITS = 2.0**-48
 
 
 def check_loss(loss: Loss) -> None:
@@ -1232,13 +1128,7 @@ def _probed(loss: Loss, z: Array, y: Array) -> Array:
 
 
 def get_loss(loss: Any, task: str) -> Loss:
-    """The loss of that name, or the object itself, checked against the task.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, the loss belongs to the other task, or `check_loss` refuses it.
-    """
+    """The loss of that name, or the object itself, checked against the task."""
     names = [name for name, kind in _LOSSES.items() if kind.task == task]
     if isinstance(loss, str) and loss in _LOSSES:
         loss = _LOSSES[loss]()

@@ -75,9 +75,8 @@ class MeanPlan(Overviewed):
 
     def overview(self) -> Overview:
         """All releases, below a line that says of what."""
-        return self.guarantee.overview().below(
-            f"means of {self.n_features} columns on {self.n_samples} records"
-        )
+        head = f"means of {self.n_features} columns on {self.n_samples} records"
+        return self.guarantee.overview().below(head)
 
     def statistic(self, X: Any) -> Array:
         """The mean to which the noise is added. Not private."""
@@ -107,9 +106,9 @@ def _check_sample(X: Any) -> Array:
     return X
 
 
-def _per_column(name: str, value: Any, n_features: int, *, positive: bool) -> Array:
+def _per_column(name: str, value: Any, n_features: int, **limits: float) -> Array:
     """A number or one number per column, as an array of shape (n_features,)."""
-    array = check_numbers(name, value, **({"low": SMALLEST} if positive else {}))
+    array = check_numbers(name, value, **limits)
     if array.ndim > 1 or (array.ndim == 1 and array.size != n_features):
         raise ValueError(
             f"{name} must be a number or an array of shape ({n_features},), got shape {array.shape}"
@@ -117,39 +116,43 @@ def _per_column(name: str, value: Any, n_features: int, *, positive: bool) -> Ar
     return np.broadcast_to(array.copy(), (n_features,))  # takes no memory by column
 
 
-def _budget(claim: PrivacyBudget, rho: Any) -> tuple[PrivacyBudget, Allowance]:
-    """The budget and what the noise may cost; rho stands in place of the claim's epsilon."""
-    if rho is None:
-        return claim, claim.gaussian_allowance
+def _of_rho(rho: Any, claim: PrivacyBudget) -> tuple[PrivacyBudget, Allowance]:
+    """The budget with the least epsilon that allows rho, rounded up, and what noise may cost."""
     rho = check_real("rho", rho, low=0, low_open=True)
     if claim.is_pure:
         raise ValueError("rho needs delta > 0, at which its epsilon is stated")
-    budget = replace(claim, epsilon=_epsilon_for(rho, claim.delta), currency="zcdp")
-    return budget, Allowance("zcdp", rho / claim.rows_per_user**2, claim.precision)
-
-
-def _epsilon_for(rho: float, delta: float) -> float:
-    """The least epsilon whose budget allows rho, rounded up."""
     low, high = 0.0, 1.0
-    while PrivacyBudget(high, delta).rho < rho:
+    while PrivacyBudget(high, claim.delta).rho < rho:
         low, high = high, 2 * high
     for _ in range(30):
         middle = (low + high) / 2
-        if PrivacyBudget(middle, delta).rho < rho:
+        if PrivacyBudget(middle, claim.delta).rho < rho:
             low = middle
         else:
             high = middle
-    return high
+    budget = replace(claim, epsilon=high, currency="zcdp")
+    return budget, Allowance("zcdp", rho / claim.rows_per_user**2, claim.precision)
 
 
 def plan_mean(
-    n_samples: int, n_features: int, *, oracle: Oracle = "clipped", epsilon: float = 1.0,
-    delta: float | Auto = "auto", rho: float | None = None, relation: Relation = "replace-one",
+    n_samples: int,
+    n_features: int,
+    *,
+    oracle: Oracle = "clipped",
+    epsilon: float = 1.0,
+    delta: float | Auto = "auto",
+    rho: float | None = None,
+    relation: Relation = "replace-one",
     max_rows_per_user: int = 1,
-    moment_order: float = 2.0, moment_bound: float = 1.0, center: Any = 0.0, scale: Any = 1.0,
-    tau: float | Auto = "auto", n_buckets: int | Auto = "auto", precision: Precision = "exact",
+    moment_order: float = 2.0,
+    moment_bound: float = 1.0,
+    center: Any = 0.0,
+    scale: Any = 1.0,
+    tau: float | Auto = "auto",
+    n_buckets: int | Auto = "auto",
+    precision: Precision = "exact",
     accountant: Any = None,
-) -> MeanPlan:  # fmt: skip
+) -> MeanPlan:
     """The plan of a private mean; reads no data and spends nothing.
 
     Parameters
@@ -205,28 +208,25 @@ def plan_mean(
     check_choice("oracle", oracle, tuple(ORACLES))
     order = check_real("moment_order", moment_order, low=2)
     moment = check_size("moment_bound", moment_bound)
-    own_settings = (
-        auto_or(check_size, "tau", tau), auto_or(check_count, "n_buckets", n_buckets)
-    )  # fmt: skip
+    own = auto_or(check_size, "tau", tau), auto_or(check_count, "n_buckets", n_buckets)
     epsilon = epsilon if rho is None else 1.0
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     accounting.warn_if_weak(n)
 
     def within(claim: PrivacyBudget) -> MeanPlan:
-        budget, allowance = _budget(claim, rho)
-        kind, norm = additive_noise(allowance), additive_noise(allowance).order
-        amount = allowance.amount
+        budget, allowance = (
+            (claim, claim.gaussian_allowance) if rho is None else _of_rho(rho, claim)
+        )
+        kind, amount, factor = additive_noise(allowance), allowance.amount, budget.record_factor
+        norm = kind.order
         per_unit = math.sqrt(2) / amount if norm == 1 else 1 / math.sqrt(2 * amount)
-        noise = budget.record_factor / n * per_unit
+        noise = factor / n * per_unit
         facts = OracleFacts(n, d, noise, norm, d ** (1 / norm), order, moment)
-        mean = make_oracle(oracle, *own_settings, facts)
-        change = mean.sensitivity(n, d, d, budget.record_factor, norm)
-        mechanism = kind.calibrate(change, allowance, dimension=d)
+        mean = make_oracle(oracle, *own, facts)
+        mechanism = kind.calibrate(mean.sensitivity(n, d, d, factor, norm), allowance, dimension=d)
         guarantee = Guarantee.of(budget, [Release(f"{oracle} mean", mechanism)], allowance.kind)
-        return MeanPlan(
-            mean, budget, n, d, _per_column("center", center, d, positive=False),
-            _per_column("scale", scale, d, positive=True), mechanism, guarantee,
-        )  # fmt: skip
+        about = _per_column("center", center, d), _per_column("scale", scale, d, low=SMALLEST)
+        return MeanPlan(mean, budget, n, d, *about, mechanism, guarantee)
 
     return plan_within(accounting.budget_of(n), within)
 

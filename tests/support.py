@@ -15,7 +15,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import brentq
 from scipy.stats import binomtest, chi2, norm
 
-from sklearn_dpsco import Guarantee, PrivacyBudget
+from sklearn_dpsco import Guarantee, PrivacyBudget, solvers
 from sklearn_dpsco.data.pieces import Pieces, Source
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import L1Ball
@@ -37,6 +37,15 @@ WEIGHT_CHECKS = {
 }
 
 LOSSES = {"regression": Squared(), "classification": Logistic()}
+
+# by the names of their algorithms
+SOLVERS = {
+    kind.form: kind
+    for kind in map(vars(solvers).get, solvers.__all__)
+    if getattr(kind, "form", "auto") != "auto"
+}
+# what the automatic choice takes where all else drowns in noise
+CONSTANT = solvers.FrankWolfe().with_facts(form="constant")
 
 
 def zcdp(epsilon, delta=1e-6, relation="replace-one"):
@@ -150,10 +159,12 @@ def rest_is_slow(names, cases, always, ids=str):
     """`pytest.mark.parametrize`, whose cases are marked slow but for those with an id in `always`.
 
     For grids whose cells run the same code. See CONTRIBUTING.md for what belongs in `always`.
+    The ids of several values are by default joined by dashes.
     """
     always, marked = {*always}, {}
     for case in cases:
-        key, values = ids(case), case if isinstance(names, tuple) else (case,)
+        values = case if isinstance(names, tuple) else (case,)
+        key = ids(case) if ids is not str else "-".join(map(str, values))
         assert key not in marked, f"two cases are {key}"
         marked[key] = pytest.param(*values, marks=() if key in always else pytest.mark.slow)
     unknown = always - marked.keys()
@@ -184,6 +195,14 @@ def problem(
 ):  # fmt: skip
     loss = (loss or LOSSES[task]).of_outputs(n_outputs)
     return Problem(n, d, loss, feasible_set(radius), fit_intercept)
+
+
+def solver_of(form, **settings):
+    """The solver of this name with those of the settings that it has, but for None."""
+    if form == "constant":
+        return CONSTANT
+    own = SOLVERS[form]().get_params()
+    return SOLVERS[form](**{k: v for k, v in settings.items() if k in own and v is not None})
 
 
 def running(plan, run):

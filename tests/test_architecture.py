@@ -36,7 +36,6 @@ ORDERED = {
         "branches",
         "ledger",
         "allotment",
-        "composed",
         "accountant",
     ],
     "preprocessing": [
@@ -69,6 +68,7 @@ ONLY = {
         "metrics",
         "model_selection",
         "preprocessing",
+        "solvers.settings",
     },
 }
 

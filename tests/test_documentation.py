@@ -40,9 +40,7 @@ def test_code_blocks_run(page, capsys, tmp_path, monkeypatch):
     # what the reader is assumed to have
     names = {"np": np, "X": X, "y": X @ [1.0, 0.5, 0.0], "X_new": X[:5], "n_samples": 500}
     if page == "scaling.rst":
-        from sklearn_dpsco import DPMirrorClassifier
-
-        names |= {"features": ["a", "b", "c"], "DPMirrorClassifier": DPMirrorClassifier}
+        names["features"] = ["a", "b", "c"]
         table = pd.DataFrame(100 * X, columns=names["features"])
         table["label"] = np.where(names["y"] > 0.7, "yes", "no")
         files_of_records(tmp_path, table)

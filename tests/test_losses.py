@@ -42,11 +42,7 @@ from sklearn_dpsco.losses import (
     smoothed,
 )
 from sklearn_dpsco.privacy.budget import PrivacyBudget
-from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
-from sklearn_dpsco.solvers.ftrl import FTRL
-from sklearn_dpsco.solvers.heavy_tail import HeavyTail
-from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
-from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
+from sklearn_dpsco.solvers import FTRL, SCOF, FrankWolfe, Gradient, MirrorDescent, PhasedSGD
 
 LOSSES = [
     Squared(),
@@ -324,9 +320,9 @@ def test_logistic_loss_has_an_envelope_by_bisection():
 
 def test_kernels_take_the_envelopes_that_they_know_and_no_other():
     z, y = np.array([0.3, -2.0]), np.array([1.0, -1.0])
-    assert Objective(y, 0.0, Envelope(Hinge(), 3.0), 1.0).slope.beta == 3.0
+    assert Objective(y, 0.0, Envelope(Hinge(), 3.0), 1.0).terms.slope.beta == 3.0
     for loss in (Envelope(Logistic(), 3.0), Envelope(Own(lambda z, y: z - y), 3.0)):
-        assert Objective(y, 0.0, loss, 1.0).slope is None
+        assert Objective(y, 0.0, loss, 1.0).terms.slope is None
     rows = make_rows(np.eye(2), False)
     expected = np.clip(Logistic().envelope_derivative(z, y, 3.0), -1, 1)
     found = rows.gradient_sum(z, Objective(y, 0.0, Envelope(Logistic(), 3.0), 1.0))
@@ -624,7 +620,7 @@ def test_constants_of_a_users_loss_are_checked():
         loss = Own(rule, bound=bad)
         assert_refuses(bounded_clip, "a positive Own.derivative_bound", loss, 1.0, 2.0)
         facts = problem(100, 3, loss=loss, feasible_set=L2Ball)
-        for solver in (FrankWolfe("gradient"), FTRL(), MirrorDescent(), HeavyTail(max_iter=2)):
+        for solver in (Gradient(), FTRL(), MirrorDescent(), SCOF(max_iter=2)):
             assert_refuses(
                 solver.plan, "a positive Own.derivative_bound", facts, PrivacyBudget(1.0)
             )

@@ -10,8 +10,9 @@ import numba
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.special import ndtr
 from scipy.stats import kstest, laplace, norm
-from support import assert_refuses, recomputed_epsilon, storage, stream
+from support import assert_refuses, recomputed_epsilon, rest_is_slow, storage, stream
 
 from sklearn_dpsco import BudgetAccountant, PrivacyBudgetError, means
 from sklearn_dpsco._kernels import bounded_sums as kernels
@@ -19,11 +20,7 @@ from sklearn_dpsco.audit import audit_outcomes
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.solvers.heavy_tail import oracles
-from sklearn_dpsco.solvers.heavy_tail.oracles import (
-    NormClipped,
-    SmoothedTruncation,
-    smoothed_truncation,
-)
+from sklearn_dpsco.solvers.heavy_tail.oracles import NormClipped, SmoothedTruncation
 
 ORACLES = list(oracles.ORACLES)
 FUNCTIONS = {
@@ -33,6 +30,32 @@ FUNCTIONS = {
     "clipped": means.norm_clipped_mean,
 }
 every_oracle = pytest.mark.parametrize("oracle", ORACLES)
+
+
+def smoothed_truncation(a):
+    """The psi of KLZ22, Algorithm 4, in closed form (doc/privacy, section 7.2)."""
+    a = np.asarray(a, dtype=np.float64)
+    # near 0 the formula is 0 / 0, and far out its terms cancel
+    size = np.clip(np.abs(a), 1e-8, 1e3)
+    root = math.sqrt(2)
+    k = size * math.sqrt(oracles._SMOOTHING)
+    low, high = -(root + size) / k, (root - size) / k
+    density_low, density_high = (np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) for z in (low, high))
+    m0 = ndtr(high) - ndtr(low)
+    m1 = density_low - density_high
+    m2 = m0 + low * density_low - high * density_high
+    m3 = (low**2 + 2) * density_low - (high**2 + 2) * density_high
+    psi = (
+        2 * root / 3 * (ndtr(-high) - ndtr(low))
+        + (size - size**3 / 6) * m0
+        + (k - size**2 * k / 2) * m1
+        - size * k**2 / 2 * m2
+        - k**3 / 6 * m3
+    )
+    psi = np.where(
+        np.abs(a) < 1e-8, np.abs(a), np.where(np.abs(a) > 1e3, oracles._SMOOTHED_BOUND, psi)
+    )
+    return np.copysign(np.minimum(psi, oracles._SMOOTHED_BOUND), a)
 
 
 def expected_influence(a):
@@ -324,8 +347,10 @@ def test_samples_near_the_largest_float(oracle):
             assert np.all(np.isfinite(plan.release(X, random_state=0)))
 
 
-@every_oracle
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@rest_is_slow(
+    ("oracle", "delta"), itertools.product(ORACLES, (0.0, 1e-6)),
+    [f"{oracle}-{(0.0, 1e-6)[k % 2]}" for k, oracle in enumerate(ORACLES)],
+)  # fmt: skip
 def test_the_audit_finds_no_more_than_is_claimed_and_nearly_all_of_it(oracle, delta):
     # a record of any size against its mirror image
     X = np.zeros((12, 1))

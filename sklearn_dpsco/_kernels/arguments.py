@@ -49,18 +49,10 @@ class Compressed(NamedTuple):
 class Slope(NamedTuple):
     """The derivative dl/dz of a loss at z = offset + prediction, clipped to [-clip, clip].
 
-    Clipping the derivative of a Moreau envelope gives that of the envelope of the clipped loss.
-
-    Attributes
-    ----------
-    loss_id : int
-        See `losses.Loss.loss_id`.
-    parameter : float
-        See `losses.Loss.kernel_parameter`.
-    clip, offset : float
-    beta : float
-        Parameter of the Moreau envelope that replaces the loss; infinite for the loss itself.
-        The logistic loss has no envelope.
+    `loss_id` and `parameter` are `losses.Loss.loss_id` and `kernel_parameter`; `beta` is that of
+    the Moreau envelope that replaces the loss, infinite for the loss itself. (The logistic loss has
+    no envelope.) Clipping the derivative of an envelope gives that of the envelope of the clipped
+    loss.
     """
 
     loss_id: int
@@ -73,13 +65,7 @@ class Slope(NamedTuple):
 class Tables(NamedTuple):
     """A `Slope` in tables: functions of z, linear from knot to knot, constant beyond both ends.
 
-    In the place of a target stands the number of its table.
-
-    Attributes
-    ----------
-    knots, values : ndarray of shape (n_tables, n_knots)
-    clip, offset : float
-    loss_id : int
+    In the place of a target stands the number of its table, the row of `knots` and `values`.
     """
 
     knots: Any
@@ -90,15 +76,10 @@ class Tables(NamedTuple):
 
 
 class OfRecords(NamedTuple):
-    """What belongs to the rows of a matrix, row by row.
+    """What belongs to the rows of a matrix, row by row; arrays of shape (0,) stand for ones.
 
-    Attributes
-    ----------
-    y : ndarray of shape (n, K)
-    scale, factor : ndarray of shape (n,) or (0,)
-        Factors on the row in a prediction, and on the clipped derivative; none stand for ones.
-    bounds : ndarray of shape (n,) or (0,)
-        On the l2 norm of the derivatives, beside the clip of the loss.
+    `y` has shape (n, K). `scale` and `factor` are factors on the row in a prediction, and on the
+    clipped derivative; `bounds` are on the l2 norm of the derivatives, beside the loss's clip.
     """
 
     y: Any
@@ -106,25 +87,12 @@ class OfRecords(NamedTuple):
     factor: Any
     bounds: Any
 
-    def part(self, which: slice) -> OfRecords:
-        """Of a range of the rows."""
-        return OfRecords(*(array[which] for array in self))
-
 
 class RowForm(NamedTuple):
     """How a row r is formed from a record x: ``r = s [x - center, bias]``.
 
-    ``s = scale min(1, bound / norm of [x - center, bias])``, with the record's scale.
-
-    Attributes
-    ----------
-    center : ndarray of shape (d,)
-    bias : float
-        The last coordinate: 1 or less with an intercept, else 0.
-    bound : float
-        Bound on the l2 norm of a row.
-    norm_error : float
-        Relative error to add to a squared norm.
+    ``s = scale min(1, bound / norm of [x - center, bias])``, with the record's scale. `bias` is 1
+    or less with an intercept, else 0; `norm_error` is relative, and added to a squared norm.
     """
 
     center: Any
@@ -136,15 +104,8 @@ class RowForm(NamedTuple):
 class Steps(NamedTuple):
     """Steps of gradient descent over a sequence of records.
 
-    Attributes
-    ----------
-    learning_rate : float
-    radius : float
-        Of the l2 ball onto which the coefficients are projected.
-    block : int
-        Number of records between two projections.
-    first : int
-        Iterates are averaged from this record on.
+    Every `block` records the coefficients are projected onto the l2 ball of this radius; from the
+    record `first` on they are averaged.
     """
 
     learning_rate: float
@@ -156,12 +117,8 @@ class Steps(NamedTuple):
 class Change(NamedTuple):
     """How far a derivative changes between two points: l'(z) - kept l'(z').
 
-    Attributes
-    ----------
-    kept : float
-        0 for l'(z) alone, which is not clipped once more.
-    largest : float
-        Bound on the result.
+    If `kept` is 0, it is l'(z) alone, which is not clipped once more; else `largest` is a bound on
+    the result.
     """
 
     kept: float
@@ -171,17 +128,8 @@ class Change(NamedTuple):
 class RecordWalk(NamedTuple):
     """Numbers of a run of Frank-Wolfe steps on single records, see `record_steps`.
 
-    Attributes
-    ----------
-    kept : float
-        q.
-    clip : float
-        Bound on what a record's derivative contributes.
-    penalty : float
-    scale : float
-        Of the noise of a selection.
-    most_words : int
-        Words that a selection may read before another sampler takes over.
+    `kept` is q, `clip` a bound on what a record's derivative contributes, and `scale` that of the
+    noise of a selection, which may read `most_words` before another sampler takes over.
     """
 
     kept: float
@@ -189,20 +137,14 @@ class RecordWalk(NamedTuple):
     penalty: float
     scale: float
     most_words: int
+    n_columns: int
 
 
 class Secant(NamedTuple):
     """Where `vertex_steps` takes derivatives: at s (<x_i, u> + intercept), for two factors s.
 
-    Attributes
-    ----------
-    left, right : float
-        The factors.
-    has_intercept : bool
-    intercept : float
-        The last coordinate of u.
-    unit : float
-        A power of 2 by which derivatives are multiplied before they are cut to integers.
+    `left` and `right` are the factors, `intercept` the last coordinate of u, and `unit` a power of
+    2 by which derivatives are multiplied before they are cut to integers.
     """
 
     left: float
@@ -215,12 +157,7 @@ class Secant(NamedTuple):
 class Move(NamedTuple):
     """The new coefficients ``decay * coef + amount * e_coordinate``.
 
-    Attributes
-    ----------
-    decay : float
-    coordinate : int
-        The number of columns stands for the intercept.
-    amount : float
+    The number of columns as the coordinate stands for the intercept.
     """
 
     decay: float

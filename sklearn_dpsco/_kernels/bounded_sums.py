@@ -26,7 +26,7 @@ def _clip(value: float, bound: float) -> float:
 
 
 # A polynomial in s = (a - 1) / (a + 1), lowest power first, that times a / (1 + a) is within
-# 9e-5 of the closed form of `means.smoothed_truncation` for every a >= 0. Being a constant of
+# 9e-5 of the closed form of psi (tests/test_means.py) for every a >= 0. Being a constant of
 # the module it is unrolled, which makes it several times faster than a table.
 _SMOOTH = np.array([
     1.4095326462876858, -0.3102841310192933, -1.0962224984769469, 1.169374327659424,

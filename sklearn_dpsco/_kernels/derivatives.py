@@ -179,52 +179,41 @@ def _exp(x: float) -> float:
 
 @njit(cache=True, error_model="numpy")
 def replace_by_derivatives(slope: Slope, z: Any, y: Any, bounds: Any, work: Any) -> None:
-    """Put clipped derivatives in the place of the predictions z, offsets included.
+    """Put clipped derivatives in the place of the predictions z of shape (K, block), with offsets.
 
-    Parameters
-    ----------
-    slope : Slope
-        Without an offset; its clip bounds each derivative.
-    z, y : ndarray of shape (K, block)
-    bounds : ndarray of shape (block,)
-        On the l2 norms of the records' K derivatives.
-    work : ndarray of shape (block,)
-        Overwritten.
+    The slope has no offset, and its clip bounds each derivative; `bounds` are on the l2 norms of
+    the records' K derivatives. `work` is overwritten.
     """
+    n_outputs = z.shape[0]
     if slope.loss_id == MULTINOMIAL:
-        _multinomial(z, y, work)
+        for t in range(work.size):
+            work[t] = z[0, t]
+        for k in range(1, n_outputs):
+            for t in range(work.size):
+                work[t] = max(work[t], z[k, t])
+        for k in range(n_outputs):
+            for t in range(work.size):
+                z[k, t] = _exp(_clipped(z[k, t] - work[t], 700.0))
+        work[:] = 0.0
+        for k in range(n_outputs):
+            for t in range(work.size):
+                work[t] += z[k, t]
+        for k in range(n_outputs):
+            for t in range(work.size):
+                z[k, t] = z[k, t] / work[t] - (1.0 if y[k, t] > 0.0 else 0.0)
     elif slope.loss_id == _LOGISTIC:
-        for k in range(z.shape[0]):
+        for k in range(n_outputs):
             for t in range(work.size):
                 z[k, t] = -y[k, t] / (1.0 + _exp(_clipped(y[k, t] * z[k, t], 700.0)))
     else:
-        for k in range(z.shape[0]):
+        for k in range(n_outputs):
             for t in range(work.size):
                 z[k, t] = clipped_derivative(slope, z[k, t], y[k, t])
-    if z.shape[0] == 1:
+    if n_outputs == 1:
         for t in range(work.size):
             z[0, t] = _clipped(z[0, t], min(bounds[t], slope.clip))
     else:
         _shorten(z, slope.clip, bounds, work)
-
-
-@njit(cache=True, error_model="numpy")
-def _multinomial(z: Any, y: Any, total: Any) -> None:
-    for t in range(total.size):
-        total[t] = z[0, t]
-    for k in range(1, z.shape[0]):
-        for t in range(total.size):
-            total[t] = max(total[t], z[k, t])
-    for k in range(z.shape[0]):
-        for t in range(total.size):
-            z[k, t] = _exp(_clipped(z[k, t] - total[t], 700.0))
-    total[:] = 0.0
-    for k in range(z.shape[0]):
-        for t in range(total.size):
-            total[t] += z[k, t]
-    for k in range(z.shape[0]):
-        for t in range(total.size):
-            z[k, t] = z[k, t] / total[t] - (1.0 if y[k, t] > 0.0 else 0.0)
 
 
 @njit(cache=True, error_model="numpy")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Change, Compressed, Move, OfRecords, RowForm, Slope
+from .arguments import Change, Compressed, OfRecords, RowForm, Slope
 from .derivatives import clipped_derivative, replace_by_derivatives
 from .jit import njit
 from .products import (
@@ -84,44 +84,44 @@ def csr_gradient_sum(
 
 @njit(cache=True, nogil=True)
 def dense_gradient_at(
-    X: Any, records: OfRecords, coef: Any, offset: Any, slope: Slope, chunk: int, total: Any
+    X: Any, records: OfRecords, chunks: Any, coef: Any, offset: Any, slope: Slope, total: Any
 ) -> None:
     """Add sum_i factor_i r_i [x_i, 1] to `total`, r_i the clipped derivatives of the K outputs.
 
-    They are taken at ``offset + scale_i <[x_i, 1], coef>``. `coef` and `total` have shape
-    (K, d + 1). The rows of a block stay in the cache from their products to their sum.
+    At ``offset + scale_i <[x_i, 1], coef>``, over the rows of ``range(*chunks)``, by its step.
+    `coef` and `total` have shape (K, d + 1). The rows of a block stay in the cache from their
+    products to their sum.
     """
-    n, d = X.shape
+    (begin, last, chunk), d = chunks, X.shape[1]
     part, buffers = np.empty(total.shape), _buffers(total.shape[0])
     z = buffers[0]
-    for first in range(0, n, chunk):
+    for first in range(begin, last, chunk):
         part[:] = 0.0
-        end = min(n, first + chunk)
+        end = min(last, first + chunk)
         for start in range(first, end, _BLOCK):
             stop = min(end, start + _BLOCK)
             for k in range(z.shape[0]):
                 row_products(X[start:stop], coef[k, :d], z[k, : stop - start])
                 for t in range(_BLOCK):
                     z[k, t] += coef[k, d]
-            _add_block(X, records, start, stop, offset, slope, buffers, part)
+            _add_block(X, records, (start, stop), offset, slope, buffers, part)
         total += part
 
 
 @njit(cache=True, nogil=True)
 def dense_gradient_after_move(
-    X: Any, records: OfRecords, product: Any, move: Move, output: int, offset: Any, slope: Slope,
-    chunk: int, total: Any,
-) -> None:  # fmt: skip
-    """Move an output's product_i = <[x_i, 1], coef> as `Move` says, then as above.
+    X: Any, records: OfRecords, chunks: Any, point: Any, offset: Any, slope: Slope, total: Any
+) -> None:
+    """Move product_i = <[x_i, 1], coef> of an output as `Move` says, then as above.
 
-    `product` has shape (n, K); the other outputs' change by the decay.
+    `point` is (product of shape (n, K), move, output); the other outputs change by the decay.
     """
-    n, d = X.shape
+    (begin, last, chunk), (product, move, output) = chunks, point
     part, buffers = np.empty(total.shape), _buffers(total.shape[0])
-    z, column = buffers[0], min(move.coordinate, d - 1)
-    for first in range(0, n, chunk):
+    z, column = buffers[0], min(move.coordinate, X.shape[1] - 1)
+    for first in range(begin, last, chunk):
         part[:] = 0.0
-        end = min(n, first + chunk)
+        end = min(last, first + chunk)
         for start in range(first, end, _BLOCK):
             stop = min(end, start + _BLOCK)
             for i in range(start, stop):
@@ -131,7 +131,7 @@ def dense_gradient_after_move(
                 product[i, output] += move.amount * x
                 for k in range(z.shape[0]):
                     z[k, i - start] = product[i, k]
-            _add_block(X, records, start, stop, offset, slope, buffers, part)
+            _add_block(X, records, (start, stop), offset, slope, buffers, part)
         total += part
 
 
@@ -144,12 +144,12 @@ def _buffers(n_outputs: int) -> Any:
 
 @njit(cache=True)
 def _add_block(
-    X: Any, records: OfRecords, start: int, stop: int, offset: Any, slope: Slope, buffers: Any,
-    part: Any,
-) -> None:  # fmt: skip
+    X: Any, records: OfRecords, ends: Any, offset: Any, slope: Slope, buffers: Any, part: Any
+) -> None:
     """Add the sum over the rows of a block, whose products are in the first buffer."""
     y, scale, factor, bounds = records
     z, targets, clips, work = buffers
+    start, stop = ends
     size, d = stop - start, X.shape[1]
     for k in range(z.shape[0]):
         for t in range(size):
@@ -174,24 +174,25 @@ def _add_block(
 
 @njit(cache=True, nogil=True)
 def dense_change_at(
-    X: Any, which: Any, scale: Any, factor: Any, y: Any, coef: Any, before: Any, change: Change,
-    slope: Slope, chunk: int, total: Any,
-) -> float:  # fmt: skip
-    """Sum over the rows `which` of clip(l'(z) - kept l'(z')) x, at the points `coef` and `before`.
+    X: Any, rows: Any, records: Any, points: Any, change: Change, slope: Slope, chunk: int, out: Any
+) -> None:
+    """Add to `out` the sum over `rows` of clip(l'(z) - kept l'(z')) [x, 1], at the two points.
 
-    Row and target i are those of record which[i]; its scale is in z and z', and its factor on the
-    result. The sum's coordinates go to `total`, that of the intercept is returned.
+    `records` are scale, factor and y of all rows: the scale is in z and z', the factor on the
+    result.
     """
-    n, d = which.size, X.shape[1]
+    scale, factor, y = records
+    coef, before = points
+    n, d = rows.size, X.shape[1]
     intercept, intercept_before = 0.0, 0.0
     if coef.size > d:
         intercept, intercept_before = coef[d], before[d]
-    part, total_b = np.empty(d), 0.0
+    part = np.empty(d)
     for first in range(0, n, chunk):
         part[:] = 0.0
         part_b = 0.0
         for t in range(first, min(n, first + chunk)):
-            i = which[t]
+            i = rows[t]
             row = X[i]
             z = inner_product(row, coef[:d]) + intercept
             r = clipped_derivative(slope, scale[i] * z, y[i])
@@ -203,6 +204,5 @@ def dense_change_at(
             part_b += r
             for j in range(d):
                 part[j] += r * row[j]
-        total += part
-        total_b += part_b
-    return total_b
+        out[:d] += part
+        out[d] += part_b

@@ -10,17 +10,27 @@ that was cut off, of a full disk for example, must not end a fit that was charge
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
 import numba
+from numba.core import event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
-from .compilation import watch
+from .._progress import remark
 
 __all__ = ["njit", "number_of_threads"]
+
+_PACKAGE = __name__.partition(".")[0]
+_logger = logging.getLogger(_PACKAGE)
+_sources = sorted(
+    (file for file in files(__package__).iterdir() if file.name.endswith(".py")),
+    key=lambda file: file.name,
+)
+_DIGEST = hashlib.sha256(b"".join(file.read_bytes() for file in _sources)).hexdigest()
 
 
 def number_of_threads() -> int:
@@ -32,16 +42,33 @@ def number_of_threads() -> int:
     return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
-def _digest() -> str:
-    sources = (file for file in files(__package__).iterdir() if file.name.endswith(".py"))
-    total = hashlib.sha256()
-    for source in sorted(sources, key=lambda file: file.name):
-        total.update(source.read_bytes())
-    return total.hexdigest()
+class _Watch(event.Listener):
+    """Tells of kernels that numba compiles, which takes seconds, once for each kind of data.
+
+    Of those of this package, and not of those that are compiled into another one. numba compiles
+    under a lock, so one at a time.
+    """
+
+    depth = 0
+
+    def on_start(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        self.depth += 1
+        if self.depth == 1 and function.__module__.partition(".")[0] == _PACKAGE:
+            _logger.info(
+                "compiling the kernel %s for a new kind of data, which is done once; "
+                "sklearn_dpsco.compile_kernels() does it beforehand",
+                function.__name__,
+            )
+            remark(f"compiling {function.__name__}, once")
+
+    def on_end(self, event: Any) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            remark("")
 
 
-_SOURCES = _digest()
-watch()
+event.register("numba:compile", _Watch())  # type: ignore[no-untyped-call]
 
 
 class _Cache(FunctionCache):
@@ -49,7 +76,7 @@ class _Cache(FunctionCache):
 
     def _impl_class(self, function: Any) -> Any:  # type: ignore[override]
         kept = CompileResultCacheImpl(function)  # type: ignore[no-untyped-call]
-        kept.locator.get_source_stamp = lambda: _SOURCES
+        kept.locator.get_source_stamp = lambda: _DIGEST
         return kept
 
     def load_overload(self, *key: Any) -> Any:

@@ -32,32 +32,12 @@ _EDGE = 1e-15  # an l1 norm above 1 - this is lowered to it: at 1 the map's grad
 
 
 class Domain(NamedTuple):
-    """A set, and the map |w|_p^2 / (2 (p - 1)) on it.
-
-    Attributes
-    ----------
-    set_id : int
-    set_p : float
-        p of the norm of the set.
-    radius : float
-    p : float
-    """
+    """A set of this radius, p of its norm, and the map |w|_p^2 / (2 (p - 1)) on it."""
 
     set_id: int
     set_p: float
     radius: float
     p: float
-
-
-class _Search(NamedTuple):
-    """A step that the set binds; the fields are named in `power_step` and `_candidate`."""
-
-    domain: Domain
-    theta: Any
-    scale: float
-    c: Any
-    bend: Any
-    log_within: float
 
 
 @njit(cache=True, inline="always")
@@ -84,25 +64,33 @@ def _norm(x: Any, p: float) -> float:
 
 
 @njit(cache=True)
-def _norm_of_sum(x: Any, y: Any, p: float) -> float:
-    total = np.empty(x.size)
-    for j in range(x.size):
-        total[j] = x[j] + y[j]
-    return _norm(total, p)
+def _look(bracket: Any, floor: float, near: float) -> tuple[float, float, bool]:
+    """The best point of a bracket, where to look next, and whether the best is good enough.
 
-
-@njit(cache=True)
-def _next_fraction(
-    a: float, f_a: float, b: float, f_b: float, c: float, f_c: float, least: float
-) -> float:
-    """Where between a and b to look next (Chandrupatla 1997): interpolation if it is safe."""
+    A bracket is (a, f(a), b, f(b), c, f(c)) with a root between a and b, and c the point before.
+    Chandrupatla (1997): interpolation where that is safe, else bisection.
+    """
+    a, f_a, b, f_b, c, f_c = bracket
+    best, f_best = (b, f_b) if abs(f_b) < abs(f_a) else (a, f_a)
+    least = (2e-16 * abs(best) + floor) / abs(b - a) if a != b else 1.0
+    if least > 0.5 or abs(f_best) < near:
+        return best, best, True
     t = 0.5
     if c != b and f_c != f_b and math.isfinite(f_a + f_b + f_c):
         xi, phi = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)
         if phi**2 < xi and (1 - phi) ** 2 < 1 - xi:
             t = f_a / (f_b - f_a) * f_c / (f_b - f_c)
             t += (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
-    return min(1 - least, max(least, t))
+    return best, a + min(1 - least, max(least, t)) * (b - a), False
+
+
+@njit(cache=True)
+def _narrowed(bracket: Any, x: float, f: float) -> Any:
+    """The bracket once f(x) is known."""
+    a, f_a, b, f_b, _, _ = bracket
+    if (f > 0) == (f_a > 0):
+        return x, f, b, f_b, a, f_a
+    return x, f, a, f_a, b, f_b
 
 
 # ------------------------------------------------------------- one coordinate's equation
@@ -199,25 +187,14 @@ def project_lp(y: Any, p: float) -> Any:
     a, b = 0.0, _norm(y, p / (p - 1))
     f_a = _norm(y, p) - 1
     _shrink(y, b, p, out)
-    f_b = _norm(out, p) - 1
-    c, f_c, t = a, f_a, 0.5
+    bracket = (a, f_a, b, _norm(out, p) - 1, a, f_a)
     for _ in range(_MOST):
-        if abs(f_b) < abs(f_a):
-            best, f_best = b, f_b
-        else:
-            best, f_best = a, f_a
-        least = 2e-16 * abs(best) / abs(b - a) if a != b else 1.0
-        if least > 0.5 or abs(f_best) < 1e-15:
+        _, x, is_done = _look(bracket, 0.0, 1e-15)
+        if is_done:
             break
-        t = _next_fraction(a, f_a, b, f_b, c, f_c, least)
-        x = a + t * (b - a)
         _shrink(y, x, p, out)
-        f = _norm(out, p) - 1
-        if (f > 0) == (f_a > 0):
-            c, f_c = a, f_a
-        else:
-            c, f_c, b, f_b = b, f_b, a, f_a
-        a, f_a = x, f
+        bracket = _narrowed(bracket, x, _norm(out, p) - 1)
+    a, f_a, b, f_b, _, _ = bracket
     _shrink(y, a if abs(f_a) <= abs(f_b) else b, p, out)
     size = max(1.0, _norm(out, p))
     for j in range(out.size):
@@ -281,8 +258,10 @@ def _threshold(theta: Any, p: float, sign: bool) -> Any:
 
 
 @njit(cache=True)
-def _candidate(search: _Search, x: float, delta: float, u: Any) -> tuple[float, float]:
+def _candidate(search: Any, x: float, delta: float, u: Any) -> tuple[float, float]:
     """The u with a <u>^(p-1) + (1 - delta) * (normal of the set at u + c) = theta.
+
+    `search` is (domain, theta, scale, c, bend, log_within) of a step that the set binds.
 
     Here a scale = exp(-(p - 1) x), and `bend` is <c>^(p-1). Returns ln |u|_p and how far
     u + c lies outside the set. The argument is delta, and not the multiplier 1 - delta, since
@@ -313,7 +292,7 @@ def _candidate(search: _Search, x: float, delta: float, u: Any) -> tuple[float, 
                     u[j] = _signed_power(share / a, e)
                 else:
                     u[j] = _signed_power(rest / lam, e) - c[j]
-        return math.log(max(_norm(u, p), 1e-300)), _norm_of_sum(u, c, set_p) - 1
+        return math.log(max(_norm(u, p), 1e-300)), _norm(u + c, set_p) - 1
     for j in range(u.size):
         above, below = (theta[j] - 1) + delta, (theta[j] + 1) - delta
         if set_id == _CUBE:
@@ -331,14 +310,14 @@ def _candidate(search: _Search, x: float, delta: float, u: Any) -> tuple[float, 
 
 
 @njit(cache=True)
-def _excess(search: _Search, log_u: float, x: float) -> float:
+def _excess(search: Any, log_u: float, x: float) -> float:
     """Increasing in x, and 0 where u has the norm that the map or `within` asks for."""
-    p = search.domain.p
-    return max((2 - p) * log_u + (p - 1) * x, log_u - search.log_within)
+    domain, log_within = search[0], search[-1]
+    return max((2 - domain.p) * log_u + (domain.p - 1) * x, log_u - log_within)
 
 
 @njit(cache=True)
-def _balance(search: _Search, delta: float, x: float, u: Any) -> tuple[float, float]:
+def _balance(search: Any, delta: float, x: float, u: Any) -> tuple[float, float]:
     """For a multiplier of the set, find x = -ln(a scale) / (p - 1), a that of the norm."""
     log_u, outside = _candidate(search, x, delta, u)
     f = _excess(search, log_u, x)
@@ -352,33 +331,24 @@ def _balance(search: _Search, delta: float, x: float, u: Any) -> tuple[float, fl
         if (f_b > 0) != (f > 0):
             break
         a, f_a, width = b, f_b, 2 * width
-    last, c_x, f_c = b, a, f_a
+    last, best = b, b
+    bracket = (a, f_a, b, f_b, a, f_a)
     for _ in range(_MOST):
-        if abs(f_b) < abs(f_a):
-            best, f_best = b, f_b
-        else:
-            best, f_best = a, f_a
-        least = (2e-16 * abs(best) + 1e-16) / abs(b - a) if a != b else 1.0
-        if least > 0.5 or abs(f_best) < 4e-16:
+        best, x, is_done = _look(bracket, 1e-16, 4e-16)
+        if is_done:
             break
-        t = _next_fraction(a, f_a, b, f_b, c_x, f_c, least)
-        last = a + t * (b - a)
+        last = x
         log_u, outside = _candidate(search, last, delta, u)
-        f = _excess(search, log_u, last)
-        if (f > 0) == (f_a > 0):
-            c_x, f_c = a, f_a
-        else:
-            c_x, f_c, b, f_b = b, f_b, a, f_a
-        a, f_a = last, f
+        bracket = _narrowed(bracket, last, _excess(search, log_u, last))
     if best != last:
         log_u, outside = _candidate(search, best, delta, u)
     return best, outside
 
 
 @njit(cache=True)
-def _two_constraints(search: _Search, x: float, u: Any) -> None:
+def _two_constraints(search: Any, x: float, u: Any) -> None:
     """Fill u for a point that the set binds, x a first guess: root in its multiplier."""
-    c, bend, domain = search.c, search.bend, search.domain
+    domain, _, scale, c, bend, _ = search
     for j in range(u.size):
         bend[j] = _signed_power(c[j], domain.p - 1)
     if domain.set_id == _CUBE:
@@ -387,7 +357,7 @@ def _two_constraints(search: _Search, x: float, u: Any) -> None:
     # outside of the set at a, the delta of the smallest multiplier; look for b within
     a = 2.0 if domain.set_id == _SIMPLEX else 1.0
     x, f_a = _balance(search, a, x, u)
-    smallest = 1e-3 / search.scale
+    smallest = 1e-3 / scale
     b, f_b = a, f_a
     for _ in range(_MOST):
         b = b / 16 if b > smallest else min(8 * b, -smallest)
@@ -395,23 +365,14 @@ def _two_constraints(search: _Search, x: float, u: Any) -> None:
         if f_b <= 0:
             break
         a, f_a = b, f_b
-    c_x, f_c = a, f_a
+    bracket = (a, f_a, b, f_b, a, f_a)
     best = b
     for _ in range(_MOST):
-        if abs(f_b) < abs(f_a):
-            best, f_best = b, f_b
-        else:
-            best, f_best = a, f_a
-        least = 2e-16 * abs(best) / abs(b - a) if a != b else 1.0
-        if least > 0.5 or abs(f_best) < 1e-15:
+        best, delta, is_done = _look(bracket, 0.0, 1e-15)
+        if is_done:
             break
-        delta = a + _next_fraction(a, f_a, b, f_b, c_x, f_c, least) * (b - a)
         x, f = _balance(search, delta, x, u)
-        if (f > 0) == (f_a > 0):
-            c_x, f_c = a, f_a
-        else:
-            c_x, f_c, b, f_b = b, f_b, a, f_a
-        a, f_a = delta, f
+        bracket = _narrowed(bracket, delta, f)
     _balance(search, best, x, u)
 
 
@@ -457,7 +418,7 @@ def power_step(
     length = min(scale * dual, within / radius)
     for j in range(d):
         u[j] = length * _signed_power(theta[j] / dual, 1 / (p - 1))
-    if set_id != _SIMPLEX and _norm_of_sum(u, c, set_p) <= 1:
+    if set_id != _SIMPLEX and _norm(u + c, set_p) <= 1:
         return _placed(u, center, has_center, radius)
     if not has_center:
         return _placed(_onto_set(u, theta, scale, domain), center, False, radius)
@@ -465,7 +426,7 @@ def power_step(
         _two_balls(theta, scale, c, within / radius, u)
     else:
         x = math.log(length) - (math.log(dual) + math.log(scale)) / (p - 1)
-        search = _Search(domain, theta, scale, c, np.empty(d), math.log(within / radius))
+        search = domain, theta, scale, c, np.empty(d), math.log(within / radius)
         _two_constraints(search, x, u)
     return _placed(u, center, True, radius)
 

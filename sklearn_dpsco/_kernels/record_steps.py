@@ -33,10 +33,10 @@ _SMALLEST = 1e-100  # of the factor of a point
 
 @njit(cache=True, inline="always")
 def _change(
-    slope: Slope, walk: RecordWalk, scale: float, factor: float, product: float, moved: float,
-    y: float,
-) -> float:  # fmt: skip
+    slope: Slope, walk: RecordWalk, factors: Any, product: float, moved: float, y: float
+) -> float:
     """What the record's derivative contributes; `moved` is what the last move added to <x, w>."""
+    scale, factor = factors
     before = (product - moved) / walk.kept
     change = clipped_derivative(slope, scale * product, y)
     change -= walk.kept * clipped_derivative(slope, scale * before, y)
@@ -71,18 +71,18 @@ def _ends(v: Any, w: Any, penalty: float) -> Any:
 
 @njit(cache=True, inline="always")
 def _select(
-    v: Any, w: Any, penalty: float, ends: Any, scale: float, walk: RecordWalk, values: Any,
-    words: Any, used: int,
-) -> Any:  # fmt: skip
+    v: Any, w: Any, form: Any, ends: Any, most_words: int, values: Any, words: Any, used: int
+) -> Any:
     """(number of a vertex, words read so far), or a code if the words do not decide.
 
-    With it comes the number of words read before, or `IMPOSSIBLE`.
+    With it comes the number of words read before, or `IMPOSSIBLE`. `form` is (penalty, scale).
     """
+    penalty, scale = form
     top = -math.inf
     for m in range(values.size):
         top = max(top, -values[m] * ends[0], -values[m] * ends[1])
     size, start = np.uint64(v.size * values.size), used
-    while used + 2 <= words.size and used - start < walk.most_words:
+    while used + 2 <= words.size and used - start < most_words:
         number = index_of(words[used], size)
         if number >= 0:
             block, j = number // v.size, number % v.size
@@ -109,29 +109,26 @@ def _shrink(w: Any, factor: float, kept: float) -> float:
 
 
 @njit(cache=True)
-def move(w: Any, state: Any, kept: float, values: Any, number: int) -> None:
+def move(w: Any, last: Any, kept: float, values: Any, number: int) -> None:
     """Move the point to a vertex; see `dense_record_steps`."""
     j, block = number % w.size, number // w.size
-    state[0], state[1] = j, (1.0 - kept) * values[block]
-    state[2] = _shrink(w, state[2], kept)
-    w[j] += state[1] / state[2]
+    last[0], last[1] = j, (1.0 - kept) * values[block]
+    last[2] = _shrink(w, last[2], kept)
+    w[j] += last[1] / last[2]
 
 
 @njit(cache=True)
 def dense_record_steps(
-    X: Any, scales: Any, factors: Any, y: Any, slope: Slope, walk: RecordWalk, values: Any,
-    state: Any, words: Any, w: Any, v: Any,
-) -> Any:  # fmt: skip
+    X: Any, records: Any, slope: Slope, walk: RecordWalk, values: Any, state: Any, words: Any
+) -> Any:
     """Steps over the rows of X in their order; w, v and the state are changed in place.
 
     The factors in the state are left where they are. Where the steps stop depends on the scores,
     which are private: if w were multiplied by its factor there, so would its roundings.
 
-    Parameters
-    ----------
-    state : ndarray of shape (4,)
-        Coordinate of the last move and what it added there; the factors of w and of v, by which
-        they are multiplied in the point and in the estimate.
+    `records` are scales, factors and y. `state` is (last, w, v), and `last` has the coordinate of
+    the last move and what it added there; and the factors of w and of v, by which they are
+    multiplied in the point and in the estimate.
 
     Returns
     -------
@@ -141,14 +138,15 @@ def dense_record_steps(
     used : int
         Words read by the steps made, or `IMPOSSIBLE`.
     """
+    (scales, factors, y), (last, w, v) = records, state
     d, used = X.shape[1], 0
     for t in range(y.size):
-        row, j, factor = X[t], int(state[0]), state[2]
+        row, j, factor = X[t], int(last[0]), last[2]
         product = inner_product(row, w[:d])
         if w.size > d:
             product += w[d]
-        moved = state[1] * (row[j] if j < d else 1.0)
-        r = _change(slope, walk, scales[t], factors[t], factor * product, moved, y[t])
+        moved = last[1] * (row[j] if j < d else 1.0)
+        r = _change(slope, walk, (scales[t], factors[t]), factor * product, moved, y[t])
         low, high = _correct(v[:d], row, walk.kept, r)
         if w.size > d:
             v[d] = walk.kept * v[d] + r
@@ -156,33 +154,34 @@ def dense_record_steps(
         penalty = walk.penalty * factor
         if penalty > 0.0:
             low, high = _ends(v, w, penalty)
-        number, used = _select(v, w, penalty, (low, high), walk.scale, walk, values, words, used)
+        form = penalty, walk.scale
+        number, used = _select(v, w, form, (low, high), walk.most_words, values, words, used)
         if number < 0:
             return t, used
-        move(w, state, walk.kept, values, number)
+        move(w, last, walk.kept, values, number)
     return y.size, used
 
 
 @njit(cache=True)
 def csr_record_steps(
-    X: Compressed, scales: Any, factors: Any, y: Any, slope: Slope, walk: RecordWalk, values: Any,
-    state: Any, words: Any, w: Any, v: Any, d: int,
-) -> Any:  # fmt: skip
-    """As `dense_record_steps`, over the rows of a CSR matrix with d columns."""
+    X: Compressed, records: Any, slope: Slope, walk: RecordWalk, values: Any, state: Any, words: Any
+) -> Any:
+    """As `dense_record_steps`, over the rows of a CSR matrix."""
+    (scales, factors, y), (last, w, v) = records, state
     data, indices, indptr = X
-    used = 0
+    d, used = walk.n_columns, 0
     for t in range(y.size):
-        j, factor = int(state[0]), state[2]
-        product, moved = 0.0, state[1] if j == d else 0.0
+        j, factor = int(last[0]), last[2]
+        product, moved = 0.0, last[1] if j == d else 0.0
         for k in range(indptr[t], indptr[t + 1]):
             product += data[k] * w[np.uint64(indices[k])]
             if indices[k] == j:
-                moved += state[1] * data[k]
+                moved += last[1] * data[k]
         if w.size > d:
             product += w[d]
-        r = _change(slope, walk, scales[t], factors[t], factor * product, moved, y[t])
-        v_factor = _shrink(v, state[3], walk.kept)
-        state[3], r = v_factor, r / v_factor
+        r = _change(slope, walk, (scales[t], factors[t]), factor * product, moved, y[t])
+        v_factor = _shrink(v, last[3], walk.kept)
+        last[3], r = v_factor, r / v_factor
         for k in range(indptr[t], indptr[t + 1]):
             v[np.uint64(indices[k])] += r * data[k]
         if w.size > d:
@@ -190,8 +189,9 @@ def csr_record_steps(
         # scores and noise over the factor of the estimate
         penalty, scale = walk.penalty * factor / v_factor, walk.scale / v_factor
         ends = _ends(v, w, penalty)
-        number, used = _select(v, w, penalty, ends, scale, walk, values, words, used)
+        form = penalty, scale
+        number, used = _select(v, w, form, ends, walk.most_words, values, words, used)
         if number < 0:
             return t, used
-        move(w, state, walk.kept, values, number)
+        move(w, last, walk.kept, values, number)
     return y.size, used

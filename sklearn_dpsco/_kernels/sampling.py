@@ -26,7 +26,6 @@ __all__ = [
     "flip_coins",
     "floor_draws",
     "index_of",
-    "near_top",
     "permute_and_flip",
     "propose_in_groups",
     "propose_uniformly",
@@ -102,14 +101,7 @@ def floor_draws(words: Any, table: Any, is_normal: bool, steps: Any, out: Any) -
     uniform, and (k, x) is accepted with probability exp(-x (2 k + x) / 2) (normal) or
     exp(-x) (Laplace). Each attempt reads three words.
 
-    Returns
-    -------
-    filled : int
-        Number of draws made.
-    used : int
-        Number of words read, those of an uncertain attempt excluded.
-    is_certain : bool
-        False if the attempt at `used` needs more bits.
+    Returns (draws made, words read by certain attempts, whether no attempt needs more bits).
     """
     filled, used = 0, 0
     one, last = np.uint64(1), np.uint64(table.size)
@@ -220,16 +212,14 @@ def top_groups(bounds: Any, a: float, b: float, values: Any, tops: Any) -> None:
 
 
 @njit(cache=True)
-def sharpen_groups(
-    left: Any, right: Any, bits: int, a: float, b: float, values: Any, scale: float,
-    bounds: Any, is_loose: Any, tops: Any,
-) -> bool:  # fmt: skip
+def sharpen_groups(scores: Any, bounds: Any, is_loose: Any, tops: Any) -> bool:
     """Make `tops` the largest scores themselves, where they may be near the largest of all.
 
-    The smallest left and the smallest right number of a group may be in two places. Loose bounds
-    of these groups are made tight. Returns whether these held, and no score was above the top of
-    its group.
+    `scores` are left, right, bits, a, b, values and scale, see `propose_in_groups`. The smallest
+    left and the smallest right number of a group may be in two places. Loose bounds of these groups
+    are made tight. Returns whether these held, and no score was above the top of its group.
     """
+    left, right, bits, a, b, values, scale = scores
     best, first, held = -math.inf, np.argmax(tops), True
     for k in range(tops.size + 1):
         group = int(first) if k == 0 else k - 1
@@ -267,10 +257,7 @@ def weigh_groups(tops: Any, scale: float, cumulative: Any) -> float:
 
 
 @njit(cache=True)
-def propose_in_groups(
-    words: Any, left: Any, right: Any, bits: int, a: float, b: float, values: Any, scale: float,
-    reference: float, cumulative: Any,
-) -> Any:  # fmt: skip
+def propose_in_groups(words: Any, scores: Any, reference: float, cumulative: Any) -> Any:
     """Draw (k, j) and accept with probability proportional to exp(score / scale).
 
     The score is ``-values[k] (a left_j + b right_j)``. A group is proposed with a probability
@@ -278,6 +265,7 @@ def propose_in_groups(
     exp(-(reference - score) / scale) over the weight. Each attempt reads three words. Returns as
     `propose_uniformly`, with ``k * left.size + j`` for the index.
     """
+    left, right, bits, a, b, values, scale = scores
     total, width = np.uint64(cumulative[-1]), np.uint64(values.size) << np.uint64(bits)
     mask, used = (1 << bits) - 1, 0
     while used + 3 <= words.size:
@@ -341,22 +329,6 @@ def flip_coins(
             return i
         out[i] = flipped
     return int(scores.size)
-
-
-@njit(cache=True)
-def near_top(scores: Any, top: float, width: float, is_near: Any) -> Any:
-    """Indices of the scores less than `width` below the top; marks them in `is_near`."""
-    count = 0
-    for i in range(scores.size):
-        is_near[i] = top - scores[i] < width
-        count += is_near[i]
-    out = np.empty(count, dtype=np.int64)
-    count = 0
-    for i in range(scores.size):
-        if is_near[i]:
-            out[count] = i
-            count += 1
-    return out
 
 
 @njit(cache=True)

@@ -4,7 +4,7 @@ The step for a record, whose row r is formed as in `RowForm`, is
 
     w <- w - learning_rate v l'(offset + <r, w>, y) r,
 
-v the record's weight, which is not in r.
+v the record's weight, which is not in r. `records` are the scales, the weights and y.
 With K outputs, w and `total` have shape (d + 1, K), y (n, K), and `offset` (K,).
 A record of scale 0 is skipped. After each block of records w is projected onto a ball and,
 once the first records are done, added to `total`; the functions return how many were added.
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Compressed, RowForm, Slope, Steps, Tables
+from .arguments import RowForm, Steps
 from .derivatives import derivative, joint_derivative
 from .jit import njit
 from .products import dense_products, inner_product, row_factor, stored_products
@@ -51,17 +51,10 @@ def gather_rows(X: Any, order: Any, out: Any) -> None:
 
 @njit(cache=True)
 def dense_steps(
-    X: Any,
-    scale: Any,
-    weight: Any,
-    y: Any,
-    form: RowForm,
-    slope: Slope | Tables,
-    steps: Steps,
-    w: Any,
-    total: Any,
+    X: Any, records: Any, form: RowForm, slope: Any, steps: Steps, w: Any, total: Any
 ) -> int:
     """Descend over the rows of X in their order; w and `total` are changed in place."""
+    scale, weight, y = records
     center, bias, bound, norm_error = form
     n, d, count = y.size, center.size, 0
     for start in range(0, n, steps.block):
@@ -82,15 +75,7 @@ def dense_steps(
 
 @njit(cache=True)
 def csr_steps(
-    X: Compressed,
-    scale: Any,
-    weight: Any,
-    y: Any,
-    form: RowForm,
-    slope: Slope | Tables,
-    steps: Steps,
-    w: Any,
-    total: Any,
+    X: Any, records: Any, form: RowForm, slope: Any, steps: Steps, w: Any, total: Any
 ) -> int:
     """Descend over the rows of a CSR matrix in their order.
 
@@ -98,6 +83,7 @@ def csr_steps(
     what the row stores.
     """
     data, indices, indptr = X
+    scale, weight, y = records
     center, bias, bound, norm_error = form
     n, d, count = y.size, center.size, 0
     center_square = inner_product(center, center)
@@ -128,10 +114,10 @@ def csr_steps(
 
 @njit(cache=True)
 def joint_dense_steps(
-    X: Any, scale: Any, weight: Any, y: Any, form: RowForm, slope: Slope | Tables, offset: Any,
-    steps: Steps, w: Any, total: Any,
-) -> int:  # fmt: skip
+    X: Any, records: Any, form: RowForm, slope: Any, offset: Any, steps: Steps, w: Any, total: Any
+) -> int:
     """`dense_steps` for K outputs."""
+    scale, weight, y = records
     center, bias, bound, norm_error = form
     n, d, count = y.shape[0], center.size, 0
     z, r = np.empty(w.shape[1]), np.empty(w.shape[1])
@@ -165,11 +151,11 @@ def joint_dense_steps(
 
 @njit(cache=True)
 def joint_csr_steps(
-    X: Compressed, scale: Any, weight: Any, y: Any, form: RowForm, slope: Slope | Tables,
-    offset: Any, steps: Steps, w: Any, total: Any,
-) -> int:  # fmt: skip
+    X: Any, records: Any, form: RowForm, slope: Any, offset: Any, steps: Steps, w: Any, total: Any
+) -> int:
     """`csr_steps` for K outputs: within a block the coefficients are w + center shift^T."""
     data, indices, indptr = X
+    scale, weight, y = records
     center, bias, bound, norm_error = form
     n, d, count = y.shape[0], center.size, 0
     n_outputs = w.shape[1]

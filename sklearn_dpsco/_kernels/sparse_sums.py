@@ -11,9 +11,7 @@ from .derivatives import clipped_derivative
 from .jit import njit
 
 __all__ = [
-    "csc_product",
     "csc_transposed_product",
-    "csr_product",
     "csr_transposed_product",
     "gradient_after_move",
     "gradient_at",
@@ -25,31 +23,16 @@ __all__ = [
 # makes a scatter as fast as scipy's.
 
 
-@njit(cache=True, inline="always")
-def _scatter(data: Any, indices: Any, start: Any, end: Any, r: float, out: Any) -> None:
-    """Add r times one row to `out`."""
-    for k in range(start, end):
-        out[np.uint64(indices[k])] += r * data[k]
-
-
-@njit(cache=True, inline="always")
-def _position(indices: Any, start: Any, end: Any, column: Any) -> Any:
-    """Where the row stores `column`, if it does. Counting is vectorized, a search is not."""
-    smaller = np.int32(0)
-    for k in range(start, end):
-        smaller = np.int32(smaller + np.int32(indices[k] < column))
-    return start + np.uint64(smaller)
-
-
 @njit(cache=True)
 def gradient_at(
-    X: Compressed, scale: Any, factor: Any, y: Any, coef: Any, slope: Slope, chunk: int, total: Any
+    X: Compressed, records: Any, coef: Any, slope: Slope, chunk: int, total: Any
 ) -> float:
     """Add sum_i factor_i l'(z_i) x_i to `total`; return the intercept's component.
 
-    z_i = offset + scale_i <[x_i, 1], coef>, without the 1 if coef has no such coordinate.
+    `records` are scale, factor and y; z_i = offset + scale_i <[x_i, 1], coef>, without the 1 if
+    coef has no such coordinate.
     """
-    data, indices, indptr = X
+    (data, indices, indptr), (scale, factor, y) = X, records
     n = indptr.size - 1
     intercept = coef[total.size] if coef.size > total.size else 0.0
     part = np.zeros(total.size)
@@ -64,7 +47,8 @@ def gradient_at(
                 product += data[k] * coef[np.uint64(indices[k])]
             r = factor[i] * clipped_derivative(slope, scale[i] * product, y[i])
             part_b += r
-            _scatter(data, indices, start, end, r, part)
+            for k in range(start, end):
+                part[np.uint64(indices[k])] += r * data[k]
         total += part
         total_b += part_b
     return total_b
@@ -72,21 +56,13 @@ def gradient_at(
 
 @njit(cache=True)
 def gradient_after_move(
-    X: Compressed,
-    scale: Any,
-    factor: Any,
-    y: Any,
-    xw: Any,
-    move: Move,
-    slope: Slope,
-    chunk: int,
-    total: Any,
+    X: Compressed, records: Any, xw: Any, move: Move, slope: Slope, chunk: int, total: Any
 ) -> float:
     """Move xw_i = <[x_i, 1], coef> to decay * xw_i + amount * x_i[coordinate], then as above.
 
     Column indices are sorted and unique within each row.
     """
-    data, indices, indptr = X
+    (data, indices, indptr), (scale, factor, y) = X, records
     n = indptr.size - 1
     column = np.int32(move.coordinate)
     part = np.zeros(total.size)
@@ -100,13 +76,17 @@ def gradient_after_move(
             if move.coordinate == total.size:
                 moved += move.amount
             else:
-                at = _position(indices, start, end, column)
+                smaller = np.int32(0)  # counting is vectorized, a search is not
+                for k in range(start, end):
+                    smaller = np.int32(smaller + np.int32(indices[k] < column))
+                at = start + np.uint64(smaller)
                 if at < end and indices[at] == column:
                     moved += move.amount * data[at]
             xw[i] = moved
             r = factor[i] * clipped_derivative(slope, scale[i] * moved, y[i])
             part_b += r
-            _scatter(data, indices, start, end, r, part)
+            for k in range(start, end):
+                part[np.uint64(indices[k])] += r * data[k]
         total += part
         total_b += part_b
     return total_b
@@ -125,30 +105,12 @@ def row_norms(X: Compressed, weights: Any) -> Any:
 
 
 @njit(cache=True)
-def csr_product(X: Compressed, weights: Any, out: Any) -> None:
-    """Add X weights to `out`, in float64 also if X is not; shapes (d, K) and (n, K)."""
-    data, indices, indptr = X
-    for i in range(out.shape[0]):
-        for k in range(indptr[i], indptr[i + 1]):
-            row, value = weights[np.uint64(indices[k])], data[k]
-            for output in range(out.shape[1]):
-                out[i, output] += value * row[output]
-
-
-@njit(cache=True)
-def csc_product(X: Compressed, weights: Any, out: Any) -> None:
-    """The same for columns in storage."""
-    data, indices, indptr = X
-    for j in range(weights.shape[0]):
-        for k in range(indptr[j], indptr[j + 1]):
-            row, value = out[np.uint64(indices[k])], data[k]
-            for output in range(row.size):
-                row[output] += value * weights[j, output]
-
-
-@njit(cache=True)
 def csr_transposed_product(X: Compressed, r: Any, chunk: int, total: Any) -> None:
-    """Add X^T r to `total`, summed over chunks of rows; r has shape (n, K), `total` (d, K)."""
+    """Add X^T r to `total`, summed over chunks of rows; r has shape (n, K), `total` (d, K).
+
+    In float64 also if X is not. The storage of X is that of X^T by columns: so these two are X r,
+    as well, for matrices in the other storage.
+    """
     data, indices, indptr = X
     n, n_outputs = r.shape
     part = np.zeros(total.shape)

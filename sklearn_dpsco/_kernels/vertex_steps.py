@@ -56,28 +56,28 @@ def add_column(X: Compressed, column: int, rows: Any, amount: float, product: An
 
 @njit(cache=True)
 def contribute(
-    X: Compressed, rows: Any, scale: Any, factor: Any, y: Any, product: Any, secant: Secant,
-    slope: Slope, r: Any, sums: Any, bits: int, bounds: Any, is_loose: Any, widens: bool,
-) -> None:  # fmt: skip
+    X: Compressed, rows: Any, records: Any, secant: Secant, slope: Slope, found: Any, groups: Any
+) -> None:
     """Bring what the listed rows contribute to both sums up to date.
 
     Parameters
     ----------
     rows : ndarray of int
-    scale, factor, y, product : ndarray of shape (n,)
-        product_i = <x_i, u>, with the coefficients s u for a factor s, the intercept's left out.
-    secant : Secant
+    records : tuple of four ndarrays of shape (n,)
+        Scale, factor, y, and product_i = <x_i, u>, with the coefficients s u for a factor s, the
+        intercept's left out.
     slope : Slope
         Its clip bounds abs(l').
-    r : ndarray of shape (n, 2)
-        What each row contributed so far, for either factor: unit factor_i l'(z_i).
-    sums : ndarray of int64 of shape (d + 1, 2) or (d, 2)
-        The intercept's last, if there is one.
-    bits, bounds, is_loose
-        Of groups of coordinates, see `randomness.exact.GroupedScores`.
-    widens : bool
-        Whether the bounds are kept valid; if not, all of them must be made anew.
+    found : tuple
+        What each row contributed so far for either factor, unit factor_i l'(z_i), of shape (n, 2);
+        and the sums, int64 of shape (d + 1, 2) or (d, 2), the intercept's last if there is one.
+    groups : tuple
+        `bits`, `bounds` and `is_loose` of `randomness.exact.GroupedScores`, and whether the bounds
+        are kept valid; if not, all of them must be made anew.
     """
+    scale, factor, y, product = records
+    r, sums = found
+    bits, bounds, is_loose, widens = groups
     data, indices, indptr = X
     last, shift = np.uint64(sums.shape[0] - 1), np.uint64(bits)
     for i in rows:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,12 @@ __all__ = ["Pair", "changed_record", "check_pairs", "differing_rows", "neighbour
 Array = NDArray[np.float64]
 Pair = tuple[SolverData, SolverData]
 
+_EXTREMES = ("one label", "no signal", "all alike", "constant columns", "all empty")
+_WEIGHTS = (0.25, 0.5, 1.0)
+_OWN_WEIGHTS = ((1.0, 1.0), (0.25, 1.0), (1.0, 0.5))
+# of the record in the two tables, as factors on its corner; None for that corner on one axis
+_PLACES = ((1.0, 1.0), (1.0, -1.0), (1.0, 0.0), (None, 1.0))
+
 
 def check_pairs(plan: Plan, pairs: list[Pair]) -> None:
     n, d, k = plan.problem.n_samples, plan.problem.n_features, plan.problem.n_outputs
@@ -32,13 +36,7 @@ def check_pairs(plan: Plan, pairs: list[Pair]) -> None:
 
 
 def changed_record(pair: Pair) -> int:
-    """The row in which two tables differ.
-
-    Raises
-    ------
-    ValueError
-        If they are equal, or differ in several rows.
-    """
+    """The row in which two tables differ; `ValueError` if it is not one."""
     first, second = pair
     n = len(first.y)
     differs = differing_rows(first.rows.X, second.rows.X)
@@ -103,46 +101,38 @@ def neighbours(
     storages = (np.ascontiguousarray, sparse.csr_array, sparse.csc_array)
     pairs = []
     for k in range(n_pairs):
-        table = _random_table(problem, rng)
+        X, y, corner, labels = _random_table(problem, rng)
+        present = np.ones(problem.n_samples, dtype=bool)
         if k % 2:
-            extreme = _EXTREMES[(k // 2 + random_state) % len(_EXTREMES)]
-            extreme(table)
+            kind = _EXTREMES[(k // 2 + random_state) % len(_EXTREMES)]
+            _to_extreme(kind, X, y, present, corner, labels)
+        weight, own_weights = None, (1.0, 1.0)
         if of_weights.uniform() < 0.5:
-            table.weight = of_weights.choice(_WEIGHTS, problem.n_samples)
-            table.own_weights = _OWN_WEIGHTS[of_weights.integers(len(_OWN_WEIGHTS))]
+            weight = of_weights.choice(_WEIGHTS, problem.n_samples)
+            own_weights = _OWN_WEIGHTS[of_weights.integers(len(_OWN_WEIGHTS))]
         places = _PLACES[(k + random_state) % len(_PLACES)]
         storage, i = storages[k % len(storages)], int(rng.integers(problem.n_samples))
-        if k // len(storages) % 2:
-            storage = _in_single_precision(storage)
-        pairs.append(_pair(problem, relation, table, places, storage, i))
+        pair: list[SolverData] = []
+        for place, label, own_weight in zip(places, labels, own_weights, strict=True):
+            X[i] = corner * (np.arange(corner.size) == 0 if place is None else place)
+            y[i], present[i] = label, relation != "zero-out" or bool(pair)
+            if weight is not None:
+                weight[i] = own_weight
+            stored = storage(X.astype(np.float32 if k // len(storages) % 2 else np.float64))
+            scale = None if np.all(present) else present.astype(np.float64)
+            weights = None if weight is None else weight.copy()
+            rows = make_rows(stored, problem.fit_intercept, scale, weights)
+            pair.append(SolverData(rows, y.copy()))
+        pairs.append((pair[0], pair[1]))
     return pairs
 
 
-def _in_single_precision(storage: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda X: storage(X.astype(np.float32))
-
-
-@dataclass
-class _Table:
-    """Features, targets, and which records are not empty.
-
-    Of the record that differs, a corner, and its targets and weights in both tables.
-    """
-
-    X: Array
-    y: Array
-    present: NDArray[np.bool_]
-    corner: Array
-    labels: tuple[Any, Any]
-    weight: Array | None = None
-    own_weights: tuple[float, float] = (1.0, 1.0)
-
-
-def _random_table(problem: Problem, rng: np.random.Generator) -> _Table:
+def _random_table(problem: Problem, rng: np.random.Generator) -> tuple[Array, Array, Array, Any]:
+    """Features, targets, and of the record that differs a corner and its targets."""
     n, d, k = problem.n_samples, problem.n_features, problem.n_outputs
     shape = (n,) if k == 1 else (n, k)
     y: Array
-    labels: tuple[Any, Any]
+    labels: Any
     if problem.loss.task == "regression":
         y, label = rng.uniform(-1, 1, shape), rng.choice([-1.0, 1.0], shape[1:])
         labels = label, -label
@@ -153,59 +143,23 @@ def _random_table(problem: Problem, rng: np.random.Generator) -> _Table:
         classes = 2 * np.eye(k) - 1
         y, labels = classes[rng.integers(k, size=n)], tuple(classes[rng.permutation(k)[:2]])
     X = rng.choice([-1.0, -0.2, 0.0, 0.5, 1.0], (n, d))
-    corner = rng.choice([-1.0, 1.0], d)
-    return _Table(X, y, np.ones(n, dtype=bool), corner, labels)
+    return X, y, rng.choice([-1.0, 1.0], d), labels
 
 
-def _one_label(table: _Table) -> None:
-    table.y[:] = table.labels[0]
-
-
-def _no_signal(table: _Table) -> None:
-    table.X[:] = 0.0
-    # no residual for a regression, and labels that cancel out
-    if np.all(np.abs(table.y) == 1):
-        table.y[::2], table.y[1::2] = table.labels
+def _to_extreme(kind: str, X: Array, y: Array, present: Any, corner: Array, labels: Any) -> None:
+    """Change a table to one that may lead a solver onto a rare path."""
+    if kind == "no signal":
+        X[:] = 0.0
+        # no residual for a regression, and labels that cancel out
+        if np.all(np.abs(y) == 1):
+            y[::2], y[1::2] = labels
+        else:
+            y[:] = 0.0
+    elif kind == "constant columns":
+        X[:, ::2] = corner[::2]
+    elif kind == "all empty":
+        present[:] = False
     else:
-        table.y[:] = 0.0
-
-
-def _all_alike(table: _Table) -> None:
-    table.X[:] = table.corner
-    _one_label(table)
-
-
-def _constant_columns(table: _Table) -> None:
-    table.X[:, ::2] = table.corner[::2]
-
-
-def _all_empty(table: _Table) -> None:
-    table.present[:] = False
-
-
-_EXTREMES = (_one_label, _no_signal, _all_alike, _constant_columns, _all_empty)
-
-_WEIGHTS = (0.25, 0.5, 1.0)
-_OWN_WEIGHTS = ((1.0, 1.0), (0.25, 1.0), (1.0, 0.5))
-
-# of the record in the two tables, as factors on its corner; None for that corner on one axis
-_PLACES = ((1.0, 1.0), (1.0, -1.0), (1.0, 0.0), (None, 1.0))
-
-
-def _pair(
-    problem: Problem, relation: str, table: _Table, places: tuple[Any, Any], storage: Any, i: int
-) -> Pair:
-    """Two tables, between which record i moves."""
-    tables: list[SolverData] = []
-    sides = zip(places, table.labels, table.own_weights, strict=True)
-    for place, label, own_weight in sides:
-        is_axis = np.arange(table.corner.size) == 0
-        table.X[i] = table.corner * (is_axis if place is None else place)
-        table.y[i], table.present[i] = label, relation != "zero-out" or bool(tables)
-        scale = None if np.all(table.present) else table.present.astype(np.float64)
-        weight = None if table.weight is None else table.weight.copy()
-        if weight is not None:
-            weight[i] = own_weight
-        rows = make_rows(storage(table.X.copy()), problem.fit_intercept, scale, weight)
-        tables.append(SolverData(rows, table.y.copy()))
-    return tables[0], tables[1]
+        y[:] = labels[0]
+        if kind == "all alike":
+            X[:] = corner

@@ -113,11 +113,9 @@ class AuditResult:
         bins = np.histogram_bin_edges(np.concatenate((self.scores, self.neighbour_scores)), 60)
         for scores, label in ((self.scores, "table"), (self.neighbour_scores, "neighbour")):
             ax.hist(scores, bins=bins, density=True, alpha=0.5, label=label)
-        ax.set(
-            xlabel="score", ylabel="density",
-            title=f"epsilon >= {self.epsilon_lower_bound:.3g} "
-            f"({self.gaussian_epsilon_lower_bound:.3g} if Gaussian), claim {self.epsilon:.3g}",
-        )  # fmt: skip
+        bounds = self.epsilon_lower_bound, self.gaussian_epsilon_lower_bound, self.epsilon
+        title = "epsilon >= {:.3g} ({:.3g} if Gaussian), claim {:.3g}".format(*bounds)
+        ax.set(xlabel="score", ylabel="density", title=title)
         ax.legend()
         return ax
 
@@ -195,14 +193,10 @@ def audit_outcomes(
         return np.log(power / np.stack((a, b))).max(axis=0)
 
     mu = max(0.0, _best_bound(first, second, gap, confidence))
-    return AuditResult(
-        epsilon=claim.epsilon, delta=claim.delta,
-        epsilon_lower_bound=max(0.0, _best_bound(first, second, log_ratio, confidence)),
-        gaussian_epsilon_lower_bound=epsilon_of_mu(mu, delta),
-        gaussian_mu_lower_bound=mu, decided_by="gaussian" if gaussian else "assumption-free",
-        confidence=confidence,
-        scores=first, neighbour_scores=second,
-    )  # fmt: skip
+    bounds = max(0.0, _best_bound(first, second, log_ratio, confidence)), epsilon_of_mu(mu, delta)
+    decided_by = "gaussian" if gaussian else "assumption-free"
+    claimed = claim.epsilon, claim.delta
+    return AuditResult(*claimed, *bounds, mu, decided_by, confidence, first, second)
 
 
 def check_confidence(confidence: Any) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ _FACTORS = np.array([*2 ** (np.arange(1, 9) / 8), 4.0, 8.0, 16.0, 64.0, 256.0, 6
 _LOG_FACTORS = np.log(_FACTORS)
 
 
+@dataclass
 class NoiseScale:
     r"""Upper confidence bound on kappa from draws of :math:`N(0, \kappa^2)`, valid at any time.
 
@@ -49,9 +50,9 @@ class NoiseScale:
     where it is 1 / alpha.
     """
 
-    def __init__(self, alpha: float) -> None:
-        self.alpha = alpha
-        self.n_draws, self.energy = 0, 0.0
+    alpha: float
+    n_draws: int = 0
+    energy: float = 0.0
 
     def add(self, draws: Array) -> None:
         self.n_draws += draws.size
@@ -89,7 +90,7 @@ class _Witness:
 
     mechanism: Any
     answers: list[Array] = field(default_factory=list)
-    values: list[Array] = field(default_factory=list)
+    values: list[list[Array]] = field(default_factory=list)  # of each run
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.mechanism, name)
@@ -97,47 +98,34 @@ class _Witness:
     def release(self, value: Array, stream: RandomStream) -> Array:
         # also in the second run, so that both read the same words for what follows
         answer = self.mechanism.release(value, stream)
-        self.values.append(np.array(value, dtype=np.float64))
-        if len(self.answers) < len(self.values):
+        values = self.values[-1]
+        values.append(np.array(value, dtype=np.float64))
+        if len(self.answers) < len(values):
             self.answers.append(answer)
-        return self.answers[len(self.values) - 1].copy()
-
-    def rewind(self) -> list[Array]:
-        values, self.values = self.values, []
-        return values
+        return self.answers[len(values) - 1].copy()
 
 
-class _Transcript(NamedTuple):
-    """A run and its replay on the other table.
+def _transcript(
+    plan: Plan, pair: Pair, root: RandomStream, names: tuple[int, int]
+) -> tuple[float, float, Array]:
+    """Of a run and its replay on the other table: what it tells of which is which.
 
-    Attributes
-    ----------
-    loss : float
-        Log-likelihood ratio of the run's table to the other one, by the stated noise.
-    cost : float
-        mu^2 of the releases, by the stated noise.
-    draws : ndarray
-        The noise along each difference, over the stated scale.
+    Returns the log-likelihood ratio of the run's table to the other one and mu^2 of the releases,
+    both by the stated noise, and the noise along each difference, over the stated scale.
     """
-
-    loss: float
-    cost: float
-    draws: Array
-
-
-def _transcript(plan: Plan, pair: Pair, root: RandomStream, names: tuple[int, int]) -> _Transcript:
     witnesses: dict[str, _Witness] = {}
 
     def witness(name: str, mechanism: Any) -> _Witness:
         return witnesses.setdefault(name, _Witness(mechanism))
 
-    watched, values = map_mechanisms(plan, witness), []
+    watched = map_mechanisms(plan, witness)
     for data in pair:
+        for w in witnesses.values():
+            w.values.append([])
         watched.run(data, root.substream(*names))
-        values.append({name: w.rewind() for name, w in witnesses.items()})
     loss, cost, draws = 0.0, 0.0, []
     for name, w in witnesses.items():
-        first, second = (of_side[name] for of_side in values)
+        first, second = w.values
         if [v.shape for v in first] != [v.shape for v in second]:
             raise ValueError(
                 f"how often {name} is released depends on the data: see check_sensitivity"
@@ -149,7 +137,7 @@ def _transcript(plan: Plan, pair: Pair, root: RandomStream, names: tuple[int, in
             loss += size**2 / 2 - float(change @ noise)
             if size * w.scale >= _LEAST_CHANGE * w.sensitivity:
                 draws.append(float(change @ noise) / size)
-    return _Transcript(loss, cost, np.array(draws))
+    return loss, cost, np.array(draws)
 
 
 def audit_releases(
@@ -168,20 +156,17 @@ def audit_releases(
     for k in range(2 * n_trials):
         side = k % 2
         tables = pair if side == 0 else (pair[1], pair[0])
-        found = _transcript(plan, tables, root, (side, k // 2))
-        # of the neighbour against the table
-        scores[side].append(found.loss if side else -found.loss)
-        noise.add(found.draws)
-        largest = max(largest, math.sqrt(found.cost))
+        loss, cost, draws = _transcript(plan, tables, root, (side, k // 2))
+        scores[side].append(loss if side else -loss)  # of the neighbour against the table
+        noise.add(draws)
+        largest = max(largest, math.sqrt(cost))
         if noise.n_draws and any(
             noise.rules_out(min(max(scale, _SMALLEST), _LARGEST))
             for scale in (largest / claim, noise.estimate / _CLOSE)
         ):
             break
     bound = largest / noise.upper_bound
-    return AuditResult(
-        epsilon=guarantee.epsilon, delta=guarantee.delta, epsilon_lower_bound=0.0,
-        gaussian_epsilon_lower_bound=epsilon_of_mu(bound, guarantee.delta),
-        gaussian_mu_lower_bound=bound, decided_by="releases", confidence=confidence,
-        scores=np.array(scores[0]), neighbour_scores=np.array(scores[1]),
-    )  # fmt: skip
+    bounds = 0.0, epsilon_of_mu(bound, guarantee.delta), bound
+    of_tables = np.array(scores[0]), np.array(scores[1])
+    claimed = guarantee.epsilon, guarantee.delta
+    return AuditResult(*claimed, *bounds, "releases", confidence, *of_tables)

@@ -18,7 +18,7 @@ from .._checks import check_int
 from ..solvers.base import Plan
 from ..solvers.noiseless import map_mechanisms
 from .neighbours import Pair, changed_record, check_pairs, neighbours
-from .traces import Path, Reads, TracedStream
+from .traces import Run, TracedStream
 
 __all__ = ["SensitivityResult", "check_sensitivity", "mechanisms"]
 
@@ -83,10 +83,10 @@ def mechanisms(plan: Any) -> dict[str, Any]:
     >>> from sklearn_dpsco import PrivacyBudget
     >>> from sklearn_dpsco.losses import Squared
     >>> from sklearn_dpsco.geometry import L2Ball
+    >>> from sklearn_dpsco.solvers import NoisyMD
     >>> from sklearn_dpsco.solvers.base import Problem
-    >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
     >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = MirrorDescent("noisy-md", max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
+    >>> plan = NoisyMD(max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
 
     >>> from sklearn_dpsco.audit import mechanisms
     >>> all(mechanism.sensitivity > 0 for mechanism in mechanisms(plan).values())
@@ -103,51 +103,11 @@ def mechanisms(plan: Any) -> dict[str, Any]:
 
 
 @dataclass
-class _Run:
-    """What one run did.
-
-    Attributes
-    ----------
-    reads : Reads
-    events : list of (name, path)
-        Every release and every draw of a batch, and the path of the stream that it was given.
-    values : dict of str to list of ndarray
-        What each mechanism was given.
-    absent : dict of str to list of bool
-        For each release from a batch: whether the record is not in it.
-    draws : dict of str to list of ndarray
-        The batches as drawn, before the record is put in or left out.
-    problems : dict of str to str
-        What is wrong with this run alone.
-    outcome : ndarray
-        The coefficients, the intercept and the number of steps.
-    """
-
-    reads: Reads = field(default_factory=Reads)
-    events: list[tuple[str, Path | None]] = field(default_factory=list)
-    values: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
-    absent: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
-    draws: dict[str, list[NDArray[np.intp]]] = field(default_factory=lambda: defaultdict(list))
-    problems: dict[str, str] = field(default_factory=dict)
-    outcome: Array | None = None
-
-
-@dataclass
 class _Frozen:
-    """What is the same in the runs on both tables of a pair.
+    """What is the same in the runs on both tables of a pair, and the run in progress.
 
-    Attributes
-    ----------
-    record : int
-        The one in which the tables differ.
-    kind : {"near", "large", "exact", "zero"}
-        Of the answers.
-    rng : numpy Generator
-    answers, presences : dict of str to list
-        By mechanism: its answers, and whether the record is in its batches. The first run makes
-        them.
-    run : _Run
-        The one in progress.
+    By mechanism, `answers` and whether the record is in a batch (`presences`); the first run makes
+    them.
     """
 
     record: int
@@ -155,7 +115,7 @@ class _Frozen:
     rng: np.random.Generator
     answers: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     presences: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
-    run: _Run = field(default_factory=_Run)
+    run: Run = field(default_factory=Run)
 
 
 @dataclass(eq=False)
@@ -182,49 +142,38 @@ class _Recorder:
         return None if self.mechanism.batches is None else _BatchRecorder(self)
 
     def release(self, value: ArrayLike, stream: Any) -> Any:
-        run = self.frozen.run
+        run, name = self.frozen.run, self.name
         value = np.array(value, dtype=np.float64)
-        run.values[self.name].append(value)
-        run.events.append((self.name, getattr(stream, "path", None)))
-        self._draw_noise(value, stream)
-        if self.mechanism.batches is not None:
-            self._use_batch()
-        return self._answer(value)
-
-    def _draw_noise(self, value: Array, stream: Any) -> None:
-        problems = self.frozen.run.problems
-        if not isinstance(stream, TracedStream):
-            problems[self.name] = "its noise does not come from the stream of the run"
-            return
-        # a selection may read more words on one table than on the other: the run must not
-        stream = stream.twin()
-        self.mechanism.release(value.copy(), stream)
-        if stream.n_read <= 0:
-            problems[self.name] = "is released without noise"
-
-    def _use_batch(self) -> None:
-        run = self.frozen.run
-        if self.batch is None:
-            run.problems[self.name] = "is computed without a batch of its own"
+        run.values[name].append(value)
+        run.events.append((name, getattr(stream, "path", None)))
+        if isinstance(stream, TracedStream):
+            # a selection may read more words on one table than on the other: the run must not
+            stream = stream.twin()
+            self.mechanism.release(value.copy(), stream)
+            if stream.n_read <= 0:
+                run.problems[name] = "is released without noise"
         else:
-            run.absent[self.name].append(self.frozen.record not in self.batch)
-        self.batch = None
-
-    def _answer(self, value: Array) -> Any:
-        k, answers = len(self.frozen.run.values[self.name]) - 1, self.frozen.answers[self.name]
+            run.problems[name] = "its noise does not come from the stream of the run"
+        if self.mechanism.batches is not None:
+            if self.batch is None:
+                run.problems[name] = "is computed without a batch of its own"
+            else:
+                run.absent[name].append(self.frozen.record not in self.batch)
+            self.batch = None
+        k, answers = len(run.values[name]) - 1, self.frozen.answers[name]
         if k == len(answers):
-            answers.append(self._index(value) if self.mechanism.selects else self._vector(value, k))
+            answers.append(self._answer(value, k))
         return np.copy(answers[k]) if isinstance(answers[k], np.ndarray) else answers[k]
 
-    def _index(self, scores: Array) -> int:
-        fixed = {"exact": int(np.argmax(scores)), "zero": 0}
-        return fixed.get(self.frozen.kind, int(self.frozen.rng.integers(scores.size)))
-
-    def _vector(self, value: Array, k: int) -> Array:
-        if self.frozen.kind in ("exact", "zero"):
-            return value * (self.frozen.kind == "exact")
-        noise = self.frozen.rng.standard_normal(value.shape) * (np.abs(value).mean() + 0.1)
-        return (value + noise) * (100 if self.frozen.kind == "large" and k % 2 else 1)
+    def _answer(self, value: Array, k: int) -> Any:
+        kind, rng = self.frozen.kind, self.frozen.rng
+        if self.mechanism.selects:
+            drawn = int(rng.integers(value.size))
+            return {"exact": int(np.argmax(value)), "zero": 0}.get(kind, drawn)
+        if kind in ("exact", "zero"):
+            return value * (kind == "exact")
+        noise = rng.standard_normal(value.shape) * (np.abs(value).mean() + 0.1)
+        return (value + noise) * (100 if kind == "large" and k % 2 else 1)
 
 
 @dataclass(eq=False)
@@ -242,30 +191,25 @@ class _BatchRecorder:
 
     def draw(self, stream: Any) -> NDArray[np.intp]:
         name, frozen = self.recorder.name, self.recorder.frozen
-        batches = self.recorder.mechanism.batches
+        batches, record = self.recorder.mechanism.batches, frozen.record
         frozen.run.events.append((f"{name}: batch", getattr(stream, "path", None)))
         before = getattr(stream, "n_read", 0)
         batch = batches.draw(stream)
-        if getattr(stream, "n_read", 0) <= before and batches.batch_size < batches.n_samples:
+        is_whole = batches.batch_size == batches.n_samples
+        if getattr(stream, "n_read", 0) <= before and not is_whole:
             frozen.run.problems[name] = "its batch is not drawn from the stream of the run"
         frozen.run.draws[name].append(batch)
-        self.recorder.batch = self._with_or_without_record(batch)
-        return self.recorder.batch
-
-    def _with_or_without_record(self, batch: NDArray[np.intp]) -> NDArray[np.intp]:
-        frozen, batches = self.recorder.frozen, self.recorder.mechanism.batches
-        presences = frozen.presences[self.recorder.name]
-        k = len(frozen.run.absent[self.recorder.name])
+        presences, k = frozen.presences[name], len(frozen.run.absent[name])
         while len(presences) <= k:
             presences.append(bool(frozen.rng.integers(2)))
-        is_in, record = frozen.record in batch, frozen.record
-        if presences[k] == is_in or batches.batch_size == batches.n_samples:
-            return batch
-        rest = batch[batch != record]
-        if batches.law == "fixed":  # another record makes room, or takes the place
-            others = np.setdiff1d(np.arange(batches.n_samples), np.append(batch, record))
-            rest = batch[1:] if presences[k] else np.append(rest, others[:1])
-        return np.sort(np.append(rest, record) if presences[k] else rest)
+        if presences[k] != (record in batch) and not is_whole:
+            rest = batch[batch != record]
+            if batches.law == "fixed":  # another record makes room, or takes the place
+                others = np.setdiff1d(np.arange(batches.n_samples), np.append(batch, record))
+                rest = batch[1:] if presences[k] else np.append(rest, others[:1])
+            batch = np.sort(np.append(rest, record) if presences[k] else rest)
+        self.recorder.batch = batch
+        return batch
 
 
 def check_sensitivity(
@@ -315,10 +259,10 @@ def check_sensitivity(
     >>> from sklearn_dpsco import PrivacyBudget
     >>> from sklearn_dpsco.losses import Squared
     >>> from sklearn_dpsco.geometry import L2Ball
+    >>> from sklearn_dpsco.solvers import NoisyMD
     >>> from sklearn_dpsco.solvers.base import Problem
-    >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
     >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = MirrorDescent("noisy-md", max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
+    >>> plan = NoisyMD(max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
 
     >>> from sklearn_dpsco.audit import check_sensitivity
     >>> result = check_sensitivity(plan)
@@ -335,24 +279,20 @@ def check_sensitivity(
     for attempt in range(_ROUNDS):
         for k, (pair, record) in enumerate(zip(pairs, records, strict=True)):
             for kind in _ANSWERS[(k + attempt) % 2]:
-                frozen = _Frozen(record, kind, rng)
-                findings.add(*_replay(plan, pair, frozen, int(rng.integers(2**32))))
+                frozen, seed = _Frozen(record, kind, rng), int(rng.integers(2**32))
+                findings.add(*(_replayed(plan, data, frozen, seed) for data in pair))
         # a single pair takes two rounds, to get every kind of answer
         if (attempt or len(pairs) > 1) and not findings.result().untested:
             break
     return findings.result()
 
 
-def _replay(plan: Plan, pair: Pair, frozen: _Frozen, seed: int) -> tuple[_Run, _Run]:
-    """The runs on both tables."""
-    runs = []
-    for data in pair:
-        frozen.run = run = _Run()
-        replayed = map_mechanisms(plan, lambda name, m: _Recorder(name, m, frozen))
-        result = replayed.run(data, TracedStream(seed, run.reads))
-        run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter))
-        runs.append(run)
-    return runs[0], runs[1]
+def _replayed(plan: Plan, data: Any, frozen: _Frozen, seed: int) -> Run:
+    frozen.run = run = Run()
+    replayed = map_mechanisms(plan, lambda name, m: _Recorder(name, m, frozen))
+    result = replayed.run(data, TracedStream(seed, run))
+    run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter))
+    return run
 
 
 class _Findings:
@@ -365,14 +305,11 @@ class _Findings:
             raise ValueError(
                 "the plan's guarantee counts a mechanism that is in no field of the plan"
             )
-        self.claimed: dict[str, int] = {}
-        self.groups: dict[str, str] = {}
-        for name, mechanism in self.found.items():
-            of_it = [r for r in releases if r.mechanism is mechanism]
-            self.claimed[name] = sum(r.count for r in of_it)
-            for release in of_it:
-                if release.group is not None:
-                    self.groups[name] = release.group
+        of_each = {n: [r for r in releases if r.mechanism is m] for n, m in self.found.items()}
+        self.claimed = {name: sum(r.count for r in of_it) for name, of_it in of_each.items()}
+        self.groups = {
+            n: r.group for n, of_it in of_each.items() for r in of_it if r.group is not None
+        }
         self.ratios = dict.fromkeys(self.found, 0.0)
         # by mechanism: pairs of batches in a row, and how many of them are equal
         self.draws: dict[str, tuple[int, int]] = dict.fromkeys(self.found, (0, 0))
@@ -391,30 +328,41 @@ class _Findings:
                 violations[name] = "its batch is the same in every step"
         return SensitivityResult(dict(self.ratios), self.violations | violations)
 
-    def add(self, first: _Run, second: _Run) -> None:
-        for run in (first, second):
-            self._check_run(run)
-        if first.reads.n_words != second.reads.n_words:
+    def add(self, first: Run, second: Run) -> None:
+        """Compare the runs on the two tables of a pair."""
+        self._check_run(first)
+        self._check_run(second)
+        if first.n_words != second.n_words:
             self.violations["streams"] = "what a run reads from its streams depends on the data"
-        assert first.outcome is not None
-        assert second.outcome is not None
         if not np.array_equal(first.outcome, second.outcome, equal_nan=True):
             self.violations["result"] = "depends on the record beyond what was released"
-        for name in self.found:
-            self._count_draws(name, first.draws[name])
         touched = set()
         for name, mechanism in self.found.items():
             distances = _distances(mechanism, first.values[name], second.values[name])
-            self._compare(name, distances, first.absent[name])
-            if name in self.groups and np.any(distances):
+            self.ratios[name] = float(np.max([self.ratios[name], *distances]))
+            count, claimed = np.count_nonzero(distances), self.claimed[name]
+            if count > claimed:
+                self.violations[name] = (
+                    f"{count} releases depend on one record, the guarantee counts {claimed}"
+                )
+            absent = zip(distances, first.absent[name], strict=False)
+            if any(d > 0 and is_absent for d, is_absent in absent):
+                self.violations[name] = "depends on a record that is not in its batch"
+            if count and name in self.groups:
                 touched.add(self.groups[name])
+            batches, draws = mechanism.batches, first.draws[name]
+            if batches is not None and batches.batch_size < batches.n_samples:
+                n_draws, n_equal = self.draws[name]
+                equal = sum(map(np.array_equal, draws, draws[1:]))
+                self.draws[name] = n_draws + max(0, len(draws) - 1), n_equal + equal
         if len(touched) > 1:
             self.violations["groups"] = "releases on disjoint records depend on one record"
 
-    def _check_run(self, run: _Run) -> None:
+    def _check_run(self, run: Run) -> None:
         self.violations |= run.problems
-        for path in run.reads.repeated:
-            self.violations["streams"] = f"the words of substream {path} are used twice"
+        for path, readers in run.readers.items():
+            if len(readers) > 1:  # both gave the same words, from the first on
+                self.violations["streams"] = f"the words of substream {path} are used twice"
         if self.events is None:
             self.events = run.events
         if run.events != self.events:
@@ -426,23 +374,6 @@ class _Findings:
             if n_releases < claimed:
                 said = f"a run makes {n_releases} releases, the guarantee counts {claimed}"
                 self.violations.setdefault(name, said)
-
-    def _count_draws(self, name: str, draws: list[NDArray[np.intp]]) -> None:
-        batches = self.found[name].batches
-        if batches is not None and batches.batch_size < batches.n_samples:
-            n_draws, n_equal = self.draws[name]
-            equal = sum(map(np.array_equal, draws, draws[1:]))
-            self.draws[name] = n_draws + max(0, len(draws) - 1), n_equal + equal
-
-    def _compare(self, name: str, distances: list[float], absent: list[bool]) -> None:
-        self.ratios[name] = float(np.max([self.ratios[name], *distances]))
-        count = np.count_nonzero(distances)
-        if count > self.claimed[name]:
-            self.violations[name] = (
-                f"{count} releases depend on one record, the guarantee counts {self.claimed[name]}"
-            )
-        if any(d > 0 and is_absent for d, is_absent in zip(distances, absent, strict=False)):
-            self.violations[name] = "depends on a record that is not in its batch"
 
 
 def _distances(mechanism: Any, first: list[Array], second: list[Array]) -> list[float]:

@@ -92,8 +92,8 @@ def audit(
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
     parameters = estimator.get_params()
-    tables = _tables(data, neighbour, parameters.get("max_rows_per_user", 1))
-    budget = _claim(parameters, claim, len(tables[0][1]))
+    _check_tables(data, neighbour, parameters.get("max_rows_per_user", 1))
+    epsilon, delta = _claim(parameters, claim, len(data[1]))
     if random_state is not None and "random_state" not in parameters:
         raise ValueError("random_state was given, but the estimator has no such parameter")
     start = int(stream_from_random_state(random_state).words(1)[0] % np.uint64(2**31))
@@ -108,15 +108,18 @@ def audit(
             settings["random_state"] = None if random_state is None else seed
         with unwarned():  # the seeds are those that were asked for
             model = clone(estimator).set_params(**settings)
-        model.fit(*tables[side])
+        model.fit(*(data, neighbour)[side])
         guarantee = getattr(model, "guarantee_", None)
-        return _coefficients(model) if statistic is None else _number(statistic(model))
+        if statistic is not None:
+            return _number(statistic(model))
+        if not hasattr(model, "coef_"):
+            raise ValueError(f"{type(model).__name__} has no coef_: give a statistic")
+        return np.append(np.ravel(model.coef_), np.ravel(getattr(model, "intercept_", 0.0)))
 
     outcomes = _repeat(run, n_trials, verbose)
-    return audit_outcomes(
-        *outcomes, epsilon=budget[0], delta=budget[1],
-        gaussian=budget[1] > 0 and _is_gaussian(guarantee), confidence=confidence,
-    )  # fmt: skip
+    gaussian = delta > 0 and _is_gaussian(guarantee)
+    claimed: Any = {"epsilon": epsilon, "delta": delta, "gaussian": gaussian}
+    return audit_outcomes(*outcomes, **claimed, confidence=confidence)
 
 
 def audit_plan(
@@ -167,10 +170,10 @@ def audit_plan(
     >>> from sklearn_dpsco import PrivacyBudget
     >>> from sklearn_dpsco.losses import Squared
     >>> from sklearn_dpsco.geometry import L2Ball
+    >>> from sklearn_dpsco.solvers import NoisyMD
     >>> from sklearn_dpsco.solvers.base import Problem
-    >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
     >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = MirrorDescent("noisy-md", max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
+    >>> plan = NoisyMD(max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
 
     >>> from sklearn_dpsco.audit import audit_plan, neighbours
     >>> pair = neighbours(problem, "replace-one", n_pairs=1)[0]
@@ -179,7 +182,8 @@ def audit_plan(
     """
     by_releases = isinstance(statistic, str) and statistic == "releases"
     _check_trials(n_trials, None if by_releases else statistic, confidence, random_state, verbose)
-    finite_claim(plan.guarantee.epsilon, plan.guarantee.delta)
+    guarantee = plan.guarantee
+    finite_claim(guarantee.epsilon, guarantee.delta)
     check_pairs(plan, [(data, neighbour)])
     root = stream_from_random_state(random_state)
     if by_releases:
@@ -191,11 +195,10 @@ def audit_plan(
             return _number(statistic(result))
         return np.append(result.coef, result.intercept)  # flattened
 
-    return audit_outcomes(
-        *_repeat(run, n_trials, verbose),
-        epsilon=plan.guarantee.epsilon, delta=plan.guarantee.delta,
-        gaussian=plan.guarantee.delta > 0 and _is_gaussian(plan.guarantee), confidence=confidence,
-    )  # fmt: skip
+    outcomes = _repeat(run, n_trials, verbose)
+    gaussian = guarantee.delta > 0 and _is_gaussian(guarantee)
+    claimed: Any = {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "gaussian": gaussian}
+    return audit_outcomes(*outcomes, **claimed, confidence=confidence)
 
 
 def _is_gaussian(guarantee: Any) -> bool:
@@ -241,7 +244,7 @@ def _claim(parameters: dict[str, Any], claim: Any, n_samples: int) -> tuple[floa
     return 2 * budget.epsilon, delta
 
 
-def _tables(data: Any, neighbour: Any, most: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+def _check_tables(data: Any, neighbour: Any, most: int) -> None:
     for name, table in (("data", data), ("neighbour", neighbour)):
         if not isinstance(table, tuple) or len(table) != 2:
             raise ValueError(f"{name} must be a pair (X, y), got {type(table).__name__}")
@@ -254,13 +257,6 @@ def _tables(data: Any, neighbour: Any, most: int) -> tuple[tuple[Any, Any], tupl
     if np.count_nonzero(differs) > most:
         rows = "one row" if most == 1 else f"{most} rows, the estimator's max_rows_per_user"
         raise ValueError(f"data and neighbour must differ in at most {rows}")
-    return data, neighbour
-
-
-def _coefficients(model: Any) -> Array:
-    if not hasattr(model, "coef_"):
-        raise ValueError(f"{type(model).__name__} has no coef_: give a statistic")
-    return np.append(np.ravel(model.coef_), np.ravel(getattr(model, "intercept_", 0.0)))
 
 
 def _number(value: Any) -> float:

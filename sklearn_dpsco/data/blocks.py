@@ -35,24 +35,11 @@ __all__ = [
 # of so many: they cost about a tenth of a pass that reads from memory.
 _FEW, _MOST = 2**14, 64
 _KNOWN = (str, bytes, Number, np.generic, date)  # labels whose text tells what they are
-_MEMORY = ("Future", "DataNode", "Alias")  # what a graph holds in the place of tasks
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of rows elsewhere.
-
-    Attributes
-    ----------
-    graph : dict
-        Tasks of Dask.
-    keys : tuple
-        One for each block.
-    sizes : tuple of int or None
-        Numbers of rows; None if they are not known.
-    get : callable
-        The scheduler, see `pieces.scheduler`.
-    """
+    """Blocks of rows elsewhere: tasks of Dask, a key for each block, numbers of rows if known."""
 
     graph: dict[Any, Any]
     keys: tuple[Any, ...]
@@ -64,7 +51,7 @@ class Blocks:
         """Whether it was persisted, or what it is made of: all that tasks begin with is held."""
         from dask.core import get_dependencies
 
-        tasks = (key for key, value in self.graph.items() if not _is_data(value))
+        tasks = (key for key, value in self.graph.items() if _kind(value) == "task")
         return all(get_dependencies(self.graph, key) for key in tasks)
 
     def known_sizes(self) -> tuple[int, ...]:
@@ -89,6 +76,8 @@ class Blocks:
 
     def _places(self) -> list[tuple[list[int], int]]:
         """The blocks of each process, and the number of its threads."""
+        from dask.core import get_dependencies
+
         futures = [value for value in self.graph.values() if type(value).__name__ == "Future"]
         if not futures:
             from dask.system import CPU_COUNT
@@ -102,27 +91,28 @@ class Blocks:
             held, n_threads = client.who_has(futures), client.nthreads()
         at: dict[str, list[int]] = {}
         for i, key in enumerate(self.keys):
-            future = self._future_of(key)
-            workers = held.get(future) or held.get(str(future)) or [""]
+            # to the future that it is made of
+            while _kind(self.graph.get(key)) in ("task", "Alias"):
+                key = min(get_dependencies(self.graph, key), key=str)
+            workers = held.get(key) or held.get(str(key)) or [""]
             at.setdefault(next(iter(workers)), []).append(i)
         return [(blocks, n_threads.get(worker, 1)) for worker, blocks in at.items()]
 
-    def _future_of(self, key: Any) -> Any:
-        """The key of a future that a block is made of."""
-        from dask.core import get_dependencies
 
-        while _is_task(value := self.graph.get(key)) or type(value).__name__ == "Alias":
-            key = min(get_dependencies(self.graph, key), key=str)
-        return key
+def _kind(value: Any) -> str:
+    """What a graph holds: a "task", or "Alias", "Future", "DataNode" or other data."""
+    kind = type(value)
+    if kind.__name__ in ("Future", "DataNode", "Alias"):
+        return kind.__name__
+    is_task = kind.__module__.startswith("dask._task_spec")
+    is_task = is_task or (kind is tuple and bool(value) and callable(value[0]))
+    return "task" if is_task else "data"
 
 
 def is_elsewhere(values: Any) -> bool:
     """Whether the values are a collection of Dask, or hold delayed parts or futures.
 
-    Raises
-    ------
-    ValueError
-        If a list holds something else besides, or collections.
+    Raises `ValueError` if a list holds something else besides, or collections.
     """
     parts = _listed(values)
     if parts is None:
@@ -168,29 +158,17 @@ def _is_part(value: Any) -> bool:
 def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | None:
     """The blocks of rows of a collection; None for what is in this process.
 
-    Parameters
-    ----------
-    name : str
-        For messages.
-    values : collection, list of delayed parts or futures, or anything
-    like : Blocks or None
-        Those with whose rows the values go.
-
-    Raises
-    ------
-    ValueError
-        If the blocks cannot be told from each other, or do not go with those of `like`.
+    With `like`, their rows go with those of other blocks. `name` is for messages. Raises
+    `ValueError` if the blocks cannot be told from each other, or do not go with those of `like`.
     """
     if not is_elsewhere(values):
         return None
-    parts, sizes = _listed(values), None
-    if parts is None:
-        parts, sizes = _by_rows(name, values, like)
+    from dask.optimization import cull
+
+    parts, sizes = _by_rows(name, values, like)
     graph: dict[Any, Any] = {}
-    keys: list[Any] = []
     seen: dict[int, Any] = {}  # most blocks share their graph; held, so that no number returns
     for part in parts:
-        keys.append(part.key)
         if not hasattr(part, "__dask_graph__"):
             graph[part.key] = part
             continue
@@ -198,8 +176,12 @@ def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | No
         if id(tasks) not in seen:
             seen[id(tasks)] = tasks
             graph.update(dict(tasks))
-    keys = [_target(graph, key) for key in keys]
-    blocks = Blocks(_needed(graph, keys), tuple(keys), sizes)
+    keys = [part.key for part in parts]
+    for i, key in enumerate(keys):
+        while _kind(graph.get(key)) == "Alias":
+            key = graph[key].target
+        keys[i] = key
+    blocks = Blocks(dict(cull(graph, keys)[0]), tuple(keys), sizes)
     if like is not None and len(keys) != len(like.keys):
         raise ValueError(
             f"X has {len(like.keys)} blocks of rows and {name} has {len(keys)}: they must have the "
@@ -213,7 +195,9 @@ def _by_rows(
     name: str, values: Any, like: Blocks | None
 ) -> tuple[list[Any], tuple[int, ...] | None]:
     """Delayed blocks of rows, and their sizes if those are known."""
-    sizes = None
+    parts, sizes = _listed(values), None
+    if parts is not None:
+        return parts, None
     if hasattr(values, "chunks"):
         if values.ndim not in (1, 2):
             raise ValueError(f"{name} must have one or two dimensions, got {values.ndim}")
@@ -236,43 +220,11 @@ def _by_rows(
     return list(np.ravel(delayed) if isinstance(delayed, np.ndarray) else delayed), sizes
 
 
-def _needed(graph: dict[Any, Any], keys: Sequence[Any]) -> dict[Any, Any]:
-    from dask.optimization import cull
-
-    return dict(cull(graph, list(keys))[0])
-
-
-def _target(graph: dict[Any, Any], key: Any) -> Any:
-    """The key that another one stands for."""
-    while type(graph.get(key)).__name__ == "Alias":
-        key = graph[key].target
-    return key
-
-
-def _is_data(value: Any) -> bool:
-    return type(value).__name__ in _MEMORY or not _is_task(value)
-
-
-def _is_task(value: Any) -> bool:
-    if type(value).__name__ in _MEMORY:
-        return False
-    is_new = type(value).__module__.startswith("dask._task_spec")
-    return is_new or (type(value) is tuple and bool(value) and callable(value[0]))
-
-
 def blocks_of_all(X: Any, others: dict[str, Any]) -> dict[str, Blocks]:
     """The blocks of rows of X, a collection, and of what goes with it row by row.
 
-    Parameters
-    ----------
-    X : collection, or list of delayed parts or futures
-    others : dict of str to array-like or collection
-        What is in this process is cut like X.
-
-    Raises
-    ------
-    ValueError
-        As `blocks_of`, or if numbers of rows differ.
+    What is in this process is cut like X. Raises `ValueError` as `blocks_of`, or if numbers of rows
+    differ.
     """
     beside = {name: v for name, v in others.items() if _is_frame(v)} if _is_frame(X) else {}
     if _is_held(X) or any(v.npartitions != X.npartitions for v in beside.values()):
@@ -329,7 +281,7 @@ def _is_frame(values: Any) -> bool:
 def _is_held(values: Any) -> bool:
     """Whether a collection itself was persisted."""
     graph = dict(values.__dask_graph__()) if hasattr(values, "__dask_graph__") else {}
-    return bool(graph) and all(_is_data(value) for value in graph.values())
+    return bool(graph) and all(_kind(value) != "task" for value in graph.values())
 
 
 def split(values: Any, like: Blocks) -> Blocks:
@@ -366,21 +318,23 @@ def fingerprint(X: Any, *beside: Any) -> int:
     and each text of a few of what goes with X row by row. Another process finds the same, and so
     does one in which the arrays lie differently. See :ref:`section-2.8`.
     """
-    parts = [*_cells(X), *map(np.asarray, beside)]
+    if sparse.issparse(X):
+        n_stored = int(X.indptr[-1])  # what is behind that is no entry
+        n_lines = X.indptr.size - 1
+        cells = [X.indptr, *(_compared(part[:n_stored], n_lines) for part in (X.indices, X.data))]
+    else:
+        cells = [_compared(X, X.shape[0])]
+    parts = [*cells, *map(np.asarray, beside)]
     forms = [X.shape, getattr(X, "format", None), *((part.dtype.str, part.shape) for part in parts)]
     mark = zlib.crc32(repr(forms).encode())
     for part in parts:
-        mark = zlib.crc32(_bytes(part), mark)
+        if part.dtype.hasobject:  # of other objects, the text may be where they lie in memory
+            some = _compared(part, 1).tolist()
+            texts = (repr(x) if isinstance(x, _KNOWN) else type(x).__name__ for x in some)
+            mark = zlib.crc32("\0".join(texts).encode("utf-8", "surrogatepass"), mark)
+        else:
+            mark = zlib.crc32(part.tobytes(), mark)
     return mark
-
-
-def _cells(X: Any) -> list[Any]:
-    """The cells of X that are compared."""
-    if not sparse.issparse(X):
-        return [_compared(X, X.shape[0])]
-    n_stored = int(X.indptr[-1])  # what is behind that is no entry
-    n_lines = X.indptr.size - 1
-    return [X.indptr, *(_compared(part[:n_stored], n_lines) for part in (X.indices, X.data))]
 
 
 def _compared(values: Any, n_lines: int) -> Any:
@@ -392,15 +346,6 @@ def _compared(values: Any, n_lines: int) -> Any:
         steps = range(min(width - 1, _MOST), 1, -1)
         step = next((step for step in steps if math.gcd(step, width) == 1), 1)
     return (values.reshape(-1) if values.flags.c_contiguous else values.flat)[::step]
-
-
-def _bytes(values: Any) -> bytes:
-    if not values.dtype.hasobject:
-        return values.tobytes()
-    # of other objects, the text may be where they lie in memory
-    some = _compared(values, 1).tolist()
-    texts = (repr(x) if isinstance(x, _KNOWN) else type(x).__name__ for x in some)
-    return "\0".join(texts).encode("utf-8", "surrogatepass")
 
 
 def _n_rows(block: Any) -> int:
@@ -415,9 +360,7 @@ def map_blocks(function: Callable[[Any], Any], X: Any, like: Any) -> Any:
     import dask.array as da
     from dask.delayed import delayed
 
-    parts, sizes = _listed(X), None
-    if parts is None:
-        parts, sizes = _by_rows("X", X, None)
+    parts, sizes = _by_rows("X", X, None)
     made: Any = delayed(function, pure=True)
     arrays = [
         da.from_delayed(made(part), (size, *like.shape[1:]), meta=like)
@@ -440,10 +383,4 @@ def here(values: Any) -> Any:
     if values is None:
         return None
     found = blocks_of("groups", values)
-    if found is None:
-        return values
-    return np.concatenate([np.asarray(block) for block in results(_itself, [found])])
-
-
-def _itself(block: Any) -> Any:
-    return block
+    return values if found is None else np.concatenate(results(np.asarray, [found]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -20,7 +21,7 @@ from scipy import sparse
 from .._checks import SMALLEST, listed, shown, warn_user
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
-from .compressed import canonical, stored_columns, value_parts, with_values
+from .compressed import canonical, stored_places, value_parts, with_values
 from .threads import on_threads
 
 __all__ = [
@@ -52,11 +53,9 @@ _CHECK_ROWS_BYTES = 2**20
 
 @dataclass(frozen=True)
 class FeatureScaling:
-    """The map x -> (clip(x, low, high) - shift) / width, by column.
+    """The map x -> (clip(x, low, high) - shift) / width, by column, each of shape (n_features,).
 
-    Attributes
-    ----------
-    low, high, shift, width : ndarray of shape (n_features,)
+    Its values are in [-1, 1]; infinite `low` and `high` stand for no bounds on them either.
     """
 
     low: Array
@@ -64,29 +63,46 @@ class FeatureScaling:
     shift: Array
     width: Array
 
-    def transform(self, X: Any) -> Any:
-        """Scaled X: one copy, or X itself where nothing needs to change, dense in C order.
+    @cached_property
+    def _has_bounds(self) -> bool:
+        return bool(np.all(np.isfinite(self.low)))
 
-        Parameters
-        ----------
-        X : ndarray or CSR or CSC matrix of shape (n, d)
-
-        Returns
-        -------
-        The same kind: dense in X's dtype, sparse canonical, in X's dtype if all columns have a
-        middle of 0 and a width of 1, else in float64.
-        """
-        with np.errstate(invalid="ignore"):  # a warning about a NaN would reveal a record
-            return self._transform_sparse(X) if sparse.issparse(X) else self._transform_dense(X)
-
+    @cached_property
     def _is_identity(self) -> bool:
         return bool(np.all(self.shift == 0) and np.all(self.width == 1))
 
-    def _contains(self, block: Any) -> bool:
+    def _is_within(self, values: Any, columns: Any = None) -> bool:
+        """Whether rows, or stored values of these columns, are within the bounds."""
+        if not self._has_bounds:
+            return True
         low, high = self.low[0], self.high[0]
-        if np.all(self.low == low) and np.all(self.high == high):  # ten times faster
-            return bool(block.min() >= low and block.max() <= high)
-        return bool(np.all(block >= self.low) and np.all(block <= self.high))
+        if columns is not None:
+            low, high = self.low[columns], self.high[columns]
+        elif np.all(self.low == low) and np.all(self.high == high):  # ten times faster
+            return bool(values.min() >= low and values.max() <= high)
+        else:
+            low, high = self.low, self.high
+        return bool(np.all(values >= low) and np.all(values <= high))
+
+    def transform(self, X: Any) -> Any:
+        """Scaled X: one copy, or X itself where nothing needs to change, dense in C order.
+
+        Dense in X's dtype; sparse canonical, in X's dtype if all columns have a middle of 0 and a
+        width of 1, else in float64.
+        """
+        # a warning about a NaN would reveal a record
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._transform_sparse(X) if sparse.issparse(X) else self._transform_dense(X)
+
+    def _scale(self, values: Any, columns: Any, out: Any) -> None:
+        """Rows, or stored values of these columns, scaled into `out`."""
+        values = np.clip(values, self.low[columns], self.high[columns])
+        if not self._is_identity:
+            values = (values - self.shift[columns]) / self.width[columns]
+        if self._has_bounds:  # the division may round past 1
+            np.clip(values, -1.0, 1.0, out=out, casting="same_kind")
+        else:
+            out[...] = values
 
     def _transform_dense(self, X: Any) -> Any:
         step = max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
@@ -94,21 +110,16 @@ class FeatureScaling:
         # A copy is in C order and aligned, and products of other arrays may round differently.
         # Whether a value of one record is out of bounds must not change those of other records.
         like_a_copy = X.flags.c_contiguous and X.flags.aligned
-        is_identity = self._is_identity()
-        if like_a_copy and is_identity and all(self._contains(X[part]) for part in parts):
+        if like_a_copy and self._is_identity and all(self._is_within(X[part]) for part in parts):
             return X
         out = np.empty(X.shape, dtype=X.dtype)
 
         def fill(part: slice) -> None:
             block = np.ascontiguousarray(X[part])  # in one order, the rest is far faster
-            if is_identity and self._contains(block):
+            if self._is_identity and self._is_within(block):
                 out[part] = block
-                return
-            block = np.clip(block, self.low, self.high)
-            if not is_identity:
-                block = (block - self.shift) / self.width
-            # the division may round past 1
-            np.clip(block, -1.0, 1.0, out=out[part], casting="same_kind")
+            else:
+                self._scale(block, slice(None), out[part])
 
         on_threads(fill, parts, uses_blas=False)
         return out
@@ -118,27 +129,20 @@ class FeatureScaling:
             raise ValueError(
                 "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column, "
                 "since other bounds would shift its zeros"
+                if self._has_bounds
+                else "sparse X needs center_X=0, since a centre would shift its zeros"
             )
         X = canonical(X)
         parts = value_parts(X)
         # Values of an identity are clipped to -1, 0 and 1, which all types of floats hold exactly.
-        is_identity = self._is_identity()
-        if is_identity and self._contains_all(X, parts):
+        if self._is_identity and all(
+            self._is_within(X.data[part], stored_places(X, part, 1)) for part in parts
+        ):
             return X
-        values = np.empty(X.nnz, dtype=X.dtype if is_identity else np.float64)
+        values = np.empty(X.nnz, dtype=X.dtype if self._is_identity else np.float64)
         for part in parts:
-            columns = stored_columns(X, part)
-            clipped = np.clip(X.data[part], self.low[columns], self.high[columns])
-            clipped = clipped / self.width[columns]
-            np.clip(clipped, -1.0, 1.0, out=values[part], casting="same_kind")
+            self._scale(X.data[part], stored_places(X, part, 1), values[part])
         return with_values(X, values)
-
-    def _contains_all(self, X: Any, parts: list[slice]) -> bool:
-        for part in parts:
-            columns, values = stored_columns(X, part), X.data[part]
-            if np.any(values < self.low[columns]) or np.any(values > self.high[columns]):
-                return False
-        return True
 
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
         """Coefficients and intercept for unscaled features, with the same predictions.
@@ -152,26 +156,22 @@ class FeatureScaling:
 
 @dataclass(frozen=True)
 class TargetScaling:
-    """The map y -> (clip(y, low, high) - middle) / half, with ends for all targets or for each."""
+    """The map y -> (clip(y, low, high) - middle) / half, with numbers for all targets or for each.
+
+    `middle` is the target that a raw prediction of 0 stands for. See `FeatureScaling` for bounds.
+    """
 
     low: Any
     high: Any
-
-    @property
-    def middle(self) -> Any:
-        """The target that a raw prediction of 0 stands for."""
-        return self.low / 2 + self.high / 2
-
-    @property
-    def half(self) -> Any:
-        """One scaled unit, in the user's units."""
-        return self.high / 2 - self.low / 2
+    middle: Any
+    half: Any
 
     def transform(self, y: Any) -> Array:
-        """Scaled targets in [-1, 1], a new array."""
-        with np.errstate(invalid="ignore"):  # as for the features
+        """Scaled targets, a new array."""
+        with np.errstate(over="ignore", invalid="ignore"):  # as for the features
             y = np.clip(np.asarray(y, dtype=np.float64), self.low, self.high)
-            return np.clip((y - self.middle) / self.half, -1.0, 1.0)
+            y = (y - self.middle) / self.half
+            return np.clip(y, -1.0, 1.0) if np.all(np.isfinite(self.low)) else y
 
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
         """Coefficients and intercept that predict in the user's units."""
@@ -267,7 +267,15 @@ def check_feature_bounds(bounds: Any, n_features: int | None = None) -> None:
                 )
     elif bounds is not None and not is_declaring(bounds):
         low, high = _pair("bounds_X", bounds)
-        _check_shapes(low, high, n_features)
+        if low.ndim > 1 or high.ndim > 1:
+            raise ValueError("bounds_X must hold scalars or arrays of shape (n_features,)")
+        if low.ndim and high.ndim and low.shape != high.shape:
+            raise ValueError(f"bounds_X has ends of shapes {low.shape} and {high.shape}")
+        if n_features is not None and any(e.ndim and e.size != n_features for e in (low, high)):
+            raise ValueError(
+                f"bounds_X must hold scalars or arrays of shape ({n_features},), got shapes "
+                f"{low.shape} and {high.shape}. {OTHER_COLUMNS}"
+            )
         if not _is_wide_enough(low, high):
             raise ValueError(
                 f"bounds_X must have low < high in every column, {_APART}; it is one pair "
@@ -289,55 +297,36 @@ def is_declaring(bounds: Any) -> bool:
     return hasattr(bounds, "transform") or hasattr(bounds, "declared_output")
 
 
-def _check_shapes(low: Array, high: Array, n_features: int | None) -> None:
-    if low.ndim > 1 or high.ndim > 1:
-        raise ValueError("bounds_X must hold scalars or arrays of shape (n_features,)")
-    if low.ndim and high.ndim and low.shape != high.shape:
-        raise ValueError(f"bounds_X has ends of shapes {low.shape} and {high.shape}")
-    for end in (low, high):
-        if n_features is not None and end.ndim == 1 and end.size != n_features:
-            raise ValueError(
-                f"bounds_X must hold scalars or arrays of shape ({n_features},), got shapes "
-                f"{low.shape} and {high.shape}. {OTHER_COLUMNS}"
-            )
-
-
 def feature_scaling(
     bounds: Any, n_features: int, feature_names: Sequence[str] | None = None
 ) -> FeatureScaling:
-    """The scaling that `bounds_X` declares.
+    """The scaling that `bounds_X` declares; None stands for (-1, 1) and warns.
 
-    Parameters
-    ----------
-    bounds : None, pair of scalars or arrays of shape (n_features,), or dict
-        None stands for (-1, 1) and warns. A dict maps each column's name to its pair.
-    n_features : int
-    feature_names : sequence of str or None
-
-    Raises
-    ------
-    ValueError
-        If the bounds are not within [-1e50, 1e50], of the wrong length, or somewhere not
-        low < high or so close that floating point cannot tell values between them apart.
+    Raises `ValueError` as `check_feature_bounds`, or if a dict does not name each column.
     """
-    if bounds is None:
-        warn_user(
-            "bounds_X was not given: features are clipped to (-1, 1). Declare the bounds from "
-            "domain knowledge, not from the data.",
-            BoundsNotDeclaredWarning,
-        )
-        bounds = (-1.0, 1.0)
+    bounds = _or_unit("bounds_X", "features", bounds)
+    check_feature_bounds(bounds, None if isinstance(bounds, Mapping) else n_features)
     if isinstance(bounds, Mapping):
-        check_feature_bounds(bounds)
         low, high = by_column("bounds_X", bounds, feature_names).T
     else:
-        check_feature_bounds(bounds, n_features)
         low, high = _pair("bounds_X", bounds)
     low, high = (np.broadcast_to(end, (n_features,)).copy() for end in (low, high))
     one_sided = (low == 0) | (high == 0)
     shift = np.where(one_sided, 0.0, low / 2 + high / 2)
     width = np.where(one_sided, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
     return FeatureScaling(low, high, shift, width)
+
+
+def _or_unit(name: str, what: str, bounds: Any) -> Any:
+    """The bounds, or (-1, 1) with a warning."""
+    if bounds is not None:
+        return bounds
+    warn_user(
+        f"{name} was not given: {what} are clipped to (-1, 1). Declare the bounds from "
+        "domain knowledge, not from the data.",
+        BoundsNotDeclaredWarning,
+    )
+    return -1.0, 1.0
 
 
 def check_target_bounds(bounds: Any, n_targets: int | None = None) -> None:
@@ -358,21 +347,13 @@ def check_target_bounds(bounds: Any, n_targets: int | None = None) -> None:
 def target_scaling(bounds: Any, n_targets: int = 1) -> TargetScaling:
     """The scaling that `bounds_y` declares; None stands for (-1, 1) and warns.
 
-    Raises
-    ------
-    ValueError
-        If the bounds are not numbers within [-1e50, 1e50], two for all targets or two for each,
-        with low < high, or so close that floating point cannot tell values between them apart.
+    Raises `ValueError` as `check_target_bounds`.
     """
-    if bounds is None:
-        warn_user(
-            "bounds_y was not given: targets are clipped to (-1, 1). Declare the bounds from "
-            "domain knowledge, not from the data.",
-            BoundsNotDeclaredWarning,
-        )
-        bounds = (-1.0, 1.0)
+    bounds = _or_unit("bounds_y", "targets", bounds)
     check_target_bounds(bounds, n_targets)
-    low, high = _pair("bounds_y", bounds)
+    ends: list[Any] = [*_pair("bounds_y", bounds)]
     if n_targets == 1:
-        return TargetScaling(low.item(), high.item())
-    return TargetScaling(*(np.broadcast_to(end, (n_targets,)).copy() for end in (low, high)))
+        low, high = (end.item() for end in ends)
+    else:
+        low, high = (np.broadcast_to(end, (n_targets,)).copy() for end in ends)
+    return TargetScaling(low, high, low / 2 + high / 2, high / 2 - low / 2)

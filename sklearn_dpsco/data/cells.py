@@ -53,23 +53,15 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     numbers of any kind, and text that `float` reads as one, become the nearest float; those that
     are too large become infinite or NaN, and all else NaN.
 
-    Parameters
-    ----------
-    name : str
-        What the values are, for messages.
-    values : array-like, data frame or sparse matrix
-    strict : bool
-        Whether a cell that is neither a number nor missing, or too large, is an error.
-
-    Raises
-    ------
-    ValueError
-        If the values are of a type that holds no numbers, such as complex numbers or text.
-    NotANumberError
-        With `strict`, and then only, for a cell.
+    Types that hold no numbers, such as complex numbers or text, are a `ValueError`; a cell that is
+    neither a number nor missing, or too large, is a `NotANumberError` with `strict`, and then only.
     """
     values = plain(values)
-    kinds = _kinds(values)
+    kinds = {getattr(getattr(values, "dtype", None), "kind", "O")}
+    if _is_frame(values):
+        kinds = {_kind(column_type) for column_type in values.dtypes}
+        # pandas makes a column complex for a single cell
+        kinds = {"O" if kind == "c" else kind for kind in kinds}
     for kind in sorted(kinds & _NO_NUMBERS.keys()):
         raise ValueError(
             f"{_NO_NUMBERS[kind]} data not supported: {name} must hold numbers{_hint(name, values)}"
@@ -133,15 +125,6 @@ def _is_frame(values: Any) -> bool:
     return hasattr(values, "columns") and hasattr(values, "dtypes")
 
 
-def _kinds(values: Any) -> set[str]:
-    """Of the types of all columns, as numpy abbreviates them; "O" for what has none."""
-    if not _is_frame(values):
-        return {getattr(getattr(values, "dtype", None), "kind", "O")}
-    kinds = {_kind(column_type) for column_type in values.dtypes}
-    # pandas makes a column complex for a single cell
-    return {"O" if kind == "c" else kind for kind in kinds}
-
-
 def _kind(column_type: Any) -> str:
     """Of a column, as numpy abbreviates it; "O" for what it has no name for."""
     if hasattr(column_type, "base_type"):  # of polars, which hands out dates as whole numbers
@@ -150,33 +133,36 @@ def _kind(column_type: Any) -> str:
 
 
 def _hint(name: str, values: Any) -> str:
-    """What to do about values that are no numbers, by the types of the columns alone."""
+    """What to do about values that are no numbers, by the types of the columns alone.
+
+    Only columns of types of no numbers are named that a single cell does not bring about. Readers
+    of files make text or objects of a column of numbers for one odd cell: its name would tell more
+    than that there is one.
+    """
     if name == "y":
         return ". Labels are for classifiers"
     if not _is_frame(values):
         return ""
-    types = zip(values.columns, values.dtypes, strict=True)
-    found = [column for column, column_type in types if _is_declared_type(column_type)]
+    found = []
+    for column, column_type in zip(values.columns, values.dtypes, strict=True):
+        of_polars = hasattr(column_type, "base_type")
+        kind = (column_type.base_type() if of_polars else type(column_type)).__name__
+        if kind in ("Categorical", "CategoricalDtype", "Enum") or _kind(column_type) in "Mm":
+            found.append(column)
     which = f"Columns of other types: {listed(found)}" if found else "X.dtypes tells their types"
     return f". {which}; PublicEncoder makes numbers of text and categories"
-
-
-def _is_declared_type(column_type: Any) -> bool:
-    """Whether a column is of a type of no numbers that a single cell does not bring about.
-
-    Readers of files make text or objects of a column of numbers for one odd cell: its name would
-    tell more than that there is one.
-    """
-    polars = hasattr(column_type, "base_type")
-    name = (column_type.base_type() if polars else type(column_type)).__name__
-    return name in ("Categorical", "CategoricalDtype", "Enum") or _kind(column_type) in "Mm"
 
 
 def as_objects(values: Any) -> NDArray[np.object_]:
     """An array of objects. numpy would make text of a whole list, or raise, for one odd cell."""
     if not isinstance(values, (list, tuple)):
         return np.asarray(values, dtype=object)
-    is_table = all(_is_row(row) for row in values) and len({len(row) for row in values}) == 1
+    is_table = all(
+        (isinstance(row, np.ndarray) and row.ndim == 1)
+        or (isinstance(row, Sequence) and not isinstance(row, (str, bytes)))
+        for row in values
+    )
+    is_table = is_table and len({len(row) for row in values}) == 1
     out = np.empty((len(values), len(values[0])) if is_table else len(values), dtype=object)
     for i, row in enumerate(values):
         if not is_table:
@@ -185,11 +171,6 @@ def as_objects(values: Any) -> NDArray[np.object_]:
         for j, cell in enumerate(row):
             out[i, j] = cell
     return out
-
-
-def _is_row(row: Any) -> bool:
-    is_array = isinstance(row, np.ndarray) and row.ndim == 1
-    return is_array or (isinstance(row, Sequence) and not isinstance(row, (str, bytes)))
 
 
 def _number(cell: Any) -> float | None:

@@ -13,11 +13,9 @@ import numpy as np
 
 __all__ = [
     "canonical",
-    "check_structure",
     "compressed",
     "row_range",
-    "stored_columns",
-    "stored_rows",
+    "stored_places",
     "value_parts",
     "with_arrays",
     "with_values",
@@ -46,7 +44,11 @@ def with_values(X: Any, data: Any) -> Any:
 
 
 def compressed(X: Any) -> Any:
-    """CSR or CSC X as it is, another sparse matrix as CSR; checked, see `check_structure`."""
+    """CSR or CSC X as it is, another sparse matrix as CSR.
+
+    Raises `ValueError` if indices point to places outside of the matrix: scipy and compiled loops
+    would read and write there without a test.
+    """
     if X.ndim != 2:  # which scikit-learn refuses
         return X
     if X.format not in ("csr", "csc"):
@@ -59,15 +61,6 @@ def compressed(X: Any) -> Any:
         ):
             raise ValueError(_NO_MATRIX)
         X = entries.tocsr()
-    check_structure(X)
-    return X
-
-
-def check_structure(X: Any) -> None:
-    """Raise `ValueError` for a CSR or CSC matrix whose indices point to places outside of it.
-
-    scipy and compiled loops would read and write there without a test.
-    """
     indices, indptr = np.asarray(X.indices), np.asarray(X.indptr)
     for kind in (indices.dtype, indptr.dtype):
         if kind not in _INDEX_TYPES:
@@ -84,6 +77,7 @@ def check_structure(X: Any) -> None:
         is_right = is_right and block.min() >= 0 and block.max() < n_minor
     if not is_right:
         raise ValueError(_NO_MATRIX)
+    return X
 
 
 def canonical(X: Any) -> Any:
@@ -121,16 +115,8 @@ def value_parts(X: Any) -> list[slice]:
     return [slice(first, min(first + _PART_VALUES, X.nnz)) for first in starts]
 
 
-def stored_columns(X: Any, part: slice) -> Any:
-    """The column of each stored value in the part."""
-    return X.indices[part] if X.format == "csr" else _majors(X, part)
-
-
-def stored_rows(X: Any, part: slice) -> Any:
-    """The row of each stored value in the part."""
-    return X.indices[part] if X.format == "csc" else _majors(X, part)
-
-
-def _majors(X: Any, part: slice) -> Any:
-    """The row (CSR) or column (CSC) of each stored value in the part."""
+def stored_places(X: Any, part: slice, axis: int) -> Any:
+    """The row (axis 0) or the column (axis 1) of each stored value in the part."""
+    if (X.format == "csr") == (axis == 1):
+        return X.indices[part]
     return np.searchsorted(X.indptr, np.arange(part.start, part.stop), side="right") - 1

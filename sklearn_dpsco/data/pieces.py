@@ -11,13 +11,14 @@ is, `summation.summation_error` bounds what rounding does.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import uuid
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ __all__ = ["Pieces", "Source", "compute", "hold", "losses_told", "new_key", "sch
 Get = Callable[[dict[Any, Any], list[Any]], Any]
 Numbers = NDArray[np.intp]
 Which = slice | Numbers
+_Step = tuple[Callable[..., Any], Sequence[Any] | None, tuple[Any, ...]]
 
 _FAN_IN = 8  # partial sums that one task adds up
 # of records that are brought to this process at a time; for those that are all over the table,
@@ -37,43 +39,14 @@ _FAN_IN = 8  # partial sums that one task adds up
 _READ_BYTES, _READ_BYTES_OF_ALL = 2**25, 2**28
 
 
-class _Step(NamedTuple):
-    """A function of each piece, and of its own argument if there are any."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    of_pieces: Sequence[Any] | None = None
-
-    def of_piece(self, i: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """The function, and its arguments for a piece."""
-        own = () if self.of_pieces is None else (self.of_pieces[i],)
-        return self.function, (*own, *self.arguments)
-
-    def of_no_piece(self, meta: Any) -> Any:
-        """What it makes of a piece without records."""
-        own = () if self.of_pieces is None else (self.of_pieces[0] * 0,)
-        return self.function(meta, *own, *self.arguments)
-
-
 @dataclass(frozen=True)
 class Source:
-    """Where pieces come from: tasks whose results are the arguments of `reads`, in groups.
+    """Where pieces come from: tasks of `graph` whose results are the arguments of `reads`.
 
-    Attributes
-    ----------
-    graph : dict
-        Tasks of Dask.
-    groups : tuple of tuple of int
-        Numbers of the pieces that one task reads.
-    inputs : tuple of tuple
-        Keys of the arguments of `reads` for each piece; of kept pieces, that of each group.
-    reads : sequence of callable or None
-        What makes each piece, or raises `BlocksChangedError`; None if the groups are lists of
-        pieces.
-    is_in_memory : bool
-        Whether the inputs are held in memory, here or by workers.
-    get : callable
-        The scheduler, see `scheduler`.
+    One task reads each of the `groups` of pieces. `inputs` are the keys of the arguments for each
+    piece; of kept pieces, that of each group. `reads` make each piece, or raise
+    `BlocksChangedError`; None if the groups are lists of pieces. Inputs in memory are held here or
+    by workers. `get` is the `scheduler`.
     """
 
     graph: dict[Any, Any]
@@ -88,15 +61,9 @@ class Source:
 class Pieces:
     """Records in pieces; see `solvers.base.Piece` and `SolverData` for the methods.
 
-    Attributes
-    ----------
-    source : Source
-    sizes : tuple of int
-        Number of records of each piece.
-    meta : object
-        A piece without records, which shows what `map` makes.
-    steps : tuple
-        What is made of a piece once it is read.
+    `sizes` are the numbers of records, and `meta` is a piece without records, which shows what
+    `map` makes. `steps` are what is made of a piece once it is read: functions of it, of an
+    argument of its own from a sequence if there is one, and of arguments that are the same for all.
     """
 
     source: Source
@@ -120,27 +87,23 @@ class Pieces:
 
     def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The sum over the pieces of an array that the function makes of each."""
-        return self._sum(_Step(function, arguments))
+        return self._sum((function, None, arguments), self.sizes)
 
     def sum_numbered(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The sum of ``function(piece, first, ...)``, `first` the number of its first record."""
         firsts = [0, *itertools.accumulate(self.sizes)][:-1]
-        return self._sum(_Step(function, arguments, firsts))
+        return self._sum((function, firsts, arguments), self.sizes)
 
     def sum_over(self, which: Numbers, function: Callable[..., Any], *arguments: Any) -> Any:
         """The sum of ``function(piece, numbers, ...)`` over pieces with some of the records."""
         by_piece = self._by_piece(which)
-        counts = [numbers.size for numbers in by_piece]
-        return self._sum(_Step(function, arguments, by_piece), counts)
+        return self._sum((function, by_piece, arguments), [some.size for some in by_piece])
 
-    def _sum(self, last: _Step, counts: Sequence[int] | None = None) -> Any:
-        counts = self.sizes if counts is None else counts
-        if not any(counts):
-            return last.of_no_piece(self.meta)
-        graph, keys = dict(self.source.graph), []
-        for key, inputs, group in self._tasks(last, counts):
-            graph[key] = (group, *inputs)
-            keys.append(key)
+    def _sum(self, last: _Step, counts: Sequence[int]) -> Any:
+        if not any(counts):  # what it makes of a piece without records
+            function, own, arguments = last
+            return function(self.meta, *(() if own is None else (own[0] * 0,)), *arguments)
+        graph, keys = self._tasks((*self.steps, last), counts, is_sum=True)
         while len(keys) > _FAN_IN:
             parts = [keys[k : k + _FAN_IN] for k in range(0, len(keys), _FAN_IN)]
             keys = [new_key("sum") for _ in parts]
@@ -148,54 +111,59 @@ class Pieces:
         return _pairwise(compute(graph, keys, self.source.get))
 
     def _tasks(
-        self, last: _Step | None, counts: Sequence[int]
-    ) -> Iterator[tuple[Any, list[Any], _Group]]:
-        """Key, inputs and work of a task for each group that has records."""
+        self, steps: Sequence[_Step], counts: Sequence[int], *, is_sum: bool
+    ) -> tuple[dict[Any, Any], list[Any]]:
+        """A graph with a task for each group that has records, and the keys of these."""
         source = self.source
+        graph, keys = dict(source.graph), []
         for number, group in enumerate(source.groups):
-            taken = [k for k, i in enumerate(group) if counts[i] > 0]
+            taken = tuple(k for k, i in enumerate(group) if counts[i] > 0)
             if not taken:
                 continue
             pieces = [group[k] for k in taken]
-            whole = self.steps if last is None else (*self.steps, last)
-            steps = [[step.of_piece(i) for step in whole] for i in pieces]
+            works = [
+                [
+                    (function, arguments if own is None else (own[i], *arguments))
+                    for function, own, arguments in steps
+                ]
+                for i in pieces
+            ]
             if source.reads is None:
                 reads, inputs = None, [source.inputs[number][0]]
             else:
                 reads = [source.reads[i] for i in pieces]
                 inputs = [list(source.inputs[i]) for i in pieces]
-            yield new_key("piece"), inputs, _Group(reads, tuple(taken), steps, last is not None)
+            keys.append(new_key("piece"))
+            graph[keys[-1]] = (functools.partial(_of_group, reads, taken, works, is_sum), *inputs)
+        return graph, keys
 
     # ------------------------------------------------------------------------- other records
 
     def map(self, function: Callable[..., Any], *arguments: Any) -> Pieces:
         """The pieces that the function makes of each, when they are needed."""
         meta = function(self.meta, *arguments)
-        steps = (*self.steps, _Step(function, arguments))
+        steps = (*self.steps, (function, None, arguments))
         return replace(self, meta=meta, steps=steps, _whole=None)
 
     def row_major(self) -> Pieces:
         """Each piece in a storage of which parts are cheap."""
-        return self.map(_row_major)
+        return self.map(type(self.meta).row_major)
 
-    def part(self, which: Which) -> Pieces:
+    def part(self, which: Which, *, is_drawn: bool = False) -> Pieces:
         """The records of a range or of a list of numbers."""
-        return self._taken(which, is_drawn=False)
-
-    def drawn(self, which: Numbers) -> Pieces:
-        """A random batch."""
-        return self._taken(which, is_drawn=True)
-
-    def _taken(self, which: Which, *, is_drawn: bool) -> Pieces:
         if isinstance(which, slice):
             which = np.arange(*which.indices(self.n_samples))
         if self._whole is not None:  # a part of a part, whose numbers count the list
             whole, numbers = self._whole
-            return whole._taken(numbers[which], is_drawn=is_drawn)
-        by_piece = self._by_piece(np.sort(which))
-        step = _Step(_drawn if is_drawn else _part, (), by_piece)
+            return whole.part(numbers[which], is_drawn=is_drawn)
+        by_piece, kind = self._by_piece(np.sort(which)), type(self.meta)
+        step = kind.drawn if is_drawn else kind.part, by_piece, ()
         sizes = tuple(numbers.size for numbers in by_piece)
         return replace(self, sizes=sizes, steps=(*self.steps, step), _whole=(self, which))
+
+    def drawn(self, which: Numbers) -> Pieces:
+        """A random batch."""
+        return self.part(which, is_drawn=True)
 
     def _by_piece(self, which: Numbers) -> list[Numbers]:
         """Increasing numbers of records, in each piece from 0."""
@@ -213,12 +181,11 @@ class Pieces:
         is_kept = self.source.reads is None and not self.steps
         if is_kept or not self.source.is_in_memory:
             return self
-        tasks = list(self._tasks(None, self.sizes))
-        graph = self.source.graph | {key: (group, *inputs) for key, inputs, group in tasks}
-        found = hold(graph, [key for key, _, _ in tasks], self.source.get)
-        groups = tuple(tuple(i for i in group if self.sizes[i] > 0) for group in self.source.groups)
-        inputs = tuple((key,) for key, _, _ in tasks)
-        source = Source(found, tuple(g for g in groups if g), inputs, None, True, self.source.get)
+        graph, keys = self._tasks(self.steps, self.sizes, is_sum=False)
+        found = hold(graph, keys, self.source.get)
+        groups = [tuple(i for i in group if self.sizes[i] > 0) for group in self.source.groups]
+        filled, inputs = tuple(filter(None, groups)), tuple((key,) for key in keys)
+        source = Source(found, filled, inputs, None, True, self.source.get)
         return replace(self, source=source, steps=())
 
     def in_order(self, which: Which, size: int) -> Iterator[Any]:
@@ -247,12 +214,10 @@ class Pieces:
     def _gathered(self, which: Numbers) -> Any:
         """Those records as one piece in this process."""
         order = np.argsort(which, kind="stable")
-        taken = replace(self, steps=(*self.steps, _Step(_part, (), self._by_piece(which[order]))))
-        counts = [numbers.size for numbers in taken.steps[-1].of_pieces or ()]
-        tasks = list(taken._tasks(None, counts))
-        graph = dict(self.source.graph)
-        graph.update({key: (group, *inputs) for key, inputs, group in tasks})
-        found = compute(graph, [key for key, _, _ in tasks], self.source.get)
+        by_piece = self._by_piece(which[order])
+        counts = [some.size for some in by_piece]
+        steps = (*self.steps, (type(self.meta).part, by_piece, ()))
+        found = compute(*self._tasks(steps, counts, is_sum=False), self.source.get)
         numbers = [i for group in self.source.groups for i in group if counts[i] > 0]
         pieces = [piece for pieces in found for piece in pieces]
         in_turn = [pieces[k] for k in np.argsort(numbers, kind="stable")]
@@ -264,33 +229,32 @@ class Pieces:
         return whole.part(back)
 
 
-@dataclass(frozen=True)
-class _Group:
-    """The work of a task: reads pieces, follows the steps, and adds up if the last is a sum.
+def _of_group(
+    reads: Sequence[Callable[..., Any]] | None,
+    taken: tuple[int, ...],
+    works: Any,
+    is_sum: bool,
+    *inputs: Any,
+) -> Any:
+    """Read pieces, do the work on each, and add up if that ends with a sum.
 
     That blocks changed is returned: schedulers log what is raised together with the arguments.
     """
+    if isinstance(inputs[0], BlocksChangedError):
+        return inputs[0]
 
-    reads: Sequence[Callable[..., Any]] | None
-    taken: tuple[int, ...]
-    steps: list[list[tuple[Callable[..., Any], tuple[Any, ...]]]]
-    is_sum: bool
+    def results() -> Iterator[Any]:
+        for k, work in enumerate(works):
+            piece = inputs[0][taken[k]] if reads is None else reads[k](*inputs[k])
+            for function, arguments in work:
+                piece = function(piece, *arguments)
+            yield piece
 
-    def __call__(self, *inputs: Any) -> Any:
-        if isinstance(inputs[0], BlocksChangedError):
-            return inputs[0]
-        with alone(), np.errstate(all="ignore"):
-            results = map(self._result, range(len(self.taken)), itertools.repeat(inputs))
-            try:
-                return _pairwise(results) if self.is_sum else list(results)
-            except BlocksChangedError as error:
-                return error.with_traceback(None)
-
-    def _result(self, k: int, inputs: tuple[Any, ...]) -> Any:
-        piece = inputs[0][self.taken[k]] if self.reads is None else self.reads[k](*inputs[k])
-        for function, arguments in self.steps[k]:
-            piece = function(piece, *arguments)
-        return piece
+    with alone(), np.errstate(all="ignore"):
+        try:
+            return _pairwise(results()) if is_sum else list(results())
+        except BlocksChangedError as error:
+            return error.with_traceback(None)
 
 
 def _pairwise(values: Iterable[Any]) -> Any:
@@ -307,18 +271,6 @@ def _pairwise(values: Iterable[Any]) -> Any:
     while sums:
         total = sums.pop()[1] + total
     return total
-
-
-def _part(piece: Any, which: Numbers) -> Any:
-    return piece.part(which)
-
-
-def _drawn(piece: Any, which: Numbers) -> Any:
-    return piece.drawn(which)
-
-
-def _row_major(piece: Any) -> Any:
-    return piece.row_major()
 
 
 def new_key(what: str) -> str:
@@ -374,20 +326,16 @@ def losses_told(graph: dict[Any, Any], get: Get) -> Iterator[None]:
     try:
         yield
     except (Exception, CancelledError) as error:
-        if not _means_loss(error, graph, get):
+        client = _client_of(get)
+        is_lost = (
+            type(error).__module__.partition(".")[0] in ("distributed", "dask")
+            or (client is not None and client.status != "running")
+            or any(getattr(x, "status", None) in ("cancelled", "lost") for x in graph.values())
+        )
+        if not is_lost:
             raise
         raise TasksLostError(
             "the records could not be read, since workers or the scheduler of Dask were lost "
             f"({type(error).__name__}). What was charged stays charged: start the cluster "
             "again, and fit again under a new charge."
         ) from error
-
-
-def _means_loss(error: BaseException, graph: dict[Any, Any], get: Get) -> bool:
-    """Whether it comes of Dask and not of what a task does."""
-    if type(error).__module__.partition(".")[0] in ("distributed", "dask"):
-        return True
-    client = _client_of(get)
-    if client is not None and client.status != "running":
-        return True
-    return any(getattr(value, "status", None) in ("cancelled", "lost") for value in graph.values())

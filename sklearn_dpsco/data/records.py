@@ -20,7 +20,7 @@ from sklearn.utils.validation import column_or_1d
 from .._checks import shown, warn_user
 from ..exceptions import PrivacyLeakWarning
 from .cells import as_numbers, as_objects, is_missing_cell, plain
-from .compressed import stored_rows, value_parts, with_values
+from .compressed import stored_places, value_parts, with_values
 
 __all__ = [
     "as_labels",
@@ -46,11 +46,13 @@ def nonfinite_rows(X: Any) -> Flags:
 
     Sparse X must be `canonical`: repeated entries of one place may add up to either.
     """
-    return _nonfinite_sparse(X) if sparse.issparse(X) else _nonfinite_dense(X)
-
-
-def _nonfinite_dense(X: Any) -> Flags:
     out = np.zeros(X.shape[0], dtype=bool)
+    if sparse.issparse(X):
+        places = np.flatnonzero(~np.isfinite(X.data))
+        is_csr = X.format == "csr"
+        rows = np.searchsorted(X.indptr, places, side="right") - 1 if is_csr else X.indices[places]
+        out[rows] = True
+        return out
     step = max(1, _BLOCK_BYTES // (X.itemsize * max(1, X.shape[1])))
     for start in range(0, X.shape[0], step):
         block = X[start : start + step]
@@ -61,16 +63,6 @@ def _nonfinite_dense(X: Any) -> Flags:
     return out
 
 
-def _nonfinite_sparse(X: Any) -> Flags:
-    out = np.zeros(X.shape[0], dtype=bool)
-    places = np.flatnonzero(~np.isfinite(X.data))
-    if X.format == "csr":
-        out[np.searchsorted(X.indptr, places, side="right") - 1] = True
-    else:
-        out[X.indices[places]] = True
-    return out
-
-
 def clear_rows(X: Any, which: Flags, original: Any) -> Any:
     """X with zeros in the flagged rows, in place unless it shares memory with `original`."""
     if not which.any():
@@ -78,7 +70,7 @@ def clear_rows(X: Any, which: Flags, original: Any) -> Any:
     if sparse.issparse(X):
         data = X.data.copy() if np.may_share_memory(X.data, original.data) else X.data
         for part in value_parts(X):
-            data[part][which[stored_rows(X, part)]] = 0
+            data[part][which[stored_places(X, part, 0)]] = 0
         return with_values(X, data)
     if np.may_share_memory(X, original):
         X = X.copy(order="K")
@@ -123,12 +115,8 @@ def as_users(groups: Any) -> NDArray[Any]:
 def as_weights(sample_weight: Any, largest: float, *, strict: bool) -> NDArray[np.float64]:
     """Weights of records over the largest that counts, clipped to [0, 1], shape (n,).
 
-    A weight that is negative, missing, infinite or no number is invalid, and counts as 0.
-
-    Raises
-    ------
-    ValueError
-        If they have another shape, or with `strict` if one is invalid.
+    A weight that is negative, missing, infinite or no number is invalid: it counts as 0, and is an
+    error with `strict`.
     """
     numbers = as_numbers("sample_weight", sample_weight, strict=strict)
     if np.ndim(numbers) != 1:
@@ -154,17 +142,13 @@ def is_missing(labels: NDArray[Any]) -> Flags:
 
 def is_nameless(labels: NDArray[Any]) -> Flags:
     """Whether a label is missing or cannot be compared, shape (n,)."""
-    missing = is_missing(labels)
-    if labels.dtype.kind != "O":
-        return missing
-    return missing | ~np.fromiter(map(_can_be_compared, labels), bool, labels.size)
-
-
-def _can_be_compared(label: Any) -> bool:
-    try:
-        return bool({label: True}.get(label, False))
-    except Exception:
-        return False
+    found = is_missing(labels)
+    for i, label in enumerate(labels if labels.dtype.kind == "O" else ()):
+        try:
+            found[i] |= not {label: True}.get(label, False)
+        except Exception:
+            found[i] = True
+    return found
 
 
 def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, int]) -> Flags:
@@ -202,9 +186,14 @@ def _user(label: Any) -> Any:
 def check_classes(classes: Any) -> NDArray[Any]:
     """The declared labels, sorted."""
     # numpy would make text of the numbers of a list
-    is_mixed = isinstance(classes, (list, tuple)) and len({*map(_is_text, classes)}) > 1
+    kinds = (
+        {isinstance(label, (str, bytes)) for label in classes}
+        if isinstance(classes, (list, tuple))
+        else ()
+    )
     try:
         declared = np.unique(np.asarray(classes))
+        is_mixed = len(kinds) > 1
     except (TypeError, ValueError):
         is_mixed = True
     if is_mixed:
@@ -216,18 +205,8 @@ def check_classes(classes: Any) -> NDArray[Any]:
     return declared
 
 
-def _is_text(label: Any) -> bool:
-    return isinstance(label, (str, bytes))
-
-
 def labels_that_occur(y: NDArray[Any]) -> NDArray[Any]:
-    """The labels of y, sorted, with a `PrivacyLeakWarning`: for classes that nobody declared.
-
-    Raises
-    ------
-    ValueError
-        If they are no labels of classes, or fewer than two.
-    """
+    """The labels of y, sorted, with a `PrivacyLeakWarning`: for classes that nobody declared."""
     y = np.asarray(y.tolist()) if y.dtype.kind == "O" else y
     check_classification_targets(y)
     found = np.unique(y)
@@ -245,17 +224,14 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
     """Position of each label in the sorted `classes`, -1 for others, shape (n,)."""
     if labels.dtype.kind == "O" or classes.dtype.kind == "O":
         codes = {label: code for code, label in enumerate(classes.tolist())}
-        return np.fromiter((_code(label, codes) for label in labels.tolist()), int, labels.size)
+        out = np.full(labels.size, -1)
+        for i, label in enumerate(labels.tolist()):
+            with suppress(Exception):  # what cannot be looked up is none of the classes
+                out[i] = codes.get(label, -1)
+        return out
     # numpy would compare numbers with text as text, and raise for bytes that are no text
     kinds = {labels.dtype.kind, classes.dtype.kind}
     if len(kinds) > 1 and kinds & {"U", "S"}:
         return np.full(labels.shape, -1)
     found = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
     return np.where(classes[found] == labels, found, -1)
-
-
-def _code(label: Any, codes: dict[Any, int]) -> int:
-    try:
-        return codes.get(label, -1)
-    except Exception:  # cannot be looked up, so it is none of the classes
-        return -1

@@ -73,32 +73,27 @@ def _results(function: Callable[[T], R], tasks: Sequence[T], uses_blas: bool) ->
         with np.errstate(**settings):
             return function(task)
 
-    waiting: deque[tuple[Future[R], T]] = deque()
+    left, waiting = deque(tasks), deque[tuple[Future[R], T]]()
     try:
         # set and lifted by the same thread, as BLAS libraries want it
         with blas_alone() if uses_blas else nullcontext():
-            for task in tasks:
-                waiting.append((_pool(n_threads - 1).submit(run, task), task))
-                if len(waiting) > 2 * n_threads:
-                    yield _first(run, waiting)
-            while waiting:
-                yield _first(run, waiting)
+            while left or waiting:
+                while left and len(waiting) <= 2 * n_threads:
+                    task = left.popleft()
+                    waiting.append((_pool(n_threads - 1).submit(run, task), task))
+                # until the first result is there, this thread takes part in the work
+                for place, (future, task) in enumerate(waiting):
+                    if waiting[0][0].done():
+                        break
+                    if future.cancel():
+                        mine: Future[R] = Future()
+                        waiting[place] = mine, task
+                        mine.set_result(run(task))
+                yield waiting.popleft()[0].result()
     finally:
         for future, _ in waiting:
             future.cancel()
         _turn.release()
-
-
-def _first(run: Callable[[T], R], waiting: deque[tuple[Future[R], T]]) -> R:
-    """The first result. Until it is there, this thread takes part in the work."""
-    for place, (future, task) in enumerate(waiting):
-        if waiting[0][0].done():
-            break
-        if future.cancel():
-            mine: Future[R] = Future()
-            waiting[place] = mine, task
-            mine.set_result(run(task))
-    return waiting.popleft()[0].result()
 
 
 _turn = threading.Lock()

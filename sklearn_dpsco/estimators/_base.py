@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._checks import auto_or, check_bool, check_choice, check_count, check_size
+from .._checks import check_bool, check_choice, check_count, check_size, shown
 from .._fitting import Accounting, PrivateFit
 from .._progress import check_verbose, working
 from ..data.blocks import check_in_memory, here, is_elsewhere, map_blocks, without_rows
@@ -33,12 +33,12 @@ from ..data.bounds import (
 from ..data.records import is_missing, labels_that_occur
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
-from ..preprocessing.declared import declared_bounds
+from ..preprocessing.declared import Declared, declared_bounds
 from ..privacy.branches import Account
-from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import check_random_state, stream_from_random_state
-from ..solvers.base import Plan, Problem, Solver, SolverResult
+from ..solvers.base import Plan, Problem, SolverResult
 from ..solvers.noiseless import plan_within
+from ..solvers.settings import Solver
 from ._coefficients import Affine, coefficient_frame, feature_index
 from ._docstrings import merged
 from ._other_names import naming_equivalents
@@ -70,38 +70,35 @@ Flags = NDArray[np.bool_]
 class Settings(NamedTuple):
     """The parameters of an estimator that decide a plan, checked and resolved once."""
 
-    solver: Any
-    budget: PrivacyBudget
+    solver: Solver
+    accounting: Accounting
     loss: Loss
     feasible_set: Geometry | type[Geometry]
     fit_intercept: bool
-    accountant: Account | None
-    sizes_delta: bool
-    row_norm: float | None = None
-    nonnegative: bool = False
-    has_groups: bool = False
+    units: str
 
     def plan(
-        self, n_samples: int, n_features: int, n_outputs: int, class_weight: Any = None
+        self,
+        n_samples: int,
+        n_features: int,
+        declared: Declared,
+        n_outputs: int,
+        class_weight: Any = None,
     ) -> Plan:
         """The plan of a fit on data of this size."""
-        loss = self.loss.of_outputs(n_outputs)
-        facts = self.feasible_set, self.fit_intercept, self.row_norm, class_weight
-        problem = Problem(n_samples, n_features, loss, *facts, self.nonnegative)
-        budget, solver = self.budget_of(n_samples), self.solver
-        return plan_within(budget, functools.partial(solver.plan, problem))
-
-    def budget_of(self, n_samples: int) -> PrivacyBudget:
-        """The budget, with the delta that belongs to so many records if `sizes_delta`."""
-        return self._accounting.budget_of(n_samples)
-
-    def warn_if_weak(self, n_samples: int) -> None:
-        """Warn of a guarantee that says little or nothing, see `Accounting`."""
-        self._accounting.warn_if_weak(n_samples)
-
-    @property
-    def _accounting(self) -> Accounting:
-        return Accounting(self.accountant, self.budget, self.sizes_delta)
+        problem = Problem(
+            n_samples,
+            n_features,
+            self.loss.of_outputs(n_outputs),
+            self.feasible_set,
+            self.fit_intercept,
+            declared.row_norm,
+            class_weight,
+            declared.nonnegative,
+            self.units,
+        )
+        budget = self.accounting.budget_of(n_samples)
+        return plan_within(budget, functools.partial(self.solver.plan, problem))
 
 
 def in_data_units(result: SolverResult, scaling: FeatureScaling) -> SolverResult:
@@ -156,24 +153,9 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         (x - middle) / half width, in [-1, 1]; one whose bounds have an end at 0 is divided by the
         size of the other end and not centred. Sparse X needs bounds with an end at 0 or symmetric
         about 0. A transformer that declares its outputs, such as the `PublicEncoder` before the
-        estimator in a `Pipeline`, stands for their bounds and for the largest norm of a row (see
-        `data_norm`): ``make_pipeline(encoder, DPMirrorRegressor(bounds_X=encoder))``. None stands
+        estimator in a `Pipeline`, stands for their bounds and for the largest norm of a row:
+        ``make_pipeline(encoder, DPMirrorRegressor(bounds_X=encoder))``. None stands
         for (-1, 1) and warns `BoundsNotDeclaredWarning`.
-    radius : "auto" or float in [1e-50, 1e50], default="auto"
-        Size of the feasible set in scaled units. It bounds the coefficients and the intercept's
-        correction together. Must be "auto" with a Geometry object.
-    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
-        Bound c on the absolute derivative of the loss in the raw prediction, in scaled units;
-        derivatives beyond it are clipped. Noise is proportional to c. A c above the largest
-        derivative that the loss can have for a model of the feasible set is lowered to it.
-    data_norm : "auto" or float in [1e-50, 1e50], default="auto"
-        Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are scaled
-        down. Noise is proportional to B. "auto" is max(1, sqrt(n_features + 1) / 2), half of the
-        largest norm in the box, but at least 1 (without an intercept, the 1 under the root is
-        left out); where `bounds_X` is a transformer, the largest squared norm of a row that it
-        declares takes the place of n_features.
-        ``solver="learned-units"``, where there is one, learns it. Set it lower where rows are known
-        to be short, such as counts of few words among many.
     precision : {"exact", "float"}, default="exact"
         Arithmetic of the noise. "exact" samples the stated laws to the last bit. "float" is a
         little faster, and the low bits of what it publishes may reveal something about a record.
@@ -217,6 +199,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     """
 
     _task: str
+    _solvers: ClassVar[Mapping[str, type[Solver]]]  # by the names that stand for them
+    _with_settings = ""  # the estimator that has the parameters which this one does without
 
     # parameters that every concrete estimator has
     epsilon: Any
@@ -228,7 +212,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     fit_intercept: Any
     loss: Any
     feasible_set: Any
-    radius: Any
+    units: Any
+    solver: Any
     precision: Any
     nonfinite: Any
     accountant: Any
@@ -242,14 +227,38 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             cls.__doc__ = merged(cls)
             cls.__init__ = naming_equivalents(cls.__init__)  # type: ignore[method-assign]
 
-    @abstractmethod
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as scikit-learn's estimators do; ``solver__name`` those of the solver."""
+        own = self.get_params(deep=False)
+        solver = (own | params)["solver"] if "solver" in own else None
+        inner = [name.partition("__")[2] for name in params if name.startswith("solver__")]
+        if inner and isinstance(solver, str):
+            named = self._solvers.get(solver, Solver)
+            kinds = [k for k in (named, *self._solvers.values()) if inner[0] in k().get_params()]
+            advice = f", and no solver here has {inner[0]!r}"
+            if kinds:  # of "auto", whose class has no parameters, the first that has this one
+                advice = f": write solver={kinds[0].__name__}({inner[0]}=...)"
+                advice += ", from sklearn_dpsco.solvers"
+            raise ValueError(f"solver={solver!r} is a name, which has no parameters{advice}")
+        return super().set_params(**params)
+
     def _solver(self) -> Solver:
-        """The solver with this estimator's settings, checked."""
+        """The declared solver, its parameters checked."""
+        kinds = tuple(self._solvers.values())
+        if isinstance(self.solver, kinds):
+            return self.solver.resolved()
+        names = {kind.__name__: None for kind in kinds}
+        if not isinstance(self.solver, str) or self.solver not in self._solvers:
+            raise ValueError(
+                f"solver must be one of {', '.join(map(repr, self._solvers))}, or of "
+                f"sklearn_dpsco.solvers an object of {', '.join(names)}; got {shown(self.solver)}"
+            )
+        return self._solvers[self.solver]().resolved()
 
     def _settings(self) -> Settings:
         """All parameters, checked; raises on any that is wrong whatever the data are."""
-        accountant, budget, sizes_delta = self._accounting()
-        solver, loss = self._solver(), get_loss(self.loss, self._task)
+        accounting, solver = self._accounting(), self._solver()
+        loss = get_loss(self.loss, self._task)
         feasible_set = self._feasible_set()
         fit_intercept = check_bool("fit_intercept", self.fit_intercept)
         kind = type(feasible_set) if isinstance(feasible_set, Geometry) else feasible_set
@@ -258,34 +267,22 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
                 f"feasible_set={self.feasible_set!r} needs fit_intercept=False: its points have "
                 "no room for an intercept"
             )
-        solver.check(loss, feasible_set, budget)
+        units = check_choice("units", self.units, ("auto", "bounds", "learned"))
+        solver.check(loss, feasible_set, accounting.budget, units)
         check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
         check_size("max_weight", self.max_weight)
         check_random_state(self.random_state)
         check_verbose(self.verbose)
         check_feature_bounds(self.bounds_X)
-        facts = loss, feasible_set, fit_intercept
-        return Settings(solver, budget, *facts, accountant, sizes_delta)
-
-    def _of_columns(self, settings: Settings, n_features: int) -> Settings:
-        """The settings, with what `bounds_X` declares of so many columns."""
-        _, row_norm, nonnegative = declared_bounds(self.bounds_X, n_features)
-        return settings._replace(row_norm=row_norm, nonnegative=nonnegative)
-
-    def _in_force(self, settings: Settings, n_features: int) -> Settings:
-        """The settings at the time of the charge: the block of an accountant may be open now."""
-        accountant, budget, sizes_delta = self._accounting()
-        settings = settings._replace(accountant=accountant, budget=budget, sizes_delta=sizes_delta)
-        return self._of_columns(settings, n_features)
+        return Settings(solver, accounting, loss, feasible_set, fit_intercept, units)
 
     def _feasible_set(self) -> Geometry | type[Geometry]:
-        """The declared set, or its class if the plan is to choose the radius."""
-        return get_geometry(self.feasible_set, auto_or(check_size, "radius", self.radius))
+        """The declared set, or of a name its class: the plan chooses the radius."""
+        return get_geometry(self.feasible_set)
 
-    def _feature_scaling(self, n_features: int) -> FeatureScaling:
+    def _feature_scaling(self, declared: Declared, n_features: int) -> FeatureScaling:
         """The public map of the features to scaled units."""
-        bounds = declared_bounds(self.bounds_X, n_features).bounds
-        return feature_scaling(bounds, n_features, self._feature_names())
+        return feature_scaling(declared.bounds, n_features, self._feature_names())
 
     @property
     def _reader(self) -> Reader:
@@ -351,22 +348,27 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
-    def _charge(self, settings: Settings, table: LocalTable | BlocksTable) -> Run:
+    def _charge(self, settings: Settings, table: LocalTable | BlocksTable, has_groups: bool) -> Run:
         """The plan of the fit, charged to the accountant; reads no value of X."""
         n_samples, n_features = table.shape
-        settings = self._in_force(settings, n_features)
-        settings.warn_if_weak(n_samples)
-        facts = table.targets.n_outputs, table.targets.class_weight
-        return self._spend(settings, settings.plan(n_samples, n_features, *facts), table.empty)
+        # the block of an accountant may have been opened since
+        settings = settings._replace(accounting=self._accounting())
+        settings.accounting.warn_if_weak(n_samples)
+        declared = declared_bounds(self.bounds_X, n_features)
+        facts = declared, table.targets.n_outputs, table.targets.class_weight
+        run = self._run(settings.plan(n_samples, n_features, *facts), declared, table.empty)
+        self._spend(settings.accounting.accountant, run.plan, has_groups)
+        return run
 
-    def _spend(self, settings: Settings, plan: Plan, empty: Any) -> Run:
-        """Charge the plan to the accountant; `empty` is X without its records."""
-        scaling = self._feature_scaling(empty.shape[1])
+    def _run(self, plan: Plan, declared: Declared, empty: Any) -> Run:
+        """A plan, and the map of the features; `empty` is X without its records."""
+        scaling = self._feature_scaling(declared, empty.shape[1])
         scaling.transform(empty)  # bounds that do not suit sparse X: an error before the charge
-        if settings.accountant is not None:
-            name, has_groups = type(self).__name__, settings.has_groups
-            settings.accountant.spend(plan, estimator=name, has_groups=has_groups)
         return Run(plan, scaling)
+
+    def _spend(self, account: Account | None, plan: Plan, has_groups: bool) -> None:
+        if account is not None:
+            account.spend(plan, estimator=type(self).__name__, has_groups=has_groups)
 
     def _solve(self, run: Run, table: LocalTable | BlocksTable) -> None:
         """Follow the plan, and set the attributes of the model."""
@@ -413,10 +415,10 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             Weights of at least 0, private like the rest of a record; that they are given is public.
             Divided by `max_weight` and clipped to [0, 1], a weight multiplies what its record adds
             to the gradients, whose sums are over n all the same: many small weights mean a small
-            signal in the same noise, and a larger `l2_penalty` in proportion. A record of weight
-            0 is empty. What is released besides gradients (means, centres, lengths and spreads of
-            features and targets, frequencies of classes) counts all other records alike: the
-            intercept that follows from it is a start, which the descent corrects.
+            signal in the same noise, and a larger `l2_penalty` of the solver in proportion. A
+            record of weight 0 is empty. What is released besides gradients (means, centres, lengths
+            and spreads of features and targets, frequencies of classes) counts all other records
+            alike: the intercept that follows from it is a start, which the descent corrects.
 
         Returns
         -------
@@ -437,12 +439,12 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             If blocks are elsewhere, and are not the same when they are read again, or their workers
             or scheduler are lost; the charge stays.
         """
-        settings = self._settings()._replace(has_groups=groups is not None)
+        settings = self._settings()
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
-                rows = settings.budget.rows_per_user
+                rows = settings.accounting.budget.rows_per_user
                 table = self._table(X, y, groups, sample_weight, rows)
-                run = self._charge(settings, table)
+                run = self._charge(settings, table, groups is not None)
             self.__dict__.update(table.targets.attributes)
             self._solve(run, table)
         return self
@@ -467,7 +469,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         n_samples = check_count("n_samples", n_samples, low=2)
         n_features = check_count("n_features", n_features)
         check_feature_bounds(self.bounds_X, n_features)
-        settings.warn_if_weak(n_samples)
+        settings.accounting.warn_if_weak(n_samples)
         return n_samples, n_features
 
     def _predicted(self, X: Any, made_of_scores: Callable[[Array], Any] | None = None) -> Any:
@@ -597,13 +599,13 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         >>> from sklearn_dpsco import DPMirrorRegressor
         >>> plan = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1)).plan(5000, 4)
         >>> plan.solver, plan.guarantee.epsilon
-        ('learned-units', 1.0)
+        ('descent', 1.0)
         """
         settings = self._settings()
         sizes = self._check_plan_sizes(settings, n_samples, n_features)
         n_targets = check_count("n_targets", n_targets)
         check_target_bounds(self.bounds_y, n_targets)
-        return self._of_columns(settings, sizes[1]).plan(*sizes, n_targets)
+        return settings.plan(*sizes, declared_bounds(self.bounds_X, sizes[1]), n_targets)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, of blocks of rows elsewhere as well. **Not private**."""
@@ -750,8 +752,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         weights = (
             self.class_weight if declared is None else class_weights(self.class_weight, declared)
         )
-        settings = self._of_columns(settings, sizes[1])
-        return settings.plan(*sizes, n_outputs_of(n_classes), weights)
+        of_columns = declared_bounds(self.bounds_X, sizes[1])
+        return settings.plan(*sizes, of_columns, n_outputs_of(n_classes), weights)
 
     def decision_function(self, X: Any) -> Array:
         """``X @ coef_.T + intercept_``.

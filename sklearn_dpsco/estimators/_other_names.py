@@ -5,15 +5,16 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 __all__ = ["naming_equivalents"]
 
 _HERE = {
-    "C": ("l2_penalty", "radius"),
-    "alpha": ("l2_penalty", "radius"),
+    "C": ("l2_penalty", "feasible_set"),
+    "alpha": ("l2_penalty", "feasible_set"),
     "penalty": ("feasible_set", "l2_penalty"),
+    "radius": ("feasible_set",),
     "l1_ratio": ("feasible_set",),
     "tol": ("max_iter",),
     "n_iter": ("max_iter",),
@@ -41,19 +42,29 @@ def naming_equivalents(init: Callable[..., None]) -> Callable[..., None]:
     def explained(self: Any, *args: Any, **parameters: Any) -> None:
         for name in parameters:
             if name not in known:
+                solvers = set(self._solvers.values()) if "solver" in known else set()
+                advice = _advice(name, known, solvers)
+                if not advice and self._with_settings:
+                    advice = f"; settings are parameters of {self._with_settings}"
                 raise TypeError(
                     f"{type(self).__name__}.__init__() got an unexpected keyword argument {name!r}"
-                    f"{_advice(name, known)}"
+                    f"{advice}"
                 )
         init(self, *args, **parameters)
 
     return explained
 
 
-def _advice(name: str, known: Sequence[str]) -> str:
+def _advice(name: str, known: Sequence[str], solvers: Collection[type]) -> str:
     if name == "n_jobs":
         return ": a fit runs on threads (NUMBA_NUM_THREADS)"
-    found = [here for here in known if here.lower() == name.lower()]
-    found = found or [here for here in _HERE.get(name, ()) if here in known]
-    found = found or difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    return f"; see {' and '.join(map(repr, found))}" if found else ""
+    of_solvers = {
+        parameter: f"solver={kind.__name__}({parameter}=...)"
+        for kind in sorted(solvers, key=lambda kind: kind.__name__, reverse=True)
+        for parameter in inspect.signature(kind).parameters
+    }
+    places = of_solvers | {here: repr(here) for here in known}
+    found = [here for here in places if here.lower() == name.lower()]
+    found = found or [here for here in _HERE.get(name, ()) if here in places]
+    found = found or difflib.get_close_matches(name, places, n=1, cutoff=0.75)
+    return f"; see {' and '.join(places[here] for here in found)}" if found else ""

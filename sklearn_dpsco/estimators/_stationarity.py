@@ -58,9 +58,9 @@ class HasFeasibleSet(DPLinearModel):
         geometry = plan.bounded_set
         if geometry is None or not math.isfinite(geometry.radius):
             raise ValueError(
-                f"stationarity_gap needs a bounded feasible set, which solver={plan.solver!r} with "
-                f"feasible_set={self.feasible_set!r} has not: units that are learned have none. "
-                "Declare radius or feasible_set, or take a solver that has one"
+                f"stationarity_gap needs a bounded feasible set in the units of the bounds, which "
+                f"solver={plan.solver!r} with feasible_set={self.feasible_set!r} has not. Say "
+                "units='bounds', or take a solver that has one"
             )
         with np.errstate(all="ignore"):
             X, y = self._validate(X, y, reset=False, min_samples=1)

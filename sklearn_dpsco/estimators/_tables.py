@@ -70,10 +70,15 @@ class Reader:
         """Numbers, shape (n,) or (n, n_targets), or labels, if not strict with invalid ones."""
         if self.task == "regression":
             y = checked(
-                check_array, as_numbers("y", y, strict=self.is_strict), dtype=np.float64,
-                ensure_2d=False, ensure_all_finite=self.is_strict, input_name="y",
-                estimator=self.name, ensure_min_samples=0,
-            )  # fmt: skip
+                check_array,
+                as_numbers("y", y, strict=self.is_strict),
+                dtype=np.float64,
+                ensure_2d=False,
+                ensure_all_finite=self.is_strict,
+                input_name="y",
+                estimator=self.name,
+                ensure_min_samples=0,
+            )
             return y if y.ndim == 2 else checked(column_or_1d, y)
         labels = checked(as_labels, y)
         if self.is_strict and np.any(is_missing(labels)):
@@ -107,9 +112,14 @@ class Reader:
         return times_rows(weights, targets.record_weight)
 
     def rows(
-        self, X: Any, scaling: FeatureScaling, fit_intercept: bool, is_empty: Flags,
-        is_surplus: Flags | None, weight: Array | None,
-    ) -> Rows:  # fmt: skip
+        self,
+        X: Any,
+        scaling: FeatureScaling,
+        fit_intercept: bool,
+        is_empty: Flags,
+        is_surplus: Flags | None,
+        weight: Array | None,
+    ) -> Rows:
         """Scaled rows. Those of scale 0 are empty records.
 
         `is_empty` flags records whose target is invalid, which only nonfinite="zero" has; those
@@ -268,9 +278,15 @@ class BlocksTable:
 
 
 def _read(
-    reader: Reader, mark: int | None, kinds: tuple[str, ...], scaling: FeatureScaling,
-    fit_intercept: bool, meta: Numbers | Labels, largest_weight: float, *arrays: Any,
-) -> SolverData:  # fmt: skip
+    reader: Reader,
+    mark: int | None,
+    kinds: tuple[str, ...],
+    scaling: FeatureScaling,
+    fit_intercept: bool,
+    meta: Numbers | Labels,
+    largest_weight: float,
+    *arrays: Any,
+) -> SolverData:
     """A block as scaled records; `mark` is what its fingerprint was, None if there was none.
 
     Raises

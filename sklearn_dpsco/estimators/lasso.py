@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from .._checks import auto_or, check_choice, check_count, check_size
 from .._types import (
     Auto,
     Bounds,
@@ -19,12 +16,12 @@ from .._types import (
     RegressionLoss,
     Relation,
     SetName,
+    Units,
 )
 from ..geometry import Geometry
 from ..losses import Loss
 from ..privacy.branches import Account
-from ..solvers.defaults import MOST_PHASES, MOST_STEPS
-from ..solvers.frank_wolfe import FORMS, FrankWolfe
+from ..solvers import FrankWolfe, Gradient, Rounds, Selection, Solver, Spider, Tree
 from ._base import DPClassifier, DPRegressor
 from ._stationarity import HasFeasibleSet
 
@@ -32,7 +29,7 @@ __all__ = ["DPLassoFW", "DPLassoFWClassifier"]
 
 
 class _FrankWolfeMixin(HasFeasibleSet):
-    """What both models of noisy Frank-Wolfe share: the solver's settings.
+    """What both models of noisy Frank-Wolfe share.
 
     Parameters
     ----------
@@ -40,7 +37,7 @@ class _FrankWolfeMixin(HasFeasibleSet):
         ... 0 asks for pure epsilon-DP.
     fit_intercept : bool, default=True
         Whether to fit an intercept. A share of the budget, a tenth to a half, then buys a
-        private mean of the targets, and with ``solver="gradient"``, "rounds" and "tree" a
+        private mean of the targets, and with "gradient", "rounds" and "tree" a
         twentieth buys private means of the features, about which the rows are centred. In
         regression, where a tenth leaves the targets' mean too noisy, the share buys their centre
         in the sense of Huber's loss instead (only with "gradient"). The intercept's correction to
@@ -51,67 +48,34 @@ class _FrankWolfeMixin(HasFeasibleSet):
         of steps, which is below it by at most c / (5.6 sqrt(T)). For a loss that is not convex the
         parameter is at least twice its weak convexity.
     feasible_set : {"l1", "simplex", "l2", "linf"} or Geometry, default="l1"
-        The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) and
+        The set of the scaled coefficients. Of a name, the plan chooses the radius from the numbers
+        of records, features and outputs and the budget; it falls as the noise grows. An object has
+        its own: ``L1Ball(3.0)``. "simplex" (non-negative, summing to the radius) and
         ``Polytope(points)``, the convex hull of given points, need ``fit_intercept=False``. "l2"
         and "linf" have no vertices to select: they are for ``solver="gradient"``.
-    radius : "auto" or float in [1e-50, 1e50], default="auto"
-        ... "auto" is chosen from the numbers of records, features and outputs and the budget, and
-        falls as the noise grows; "learned-units" has none.
-    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
-        ... "auto" is 0.15 in regression and 0.5 in classification where the noise is large, and
-        rises to 1 as it vanishes, times sqrt(2) for several classes, sqrt(K) for K targets; the
-        derivative's own bound for a loss with a kink. With "learned-units" it follows from what
-        was learned.
-    data_norm : "auto" or float in [1e-50, 1e50], default="auto"
-        ... Used by ``solver="gradient"`` only.
-    l2_penalty : float in [0, 1e50], default=0.0
-        Weight of half the squared l2 norm of the scaled coefficients, intercept's correction
-        included. Not with "learned-units".
-    solver : str, default="auto"
-        "auto", "selection", "gradient", "learned-units", "rounds", "tree" or "spider". What
-        each Frank-Wolfe step releases: a vertex of the feasible set ("selection"), or a noisy
-        gradient. "learned-units" is no Frank-Wolfe method and has no set: it is the default of
-        `DPMirrorRegressor` and `DPMirrorClassifier`, gradient descent in units that a part of the
-        budget buys. It is the more accurate one for models that are not sparse, above all where
-        bounds are too wide or columns correlated. "auto" takes it if the loss is squared, logistic
-        or Welsch's, the set "l1" and everything else "auto", for fewer than 80 features or where n
-        times epsilon is large against them, but never for more than 1000 features, 2^28 numbers in
-        X or, in regression, so small an n times epsilon that nothing can be learned about units.
-        Else it takes the one of the other two that the sizes and epsilon favour; where the noise
-        would be too large for either and `max_iter` is "auto", it spends the whole budget on the
-        intercept and leaves the coefficients at the centre of the feasible set, 0 for "l1".
-
-        "rounds", "tree" and "spider" select vertices in a single pass: every record is read once,
-        and every step corrects an estimate of the gradient by a batch of fresh records. They take
-        a hundredth to a tenth of the time of "selection" on large tables; "auto" never takes them.
-        With epsilon = 1 under zero-out, "rounds" first explains half of what a model without
-        privacy explains at 500 to 2000 records if five of 20 to 100 columns count ("selection": 250
-        to 2000), and at 4000 to 30,000 and more if forty do ("selection": 1000 to 4000). "tree"
-        takes up to four times as many, and "spider", whose steps have one record each, 10,000 to
-        several million. With delta=0, "selection" and these three are possible.
-    max_iter : "auto" or int in [1, 1e9], default="auto"
-        Number of steps T, each of which costs a part of the budget; in a single pass those of the
-        last run, at most 65,536, of "tree" rounded down to a power of 2. "auto" for "spider". With
-        ``solver="selection"``, at most T coefficients of all outputs together are not 0.
-    n_restarts : "auto" or int in [1, 100], default="auto"
-        Runs of a single pass, on disjoint parts of the records, each with twice as many records
-        and steps as the one before and from its result. "auto" is 1, or ceil(log2 log2 n) with an
-        `l2_penalty`.
-    min_selections : int in [1, 1e9], default=1
-        From 2 on, the model is sparser: a coefficient that is not larger than one selection fewer
-        can make it is 0, and the model is the last iterate instead of the mean of the second half.
-        With 2, hardly any column is left that the noise alone selected, since among many vertices
-        it selects few twice. Columns of small effect go, too; where steps are few or epsilon is
-        small, all may go, and predictions be worse. With ``solver="selection"``, which "auto" then
-        is, and ``feasible_set="l1"`` only. At most the number of steps.
-    learning_rate : "auto" or float in [1e-50, 1], default="auto"
-        Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...; in a single
-        pass 2 / (t + 9) in regression and 2 / (t + 6) in classification, and for "spider" a
-        constant of about log(n) / (2 n).
+    units : {"auto", "bounds", "learned"}, default="auto"
+        Of features and targets, in which the solver works: those of the bounds (see `bounds_X`), or
+        learned ones, for which a part of the budget buys a centre and a width of each column and of
+        the targets, so that bounds may be far too wide. "auto" is "learned" with "gradient", where
+        n times epsilon is large against the number of features, there are at most 1000 of them, the
+        bounds do not come with the length of the rows, and no number in units of the bounds is
+        declared (a set with its radius, `gradient_clip`, `data_norm`, `learning_rate` or
+        `l2_penalty` of the solver). X is copied then, densely if it is dense. Not with delta=0.
+    solver : str or Solver, default="auto"
+        "selection", "gradient", "rounds", "tree", "spider", or an object with settings:
+        `solvers.Selection`, `solvers.Gradient`, `solvers.Rounds`, `solvers.Tree`,
+        `solvers.Spider`. What each Frank-Wolfe step releases: a vertex of the feasible set
+        ("selection"), or a noisy gradient. "auto" takes the one of these two that the sizes and
+        epsilon favour; where the noise would be too large for either, it spends the whole budget
+        on the intercept and leaves the coefficients at the centre of the feasible set, 0 for
+        "l1". For models that are not sparse, `DPLinearRegression` and `DPLogisticRegression` are
+        more accurate. "rounds", "tree" and "spider" select vertices in a single pass: every record
+        is read once; "auto" never takes them. With delta=0, "selection" and these three are
+        possible.
 
     Attributes
     ----------
-    plan_ : FrankWolfePlan, SinglePassPlan or UnitDescentPlan
+    plan_ : FrankWolfePlan or SinglePassPlan
         ...
 
     Notes
@@ -135,29 +99,17 @@ class _FrankWolfeMixin(HasFeasibleSet):
     Talwar, Thakurta, Zhang (2015), "Nearly optimal private LASSO"; Bassily, Guzman,
     Menart (2021), Algorithm 5 ("selection") and 1 ("rounds"); Asi, Feldman, Koren, Talwar (2021),
     Algorithm 3 ("tree"); Bassily, Guzman, Nandi (2021), Algorithm 1 ("spider"). Derivations:
-    doc/privacy, sections 3.1 to 3.4 and 4.5.
+    doc/privacy, sections 3.1 to 3.4 and 4.5c.
     """
 
-    solver: Any
-    max_iter: Any
-    learning_rate: Any
-    gradient_clip: Any
-    data_norm: Any
-    l2_penalty: Any
-    n_restarts: Any
-    min_selections: Any
-
-    def _solver(self) -> FrankWolfe:
-        return FrankWolfe(
-            form=check_choice("solver", self.solver, ("auto", *FORMS, "learned-units")),
-            max_iter=auto_or(check_count, "max_iter", self.max_iter, high=MOST_STEPS),
-            learning_rate=auto_or(check_size, "learning_rate", self.learning_rate, high=1),
-            gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
-            data_norm=auto_or(check_size, "data_norm", self.data_norm),
-            l2_penalty=check_size("l2_penalty", self.l2_penalty, low=0),
-            n_restarts=auto_or(check_count, "n_restarts", self.n_restarts, high=MOST_PHASES),
-            min_selections=check_count("min_selections", self.min_selections, high=MOST_STEPS),
-        )
+    _solvers = {
+        "auto": FrankWolfe,
+        "selection": Selection,
+        "gradient": Gradient,
+        "rounds": Rounds,
+        "tree": Tree,
+        "spider": Spider,
+    }
 
 
 class DPLassoFW(_FrankWolfeMixin, DPRegressor):
@@ -165,8 +117,7 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
 
     Minimizes the mean of l(m + <w, x - c> + b, y) over norm(w, b) <= radius, in scaled units, m
     and c being private means of the targets and the features (c = 0 with "selection" and "spider";
-    with "rounds" and "tree" columns are also divided by 1 + abs(c)); or without a set, in learned
-    units, where that is better (`solver`).
+    with "rounds" and "tree" columns are also divided by 1 + abs(c)).
 
     Parameters that are not described here: see `_FrankWolfeMixin`, and `DPRegressor` and
     `DPLinearModel` in `_base.py`.
@@ -176,8 +127,6 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     loss : str or Loss, default="squared"
         ... "squared", "huber", "absolute", "quantile" (`losses.Quantile` sets the level) or
         "epsilon_insensitive"; not convex are "welsch", "log_absolute" and "mcp_absolute".
-    radius : "auto" or float in [1e-50, 1e50], default="auto"
-        ... For "simplex" it is 1.
 
     Examples
     --------
@@ -185,11 +134,12 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
 
     >>> import numpy as np
     >>> from sklearn_dpsco import DPLassoFW
+    >>> from sklearn_dpsco.solvers import Selection
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (5000, 100))
     >>> y = X[:, :3].sum(axis=1) + 0.1 * rng.normal(size=5000)
     >>> model = DPLassoFW(
-    ...     epsilon=4.0, bounds_X=(-1, 1), bounds_y=(-4, 4), solver="selection", max_iter=30
+    ...     epsilon=4.0, bounds_X=(-1, 1), bounds_y=(-4, 4), solver=Selection(max_iter=30)
     ... ).fit(X, y)
     >>> sorted(np.argsort(-np.abs(model.coef_))[:3].tolist())
     [0, 1, 2]
@@ -210,15 +160,8 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
         fit_intercept: bool = True,
         loss: RegressionLoss | Loss = "squared",
         feasible_set: SetName | Geometry = "l1",
-        radius: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-        solver: FrankWolfeSolver = "auto",
-        max_iter: int | Auto = "auto",
-        n_restarts: int | Auto = "auto",
-        min_selections: int = 1,
-        learning_rate: float | Auto = "auto",
+        units: Units = "auto",
+        solver: FrankWolfeSolver | Solver = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
         accountant: Account | None = None,
@@ -234,8 +177,7 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     Minimizes the mean of l(m + <w, x - c> + b, y) over norm(w, b) <= radius, in scaled units, y
     being -1 or +1, m the best constant for the private mean of y (its log-odds for the logistic
     loss) and c private means of the features (c = 0 with "selection" and "spider"; with "rounds"
-    and "tree" columns are also divided by 1 + abs(c)); or without a set, in learned units, where
-    that is better (`solver`).
+    and "tree" columns are also divided by 1 + abs(c)).
 
     Parameters that are not described here: see `_FrankWolfeMixin`, and `DPClassifier` and
     `DPLinearModel` in `_base.py`.
@@ -277,15 +219,8 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
         fit_intercept: bool = True,
         loss: ClassificationLoss | Loss = "logistic",
         feasible_set: SetName | Geometry = "l1",
-        radius: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-        solver: FrankWolfeSolver = "auto",
-        max_iter: int | Auto = "auto",
-        n_restarts: int | Auto = "auto",
-        min_selections: int = 1,
-        learning_rate: float | Auto = "auto",
+        units: Units = "auto",
+        solver: FrankWolfeSolver | Solver = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
         accountant: Account | None = None,

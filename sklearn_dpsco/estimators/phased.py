@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
-from .._checks import auto_or, check_bool, check_count, check_size
 from .._types import (
     Auto,
     Bounds,
@@ -18,20 +17,22 @@ from .._types import (
     Precision,
     RandomState,
     Relation,
+    Units,
 )
 from ..geometry import Geometry
 from ..losses import Loss
 from ..privacy.branches import Account
-from ..solvers.defaults import MOST_PHASES, MOST_STEPS
-from ..solvers.phased_sgd import PhasedSGD
+from ..solvers import PhasedSGD, Solver
 from ._base import DPClassifier, DPRegressor
 from ._stationarity import HasFeasibleSet
 
 __all__ = ["DPPhasedSGDClassifier", "DPPhasedSGDRegressor"]
 
+_Solver = Literal["auto", "phased-sgd"]
+
 
 class _PhasedMixin(HasFeasibleSet):
-    """What both models of phased stochastic gradient descent share: the solver's settings.
+    """What both models of phased stochastic gradient descent share.
 
     Parameters
     ----------
@@ -42,34 +43,19 @@ class _PhasedMixin(HasFeasibleSet):
         means of the targets and of the features, about which the rows are centred, and the
         intercept's correction is one more coordinate of the feasible set.
     feasible_set : {"l2", "unconstrained"} or L2Ball, default="l2"
-        The set of the scaled coefficients.
-    radius : "auto" or float in [1e-50, 1e50], default="auto"
-        ... Must be "auto" with "unconstrained", too.
-    rank_bound : None or int in [1, 1e15], default=None
-        For ``feasible_set="unconstrained"``: a bound on the rank of X that is known beforehand,
-        at most n_features. The smaller it is, the larger is the default step, since noise
-        outside the span of the rows does not change the predictions.
-    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
-        ... "auto" is 0.35 in regression and 0.5 in classification for smooth losses, rising to 1
-        as the noise vanishes, and the derivative's own bound for the others and for several
-        classes. In learned units (see Notes) it is stated in those.
-    n_phases : "auto" or int in [1, 100], default="auto"
-        Number of slices that the records are cut into. Each phase descends over one of them from
-        the noisy result of the one before, with a third of its step, and has the whole budget of
-        the phases, since no record is in two of them. "auto" is 3 for one pass and 1 for more.
-    max_iter : "auto" or int in [1, 1e9], default="auto"
-        Number of passes over the records. More passes share the budget of each phase; the mean
-        of the second half of their results is the model. "auto" takes what some tenths of a
-        second allow: 40 passes for small tables, and a single one from about
-        n_samples * n_features = 3e7 on.
-    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
-        Step of the last phase, for scaled rows. At most 2 over the product of the loss's
-        smoothness and B^2, beyond which the proof fails; a non-smooth loss, or one of your own,
-        is smoothed as little as its step allows. "auto" is a function of n, d and the noise.
-    shuffle : bool, default=True
-        Whether the records are put into a secret random order first. The guarantee does not need
-        it; the accuracy does where the order of the table is related to its values. Without it,
-        a pass over a large table takes less than half of the time.
+        The set of the scaled coefficients; ``L2Ball(3.0)`` has a radius of its own.
+    units : {"auto", "bounds", "learned"}, default="auto"
+        Of features and targets, in which the solver works: those of the bounds (see `bounds_X`), or
+        learned ones, as in `DPMirrorRegressor`: a part of the budget buys the centre and spread of
+        the targets, the centre and length of the rows and, where n is large against d, their second
+        moments, which whiten them. Bounds may then be far too wide. Set, `gradient_clip` and
+        `learning_rate` are stated in these units. X is copied, densely, up to 1000 features and
+        2^28 numbers. "auto" is "learned" for several passes, unless a number in units of the
+        bounds is declared (a set with its radius, `gradient_clip`, `data_norm` or `learning_rate`
+        of the solver), the loss has a parameter in units of the targets ("huber",
+        "epsilon_insensitive"), or, in regression, n times epsilon is very small.
+    solver : {"auto", "phased-sgd"} or PhasedSGD, default="auto"
+        `solvers.PhasedSGD` has settings; both names stand for its defaults.
 
     Attributes
     ----------
@@ -85,15 +71,6 @@ class _PhasedMixin(HasFeasibleSet):
     n steps falls like 1 / n. Time is O(n_samples n_features), or the number of stored values,
     for each pass; most of it goes into reading the rows in a random order. The last quarter of a
     phase's iterates is averaged.
-
-    Where the default is several passes, of X with at most 3e7 numbers and 1000 columns, and
-    everything but `loss`, `fit_intercept` and `shuffle` is left "auto", the passes run in learned
-    units, as in `DPMirrorRegressor`: a part of the budget buys the centre and spread of the
-    targets, the centre and length of the rows and, where n is large against d, their second
-    moments, which whiten them.
-    Bounds may then be far too wide. Not for losses with a parameter in the units of the targets
-    ("huber", "epsilon_insensitive"), nor, in regression, for a very small n times epsilon. The
-    coefficients of the feasible set are then those in learned units. X is copied, densely.
 
     With one pass over many records, a sixteenth of them is set aside for the intercept, the
     feature means and the mean row factor; otherwise these share the budget of the phases.
@@ -111,27 +88,7 @@ class _PhasedMixin(HasFeasibleSet):
     doc/privacy, section 5.
     """
 
-    rank_bound: Any
-    gradient_clip: Any
-    data_norm: Any
-    n_phases: Any
-    max_iter: Any
-    learning_rate: Any
-    shuffle: Any
-
-    def _solver(self) -> PhasedSGD:
-        rank_bound = self.rank_bound
-        if rank_bound is not None:
-            rank_bound = check_count("rank_bound", rank_bound)
-        return PhasedSGD(
-            max_iter=auto_or(check_count, "max_iter", self.max_iter, high=MOST_STEPS),
-            n_phases=auto_or(check_count, "n_phases", self.n_phases, high=MOST_PHASES),
-            learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
-            gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
-            data_norm=auto_or(check_size, "data_norm", self.data_norm),
-            rank_bound=rank_bound,
-            shuffle=check_bool("shuffle", self.shuffle),
-        )
+    _solvers = {"auto": PhasedSGD, "phased-sgd": PhasedSGD}
 
 
 class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
@@ -150,8 +107,8 @@ class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
     loss : str or Loss, default="squared"
         In scaled units: "squared", "huber", "absolute", "quantile" (`losses.Quantile` sets the
         level) or "epsilon_insensitive", or a convex `Loss` of your own.
-    radius : "auto" or float in [1e-50, 1e50], default="auto"
-        ... "auto" is 10 for "l2".
+    feasible_set : {"l2", "unconstrained"} or L2Ball, default="l2"
+        ... "l2" has the radius 10.
 
     Examples
     --------
@@ -181,14 +138,8 @@ class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
         fit_intercept: bool = True,
         loss: PhasedRegressionLoss | Loss = "squared",
         feasible_set: PhasedSet | Geometry = "l2",
-        radius: float | Auto = "auto",
-        rank_bound: int | None = None,
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        n_phases: int | Auto = "auto",
-        max_iter: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        shuffle: bool = True,
+        units: Units = "auto",
+        solver: _Solver | Solver = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
         accountant: Account | None = None,
@@ -214,8 +165,8 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
     loss : str or Loss, default="logistic"
         In scaled units: "logistic", which alone has probabilities, "smoothed_hinge", "hinge" or
         "squared_hinge", or a convex `Loss` of your own.
-    radius : "auto" or float in [1e-50, 1e50], default="auto"
-        ... "auto" is 100 for "l2".
+    feasible_set : {"l2", "unconstrained"} or L2Ball, default="l2"
+        ... "l2" has the radius 100.
 
     Examples
     --------
@@ -223,11 +174,12 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
 
     >>> import numpy as np
     >>> from sklearn_dpsco import DPPhasedSGDClassifier
+    >>> from sklearn_dpsco.solvers import PhasedSGD
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20000, 5))
     >>> y = np.where(X[:, 0] + 0.1 * rng.normal(size=20000) > 0, "yes", "no")
     >>> model = DPPhasedSGDClassifier(
-    ...     loss="hinge", bounds_X=(-1, 1), classes=["no", "yes"], max_iter=1
+    ...     loss="hinge", bounds_X=(-1, 1), classes=["no", "yes"], solver=PhasedSGD(max_iter=1)
     ... ).fit(X, y)
     >>> model.n_iter_, bool(model.score(X, y) > 0.85)
     (1, True)
@@ -247,14 +199,8 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
         fit_intercept: bool = True,
         loss: PhasedClassificationLoss | Loss = "logistic",
         feasible_set: PhasedSet | Geometry = "l2",
-        radius: float | Auto = "auto",
-        rank_bound: int | None = None,
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        n_phases: int | Auto = "auto",
-        max_iter: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        shuffle: bool = True,
+        units: Units = "auto",
+        solver: _Solver | Solver = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
         accountant: Account | None = None,

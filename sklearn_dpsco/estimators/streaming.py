@@ -6,43 +6,43 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import auto_or, check_bool, check_choice, check_count, check_size
+from .._checks import check_count
 from .._progress import progress_bar
 from .._types import (
     Auto,
     Bounds,
     ClassificationLoss,
     ClassLabels,
-    Factorization,
     FeatureBounds,
-    MirrorMapName,
     Nonfinite,
     Precision,
     RandomState,
     RegressionLoss,
     Relation,
     SetName,
+    Units,
 )
 from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.compressed import row_range
 from ..data.summation import piece_rows
 from ..geometry import Geometry
 from ..losses import Loss
-from ..mechanisms.prefix_sum import FACTORIZATIONS
+from ..preprocessing.declared import declared_bounds
 from ..privacy.accountant import accountant_in_force
 from ..privacy.branches import Account
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import SolverData
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
+from ..solvers.settings import Solver
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings, in_data_units
 from ._tables import BlocksTable, LocalTable
 from ._targets import Labels, Numbers, check_classes, n_targets_of
@@ -103,44 +103,22 @@ class _StreamingModel(DPLinearModel):
         Whether to fit an intercept. The first records (2 to 30 percent where the length of the
         stream is known, else as many as the noise demands) then buy private means of the targets
         and the features, about which the others are centred, and are used for nothing else.
-        Where they are enough for that, up to a tenth of the records follow that buy the features'
-        second moments, if `feasible_set` is "l2" and its radius, `mirror_map`, `data_norm`
-        and `learning_rate` are left to the plan: the set is then one of coefficients of
-        uncorrelated features.
     horizon : int in [1, 2^40] or None, default=None
         Number of records that `partial_fit` will see in all, at most 2^40; more are refused.
         None: not known; the stream is cut into epochs that double, each with the full budget on
         records of its own, which costs some accuracy. `fit` takes the number of rows of its
         table instead.
-    batch_size : "auto" or int in [1, 1e15], default="auto"
-        Records per step. The model changes after every step. "auto" makes up to 2048 steps of 16
-        records or more of the stream, or of each epoch; if that were fewer than 256, it makes
-        256, but none of fewer than 4 records.
     feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
         The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) needs
         ``fit_intercept=False``.
-    mirror_map : {"auto", "euclidean", "power", "entropy"}, default="auto"
-        The regularizer: half the squared l2 norm, half the squared l_p norm with the p of the
-        set, or entropy (on "l1" and "simplex"). "auto" is "euclidean", or "power" where the
-        noise in that many columns is large for so few records.
-    factorization : {"toeplitz", "tree", "honaker"}, default="toeplitz"
-        How the noise of the steps is correlated, see `mechanisms.PrefixSum`. Both trees have
-        several times the noise.
-    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
-        ... "auto" is 0.3 in regression and 0.5 in classification where the noise is large, and
-        grows to 1 as it falls.
-    data_norm : "auto" or float in [1e-50, 1e50], default="auto"
-        ... Here a longer row stays as it is, and its gradient is scaled down. With second moments
-        (see `fit_intercept`) it bounds the rows that they are made of, and later rows are
-        bounded by up to 3 times their root mean square norm.
-    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
-        Factor of a step's mean gradient; "auto" takes the largest that is stable and keeps the
-        noise in the coefficients in bounds, by public facts.
-    average : bool, default=True
-        Whether the model is the average of the iterates, later ones weighing more, or the last
-        iterate.
-    shuffle : bool, default=True
-        Whether `fit` takes the records in random order. `partial_fit` takes them as they come.
+    units : {"auto", "bounds", "learned"}, default="auto"
+        Of the features, in which the solver works: those of the bounds (see `bounds_X`), or
+        uncorrelated ones: up to a tenth of the records, after those of the intercept, buys second
+        moments. "auto" is "learned" where that many records are enough, `feasible_set` is "l2", and
+        `mirror_map`, `data_norm` and `learning_rate` of the solver are left to the plan; the set is
+        then one of coefficients of uncorrelated features.
+    solver : {"auto", "ftrl"} or FTRL, default="auto"
+        `solvers.FTRL` has settings; both names stand for its defaults.
     accountant : None, BudgetAccountant or Branch, default=None
         ... The first call of `partial_fit` charges the guarantee of the whole stream, and so does
         the first one under another accountant, or for records outside of the branch it began in.
@@ -180,32 +158,12 @@ class _StreamingModel(DPLinearModel):
     """
 
     horizon: Any
-    batch_size: Any
-    mirror_map: Any
-    factorization: Any
-    gradient_clip: Any
-    data_norm: Any
-    learning_rate: Any
-    average: Any
-    shuffle: Any
 
+    _solvers = {"auto": FTRL, "ftrl": FTRL}
     _stream: _Progress | None
     plan_: FTRLPlan
     guarantee_: Guarantee
     n_iter_: int
-
-    def _solver(self) -> FTRL:
-        mirror_map = check_choice("mirror_map", self.mirror_map, _MIRROR_MAPS)
-        return FTRL(
-            batch_size=auto_or(check_count, "batch_size", self.batch_size),
-            learning_rate=auto_or(check_size, "learning_rate", self.learning_rate),
-            gradient_clip=auto_or(check_size, "gradient_clip", self.gradient_clip),
-            data_norm=auto_or(check_size, "data_norm", self.data_norm),
-            mirror_map=None if mirror_map == "auto" else mirror_map,
-            factorization=check_choice("factorization", self.factorization, FACTORIZATIONS),
-            average=check_bool("average", self.average),
-            shuffle=check_bool("shuffle", self.shuffle),
-        )
 
     def _settings(self) -> Settings:
         if self.horizon is not None:
@@ -226,8 +184,8 @@ class _StreamingModel(DPLinearModel):
         with self._between_chunks(), super()._until_spent():
             yield
 
-    def _charge(self, settings: Settings, table: LocalTable | BlocksTable) -> Run:
-        run = super()._charge(settings, table)
+    def _charge(self, settings: Settings, table: LocalTable | BlocksTable, has_groups: bool) -> Run:
+        run = super()._charge(settings, table, has_groups)
         self._stream = None  # also if the fit is interrupted later on
         return run
 
@@ -298,13 +256,12 @@ class _StreamingModel(DPLinearModel):
                 X, y = self._validate_chunk(X, y, progress)
                 targets = read(y)
                 counted = self._rows_of_users(groups, progress)
-                begun = progress if isinstance(progress, Settings) else progress.plan
+                begun = progress.accounting if isinstance(progress, Settings) else progress.plan
                 rows = begun.budget.rows_per_user
                 is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
                 weight = self._weights(X, sample_weight, targets)
                 if isinstance(progress, Settings):
-                    progress = progress._replace(has_groups=counted is not None)
-                    progress = self._begin(progress, X, targets, lock)
+                    progress = self._begin(progress, X, targets, counted is not None, lock)
                 else:
                     self._charge_again(progress)
             self._feed(progress, X, targets, (is_surplus, weight), counted)
@@ -324,17 +281,28 @@ class _StreamingModel(DPLinearModel):
         earlier.update(last)  # totals: after an interrupt it is done again
         return ChainMap({}, earlier)
 
-    def _begin(self, settings: Settings, X: Any, targets: Numbers | Labels, lock: Any) -> _Progress:
+    def _begin(
+        self,
+        settings: Settings,
+        X: Any,
+        targets: Numbers | Labels,
+        has_groups: bool,
+        lock: Any,
+    ) -> _Progress:
         """Plan and charge the whole stream; reads no value of X or y."""
-        solver = replace(settings.solver, doubling=self.horizon is None, shuffle=False)
-        settings = self._in_force(settings, X.shape[1])._replace(solver=solver)
+        solver = settings.solver.with_facts(doubling=self.horizon is None, shuffle=False)
+        accounting = self._accounting()  # a block may have been opened since
         if self.horizon is None:
-            settings = settings._replace(sizes_delta=False)
-        settings.warn_if_weak(self.horizon or 1)  # without a horizon, no delta is known to be large
-        facts = X.shape[1], targets.n_outputs, targets.class_weight
+            accounting = accounting._replace(sizes_delta=False)
+        # without a horizon, no delta is known to be large
+        accounting.warn_if_weak(self.horizon or 1)
+        settings = settings._replace(solver=solver, accounting=accounting)
+        declared = declared_bounds(self.bounds_X, X.shape[1])
+        facts = X.shape[1], declared, targets.n_outputs, targets.class_weight
         plan: Any = settings.plan(self.horizon or _NO_HORIZON, *facts)
-        features = self._spend(settings, plan, X[:0]).scaling
-        charged = [] if settings.accountant is None else [settings.accountant]
+        features = self._run(plan, declared, X[:0]).scaling
+        self._spend(accounting.accountant, plan, has_groups)
+        charged = [] if accounting.accountant is None else [accounting.accountant]
         root = stream_from_random_state(self.random_state)
         self.__dict__.update(
             noise_is_secret_=root.is_secure,
@@ -345,7 +313,7 @@ class _StreamingModel(DPLinearModel):
         )
         scaling = targets.scaling if isinstance(targets, Numbers) else None
         shape = targets.y.shape[1:] if isinstance(targets, Numbers) else ()
-        users: ChainMap[Any, int] | None = ChainMap({}, {}) if settings.has_groups else None
+        users: ChainMap[Any, int] | None = ChainMap({}, {}) if has_groups else None
         run, noise = FTRLRun(plan), root.substream("model", 0).substream("noise")
         self._stream = _Progress(plan, features, scaling, shape, run, noise, charged, users, lock)
         return self._stream
@@ -356,14 +324,17 @@ class _StreamingModel(DPLinearModel):
         if account is None or any(earlier.covers(account) for earlier in charged):
             return
         # in full: what is released from now on may hold all of the stream
-        name, has_groups = type(self).__name__, progress.rows_of_users is not None
-        account.spend(progress.plan, estimator=name, has_groups=has_groups)
+        self._spend(account, progress.plan, progress.rows_of_users is not None)
         progress.charged = [*charged, account]
 
     def _feed(
-        self, progress: _Progress, X: Any, targets: Numbers | Labels, further: tuple[Any, ...],
+        self,
+        progress: _Progress,
+        X: Any,
+        targets: Numbers | Labels,
+        further: tuple[Any, ...],
         counted: ChainMap[Any, int] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Feed one chunk to the model, and publish what it is now; needs the lock.
 
         `further` are the last arguments of `_rows`: arrays of the records, or None.
@@ -382,9 +353,12 @@ class _StreamingModel(DPLinearModel):
                 part = slice(start, min(start + size, X.shape[0]))
                 piece = row_range(X, part) if sparse.issparse(X) else X[part]
                 rows = self._reader.rows(
-                    piece, progress.features, plan.problem.fit_intercept, is_empty[part],
+                    piece,
+                    progress.features,
+                    plan.problem.fit_intercept,
+                    is_empty[part],
                     *(None if array is None else array[part] for array in further),
-                )  # fmt: skip
+                )
                 run.add(SolverData(rows, scaled[part]), stream)
                 bar.update(part.stop - part.start)
             result = in_data_units(run.result(), progress.features)
@@ -418,8 +392,8 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
     loss : str or Loss, default="squared"
         One of "squared", "huber", "absolute", "quantile", "epsilon_insensitive", "welsch",
         "log_absolute", "mcp_absolute" or an object. In scaled units; need not be smooth or convex.
-    radius : "auto" or float in [1e-50, 1e50], default="auto"
-        ... "auto" is 3, or 1 for "simplex".
+    feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
+        ... Of a name, the radius is 3, or 1 for "simplex".
 
     Examples
     --------
@@ -450,17 +424,10 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         bounds_y: Bounds | None = None,
         fit_intercept: bool = True,
         horizon: int | None = None,
-        batch_size: int | Auto = "auto",
         loss: RegressionLoss | Loss = "squared",
         feasible_set: SetName | Geometry = "l2",
-        radius: float | Auto = "auto",
-        mirror_map: MirrorMapName = "auto",
-        factorization: Factorization = "toeplitz",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        average: bool = True,
-        shuffle: bool = True,
+        units: Units = "auto",
+        solver: Literal["auto", "ftrl"] | Solver = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
         accountant: Account | None = None,
@@ -536,8 +503,8 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
     loss : str or Loss, default="logistic"
         One of "logistic", "smoothed_hinge", "hinge", "squared_hinge", "sigmoid" or an object. In
         scaled units; need not be smooth or convex.
-    radius : "auto" or float in [1e-50, 1e50], default="auto"
-        ... "auto" is 30.
+    feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
+        ... Of a name, the radius is 30.
 
     Examples
     --------
@@ -570,17 +537,10 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
         class_weight: Mapping[Any, float] | None = None,
         fit_intercept: bool = True,
         horizon: int | None = None,
-        batch_size: int | Auto = "auto",
         loss: ClassificationLoss | Loss = "logistic",
         feasible_set: SetName | Geometry = "l2",
-        radius: float | Auto = "auto",
-        mirror_map: MirrorMapName = "auto",
-        factorization: Factorization = "toeplitz",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        average: bool = True,
-        shuffle: bool = True,
+        units: Units = "auto",
+        solver: Literal["auto", "ftrl"] | Solver = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
         accountant: Account | None = None,

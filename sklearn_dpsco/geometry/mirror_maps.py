@@ -13,31 +13,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .norms import lp_norm
+from .norms import dual_exponent, lp_norm
 
 __all__ = ["Entropy", "MirrorMap", "PowerMap"]
 
 Array = NDArray[np.float64]
-
-
-class MapDomain(Protocol):
-    """What a mirror map reads of its feasible set: `p` of its norm, `set_id` for the kernels."""
-
-    contains_origin: ClassVar[bool]
-
-    @property
-    def radius(self) -> float: ...
-
-    @property
-    def p(self) -> float: ...
-
-    @property
-    def set_id(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +50,7 @@ class MirrorMap:
     1.145
     """
 
-    geometry: MapDomain
+    geometry: Any
 
     strong_convexity: ClassVar[float] = 1.0
     has_center: ClassVar[bool] = False
@@ -76,8 +61,7 @@ class MirrorMap:
 
     def dual_exponent(self, dimension: int) -> float:
         """The q = p / (p - 1) of the norm that gradients and noise are measured in."""
-        p = self.exponent(dimension)
-        return math.inf if p == 1 else p / (p - 1)
+        return dual_exponent(self.exponent(dimension))
 
     def norm(self, x: Array) -> float:
         """The l_p norm, p = `exponent`."""
@@ -198,10 +182,9 @@ class PowerMap(MirrorMap):
             within = math.inf
         elif center is None:
             raise ValueError("within needs a center")
-        has_center, about = center is not None, coef if center is None else center
-        kind, p = self.geometry, self.exponent(coef.size)
-        domain = Domain(kind.set_id, kind.p, kind.radius, p)
-        return power_step(coef, gradient, step, about, has_center, within, domain)
+        kind, about = self.geometry, coef if center is None else center
+        domain = Domain(kind.set_id, kind.p, kind.radius, self.exponent(coef.size))
+        return power_step(coef, gradient, step, about, center is not None, within, domain)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dnrm2
 
-__all__ = ["lp_norm"]
+__all__ = ["dual_exponent", "lp_norm"]
 
 Array = NDArray[np.float64]
 
@@ -24,3 +24,10 @@ def lp_norm(x: Array, p: float) -> float:
     if p == 1:
         return float(size.sum())
     return largest * float(((size / largest) ** p).sum()) ** (1 / p)
+
+
+def dual_exponent(p: float) -> float:
+    """The q of the dual norm, 1 / p + 1 / q = 1, for p in [1, inf]."""
+    if p in (1, math.inf):
+        return math.inf if p == 1 else 1.0
+    return p / (p - 1)

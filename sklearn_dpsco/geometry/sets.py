@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .._checks import check_choice, check_real, check_size, shown
 from .mirror_maps import Entropy, MirrorMap, PowerMap
-from .norms import lp_norm
+from .norms import dual_exponent, lp_norm
 from .vertices import AxisVertices, Vertex, VertexMatrix, Vertices
 
 __all__ = [
@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+
+_L1_MAPS = ("entropy", "power", "euclidean")
 
 
 @dataclass(frozen=True)
@@ -131,13 +133,12 @@ class Geometry:
         kind = self.mirror_maps[0] if kind is None else kind
         check_choice("mirror_map", kind, self.mirror_maps)
         if kind == "entropy":
-            return Entropy(self)  # type: ignore[arg-type]
-        power = 2.0 if kind == "euclidean" else self._map_power()
-        return PowerMap(self, power)  # type: ignore[arg-type]
-
-    def _map_power(self) -> float | None:
-        """The p of the map "power"; None means 1 + 1 / ln d."""
-        return None
+            return Entropy(self)
+        if kind == "euclidean":
+            return PowerMap(self, 2.0)
+        # None is 1 + 1 / ln d; for p > 2, half the squared norm is not strongly convex enough
+        p: float = self.p  # type: ignore[attr-defined]
+        return PowerMap(self, None if p == 1 else min(p, 2.0))
 
 
 def _project_simplex(x: Array, radius: float) -> Array:
@@ -150,26 +151,29 @@ def _project_simplex(x: Array, radius: float) -> Array:
 
 
 @dataclass(frozen=True)
-class _L1Set(Geometry):
-    """A polyhedron in the l1 norm, of diameter 2 s."""
+class _LpSet(Geometry):
+    """A set in the l_p norm, of diameter 2 s unless it says otherwise."""
 
-    has_vertices: ClassVar[bool] = True
-    p: ClassVar[float] = 1.0
-    mirror_maps: ClassVar[tuple[str, ...]] = ("entropy", "power", "euclidean")
+    p: ClassVar[float]
+
+    @property
+    def q(self) -> float:
+        """The exponent of the dual norm."""
+        return dual_exponent(self.p)
 
     @property
     def diameter(self) -> float:
         return 2.0 * self.radius
 
     def norm(self, x: Array) -> float:
-        return float(np.abs(x).sum())
+        return lp_norm(x, self.p)
 
     def dual_norm(self, g: Array) -> float:
-        return float(np.abs(g).max())
+        return lp_norm(g, self.q)
 
 
 @dataclass(frozen=True)
-class L1Ball(_L1Set):
+class L1Ball(_LpSet):
     r"""The l1 ball :math:`\{w : \|w\|_1 \le s\}`.
 
     2 d vertices :math:`\pm s e_j`, diameter 2 s, dual norm l-infinity.
@@ -189,6 +193,9 @@ class L1Ball(_L1Set):
     [0.0, 1.0]
     """
 
+    has_vertices: ClassVar[bool] = True
+    mirror_maps: ClassVar[tuple[str, ...]] = _L1_MAPS
+    p: ClassVar[float] = 1.0
     set_id: ClassVar[int] = 0
 
     def vertices(self, n_features: int) -> Vertices:
@@ -206,7 +213,7 @@ class L1Ball(_L1Set):
 
 
 @dataclass(frozen=True)
-class Simplex(_L1Set):
+class Simplex(_LpSet):
     r"""The scaled simplex :math:`\{w \ge 0 : \sum_j w_j = s\}`.
 
     d vertices :math:`s e_j`, diameter 2 s in the l1 norm. The intercept cannot be one of
@@ -226,6 +233,9 @@ class Simplex(_L1Set):
 
     allows_intercept: ClassVar[bool] = False
     contains_origin: ClassVar[bool] = False
+    has_vertices: ClassVar[bool] = True
+    mirror_maps: ClassVar[tuple[str, ...]] = _L1_MAPS
+    p: ClassVar[float] = 1.0
     set_id: ClassVar[int] = 1
 
     def center(self, n_features: int) -> Array:
@@ -239,7 +249,7 @@ class Simplex(_L1Set):
 
 
 @dataclass(frozen=True, init=False)
-class Polytope(Geometry):
+class Polytope(_LpSet):
     r"""The convex hull of given points, :math:`s \, \mathrm{conv}(v_1, \dots, v_K)`.
 
     For coefficients that are a mixture of known ones. They are in scaled units: coefficient
@@ -265,6 +275,7 @@ class Polytope(Geometry):
     points: VertexMatrix
 
     has_vertices: ClassVar[bool] = True
+    p: ClassVar[float] = 1.0
     allows_intercept: ClassVar[bool] = False
     contains_origin: ClassVar[bool] = False
 
@@ -283,21 +294,15 @@ class Polytope(Geometry):
         """In the l1 norm."""
         return self._scaled.l1_diameter
 
-    def norm(self, x: Array) -> float:
-        return float(np.abs(x).sum())
-
-    def dual_norm(self, g: Array) -> float:
-        return float(np.abs(g).max())
-
     def center(self, n_features: int) -> Array:
-        return self._scaled.mean.copy()
+        return np.asarray(self._scaled.matrix.mean(axis=0), dtype=np.float64).ravel()
 
     def vertices(self, n_features: int) -> Vertices:
         return self._scaled
 
 
 @dataclass(frozen=True)
-class LpBall(Geometry):
+class LpBall(_LpSet):
     r"""The l_p ball :math:`\{w : \|w\|_p \le s\}`, 1 < p <= infinity.
 
     Diameter 2 s, dual norm :math:`\ell_q`, q = p / (p - 1).
@@ -318,40 +323,21 @@ class LpBall(Geometry):
     True
     """
 
-    p: float
+    p: float  # type: ignore[misc]
+
+    mirror_maps: ClassVar[tuple[str, ...]] = ("power", "euclidean")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (isinstance(self.p, float) and self.p == math.inf):
             object.__setattr__(self, "p", check_real("p", self.p, low=1, low_open=True))
 
-    mirror_maps: ClassVar[tuple[str, ...]] = ("power", "euclidean")
-
-    def _map_power(self) -> float | None:
-        # for p > 2, the constant of strong convexity of half the squared norm is too small
-        return min(self.p, 2.0)
-
     @property
     def set_id(self) -> int:
         return 3 if self.p == math.inf else 2
 
-    @property
-    def q(self) -> float:
-        """The exponent of the dual norm."""
-        return 1.0 if self.p == math.inf else self.p / (self.p - 1)
-
-    @property
-    def diameter(self) -> float:
-        return 2.0 * self.radius
-
-    def norm(self, x: Array) -> float:
-        return lp_norm(x, self.p)
-
-    def dual_norm(self, g: Array) -> float:
-        return lp_norm(g, self.q)
-
     def extreme_point(self, direction: Array) -> Array:
-        size = lp_norm(direction, self.q)
+        size = self.dual_norm(direction)
         if size == 0:
             return np.zeros(direction.size)  # all points have the same value
         if self.p == math.inf:
@@ -359,7 +345,7 @@ class LpBall(Geometry):
         return np.copysign(self.radius * np.abs(direction / size) ** (self.q - 1), -direction)
 
     def project(self, x: Array) -> Array:
-        if lp_norm(x, self.p) <= self.radius:
+        if self.norm(x) <= self.radius:
             return x
         if self.p == math.inf:
             return np.clip(x, -self.radius, self.radius)
@@ -387,7 +373,7 @@ class L2Ball(LpBall):
     [3.0, 4.0]
     """
 
-    p: float = field(default=2.0, init=False, repr=False)
+    p: float = field(default=2.0, init=False, repr=False)  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
@@ -407,11 +393,11 @@ class LInfBall(LpBall):
     [1.0, -0.5]
     """
 
-    p: float = field(default=math.inf, init=False, repr=False)
+    p: float = field(default=math.inf, init=False, repr=False)  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class Unconstrained(Geometry):
+class Unconstrained(_LpSet):
     """All coefficients, without a bound; the norm is the Euclidean one.
 
     Has no radius: `radius` is infinite.
@@ -420,7 +406,7 @@ class Unconstrained(Geometry):
     --------
     >>> from sklearn_dpsco import DPPhasedSGDRegressor
     >>> model = DPPhasedSGDRegressor(
-    ...     feasible_set="unconstrained", rank_bound=2, bounds_X=(0, 1), bounds_y=(0, 1)
+    ...     feasible_set="unconstrained", bounds_X=(0, 1), bounds_y=(0, 1)
     ... )
     >>> model.plan(n_samples=5000, n_features=10).geometry
     Unconstrained(radius=inf)
@@ -428,22 +414,14 @@ class Unconstrained(Geometry):
 
     radius: float = math.inf
 
+    p: ClassVar[float] = 2.0
+
     def __post_init__(self) -> None:
         if self.radius != math.inf:
             raise ValueError(
-                "feasible_set='unconstrained' has no radius: it needs radius='auto' and a solver "
-                "that works without one, which is phased SGD"
+                "feasible_set='unconstrained' has no radius: it needs a solver that works without "
+                "one, which is phased SGD"
             )
-
-    @property
-    def diameter(self) -> float:
-        return math.inf
-
-    def norm(self, x: Array) -> float:
-        return lp_norm(x, 2.0)
-
-    def dual_norm(self, g: Array) -> float:
-        return lp_norm(g, 2.0)
 
 
 _GEOMETRIES: dict[str, type[Geometry]] = {
@@ -455,25 +433,13 @@ _GEOMETRIES: dict[str, type[Geometry]] = {
 }
 
 
-def get_geometry(feasible_set: Any, radius: float | None) -> Geometry | type[Geometry]:
-    """Resolve the constructor's `feasible_set` and `radius`.
-
-    Returns the object itself, the named set with the given radius, or, where the radius
-    is `None` ("auto"), the class of the set: the solver's plan chooses the radius.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, or a radius is given beside an object.
-    """
+def get_geometry(feasible_set: Any) -> Geometry | type[Geometry]:
+    """The set itself, or of a name its class: the solver's plan chooses the radius."""
     if isinstance(feasible_set, Geometry):
-        if radius is not None:
-            raise ValueError("radius must be 'auto' when feasible_set is an object, which has one")
         return feasible_set
     if not isinstance(feasible_set, str) or feasible_set not in _GEOMETRIES:
         names = ", ".join(map(repr, _GEOMETRIES))
         raise ValueError(
             f"feasible_set must be a Geometry or one of {names}, got {shown(feasible_set)}"
         )
-    kind = _GEOMETRIES[feasible_set]
-    return kind if radius is None else kind(radius)
+    return _GEOMETRIES[feasible_set]

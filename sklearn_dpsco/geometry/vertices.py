@@ -7,9 +7,8 @@ diameter are computed here from the vertices themselves, never taken from a feas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,43 +39,27 @@ class Vertex(NamedTuple):
     value: float
 
 
-class Vertices(Protocol):
-    """What a selection reads of the vertices, which have numbers from 0 on."""
+@dataclass(frozen=True)
+class _Facts:
+    """What a selection reads of vertices, beside `scores` of a direction and `vertex` by number.
 
-    @property
-    def n_features(self) -> int: ...
+    Their number, the number of coordinates that a score is a sum over, and the largest l1 norm of
+    one and l1 distance of two of them, or a little more.
+    """
 
-    @property
-    def l1_diameter(self) -> float:
-        """Largest l1 distance of two of them, or a little more."""
-        ...
+    n_features: int
+    size: int = field(init=False, repr=False, compare=False)
+    width: int = field(init=False, repr=False, compare=False)
+    l1_norm: float = field(init=False, repr=False, compare=False)
+    l1_diameter: float = field(init=False, repr=False, compare=False)
 
-    def scores(self, direction: Array) -> Array:
-        """-<v, direction> for every vertex v."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """The number of vertices."""
-        ...
-
-    @property
-    def l1_norm(self) -> float:
-        """Largest l1 norm of one of them, or a little more."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Number of coordinates that a score is a sum over."""
-        ...
-
-    def vertex(self, number: int) -> Vertex | Array:
-        """The vertex of that number: on an axis, or as an array of shape (n_features,)."""
-        ...
+    def _set(self, **facts: Any) -> None:
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
-class AxisVertices:
+class AxisVertices(_Facts):
     """The vertices ``value * e_j`` for every coordinate j, and for each of some values.
 
     Parameters
@@ -99,29 +82,14 @@ class AxisVertices:
     Vertex(coordinate=0, value=-2.0)
     """
 
-    n_features: int
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        check_int("n_features", self.n_features, low=1)
+        d = check_int("n_features", self.n_features, low=1)
         # a list or an array could be changed after a plan was made of it
-        object.__setattr__(self, "values", _checked(self.values))
-
-    @property
-    def l1_diameter(self) -> float:
-        return 2 * max(abs(value) for value in self.values)
-
-    @property
-    def l1_norm(self) -> float:
-        return max(abs(value) for value in self.values)
-
-    @property
-    def width(self) -> int:
-        return 1
-
-    @property
-    def size(self) -> int:
-        return self.n_features * len(self.values)
+        self._set(values=_checked(self.values))
+        largest = max(map(abs, self.values))
+        self._set(size=d * len(self.values), width=1, l1_norm=largest, l1_diameter=2 * largest)
 
     def scores(self, direction: Array) -> Array:
         d = self.n_features
@@ -136,7 +104,7 @@ class AxisVertices:
 
 
 @dataclass(frozen=True)
-class VertexList:
+class VertexList(_Facts):
     """Any vertices that have one coordinate other than 0 each.
 
     Parameters
@@ -156,58 +124,41 @@ class VertexList:
     (3, 4.0)
     """
 
-    n_features: int
     coordinates: tuple[int, ...]
     values: tuple[float, ...]
+    arrays: tuple[Any, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         d, name = check_int("n_features", self.n_features, low=1), "the coordinate of a vertex"
         coordinates = tuple(check_int(name, coordinate, low=0) for coordinate in self.coordinates)
-        object.__setattr__(self, "coordinates", coordinates)
-        object.__setattr__(self, "values", _checked(self.values))
-        if len(self.coordinates) != len(self.values):
+        self._set(coordinates=coordinates, values=_checked(self.values))
+        if len(coordinates) != len(self.values):
             raise ValueError("a list of vertices needs one coordinate and one value for each")
-        if max(self.coordinates) >= d:
-            raise ValueError(f"{name} must be below {d}, got {max(self.coordinates)}")
-        _check_apart(self)
-
-    @cached_property
-    def l1_diameter(self) -> float:
-        which, place = np.unique(self._arrays[0], return_inverse=True)
+        if max(coordinates) >= d:
+            raise ValueError(f"{name} must be below {d}, got {max(coordinates)}")
+        arrays = np.asarray(coordinates, dtype=np.intp), np.asarray(self.values, dtype=float)
+        which, place = np.unique(arrays[0], return_inverse=True)
         high, low = np.full(which.size, -np.inf), np.full(which.size, np.inf)
-        np.maximum.at(high, place, self._arrays[1])
-        np.minimum.at(low, place, self._arrays[1])
+        np.maximum.at(high, place, arrays[1])
+        np.minimum.at(low, place, arrays[1])
         # two vertices on one axis, or the two that are farthest out on different ones
         size = np.sort(np.maximum(np.abs(high), np.abs(low)))
         apart = float(size[-2:].sum()) if size.size > 1 else 0.0
-        return max(float((high - low).max()), apart) * (1 + 2.0**-50)
-
-    @cached_property
-    def _arrays(self) -> tuple[NDArray[np.intp], Array]:
-        return np.asarray(self.coordinates, dtype=np.intp), np.asarray(self.values, dtype=float)
-
-    @property
-    def l1_norm(self) -> float:
-        return max(abs(value) for value in self.values)
-
-    @property
-    def width(self) -> int:
-        return 1
-
-    @property
-    def size(self) -> int:
-        return len(self.values)
+        diameter = _apart(max(float((high - low).max()), apart) * (1 + 2.0**-50))
+        largest = max(map(abs, self.values))
+        self._set(size=len(coordinates), width=1, l1_norm=largest, l1_diameter=diameter)
+        self._set(arrays=arrays)
 
     def scores(self, direction: Array) -> Array:
-        coordinates, values = self._arrays
-        return -values * direction[coordinates]
+        coordinates, values = self.arrays
+        return np.asarray(-values * direction[coordinates])
 
     def vertex(self, number: int) -> Vertex:
         return Vertex(self.coordinates[number], self.values[number])
 
 
 @dataclass(frozen=True, eq=False)
-class VertexMatrix:
+class VertexMatrix(_Facts):
     """Any vertices, one in each row of a matrix.
 
     Parameters
@@ -223,6 +174,7 @@ class VertexMatrix:
     ([1.0, 1.0], 2.0)
     """
 
+    n_features: int = field(init=False, repr=False)
     matrix: Any
 
     def __post_init__(self) -> None:
@@ -241,8 +193,16 @@ class VertexMatrix:
             raise ValueError(f"vertices must be in [{-LARGEST:g}, {LARGEST:g}]")
         for array in arrays:  # it could be changed after a plan was made of it
             array.flags.writeable = False
-        object.__setattr__(self, "matrix", matrix)
-        _check_apart(self)
+        n, d = matrix.shape
+        rounding = 1 + (d + 4) * 2.0**-50
+        norms = np.asarray(abs(matrix).sum(axis=1)).ravel() * rounding
+        if n <= _MOST_PAIRED:
+            points = matrix.toarray() if sparse.issparse(matrix) else matrix
+            diameter = float(pdist(points, "cityblock").max(initial=0.0)) * rounding
+        else:
+            diameter = float(np.sort(norms)[-2:].sum())  # no two are farther apart
+        self._set(matrix=matrix, n_features=d, size=n, width=d)
+        self._set(l1_norm=float(norms.max()), l1_diameter=_apart(diameter))
 
     @property
     def _key(self) -> tuple[Any, ...]:
@@ -256,44 +216,6 @@ class VertexMatrix:
 
     def __hash__(self) -> int:
         return hash(self._key)
-
-    @property
-    def n_features(self) -> int:
-        return int(self.matrix.shape[1])
-
-    @property
-    def size(self) -> int:
-        return int(self.matrix.shape[0])
-
-    @cached_property
-    def mean(self) -> Array:
-        """A point of their hull."""
-        return np.asarray(self.matrix.mean(axis=0), dtype=np.float64).ravel()
-
-    @property
-    def width(self) -> int:
-        return self.n_features
-
-    @property
-    def l1_norm(self) -> float:
-        return float(self._l1_norms.max())
-
-    @cached_property
-    def l1_diameter(self) -> float:
-        if self.size <= _MOST_PAIRED:
-            points = self.matrix.toarray() if sparse.issparse(self.matrix) else self.matrix
-            largest = float(pdist(points, "cityblock").max(initial=0.0))
-            return largest * self._rounding
-        return float(np.sort(self._l1_norms)[-2:].sum())  # no two are farther apart
-
-    @cached_property
-    def _l1_norms(self) -> Array:
-        norms = np.asarray(abs(self.matrix).sum(axis=1)).ravel()
-        return norms * self._rounding
-
-    @property
-    def _rounding(self) -> float:
-        return 1 + (self.n_features + 4) * 2.0**-50
 
     def scores(self, direction: Array) -> Array:
         return -np.asarray(self.matrix @ direction)
@@ -311,19 +233,17 @@ def _checked(values: tuple[float, ...]) -> tuple[float, ...]:
     return checked
 
 
-def _check_apart(vertices: VertexList | VertexMatrix) -> None:
-    if not vertices.l1_diameter >= SMALLEST:
+Vertices = AxisVertices | VertexList | VertexMatrix
+
+
+def _apart(l1_diameter: float) -> float:
+    if not l1_diameter >= SMALLEST:
         raise ValueError(f"two vertices must be at least {SMALLEST:g} apart in the l1 norm")
+    return l1_diameter
 
 
 def known_vertices(vertices: Vertices, n_features: int) -> Vertices:
-    """The same object, if it is one that computes its own scores and diameter.
-
-    Raises
-    ------
-    ValueError
-        If it is of another class, subclasses included, or for another number of features.
-    """
+    """The same object; `ValueError` if it may not compute its own scores and diameter."""
     if type(vertices) not in (AxisVertices, VertexList, VertexMatrix):
         raise ValueError(
             "the vertices of a feasible set must be AxisVertices, a VertexList or a VertexMatrix, "

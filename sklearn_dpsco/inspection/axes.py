@@ -6,25 +6,12 @@ from typing import Any
 
 from .._checks import import_pyplot
 
-__all__ = ["Display"]
+__all__ = ["axes_for"]
 
 
-class Display:
-    """Base of the displays.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by `plot`, like the artists that it draws.
-    """
-
-    ax_: Any
-    figure_: Any
-
-    def _draw_on(self, ax: Any) -> Any:
-        """The axes to draw on, new ones if None, and their figure as attributes."""
-        pyplot = import_pyplot(f"{type(self).__name__}.plot")
-        self.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
-        self.figure_ = self.ax_.figure
-        return self.ax_
+def axes_for(display: Any, ax: Any) -> Any:
+    """The axes to draw on, new ones if None; they and their figure become `ax_` and `figure_`."""
+    pyplot = import_pyplot(f"{type(display).__name__}.plot")
+    display.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
+    display.figure_ = display.ax_.figure
+    return display.ax_

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from ..privacy.accountant import BudgetAccountant
-from .axes import Display
+from .axes import axes_for
 
 __all__ = ["LedgerDisplay", "PlanDisplay"]
 
 
-class LedgerDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LedgerDisplay:
     """What the charges of a `BudgetAccountant` add up to, one after the other, and by label.
 
     A bar is what a charge added to the epsilon of all charges so far, at the budget's delta
@@ -46,10 +48,9 @@ class LedgerDisplay(Display):
     >>> display = LedgerDisplay.from_accountant(accountant)  # doctest: +SKIP
     """
 
-    def __init__(self, *, totals: Any, labels: list[str], epsilon: float) -> None:
-        self.totals = totals
-        self.labels = labels
-        self.epsilon = epsilon
+    totals: Any
+    labels: list[str]
+    epsilon: float
 
     @classmethod
     def from_accountant(
@@ -93,7 +94,7 @@ class LedgerDisplay(Display):
         ImportError
             If matplotlib is not installed.
         """
-        ax = self._draw_on(ax)
+        ax = axes_for(self, ax)
         totals = np.asarray(self.totals, dtype=np.float64)
         before = np.append(0.0, totals[:-1]) if totals.size else totals
         number = np.arange(1, totals.size + 1)
@@ -110,7 +111,8 @@ class LedgerDisplay(Display):
         return self
 
 
-class PlanDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PlanDisplay:
     """Where the budget of a plan goes: the share of each release, or of each part of a search.
 
     Shares are those of `Guarantee.shares`. Releases on disjoint records, whose bars name their
@@ -133,15 +135,14 @@ class PlanDisplay(Display):
 
     Examples
     --------
-    >>> from sklearn_dpsco import DPMirrorRegressor, PlanDisplay
-    >>> model = DPMirrorRegressor(epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> from sklearn_dpsco import DPLinearRegression, PlanDisplay
+    >>> model = DPLinearRegression(epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 1))
     >>> display = PlanDisplay.from_estimator(model, 5000, 10)  # doctest: +SKIP
     """
 
-    def __init__(self, *, names: list[str], shares: Any, title: str | None = None) -> None:
-        self.names = names
-        self.shares = shares
-        self.title = title
+    names: list[str]
+    shares: Any
+    title: str | None = None
 
     @classmethod
     def from_plan(cls, plan: Any, *, ax: Any = None, max_bars: int = 30, **kwargs: Any) -> Self:
@@ -167,9 +168,15 @@ class PlanDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, n_samples: int, n_features: int, *, ax: Any = None,
-        max_bars: int = 30, **kwargs: Any,
-    ) -> Self:  # fmt: skip
+        cls,
+        estimator: Any,
+        n_samples: int,
+        n_features: int,
+        *,
+        ax: Any = None,
+        max_bars: int = 30,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the shares of the plan that a fit would follow; spends nothing.
 
         Parameters
@@ -218,7 +225,7 @@ class PlanDisplay(Display):
         ImportError
             If matplotlib is not installed.
         """
-        ax = self._draw_on(ax)
+        ax = axes_for(self, ax)
         shares = np.asarray(self.shares, dtype=np.float64)
         largest = np.sort(np.argsort(-shares, kind="stable")[:max_bars])
         place = np.arange(largest.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -9,13 +10,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._checks import check_int
-from .axes import Display
+from .axes import axes_for
 from .public_data import check_public, seeds, with_noise_of
 
 __all__ = ["CoefficientDisplay"]
 
 
-class CoefficientDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class CoefficientDisplay:
     """The coefficients of a model, and on public data how much its noise moves them.
 
     `from_estimator` draws the coefficients of one private model. They come **without error bars**:
@@ -46,27 +48,29 @@ class CoefficientDisplay(Display):
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_dpsco import CoefficientDisplay, DPMirrorRegressor
+    >>> from sklearn_dpsco import CoefficientDisplay, DPLinearRegression
     >>> X = np.random.default_rng(0).uniform(0, 1, (1000, 3))
-    >>> model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1)).fit(X, X[:, 0])
+    >>> model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1)).fit(X, X[:, 0])
     >>> display = CoefficientDisplay.from_estimator(model)  # doctest: +SKIP
     """
 
-    def __init__(
-        self, *, names: list[str], coef: Any, std: Any = None, outputs: Any = ("coef",),
-        units: str = "scaled",
-    ) -> None:  # fmt: skip
-        self.names = names
-        self.coef = coef
-        self.std = std
-        self.outputs = outputs
-        self.units = units
+    names: list[str]
+    coef: Any
+    std: Any = None
+    outputs: Any = ("coef",)
+    units: str = "scaled"
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, encoder: Any = None, units: str = "scaled", ax: Any = None,
-        max_features: int = 20, **kwargs: Any,
-    ) -> Self:  # fmt: skip
+        cls,
+        estimator: Any,
+        *,
+        encoder: Any = None,
+        units: str = "scaled",
+        ax: Any = None,
+        max_features: int = 20,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the coefficients of a fitted model. Costs nothing.
 
         Parameters
@@ -83,18 +87,27 @@ class CoefficientDisplay(Display):
         -------
         CoefficientDisplay
         """
-        frame = _frame(estimator, encoder, units)
-        display = cls(
-            names=_names(frame), coef=frame.to_numpy(), outputs=list(frame.columns), units=units
-        )
+        frame, names = _frame(estimator, encoder, units)
+        display = cls(names=names, coef=frame.to_numpy(), outputs=list(frame.columns), units=units)
         return display.plot(ax=ax, max_features=max_features, **kwargs)
 
     @classmethod
     def from_refits(
-        cls, estimator: Any, X: Any, y: Any, *, data_is_public: bool = False, n_refits: int = 20,
-        encoder: Any = None, units: str = "scaled", random_state: int | None = None,
-        n_jobs: int | None = None, ax: Any = None, max_features: int = 20, **kwargs: Any,
-    ) -> Self:  # fmt: skip
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        data_is_public: bool = False,
+        n_refits: int = 20,
+        encoder: Any = None,
+        units: str = "scaled",
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        ax: Any = None,
+        max_features: int = 20,
+        **kwargs: Any,
+    ) -> Self:
         """Fit a public or synthetic table with fresh noise, and draw means and deviations.
 
         Parameters
@@ -132,17 +145,18 @@ class CoefficientDisplay(Display):
         """
         check_public(f"{cls.__name__}.from_refits", X, estimator, data_is_public)
         size = check_int("n_refits", n_refits, low=2)
-        fit = delayed(_frame_of_fit)
-        frames = Parallel(n_jobs=n_jobs)(
-            fit(with_noise_of(estimator, seed), X, y, encoder, units)
+        fit = delayed(_frame)
+        found = Parallel(n_jobs=n_jobs)(
+            fit(with_noise_of(estimator, seed), encoder, units, (X, y))
             for seed in seeds(random_state, size)
         )
-        coefs = np.array([frame.to_numpy() for frame in frames])
+        frame, names = found[0]
+        coefs = np.array([frame.to_numpy() for frame, _ in found])
         display = cls(
-            names=_names(frames[0]),
+            names=names,
             coef=coefs.mean(axis=0),
             std=coefs.std(axis=0, ddof=1),
-            outputs=list(frames[0].columns),
+            outputs=list(frame.columns),
             units=units,
         )
         return display.plot(ax=ax, max_features=max_features, **kwargs)
@@ -168,7 +182,7 @@ class CoefficientDisplay(Display):
         ImportError
             If matplotlib is not installed.
         """
-        ax = self._draw_on(ax)
+        ax = axes_for(self, ax)
         coef = np.asarray(self.coef, dtype=np.float64)
         size = np.abs(coef).max(axis=1)
         largest = np.sort(np.argsort(-size, kind="stable")[:max_features])
@@ -186,35 +200,21 @@ class CoefficientDisplay(Display):
         return self
 
 
-def _frame_of_fit(estimator: Any, X: Any, y: Any, encoder: Any, units: str) -> Any:
-    return _frame(estimator.fit(X, y), encoder, units)
-
-
-def _frame(estimator: Any, encoder: Any, units: str) -> Any:
-    """The frame of the coefficients, without the intercept."""
-    model, step_before = _parts(estimator)
-    names_of = step_before if encoder is None else encoder
-    return model.coef_frame(names_of, units=units).iloc[:-1]
-
-
-def _parts(estimator: Any) -> tuple[Any, Any]:
-    """The model, and the step before it that names its features, if any."""
+def _frame(estimator: Any, encoder: Any, units: str, data: Any = ()) -> tuple[Any, list[str]]:
+    """The coefficients without the intercept, and the names of these rows; of a fit if to data."""
     step_before = None
-    while True:
+    if data:
+        estimator.fit(*data)
+    while isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
         if isinstance(estimator, Pipeline):
             named = [step for _, step in estimator.steps[:-1] if step not in (None, "passthrough")]
             step_before = next((s for s in named[-1:] if hasattr(s, "get_feature_names_out")), None)
             estimator = estimator[-1]
-        elif hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
         else:
-            return estimator, step_before
-
-
-def _names(frame: Any) -> list[str]:
-    """Names of the rows: those of categories with their column."""
+            estimator = estimator.best_estimator_
+    names_of = step_before if encoder is None else encoder
+    frame = estimator.coef_frame(names_of, units=units).iloc[:-1]
     if frame.index.nlevels == 1:
-        return [str(name) for name in frame.index]
-    return [
-        column if category == "" else f"{column}: {category}" for column, category in frame.index
-    ]
+        return frame, [str(name) for name in frame.index]
+    # those of categories with their column
+    return frame, [f"{column}: {value}" if value != "" else column for column, value in frame.index]

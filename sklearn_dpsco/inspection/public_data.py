@@ -18,14 +18,7 @@ __all__ = ["budgeted_steps", "check_public", "seeds", "with_noise_of"]
 
 
 def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> None:
-    """Warn unless the data are said to be public; raise if a fit would be charged.
-
-    Raises
-    ------
-    ValueError
-        If the estimator is not one of this package (or a pipeline that ends with one), or an
-        accountant is in force.
-    """
+    """Warn unless the data are said to be public; raise if a fit would be charged."""
     check_in_memory(what, X)
     last, steps = last_step(estimator), private_steps(estimator).values()
     if not hasattr(last, "predict") or all(step is not last for step in steps):

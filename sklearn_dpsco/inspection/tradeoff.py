@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from ..privacy.guarantee import Guarantee
-from .axes import Display
+from .axes import axes_for
 
 __all__ = ["TradeoffCurveDisplay"]
 
@@ -15,7 +16,8 @@ _NEAR_0 = np.geomspace(1e-6, 0.02, 60)  # where the curve is steep, or flat at t
 _FALSE_ALARMS = np.unique([0.0, *_NEAR_0, *np.linspace(0.02, 0.98, 97), *(1 - _NEAR_0), 1.0])
 
 
-class TradeoffCurveDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class TradeoffCurveDisplay:
     """False alarms against missed detections of any attack on a guarantee.
 
     An attacker sees what is published, and is to tell whether a record had one value or another.
@@ -41,24 +43,26 @@ class TradeoffCurveDisplay(Display):
 
     Examples
     --------
-    >>> from sklearn_dpsco import DPMirrorRegressor, TradeoffCurveDisplay
-    >>> model = DPMirrorRegressor(epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> from sklearn_dpsco import DPLinearRegression, TradeoffCurveDisplay
+    >>> model = DPLinearRegression(epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 1))
     >>> guarantee = model.plan(n_samples=5000, n_features=10).guarantee
     >>> display = TradeoffCurveDisplay.from_guarantee(guarantee)  # doctest: +SKIP
     """
 
-    def __init__(
-        self, *, false_alarms: Any, missed_detections: Any, name: str | None = None
-    ) -> None:
-        self.false_alarms = false_alarms
-        self.missed_detections = missed_detections
-        self.name = name
+    false_alarms: Any
+    missed_detections: Any
+    name: str | None = None
 
     @classmethod
     def from_guarantee(
-        cls, guarantee: Guarantee, *, name: str | None = None, ax: Any = None,
-        plot_chance_level: bool = True, **kwargs: Any,
-    ) -> Self:  # fmt: skip
+        cls,
+        guarantee: Guarantee,
+        *,
+        name: str | None = None,
+        ax: Any = None,
+        plot_chance_level: bool = True,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the curve of a guarantee.
 
         Parameters
@@ -110,7 +114,7 @@ class TradeoffCurveDisplay(Display):
         ImportError
             If matplotlib is not installed.
         """
-        ax = self._draw_on(ax)
+        ax = axes_for(self, ax)
         style = {"label": self.name, **kwargs}
         (self.line_,) = ax.plot(self.false_alarms, self.missed_detections, **style)
         self.chance_level_ = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.parallel import Parallel, delayed
 
-from .axes import Display
+from .axes import axes_for
 from .public_data import budgeted_steps, check_public, seeds, with_noise_of
 
 __all__ = ["PrivacyUtilityDisplay"]
@@ -26,7 +27,8 @@ __all__ = ["PrivacyUtilityDisplay"]
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
-class PrivacyUtilityDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivacyUtilityDisplay:
     """Test score against epsilon, between no privacy and no model at all.
 
     For **public or synthetic data only**: the scores have no noise, and the fits are charged to no
@@ -58,31 +60,38 @@ class PrivacyUtilityDisplay(Display):
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
-    >>> from sklearn_dpsco import DPMirrorRegressor, PrivacyUtilityDisplay
+    >>> from sklearn_dpsco import DPLinearRegression, PrivacyUtilityDisplay
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = DPMirrorRegressor(bounds_X=(-0.2, 0.2), bounds_y=(0, 400))
+    >>> model = DPLinearRegression(bounds_X=(-0.2, 0.2), bounds_y=(0, 400))
     >>> display = PrivacyUtilityDisplay.from_estimator(
     ...     model, X, y, data_is_public=True
     ... )  # doctest: +SKIP
     """
 
-    def __init__(
-        self, *, epsilons: Any, scores: Any, non_private_scores: Any = None,
-        trivial_scores: Any = None, score_name: str = "score",
-    ) -> None:  # fmt: skip
-        self.epsilons = epsilons
-        self.scores = scores
-        self.non_private_scores = non_private_scores
-        self.trivial_scores = trivial_scores
-        self.score_name = score_name
+    epsilons: Any
+    scores: Any
+    non_private_scores: Any = None
+    trivial_scores: Any = None
+    score_name: str = "score"
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, data_is_public: bool = False,
-        epsilons: Any = _EPSILONS, non_private: Any = "auto", trivial: Any = "auto",
-        cv: Any = None, scoring: Any = None, random_state: int | None = None,
-        n_jobs: int | None = None, ax: Any = None, **kwargs: Any,
-    ) -> Self:  # fmt: skip
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        data_is_public: bool = False,
+        epsilons: Any = _EPSILONS,
+        non_private: Any = "auto",
+        trivial: Any = "auto",
+        cv: Any = None,
+        scoring: Any = None,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Fit and score at each epsilon, and draw.
 
         Parameters
@@ -130,10 +139,22 @@ class PrivacyUtilityDisplay(Display):
             has a budget, so that epsilon is not that of the whole.
         """
         check_public(cls.__name__, X, estimator, data_is_public)
-        _check_single_budget(estimator)
-        splits = _splits(cv, X, y, estimator, random_state)
+        budgeted = budgeted_steps(estimator)
+        if len(budgeted) > 1:
+            raise ValueError(
+                f"several steps have a budget ({', '.join(sorted(budgeted))}), so that epsilon "
+                "would not be that of the whole: put the pipeline into a DPGridSearchCV, which has "
+                "one for all"
+            )
+        of_classes = is_classifier(estimator)
+        if cv is None:
+            kind = StratifiedShuffleSplit if of_classes else ShuffleSplit
+            cv = kind(n_splits=10, test_size=0.25, random_state=random_state)
+        splits = list(check_cv(cv, y, classifier=of_classes).split(X, y))
         epsilons = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
-        compared = [_non_private(non_private, estimator), _trivial(trivial, estimator)]
+        if isinstance(trivial, str):
+            trivial = DummyClassifier() if of_classes else DummyRegressor()
+        compared = [_non_private(non_private, estimator), trivial]
         noise = seeds(random_state, epsilons.size * len(splits))
         models = [
             [with_noise_of(estimator, next(noise), epsilon=float(epsilon)) for _ in splits]
@@ -148,12 +169,16 @@ class PrivacyUtilityDisplay(Display):
         rows = iter(np.reshape(found, (len(models), len(splits))))
         scores = np.array([next(rows) for _ in epsilons])
         baselines = [None if model is None else next(rows) for model in compared]
+        name = "accuracy" if of_classes else "R2"
+        if scoring is not None:
+            is_name = isinstance(scoring, str)
+            name = scoring.replace("_", " ") if is_name else getattr(scoring, "__name__", "score")
         display = cls(
             epsilons=epsilons,
             scores=scores,
             non_private_scores=baselines[0],
             trivial_scores=baselines[1],
-            score_name=_score_name(scoring, estimator),
+            score_name=str(name),
         )
         return display.plot(ax=ax, **kwargs)
 
@@ -178,43 +203,27 @@ class PrivacyUtilityDisplay(Display):
         ImportError
             If matplotlib is not installed.
         """
-        ax = self._draw_on(ax)
+        ax = axes_for(self, ax)
         low, middle, high = np.percentile(self.scores, [25, 50, 75], axis=1)
         style = {"marker": "o", "label": name, **kwargs}
         (self.line_,) = ax.plot(self.epsilons, middle, **style)
         color = self.line_.get_color()
         self.band_ = ax.fill_between(self.epsilons, low, high, alpha=0.2, color=color)
-        self.non_private_line_ = self._level(self.non_private_scores, "--", "without privacy")
-        self.trivial_line_ = self._level(self.trivial_scores, ":", "trivial")
+        lines: list[Any] = []
+        for scores, linestyle, label in (
+            (self.non_private_scores, "--", "without privacy"),
+            (self.trivial_scores, ":", "trivial"),
+        ):
+            style = {"color": "gray", "linestyle": linestyle, "label": label}
+            is_drawn = scores is not None
+            lines.append(ax.axhline(float(np.median(scores)), **style) if is_drawn else None)
+        self.non_private_line_, self.trivial_line_ = lines
         ax.set(xscale="log", xlabel="Epsilon", ylabel=f"Test {self.score_name}")
         ax.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
         ax.xaxis.set_major_formatter("{x:g}")
         ax.minorticks_off()
         ax.legend(loc="best")
         return self
-
-    def _level(self, scores: Any, linestyle: str, label: str) -> Any:
-        if scores is None:
-            return None
-        level = float(np.median(scores))
-        return self.ax_.axhline(level, color="gray", linestyle=linestyle, label=label)
-
-
-def _check_single_budget(estimator: Any) -> None:
-    """Raise unless the estimator's last step has the only budget."""
-    steps = budgeted_steps(estimator)
-    if len(steps) > 1:
-        raise ValueError(
-            f"several steps have a budget ({', '.join(sorted(steps))}), so that epsilon would not "
-            "be that of the whole: put the pipeline into a DPGridSearchCV, which has one for all"
-        )
-
-
-def _splits(cv: Any, X: Any, y: Any, estimator: Any, random_state: Any) -> list[Any]:
-    if cv is None:
-        kind = StratifiedShuffleSplit if is_classifier(estimator) else ShuffleSplit
-        cv = kind(n_splits=10, test_size=0.25, random_state=random_state)
-    return list(check_cv(cv, y, classifier=is_classifier(estimator)).split(X, y))
 
 
 def _non_private(model: Any, estimator: Any) -> Any:
@@ -231,17 +240,3 @@ def _non_private(model: Any, estimator: Any) -> Any:
     if is_classifier(estimator):
         linear = LogisticRegression(max_iter=1000)
     return make_pipeline(StandardScaler(with_mean=False), linear)  # also of sparse columns
-
-
-def _trivial(model: Any, estimator: Any) -> Any:
-    if not isinstance(model, str):
-        return model
-    return DummyClassifier() if is_classifier(estimator) else DummyRegressor()
-
-
-def _score_name(scoring: Any, estimator: Any) -> str:
-    if scoring is None:
-        return "accuracy" if is_classifier(estimator) else "R2"
-    if isinstance(scoring, str):
-        return scoring.replace("_", " ")
-    return str(getattr(scoring, "__name__", "score"))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._types import Precision
 from ..privacy.budget import ROUNDING, Allowance
-from ..randomness.exact import floor_laplace, floor_normal
+from ..randomness.exact import floor_draws
 from ..randomness.stream import RandomStream
 from .base import Mechanism, releasable
 from .noise_norms import mean_noise_norm
@@ -61,6 +61,25 @@ class AdditiveNoise(Mechanism):
     dimension: int = 1
     precision: Precision = "exact"
 
+    _is_normal: ClassVar[bool]  # else Laplace; of no law unless a subclass says it
+
+    @classmethod
+    def calibrate(
+        cls, sensitivity: float, allowance: Allowance, count: int = 1, dimension: int = 1
+    ) -> Self:
+        """Least noise with which `count` releases stay within `allowance`."""
+        if allowance.kind not in cls.compositions:
+            of = {"pure": "pure-DP guarantee (delta=0)", "gdp": "Gaussian-DP guarantee"}
+            raise ValueError(
+                f"{cls.__name__} noise has no {of.get(allowance.kind, allowance.kind)}"
+            )
+        if allowance.kind == "pure":
+            multiplier = count / allowance.amount
+        else:
+            multiplier = math.sqrt(count / (2 * allowance.amount))
+        noise = cls(sensitivity, sensitivity * multiplier, dimension, allowance.precision)
+        return noise.with_multiplier(multiplier)
+
     @property
     def grid(self) -> float:
         """Width g of the grid, 0 for noise in floating point or none."""
@@ -86,7 +105,7 @@ class AdditiveNoise(Mechanism):
     @property
     def variance(self) -> float:
         """Of each coordinate's noise."""
-        raise NotImplementedError
+        return self.scale**2 if self._is_normal else 2 * self.scale**2
 
     @property
     def rounded_sensitivity(self) -> float:
@@ -96,13 +115,7 @@ class AdditiveNoise(Mechanism):
     @property
     def rounding_factor(self) -> float:
         """Most that rounding adds to the distance of two vectors, in units of the grid."""
-        raise NotImplementedError
-
-    def _floor_draws(self, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
-        raise NotImplementedError
-
-    def _float_draws(self, size: int, stream: RandomStream) -> NDArray[np.float64]:
-        raise NotImplementedError
+        return math.sqrt(self.dimension) if self._is_normal else float(self.dimension)
 
     def with_multiplier(self, noise_multiplier: float) -> Self:
         """The mechanism with the scale `noise_multiplier` times its `rounded_sensitivity`."""
@@ -136,11 +149,21 @@ class AdditiveNoise(Mechanism):
         if self.scale == 0:
             return value
         if grid == 0:
-            return value + self.scale * self._float_draws(value.size, stream)
+            draw = stream.normal if self._is_normal else stream.laplace
+            return value + self.scale * draw(value.size)
         # exact: the grid's width is a power of two
         steps = np.rint(value / grid).astype(np.int64)
-        noise = self._floor_draws(math.ceil(self.scale / grid), value.size, stream)
+        noise = floor_draws(self._is_normal, math.ceil(self.scale / grid), value.size, stream)
         return (steps + noise).astype(np.float64) * grid + grid / 2
+
+    def cost(self, composition: str, count: int = 1) -> float:
+        """Epsilon ("pure"), rho ("zcdp") or mu^2 / 2 ("gdp") of `count` releases.
+
+        For Gaussian noise the last two are the same number.
+        """
+        self.check(composition)
+        ratio = self.rounded_sensitivity / self.scale
+        return count * (ratio if composition == "pure" else ratio**2 / 2)
 
 
 @dataclass(frozen=True)
@@ -174,44 +197,15 @@ class Gaussian(AdditiveNoise):
     """
 
     compositions: ClassVar[tuple[str, ...]] = ("zcdp", "gdp")
-
-    @classmethod
-    def calibrate(
-        cls, sensitivity: float, allowance: Allowance, count: int = 1, dimension: int = 1
-    ) -> Gaussian:
-        """Least noise with which `count` releases stay within `allowance`."""
-        if allowance.kind == "pure":
-            raise ValueError("Gaussian noise has no pure-DP guarantee (delta=0)")
-        multiplier = math.sqrt(count / (2 * allowance.amount))
-        noise = cls(sensitivity, sensitivity * multiplier, dimension, allowance.precision)
-        return noise.with_multiplier(multiplier)
+    _is_normal: ClassVar[bool] = True
 
     @property
-    def variance(self) -> float:
-        return self.scale**2
-
-    @property
-    def rounding_factor(self) -> float:
-        return math.sqrt(self.dimension)
-
-    def _floor_draws(self, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
-        return floor_normal(steps, size, stream)
-
-    def _float_draws(self, size: int, stream: RandomStream) -> NDArray[np.float64]:
-        return stream.normal(size)
-
-    @property
-    def noise_multiplier(self) -> float:
+    def noise_multiplier(self) -> float:  # type: ignore[override]
         return self.scale / self.rounded_sensitivity
 
     def expected_norm(self, q: float) -> float:
         """Expected l_q norm of the noise."""
         return self.scale * mean_noise_norm(q, 2.0, self.dimension)
-
-    def cost(self, composition: str, count: int = 1) -> float:
-        """Rho ("zcdp") or mu^2 / 2 ("gdp") of `count` releases, which are the same number."""
-        self.check(composition)
-        return count * (self.rounded_sensitivity / self.scale) ** 2 / 2
 
 
 @dataclass(frozen=True)
@@ -241,40 +235,7 @@ class Laplace(AdditiveNoise):
 
     compositions: ClassVar[tuple[str, ...]] = ("zcdp", "pure")
     order: ClassVar[float] = 1.0
-
-    @classmethod
-    def calibrate(
-        cls, sensitivity: float, allowance: Allowance, count: int = 1, dimension: int = 1
-    ) -> Laplace:
-        """Least noise with which `count` releases stay within `allowance`."""
-        if allowance.kind == "gdp":
-            raise ValueError("Laplace noise has no Gaussian-DP guarantee")
-        if allowance.kind == "pure":
-            multiplier = count / allowance.amount
-        else:
-            multiplier = math.sqrt(count / (2 * allowance.amount))
-        noise = cls(sensitivity, sensitivity * multiplier, dimension, allowance.precision)
-        return noise.with_multiplier(multiplier)
-
-    @property
-    def variance(self) -> float:
-        return 2 * self.scale**2
-
-    @property
-    def rounding_factor(self) -> float:
-        return float(self.dimension)
-
-    def _floor_draws(self, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
-        return floor_laplace(steps, size, stream)
-
-    def _float_draws(self, size: int, stream: RandomStream) -> NDArray[np.float64]:
-        return stream.laplace(size)
-
-    def cost(self, composition: str, count: int = 1) -> float:
-        """Epsilon ("pure") or rho ("zcdp") of `count` releases."""
-        self.check(composition)
-        epsilon = self.rounded_sensitivity / self.scale
-        return count * (epsilon if composition == "pure" else epsilon**2 / 2)
+    _is_normal: ClassVar[bool] = False
 
 
 def additive_noise(allowance: Allowance) -> type[Gaussian | Laplace]:

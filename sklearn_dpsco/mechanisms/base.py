@@ -25,11 +25,7 @@ def releasable(value: NDArray[np.float64], largest: float) -> NDArray[np.float64
     """`value` within [-largest, largest], which moves no two values apart.
 
     Noise hides neither NaN nor an infinity: added to one, it would be released as it is.
-
-    Raises
-    ------
-    ValueError
-        If a number is NaN, for which no sensitivity holds.
+    Raises `ValueError` if a number is NaN, for which no sensitivity holds.
     """
     if np.isnan(value).any():
         raise ValueError("a value to be released must not hold NaN")
@@ -58,6 +54,13 @@ class Mechanism:
         Whether a value is a vector of scores, and the index of one of them is released.
     is_joint : bool
         Whether one sensitivity holds for all releases of a run together.
+    log_range : float or None
+        Bounded range: length of an interval that holds all log ratios of probabilities. None where
+        no such interval is part of the guarantee.
+    noise_multiplier : float or None
+        That of the Gaussian mechanism with the same guarantee; None if there is none.
+    batches : RandomBatches or None
+        The random batches that values are computed from; None if they are not random.
 
     Examples
     --------
@@ -76,24 +79,9 @@ class Mechanism:
     order: ClassVar[float] = 2.0
     selects: ClassVar[bool] = False
     is_joint: ClassVar[bool] = False
-
-    @property
-    def log_range(self) -> float | None:
-        """Bounded range: length of an interval that holds all log ratios of probabilities.
-
-        None where no such interval is part of the guarantee.
-        """
-        return None
-
-    @property
-    def noise_multiplier(self) -> float | None:
-        """That of the Gaussian mechanism with the same guarantee; None if there is none."""
-        return None
-
-    @property
-    def batches(self) -> RandomBatches | None:
-        """The random batches that values are computed from; None if they are not random."""
-        return None
+    log_range: ClassVar[float | None] = None
+    noise_multiplier: ClassVar[float | None] = None
+    batches: ClassVar[RandomBatches | None] = None
 
     def distance(self, difference: NDArray[np.float64]) -> float:
         """Size of the difference of two values, in the norm of the sensitivity."""
@@ -113,13 +101,15 @@ class Mechanism:
         if composition != "pld":  # the cost of a whole plan
             self.check(composition)
         if self.noise_multiplier is not None:
-            return events.repeated(events.gaussian(self.noise_multiplier / rows), count)
+            return events.SelfComposedDpEvent(
+                events.GaussianDpEvent(self.noise_multiplier / rows), count
+            )
         if composition == "pure":
             return events.pure(rows * self.cost(composition), count)
         cost = rows**2 * self.cost(composition, count)
         if composition == "gdp":
-            return events.gaussian(1 / math.sqrt(2 * cost))
-        return events.zcdp(cost)
+            return events.GaussianDpEvent(1 / math.sqrt(2 * cost))
+        return events.ZCDpEvent(cost)
 
     def renyi(self, order: float) -> float:
         """Bound on the Renyi divergence of this order (above 1) of one release."""

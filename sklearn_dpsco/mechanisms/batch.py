@@ -45,7 +45,7 @@ class BatchGaussian(Gaussian):
     compositions: ClassVar[tuple[str, ...]] = ("zcdp", "gdp")
 
     @property
-    def batches(self) -> RandomBatches:
+    def batches(self) -> RandomBatches:  # type: ignore[override]
         return self.sampling
 
     def renyi(self, order: float) -> float:
@@ -62,12 +62,14 @@ class BatchGaussian(Gaussian):
             return super().dp_event(composition, count, rows)
         if rows > 1:
             raise ValueError("random batches of rows are not amplified for users of several")
-        noise = events.gaussian(self.noise_multiplier)
+        noise = events.GaussianDpEvent(self.noise_multiplier)
         if sampling.law == "fixed":
-            event = events.fixed_batches(noise, sampling.n_samples, sampling.batch_size)
+            event = events.SampledWithoutReplacementDpEvent(
+                sampling.n_samples, sampling.batch_size, noise
+            )
         else:
-            event = events.poisson_batches(noise, sampling.batch_size / sampling.n_samples)
-        return events.repeated(event, count)
+            event = events.PoissonSampledDpEvent(sampling.batch_size / sampling.n_samples, noise)
+        return events.SelfComposedDpEvent(event, count)
 
 
 def calibrate_batches(
@@ -78,18 +80,10 @@ def calibrate_batches(
 ) -> tuple[BatchGaussian, Composition]:
     """The least noise, to 0.2 %, with which a plan meets the budget, and how it composes.
 
-    Parameters
-    ----------
-    budget : PrivacyBudget
-        With an `order`, what the plan costs at that order is kept within rho as well.
-    make : callable
-        The mechanism with a given noise multiplier.
-    releases : callable
-        Every release of the plan with that mechanism.
-    enough : float
-        The multiplier that is enough without sampling, which is never exceeded.
+    `make` gives the mechanism with a noise multiplier, `releases` every release of the plan with
+    that mechanism; `enough` is the multiplier that is enough without sampling, and is never
+    exceeded. If the budget has an `order`, what the plan costs there is kept within rho as well.
     """
-
     from ..privacy import events
 
     def is_enough(multiplier: float) -> bool:

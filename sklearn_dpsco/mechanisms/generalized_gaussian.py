@@ -102,7 +102,7 @@ class GeneralizedGaussian(Mechanism):
         return cls(sensitivity, scale, q, exponent, dimension, allowance.precision)
 
     @property
-    def noise_multiplier(self) -> float:
+    def noise_multiplier(self) -> float:  # type: ignore[override]
         """Multiplier of the Gaussian with this guarantee, sigma / (sqrt(kappa) Delta)."""
         kappa = regularity(self.q, self.exponent, self.dimension)
         return self.scale / (math.sqrt(kappa) * self.sensitivity)

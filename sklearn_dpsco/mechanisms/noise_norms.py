@@ -32,11 +32,11 @@ def best_exponent(q: float, dimension: int) -> float:
     """
     highest = min(q, 2 + 2 * math.log(dimension))
     candidates = np.arange(2.0, highest + 1e-9, _STEP)
-
-    def size(r: float) -> float:
-        return math.sqrt(regularity(q, r, dimension)) * mean_noise_norm(q, r, dimension)
-
-    return min((float(r) for r in candidates), key=size)
+    sizes = [
+        math.sqrt(regularity(q, float(r), dimension)) * mean_noise_norm(q, float(r), dimension)
+        for r in candidates
+    ]
+    return float(candidates[int(np.argmin(sizes))])
 
 
 @lru_cache(maxsize=4096)
@@ -57,9 +57,11 @@ def mean_noise_norm(q: float, r: float, dimension: int) -> float:
 
 
 def _mean_largest(r: float, dimension: int) -> float:
-    """E max_j |Y_j|: the integral of 1 - P(|Y| <= y)^d."""
-    y, weight = _nodes(0.0, (math.log(dimension) + 40) ** (1 / r))
-    return float(weight @ (1 - gammainc(1 / r, y**r) ** dimension))
+    """E max_j |Y_j|: the integral of 1 - P(|Y| <= y)^d, by Gauss and Legendre."""
+    nodes, weights = _legendre()
+    half = (math.log(dimension) + 40) ** (1 / r) / 2
+    y = half * (nodes + 1)
+    return float(half * weights @ (1 - gammainc(1 / r, y**r) ** dimension))
 
 
 def _mean_norm(q: float, r: float, dimension: int) -> float:
@@ -86,14 +88,7 @@ def _mean_norm(q: float, r: float, dimension: int) -> float:
     return float(math.exp(-s * middle - gammaln(1 - s)) * s * total)
 
 
-@lru_cache(maxsize=8)
-def _legendre(size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    nodes, weights = np.polynomial.legendre.leggauss(size)
+@lru_cache(maxsize=1)
+def _legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    nodes, weights = np.polynomial.legendre.leggauss(300)
     return nodes, weights
-
-
-def _nodes(low: float, high: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Gauss-Legendre nodes and weights on [low, high]."""
-    nodes, weights = _legendre(300)
-    half = (high - low) / 2
-    return low + half * (nodes + 1), half * weights

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from ..privacy.budget import ROUNDING, Allowance
 from ..randomness.stream import RandomStream
 from .additive import Gaussian
 
-__all__ = ["FACTORIZATIONS", "PrefixSum", "PrefixSumRun"]
+__all__ = ["FACTORIZATIONS", "PrefixSum"]
 
 Array = NDArray[np.float64]
 
@@ -35,18 +35,6 @@ _MOST_STEPS = 2**40  # the largest rate must be told apart from 1
 # reaches beyond 1 / n_steps and 1 / 2. Finer ones lower the noise by less than 1e-4 of it.
 _PANEL = 2.0
 _REACH = (1.0, 2.0)
-
-
-class PrefixSumRun(Protocol):
-    """One run of a stream. `encode` uses un-noised sums, `decode` released values only."""
-
-    def encode(self, vector: Array) -> Array:
-        """What has to be released at this step, shape (k * width,)."""
-        ...
-
-    def decode(self, released: Array) -> Array:
-        """The noisy prefix sum, shape (width,), from what was released at this step."""
-        ...
 
 
 # ------------------------------------------------------------------- square-root Toeplitz
@@ -93,7 +81,7 @@ def _toeplitz_float_error(rates: Array, weights: Array, n_steps: int) -> float:
 
 
 class _ToeplitzRun:
-    """`PrefixSumRun` of exponentially weighted sums: O(log n_steps) vectors of memory."""
+    """Exponentially weighted sums: O(log n_steps) vectors of memory."""
 
     def __init__(self, n_steps: int, width: int) -> None:
         rates, self._weights = _exponentials(n_steps)
@@ -103,11 +91,13 @@ class _ToeplitzRun:
         self._prefix = np.zeros(width)
 
     def encode(self, vector: Array) -> Array:
+        """What has to be released at this step, shape (k * width,); uses un-noised sums."""
         self._sums *= self._rates
         self._sums += vector
         return self._weights @ self._sums
 
     def decode(self, released: Array) -> Array:
+        """The noisy prefix sum, shape (width,), from what was released at this step alone."""
         # solves for the only vector that gives this release, given the earlier ones
         self._noisy_sums *= self._rates
         noisy = (released - self._weights @ self._noisy_sums) / self._weights.sum()
@@ -117,16 +107,6 @@ class _ToeplitzRun:
 
 
 # -------------------------------------------------------------------------- binary tree
-
-
-def _levels(n_steps: int) -> int:
-    """Largest number of nodes of the binary tree that one step belongs to."""
-    return n_steps.bit_length()
-
-
-def _n_nodes(n_steps: int) -> int:
-    """Number of nodes that are complete after n_steps."""
-    return sum(n_steps >> level for level in range(_levels(n_steps)))
 
 
 @lru_cache(maxsize=64)
@@ -139,14 +119,15 @@ def _honaker_variances(levels: int) -> tuple[float, ...]:
 
 
 class _TreeRun:
-    """`PrefixSumRun` of the binary tree: released are the nodes that a step completes.
+    """The binary tree: released are the nodes that a step completes.
 
-    With `honaker`, each node is estimated from its own released sum and those of all nodes
-    below it, weighted by their variances ("estimation from below", Honaker 2015).
+    One step belongs to at most ``n_steps.bit_length()`` of them. With `honaker`, each node is
+    estimated from its own released sum and those of all nodes below it, weighted by their variances
+    ("estimation from below", Honaker 2015).
     """
 
     def __init__(self, n_steps: int, width: int, honaker: bool) -> None:
-        levels = _levels(n_steps)
+        levels = n_steps.bit_length()
         self._honaker = honaker
         self._variances = _honaker_variances(levels)
         self._width = width
@@ -268,11 +249,11 @@ class PrefixSum(Gaussian):
             float_error = _toeplitz_float_error(rates, weights, n_steps)
             n_rows = n_steps
         else:
-            norm = math.sqrt(_levels(n_steps))
+            levels = n_steps.bit_length()
+            norm = math.sqrt(levels)
             # a node of 2^l steps is summed in pairs with l roundings; the root's error dominates
-            depth = _levels(n_steps)
-            float_error = 1.2 * depth * UNIT_ROUNDOFF * 2.0**depth
-            n_rows = _n_nodes(n_steps)
+            float_error = 1.2 * levels * UNIT_ROUNDOFF * 2.0**levels
+            n_rows = sum(n_steps >> level for level in range(levels))  # complete nodes
         total = (sensitivity * norm + 2 * largest_norm * float_error) * ROUNDING
         multiplier = math.sqrt(1 / (2 * allowance.amount))
         noise = cls(
@@ -280,7 +261,7 @@ class PrefixSum(Gaussian):
         )
         return noise.with_multiplier(multiplier)
 
-    def start(self, width: int) -> PrefixSumRun:
+    def start(self, width: int) -> _ToeplitzRun | _TreeRun:
         """A new run over vectors of shape (width,)."""
         if self.factorization == "toeplitz":
             return _ToeplitzRun(self.n_steps, width)
@@ -302,7 +283,7 @@ class PrefixSum(Gaussian):
         if self.factorization == "toeplitz":
             # both factors of the square root are the same
             return self.scale * _column_norm(*_exponentials(self.n_steps), self.n_steps) * 1.001
-        levels = _levels(self.n_steps)
+        levels = self.n_steps.bit_length()
         by_level = _honaker_variances(levels) if self.factorization == "honaker" else [1.0] * levels
         return self.scale * math.sqrt(sum(by_level))
 
@@ -316,7 +297,7 @@ class PrefixSum(Gaussian):
         else:
             steps = np.arange(1, self.n_steps + 1)
             variances = np.zeros(self.n_steps)
-            by_level = _honaker_variances(_levels(self.n_steps))
+            by_level = _honaker_variances(self.n_steps.bit_length())
             for level, variance in enumerate(by_level):
                 is_in = (steps >> level & 1).astype(np.float64)
                 variances += is_in * (variance if self.factorization == "honaker" else 1.0)

@@ -88,7 +88,7 @@ class SelectVertex(Mechanism):
         return cls(sensitivity, sensitivity / log_range * ROUNDING, "gumbel", precision)
 
     @property
-    def log_range(self) -> float | None:
+    def log_range(self) -> float | None:  # type: ignore[override]
         """Of Gumbel noise; permute-and-flip is not of bounded range."""
         return self.sensitivity / self.scale if self.noise == "gumbel" else None
 
@@ -151,25 +151,14 @@ class SelectSequence(SelectVertex):
     outcomes before, the run is :math:`\sum_j r_j / b`-DP, and with Gumbel noise
     :math:`\sum_j r_j^2 / (8 b^2)`-zCDP (doc/privacy, section 2.3). So the
     sensitivity is that of all selections together: the l1 or the l2 norm of the ranges.
-
-    Parameters
-    ----------
-    sensitivity : float > 0
-        Largest norm of :math:`(r_1, r_2, \dots)` over all records.
-    scale : float > 0
-        b, the same for all selections.
-    noise, precision
-        As in `SelectVertex`.
-    norm : {1, 2}, default=2
-        Of the ranges.
-    n_scores : int >= 1
-        Number of scores of one selection.
+    `norm` (1 or 2) is that of the ranges, `n_scores` the number of scores of one selection.
     """
 
     norm: int = 2
     n_scores: int = 1
 
     is_joint: ClassVar[bool] = True
+    log_range: ClassVar[None] = None  # the selections of a run have several
 
     @classmethod
     def of_ranges(
@@ -192,11 +181,6 @@ class SelectSequence(SelectVertex):
     def compositions(self) -> tuple[str, ...]:  # type: ignore[override]
         """Ranges that are only bounded in l2 have no sum."""
         return ("zcdp", "pure") if self.norm == 1 else ("zcdp",)
-
-    @property
-    def log_range(self) -> float | None:
-        """None: the selections of a run have several."""
-        return None
 
     def distance(self, difference: NDArray[np.float64]) -> float:
         """The norm of the ranges of the changes of a run's scores, one selection after another."""

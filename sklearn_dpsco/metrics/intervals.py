@@ -36,20 +36,11 @@ _REFINED = 20  # bisections of a cell of the grid
 
 @dataclass(frozen=True)
 class Law:
-    """Of the noise, and the confidence of intervals.
-
-    Parameters
-    ----------
-    variance : float > 0
-        Of the noise on each number.
-    confidence : float in (0, 1)
-    is_normal : bool
-        Else it is Laplace noise.
-    """
+    """Of the noise on each number, and the confidence of intervals."""
 
     variance: float
     confidence: float
-    is_normal: bool
+    is_normal: bool  # else it is Laplace noise
 
     @property
     def quantile(self) -> float:
@@ -79,9 +70,12 @@ def _smallest(accepts: Callable[[Array], Any], grid: Array) -> Array:
 
 
 def _ends(
-    statistic: Callable[[Array], Any], deviation: Callable[[Array], Any], law: Law, slack: float,
+    law: Law,
+    statistic: Callable[[Array], Any],
+    deviation: Callable[[Array], Any],
+    slack: float = 0.0,
     grid: Array = _GRID,
-) -> Ends:  # fmt: skip
+) -> Ends:
     """Where a statistic that falls in r is not too far above 0, and not too far below it."""
     low = _smallest(lambda r: statistic(r) <= law.quantile * deviation(r) + slack, grid)
     high = _smallest(lambda r: statistic(r) >= -law.quantile * deviation(r) - slack, grid[::-1])
@@ -96,10 +90,11 @@ def share_interval(count: Array, n: int, terms: int, law: Law) -> Ends:
     """
     count = np.clip(count, 0, n)
     return _ends(
+        law,
         lambda p: count - n * p,
         lambda p: np.sqrt(n * p * (1 - p) + terms * law.variance),
-        law, 0.5,
-    )  # fmt: skip
+        slack=0.5,
+    )
 
 
 def ratio_interval(hits: Array, misses: Array, terms: Any, law: Law) -> Ends:
@@ -111,13 +106,13 @@ def ratio_interval(hits: Array, misses: Array, terms: Any, law: Law) -> Ends:
     """
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
     of_hits, of_misses = (number * law.variance for number in terms)
+    total = hits + misses
     return _ends(
+        law,
         lambda r: (1 - r) * hits - r * misses,
-        lambda r: np.sqrt(
-            (hits + misses) * r * (1 - r) + (1 - r) ** 2 * of_hits + r**2 * of_misses
-        ),
-        law, 0.5,
-    )  # fmt: skip
+        lambda r: np.sqrt(total * r * (1 - r) + (1 - r) ** 2 * of_hits + r**2 * of_misses),
+        slack=0.5,
+    )
 
 
 def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, float]:
@@ -141,39 +136,36 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, flo
         area = min(max(float(positive @ lower), 0.0), P * N)
 
         def deviation(a: Array) -> Any:
-            slopes = _squares(lower, a * N) + _squares(higher, a * P)
-            return np.sqrt(np.reshape(slopes, np.shape(a)) * law.variance + a * (1 - a) * sampling)
+            slopes = 0.0
+            for values, total in ((lower, N), (higher, P)):
+                # the sum of (values - a total)^2
+                center = a * total
+                slopes += values @ values - 2 * center * values.sum() + values.size * center**2
+            return np.sqrt(slopes * law.variance + a * (1 - a) * sampling)
 
-        return _ends(lambda a: area - a * P * N, deviation, law, 0.0)
+        return _ends(law, lambda a: area - a * P * N, deviation)
 
     return float(ends(0.0)[0][0]), float(ends(1.0)[1][0])
-
-
-def _squares(values: Array, centers: Array) -> Array:
-    """Sum of (values - center)^2 for each center."""
-    centers = np.ravel(centers)
-    return values @ values - 2 * centers * values.sum() + values.size * centers**2
 
 
 def mean_interval(total: float, square_gap: float, n: int, width: float, law: Law) -> Ends:
     """Of the mean of u in [-1, 1] over n records, from noisy sums of u and of 1 - u^2.
 
-    T(m) = total - n m has the variance n s^2(m) + v, with s^2 as in `spread`. `width` is that of
+    T(m) = total - n m has the variance n s^2(m) + v, with s^2 as in `_spread`. `width` is that of
     the noise on `square_gap`, in units of that on `total`.
     """
-    square = spread(total, square_gap, n, width, law)
+    noisy = total, square_gap, n, width, law
     total = min(max(total, -n), n)
     return _ends(
+        law,
         lambda m: total - n * m,
-        lambda m: np.sqrt(n * square(m) + law.variance),
-        law, 0.0, grid=2 * _GRID - 1,
-    )  # fmt: skip
+        lambda m: np.sqrt(n * _spread(m, *noisy) + law.variance),
+        grid=2 * _GRID - 1,
+    )
 
 
-def spread(
-    total: float, square_gap: float, n: int, width: float, law: Law
-) -> Callable[[Array], Array]:
-    """An upper estimate of the variance of u, as a function of the mean m that u may have.
+def _spread(m: Array, total: float, square_gap: float, n: int, width: float, law: Law) -> Array:
+    """An upper estimate of the variance of u, where m is its mean.
 
     That of the records is g - M^2, with their mean M and g = 1 - mean (1 - u^2), plus one quantile
     of the noise in that. If m is not M, the records lack values on the side of m: at worst at the
@@ -184,32 +176,32 @@ def spread(
     mean, gap = float(np.clip(total / n, -1, 1)), float(np.clip(square_gap / n, 0, 1))
     noise = law.variance / n**2 * (width**2 + 4 * mean**2)
     own = max(1 - gap - mean**2 + law.quantile * math.sqrt(noise), 0.0)
-
-    def at(m: Array) -> Array:
-        missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean)
-        return np.minimum(own + missing, 1 - np.minimum(np.abs(m), abs(mean)) ** 2)
-
-    return at
+    missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean)
+    return np.minimum(own + missing, 1 - np.minimum(np.abs(m), abs(mean)) ** 2)
 
 
 def r2_interval(
-    errors: tuple[float, float], targets: tuple[float, float], largest: float, n: int,
-    scales: tuple[float, float, float], law: Law,
-) -> tuple[float, float]:  # fmt: skip
+    errors: tuple[float, float],
+    targets: tuple[float, float],
+    largest: float,
+    n: int,
+    scales: tuple[float, float, float],
+    law: Law,
+) -> tuple[float, float]:
     r"""Of R^2 = 1 - rho, from noisy sums of u and 1 - u^2, and of t and 1 - t^2.
 
     u = 2 e^2 / E^2 - 1 is the squared error on its range, with E^2 = `largest`, and t the target,
     in units in which it is in [-1, 1]. T(rho) = sum e^2 - rho sum (t - mean)^2, whose standard
-    deviation is at most sqrt(n) (s_e + rho s_t) by sampling, s_e^2 as in `spread` at the mean of
+    deviation is at most sqrt(n) (s_e + rho s_t) by sampling, s_e^2 as in `_spread` at the mean of
     the records, or for larger rho at the upper end of its interval if it is larger there, and
     s_t^2 <= s^2 ((1 + abs(mean))^2 - s^2), s^2 the variance of t; and noise is added. `scales`
     are those of the noise on the sums of u, t and 1 - t^2, in units of that on a number.
     """
     of_u, of_t, of_gap = scales
     own = Law(law.variance * of_u**2, law.confidence, law.is_normal)
-    square = spread(*errors, n, of_gap / of_t, own)
-    high = mean_interval(*errors, n, of_gap / of_t, own)[1][0]
-    found, most = largest / 2 * np.sqrt(square(np.array([np.clip(errors[0] / n, -1, 1), high])))
+    noisy = *errors, n, of_gap / of_t, own
+    means = np.array([np.clip(errors[0] / n, -1, 1), mean_interval(*noisy)[1][0]])
+    found, most = largest / 2 * np.sqrt(_spread(means, *noisy))
     mean = float(np.clip(targets[0] / n, -1, 1))
     squares = largest / 2 * max(n + errors[0], 0.0)
     variation = n - targets[1] - n * mean**2
@@ -225,9 +217,9 @@ def r2_interval(
 
     # a ratio from 0 to infinity, on a grid that is dense near 0
     low, high = _ends(
+        law,
         lambda x: (1 - x) * squares - x * variation,
         lambda x: (1 - x) * deviation(x / np.maximum(1 - x, 1e-12)),
-        law, 0.0,
-    )  # fmt: skip
+    )
     worst = -math.inf if high[0] >= 1 else 1 - float(high[0] / (1 - high[0]))
     return worst, 1 - float(low[0] / (1 - low[0])) if low[0] < 1 else -math.inf

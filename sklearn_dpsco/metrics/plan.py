@@ -18,12 +18,22 @@ from .._types import Auto, Bounds, Precision, Relation, Scoring
 from ..data.bounds import check_target_bounds
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.accountant import accountant_in_force
-from ..privacy.budget import Allowance, PrivacyBudget, check_delta
+from ..privacy.budget import PrivacyBudget, check_delta
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from ..solvers.noiseless import plan_within
 from .intervals import Law
-from .releases import LARGEST_SAMPLE, SCORINGS, Answers, Estimate, Facts, Query, queries_for
+from .releases import (
+    FORMULAS,
+    LARGEST_SAMPLE,
+    SCORINGS,
+    Answers,
+    Estimate,
+    Facts,
+    Query,
+    queries_for,
+    sized,
+)
 
 __all__ = ["ScorePlan", "check_scorings", "plan_score"]
 
@@ -66,12 +76,13 @@ class ScorePlan(Overviewed):
     @property
     def told(self) -> list[list[str]]:
         """The scores that each query tells."""
-        return [[name for name in self.scorings if name in query.tells] for query in self.queries]
+        tells = [FORMULAS[query.name].tells for query in self.queries]
+        return [[name for name in self.scorings if name in told] for told in tells]
 
     @property
     def needs(self) -> set[str]:
         """What has to be known of the records: names of fields of `Answers`."""
-        return {name for query in self.queries for name in query.needs}
+        return {name for query in self.queries for name in FORMULAS[query.name].needs}
 
     def statistics(self, answers: Answers) -> list[NDArray[np.float64]]:
         """The sums to which noise is added. Not private."""
@@ -105,13 +116,24 @@ def check_scorings(scoring: Any) -> tuple[str, ...]:
 
 
 def plan_score(
-    n_samples: int, *, scoring: Scoring | Sequence[Scoring] = "accuracy", n_classes: int = 2,
-    epsilon: float = 1.0, delta: float | Auto = "auto", relation: Relation = "replace-one",
-    confidence: float = 0.95, max_rows_per_user: int = 1, bounds_y: Bounds | None = None,
+    n_samples: int,
+    *,
+    scoring: Scoring | Sequence[Scoring] = "accuracy",
+    n_classes: int = 2,
+    epsilon: float = 1.0,
+    delta: float | Auto = "auto",
+    relation: Relation = "replace-one",
+    confidence: float = 0.95,
+    max_rows_per_user: int = 1,
+    bounds_y: Bounds | None = None,
     max_error: float | Auto = "auto",
-    max_log_loss: float = 5.0, n_thresholds: int | Auto = "auto", n_bins: int = 5,
-    score_bounds: Any = (0.0, 1.0), precision: Precision = "exact", accountant: Any = None,
-) -> ScorePlan:  # fmt: skip
+    max_log_loss: float = 5.0,
+    n_thresholds: int | Auto = "auto",
+    n_bins: int = 5,
+    score_bounds: Any = (0.0, 1.0),
+    precision: Precision = "exact",
+    accountant: Any = None,
+) -> ScorePlan:
     """The plan that `dp_score` follows on so many records; reads no data and spends nothing.
 
     Parameters
@@ -148,64 +170,52 @@ n_thresholds, n_bins, score_bounds, precision, accountant
     """
     names = check_scorings(scoring)
     n = check_count("n_samples", n_samples, low=2, high=LARGEST_SAMPLE)
-    low, high = _bounds(bounds_y, names)
-    width = high - low
+    needing = [name for name in names if name in _NEEDS_BOUNDS]
+    if bounds_y is None and needing:
+        raise ValueError(f"scoring={needing[0]!r} needs bounds_y, a pair (low, high)")
+    low, high = (-1.0, 1.0) if bounds_y is None else _pair("bounds_y", bounds_y)
+    n_classes = check_count("n_classes", n_classes, low=2, high=1e4)
+    most = auto_or(check_size, "max_error", max_error, high=1e51)
     facts = Facts(
-        n, check_count("n_classes", n_classes, low=2, high=1e4), low, high,
-        _max_error(max_error, width), check_real("max_log_loss", max_log_loss, low=0.1, high=700),
+        n,
+        n_classes,
+        low,
+        high,
+        high - low if most is None else min(most, high - low),
+        check_real("max_log_loss", max_log_loss, low=0.1, high=700),
         auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
-        check_count("n_bins", n_bins, high=10_000), *_pair("score_bounds", score_bounds),
-    )  # fmt: skip
+        check_count("n_bins", n_bins, high=10_000),
+        *_pair("score_bounds", score_bounds),
+    )
     two = {"roc_auc", "roc_curve", "calibration_curve"} & set(names)
-    if two and facts.n_classes != 2:
+    if two and n_classes != 2:
         raise ValueError(f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}")
     confidence = check_real("confidence", confidence, low=0.5, high=1 - 1e-9)
-    budget = _budget(n, epsilon, delta, relation, max_rows_per_user, precision, accountant)
-    return plan_within(budget, functools.partial(_plan, names, facts, confidence))
+    if check_delta(delta) is None and accountant_in_force(accountant) is None:
+        delta = 0.0  # Laplace noise is less for one release; next to others it costs more
+    claim = epsilon, delta, relation, max_rows_per_user, precision
+    accounting = Accounting.of(*claim, accountant)
+    accounting.warn_if_weak(n)
+    make = functools.partial(_plan, names, facts, confidence)
+    return plan_within(accounting.budget_of(n), make)
 
 
 def _plan(
     names: tuple[str, ...], facts: Facts, confidence: float, budget: PrivacyBudget
 ) -> ScorePlan:
-    allowance = budget.gaussian_allowance
-    kinds = queries_for(names)
-    share = allowance.share(1 / len(kinds))
-    pairs = [_planned(kind, facts, share, budget.record_factor) for kind in kinds]
-    queries, noises = zip(*pairs, strict=True)
-    releases = [Release(query.name, noise) for query, noise in pairs]
-    guarantee = Guarantee.of(budget, releases, allowance.kind)
-    return ScorePlan(names, queries, noises, confidence, guarantee)
-
-
-def _planned(
-    kind: type[Query], facts: Facts, allowance: Allowance, factor: float
-) -> tuple[Query, Gaussian | Laplace]:
-    """A query of this kind, and the noise on it."""
+    allowance, factor = budget.gaussian_allowance, budget.record_factor
     noise = additive_noise(allowance)
-    query = kind(facts, noise.order)
-    one = noise.calibrate(query.sensitivity(factor), allowance)
-    query = query.sized(math.sqrt(one.variance))
-    return query, noise.calibrate(query.sensitivity(factor), allowance, dimension=query.dimension)
-
-
-def _budget(
-    n: int, epsilon: Any, delta: Any, relation: Any, max_rows: Any, precision: Any, accountant: Any
-) -> PrivacyBudget:
-    if check_delta(delta) is None and accountant_in_force(accountant) is None:
-        delta = 0.0  # Laplace noise is less for one release; next to others it costs more
-    accounting = Accounting.of(epsilon, delta, relation, max_rows, precision, accountant)
-    accounting.warn_if_weak(n)
-    return accounting.budget_of(n)
-
-
-def _bounds(bounds_y: Any, names: tuple[str, ...]) -> tuple[float, float]:
-    """Ends of the target's range; (-1, 1) where no score needs them."""
-    if bounds_y is None:
-        for name in names:
-            if name in _NEEDS_BOUNDS:
-                raise ValueError(f"scoring={name!r} needs bounds_y, a pair (low, high)")
-        return -1.0, 1.0
-    return _pair("bounds_y", bounds_y)
+    queries = queries_for(names, facts, noise.order)
+    share = allowance.share(1 / len(queries))
+    noises = []
+    for k, query in enumerate(queries):
+        one = noise.calibrate(query.sensitivity(factor), share)
+        queries[k] = query = sized(query, math.sqrt(one.variance))
+        change = query.sensitivity(factor)
+        noises.append(noise.calibrate(change, share, dimension=query.dimension))
+    releases = [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
+    guarantee = Guarantee.of(budget, releases, allowance.kind)
+    return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee)
 
 
 def _pair(name: str, bounds: Any) -> tuple[float, float]:
@@ -216,8 +226,3 @@ def _pair(name: str, bounds: Any) -> tuple[float, float]:
         raise ValueError(str(error).replace("bounds_y", name)) from None
     low, high = (float(np.ravel(end)[0]) for end in bounds)
     return low, high
-
-
-def _max_error(max_error: Any, width: float) -> float:
-    given = auto_or(check_size, "max_error", max_error, high=1e51)
-    return width if given is None else min(given, width)

@@ -1,14 +1,15 @@
 """What is released for a score: the numbers that a record adds to, and what is made of them.
 
-Each `Query` says how far one record moves its numbers (doc/privacy, section 2.17), adds them up,
+Each release says how far one record moves its numbers (doc/privacy, section 2.17), adds them up,
 and turns noisy ones into scores with their intervals. A record that is invalid adds nothing.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +23,20 @@ from .intervals import (
     share_interval,
 )
 
-__all__ = ["SCORINGS", "Answers", "Estimate", "Facts", "Query", "queries_for"]
+__all__ = [
+    "FORMULAS",
+    "SCORINGS",
+    "Answers",
+    "Counts",
+    "Estimate",
+    "Facts",
+    "Moments",
+    "Query",
+    "queries_for",
+    "sized",
+]
 
 Array = NDArray[np.float64]
-Codes = NDArray[np.int_]
 
 # Moments are rounded to multiples of this, so that integers are added up, exactly and in any
 # order; the slack covers what that and the rounding of a record's own moments add to its norm.
@@ -33,16 +44,15 @@ _UNIT = 2.0**-30
 _SLACK = 1 + 2.0**-20
 LARGEST_SAMPLE = 2**32
 
-_FEWEST_CELLS, _MOST_CELLS = 4, 1000
+_FEWEST_BINS, _MOST_BINS = 4, 1000
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The public facts that queries depend on.
+    """The public facts that releases depend on, as of `plan_score`.
 
-    `n_samples` records, `n_classes` classes, `low` and `high` bounds of the target, `max_error`
-    in its units and `max_log_loss`, `n_thresholds` of a ROC curve (None: by a rule), `n_bins`
-    of a calibration curve, `low_score` and `high_score` of the range that thresholds divide.
+    `low` and `high` are the bounds of the target, `low_score` and `high_score` those of the range
+    that thresholds divide. Without `n_thresholds` their number follows from the noise.
     """
 
     n_samples: int
@@ -51,7 +61,7 @@ class Facts:
     high: float = 1.0
     max_error: float = 2.0
     max_log_loss: float = 5.0
-    n_thresholds: int | None = None
+    n_thresholds: Any = None
     n_bins: int = 5
     low_score: float = 0.0
     high_score: float = 1.0
@@ -59,271 +69,153 @@ class Facts:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What an estimator says of the records, and the truth; None where no query asks.
+    """What an estimator says of the records, and the truth; None where no release asks."""
 
-    Attributes
-    ----------
-    truth, predicted : ndarray of int of shape (n_samples,)
-        Positions among the classes, -1 for invalid ones.
-    score : ndarray of shape (n_samples,)
-        The second class's probability, or what stands for it; NaN if invalid.
-    own_probability : ndarray of shape (n_samples,)
-        The predicted probability of the true class; NaN if invalid.
-    y, prediction : ndarray of shape (n_samples,)
-        Numbers; NaN if invalid.
-    """
-
-    truth: Any = None
+    truth: Any = None  # positions among the classes, -1 for invalid ones
     predicted: Any = None
-    score: Any = None
-    own_probability: Any = None
-    y: Any = None
+    score: Any = None  # the second class's probability, or what stands for it; NaN if invalid
+    own_probability: Any = None  # the predicted probability of the true class; NaN if invalid
+    y: Any = None  # numbers; NaN if invalid
     prediction: Any = None
 
 
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """A score, its interval, and what else is known of it."""
+class Estimate(NamedTuple):
+    """A score, its interval, and the other fields of a `DPScore` that are known of it."""
 
     value: Any
     interval: tuple[Any, Any]
-    more: dict[str, Any] = field(default_factory=dict)
+    more: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class Query:
-    """Base class: one vector of sums over the records.
-
-    Parameters
-    ----------
-    facts : Facts
-    order : {1, 2}
-        Of the norm that the noise is calibrated to.
-    """
-
-    facts: Facts
-    order: float
-
-    name: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]]  # of the fields of Answers
-    tells: ClassVar[tuple[str, ...]]  # the scores that the sums give
-
-    @property
-    def dimension(self) -> int:
-        raise NotImplementedError
-
-    def sensitivity(self, factor: float) -> float:
-        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
-        raise NotImplementedError
-
-    def statistic(self, answers: Answers) -> Array:
-        """The sums. Not private."""
-        raise NotImplementedError
-
-    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        """One of the scores that the noisy sums tell."""
-        raise NotImplementedError
-
-    def sized(self, deviation: float) -> Query:
-        """The query for noise of this standard deviation on each number."""
-        return self
+class _Formula(NamedTuple):
+    tells: tuple[str, ...]  # the scores that the sums give
+    needs: tuple[str, ...]  # fields of `Answers`
+    size: Callable[[Facts], Any]  # shape of a table of counts, or the largest loss
+    # of each record its column of the table, -1 for none, or its share of the largest loss
+    of_records: Callable[[Facts, Answers], Any]
 
 
 # ---------------------------------------------------------------------------------- counts
 
 
+def _bins(score: Array, n_bins: int, low: float = 0.0, high: float = 1.0) -> NDArray[np.int_]:
+    """The bin of each score, of which the outer ones hold what is outside; -1 for none."""
+    score = (score - low) / (high - low)
+    is_valid = np.isfinite(score)
+    bins = np.clip(np.floor(np.where(is_valid, score, 0.0) * n_bins), 0, n_bins - 1)
+    return np.where(is_valid, bins.astype(int), -1)
+
+
+_LABELS, _SCORES, _NUMBERS = ("truth", "predicted"), ("truth", "score"), ("y", "prediction")
+
+# What is counted, in tables with a row for each true class; cheaper ones first.
+_COUNTS = {
+    "correct predictions": _Formula(
+        ("accuracy",),
+        _LABELS,
+        lambda facts: (1, 1),
+        lambda facts, of: np.where(of.truth == of.predicted, 0, -1),
+    ),
+    "right and wrong by class": _Formula(
+        ("accuracy", "balanced_accuracy"),
+        _LABELS,
+        lambda facts: (facts.n_classes, 2),
+        lambda facts, of: np.where(of.predicted >= 0, of.truth != of.predicted, -1),
+    ),
+    "confusion matrix": _Formula(
+        ("accuracy", "balanced_accuracy", "confusion_matrix"),
+        _LABELS,
+        lambda facts: (facts.n_classes, facts.n_classes),
+        lambda facts, of: of.predicted,
+    ),
+    "scores by class": _Formula(
+        ("roc_auc", "roc_curve"),
+        _SCORES,
+        lambda facts: (2, facts.n_thresholds or _FEWEST_BINS),
+        lambda facts, of: _bins(of.score, facts.n_thresholds, facts.low_score, facts.high_score),
+    ),
+    "calibration": _Formula(
+        ("calibration_curve",),
+        _SCORES,
+        lambda facts: (2, facts.n_bins),
+        lambda facts, of: _bins(of.score, facts.n_bins),
+    ),
+}
+
+
 @dataclass(frozen=True)
-class Cells(Query):
+class Counts:
     """Counts of disjoint cells: a record adds 1 to one of them, or nothing."""
 
+    name: str
+    facts: Facts
+    order: float  # of the norm that the noise is calibrated to, 1 or 2
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the table: a row for each true class, or a single cell."""
+        shape: tuple[int, int] = _COUNTS[self.name].size(self.facts)
+        return shape
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers are released."""
+        return math.prod(self.shape)
+
     def sensitivity(self, factor: float) -> float:
+        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
         moved = factor if self.dimension > 1 else 1.0
         return float(moved ** (1 / self.order))
 
-    def cells(self, answers: Answers) -> Codes:
-        """The cell of each record, -1 for none."""
-        raise NotImplementedError
-
     def statistic(self, answers: Answers) -> Array:
-        cells = self.cells(answers)
-        return np.bincount(cells[cells >= 0], minlength=self.dimension).astype(np.float64)
+        """The sums. Not private."""
+        n_rows, n_columns = self.shape
+        column = _COUNTS[self.name].of_records(self.facts, answers)
+        row = answers.truth if n_rows > 1 else 0
+        cells = (row * n_columns + column)[(answers.truth >= 0) & (column >= 0)]
+        return np.bincount(cells, minlength=self.dimension).astype(np.float64)
 
-    def _share(self, count: float, terms: int, law: Law) -> Estimate:
-        n = self.facts.n_samples
-        low, high = share_interval(np.array([count]), n, terms, law)
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
+        """One of the scores that the noisy sums tell."""
+        table, n = noisy.reshape(self.shape), self.facts.n_samples
+        if scoring == "roc_auc":
+            negative, positive = table
+            P, N, below = positive.sum(), negative.sum(), np.cumsum(negative) - negative / 2
+            area = float(positive @ below / (P * N)) if min(P, N) > 0 else 0.5
+            return _within(area, auc_interval(positive, negative, law))
+        if scoring == "roc_curve":
+            return _curve(table[0], table[1], self.facts, law)
+        if scoring == "calibration_curve":
+            misses, hits = table
+            value, ends, _ = _within(
+                _ratio(hits, misses), ratio_interval(hits, misses, (1, 1), law)
+            )
+            middles = (np.arange(value.size) + 0.5) / value.size
+            return Estimate(value, ends, {"prob_true": value, "prob_pred": middles})
+        if scoring == "confusion_matrix":
+            low, high = share_interval(noisy, n, 1, law)
+            ends = n * low.reshape(self.shape), n * high.reshape(self.shape)
+            return _within(table, ends, most=float(n))
+        # the right predictions of each class, and how many numbers the wrong ones are made of
+        right, wrong, terms = table[:, 0], table[:, -1], 1
+        if self.name == "confusion matrix":
+            right, terms = np.diagonal(table), len(table) - 1
+            wrong = table.sum(axis=1) - right
+        if scoring == "balanced_accuracy":
+            return _mean_of_ratios(right, wrong, (1, terms), law)
+        count = float(right.sum())
+        low, high = share_interval(np.array([count]), n, right.size, law)
         return _within(count / n, (low[0], high[0]))
 
 
-@dataclass(frozen=True)
-class Correct(Cells):
-    """How many predictions are right."""
-
-    name: ClassVar[str] = "correct predictions"
-    needs: ClassVar[tuple[str, ...]] = ("truth", "predicted")
-    tells: ClassVar[tuple[str, ...]] = ("accuracy",)
-
-    @property
-    def dimension(self) -> int:
-        return 1
-
-    def cells(self, answers: Answers) -> Codes:
-        is_right = (answers.truth >= 0) & (answers.truth == answers.predicted)
-        return np.where(is_right, 0, -1)
-
-    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        return self._share(float(noisy[0]), 1, law)
-
-
-@dataclass(frozen=True)
-class Recalls(Cells):
-    """How many predictions are right and wrong, by class."""
-
-    name: ClassVar[str] = "right and wrong by class"
-    needs: ClassVar[tuple[str, ...]] = ("truth", "predicted")
-    tells: ClassVar[tuple[str, ...]] = ("accuracy", "balanced_accuracy")
-
-    @property
-    def dimension(self) -> int:
-        return 2 * self.facts.n_classes
-
-    def cells(self, answers: Answers) -> Codes:
-        is_valid = (answers.truth >= 0) & (answers.predicted >= 0)
-        is_wrong = answers.truth != answers.predicted
-        return np.where(is_valid, 2 * answers.truth + is_wrong, -1)
-
-    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        right, wrong = noisy.reshape(-1, 2).T
-        return self._accuracy(scoring, right, wrong, 1, law)
-
-    def _accuracy(self, scoring: str, right: Array, wrong: Array, terms: int, law: Law) -> Estimate:
-        if scoring == "accuracy":
-            return self._share(float(right.sum()), right.size, law)
-        return _mean_of_ratios(right, wrong, (1, terms), law)
-
-
-@dataclass(frozen=True)
-class Confusion(Recalls):
-    """How many records of each class are predicted as each class."""
-
-    name: ClassVar[str] = "confusion matrix"
-    tells: ClassVar[tuple[str, ...]] = ("accuracy", "balanced_accuracy", "confusion_matrix")
-
-    @property
-    def dimension(self) -> int:
-        return self.facts.n_classes**2
-
-    def cells(self, answers: Answers) -> Codes:
-        is_valid = (answers.truth >= 0) & (answers.predicted >= 0)
-        return np.where(is_valid, answers.truth * self.facts.n_classes + answers.predicted, -1)
-
-    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        n, n_classes = self.facts.n_samples, self.facts.n_classes
-        matrix = noisy.reshape(n_classes, n_classes)
-        if scoring != "confusion_matrix":
-            right = np.diagonal(matrix)
-            return self._accuracy(scoring, right, matrix.sum(axis=1) - right, n_classes - 1, law)
-        low, high = share_interval(noisy, n, 1, law)
-        ends = n * low.reshape(matrix.shape), n * high.reshape(matrix.shape)
-        return _within(matrix, ends, most=float(n))
-
-
-@dataclass(frozen=True)
-class ScoreHistogram(Cells):
-    """How many records of each class have a score in each bin of a public grid."""
-
-    name: ClassVar[str] = "scores by class"
-    needs: ClassVar[tuple[str, ...]] = ("truth", "score")
-    tells: ClassVar[tuple[str, ...]] = ("roc_auc", "roc_curve")
-
-    @property
-    def n_cells(self) -> int:
-        return self.facts.n_thresholds or _FEWEST_CELLS
-
-    @property
-    def dimension(self) -> int:
-        return 2 * self.n_cells
-
-    def sized(self, deviation: float) -> Query:
-        """With the number of bins that makes the interval of the area short.
-
-        Order within bins is not known, which costs about 1 / bins, and noise s sqrt(bins) / n.
-        """
-        if self.facts.n_thresholds is not None:
-            return self
-        bins = round(0.4 * (self.facts.n_samples / deviation) ** (2 / 3))
-        bins = min(max(bins, _FEWEST_CELLS), _MOST_CELLS)
-        return replace(self, facts=replace(self.facts, n_thresholds=bins))
-
-    def cells(self, answers: Answers) -> Codes:
-        low, high = self.facts.low_score, self.facts.high_score
-        bins, is_valid = _bins((answers.score - low) / (high - low), self.n_cells)
-        is_valid &= answers.truth >= 0
-        return np.where(is_valid, answers.truth * self.n_cells + bins, -1)
-
-    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        negative, positive = noisy.reshape(2, -1)
-        if scoring == "roc_curve":
-            return self._curve(positive, negative, law)
-        P, N = positive.sum(), negative.sum()
-        below = np.cumsum(negative) - negative / 2
-        area = float(positive @ below / (P * N)) if min(P, N) > 0 else 0.5
-        return _within(area, auc_interval(positive, negative, law))
-
-    def _curve(self, positive: Array, negative: Array, law: Law) -> Estimate:
-        tpr, tpr_interval = _rates(positive, law)
-        fpr, fpr_interval = _rates(negative, law)
-        low, high = self.facts.low_score, self.facts.high_score
-        steps = np.arange(self.n_cells)[::-1] / self.n_cells
-        thresholds = np.r_[np.inf, low + (high - low) * steps]
-        more = {"tpr": tpr, "fpr": fpr, "thresholds": thresholds, "fpr_interval": fpr_interval}
-        return Estimate(tpr, tpr_interval, more)
-
-
-def _rates(counts: Array, law: Law) -> tuple[Array, tuple[Array, Array]]:
-    """The share of records at or above each threshold, from the highest one on, and intervals."""
-    hits = np.cumsum(counts[::-1])[:-1]
-    terms = np.arange(1, counts.size)
-    total = counts.sum()
-    low, high = ratio_interval(hits, total - hits, (terms, counts.size - terms), law)
-    raw = np.clip(hits / total, 0, 1) if total > 0 else terms / counts.size
-    # a rate rises: half way between the least rising curve above and the greatest one below
-    up, down = np.maximum.accumulate(raw), np.minimum.accumulate(raw[::-1])[::-1]
-    rate = np.r_[0.0, (up + down) / 2, 1.0]
-    low, high = np.r_[0.0, low, 1.0], np.r_[0.0, high, 1.0]
-    return rate, (np.minimum(low, rate), np.maximum(high, rate))
-
-
-@dataclass(frozen=True)
-class Calibration(Cells):
-    """How many records of each class have a score in each of a few bins."""
-
-    name: ClassVar[str] = "calibration"
-    needs: ClassVar[tuple[str, ...]] = ("truth", "score")
-    tells: ClassVar[tuple[str, ...]] = ("calibration_curve",)
-
-    @property
-    def dimension(self) -> int:
-        return 2 * self.facts.n_bins
-
-    def cells(self, answers: Answers) -> Codes:
-        bins, is_valid = _bins(answers.score, self.facts.n_bins)
-        is_valid &= answers.truth >= 0
-        return np.where(is_valid, answers.truth * self.facts.n_bins + bins, -1)
-
-    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        negative, positive = noisy.reshape(2, -1)
-        ends = ratio_interval(positive, negative, (1, 1), law)
-        found = _within(_ratio(positive, negative), ends)
-        middles = (np.arange(self.facts.n_bins) + 0.5) / self.facts.n_bins
-        more = {"prob_true": found.value, "prob_pred": middles}
-        return replace(found, more=more)
-
-
-def _bins(score: Array, n_bins: int) -> tuple[Codes, NDArray[np.bool_]]:
-    """The bin of each score, of which the outer ones hold what is outside; whether it has one."""
-    is_valid = np.isfinite(score)
-    scaled = np.where(is_valid, score, 0.0) * n_bins
-    return np.clip(np.floor(scaled), 0, n_bins - 1).astype(int), is_valid
+def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
+    """The value clipped to [0, most], with an interval that holds it."""
+    value = np.clip(value, 0.0, most)
+    low = np.clip(np.minimum(ends[0], value), 0, most)
+    high = np.clip(np.maximum(ends[1], value), 0, most)
+    if np.ndim(value) == 0:
+        return Estimate(float(value), (float(low), float(high)))
+    return Estimate(value, (low, high))
 
 
 def _ratio(hits: Array, misses: Array) -> Array:
@@ -340,204 +232,179 @@ def _mean_of_ratios(hits: Array, misses: Array, terms: Any, law: Law) -> Estimat
     interval is that of [0, 1], nothing is known on this side, and the distance is added as it is.
     """
     recalls = _ratio(hits, misses)
+    mean, k = float(recalls.mean()), recalls.size
     low, high = ratio_interval(hits, misses, terms, law)
     low, high = np.minimum(low, recalls), np.maximum(high, recalls)
-    down, up = recalls - low, high - recalls
-    mean, k = float(recalls.mean()), recalls.size
-    ends = mean - _joined(down, low <= 0) / k, mean + _joined(up, high >= 1) / k
-    return _within(mean, ends)
+    sums = []
+    for distances, is_vacuous in ((recalls - low, low <= 0), (high - recalls, high >= 1)):
+        known = distances[~is_vacuous]
+        sums.append(float(distances[is_vacuous].sum() + math.sqrt(known @ known)))
+    return _within(mean, (mean - sums[0] / k, mean + sums[1] / k))
 
 
-def _joined(distances: Array, is_vacuous: NDArray[np.bool_]) -> float:
-    known = distances[~is_vacuous]
-    return float(distances[is_vacuous].sum() + math.sqrt(known @ known))
-
-
-def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
-    """The value clipped to [0, most], with an interval that holds it."""
-    value = np.clip(value, 0.0, most)
-    low, high = np.clip(np.minimum(ends[0], value), 0, most), np.maximum(ends[1], value)
-    high = np.clip(high, 0, most)
-    if np.ndim(value) == 0:
-        return Estimate(float(value), (float(low), float(high)))
-    return Estimate(value, (low, high))
+def _curve(negative: Array, positive: Array, facts: Facts, law: Law) -> Estimate:
+    """The shares of records at or above each threshold, from the highest one on."""
+    rates = []
+    for counts in (positive, negative):
+        hits, total = np.cumsum(counts[::-1])[:-1], counts.sum()
+        terms = np.arange(1, counts.size)
+        low, high = ratio_interval(hits, total - hits, (terms, counts.size - terms), law)
+        raw = np.clip(hits / total, 0, 1) if total > 0 else terms / counts.size
+        # a rate rises: half way between the least rising curve above and the greatest one below
+        up, down = np.maximum.accumulate(raw), np.minimum.accumulate(raw[::-1])[::-1]
+        rate = np.r_[0.0, (up + down) / 2, 1.0]
+        low, high = np.r_[0.0, low, 1.0], np.r_[0.0, high, 1.0]
+        rates.append((rate, (np.minimum(low, rate), np.maximum(high, rate))))
+    (tpr, interval), (fpr, fpr_interval) = rates
+    steps = np.arange(positive.size)[::-1] / positive.size
+    thresholds = np.r_[np.inf, facts.low_score + (facts.high_score - facts.low_score) * steps]
+    more = {"tpr": tpr, "fpr": fpr, "thresholds": thresholds, "fpr_interval": fpr_interval}
+    return Estimate(tpr, interval, more)
 
 
 # --------------------------------------------------------------------------------- moments
 
 
-@dataclass(frozen=True)
-class Moments(Query):
-    """Sums of u and w (1 - u^2) for columns u in [-1, 1]: the second costs nothing (2.17)."""
+def _errors(facts: Facts, answers: Answers) -> Array:
+    """Absolute errors, as shares of the largest, of targets and predictions within the bounds."""
+    y = np.where(np.isfinite(answers.y), answers.y, np.nan)  # an infinity is no number
+    error = np.clip(y, facts.low, facts.high) - np.clip(answers.prediction, facts.low, facts.high)
+    return np.minimum(np.abs(error), facts.max_error) / facts.max_error
 
-    @property
-    def weights(self) -> Array:
-        """Of the columns."""
-        return np.ones(1)
 
-    @property
-    def bend(self) -> float:
-        """w: the largest for which (u, w (1 - u^2)) stays in the unit ball of the norm."""
-        return 1.0 if self.order == 2 else 0.5
-
-    @property
-    def dimension(self) -> int:
-        return 2 * self.weights.size
-
-    def sensitivity(self, factor: float) -> float:
-        return factor * float(np.linalg.norm(self.weights, self.order)) * _SLACK
-
-    def columns(self, answers: Answers) -> tuple[Array, ...]:
-        """The columns u; NaN in invalid records."""
-        raise NotImplementedError
-
-    def statistic(self, answers: Answers) -> Array:
-        u = np.column_stack(self.columns(answers))
-        is_valid: Any = np.isfinite(u).all(axis=1, keepdims=True)
-        u = np.clip(np.where(is_valid, u, 0.0), -1, 1)
-        parts = np.stack((u, self.bend * (1 - u**2)), axis=2) * self.weights[:, None]
-        units = np.rint(np.where(is_valid[:, :, None], parts, 0.0) / _UNIT).astype(np.int64)
-        return units.sum(axis=0).ravel() * _UNIT
-
-    def _sums(self, noisy: Array) -> list[tuple[float, float]]:
-        """Of u and 1 - u^2, for each column."""
-        sums = noisy.reshape(-1, 2) / self.weights[:, None] / [1.0, self.bend]
-        return [(float(first), float(second)) for first, second in sums]
-
-    @property
-    def largest_loss(self) -> float:
-        """The largest loss of a record, l in u = 2 loss / l - 1 for the first column."""
-        raise NotImplementedError
-
-    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        """Minus the mean of the loss of the first column."""
-        sums, largest = self._sums(noisy)[0], self.largest_loss
-        n, noise = self.facts.n_samples, replace(law, variance=law.variance / self.weights[0] ** 2)
-        low, high = mean_interval(*sums, n, 1 / self.bend, noise)
-        mean = min(max(sums[0] / n, -1.0), 1.0)
-        low, high = min(float(low[0]), mean), max(float(high[0]), mean)
-        mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
-        return Estimate(0.0 - mean, (0.0 - high, 0.0 - low))
-
-    def _errors(self, answers: Answers) -> Array:
-        """Absolute errors in [0, max_error], of targets and predictions within the bounds."""
-        low, high = self.facts.low, self.facts.high
-        y = np.where(np.isfinite(answers.y), answers.y, np.nan)  # an infinity is no number
-        error = np.clip(y, low, high) - np.clip(answers.prediction, low, high)
-        return np.minimum(np.abs(error), self.facts.max_error)
+# Mean losses; cheaper ones first.
+_LOSSES = {
+    "log loss": _Formula(
+        ("neg_log_loss",),
+        ("own_probability",),
+        lambda facts: facts.max_log_loss,
+        lambda facts, of: (
+            np.minimum(-np.log(np.clip(of.own_probability, 0, 1)), facts.max_log_loss)
+            / facts.max_log_loss
+        ),
+    ),
+    "squared error": _Formula(
+        ("neg_mean_squared_error",),
+        _NUMBERS,
+        lambda facts: facts.max_error**2,
+        lambda facts, of: _errors(facts, of) ** 2,
+    ),
+    "squared error and target": _Formula(
+        ("r2", "neg_mean_squared_error"),
+        _NUMBERS,
+        lambda facts: facts.max_error**2,
+        lambda facts, of: _errors(facts, of) ** 2,
+    ),
+    "absolute error": _Formula(
+        ("neg_mean_absolute_error",), _NUMBERS, lambda facts: facts.max_error, _errors
+    ),
+}
 
 
 @dataclass(frozen=True)
-class LogLoss(Moments):
-    """-log of the predicted probability of the true class, at most `max_log_loss`."""
+class Moments:
+    """Sums of u and w (1 - u^2) for columns u in [-1, 1]: the second costs nothing (2.17).
 
-    name: ClassVar[str] = "log loss"
-    needs: ClassVar[tuple[str, ...]] = ("own_probability",)
-    tells: ClassVar[tuple[str, ...]] = ("neg_log_loss",)
+    The first column is u = 2 loss / l - 1 with the largest loss l, the second of R^2 is the
+    target t in units in which it is in [-1, 1]. Attributes are those of `Counts`.
+    """
 
-    def columns(self, answers: Answers) -> tuple[Array, ...]:
-        most = self.facts.max_log_loss
-        loss = np.minimum(-np.log(np.clip(answers.own_probability, 0, 1)), most)
-        return (2 * loss / most - 1,)
-
-    @property
-    def largest_loss(self) -> float:
-        return self.facts.max_log_loss
-
-
-@dataclass(frozen=True)
-class AbsoluteError(Moments):
-    """Absolute errors."""
-
-    name: ClassVar[str] = "absolute error"
-    needs: ClassVar[tuple[str, ...]] = ("y", "prediction")
-    tells: ClassVar[tuple[str, ...]] = ("neg_mean_absolute_error",)
-
-    def columns(self, answers: Answers) -> tuple[Array, ...]:
-        return (2 * self._errors(answers) / self.facts.max_error - 1,)
-
-    @property
-    def largest_loss(self) -> float:
-        return self.facts.max_error
-
-
-@dataclass(frozen=True)
-class SquaredError(Moments):
-    """Squared errors."""
-
-    name: ClassVar[str] = "squared error"
-    needs: ClassVar[tuple[str, ...]] = ("y", "prediction")
-    tells: ClassVar[tuple[str, ...]] = ("neg_mean_squared_error",)
-
-    def columns(self, answers: Answers) -> tuple[Array, ...]:
-        return (2 * (self._errors(answers) / self.facts.max_error) ** 2 - 1,)
-
-    @property
-    def largest_loss(self) -> float:
-        return self.facts.max_error**2
-
-
-@dataclass(frozen=True)
-class RSquared(SquaredError):
-    """Squared errors, and the target t in units in which it is in [-1, 1]."""
-
-    name: ClassVar[str] = "squared error and target"
-    tells: ClassVar[tuple[str, ...]] = ("r2", "neg_mean_squared_error")
+    name: str
+    facts: Facts
+    order: float
 
     @property
     def half(self) -> float:
-        """Half the width of the target's bounds."""
+        """Half the width of the target's bounds: the unit of t."""
         return self.facts.high / 2 - self.facts.low / 2
 
     @property
-    def largest(self) -> float:
-        """The largest squared error in units of t."""
-        return (self.facts.max_error / self.half) ** 2
+    def scales(self) -> Array:
+        """What u and 1 - u^2 are multiplied by, shape (n_columns, 2).
+
+        w is the largest for which (u, w (1 - u^2)) stays in the unit ball of the norm. Columns of
+        R^2 are weighed for the least noise in the sums of e^2 and t^2 together: that of a weight a
+        is l / (2 a) in the former, in units of t, and of b it is 1 / (b w) in the latter.
+        """
+        bend = 1.0 if self.order == 2 else 0.5
+        weights = np.ones(1)
+        if "r2" in _LOSSES[self.name].tells:
+            largest = (self.facts.max_error / self.half) ** 2
+            power = 1 / 2 if self.order == 2 else 2 / 3
+            weights = np.array([(largest / 2 * bend) ** power, 1.0])
+        return weights[:, None] * [1.0, bend]
 
     @property
-    def weights(self) -> Array:
-        """Those with the least noise in the sum of squared errors and that of squared t together.
+    def dimension(self) -> int:
+        """How many numbers are released."""
+        return self.scales.size
 
-        The noise of a weight a is largest / (2 a) in the former, of b is 1 / (b w) in the latter.
-        """
-        power = 1 / 2 if self.order == 2 else 2 / 3
-        return np.array([(self.largest / 2 * self.bend) ** power, 1.0])
+    def sensitivity(self, factor: float) -> float:
+        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
+        return factor * float(np.linalg.norm(self.scales[:, 0], self.order)) * _SLACK
 
-    def columns(self, answers: Answers) -> tuple[Array, ...]:
-        facts = self.facts
-        middle = facts.low / 2 + facts.high / 2
-        target = (np.clip(answers.y, facts.low, facts.high) - middle) / self.half
-        return (*super().columns(answers), target)
+    def statistic(self, answers: Answers) -> Array:
+        """The sums. Not private."""
+        facts, scales = self.facts, self.scales
+        columns = [2 * _LOSSES[self.name].of_records(facts, answers) - 1]
+        if len(scales) > 1:
+            middle = facts.low / 2 + facts.high / 2
+            columns.append((np.clip(answers.y, facts.low, facts.high) - middle) / self.half)
+        u = np.column_stack(columns)
+        is_valid: Any = np.isfinite(u).all(axis=1, keepdims=True)
+        u = np.clip(np.where(is_valid, u, 0.0), -1, 1)
+        parts = np.stack((u, 1 - u**2), axis=2) * scales
+        units = np.rint(np.where(is_valid[:, :, None], parts, 0.0) / _UNIT).astype(np.int64)
+        return units.sum(axis=0).ravel() * _UNIT
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
+        """One of the scores that the noisy sums tell."""
+        n, scales = self.facts.n_samples, self.scales
+        # sums of u and of 1 - u^2, for each column
+        (total, gap), *targets = (noisy.reshape(-1, 2) / scales).tolist()
         if scoring != "r2":
-            return super().estimate(scoring, noisy, law)
-        errors, targets = self._sums(noisy)
-        n, largest = self.facts.n_samples, self.largest
-        squares = largest / 2 * min(max(n + errors[0], 0.0), 2.0 * n)
-        variation = n - targets[1] - targets[0] ** 2 / n
+            largest = _LOSSES[self.name].size(self.facts)
+            law = replace(law, variance=law.variance / scales[0, 0] ** 2)
+            low, high = mean_interval(total, gap, n, scales[0, 0] / scales[0, 1], law)
+            mean = min(max(total / n, -1.0), 1.0)
+            low, high = min(float(low[0]), mean), max(float(high[0]), mean)
+            mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
+            return Estimate(0.0 - mean, (0.0 - high, 0.0 - low))
+        t, t_gap = targets[0]
+        largest = (self.facts.max_error / self.half) ** 2
+        squares = largest / 2 * min(max(n + total, 0.0), 2.0 * n)
+        variation = n - t_gap - t**2 / n
         value = 1 - squares / variation if variation > 0 else -math.inf
-        of_u, of_t = 1 / self.weights
-        scales = (of_u, of_t, of_t / self.bend)
-        low, high = r2_interval(errors, targets, largest, n, scales, law)
-        return Estimate(value, (min(low, value), max(high, value)))
+        (of_u, _), (of_t, of_gap) = 1 / scales
+        found = r2_interval((total, gap), (t, t_gap), largest, n, (of_u, of_t, of_gap), law)
+        return Estimate(value, (min(found[0], value), max(found[1], value)))
 
 
 # -------------------------------------------------------------------------------- which ones
 
-# Cheaper ones first.
-_QUERIES: list[type[Query]] = [
-    Correct, Recalls, Confusion, ScoreHistogram, Calibration, LogLoss, SquaredError, RSquared,
-    AbsoluteError,
-]  # fmt: skip
-SCORINGS = tuple(dict.fromkeys(name for query in _QUERIES for name in query.tells))
+Query = Counts | Moments
+FORMULAS = _COUNTS | _LOSSES
+SCORINGS = tuple(dict.fromkeys(name for formula in FORMULAS.values() for name in formula.tells))
 
 
-def queries_for(scorings: tuple[str, ...]) -> tuple[type[Query], ...]:
-    """The fewest queries that tell all of these scores."""
+def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Query]:
+    """The fewest releases that tell all of these scores."""
     left, chosen = list(scorings), []
     while left:
-        query = max(_QUERIES, key=lambda query: sum(name in query.tells for name in left))
-        chosen.append(query)
-        left = [name for name in left if name not in query.tells]
-    return tuple(chosen)
+        best = max(FORMULAS, key=lambda name: len(set(left) & set(FORMULAS[name].tells)))
+        chosen.append((Counts if best in _COUNTS else Moments)(best, facts, order))
+        left = [name for name in left if name not in FORMULAS[best].tells]
+    return chosen
+
+
+def sized(query: Query, deviation: float) -> Query:
+    """With the number of score bins that suits noise of this standard deviation on each number.
+
+    It makes the interval of the area under the ROC curve short: order within bins is not known,
+    which costs about 1 / bins, and noise s costs s sqrt(bins) / n.
+    """
+    if query.name != "scores by class" or query.facts.n_thresholds is not None:
+        return query
+    bins = round(0.4 * (query.facts.n_samples / deviation) ** (2 / 3))
+    bins = min(max(bins, _FEWEST_BINS), _MOST_BINS)
+    return replace(query, facts=replace(query.facts, n_thresholds=bins))

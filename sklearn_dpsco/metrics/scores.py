@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,13 +21,14 @@ from ..data.records import as_labels, check_classes, label_codes
 from ..privacy.accountant import accountant_in_force
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import check_random_state, stream_from_random_state
-from .plan import ScorePlan, check_scorings, plan_score
+from .plan import check_scorings, plan_score
 from .releases import Answers
 
 __all__ = ["DPScore", "dp_score"]
 
 Array = NDArray[np.float64]
 
+_PLANNED = inspect.signature(plan_score).parameters  # what the plan takes under the same name
 _OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error")
 _OF_PROBABILITIES = ("roc_auc", "roc_curve", "calibration_curve", "neg_log_loss")
 
@@ -65,11 +67,12 @@ class DPScore:
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_dpsco import DPMirrorClassifier, dp_score
+    >>> from sklearn_dpsco import DPLogisticRegression, dp_score
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (6000, 2))
     >>> y = X[:, 0] > 0
-    >>> model = DPMirrorClassifier(bounds_X=(-1, 1), classes=[False, True]).fit(X[:4000], y[:4000])
+    >>> model = DPLogisticRegression(bounds_X=(-1, 1), classes=[False, True])
+    >>> model = model.fit(X[:4000], y[:4000])
     >>> score = dp_score(model, X[4000:], y[4000:])
     >>> low, high = score.interval
     >>> bool(low <= float(score) <= high), score.guarantee.epsilon, score.noise_is_secret
@@ -116,14 +119,27 @@ class DPScore:
 
 
 def dp_score(
-    estimator: Any, X: Any, y: Any, *, scoring: Scoring | Sequence[Scoring] | None = None,
-    epsilon: float = 1.0, delta: float | Auto = "auto", relation: Relation = "replace-one",
-    confidence: float = 0.95, accountant: Any = None, classes: ClassLabels | None = None,
-    bounds_y: Bounds | None = None, max_error: float | Auto = "auto",
-    max_log_loss: float = 5.0, n_thresholds: int | Auto = "auto", n_bins: int = 5,
-    score_bounds: Any = (0.0, 1.0), max_rows_per_user: int = 1, precision: Precision = "exact",
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    scoring: Scoring | Sequence[Scoring] | None = None,
+    epsilon: float = 1.0,
+    delta: float | Auto = "auto",
+    relation: Relation = "replace-one",
+    confidence: float = 0.95,
+    accountant: Any = None,
+    classes: ClassLabels | None = None,
+    bounds_y: Bounds | None = None,
+    max_error: float | Auto = "auto",
+    max_log_loss: float = 5.0,
+    n_thresholds: int | Auto = "auto",
+    n_bins: int = 5,
+    score_bounds: Any = (0.0, 1.0),
+    max_rows_per_user: int = 1,
+    precision: Precision = "exact",
     random_state: RandomState = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Score a fitted estimator on held-out records under differential privacy.
 
     The guarantee is for the records of X and y. It says nothing of the records that the estimator
@@ -218,43 +234,33 @@ def dp_score(
     >>> print(dp_score(model, X[1::2], X[1::2, 0] > 0, random_state=0).n_samples)
     200
     """
+    planned = {name: value for name, value in locals().items() if name in _PLANNED}
     if isinstance(estimator, type) or not hasattr(estimator, "predict"):
         raise TypeError(f"estimator must be a fitted estimator, got {shown(estimator)}")
-    names: Any = check_scorings(_default_scoring(estimator) if scoring is None else scoring)
+    if scoring is None:
+        planned["scoring"] = "accuracy" if is_classifier(estimator) else "r2"
+    names = planned["scoring"] = check_scorings(planned["scoring"])
     check_random_state(random_state)
-    accountant = accountant_in_force(accountant)
+    accountant = planned["accountant"] = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)
+    if bounds_y is None:
+        planned["bounds_y"] = _public(estimator, "bounds_y")
     n = _n_records(X, y)
-    plan = plan_score(
-        n, scoring=names, n_classes=2 if labels is None else labels.size, epsilon=epsilon,
-        delta=delta, relation=relation, confidence=confidence, accountant=accountant,
-        max_rows_per_user=max_rows_per_user, precision=precision, max_error=max_error,
-        max_log_loss=max_log_loss, n_thresholds=n_thresholds, n_bins=n_bins,
-        score_bounds=score_bounds,
-        bounds_y=_public(estimator, "bounds_y") if bounds_y is None else bounds_y,
-    )  # fmt: skip
+    plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         answers = _answers(estimator, X, y, plan.needs, labels, n)
         if accountant is not None:
             accountant.spend(plan, estimator=f"score of {type(_last(estimator)).__name__}")
         stream = stream_from_random_state(random_state)
         noisy = plan.release(plan.statistics(answers), stream.substream("score"))
-    scores = _scores(plan, noisy, labels, stream.is_secure)
+    # what follows is made of the release alone
+    facts = plan.confidence, n, plan.guarantee, stream.is_secure, labels
+    counts = {name: sums for sums, told in zip(noisy, plan.told, strict=True) for name in told}
+    scores = {
+        name: DPScore(name, value, interval, *facts, counts=counts[name], **more)
+        for name, (value, interval, more) in plan.estimates(noisy).items()
+    }
     return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
-
-
-def _scores(
-    plan: ScorePlan, noisy: list[Array], labels: Any, is_secure: bool
-) -> dict[str, DPScore]:
-    """What is made of the release alone."""
-    counts = {name: sums for sums, names in zip(noisy, plan.told, strict=True) for name in names}
-    return {
-        name: DPScore(
-            name, found.value, found.interval, plan.confidence, plan.n_samples, plan.guarantee,
-            is_secure, labels, counts=counts[name], **found.more,
-        )
-        for name, found in plan.estimates(noisy).items()
-    }  # fmt: skip
 
 
 def _last(estimator: Any) -> Any:
@@ -274,25 +280,19 @@ def _public(estimator: Any, name: str) -> Any:
     return getattr(_last(estimator), name, None) if found is None else found
 
 
-def _default_scoring(estimator: Any) -> str:
-    return "accuracy" if is_classifier(estimator) else "r2"
-
-
 def _n_records(X: Any, y: Any) -> int:
     """Their number, which is public."""
-    sizes = [_length("X", X), _length("y", y)]
+    sizes = []
+    for name, values in (("X", X), ("y", y)):
+        check_in_memory("dp_score", values)
+        shape = getattr(values, "shape", None)
+        try:
+            sizes.append(int(shape[0]) if shape is not None else len(values))
+        except (TypeError, IndexError):
+            raise ValueError(f"{name} must be an array, a table or a list of records") from None
     if sizes[0] != sizes[1]:
         raise ValueError(f"X has {sizes[0]} records, y has {sizes[1]}")
     return check_count("the number of records", sizes[0], low=2)
-
-
-def _length(name: str, values: Any) -> int:
-    check_in_memory("dp_score", values)
-    shape = getattr(values, "shape", None)
-    try:
-        return int(shape[0]) if shape is not None else len(values)
-    except (TypeError, IndexError):
-        raise ValueError(f"{name} must be an array, a table or a list of records") from None
 
 
 def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[Any] | None:
@@ -304,9 +304,9 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
         check_is_fitted(estimator)
         raise ValueError("classes must be given: the estimator has no classes_")
     declared = check_classes(known if classes is None else classes)
+    is_own = known is not None and np.array_equal(check_classes(known), declared)
     for name in names:
-        is_other = known is not None and not np.array_equal(check_classes(known), declared)
-        if name in _OF_PROBABILITIES and (known is None or is_other):
+        if name in _OF_PROBABILITIES and not is_own:
             raise ValueError(f"scoring={name!r} is for the estimator's own classes_")
     return declared
 

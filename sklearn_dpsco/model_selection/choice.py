@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,64 +34,35 @@ _UNIT_SHARE = 0.1  # of the choice's part, for the unit of losses
 _BONUS = 5.0  # of the default, in units of the noise: e^5 against each other candidate
 
 
-class _Rule(NamedTuple):
-    """Constants of a choice, the same for every table.
-
-    Attributes
-    ----------
-    regret : float
-        The largest regret of a record, in nats times ln K / ln 2, in wrong labels, or in units of
-        the default's median loss.
-    margin : float
-        What the default may lose on average, in largest regrets: what looks better by less is
-        mostly the luck of a probe's noise.
-    powers : tuple of float
-        Of the probabilities. A probe has little of the budget, and is too certain of what is
-        noise: each candidate counts by the version that is certain enough.
-    """
-
-    regret: float
-    margin: float
-    powers: tuple[float, ...] = (1.0,)
-
-
+# Constants of a choice, the same for every table, by what is compared:
+# the largest regret of a record, in nats times ln K / ln 2, in wrong labels, or in units of the
+#   default's median loss;
+# what the default may lose on average, in largest regrets: what looks better by less is mostly the
+#   luck of a probe's noise.
 _RULES = {
-    "neg_log_loss": _Rule(2.0, 0.0025, (1.0, 0.5, 0.25)),
-    "accuracy": _Rule(1.0, 0.005),
-    "neg_mean_squared_error": _Rule(1.0, 0.02),
-    "neg_mean_absolute_error": _Rule(1.0, 0.02),
+    "neg_log_loss": (2.0, 0.0025),
+    "accuracy": (1.0, 0.005),
+    "neg_mean_squared_error": (1.0, 0.02),
+    "neg_mean_absolute_error": (1.0, 0.02),
 }
 
 
 @dataclass(frozen=True)
 class Choice(Part):
-    """The releases of a choice.
+    """The releases of a choice: `select` selects a model, in units of the largest regret.
 
-    Attributes
-    ----------
-    scoring : str
-    unit : SelectVertex or None
-        Selects the median loss of the default on a grid; None for losses with a public unit.
-    select : SelectVertex
-        Selects a model; its sensitivity is in units of the largest regret.
-    regret_factor : float
-        Of classes: ln K / ln 2 for log loss.
+    `unit` selects the median loss of the default on a grid; None for losses with a public unit.
     """
 
     scoring: str
     unit: SelectVertex | None
     select: SelectVertex
-    regret_factor: float = 1.0
+    regret_factor: float = 1.0  # of classes: ln K / ln 2 for log loss
 
     @property
     def releases(self) -> tuple[Release, ...]:
         found = [] if self.unit is None else [Release("median loss", self.unit)]
         return (*found, Release("choice", self.select))
-
-    @property
-    def powers(self) -> tuple[float, ...]:
-        """Versions of each candidate that are compared, see `_Rule`."""
-        return _RULES[self.scoring].powers
 
     def run(self, losses: Array, weights: Array, stream: RandomStream) -> int:
         """Index of the chosen model; the default is the first.
@@ -101,7 +71,7 @@ class Choice(Part):
         record.
         """
         n, _, n_versions = losses.shape
-        largest, margin, _ = _RULES[self.scoring]
+        largest, margin = _RULES[self.scoring]
         if self.unit is None:
             largest *= self.regret_factor
         else:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .._overview import Overview, Overviewed
-from ..privacy.budget import Composition, PrivacyBudget
-from ..privacy.composed import ComposedGuarantee
+from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from .choice import Choice, plan_choice
-from .private_steps import Sizes, UnfitCurrencyError, plans_of, set_parts
 
-__all__ = ["SearchPlan", "plan_probes"]
+__all__ = ["SearchPlan", "UnfitCurrencyError", "plan_probes"]
+
+# Maps settings, a part of the budget and its currency to the plans of the private steps.
+PlansOf = Callable[[dict[str, Any], PrivacyBudget, Composition], tuple[Any, ...]]
 
 LEAST_ACCURACY = 500.0  # n mu over the relation's factor, from which a choice pays
 _PROBES, _CHOICE = 0.1, 0.03  # shares of the budget; the rest is for the last fit
@@ -48,7 +49,6 @@ class SearchPlan(Overviewed):
     """
 
     n_samples: int
-    n_features: int
     budget: PrivacyBudget
     candidates: tuple[dict[str, Any], ...]
     probes: tuple[tuple[Any, ...], ...]
@@ -58,6 +58,11 @@ class SearchPlan(Overviewed):
     probe_budget: PrivacyBudget
     refit_budget: PrivacyBudget
     currency: Composition
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns that reach what predicts."""
+        return next(int(p.problem.n_features) for p in self.refits[0] if hasattr(p, "problem"))
 
     def overview(self) -> Overview:
         """What is done above what the guarantee shows."""
@@ -72,32 +77,46 @@ class SearchPlan(Overviewed):
         return self.guarantee.overview().below(f"{head}{how}")
 
 
-def pays(budget: PrivacyBudget, n_samples: int) -> bool:
-    """Whether there are records enough for a choice."""
+class UnfitCurrencyError(Exception):
+    """A plan does not add up in the currency that was tried."""
+
+
+def plan_probes(
+    plans_of: PlansOf,
+    candidates: Sequence[dict[str, Any]],
+    budget: PrivacyBudget,
+    scoring: str,
+    n_samples: int,
+    n_outputs: int,
+) -> SearchPlan:
+    """The plan of a search, or of a fit of the default if a choice cannot pay.
+
+    `plans_of` gives the plans of the private steps of a candidate within a part of the budget, or
+    raises `UnfitCurrencyError`.
+    """
     if budget.is_pure:
         amount = budget.epsilon / budget.rows_per_user
     else:
         amount = math.sqrt(2 * budget.mixed_allowance.amount)
-    return n_samples * amount / budget.record_factor >= LEAST_ACCURACY
-
-
-def plan_probes(
-    make: Callable[[dict[str, Any]], Any], candidates: Sequence[dict[str, Any]],
-    budget: PrivacyBudget, scoring: str, sizes: Sizes,
-) -> SearchPlan:  # fmt: skip
-    """The plan of a search, or of a fit of the default if a choice cannot pay."""
-    if len(candidates) < 2 or not pays(budget, sizes.n_samples):
-        return _plan_default(make, candidates, budget, sizes)
+    plain: Composition = "pure" if budget.is_pure else "zcdp"
+    if len(candidates) < 2 or n_samples * amount / budget.record_factor < LEAST_ACCURACY:
+        # the default alone, in the currency that gives it the least noise
+        plans = plans_of(candidates[0], budget, plain)
+        default = (), None, (plans,), _together(budget, plain, plans), budget, budget, plain
+        return SearchPlan(n_samples, budget, tuple(candidates), *default)
     # the last way, with batches as if they were not random, is always possible
-    ways: list[tuple[Composition, bool]] = [("pure" if budget.is_pure else "zcdp", False)]
+    ways: list[tuple[Composition, bool]] = [(plain, False)]
     if not budget.is_pure:
         ways.insert(0, ("zcdp", True))
     if budget.mixed_allowance.kind == "gdp":
         ways[:0] = [("gdp", True), ("pld", False)]
-    planned = functools.partial(_plan_in, make, candidates, budget, scoring, sizes)
-    for way in ways:
+    choose = functools.partial(plan_choice, scoring, n_samples, n_outputs)
+    planned = functools.partial(_plan_in, plans_of, candidates, budget, choose, n_samples)
+    for currency, has_order in ways:
         try:
-            return planned(way) if way[0] != "pld" else _plan_in_losses(budget, planned)
+            if currency == "pld":
+                return _plan_in_losses(budget, planned)
+            return planned(currency, has_order=has_order)
         except UnfitCurrencyError:
             continue
     raise AssertionError("a plan does not fit its part of the budget")
@@ -108,7 +127,7 @@ def _plan_in_losses(budget: PrivacyBudget, planned: Callable[..., SearchPlan]) -
     found, fits, size = None, 0.0, _CAREFUL
     for _ in range(_ATTEMPTS):
         try:
-            found, fits = planned(("pld", False), size), size
+            found, fits = planned("pld", size=size), size
         except UnfitCurrencyError:
             # alternatives whose curves cross cost more than each of them
             size = _SMALLER * size if found is None else (fits + size) / 2
@@ -124,44 +143,33 @@ def _plan_in_losses(budget: PrivacyBudget, planned: Callable[..., SearchPlan]) -
 
 
 def _plan_in(
-    make: Callable[[dict[str, Any]], Any], candidates: Sequence[dict[str, Any]],
-    budget: PrivacyBudget, scoring: str, sizes: Sizes, way: tuple[Composition, bool],
+    plans_of: PlansOf,
+    candidates: Sequence[dict[str, Any]],
+    budget: PrivacyBudget,
+    choose: Callable[[PrivacyBudget, Allowance], Choice],
+    n_samples: int,
+    currency: Composition,
+    *,
+    has_order: bool = False,
     size: float = 1.0,
-) -> SearchPlan:  # fmt: skip
-    currency, has_order = way
+) -> SearchPlan:
+    """The plan whose parts add up in a currency; without the order of an accountant if so."""
     shares = _PROBES / len(candidates), 1 - _PROBES - _CHOICE, _CHOICE
-    probe, refit, of_choice = (
-        part if has_order else replace(part, order=None)
-        for part in (budget.part(size * share, currency) for share in shares)
-    )
-    probes = _plans(make, candidates, probe, currency, sizes)
-    refits = _plans(make, candidates, refit, currency, sizes)
+    parts = [budget.part(size * share, currency) for share in shares]
+    probe, refit, of_choice = (part if has_order else replace(part, order=None) for part in parts)
+    probes = tuple(plans_of(settings, probe, currency) for settings in candidates)
+    refits = tuple(plans_of(settings, refit, currency) for settings in candidates)
     kind: Composition = "gdp" if currency == "pld" else currency
     allowance = of_choice.mixed_allowance if kind == "gdp" else of_choice.allowance
-    choice = plan_choice(scoring, sizes.n_samples, sizes.n_outputs, of_choice, allowance)
+    choice = choose(of_choice, allowance)
     named = [(f"probe {k}", [_together(probe, currency, plans)]) for k, plans in enumerate(probes)]
-    parts = [
-        *named,
+    named += [
         ("choice", [Guarantee.of(of_choice, choice.releases, kind)]),
         ("fit of what was chosen", [_together(refit, currency, plans) for plans in refits]),
     ]
-    guarantee = _composed(budget, currency, parts)
-    return SearchPlan(
-        sizes.n_samples, _width(probes[0]), budget, tuple(candidates), probes, choice, refits,
-        guarantee, probe, refit, currency,
-    )  # fmt: skip
-
-
-def _plans(
-    make: Callable[[dict[str, Any]], Any], candidates: Iterable[dict[str, Any]],
-    budget: PrivacyBudget, currency: Composition, sizes: Sizes,
-) -> tuple[tuple[Any, ...], ...]:  # fmt: skip
-    return tuple(plans_of(set_parts(make(c), budget, currency), sizes) for c in candidates)
-
-
-def _width(plans: Sequence[Any]) -> int:
-    """Number of columns that reach what predicts."""
-    return next(int(plan.problem.n_features) for plan in plans if hasattr(plan, "problem"))
+    guarantee = _composed(budget, currency, named)
+    given = n_samples, budget, tuple(candidates)
+    return SearchPlan(*given, probes, choice, refits, guarantee, probe, refit, currency)
 
 
 def _together(budget: PrivacyBudget, currency: Composition, plans: Sequence[Any]) -> Guarantee:
@@ -174,7 +182,7 @@ def _together(budget: PrivacyBudget, currency: Composition, plans: Sequence[Any]
 
 def _composed(
     budget: PrivacyBudget, currency: Composition, parts: Sequence[tuple[str, Sequence[Guarantee]]]
-) -> ComposedGuarantee:
+) -> Guarantee:
     """All parts together; under an accountant, random batches cost their part at one order only."""
     guarantees = [g for _, alternatives in parts for g in alternatives]
     if currency == "pld":
@@ -183,20 +191,6 @@ def _composed(
     elif any(g.composition in ("pld", "renyi") for g in guarantees):
         currency = "renyi"
     try:
-        return ComposedGuarantee.of_parts(budget, currency, parts)
+        return Guarantee.of_parts(budget, currency, parts)
     except AssertionError:  # the order of an accountant's larger budget need not prove this claim
         raise UnfitCurrencyError from None
-
-
-def _plan_default(
-    make: Callable[[dict[str, Any]], Any], candidates: Sequence[dict[str, Any]],
-    budget: PrivacyBudget, sizes: Sizes,
-) -> SearchPlan:  # fmt: skip
-    """The plan of a fit of the default alone, in the currency that gives it the least noise."""
-    currency: Composition = "pure" if budget.is_pure else "zcdp"
-    (plans,) = _plans(make, candidates[:1], budget, currency, sizes)
-    guarantee = _together(budget, currency, plans)
-    return SearchPlan(
-        sizes.n_samples, _width(plans), budget, tuple(candidates), (), None,
-        (plans,), guarantee, budget, budget, currency,
-    )  # fmt: skip

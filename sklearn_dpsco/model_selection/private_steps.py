@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from sklearn.pipeline import Pipeline
 
 from ..privacy.allotment import Allotment
 from ..privacy.budget import Composition, PrivacyBudget
 
-__all__ = [
-    "OWN",
-    "Sizes",
-    "UnfitCurrencyError",
-    "check_steps",
-    "last_step",
-    "plans_of",
-    "private_steps",
-    "set_parts",
-]
+__all__ = ["OWN", "check_steps", "last_step", "private_steps", "set_parts"]
 
 # what a search sets in every private step
 OWN = ("epsilon", "delta", "relation", "max_rows_per_user", "accountant")
-
-
-class Sizes(NamedTuple):
-    """Public facts of a table.
-
-    Attributes
-    ----------
-    n_samples : int
-    n_outputs : int
-        Number of classes, or of targets.
-    plans : callable
-        Maps an estimator, whose private steps have their parts, to the plans of its private steps,
-        by their prefix.
-    """
-
-    n_samples: int
-    n_outputs: int
-    plans: Callable[[Any], dict[str, Any]]
 
 
 def private_steps(estimator: Any) -> dict[str, Any]:
@@ -90,44 +62,24 @@ def set_parts(estimator: Any, budget: PrivacyBudget, currency: Composition) -> A
     the fraction c_k / (c_1 + ... + c_m) of the budget; a single one gets the budget as it is.
     """
     steps = private_steps(estimator)
-    asked: dict[str, float] = {}
-    if len(steps) > 1:
-        asked = {prefix: _asked(prefix, step, budget, currency) for prefix, step in steps.items()}
+    costs: dict[str, float] = {}
+    several = steps if len(steps) > 1 else {}
+    for prefix, step in several.items():
+        asked = replace(budget, epsilon=step.epsilon)
+        if asked.is_infinite:
+            raise ValueError(
+                f"{prefix}epsilon must be finite: epsilons of several steps say how they share a "
+                "search"
+            )
+        if currency == "pure":
+            costs[prefix] = asked.epsilon
+        else:
+            costs[prefix] = asked.mu**2 if currency in ("gdp", "pld") else asked.rho
     for prefix in steps:
         part = budget
-        if asked:
-            part = budget.part(asked[prefix] / sum(asked.values()), currency)
-        settings = {
-            "epsilon": part.epsilon,
-            "delta": part.delta,
-            "relation": part.relation,
-            "max_rows_per_user": part.rows_per_user,
-            "accountant": Allotment(part),
-        }
-        estimator.set_params(**{f"{prefix}{name}": value for name, value in settings.items()})
+        if costs:
+            part = budget.part(costs[prefix] / sum(costs.values()), currency)
+        own = part.epsilon, part.delta, part.relation, part.rows_per_user, Allotment(part)
+        names = [f"{prefix}{name}" for name in OWN]
+        estimator.set_params(**dict(zip(names, own, strict=True)))
     return estimator
-
-
-def _asked(prefix: str, step: Any, budget: PrivacyBudget, currency: Composition) -> float:
-    """What the step would cost with its own epsilon."""
-    own = replace(budget, epsilon=step.epsilon)
-    if own.is_infinite:
-        raise ValueError(
-            f"{prefix}epsilon must be finite: epsilons of several steps say how they share a search"
-        )
-    if currency == "pure":
-        return own.epsilon
-    return own.mu**2 if currency in ("gdp", "pld") else own.rho
-
-
-def plans_of(estimator: Any, sizes: Sizes) -> tuple[Any, ...]:
-    """The plans of the private steps, each with the part that it has."""
-    parts = {prefix: step.accountant for prefix, step in private_steps(estimator).items()}
-    plans = sizes.plans(estimator)
-    if not all(parts[prefix].accepts(plan.guarantee) for prefix, plan in plans.items()):
-        raise UnfitCurrencyError
-    return tuple(plans[prefix] for prefix in parts)
-
-
-class UnfitCurrencyError(Exception):
-    """A plan does not add up in the currency that was tried."""

@@ -24,24 +24,19 @@ _SCORINGS = {
     "classification": ("neg_log_loss", "accuracy"),
     "regression": ("neg_mean_squared_error", "neg_mean_absolute_error"),
 }
+# Powers of the probabilities: a probe has little of the budget, and is too certain of what is
+# noise, so that each candidate counts by the version that is certain enough.
+_POWERS = (1.0, 0.5, 0.25)
 _LEAST_PROBABILITY = 1e-12  # finite losses; the clip of a selection is far below
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Targets of a table, in public units.
+    """Targets of a table: places of labels among the sorted classes, or numbers in their bounds."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (n,) or (n, n_targets)
-        The position of a label among the sorted classes, -1 for an invalid one; or numbers
-        clipped to their bounds.
-    low, high : ndarray or None
-        Bounds of the numbers.
-    """
-
-    values: NDArray[Any]
-    low: Any = None
+    values: NDArray[Any]  # -1 for an invalid label; or shape (n,) or (n, n_targets)
+    present: NDArray[np.bool_]  # flags the records whose target is valid
+    low: Any = None  # of the numbers
     high: Any = None
 
     @classmethod
@@ -49,22 +44,13 @@ class Targets:
         """Those of a fit of the estimator, whose classes or bounds are declared."""
         last = last_step(estimator)
         if is_classifier(last):
-            return cls(label_codes(y, np.unique(np.asarray(last.classes))))
+            codes = label_codes(y, np.unique(np.asarray(last.classes)))
+            return cls(codes, codes >= 0)
         low, high = last.bounds_y if last.bounds_y is not None else (-1.0, 1.0)
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
-        return cls(np.clip(np.asarray(y, dtype=np.float64), low, high), low, high)
-
-    @property
-    def half(self) -> Any:
-        """Half the width of the bounds."""
-        return self.high / 2 - self.low / 2
-
-    @property
-    def present(self) -> NDArray[np.bool_]:
-        """Flags the records whose target is valid."""
-        if self.low is None:
-            return np.asarray(self.values >= 0)
-        return ~np.isnan(self.values.reshape(len(self.values), -1)).any(axis=1)
+        values = np.clip(np.asarray(y, dtype=np.float64), low, high)
+        present: Any = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+        return cls(values, present, low, high)
 
 
 def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:
@@ -81,8 +67,8 @@ def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:
     return names[0] if scoring == "auto" else scoring
 
 
-def losses(model: Any, X: Any, targets: Targets, scoring: str, powers: Sequence[float]) -> Array:
-    """Loss of each record under versions of the model, shape (n, n_powers), 0 for an invalid one.
+def losses(model: Any, X: Any, targets: Targets, scoring: str) -> Array:
+    """Loss of each record under versions of the model, shape (n, n_versions), 0 for an invalid one.
 
     -log of the probability of its class, or 1 for a wrong one; or the sum over the targets of the
     squared or absolute residuals in units of half the width of their bounds, of predictions within
@@ -93,17 +79,16 @@ def losses(model: Any, X: Any, targets: Targets, scoring: str, powers: Sequence[
     with np.errstate(all="ignore"), parallel_config("sequential"):  # nothing is sent away
         if scoring == "neg_log_loss":
             found = np.nan_to_num(np.asarray(model.predict_proba(X)))
-            loss = _log_losses(np.log(np.clip(found, _LEAST_PROBABILITY, 1.0)), values, powers)
+            logs = np.log(np.clip(found, _LEAST_PROBABILITY, 1.0))
+            own = logs[np.arange(len(logs)), np.maximum(values, 0)]
+            versions = [logsumexp(t * logs, axis=1) - t * own for t in _POWERS]
+            loss = np.column_stack(versions)
         elif scoring == "accuracy":
             loss = (label_codes(np.asarray(model.predict(X)), model.classes_) != values) * 1.0
         else:
             found = np.clip(np.nan_to_num(model.predict(X)), targets.low, targets.high)
-            apart = np.abs(found - values) / targets.half
+            half = targets.high / 2 - targets.low / 2
+            apart = np.abs(found - values) / half
             apart = apart**2 if scoring == "neg_mean_squared_error" else apart
             loss = apart.reshape(len(apart), -1).sum(axis=1)
     return np.where(present[:, None], loss.reshape(len(present), -1), 0.0)
-
-
-def _log_losses(logs: Array, codes: NDArray[Any], powers: Sequence[float]) -> Array:
-    own = logs[np.arange(len(logs)), np.maximum(codes, 0)]
-    return np.column_stack([logsumexp(t * logs, axis=1) - t * own for t in powers])

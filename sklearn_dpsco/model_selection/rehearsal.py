@@ -11,7 +11,6 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 from joblib import parallel_config
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
@@ -38,14 +37,14 @@ class _Rehearsal(Allotment):
 class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """In the place of a private transformer: rehearses its fit, and lets columns through."""
 
-    def __init__(self, step: Any, plans: _Plans, prefix: str) -> None:
-        self.step, self.plans, self.prefix = step, plans, prefix
+    def __init__(self, step: Any, keep: Any, prefix: str) -> None:
+        self.step, self.keep, self.prefix = step, keep, prefix
 
     def fit(self, X: Any, y: Any = None, **extras: Any) -> Self:
         try:
             self.step.fit(X, y, **extras)
         except RehearsalOver as over:
-            self.plans.found[self.prefix] = over.args
+            self.keep(self.prefix, over)
         self.n_features_in_ = X.shape[1]
         if hasattr(X, "columns"):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
@@ -54,30 +53,17 @@ class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         # within [-1, 1]: what a private transformer gives is bounded, whatever a cell holds
         X = as_numbers("X", X, strict=False)
-        if not sparse.issparse(X):
-            return _within_one(X)
-        X = X.tocsr(copy=True)
-        X.data = _within_one(X.data)
+        is_sparse = sparse.issparse(X)
+        X = X.tocsr(copy=True) if is_sparse else X
+        values = np.nan_to_num(np.asarray(X.data if is_sparse else X, dtype=np.float64))
+        values = values / (1 + np.abs(values))
+        if not is_sparse:
+            return values
+        X.data = values
         return X
 
     def get_metadata_routing(self) -> Any:
         return self.step.get_metadata_routing()
-
-
-def _within_one(values: Any) -> NDArray[np.float64]:
-    """Each number by itself, in the same order; NaN is 0."""
-    values = np.nan_to_num(np.asarray(values, dtype=np.float64))
-    return values / (1 + np.abs(values))
-
-
-class _Plans:
-    """Plans by the prefix of their step; a copy is the same, since scikit-learn copies steps."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, tuple[Any, bool]] = {}
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
 
 def fitted_alone(estimator: Any, X: Any, y: Any, **extras: Any) -> Any:
@@ -89,22 +75,21 @@ def fitted_alone(estimator: Any, X: Any, y: Any, **extras: Any) -> Any:
         return estimator.fit(X, y, **extras)
 
 
-def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[str, Any]:
-    """The plans of the private steps of an estimator, by their prefix, when it is fitted on data.
+def rehearsed(estimator: Any, X: Any, y: Any, **extras: Any) -> dict[str, Any]:
+    """The plans of the private steps, by their prefix, when the estimator is fitted on data.
 
-    The estimator is used up.
-
-    Raises
-    ------
-    ValueError
-        If a private step comes to no charge, or without the groups that another one has. Anything
-        else that the fit raises.
+    The estimator is used up. A `ValueError` says if a private step comes to no charge, or without
+    the groups that another one has.
     """
     nested = estimator.get_params(deep=True)
     # from a cache, no fit would come to its charge
     estimator.set_params(**{name: None for name in nested if name.rpartition("__")[2] == "memory"})
-    plans, last = _Plans(), last_step(estimator)
-    steps = private_steps(estimator)
+    last, steps = last_step(estimator), private_steps(estimator)
+    found: dict[str, tuple[Any, bool]] = {}
+
+    def keep(prefix: str, over: RehearsalOver) -> None:  # a copy of a function is the same one
+        found[prefix] = over.args
+
     for prefix, step in steps.items():
         if isinstance(step.get_metadata_routing().fit.requests.get("groups"), str):
             raise ValueError(
@@ -113,22 +98,21 @@ def rehearsed(estimator: Any, X: Any, y: Any, extras: dict[str, Any]) -> dict[st
             )
         step.set_params(accountant=_Rehearsal(step.accountant.budget))
         if step is not last:
-            stand_in = _StandIn(step, plans, prefix)
-            estimator.set_params(**{prefix.removesuffix("__"): stand_in})
+            estimator.set_params(**{prefix.removesuffix("__"): _StandIn(step, keep, prefix)})
     try:
         with parallel_config("sequential"):  # as when it is fitted
             estimator.fit(X, y, **extras)
     except RehearsalOver as over:
-        plans.found[next(p for p, step in steps.items() if step is last)] = over.args
-    missing = [prefix.removesuffix("__") for prefix in steps if prefix not in plans.found]
+        keep(next(prefix for prefix, step in steps.items() if step is last), over)
+    missing = [prefix.removesuffix("__") for prefix in steps if prefix not in found]
     if missing:
         raise ValueError(
             f"the fits of the private steps {missing} cannot be planned: they are not fitted with "
             "the pipeline"
         )
-    if len({has_groups for _, has_groups in plans.found.values()}) > 1:
+    if len({has_groups for _, has_groups in found.values()}) > 1:
         raise ValueError(
             "groups must reach all private steps of a search or none, since it claims the same of "
             "all: request them of each, as by set_fit_request(groups=True)"
         )
-    return {prefix: plans.found[prefix][0] for prefix in steps}
+    return {prefix: found[prefix][0] for prefix in steps}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import warnings
-from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple, NoReturn, Self
 
@@ -39,10 +38,10 @@ from ..data.records import (
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.allotment import Allotment
 from ..privacy.branches import Account
-from ..privacy.budget import PrivacyBudget
+from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
-from .plan import SearchPlan, plan_probes
-from .private_steps import OWN, Sizes, check_steps, last_step, private_steps, set_parts
+from .plan import SearchPlan, UnfitCurrencyError, plan_probes
+from .private_steps import OWN, check_steps, last_step, private_steps, set_parts
 from .record_scores import Targets, losses, scoring_of
 from .rehearsal import fitted_alone, rehearsed
 
@@ -56,41 +55,49 @@ class _Table(NamedTuple):
 
     X: Any
     y: Any
+    extras: dict[str, Any]  # groups and weights, as they are given
+    classes: Any  # if they were not declared
     targets: Targets
     weights: NDArray[np.float64]
-    extras: dict[str, Any]
 
-    def extras_for(self, estimator: Any) -> dict[str, Any]:
-        """Groups for all private steps and weights for the last, by the names that `fit` takes."""
-        if get_config()["enable_metadata_routing"]:
-            return self.extras
-        steps = private_steps(estimator)
-        found = {}
-        for name, value in self.extras.items():
-            for prefix, step in steps.items():
-                if name == "groups" or step is last_step(estimator):
-                    found[f"{prefix}{name}"] = value
-        return found
+    def fitted(self, estimator: Any, fit: Callable[..., Any]) -> Any:
+        """``fit(estimator, X, y, **extras)``, with the names that `fit` of the estimator takes.
 
-
-def _has(method: str) -> Callable[[Any], bool]:
-    def check(search: Any) -> bool:
-        getattr(getattr(search, "best_estimator_", search.estimator), method)
-        return True
-
-    return check
+        Groups are for all private steps and weights for the last one.
+        """
+        extras = self.extras
+        if not get_config()["enable_metadata_routing"]:
+            last = last_step(estimator)
+            extras = {
+                f"{prefix}{name}": value
+                for name, value in self.extras.items()
+                for prefix, step in private_steps(estimator).items()
+                if name == "groups" or step is last
+            }
+        return fit(estimator, self.X, self.y, **extras)
 
 
-class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
+def _of_best(method: str) -> Any:
+    """A method of the best model, if that has it."""
+
+    def call(self: Any, X: Any) -> Any:
+        check_is_fitted(self)
+        return getattr(self.best_estimator_, method)(X)
+
+    call.__name__, call.__doc__ = method, f"`{method}` of the best model."
+    return available_if(
+        lambda search: getattr(getattr(search, "best_estimator_", search.estimator), method)
+    )(call)
+
+
+class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     """What both searches share; see `DPGridSearchCV`."""
 
     estimator: Any
     scoring: Any
     n_jobs: Any
 
-    @abstractmethod
-    def _settings(self) -> Iterable[dict[str, Any]]:
-        """The candidates, without the default."""
+    _settings: Callable[[], list[dict[str, Any]]]  # the candidates, without the default
 
     # ------------------------------------------------------------------------- planning
 
@@ -122,7 +129,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         --------
         >>> from sklearn_dpsco import DPGridSearchCV, DPMirrorRegressor
         >>> model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1))
-        >>> search = DPGridSearchCV(model, {"radius": [0.1, 1.0]}, epsilon=2.0)
+        >>> search = DPGridSearchCV(model, {"loss": ["absolute", "welsch"]}, epsilon=2.0)
         >>> len(search.plan(n_samples=5000, n_features=3).candidates)  # with the default
         3
         """
@@ -133,7 +140,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         if n_outputs is None:
             declared = getattr(last, "classes", None)
             n_outputs = 1 if not is_classifier(last) else 2 if declared is None else len(declared)
-
         outputs = check_count("n_outputs", n_outputs)
 
         def plans(estimator: Any) -> dict[str, Any]:
@@ -143,16 +149,27 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
                 found[prefix] = step.plan(n, d, *more)
             return found
 
-        return self._plan(Sizes(n, outputs, plans), None, self._accounting().budget_of(n))
+        return self._plan(plans, n, outputs, None)
 
-    def _plan(self, sizes: Sizes, classes: Any, budget: PrivacyBudget) -> SearchPlan:
+    def _plan(
+        self, plans: Callable[[Any], dict[str, Any]], n_samples: int, n_outputs: int, classes: Any
+    ) -> SearchPlan:
+        """The plan, where `plans` gives those of the private steps of an estimator."""
         candidates = self._candidates()
         scoring = self._check_candidates(candidates, classes)
 
-        def make(settings: dict[str, Any]) -> Any:
-            return self._made(settings, classes)
+        def plans_of(
+            settings: dict[str, Any], budget: PrivacyBudget, currency: Composition
+        ) -> tuple[Any, ...]:
+            estimator = set_parts(self._made(settings, classes), budget, currency)
+            parts = {prefix: step.accountant for prefix, step in private_steps(estimator).items()}
+            found = plans(estimator)
+            if not all(part.accepts(found[prefix].guarantee) for prefix, part in parts.items()):
+                raise UnfitCurrencyError
+            return tuple(found[prefix] for prefix in parts)
 
-        return plan_probes(make, candidates, budget, scoring, sizes)
+        budget = self._accounting().budget_of(n_samples)
+        return plan_probes(plans_of, candidates, budget, scoring, n_samples, n_outputs)
 
     def _candidates(self) -> list[dict[str, Any]]:
         """The default's settings first, and all others once."""
@@ -169,9 +186,13 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
                 meant = [nested for nested in own if nested.rpartition("__")[2] == name]
                 hint = f": {shown(meant)}" if meant else ""
                 raise ValueError(f"{name!r} is no parameter of the estimator{hint}")
-        found = [{name: own[name] for name in names if name in own}]
-        found += [c for c in settings if not _is_same({**found[0], **c}, found[0])]
-        return found
+        default = {name: own[name] for name in names if name in own}
+        others = [
+            candidate
+            for candidate in settings
+            if not all(k in default and _is_same(v, default[k]) for k, v in candidate.items())
+        ]
+        return [default, *others]
 
     def _made(self, settings: dict[str, Any], classes: Any) -> Any:
         """An estimator with these settings, none of which it shares with another one."""
@@ -192,10 +213,15 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             except (AttributeError, TypeError, ValueError) as error:
                 raise ValueError(f"the settings {shown(settings)} are wrong: {error}") from None
         first = last_step(made[0])
-        for settings, estimator in zip(candidates, made, strict=True):
-            last = last_step(estimator)
-            is_same_task = is_classifier(last) == is_classifier(first)
-            if not is_same_task or not _same_labels(first, last):
+        for settings, last in zip(candidates, map(last_step, made), strict=True):
+            # classes count as far as they are declared
+            labels, others = (getattr(step, "classes", None) for step in (first, last))
+            is_same = is_classifier(last) == is_classifier(first)
+            if is_same and labels is not None and others is not None:
+                is_same = np.array_equal(
+                    np.unique(np.asarray(labels)), np.unique(np.asarray(others))
+                )
+            if not is_same:
                 raise ValueError(
                     f"the settings {shown(settings)} predict something else than the default: "
                     "all candidates need the same task and the same classes"
@@ -231,61 +257,71 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             If the accountant refuses the charge of the whole search; nothing is spent then.
         """
         with self._until_spent():
-            run = self._charged(X, y, groups, sample_weight, fit_params)
-        plan = run.plan
+            table, plan, stream = self._charged(X, y, groups, sample_weight, fit_params)
         n_fits = len(plan.probes) + 1
-        with progress_bar(self.verbose, n_fits, "fit", type(self).__name__, plan) as run.bar:
-            self._keep(plan, *run.best())
+        with progress_bar(self.verbose, n_fits, "fit", type(self).__name__, plan) as bar:
+            index, best = self._best(table, plan, stream, bar)
+        given = None if isinstance(self.accountant, Allotment) else self.accountant
+        for step in private_steps(best).values():  # whoever fits it again pays again
+            step.set_params(accountant=given)
+        self.plan_, self.guarantee_, self.candidates_ = plan, plan.guarantee, list(plan.candidates)
+        self.best_index_, self.best_params_ = index, plan.candidates[index]
+        self.best_estimator_ = best
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            if hasattr(best, name):
+                setattr(self, name, getattr(best, name))
         self.noise_is_secret_ = self.random_state is None
         return self
 
     def _charged(
         self, X: Any, y: Any, groups: Any, sample_weight: Any, fit_params: dict[str, Any]
-    ) -> _Run:
-        """A run whose plan is charged; an error before that leaves an earlier fit as it was."""
+    ) -> tuple[_Table, SearchPlan, RandomStream]:
+        """The table, and the plan that was charged; nothing is computed before that."""
         check_steps(self.estimator)
-        self._accounting()
-        self._check_accountants()
-        self._warn_of_other_budgets()
+        accounting = self._accounting()
+        self._check_own_settings()
         check_random_state(self.random_state)
         check_verbose(self.verbose)
         check_in_memory("a private search", X)
         if y is None:
             raise ValueError("a private search requires y to be passed, but the target y is None")
         check_consistent_length(X, y)
-        extras = self._extras(groups, sample_weight, fit_params)
-        table, classes = self._table(X, y, extras)
-        accounting, last = self._accounting(), last_step(self._made({}, classes))
-        n_outputs = len(last.classes) if is_classifier(last) else _n_columns(table.y)
+        table = self._table(X, y, groups, sample_weight, fit_params)
+        last = last_step(self._made({}, table.classes))
+        n_columns = 1 if table.y.ndim == 1 else int(table.y.shape[1])
+        n_outputs = len(last.classes) if is_classifier(last) else n_columns
         is_rehearsed: list[bool] = []
 
         def plans(estimator: Any) -> dict[str, Any]:
             with unwarned() if is_rehearsed else nullcontext():
                 is_rehearsed.append(True)  # the first one warns
-                return rehearsed(estimator, table.X, table.y, table.extras_for(estimator))
+                found: dict[str, Any] = table.fitted(estimator, rehearsed)
+                return found
 
-        sizes = Sizes(len(table.y), n_outputs, plans)
-        plan = self._plan(sizes, classes, accounting.budget_of(sizes.n_samples))
-        self._warn_if_nothing_is_chosen(plan)
+        plan = self._plan(plans, len(table.y), n_outputs, table.classes)
+        if plan.choice is None and len(plan.candidates) > 1:
+            warn_user(
+                f"n_samples={plan.n_samples} is too small for a private choice at epsilon="
+                f"{plan.budget.epsilon:g}: the default settings are fitted with the whole budget, "
+                "and the grid is not used",
+                PrivacyParameterWarning,
+            )
         stream = stream_from_random_state(self.random_state)
-        run = _Run(self, plan, classes, table, stream)
         if accounting.accountant is not None:
-            name, has_groups = type(self).__name__, "groups" in extras
+            name, has_groups = type(self).__name__, "groups" in table.extras
             accounting.accountant.spend(plan, estimator=name, has_groups=has_groups)
-        return run
+        return table, plan, stream
 
-    def _check_accountants(self) -> None:
-        """Raise unless the search alone is charged, whatever steps its settings bring."""
-        for settings in self._candidates():
+    def _check_own_settings(self) -> None:
+        """Raise unless the search alone is charged; warn of what steps claim to no effect."""
+        for settings in self._candidates():  # whatever steps they bring
             for prefix, step in private_steps(self._made(settings, None)).items():
                 if step.accountant is not None and step.accountant != self.accountant:
                     raise ValueError(
                         f"{prefix}accountant is set, but the search is charged for all of its "
                         "fits: give the accountant to the search"
                     )
-
-    def _warn_of_other_budgets(self) -> None:
-        """A `PrivacyParameterWarning` for what steps claim, or are seeded with, to no effect."""
         steps = private_steps(self.estimator)
         # epsilons of several steps say how they share a fit
         names = ["delta", "relation", "max_rows_per_user"] + ["epsilon"] * (len(steps) == 1)
@@ -302,20 +338,9 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
                     PrivacyParameterWarning,
                 )
 
-    @staticmethod
-    def _warn_if_nothing_is_chosen(plan: SearchPlan) -> None:
-        if plan.choice is None and len(plan.candidates) > 1:
-            warn_user(
-                f"n_samples={plan.n_samples} is too small for a private choice at epsilon="
-                f"{plan.budget.epsilon:g}: the default settings are fitted with the whole budget, "
-                "and the grid is not used",
-                PrivacyParameterWarning,
-            )
-
-    def _extras(
-        self, groups: Any, sample_weight: Any, fit_params: dict[str, Any]
-    ) -> dict[str, Any]:
-        """What is given of groups and weights, under these names."""
+    def _table(
+        self, X: Any, y: Any, groups: Any, sample_weight: Any, fit_params: dict[str, Any]
+    ) -> _Table:
         found = {"groups": groups, "sample_weight": sample_weight}
         for name, value in fit_params.items():
             step, _, short = name.rpartition("__")
@@ -326,10 +351,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
                     f"and step__sample_weight of a private step, got {name!r}"
                 )
             found[short] = value
-        return {name: _indexable(value) for name, value in found.items() if value is not None}
-
-    def _table(self, X: Any, y: Any, extras: dict[str, Any]) -> tuple[_Table, Any]:
-        """The table, and the classes if they were not declared."""
+        extras = {name: _indexable(value) for name, value in found.items() if value is not None}
         last, classes = last_step(self.estimator), None
         if is_classifier(last):
             y = checked(as_labels, y)
@@ -346,24 +368,45 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
             weights[surplus_rows(users, most, {})] = 0.0
         if "sample_weight" in extras:
             largest = check_size("max_weight", last.max_weight)
-            found = as_weights(extras["sample_weight"], largest, strict=False)
-            check_consistent_length(y, found)
-            weights *= found
+            given = as_weights(extras["sample_weight"], largest, strict=False)
+            check_consistent_length(y, given)
+            weights *= given
         X = compressed(X) if sparse.issparse(X) else _indexable(X)
-        return _Table(X, y, targets, weights, extras), classes
+        return _Table(X, y, extras, classes, targets, weights)
 
-    def _keep(self, plan: SearchPlan, index: int, best: Any) -> None:
-        given = None if isinstance(self.accountant, Allotment) else self.accountant
-        for step in private_steps(best).values():  # whoever fits it again pays again
-            step.set_params(accountant=given)
-        self.plan_, self.guarantee_ = plan, plan.guarantee
-        self.candidates_ = list(plan.candidates)
-        self.best_index_, self.best_params_ = index, plan.candidates[index]
-        self.best_estimator_ = best
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-            if hasattr(best, name):
-                setattr(self, name, getattr(best, name))
+    def _best(
+        self, table: _Table, plan: SearchPlan, stream: RandomStream, bar: Any
+    ) -> tuple[int, Any]:
+        """The chosen candidate, and its model."""
+
+        def made(candidate: int, budget: PrivacyBudget, fit: int) -> Any:
+            """With the candidate's settings, its part of the budget, and noise of its own."""
+            estimator = self._made(plan.candidates[candidate], table.classes)
+            set_parts(estimator, budget, plan.currency)
+            steps = private_steps(estimator)
+            words = stream.substream("fit", fit).words(len(steps))
+            for prefix, word in zip(steps, words, strict=True):
+                # a step's own seed would draw the same noise in every fit
+                seed = None if self.random_state is None else int(word % np.uint64(2**31))
+                with unwarned():  # the search's own seed was asked for
+                    estimator.set_params(**{f"{prefix}random_state": seed})
+            return estimator
+
+        chosen, n = 0, len(plan.probes)
+        if plan.choice is not None:
+            # X and y are arguments of their own, so that a cluster gets them once
+            fit = delayed(fitted_alone)
+            fits = (table.fitted(made(k, plan.probe_budget, k), fit) for k in range(n))
+            # not every backend of joblib has generators
+            kind = "generator" if self.verbose else "list"
+            found = Parallel(n_jobs=self.n_jobs, return_as=kind)(list(fits))
+            models = list(steps(found, bar))
+            facts = table.X, table.targets, plan.choice.scoring
+            lost = np.stack([losses(model, *facts) for model in models], axis=1)
+            chosen = plan.choice.run(lost, table.weights, stream.substream("choice", 0))
+        best = table.fitted(made(chosen, plan.refit_budget, n), fitted_alone)
+        bar.update(1)
+        return chosen, best
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "best_estimator_")
@@ -383,29 +426,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
 
     # -------------------------------------------------------------------- the best model
 
-    @available_if(_has("predict"))
-    def predict(self, X: Any) -> Any:
-        """`predict` of the best model."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict(X)
-
-    @available_if(_has("predict_proba"))
-    def predict_proba(self, X: Any) -> Any:
-        """`predict_proba` of the best model."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict_proba(X)
-
-    @available_if(_has("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> Any:
-        """`predict_log_proba` of the best model."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict_log_proba(X)
-
-    @available_if(_has("decision_function"))
-    def decision_function(self, X: Any) -> Any:
-        """`decision_function` of the best model."""
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(X)
+    predict = _of_best("predict")
+    predict_proba = _of_best("predict_proba")
+    predict_log_proba = _of_best("predict_log_proba")
+    decision_function = _of_best("decision_function")
 
     def score(self, X: Any, y: Any) -> float:
         """`score` of the best model: without noise, and outside the guarantee.
@@ -423,86 +447,13 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator, metaclass=AB
         return tags
 
 
-class _Run:
-    """One run of a plan."""
-
-    def __init__(
-        self, search: _PrivateSearch, plan: Any, classes: Any, table: _Table,
-        stream: RandomStream,
-    ) -> None:  # fmt: skip
-        self.search, self.plan, self.classes, self.table = search, plan, classes, table
-        self.stream = stream
-        self.bar: Any = None
-
-    def _made(self, candidate: int, budget: PrivacyBudget, fit: int) -> Any:
-        """An estimator with the candidate's settings, its part of the budget, noise of its own."""
-        estimator = self.search._made(self.plan.candidates[candidate], self.classes)
-        set_parts(estimator, budget, self.plan.currency)
-        steps = private_steps(estimator)
-        words = self.stream.substream("fit", fit).words(len(steps))
-        for prefix, word in zip(steps, words, strict=True):
-            # a step's own seed would draw the same noise in every fit
-            seed = None if self.search.random_state is None else int(word % np.uint64(2**31))
-            with unwarned():  # the search's own seed was asked for
-                estimator.set_params(**{f"{prefix}random_state": seed})
-        return estimator
-
-    def _all_fitted(self, estimators: list[Any]) -> Iterable[Any]:
-        """Side by side; X and y are arguments of their own, so that a cluster gets them once."""
-        table = self.table
-        fits = (
-            delayed(fitted_alone)(e, table.X, table.y, **table.extras_for(e)) for e in estimators
-        )
-        # not every backend of joblib has generators
-        kind = "generator" if self.search.verbose else "list"
-        found: Iterable[Any] = Parallel(n_jobs=self.search.n_jobs, return_as=kind)(fits)
-        return found
-
-    def _fitted(self, candidate: int, budget: PrivacyBudget, fit: int) -> Any:
-        estimator = self._made(candidate, budget, fit)
-        extras = self.table.extras_for(estimator)
-        found = fitted_alone(estimator, self.table.X, self.table.y, **extras)
-        self.bar.update(1)
-        return found
-
-    def best(self) -> tuple[int, Any]:
-        """The chosen candidate, and its model."""
-        plan, table, n = self.plan, self.table, len(self.plan.probes)
-        if n == 0:
-            return 0, self._fitted(0, plan.refit_budget, 0)
-        made = [self._made(k, plan.probe_budget, k) for k in range(n)]
-        models = list(steps(self._all_fitted(made), self.bar))
-        facts = table.X, table.targets, plan.choice.scoring, plan.choice.powers
-        found = np.stack([losses(model, *facts) for model in models], axis=1)
-        chosen = plan.choice.run(found, table.weights, self.stream.substream("choice", 0))
-        return chosen, self._fitted(chosen, plan.refit_budget, n)
-
-
 def _indexable(values: Any) -> Any:
     """Lists as arrays of objects, in which no cell decides on the type of others."""
     return values if hasattr(values, "shape") else as_objects(values)
 
 
-def _same_labels(first: Any, second: Any) -> bool:
-    """Whether two estimators have the same classes, as far as they are declared."""
-    labels, others = (getattr(last, "classes", None) for last in (first, second))
-    if labels is None or others is None:
-        return True
-    return np.array_equal(np.unique(np.asarray(labels)), np.unique(np.asarray(others)))
-
-
-def _n_columns(y: NDArray[Any]) -> int:
-    return 1 if y.ndim == 1 else int(y.shape[1])
-
-
-def _is_same(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Whether two settings are equal, for all that is known of their values."""
-    return first.keys() == second.keys() and all(
-        _equal(first[name], second[name]) for name in first
-    )
-
-
-def _equal(first: Any, second: Any) -> bool:
+def _is_same(first: Any, second: Any) -> bool:
+    """Whether two values of a setting are equal, for all that is known of them."""
     if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
         return np.array_equal(np.asarray(first), np.asarray(second))
     return type(first) is type(second) and repr(first) == repr(second)
@@ -579,13 +530,14 @@ class DPGridSearchCV(_PrivateSearch):
     --------
     >>> import numpy as np
     >>> from sklearn_dpsco import DPGridSearchCV, DPMirrorRegressor
+    >>> from sklearn_dpsco.geometry import L2Ball
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (5000, 3))
     >>> y = X @ [0.3, -0.2, 0.1]
-    >>> model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), radius=0.01)
-    >>> search = DPGridSearchCV(model, {"radius": [0.1, 1.0]}, epsilon=2.0, random_state=0)
-    >>> search.fit(X, y).best_params_
-    {'radius': 1.0}
+    >>> model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), feasible_set=L2Ball(0.01))
+    >>> grid = {"feasible_set": [L2Ball(0.1), L2Ball(1.0)]}
+    >>> DPGridSearchCV(model, grid, epsilon=2.0, random_state=0).fit(X, y).best_params_
+    {'feasible_set': L2Ball(radius=1.0)}
     """
 
     def __init__(
@@ -606,7 +558,7 @@ class DPGridSearchCV(_PrivateSearch):
     ) -> None:
         self._store(locals())
 
-    def _settings(self) -> Iterable[dict[str, Any]]:
+    def _settings(self) -> list[dict[str, Any]]:
         return _listed(ParameterGrid, "param_grid", self.param_grid)
 
 
@@ -643,8 +595,9 @@ class DPRandomizedSearchCV(_PrivateSearch):
 
     >>> from scipy.stats import loguniform
     >>> from sklearn_dpsco import DPMirrorRegressor, DPRandomizedSearchCV
-    >>> model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1))
-    >>> settings = {"radius": loguniform(0.1, 10)}
+    >>> from sklearn_dpsco.solvers import NoisyMD
+    >>> model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), solver=NoisyMD())
+    >>> settings = {"solver__data_norm": loguniform(0.5, 2)}
     >>> search = DPRandomizedSearchCV(model, settings, n_iter=3, epsilon=2.0)
     >>> plan = search.plan(n_samples=5000, n_features=3)
     >>> len(plan.candidates), plan.guarantee.epsilon  # the default is one of them
@@ -671,7 +624,7 @@ class DPRandomizedSearchCV(_PrivateSearch):
     ) -> None:
         self._store(locals())
 
-    def _settings(self) -> Iterable[dict[str, Any]]:
+    def _settings(self) -> list[dict[str, Any]]:
         seed = check_count("candidates_seed", self.candidates_seed, low=0, high=2**32 - 1)
         n = check_count("n_iter", self.n_iter, high=_MOST_SETTINGS)
         given = self.param_distributions
@@ -688,8 +641,8 @@ def _listed(kind: Any, name: str, value: Any, **facts: Any) -> list[dict[str, An
         found = list(settings) if len(settings) <= _MOST_SETTINGS else None
     if found is None or not all(isinstance(key, str) for one in found for key in one):
         raise ValueError(
-            f"{name} must be a grid of settings, a dict such as {{'radius': [0.5, 2.0]}} of a list "
-            f"for each parameter, or a list of such dicts, of at most {_MOST_SETTINGS:g} settings, "
-            f"got {type(value).__name__}"
+            f"{name} must be a grid of settings, a dict such as {{'loss': ['squared', 'welsch']}} "
+            f"of a list for each parameter, or a list of such dicts, of at most "
+            f"{_MOST_SETTINGS:g} settings, got {type(value).__name__}"
         )
     return found

@@ -15,31 +15,21 @@ from numpy.typing import NDArray
 
 from ..data.cells import as_numbers
 
-__all__ = ["Cells", "column_names", "is_frame", "read_column"]
+__all__ = ["Cells", "is_frame", "read_column"]
 
 _POLARS_NUMBERS = {"Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
 _POLARS_NUMBERS |= {"Float32", "Float64"}
 _POLARS_TEXT = {"String", "Utf8", "Categorical", "Enum"}
-_POLARS_CELLS = {"Boolean", "Decimal", "Int128", "UInt128", "Float16", "Object", "Null"}
+_POLARS_CELLS = {"Decimal", "Int128", "UInt128", "Float16", "Object", "Null"}
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a column.
+    """The cells of a column."""
 
-    Attributes
-    ----------
-    kind : {"numbers", "text", "objects", "other"}
-        By the type of the column: booleans are numbers, dates are other.
-    type_name : str
-        Of that type, for messages.
-    values : ndarray of shape (n,)
-        float64 with NaN for what is missing, or objects.
-    """
-
-    kind: str
-    type_name: str
-    values: NDArray[Any]
+    kind: str  # "numbers", booleans included, "text", "objects" or "other", such as dates
+    type_name: str  # of the column, for messages
+    values: NDArray[Any]  # float64 with NaN for what is missing, or objects
 
     def numbers(self) -> NDArray[np.float64]:
         """The cells as numbers, NaN for what is missing, infinite or no number."""
@@ -54,18 +44,14 @@ class Cells:
         Text is compared with text, and numbers with numbers, 1.0 and True being 1.
         """
         if isinstance(categories[0], str):
-            return self._text_codes({category: k for k, category in enumerate(categories)})
+            places = {category: k for k, category in enumerate(categories)}
+            found = (places.get(c, -1) if isinstance(c, str) else -2 for c in self.values.flat)
+            return np.fromiter(found, dtype=np.int64, count=self.values.size)
         numbers = self.numbers()
         codes = np.where(np.isnan(numbers), -2, -1)
         for position, category in enumerate(categories):
             codes[numbers == float(category)] = position
         return codes
-
-    def _text_codes(self, positions: dict[str, int]) -> NDArray[np.int64]:
-        codes = (
-            positions.get(cell, -1) if isinstance(cell, str) else -2 for cell in self.values.flat
-        )
-        return np.fromiter(codes, dtype=np.int64, count=self.values.size)
 
 
 def is_frame(X: Any) -> bool:
@@ -74,44 +60,28 @@ def is_frame(X: Any) -> bool:
     return all(hasattr(X, name) for name in ("shape", "columns", "dtypes", "__getitem__"))
 
 
-def column_names(X: Any) -> list[Any]:
-    """The names of a frame's columns, in its order."""
-    return list(X.columns)
-
-
 def read_column(X: Any, name: str) -> Cells:
     """One column of a frame."""
     column = X[name]
-    if type(column).__module__.partition(".")[0] == "polars":
-        return _read_polars(column)
-    return _read_pandas(column)
+    if type(column).__module__.partition(".")[0] != "polars":
+        kind, type_name = _kind_of(column.dtype), str(column.dtype)
+        if kind == "numbers" and isinstance(column.dtype, np.dtype):
+            return Cells(kind, type_name, column.to_numpy().astype(np.float64))
+        cells = column.astype(object).to_numpy() if kind != "other" else ()
+        return Cells(kind, type_name, _objects(cells))
+    type_name = column.dtype.base_type().__name__
+    if type_name in _POLARS_NUMBERS:
+        return Cells("numbers", type_name, column.to_numpy().astype(np.float64))
+    if type_name == "Boolean":
+        values = as_numbers("X", _objects(column.to_list()), strict=False)
+        return Cells("numbers", type_name, values)
+    is_text, is_plain = type_name in _POLARS_TEXT, type_name in _POLARS_CELLS
+    kind = "text" if is_text else "objects" if is_plain else "other"
+    return Cells(kind, type_name, _objects(column.to_list() if kind != "other" else ()))
 
 
 def _objects(cells: Any) -> NDArray[Any]:
     return np.fromiter(iter(cells), dtype=object, count=len(cells))
-
-
-def _read_polars(column: Any) -> Cells:
-    name = column.dtype.base_type().__name__
-    if name in _POLARS_NUMBERS:
-        return Cells("numbers", name, column.to_numpy().astype(np.float64))
-    is_text, is_plain = name in _POLARS_TEXT, name in _POLARS_CELLS
-    kind = "text" if is_text else "objects" if is_plain else "other"
-    if name == "Boolean":
-        values = as_numbers("X", _objects(column.to_list()), strict=False)
-        return Cells("numbers", name, values)
-    return Cells(kind, name, _objects(column.to_list() if kind != "other" else ()))
-
-
-def _read_pandas(column: Any) -> Cells:
-    kind, name = _kind_of(column.dtype), str(column.dtype)
-    is_plain = isinstance(column.dtype, np.dtype)
-    if kind == "numbers" and is_plain:
-        return Cells(kind, name, column.to_numpy().astype(np.float64))
-    if kind == "other":
-        return Cells(kind, name, np.empty(0, dtype=object))
-    cells = _objects(column.astype(object).to_numpy())
-    return Cells(kind, name, cells)
 
 
 def _kind_of(dtype: Any) -> str:

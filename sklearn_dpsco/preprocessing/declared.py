@@ -21,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from ..data.bounds import check_feature_bounds, is_declaring, is_nonnegative
 
-__all__ = ["DeclaredOutput", "UndeclaredError", "branches", "declared_bounds", "is_passthrough"]
+__all__ = ["Declared", "DeclaredOutput", "branches", "declared_bounds", "is_passthrough"]
 
 Array = NDArray[np.float64]
 
@@ -29,10 +29,6 @@ _REMEDY = (
     "Take a transformer that declares its outputs, such as PublicEncoder, or give bounds_X as "
     "numbers, such as (-clip, clip) behind a DPScaler"
 )
-
-
-class UndeclaredError(ValueError):
-    """A transformer in the place of bounds says nothing public about its outputs."""
 
 
 @dataclass(frozen=True)
@@ -92,41 +88,26 @@ def is_passthrough(step: Any) -> bool:
 
 
 class Declared(NamedTuple):
-    """What `bounds_X` stands for.
-
-    Attributes
-    ----------
-    bounds : None, pair or dict
-    row_norm : float or None
-        The largest l2 norm of a row in scaled units, None if nothing but bounds is known.
-    nonnegative : bool
-        Whether no scaled feature is negative.
-    """
+    """What `bounds_X` stands for."""
 
     bounds: Any
-    row_norm: float | None
-    nonnegative: bool
+    row_norm: float | None  # in scaled units; None if nothing but bounds is known
+    nonnegative: bool  # whether no scaled feature is negative
 
 
 def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
-    """The bounds and what else is declared, by numbers or by a transformer.
-
-    Raises
-    ------
-    UndeclaredError
-        If a transformer does not declare its outputs, or other ones; names the step.
-    """
+    """The bounds and what else is declared, by numbers or by a transformer."""
     if not is_declaring(bounds_X):
         return Declared(bounds_X, None, is_nonnegative(bounds_X))
     kind = bounds_X.__name__ if isinstance(bounds_X, type) else type(bounds_X).__name__
     if isinstance(bounds_X, type):
-        raise UndeclaredError(f"bounds_X is the class {kind}: give an object, {kind}(...)")
+        raise ValueError(f"bounds_X is the class {kind}: give an object, {kind}(...)")
     found = _output_of(kind, bounds_X)
     if found is None:
         _refuse(kind, kind, "does not declare bounds of its outputs")
     check_feature_bounds(found.bounds_X)
     if found.n_outputs != n_features:
-        raise UndeclaredError(
+        raise ValueError(
             f"bounds_X declares {found.n_outputs} columns and X has {n_features}: give the "
             "transformer that makes X, or one with its parameters"
         )
@@ -148,8 +129,13 @@ def _output_of(name: str, step: Any) -> DeclaredOutput | None:
         return None
     if isinstance(step, ColumnTransformer | FeatureUnion):
         return _output_of_branches(name, step)
-    if isinstance(step, OneHotEncoder) and (found := _output_of_one_hot(step)) is not None:
-        return found
+    if isinstance(step, OneHotEncoder) and not isinstance(step.categories, str):
+        learned = step.drop, step.min_frequency, step.max_categories
+        if all(limit is None for limit in learned):
+            # 0/1 columns, of which one of each group is 1 at most
+            size = sum(len(group) for group in step.categories)
+            row_norm = float(np.sqrt(len(step.categories)))
+            return DeclaredOutput(np.zeros(size), np.ones(size), row_norm)
     _refuse(name, type(step).__name__, "does not declare bounds of its outputs")
 
 
@@ -177,28 +163,13 @@ def branches(step: ColumnTransformer | FeatureUnion) -> Iterator[tuple[str, Any]
     if found is None:
         found = [*step.transformers, ("remainder", step.remainder, None)]
     for name, branch, columns in found:
-        is_list = isinstance(columns, list | tuple | np.ndarray)
-        is_empty = is_list and (len(columns) == 0 or _selects_none(columns))
+        is_empty = False
+        if isinstance(columns, list | tuple | np.ndarray):
+            mask = np.asarray(columns)
+            is_empty = len(columns) == 0 or (mask.dtype == bool and not mask.any())
         if not (is_empty or (isinstance(branch, str) and branch == "drop")):
             yield name, branch
 
 
-def _selects_none(columns: Any) -> bool:
-    mask = np.asarray(columns)
-    return mask.dtype == bool and not mask.any()
-
-
-def _output_of_one_hot(step: OneHotEncoder) -> DeclaredOutput | None:
-    """0/1 columns, one of each group at most; None if the categories come from data."""
-    is_declared = not isinstance(step.categories, str) and step.drop is None
-    if not is_declared or step.min_frequency is not None or step.max_categories is not None:
-        return None
-    size = sum(len(group) for group in step.categories)
-    row_norm = float(np.sqrt(len(step.categories)))
-    return DeclaredOutput(np.zeros(size), np.ones(size), row_norm)
-
-
 def _refuse(name: str, kind: str, why: str) -> NoReturn:
-    raise UndeclaredError(
-        f"bounds_X is a transformer, and {name!r} ({kind}) in it {why}. {_REMEDY}"
-    )
+    raise ValueError(f"bounds_X is a transformer, and {name!r} ({kind}) in it {why}. {_REMEDY}")

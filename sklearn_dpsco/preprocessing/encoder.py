@@ -16,7 +16,7 @@ from .._overview import DocumentationLink
 from .._types import Missing, Unknown
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyParameterWarning
-from .columns import Cells, column_names, is_frame, read_column
+from .columns import Cells, is_frame, read_column
 from .declared import DeclaredOutput
 from .proposals import proposed_schema
 from .schema import MISSING, UNKNOWN, Field, OutputColumn, Rule, fields_of, from_json, to_json
@@ -126,7 +126,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             check_choice("unknown", self.unknown, UNKNOWN),
         )
         check_bool("sparse_output", self.sparse_output)
-        names = [name for field in fields for name in field.outputs(rule)]
+        names = [column.name for field in fields for column in field.output_columns(rule)]
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ValueError(
@@ -146,9 +146,10 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     def declared_output(self) -> DeclaredOutput:
         """Bounds and row norm of the outputs, from the parameters alone."""
         fields, rule = self._checked()
-        low, high = zip(*(field.bounds(rule) for field in fields), strict=True)
-        norm = np.sqrt(sum(field.square_norm(rule) for field in fields))
-        return DeclaredOutput(np.concatenate(low), np.concatenate(high), float(norm))
+        low, high, squares = zip(*(field.facts(rule) for field in fields), strict=True)
+        return DeclaredOutput(
+            np.concatenate(low), np.concatenate(high), float(np.sqrt(sum(squares)))
+        )
 
     @property
     def bounds_X(self) -> tuple[Array, Array]:
@@ -214,14 +215,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             of a column does not go with it. No message depends on a cell.
         """
         fields, _ = self._checked()
-        self._warn_of_lists()
-        if X is not None:
-            self._read(X, fields)
-        return self
-
-    def _warn_of_lists(self) -> None:
-        """A `PrivacyParameterWarning` for a list that is probably meant as bounds."""
         for name, value in self.schema.items():
+            # two integers are probably meant as bounds
             is_list = isinstance(value, list) and len(value) == 2
             if is_list and all(type(end) is int for end in value) and value[1] - value[0] > 1:
                 warn_user(
@@ -229,6 +224,9 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
                     f"others; for bounds of a number write a tuple, {tuple(value)}",
                     PrivacyParameterWarning,
                 )
+        if X is not None:
+            self._read(X, fields)
+        return self
 
     def transform(self, X: Any) -> Any:
         """Encode a table.
@@ -253,13 +251,18 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         entries = []
         for field, column in zip(fields, cells, strict=True):
             entries += [(first + k, *entry) for k, *entry in field.encode(column, rule)]
-            first += len(field.outputs(rule))
-        if self.sparse_output:
-            return _csr(entries, shape)
-        out = np.zeros(shape)
-        for position, rows, values in entries:
-            out[rows, position] = values
-        return out
+            first += len(field.output_columns(rule))
+        if not self.sparse_output:
+            out = np.zeros(shape)
+            for position, rows, values in entries:
+                out[rows, position] = values
+            return out
+        rows = np.concatenate([found for _, found, _ in entries])
+        positions = np.concatenate([np.full(len(found), k) for k, found, _ in entries])
+        values = np.concatenate([np.broadcast_to(v, len(found)) for _, found, v in entries])
+        encoded = sparse.csr_array((values.astype(np.float64), (rows, positions)), shape=shape)
+        encoded.eliminate_zeros()
+        return encoded
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """The cells that encoded rows stand for.
@@ -283,7 +286,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             raise ValueError(f"X has {table.shape[1]} columns, but the encoder gives {size}")
         out = np.empty((len(table), len(fields)), dtype=object)
         for position, field in enumerate(fields):
-            width = len(field.outputs(rule))
+            width = len(field.output_columns(rule))
             out[:, position] = field.decode(table[:, first : first + width], rule)
             first += width
         return out
@@ -297,7 +300,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
                 f"{type(X).__name__}: of an array make pandas.DataFrame(X, columns=[...]). Meta-"
                 "estimators such as BaggingClassifier hand on an array: put the encoder before them"
             )
-        self._check_names(column_names(X))
+        self._check_names(list(X.columns))
         columns = [read_column(X, field.name) for field in fields]
         for field, cells in zip(fields, columns, strict=True):
             field.check(cells)
@@ -405,14 +408,3 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         tags.requires_fit = False
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
-
-
-def _csr(entries: list[Any], shape: tuple[int, int]) -> Any:
-    """A CSR array of triples (column, rows, values); zeros are not stored."""
-    rows = [rows for _, rows, _ in entries]
-    columns = [np.full(len(found), position) for position, found, _ in entries]
-    values = [np.broadcast_to(value, len(found)) for _, found, value in entries]
-    places = (np.concatenate(rows), np.concatenate(columns))
-    out = sparse.csr_array((np.concatenate(values).astype(np.float64), places), shape=shape)
-    out.eliminate_zeros()
-    return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,35 +136,38 @@ def check_pipeline(pipe: Any) -> LeakReport:
 # ------------------------------------------------------------------------ the walk
 
 
-def _look_at_all(name: str, steps: Iterable[tuple[str, Any]]) -> Iterator[LeakFinding]:
-    for inner, step in steps:
-        yield from _look_at(f"{name}: {inner}" if name else str(inner), step)
-
-
 def _look_at(name: str, step: Any) -> Iterator[LeakFinding]:
     """What leaks in a step and in all that it holds."""
     if is_passthrough(step) or isinstance(step, str):
         return
+
+    def finding(leaks: str, instead: str) -> LeakFinding:
+        return LeakFinding(name or "the estimator itself", type(step).__name__, leaks, instead)
+
+    held: Iterable[tuple[str, Any]] = ()
     kind = _known_kind(step)
     if _is_ours(step):
-        yield from _look_at_ours(name, step)
+        if is_classifier(step) and getattr(step, "classes", ()) is None:
+            yield finding("the list of labels, taken from y", "declare them: classes=[...]")
+        if getattr(step, "epsilon", None) == math.inf:
+            yield finding("all that it learns: epsilon=inf adds no noise", "a finite epsilon")
     elif isinstance(step, Pipeline | FeatureUnion | ColumnTransformer):
-        yield from _look_at_all(name, _parts(step))
-    elif kind in _HOLDERS:
-        if finding := _finding(name, step, kind, _HOLDERS):
-            yield finding
-        yield from _folds(name, step)
-        yield from _look_at_all(name, _held(step))
-    elif finding := _of_step(name, step, kind):
-        yield finding
+        held = step.steps if isinstance(step, Pipeline) else branches(step)
+    else:
+        if rule := _rule_of(step, kind):
+            yield finding(*rule)
+        if kind in _HOLDERS:
+            if _has_stratified_folds(step):
+                yield finding(*_FOLDS)
+            held = _held(step)
+    for inner, part in held:
+        yield from _look_at(f"{name}: {inner}" if name else str(inner), part)
 
 
 def _known_kind(step: Any) -> str:
     """Its class, or the nearest class of scikit-learn that it derives from; "" if none is known."""
     for kind in type(step).__mro__:
-        is_known = kind.__name__ in _HOLDERS or kind.__name__ in _STATELESS
-        is_known = is_known or kind.__name__ in _LEARNERS
-        if is_known and kind.__module__.partition(".")[0] == "sklearn":
+        if kind.__name__ in _KNOWN and kind.__module__.partition(".")[0] == "sklearn":
             return kind.__name__
     return ""
 
@@ -175,118 +178,164 @@ def _is_ours(step: Any) -> bool:
     return ours or hasattr(step, "declared_output")
 
 
-def _look_at_ours(name: str, step: Any) -> Iterator[LeakFinding]:
-    if is_classifier(step) and getattr(step, "classes", ()) is None:
-        found = "the list of labels, taken from y", "declare them: classes=[...]"
-        yield LeakFinding(_shown(name), type(step).__name__, *found)
-    if getattr(step, "epsilon", None) == math.inf:
-        found = "all that it learns: epsilon=inf adds no noise", "a finite epsilon"
-        yield LeakFinding(_shown(name), type(step).__name__, *found)
-
-
-def _shown(name: str) -> str:
-    return name or "the estimator itself"
-
-
-def _parts(step: Any) -> list[tuple[str, Any]]:
-    return list(step.steps) if isinstance(step, Pipeline) else list(branches(step))
+def _rule_of(step: Any, kind: str) -> _Rule | None:
+    """What a single step leaks, if anything."""
+    if kind in _KNOWN:
+        is_harmless = _HARMLESS.get(kind)
+        return None if is_harmless is not None and is_harmless(step) else _KNOWN[kind]
+    try:
+        if get_tags(step).requires_fit is False:
+            return None
+    except Exception:  # whatever another package's tags may raise
+        pass
+    if type(step).__module__.partition(".")[0] != "sklearn" and hasattr(step, "fit"):
+        return _UNKNOWN
+    return _PREDICTOR if hasattr(step, "predict") else _ANY
 
 
 def _held(step: Any) -> list[tuple[str, Any]]:
     """The named estimators that an estimator holds."""
     parameters = step.get_params(deep=False)
-    held = [
-        (name, parameters[name])
-        for name in ("transformer", "estimator", "regressor", "final_estimator")
-        if hasattr(parameters.get(name), "fit")
-    ]
+    names = ("transformer", "estimator", "regressor", "final_estimator")
+    held = [(n, parameters[n]) for n in names if hasattr(parameters.get(n), "fit")]
     several = parameters.get("estimators")
     return [*held, *(several if isinstance(several, list) else [])]
 
 
-def _finding(
-    name: str, step: Any, kind: str, table: Mapping[str, _Rule | None]
-) -> LeakFinding | None:
-    rule = table[kind]
-    if rule is None or (rule.unless is not None and rule.unless(step)):
-        return None
-    return LeakFinding(_shown(name), type(step).__name__, rule.leaks, rule.instead)
-
-
-def _folds(name: str, step: Any) -> Iterator[LeakFinding]:
-    """Folds that depend on labels, as scikit-learn's default ones of classifiers do."""
+def _has_stratified_folds(step: Any) -> bool:
+    """Whether folds depend on labels, as scikit-learn's default ones of classifiers do."""
     if "cv" not in step.get_params(deep=False):
-        return
+        return False
     is_default = step.cv is None or isinstance(step.cv, int)
     is_stratified = isinstance(step.cv, StratifiedKFold | StratifiedShuffleSplit)
-    if is_stratified or (is_default and is_classifier(step)):
-        leaks = "labels through stratified folds, so that one record moves others between folds"
-        instead = "cv=KFold(k), with shuffle=True if the order of the rows tells of them"
-        yield LeakFinding(_shown(name), type(step).__name__, leaks, instead)
-
-
-def _of_step(name: str, step: Any, kind: str) -> LeakFinding | None:
-    """What a single step leaks."""
-    if kind in _LEARNERS:
-        return _finding(name, step, kind, _LEARNERS)
-    if kind in _STATELESS or _needs_no_fit(step):
-        return None
-    of_scikit_learn = type(step).__module__.partition(".")[0] == "sklearn"
-    if of_scikit_learn or not hasattr(step, "fit"):
-        rule = _PREDICTOR if hasattr(step, "predict") else _ANY
-    else:
-        rule = _UNKNOWN
-    return LeakFinding(_shown(name), type(step).__name__, rule.leaks, rule.instead)
-
-
-def _needs_no_fit(step: Any) -> bool:
-    try:
-        return get_tags(step).requires_fit is False
-    except Exception:  # whatever another package's tags may raise
-        return False
+    return is_stratified or (is_default and is_classifier(step))
 
 
 # ------------------------------------------------------------------------ what is known
 
-
-@dataclass(frozen=True)
-class _Rule:
-    leaks: str
-    instead: str
-    unless: Callable[[Any], bool] | None = None
-
+_Rule = tuple[str, str]  # what leaks, and what to take instead
 
 _ENCODER = "PublicEncoder, or declared categories: categories=[[...], ...]"
 _BOUNDS = "PublicEncoder or bounds_X with public bounds, by which estimators scale"
 _FIXED = "columns or directions chosen from domain knowledge or from public data"
 _TEXT = "HashingVectorizer, or a public vocabulary (and use_idf=False)"
 
-_PREDICTOR = _Rule("the data: it is a model without privacy", "an estimator of this package")
-_ANY = _Rule(
-    "un-noised statistics of the data", "a step that learns nothing, or one fitted on public data"
+_PREDICTOR = "the data: it is a model without privacy", "an estimator of this package"
+_ANY = (
+    "un-noised statistics of the data",
+    "a step that learns nothing, or one fitted on public data",
 )
-_UNKNOWN = _Rule(
+_UNKNOWN = (
     "nobody knows what: it learns from data unless you know otherwise",
     "a step that is known, or state requires_fit=False in its tags if it learns nothing",
 )
+_FOLDS = (
+    "labels through stratified folds, so that one record moves others between folds",
+    "cv=KFold(k), with shuffle=True if the order of the rows tells of them",
+)
 
-_SCALER = {
-    "StandardScaler": "un-noised means and variances of the columns",
-    "MinMaxScaler": "the smallest and the largest value of each column",
-    "MaxAbsScaler": "the largest absolute value of each column",
-    "RobustScaler": "un-noised medians and quartiles of the columns",
-    "QuantileTransformer": "un-noised quantiles of the columns",
-    "PowerTransformer": "un-noised exponents, means and variances of the columns",
-    "KBinsDiscretizer": "un-noised ends of bins",
-}
-_SELECTIONS = (
-    "SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe",
-    "GenericUnivariateSelect", "VarianceThreshold",
-)  # fmt: skip
-_DIRECTIONS = (
-    "PCA", "IncrementalPCA", "KernelPCA", "SparsePCA", "TruncatedSVD", "FastICA",
-    "FactorAnalysis", "NMF", "PLSRegression", "LinearDiscriminantAnalysis", "Nystroem", "KMeans",
-)  # fmt: skip
+
+# names of classes, what they leak, and what to take instead
+_LEAKS = (
+    ("StandardScaler", "un-noised means and variances of the columns", _BOUNDS),
+    ("MinMaxScaler", "the smallest and the largest value of each column", _BOUNDS),
+    ("MaxAbsScaler", "the largest absolute value of each column", _BOUNDS),
+    ("RobustScaler", "un-noised medians and quartiles of the columns", _BOUNDS),
+    ("QuantileTransformer", "un-noised quantiles of the columns", _BOUNDS),
+    ("PowerTransformer", "un-noised exponents, means and variances of the columns", _BOUNDS),
+    ("KBinsDiscretizer", "un-noised ends of bins", _BOUNDS),
+    (
+        "SelectKBest SelectPercentile SelectFpr SelectFdr SelectFwe GenericUnivariateSelect "
+        "VarianceThreshold",
+        "which columns matter, by un-noised scores",
+        _FIXED,
+    ),
+    (
+        "PCA IncrementalPCA KernelPCA SparsePCA TruncatedSVD FastICA FactorAnalysis NMF "
+        "PLSRegression LinearDiscriminantAnalysis Nystroem KMeans",
+        "un-noised directions or points of the data",
+        _FIXED,
+    ),
+    ("OneHotEncoder OrdinalEncoder", "the list of the categories that occur", _ENCODER),
+    ("TargetEncoder", "un-noised means of the target by category", "PublicEncoder"),
+    ("LabelBinarizer LabelEncoder", "the list of the labels that occur", "declared classes"),
+    ("MultiLabelBinarizer", "the list of the labels that occur", "classes=[...]"),
+    (
+        "SimpleImputer",
+        "un-noised means, medians or modes, or which columns have gaps",
+        "PublicEncoder, or strategy='constant' without add_indicator",
+    ),
+    ("KNNImputer", "records themselves: rows are filled from others", "PublicEncoder"),
+    ("IterativeImputer", "un-noised regressions between the columns", "PublicEncoder"),
+    ("MissingIndicator", "which columns have gaps", "features='all'"),
+    ("CountVectorizer", "the words that occur", _TEXT),
+    ("TfidfVectorizer", "the words that occur and how often", _TEXT),
+    ("TfidfTransformer", "how often words occur", _TEXT),
+    ("DictVectorizer", "the names that occur", "FeatureHasher"),
+    ("SplineTransformer", "un-noised knots", "knots=[...]"),
+    ("RBFSampler", "the variance of the data", "a number for gamma"),
+)
+# the same of what holds other estimators
+_LEAKS_OF_HOLDERS = (
+    (
+        "GridSearchCV RandomizedSearchCV HalvingGridSearchCV HalvingRandomSearchCV "
+        "TunedThresholdClassifierCV RFECV SequentialFeatureSelector",
+        "a choice by un-noised scores, outside every guarantee; all its fits compose",
+        "DPGridSearchCV, which chooses privately",
+    ),
+    (
+        "CalibratedClassifierCV",
+        "un-noised calibration",
+        "the probabilities of the model, or calibrate on public data",
+    ),
+    (
+        "AdaBoostClassifier AdaBoostRegressor",
+        "un-noised errors and weights of the records",
+        "one private model, or a mean of several",
+    ),
+    (
+        "StackingClassifier StackingRegressor",
+        "the targets: its final estimator is fitted without privacy",
+        "a private final_estimator",
+    ),
+    (
+        "BaggingClassifier BaggingRegressor",
+        "more of records that are drawn several times: a guarantee counts a record once",
+        "bootstrap=False; all fits compose",
+    ),
+    (
+        "OneVsOneClassifier",
+        "how many records two classes have",
+        "the estimators' own model of several classes",
+    ),
+    (
+        "SelfTrainingClassifier",
+        "how many records pass a threshold",
+        "one private model of the labelled records",
+    ),
+)
+# nothing of their own
+_NOTHING = (
+    "AdditiveChi2Sampler Binarizer FeatureHasher FunctionTransformer GaussianRandomProjection "
+    "HashingVectorizer Normalizer PolynomialCountSketch PolynomialFeatures SkewedChi2Sampler "
+    "SparseRandomProjection"
+)
+_NOTHING_BUT_WHAT_THEY_HOLD = (
+    "FixedThresholdClassifier FrozenEstimator MultiOutputClassifier MultiOutputRegressor "
+    "OneVsRestClassifier OutputCodeClassifier ClassifierChain RegressorChain RFE SelectFromModel "
+    "TransformedTargetRegressor VotingClassifier VotingRegressor"
+)
+
+
+def _by_name(harmless: str, leaks: tuple[tuple[str, str, str], ...]) -> dict[str, _Rule | None]:
+    rules: dict[str, _Rule | None] = dict.fromkeys(harmless.split())
+    for names, what, instead in leaks:
+        rules |= dict.fromkeys(names.split(), (what, instead))
+    return rules
+
+
+_HOLDERS = _by_name(_NOTHING_BUT_WHAT_THEY_HOLD, _LEAKS_OF_HOLDERS)
+_KNOWN = _by_name(_NOTHING, _LEAKS) | _HOLDERS
 
 
 def _declares_categories(step: Any) -> bool:
@@ -294,115 +343,20 @@ def _declares_categories(step: Any) -> bool:
     return is_declared and step.min_frequency is None and step.max_categories is None
 
 
-_LEARNERS: dict[str, _Rule | None] = {
-    **{kind: _Rule(leaks, _BOUNDS) for kind, leaks in _SCALER.items()},
-    **{kind: _Rule("which columns matter, by un-noised scores", _FIXED) for kind in _SELECTIONS},
-    **{kind: _Rule("un-noised directions or points of the data", _FIXED) for kind in _DIRECTIONS},
-    **{
-        kind: _Rule("the list of the categories that occur", _ENCODER, _declares_categories)
-        for kind in ("OneHotEncoder", "OrdinalEncoder")
-    },
-    "TargetEncoder": _Rule("un-noised means of the target by category", "PublicEncoder"),
-    "LabelBinarizer": _Rule("the list of the labels that occur", "declared classes"),
-    "LabelEncoder": _Rule("the list of the labels that occur", "declared classes"),
-    "MultiLabelBinarizer": _Rule(
-        "the list of the labels that occur", "classes=[...]", lambda step: step.classes is not None
-    ),
-    "SimpleImputer": _Rule(
-        "un-noised means, medians or modes, or which columns have gaps",
-        "PublicEncoder, or strategy='constant' without add_indicator",
-        lambda step: step.strategy == "constant" and not step.add_indicator,
-    ),
-    "KNNImputer": _Rule("records themselves: rows are filled from others", "PublicEncoder"),
-    "IterativeImputer": _Rule("un-noised regressions between the columns", "PublicEncoder"),
-    "MissingIndicator": _Rule(
-        "which columns have gaps", "features='all'", lambda step: step.features == "all"
-    ),
-    "CountVectorizer": _Rule(
-        "the words that occur", _TEXT, lambda step: step.vocabulary is not None
-    ),
-    "TfidfVectorizer": _Rule(
-        "the words that occur and how often",
-        _TEXT,
-        lambda step: step.vocabulary is not None and not step.use_idf,
-    ),
-    "TfidfTransformer": _Rule("how often words occur", _TEXT, lambda step: not step.use_idf),
-    "DictVectorizer": _Rule("the names that occur", "FeatureHasher"),
-    "SplineTransformer": _Rule(
-        "un-noised knots", "knots=[...]", lambda step: not isinstance(step.knots, str)
-    ),
-    "RBFSampler": _Rule(
-        "the variance of the data", "a number for gamma", lambda step: step.gamma != "scale"
-    ),
-}
-
-_STATELESS = frozenset(
-    {
-        "AdditiveChi2Sampler", "Binarizer", "FeatureHasher", "FunctionTransformer",
-        "GaussianRandomProjection", "HashingVectorizer", "Normalizer", "PolynomialCountSketch",
-        "PolynomialFeatures", "SkewedChi2Sampler", "SparseRandomProjection",
-    }
-)  # fmt: skip
-
-_SCORES = _Rule(
-    "a choice by un-noised scores, outside every guarantee; all its fits compose",
-    "DPGridSearchCV, which chooses privately",
-)
-
-
-def _has_private_end(step: Any) -> bool:
-    return _is_ours(step.final_estimator)
-
-
-_STACKING = _Rule(
-    "the targets: its final estimator is fitted without privacy",
-    "a private final_estimator",
-    _has_private_end,
-)
-_BAGGING = _Rule(
-    "more of records that are drawn several times: a guarantee counts a record once",
-    "bootstrap=False; all fits compose",
-    lambda step: not step.bootstrap,
-)
-_BOOSTING = _Rule(
-    "un-noised errors and weights of the records", "one private model, or a mean of several"
-)
-
-# what holds other estimators; None: nothing of its own leaks
-_HOLDERS: dict[str, _Rule | None] = {
-    "GridSearchCV": _SCORES,
-    "RandomizedSearchCV": _SCORES,
-    "HalvingGridSearchCV": _SCORES,
-    "HalvingRandomSearchCV": _SCORES,
-    "TunedThresholdClassifierCV": _SCORES,
-    "RFECV": _SCORES,
-    "SequentialFeatureSelector": _SCORES,
-    "CalibratedClassifierCV": _Rule(
-        "un-noised calibration", "the probabilities of the model, or calibrate on public data"
-    ),
-    "AdaBoostClassifier": _BOOSTING,
-    "AdaBoostRegressor": _BOOSTING,
-    "StackingClassifier": _STACKING,
-    "StackingRegressor": _STACKING,
-    "BaggingClassifier": _BAGGING,
-    "BaggingRegressor": _BAGGING,
-    "OneVsOneClassifier": _Rule(
-        "how many records two classes have", "the estimators' own model of several classes"
-    ),
-    "SelfTrainingClassifier": _Rule(
-        "how many records pass a threshold", "one private model of the labelled records"
-    ),
-    "FixedThresholdClassifier": None,
-    "FrozenEstimator": None,
-    "MultiOutputClassifier": None,
-    "MultiOutputRegressor": None,
-    "OneVsRestClassifier": None,
-    "OutputCodeClassifier": None,
-    "ClassifierChain": None,
-    "RegressorChain": None,
-    "RFE": None,
-    "SelectFromModel": None,
-    "TransformedTargetRegressor": None,
-    "VotingClassifier": None,
-    "VotingRegressor": None,
+# with which parameters a step leaves nothing to learn
+_HARMLESS: dict[str, Callable[[Any], bool]] = {
+    "OneHotEncoder": _declares_categories,
+    "OrdinalEncoder": _declares_categories,
+    "MultiLabelBinarizer": lambda step: step.classes is not None,
+    "SimpleImputer": lambda step: step.strategy == "constant" and not step.add_indicator,
+    "MissingIndicator": lambda step: step.features == "all",
+    "CountVectorizer": lambda step: step.vocabulary is not None,
+    "TfidfVectorizer": lambda step: step.vocabulary is not None and not step.use_idf,
+    "TfidfTransformer": lambda step: not step.use_idf,
+    "SplineTransformer": lambda step: not isinstance(step.knots, str),
+    "RBFSampler": lambda step: step.gamma != "scale",
+    "StackingClassifier": lambda step: _is_ours(step.final_estimator),
+    "StackingRegressor": lambda step: _is_ours(step.final_estimator),
+    "BaggingClassifier": lambda step: not step.bootstrap,
+    "BaggingRegressor": lambda step: not step.bootstrap,
 }

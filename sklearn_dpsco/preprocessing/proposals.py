@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._checks import check_count
-from .columns import Cells, column_names, read_column
+from .columns import Cells, read_column
 
 __all__ = ["nice_bounds", "proposed_schema"]
 
@@ -19,7 +18,7 @@ _FEW_INTEGERS = 10
 def proposed_schema(df: Any, max_categories: int) -> dict[str, Any]:
     """Bounds, categories or `bool` for each column of a data frame."""
     most = check_count("max_categories", max_categories)
-    return {name: _proposal(name, read_column(df, name), most) for name in column_names(df)}
+    return {name: _proposal(name, read_column(df, name), most) for name in df.columns}
 
 
 def _proposal(name: Any, cells: Cells, most: int) -> Any:
@@ -30,41 +29,23 @@ def _proposal(name: Any, cells: Cells, most: int) -> Any:
         )
     if cells.type_name.lower() in ("bool", "boolean", "bool[pyarrow]"):
         return bool
-    numbers = cells.numbers() if cells.kind != "text" else np.empty(0)
-    numbers = numbers[~np.isnan(numbers)]
-    if cells.kind == "text" or (cells.kind == "objects" and any(_texts(cells))):
-        return _texts_proposal(name, cells, most)
-    if numbers.size == 0:
+    of_texts = cells.values if cells.kind != "numbers" else ()
+    texts = [cell for cell in of_texts if isinstance(cell, str)]
+    if cells.kind == "text" or (cells.kind == "objects" and any(texts)):
+        categories = sorted({str(cell) for cell in texts})
+        if not 1 <= len(categories) <= most:
+            raise ValueError(
+                f"column {name!r} has {len(categories)} categories, and max_categories={most}: "
+                "drop it or declare it yourself"
+            )
+        return categories
+    numbers = cells.numbers()
+    is_present = ~np.isnan(numbers)
+    if not is_present.any():
         raise ValueError(f"column {name!r} has no values: declare it yourself")
-    if cells.kind == "objects" and all(isinstance(cell, bool) for cell in _present(cells)):
+    if cells.kind == "objects" and all(isinstance(cell, bool) for cell in cells.values[is_present]):
         return bool
-    return _numbers_proposal(numbers)
-
-
-def _present(cells: Cells) -> list[Any]:
-    return [
-        cell
-        for cell, number in zip(cells.values, cells.numbers(), strict=True)
-        if not np.isnan(number)
-    ]
-
-
-def _texts(cells: Cells) -> list[str]:
-    return [cell for cell in cells.values if isinstance(cell, str)]
-
-
-def _texts_proposal(name: Any, cells: Cells, most: int) -> list[str]:
-    categories = sorted({str(cell) for cell in _texts(cells)})
-    if not 1 <= len(categories) <= most:
-        raise ValueError(
-            f"column {name!r} has {len(categories)} categories, and max_categories={most}: drop "
-            "it or declare it yourself"
-        )
-    return categories
-
-
-def _numbers_proposal(numbers: NDArray[np.float64]) -> Any:
-    values = np.unique(numbers)
+    values = np.unique(numbers[is_present])
     is_integer = bool(np.all(values == np.round(values)) and np.all(np.abs(values) < 2**53))
     if is_integer and 2 <= values.size <= _FEW_INTEGERS:
         return [int(value) for value in values]

@@ -8,7 +8,6 @@ level. Derivation: doc/privacy, section 2.12.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -106,8 +105,8 @@ class BoundsPlan(Overviewed):
         `values` are those of the records that are not empty.
         """
         grid = self.grid(column)
-        lower = _scores(_counts(-values, -grid[::-1]), 1 - self.levels[0])
-        return lower, _scores(_counts(values, grid), self.levels[1])
+        lower = _scores(-values, -grid[::-1], 1 - self.levels[0])
+        return lower, _scores(values, grid, self.levels[1])
 
     def release(self, X: Any, present: Any, stream: RandomStream) -> tuple[Array, Array]:
         """The lower and upper ends of the columns of a checked table, shape (n_features,)."""
@@ -116,18 +115,21 @@ class BoundsPlan(Overviewed):
                 f"X must have the plan's shape ({self.n_samples}, {self.n_features}), got {X.shape}"
             )
         ends = np.empty((2, self.n_features))
-        for column, values in enumerate(_columns(X, present)):
-            lower, upper = self.scores(values, column)
-            grid, prior = self.grid(column), self.log_prior
-            first = grid.size - 1 - self._selected(lower, prior, stream)
-            last = self._selected(upper, prior, stream)
-            ends[:, column] = _apart(grid, first, last)
+        is_sparse = sparse.issparse(X)
+        X = X.tocsc() if is_sparse else X
+        for column in range(self.n_features):
+            values = X[:, [column]].toarray()[present, 0] if is_sparse else X[present, column]
+            values = np.asarray(values, dtype=np.float64)  # of the records that are not empty
+            places, grid = [], self.grid(column)
+            for scores in self.scores(values, column):
+                if self.log_prior is not None:  # symmetric: negated candidates have the same
+                    scores = self.select.with_prior(scores, self.log_prior)
+                places.append(self.select.release(scores, stream))
+            first, last = sorted((grid.size - 1 - places[0], places[1]))
+            if first == last:  # moved apart
+                first, last = max(0, first - 1), min(grid.size - 1, last + 1)
+            ends[:, column] = grid[first], grid[last]
         return ends[0], ends[1]
-
-    def _selected(self, scores: Array, log_prior: Array | None, stream: RandomStream) -> int:
-        if log_prior is not None:  # symmetric, so that negated candidates have the same
-            scores = self.select.with_prior(scores, log_prior)
-        return self.select.release(scores, stream)
 
 
 @dataclass(frozen=True)
@@ -165,11 +167,18 @@ class PrivateBounds:
 
 
 def plan_private_bounds(
-    n_samples: int, n_features: int = 1, *, quantiles: Any = (0.01, 0.99), epsilon: float = 1.0,
-    delta: float | Auto = "auto", relation: Relation = "replace-one", max_rows_per_user: int = 1,
-    within: Bounds | Mapping[Any, Any] | None = None, precision: Precision = "exact",
+    n_samples: int,
+    n_features: int = 1,
+    *,
+    quantiles: Any = (0.01, 0.99),
+    epsilon: float = 1.0,
+    delta: float | Auto = "auto",
+    relation: Relation = "replace-one",
+    max_rows_per_user: int = 1,
+    within: Bounds | Mapping[Any, Any] | None = None,
+    precision: Precision = "exact",
     accountant: Any = None,
-) -> BoundsPlan:  # fmt: skip
+) -> BoundsPlan:
     """The plan of `private_bounds`; reads no data and spends nothing.
 
     Parameters
@@ -200,16 +209,23 @@ def plan_private_bounds(
     """
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     names = tuple(within) if isinstance(within, Mapping) else None
-    return _plan(n_samples, n_features, quantiles, within, accounting, names)
+    return _plan((n_samples, n_features), quantiles, within, accounting, names)
 
 
 def private_bounds(
-    X: Any, *, quantiles: Any = (0.01, 0.99), epsilon: float = 1.0, delta: float | Auto = "auto",
-    relation: Relation = "replace-one", max_rows_per_user: int = 1,
-    within: Bounds | Mapping[Any, Any] | None = None, precision: Precision = "exact",
-    nonfinite: Nonfinite = "raise", accountant: Any = None,
+    X: Any,
+    *,
+    quantiles: Any = (0.01, 0.99),
+    epsilon: float = 1.0,
+    delta: float | Auto = "auto",
+    relation: Relation = "replace-one",
+    max_rows_per_user: int = 1,
+    within: Bounds | Mapping[Any, Any] | None = None,
+    precision: Precision = "exact",
+    nonfinite: Nonfinite = "raise",
+    accountant: Any = None,
     random_state: RandomState = None,
-) -> PrivateBounds:  # fmt: skip
+) -> PrivateBounds:
     """Private quantiles of the columns, as bounds for an estimator.
 
     Parameters
@@ -251,28 +267,30 @@ def private_bounds(
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_dpsco import DPMirrorRegressor, private_bounds
+    >>> from sklearn_dpsco import DPLinearRegression, private_bounds
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal([100, 0], [10, 1], (5000, 2))
     >>> found = private_bounds(X, epsilon=0.5, within=([0, -10], [1000, 10]))
     >>> low, high = found.bounds
     >>> bool(60 < low[0] < 100 < high[0] < 140)
     True
-    >>> model = DPMirrorRegressor(bounds_X=found.bounds, bounds_y=(-1, 1))  # costs its own epsilon
+    >>> model = DPLinearRegression(bounds_X=found.bounds, bounds_y=(-1, 1))  # costs its own epsilon
     """
     claim = epsilon, delta, relation, max_rows_per_user, precision
     Accounting.of(*claim, accountant)
     _check_quantiles(quantiles)
     check_choice("nonfinite", nonfinite, ("raise", "zero"))
     check_random_state(random_state)
-    names, is_strict = _names(X), nonfinite == "raise"
+    names = getattr(X, "columns", None)
+    names = None if names is None else tuple(names)
+    if not names or not all(isinstance(name, str) for name in names):
+        names = None
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
-        table = checked_table(X, strict=is_strict, ensure_2d=False, ensure_min_samples=2)
+        table = checked_table(X, strict=nonfinite == "raise", ensure_2d=False, ensure_min_samples=2)
         is_vector = table.ndim == 1
         table = table.reshape(-1, 1) if is_vector else table
         accounting = Accounting.of(*claim, accountant)  # a block may have been opened since
-        n_samples, n_features = table.shape
-        plan = _plan(n_samples, n_features, quantiles, within, accounting, names)
+        plan = _plan(table.shape, quantiles, within, accounting, names)
         accounting.warn_if_weak(plan.n_samples)
         if accounting.accountant is not None:
             accounting.accountant.spend(plan, estimator="private bounds")
@@ -288,44 +306,37 @@ def private_bounds(
 
 
 def _plan(
-    n_samples: Any, n_features: Any, quantiles: Any, within: Any, accounting: Accounting,
-    names: tuple[str, ...] | None,
-) -> BoundsPlan:  # fmt: skip
-    n = check_count("n_samples", n_samples, low=2)
-    d = check_count("n_features", n_features)
-    facts = n, d, _check_quantiles(quantiles), _grids(within, d, names), within is None
-    return plan_within(accounting.budget_of(n), functools.partial(_plan_selections, *facts))
+    shape: tuple[Any, Any], quantiles: Any, within: Any, accounting: Accounting, names: Any
+) -> BoundsPlan:
+    n, d = check_count("n_samples", shape[0], low=2), check_count("n_features", shape[1])
+    low, high = _check_quantiles(quantiles)
+    grids, prior = _grids(within, d, names), _LOG_PRIOR if within is None else None
 
+    def calibrated(budget: PrivacyBudget, level: float) -> SelectVertex:
+        """Selections of both ends of d columns, at levels between 1 - level and level."""
+        change = sensitivity.quantile_score(n, budget.record_factor, level)
+        return SelectVertex.calibrate(change, budget.mixed_allowance, 2 * d)
 
-def _plan_selections(
-    n: int, d: int, quantiles: tuple[float, float], grids: tuple[Array, ...], has_prior: bool,
-    budget: PrivacyBudget,
-) -> BoundsPlan:  # fmt: skip
-    low, high = quantiles
-    prior = _LOG_PRIOR if has_prior else None
-    # levels depend on the noise, and the noise on levels: first on any, then on those found
-    noise = _calibrated(n, d, budget, 1.0).scale
-    log_size = math.log(max(grid.size for grid in grids)) if prior is None else _LOG_SIZE
-    margin = noise * (log_size + math.log(2 * d) + _MARGIN) / n
-    if margin > 1 - _LEAST_LEVEL:
-        least = math.ceil(n * margin / (1 - _LEAST_LEVEL))
-        raise ValueError(
-            f"n_samples={n} is too small for private bounds of {d} columns at epsilon="
-            f"{budget.epsilon:g}: about {least} records are needed, or a larger epsilon"
-        )
-    outwards = _OUTWARDS * noise / n
-    wanted = np.clip([low - outwards, high + outwards], margin, 1 - margin).tolist()
-    levels = wanted[0], wanted[1]
-    select = _calibrated(n, d, budget, max(*levels, 1 - min(levels)))
-    releases = (Release("column ends", select, 2 * d),)
-    guarantee = Guarantee.of(budget, releases, budget.mixed_allowance.kind)
-    return BoundsPlan(n, d, levels, grids, prior, select, guarantee)
+    def plan(budget: PrivacyBudget) -> BoundsPlan:
+        # levels depend on the noise, and the noise on levels: first on any, then on those found
+        noise = calibrated(budget, 1.0).scale
+        log_size = math.log(max(grid.size for grid in grids)) if prior is None else _LOG_SIZE
+        margin = noise * (log_size + math.log(2 * d) + _MARGIN) / n
+        if margin > 1 - _LEAST_LEVEL:
+            least = math.ceil(n * margin / (1 - _LEAST_LEVEL))
+            raise ValueError(
+                f"n_samples={n} is too small for private bounds of {d} columns at epsilon="
+                f"{budget.epsilon:g}: about {least} records are needed, or a larger epsilon"
+            )
+        outwards = _OUTWARDS * noise / n
+        wanted = np.clip([low - outwards, high + outwards], margin, 1 - margin).tolist()
+        levels = wanted[0], wanted[1]
+        select = calibrated(budget, max(*levels, 1 - min(levels)))
+        releases = (Release("column ends", select, 2 * d),)
+        guarantee = Guarantee.of(budget, releases, budget.mixed_allowance.kind)
+        return BoundsPlan(n, d, levels, grids, prior, select, guarantee)
 
-
-def _calibrated(n: int, d: int, budget: PrivacyBudget, level: float) -> SelectVertex:
-    """Selections of both ends of d columns, at levels between 1 - level and level."""
-    change = sensitivity.quantile_score(n, budget.record_factor, level)
-    return SelectVertex.calibrate(change, budget.mixed_allowance, 2 * d)
+    return plan_within(accounting.budget_of(n), plan)
 
 
 def _check_quantiles(quantiles: Any) -> tuple[float, float]:
@@ -338,13 +349,6 @@ def _check_quantiles(quantiles: Any) -> tuple[float, float]:
     if not low < high:
         raise ValueError(f"quantiles must be increasing, got {shown(quantiles)}")
     return low, high
-
-
-def _names(X: Any) -> tuple[str, ...] | None:
-    """The names of a frame's columns, if all are text."""
-    names = getattr(X, "columns", None)
-    found = None if names is None else tuple(names)
-    return found if found and all(isinstance(name, str) for name in found) else None
 
 
 def _grids(within: Any, n_features: int, names: tuple[str, ...] | None) -> tuple[Array, ...]:
@@ -380,41 +384,17 @@ def _candidates(low: float, high: float) -> Array:
 # -------------------------------------------------------------------------------- running
 
 
-def _columns(X: Any, present: Any) -> Any:
-    """The values of each column, of the records that are not empty, in float64."""
-    if sparse.issparse(X):
-        X = X.tocsc()
-        for column in range(X.shape[1]):
-            yield np.asarray(X[:, [column]].toarray(), dtype=np.float64)[present, 0]
-        return
-    for column in range(X.shape[1]):
-        yield np.asarray(X[present, column], dtype=np.float64)
+def _scores(values: Array, grid: Array, level: float) -> Array:
+    """Minus the number of records by which each cell (e_{j-1}, e_j] misses the level.
 
-
-def _counts(values: Array, grid: Array) -> NDArray[np.int64]:
-    """The number of values in each cell (e_{j-1}, e_j], and above the last, shape (k + 1,)."""
-    counts = np.zeros(grid.size + 1, dtype=np.int64)
+    The level is one of the records that are not empty, whose number is not released.
+    """
+    counts = np.zeros(grid.size + 1, dtype=np.int64)  # also above the last candidate
     step = chunk_rows(values.size, 1) if values.size else 1
     for first in range(0, values.size, step):
         cells = np.searchsorted(grid, values[first : first + step])
         counts += np.bincount(cells, minlength=grid.size + 1)
-    return counts
-
-
-def _scores(counts: NDArray[np.int64], level: float) -> Array:
-    """Minus the number of records by which each cell misses the level.
-
-    The level is one of the records that are not empty, whose number is not released.
-    """
     upper = np.cumsum(counts[:-1])
     lower = np.concatenate(([0], upper[:-1]))
     wanted = level * float(counts.sum())
     return -np.maximum(0.0, np.maximum(lower - wanted, wanted - upper))
-
-
-def _apart(grid: Array, first: int, last: int) -> tuple[float, float]:
-    """The ends at two positions, exchanged or moved apart where they are not increasing."""
-    first, last = min(first, last), max(first, last)
-    if first == last:
-        first, last = max(0, first - 1), min(grid.size - 1, last + 1)
-    return float(grid[first]), float(grid[last])

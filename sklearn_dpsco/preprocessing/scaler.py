@@ -23,7 +23,7 @@ from .._overview import Overview, Overviewed
 from .._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import FeatureScaling, check_feature_bounds, feature_scaling
 from ..data.compressed import canonical
-from ..data.guesses import FeatureMagnitudes
+from ..data.guesses import guessed_feature_scaling
 from ..data.records import clear_rows, nonfinite_rows
 from ..data.rows import make_rows
 from ..exceptions import PrivacyParameterWarning
@@ -31,7 +31,8 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from ..solvers.base import SolverData
-from ..solvers.heavy_tail.magnitudes import Columns, Magnitudes, MagnitudeSearch
+from ..solvers.first_releases import Frame
+from ..solvers.heavy_tail.magnitudes import Columns, MagnitudeSearch
 from ..solvers.noiseless import plan_within
 from .declared import declared_bounds
 
@@ -53,7 +54,6 @@ _CLEAR, _UNCLEAR, _HOPELESS = 1 / 125, 1 / 6, 1 / 12
 # The noise, in units of the scale, up to which there are so many rounds:
 _ROUNDS = ((3, 0.1), (2, 0.3), (1, 1.0))
 _CEILING = 64  # largest exponent of a scale: that of the search's own grid
-_PARTS = ("with_centering", "with_scaling")
 
 
 @dataclass(frozen=True)
@@ -88,32 +88,24 @@ class ScalerPlan(Overviewed):
         allowance = budget.mixed_allowance
         facts = n_samples, n_features, budget.record_factor
         columns = Columns("feature", *facts, allowance, allowance)
-        search = _plan_search(columns, with_centering)
+        # the search with most rounds whose noise allows them; none if all of it is too noisy
+        rounds = (*_ROUNDS, (0, math.inf)) if with_centering else ((0, math.inf),)
+        for n_rounds, most in rounds:
+            search = _search(columns, n_rounds, most)
+            if search is not None:
+                break
         releases = () if search is None else search.releases
         return cls(n_samples, n_features, search, Guarantee.of(budget, releases, allowance.kind))
 
-    def release(self, data: SolverData, stream: RandomStream) -> Magnitudes:
+    def release(self, data: SolverData, stream: RandomStream) -> Frame:
         """Centres and scales of the columns of a table without bounds."""
         if self.search is None:
-            return Magnitudes(np.zeros(self.n_features), np.ones(self.n_features))
+            return Frame(center=np.zeros(self.n_features), scale=np.ones(self.n_features))
         return self.search.run(data, stream)
 
 
-def _plan_search(columns: Columns, with_centering: bool) -> MagnitudeSearch | None:
-    """The search with most rounds whose noise allows them; None if all of it is too noisy."""
-    rounds = (*_ROUNDS, (0, math.inf)) if with_centering else ((0, math.inf),)
-    for n_rounds, most in rounds:
-        search = _search(columns, n_rounds)
-        if search is None:
-            continue
-        center = search.center
-        if center is None or math.sqrt(center.variance) <= most:
-            return search
-    return None
-
-
-def _search(columns: Columns, n_rounds: int) -> MagnitudeSearch | None:
-    """The search with that many rounds, None if its scales are too noisy."""
+def _search(columns: Columns, n_rounds: int, most_noise: float) -> MagnitudeSearch | None:
+    """The search with that many rounds, None if its scales or its centres are too noisy."""
     d, n_times = columns.n_columns, n_rounds + 1
 
     def share(count: int, most: float, largest_noise: float) -> float:
@@ -133,20 +125,23 @@ def _search(columns: Columns, n_rounds: int) -> MagnitudeSearch | None:
         shared = share(n_times, most, _HOPELESS)
     if not shared and not scales:
         return None
-    center = 1 - shared - scales if n_rounds else 0.0
+    rest = 1 - shared - scales if n_rounds else 0.0
+    center = columns.plan_center(rest, n_rounds) if n_rounds else None
+    if center is not None and not math.sqrt(center.variance) <= most_noise:
+        return None
     return MagnitudeSearch(
-        columns.what,
-        columns.plan_select(shared, n_shared) if shared else None,
-        columns.plan_select(scales, d * n_scales) if scales else None,
-        None,
-        _CEILING,
-        columns.plan_center(center, n_rounds) if n_rounds else None,
-        d,
-        n_rounds,
-        n_shared,
-        n_scales,
-        columns.bound,
-        shared + scales + center,
+        what=columns.what,
+        shared=columns.plan_select(shared, n_shared) if shared else None,
+        select=columns.plan_select(scales, d * n_scales) if scales else None,
+        presence=None,
+        ceiling=_CEILING,
+        center=center,
+        n_columns=d,
+        n_rounds=n_rounds,
+        n_shared=n_shared,
+        n_scales=n_scales,
+        bound=columns.bound,
+        share=shared + scales + rest,
     )
 
 
@@ -217,20 +212,29 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
     """
 
     def __init__(
-        self, *, epsilon: float = 1.0, delta: float | Auto = "auto",
-        relation: Relation = "replace-one", max_rows_per_user: int = 1,
-        bounds_X: FeatureBounds | None = None, with_centering: bool = True,
-        with_scaling: bool = True, clip: float = 4.0, precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise", accountant: Any = None, random_state: RandomState = None,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
+        max_rows_per_user: int = 1,
+        bounds_X: FeatureBounds | None = None,
+        with_centering: bool = True,
+        with_scaling: bool = True,
+        clip: float = 4.0,
+        precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise",
+        accountant: Any = None,
+        random_state: RandomState = None,
+    ) -> None:
         self._store(locals())
 
     def _check(self) -> None:
         """Raise on any parameter that is wrong whatever the data are."""
         self._accounting()
         check_feature_bounds(self.bounds_X)
-        is_any = [check_bool(name, getattr(self, name)) for name in _PARTS]
-        if not any(is_any):
+        centering = check_bool("with_centering", self.with_centering)
+        if not check_bool("with_scaling", self.with_scaling) and not centering:
             raise ValueError("with_centering=False and with_scaling=False leave nothing to learn")
         check_size("clip", self.clip)
         check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
@@ -274,13 +278,6 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
             )
         return plan
 
-    def _known(self, n_features: int) -> FeatureScaling:
-        """The public map from which the search starts."""
-        if self.bounds_X is None:
-            return FeatureMagnitudes.of(0.0, 1.0, n_features)
-        bounds = declared_bounds(self.bounds_X, n_features).bounds
-        return feature_scaling(bounds, n_features, self._feature_names())
-
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Learn the centres and scales.
 
@@ -306,9 +303,13 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X = self._features(X, reset=True, min_samples=2)
-                if sparse.issparse(X) and self.with_centering:
-                    raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
-                known = self._known(X.shape[1])
+                self._check_storage(X)
+                known: FeatureScaling  # from which the search starts
+                if self.bounds_X is None:
+                    known = guessed_feature_scaling(0.0, 1.0, X.shape[1])
+                else:
+                    bounds = declared_bounds(self.bounds_X, X.shape[1]).bounds
+                    known = feature_scaling(bounds, X.shape[1], self._feature_names())
                 known.transform(X[:0])  # bounds that do not suit sparse X: an error before
                 accounting = self._accounting()  # a block may have been opened since
                 surplus = self._surplus(X, groups, accounting.budget.rows_per_user, {})
@@ -318,7 +319,11 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
                     accounting.accountant.spend(plan, estimator=name, has_groups=has_groups)
             stream = stream_from_random_state(self.random_state)
             found = plan.release(self._data(X, known, surplus), stream.substream("scaler", 0))
-        self._set_units(known, found)
+        center, scale = np.asarray(found.center), np.asarray(found.scale)
+        if self.bounds_X is not None:  # what is known is used
+            center, scale = np.clip(center, -1.0, 1.0), np.minimum(scale, 1.0)
+        self.center_ = known.shift + known.width * center
+        self.scale_ = known.width * scale if self.with_scaling else np.ones(scale.size)
         self.plan_, self.guarantee_ = plan, plan.guarantee
         self.noise_is_secret_ = stream.is_secure
         return self
@@ -334,30 +339,20 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         rows = make_rows(cleared, False, np.where(empty, 0.0, 1.0))
         return SolverData(rows, np.empty(0))  # no target is read
 
-    def _set_units(self, known: FeatureScaling, found: Magnitudes) -> None:
-        center, scale = found.center, found.scale
-        if self.bounds_X is not None:  # what is known is used
-            center, scale = np.clip(center, -1.0, 1.0), np.minimum(scale, 1.0)
-        self.center_ = known.shift + known.width * center
-        self.scale_ = known.width * scale if self.with_scaling else np.ones(scale.size)
-
     def transform(self, X: Any) -> Any:
         """``clip((X - center_) / scale_, -clip, clip)``, of the kind and the dtype of X."""
         check_is_fitted(self)
         with np.errstate(all="ignore"):
             X = self._features(X, reset=False)
             X = canonical(X) if sparse.issparse(X) else X
-            out = self._scaled(X)
+            if sparse.issparse(X):
+                values = np.clip(X.data / self._of_values(X), -self.clip, self.clip)
+                values = values.astype(X.dtype, copy=False)
+                out = type(X)((values, X.indices, X.indptr), shape=X.shape)
+            else:
+                out = np.clip((X - self.center_) / self.scale_, -self.clip, self.clip)
+                out = out.astype(X.dtype, copy=False)
             return out if self._is_strict else clear_rows(out, nonfinite_rows(X), X)
-
-    def _scaled(self, X: Any) -> Any:
-        if not sparse.issparse(X):
-            out = (X - self.center_) / self.scale_
-            return np.clip(out, -self.clip, self.clip).astype(X.dtype, copy=False)
-        if self.with_centering:
-            raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
-        values = np.clip(X.data / _by_value(X, self.scale_), -self.clip, self.clip)
-        return type(X)((values.astype(X.dtype, copy=False), X.indices, X.indptr), shape=X.shape)
 
     def inverse_transform(self, X: Any) -> Any:
         """``X * scale_ + center_``: the values, but for those that were clipped."""
@@ -368,10 +363,19 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         with np.errstate(all="ignore"):
             if not sparse.issparse(X):
                 return (X * self.scale_ + self.center_).astype(X.dtype, copy=False)
-            if self.with_centering:
-                raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
-            values = (X.data * _by_value(X, self.scale_)).astype(X.dtype, copy=False)
+            values = (X.data * self._of_values(X)).astype(X.dtype, copy=False)
             return type(X)((values, X.indices, X.indptr), shape=X.shape)
+
+    def _of_values(self, X: Any) -> Array:
+        """The scale of each stored value's column."""
+        self._check_storage(X)
+        if X.format == "csr":
+            return self.scale_[X.indices]
+        return np.repeat(self.scale_, np.diff(X.indptr))
+
+    def _check_storage(self, X: Any) -> None:
+        if sparse.issparse(X) and self.with_centering:
+            raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "scale_")
@@ -382,10 +386,3 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         tags.input_tags.allow_nan = tags.input_tags.string = not self._is_strict
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _by_value(X: Any, of_columns: Array) -> Any:
-    """The number of each stored value's column."""
-    if X.format == "csr":
-        return of_columns[X.indices]
-    return np.repeat(of_columns, np.diff(X.indptr))

@@ -69,190 +69,97 @@ class OutputColumn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Field:
-    """A column of the table, and the columns that it becomes.
+class _Field:
+    """A column of the table, as the schema declares it, and the columns that it becomes.
 
-    Attributes
-    ----------
-    name : str
+    `output_columns` are what these stand for, and `facts` their lower and upper bounds and their
+    largest sum of squares. `encode` gives entries of them: triples (column, rows, values), rows
+    being indices or flags. `decode` makes cells of them, as objects; None where nothing is known.
     """
 
     name: str
-
-    @property
-    def accepts(self) -> tuple[str, ...]:
-        """The kinds of columns of a frame that hold such values."""
-        return "numbers", "objects"
-
-    def outputs(self, rule: Rule) -> list[str]:
-        """The names of its output columns."""
-        return [column.name for column in self.output_columns(rule)]
-
-    def output_columns(self, rule: Rule) -> list[OutputColumn]:
-        """What its output columns stand for."""
-        missing = [OutputColumn(self.name, "missing")] if rule.missing == "indicator" else []
-        return [*self._columns(rule), *missing]
-
-    def bounds(self, rule: Rule) -> tuple[list[float], list[float]]:
-        """Lower and upper bounds of its output columns."""
-        size = len(self.outputs(rule))
-        return [0.0] * size, [1.0] * size
-
-    def square_norm(self, rule: Rule) -> float:
-        """The largest sum of squares of its output columns."""
-        raise NotImplementedError
-
-    def encode(self, cells: Cells, rule: Rule) -> Iterator[tuple[int, Any, Any]]:
-        """Entries of the output: triples (column, rows, values), rows being indices or flags."""
-        raise NotImplementedError
-
-    def decode(self, block: Array, rule: Rule) -> NDArray[Any]:
-        """The cells, as objects, of its output columns; None where nothing is known."""
-        raise NotImplementedError
-
-    def as_plain(self) -> dict[str, Any]:
-        """Its facts as they stand in JSON."""
-        raise NotImplementedError
-
-    @property
-    def declaration(self) -> Any:
-        """Its facts as they stand in the schema."""
-        raise NotImplementedError
-
-    def _columns(self, rule: Rule) -> list[OutputColumn]:
-        return [OutputColumn(self.name)]
+    declared: Any
 
     def check(self, cells: Cells) -> None:
         """Raise `ValueError` if the type of the whole column holds no such values."""
-        if cells.kind not in self.accepts:
+        is_text = isinstance(self.declared, list) and isinstance(self.declared[0], str)
+        if cells.kind not in ("text" if is_text else "numbers", "objects"):
             raise ValueError(
                 f"column {self.name!r} has the type {cells.type_name}, which does not go with "
-                f"its schema {shown(self.declaration)}: convert the column"
+                f"its schema {shown(self.declared)}: convert the column"
             )
+
+    def _missing(self, rule: Rule) -> list[OutputColumn]:
+        return [OutputColumn(self.name, "missing")] if rule.missing == "indicator" else []
 
 
 @dataclass(frozen=True)
-class _Scalar(Field):
-    """A number or a boolean: one column, and the value that a missing one gets."""
+class Number(_Field):
+    """A number that is clipped to its bounds and scaled as the estimators scale features.
 
-    def _fill(self, rule: Rule) -> float:
-        return 0.0 if rule.missing == "zero" else self.middle
+    Or a boolean: True is 1 and False is 0; numbers 1 and 0 are read as such, others as missing.
+    """
 
     @property
-    def middle(self) -> float:
-        """The middle of the bounds, in output units."""
-        return 0.5
+    def _scaling(self) -> Any:
+        return feature_scaling((0, 1) if self.declared is bool else self.declared, 1)
 
-    def square_norm(self, rule: Rule) -> float:
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """The bounds in output units."""
+        low, high = (0, 1) if self.declared is bool else self.declared
+        return 0.0 if low == 0 else -1.0, 0.0 if high == 0 else 1.0
+
+    def output_columns(self, rule: Rule) -> list[OutputColumn]:
+        shift, width = float(self._scaling.shift[0]), float(self._scaling.width[0])
+        return [OutputColumn(self.name, None, shift, width), *self._missing(rule)]
+
+    def facts(self, rule: Rule) -> tuple[Any, Any, float]:
+        low, high = self._ends
+        if rule.missing != "indicator":
+            return [low], [high], 1.0
         # a missing value is the middle, 0 or +-1/2, and has a 1 in the column of its own
-        return 1.0 + self.middle**2 if rule.missing == "indicator" else 1.0
-
-    def _scaled(self, cells: Cells) -> Array:
-        raise NotImplementedError
+        return [low, 0.0], [high, 1.0], 1.0 + ((low + high) / 2) ** 2
 
     def encode(self, cells: Cells, rule: Rule) -> Iterator[tuple[int, Any, Any]]:
-        values = self._scaled(cells)
+        values: Array = cells.numbers()
+        if self.declared is bool:
+            values = np.where((values == 0) | (values == 1), values, np.nan)
+        else:
+            values = self._scaling.transform(values[:, None])[:, 0]
         is_missing = np.isnan(values)
-        values[is_missing] = self._fill(rule)
+        values[is_missing] = 0.0 if rule.missing == "zero" else sum(self._ends) / 2
         yield 0, np.arange(values.size), values
         if rule.missing == "indicator":
             yield 1, np.flatnonzero(is_missing), 1.0
 
     def decode(self, block: Array, rule: Rule) -> NDArray[Any]:
-        cells = self._unscaled(block[:, 0]).astype(object)
+        values, scaling = block[:, 0], self._scaling
+        if self.declared is bool:
+            cells = (values > 0.5).astype(object)
+        else:
+            low, high = map(float, self.declared)
+            cells = np.clip(values * scaling.width[0] + scaling.shift[0], low, high).astype(object)
         if rule.missing == "indicator":
             cells[block[:, 1] > 0.5] = None
         return cells
 
-    def _unscaled(self, values: Array) -> NDArray[Any]:
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
-class Number(_Scalar):
-    """A number that is clipped to its bounds and scaled as the estimators scale features."""
-
-    low: Any
-    high: Any
-
-    @property
-    def _scaling(self) -> Any:
-        return feature_scaling((self.low, self.high), 1)
-
-    def _columns(self, rule: Rule) -> list[OutputColumn]:
-        scaling = self._scaling
-        return [OutputColumn(self.name, None, float(scaling.shift[0]), float(scaling.width[0]))]
-
-    @property
-    def _ends(self) -> tuple[float, float]:
-        """The bounds in output units."""
-        low = 0.0 if self.low == 0 else -1.0
-        return low, 0.0 if self.high == 0 else 1.0
-
-    @property
-    def middle(self) -> float:
-        return sum(self._ends) / 2
-
-    def bounds(self, rule: Rule) -> tuple[list[float], list[float]]:
-        low, high = super().bounds(rule)
-        low[0], high[0] = self._ends
-        return low, high
-
-    def _scaled(self, cells: Cells) -> Array:
-        scaled: Array = self._scaling.transform(cells.numbers()[:, None])[:, 0]
-        return scaled.copy()
-
-    def _unscaled(self, values: Array) -> NDArray[Any]:
-        scaling = self._scaling
-        values = values * scaling.width[0] + scaling.shift[0]
-        return np.clip(values, float(self.low), float(self.high))
-
-    @property
-    def declaration(self) -> Any:
-        return self.low, self.high
-
-    def as_plain(self) -> dict[str, Any]:
-        return {"type": "number", "low": self.low, "high": self.high}
-
-
-@dataclass(frozen=True)
-class Boolean(_Scalar):
-    """True is 1 and False is 0; numbers 1 and 0 are read as such, others as missing."""
-
-    def _scaled(self, cells: Cells) -> Array:
-        values = cells.numbers()
-        return np.where((values == 0) | (values == 1), values, np.nan)
-
-    def _unscaled(self, values: Array) -> NDArray[Any]:
-        return values > 0.5
-
-    @property
-    def declaration(self) -> Any:
-        return bool
-
-    def as_plain(self) -> dict[str, Any]:
-        return {"type": "bool"}
-
-
-@dataclass(frozen=True)
-class Category(Field):
+class Category(_Field):
     """One 0/1 column for each category, of which a row has at most one 1."""
 
-    categories: tuple[Any, ...]
-
-    @property
-    def accepts(self) -> tuple[str, ...]:
-        return ("text" if isinstance(self.categories[0], str) else "numbers", "objects")
-
-    def _columns(self, rule: Rule) -> list[OutputColumn]:
+    def output_columns(self, rule: Rule) -> list[OutputColumn]:
         other = ["other"] if rule.unknown == "other" else []
-        return [OutputColumn(self.name, category) for category in [*self.categories, *other]]
+        columns = [OutputColumn(self.name, category) for category in [*self.declared, *other]]
+        return [*columns, *self._missing(rule)]
 
-    def square_norm(self, rule: Rule) -> float:
-        return 1.0
+    def facts(self, rule: Rule) -> tuple[Any, Any, float]:
+        size = len(self.output_columns(rule))
+        return [0.0] * size, [1.0] * size, 1.0
 
     def encode(self, cells: Cells, rule: Rule) -> Iterator[tuple[int, Any, Any]]:
-        codes, size = cells.codes(self.categories), len(self.categories)
+        codes, size = cells.codes(self.declared), len(self.declared)
         has_other = rule.unknown == "other"
         if has_other:
             codes[codes == -1] = size
@@ -261,34 +168,23 @@ class Category(Field):
             codes[codes == -2] = size + has_other
         elif rule.missing == "middle" and has_other:
             codes[codes == -2] = size
-        for position in range(len(self.outputs(rule))):
+        for position in range(len(self.output_columns(rule))):
             yield position, np.flatnonzero(codes == position), 1.0
 
     def decode(self, block: Array, rule: Rule) -> NDArray[Any]:
         cells = np.full(len(block), None, dtype=object)
-        for position, category in enumerate(self.categories):
+        for position, category in enumerate(self.declared):
             cells[block[:, position] > 0.5] = category
         return cells
 
-    @property
-    def declaration(self) -> Any:
-        return list(self.categories)
 
-    def as_plain(self) -> dict[str, Any]:
-        return {"type": "category", "categories": list(self.categories)}
-
+Field = Number | Category
 
 # ------------------------------------------------------------------------------ checks
 
 
 def fields_of(schema: Any) -> tuple[Field, ...]:
-    """The columns that a schema declares.
-
-    Raises
-    ------
-    ValueError
-        If it declares none, or one in a way that makes no sense; names the column.
-    """
+    """The columns that a schema declares; errors name the column."""
     if not isinstance(schema, Mapping) or not schema:
         raise ValueError(
             "schema must be a dict with an entry for every column of the table, each of them "
@@ -301,24 +197,23 @@ def _field(name: Any, declaration: Any) -> Field:
     if not isinstance(name, str):
         raise ValueError(f"schema must have text for column names, got {shown(name)}")
     if declaration is bool:
-        return Boolean(name)
-    if isinstance(declaration, tuple):
-        return _number(name, declaration)
+        return Number(name, bool)
     if isinstance(declaration, list | np.ndarray):
         return Category(name, _categories(name, declaration))
-    raise ValueError(f"schema[{name!r}] must be {_FORMS}; got {shown(declaration)}")
-
-
-def _number(name: str, pair: tuple[Any, ...]) -> Number:
-    ends = [_plain(end) for end in pair]
+    if not isinstance(declaration, tuple):
+        raise ValueError(f"schema[{name!r}] must be {_FORMS}; got {shown(declaration)}")
+    ends = tuple(_plain(end) for end in declaration)
+    numbers = [
+        None if type(end) is bool or not isinstance(end, int | float) else end for end in ends
+    ]
     try:
-        check_feature_bounds({name: [end if _is_number(end) else None for end in ends]})
+        check_feature_bounds({name: numbers})
     except ValueError:
         raise ValueError(
             f"schema[{name!r}] must be two finite numbers (low, high) with low < high, at most "
-            f"1e50 in size, or for categories a list; got {shown(pair)}"
+            f"1e50 in size, or for categories a list; got {shown(declaration)}"
         ) from None
-    return Number(name, *ends)
+    return Number(name, ends)
 
 
 def _plain(value: Any) -> Any:
@@ -326,15 +221,11 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _categories(name: str, values: Any) -> tuple[Any, ...]:
-    categories = tuple(_plain(value) for value in np.asarray(values, dtype=object).flat)
+def _categories(name: str, values: Any) -> list[Any]:
+    table, where = np.asarray(values, dtype=object), f"schema[{name!r}]"
+    categories = [_plain(value) for value in table.flat]
     kinds = {type(category) for category in categories}
-    where = f"schema[{name!r}]"
-    if not categories or np.ndim(np.asarray(values, dtype=object)) != 1:
+    if not categories or table.ndim != 1:
         raise ValueError(f"{where} must be a list of one category or more, got {shown(values)}")
     if len(kinds) > 1 or not kinds <= {str, int, bool}:
         raise ValueError(
@@ -353,18 +244,20 @@ def _categories(name: str, values: Any) -> tuple[Any, ...]:
 
 def to_json(fields: Sequence[Field], settings: Mapping[str, Any]) -> str:
     """Schema and settings as text."""
-    schema = {field.name: field.as_plain() for field in fields}
+    schema: dict[str, Any] = {}
+    for field in fields:
+        if field.declared is bool:
+            schema[field.name] = {"type": "bool"}
+        elif isinstance(field.declared, list):
+            schema[field.name] = {"type": "category", "categories": field.declared}
+        else:
+            low, high = field.declared
+            schema[field.name] = {"type": "number", "low": low, "high": high}
     return json.dumps({"format": _FORMAT, "version": 1, "schema": schema, **settings}, indent=2)
 
 
 def from_json(text: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema and the settings of a text made by `to_json`.
-
-    Raises
-    ------
-    ValueError
-        If it is no such text.
-    """
+    """The schema and the settings of a text made by `to_json`."""
     try:
         found = json.loads(text)
     except (TypeError, ValueError) as error:
@@ -375,15 +268,17 @@ def from_json(text: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     schema = found.pop("schema", None)
     if not isinstance(schema, dict):
         raise ValueError("text must be JSON with a schema")
-    return {name: _declaration(name, plain) for name, plain in schema.items()}, found
-
-
-def _declaration(name: str, plain: Any) -> Any:
-    match plain:
-        case {"type": "bool"}:
-            return bool
-        case {"type": "number", "low": low, "high": high}:
-            return low, high
-        case {"type": "category", "categories": list(categories)}:
-            return categories
-    raise ValueError(f"schema[{name!r}] in the text is none of number, category and bool")
+    declared: dict[str, Any] = {}
+    for name, plain in schema.items():
+        match plain:
+            case {"type": "bool"}:
+                declared[name] = bool
+            case {"type": "number", "low": low, "high": high}:
+                declared[name] = low, high
+            case {"type": "category", "categories": list(categories)}:
+                declared[name] = categories
+            case _:
+                raise ValueError(
+                    f"schema[{name!r}] in the text is none of number, category and bool"
+                )
+    return declared, found

@@ -18,7 +18,7 @@ from .._checks import check_int, check_real, import_pandas, shown
 from .._overview import Overview
 from .._types import Disjoint, Relation
 from ..exceptions import PrivacyBudgetError
-from .branches import Account, BranchPath, ParallelGroup, are_users_disjoint
+from .branches import Account, BranchPath, ParallelGroup
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
 from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_string
@@ -228,27 +228,9 @@ class BudgetAccountant(Account):
                     self._file = None
                 raise
 
-    @property
-    def budget(self) -> PrivacyBudget:
-        """The total."""
+    def _terms(self) -> tuple[PrivacyBudget, Currency, float | None, int]:
         self._check_process()
-        return self._budget
-
-    @property
-    def currency(self) -> Currency:
-        """That of plans of fits under it: they add up whatever their mechanisms are."""
-        return "zcdp"
-
-    @property
-    def max_rows_per_user(self) -> int:
-        """Most rows of a user whom the budget is for."""
-        return self._rows
-
-    @property
-    def order(self) -> float | None:
-        """Order of the Renyi filter, which plans with random batches use; None for delta = 0."""
-        self._check_process()
-        return None if self._budget.is_pure else self._order
+        return self._budget, "zcdp", None if self._budget.is_pure else self._order, self._rows
 
     @property
     def ledger(self) -> tuple[Charge, ...]:
@@ -269,48 +251,6 @@ class BudgetAccountant(Account):
         kinds = {"label": object, "estimator": object}  # any text, also what has no UTF-8
         series = {c: pandas.Series([r[c] for r in rows], dtype=kinds.get(c)) for c in columns}
         return pandas.DataFrame(series)
-
-    def spend(
-        self, guarantee: Any, label: str | None = None, *, estimator: str | None = None,
-        has_groups: bool = False,
-    ) -> None:  # fmt: skip
-        """Charge a guarantee, or the guarantee of a plan.
-
-        Parameters
-        ----------
-        guarantee : Guarantee or Plan
-        label : str or None
-            What to call the charge. None stands for that of the innermost open `label` block.
-        estimator : str or None
-            Name of what is fitted.
-        has_groups : bool, default=False
-            Whether the fit was told which user each row belongs to, and so protects users, also by
-            one row each.
-
-        Raises
-        ------
-        PrivacyBudgetError
-            If the total would exceed the budget, the relation is not the budget's, the
-            budget has delta=0 and the guarantee does not compose purely, users are protected in a
-            branch of disjoint records, this is not the process of the accountant, or its file
-            cannot be read or written. Then the charge is not accepted.
-        ValueError
-            If `guarantee` is neither a guarantee nor a plan, `label` or `estimator` no string, or a
-            size of the plan no positive integer. Nothing is charged then.
-
-        Examples
-        --------
-        Fits charge by themselves. This is for a release of your own, by a mechanism of the package:
-
-        >>> from sklearn_dpsco import BudgetAccountant
-        >>> from sklearn_dpsco.means import plan_mean
-        >>> accountant = BudgetAccountant(epsilon=1.0, delta=1e-6)
-        >>> plan = plan_mean(5000, 2, epsilon=0.5, accountant=accountant)
-        >>> accountant.spend(plan, "mean of the first columns")
-        >>> 0.49 < accountant.total_spent() <= 0.51
-        True
-        """
-        self._charge((), guarantee, label, estimator, has_groups)
 
     @contextmanager
     def label(self, text: str) -> Iterator[None]:
@@ -347,15 +287,15 @@ class BudgetAccountant(Account):
 
         Examples
         --------
-        >>> from sklearn_dpsco import BudgetAccountant, DPMirrorRegressor
+        >>> from sklearn_dpsco import BudgetAccountant, DPLinearRegression
         >>> accountant = BudgetAccountant(epsilon=1.0, delta=1e-6)
-        >>> model = DPMirrorRegressor(epsilon=0.5, bounds_X=(0, 1), bounds_y=(0, 1))
+        >>> model = DPLinearRegression(epsilon=0.5, bounds_X=(0, 1), bounds_y=(0, 1))
         >>> with accountant:
         ...     _ = model.fit([[0.0], [1.0]] * 500, [0.0, 1.0] * 500)
         >>> 0.5 < accountant.remaining() < 1.0  # noise is composed, so that more is left than 0.5
         True
         """
-        return self._remaining((), delta)
+        return self._in_turn(lambda: self._largest_epsilon((), delta))
 
     def total_spent(self) -> float:
         """Epsilon of the ledger at the budget's delta, 0 if nothing was charged.
@@ -379,7 +319,7 @@ class BudgetAccountant(Account):
         return totals
 
     def _spent_by(self, ledger: Ledger) -> float:
-        return min(self._epsilon(ledger.total()), float(self._budget.epsilon))
+        return min(self._epsilon(ledger.tree.total()), float(self._budget.epsilon))
 
     def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
         """A group of branches on disjoint records, which cost the largest of them.
@@ -412,9 +352,8 @@ class BudgetAccountant(Account):
     # --------------------------------------------------------------- what is accepted
 
     def _charge(
-        self, path: BranchPath, guarantee: Any, label: str | None, estimator: str | None,
-        has_groups: bool,
-    ) -> None:  # fmt: skip
+        self, path: BranchPath, guarantee: Any, label: Any, estimator: Any, has_groups: bool
+    ) -> None:
         """Charge a branch, or with an empty path all records."""
         plan, guarantee = guarantee, getattr(guarantee, "guarantee", guarantee)
         if not isinstance(guarantee, Guarantee):
@@ -425,11 +364,18 @@ class BudgetAccountant(Account):
         def accept() -> None:
             self._check_unit(guarantee, has_groups, path)
             charge = self._entry(guarantee, plan, path, label, estimator)
-            ledger = self._ledger.plus(charge)
-            if not self._allows(ledger.total()):
-                raise PrivacyBudgetError(self._refusal(charge, ledger.total()))
+            ledger, budget = self._ledger.plus(charge), self._budget
+            epsilon, _, rho = ledger.tree.total()
+            if not (epsilon <= budget.epsilon * ROUNDING or rho <= budget.rho * ROUNDING):
+                raise PrivacyBudgetError(self._refusal(charge, ledger))
             if self._file is not None:
-                self._write(self._file, ledger)
+                try:
+                    self._file.write(self._snapshot(ledger))
+                except OSError as error:
+                    raise PrivacyBudgetError(
+                        f"the charge could not be written to {self._file}, so it is not accepted: "
+                        f"{error}"
+                    ) from error
             self._ledger = ledger
 
         self._in_turn(accept, to_write=True)
@@ -446,27 +392,9 @@ class BudgetAccountant(Account):
                 f"the accountant's budget is for users of up to {self._rows} rows, the "
                 f"guarantee for those of up to {guarantee.rows_per_user}: set max_rows_per_user"
             )
-        if (has_groups or guarantee.rows_per_user > 1) and not are_users_disjoint(path):
+        is_of_users = has_groups or guarantee.rows_per_user > 1
+        if is_of_users and not all(group.startswith("users-") for group in path[::2]):
             raise PrivacyBudgetError(_USERS_IN_BRANCHES)
-
-    def _remaining(self, path: BranchPath, delta: float | None) -> float:
-        return self._in_turn(
-            lambda: self._largest_epsilon(path, self._budget.delta if delta is None else delta)
-        )
-
-    def _cost(self, guarantee: Guarantee) -> NDArray[np.float64]:
-        """Pure epsilon, rho, and the smaller charge in rho at the budget's order."""
-        rho = guarantee.cost("zcdp")
-        if guarantee.composition == "pure":
-            epsilon = guarantee.spent
-        else:
-            epsilon = math.inf if rho > 0 else 0.0
-        at_order = rho if self.order is None else guarantee.renyi(self.order) / self.order
-        return np.array([epsilon, rho, min(at_order, epsilon / self._order)])
-
-    def _allows(self, total: NDArray[np.float64]) -> bool:
-        budget, (epsilon, _, rho) = self._budget, total
-        return bool(epsilon <= budget.epsilon * ROUNDING or rho <= budget.rho * ROUNDING)
 
     def _epsilon(self, total: NDArray[np.float64]) -> float:
         """Epsilon of a total at the budget's delta."""
@@ -478,9 +406,11 @@ class BudgetAccountant(Account):
         by_order = renyi_epsilon(self._order, self._order * at_order, delta)
         return float(min(epsilon, by_rho, by_order))
 
-    def _largest_epsilon(self, path: BranchPath, delta: float) -> float:
+    def _largest_epsilon(self, path: BranchPath, delta: float | None) -> float:
+        """Of one more fit at this path, at the budget's delta if there is none."""
+        delta = self._budget.delta if delta is None else delta
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
-        epsilon, _, rho = self._ledger.beside(path)
+        epsilon, _, rho = self._ledger.tree.total(path)
         left = max(0.0, self._budget.rho - rho)
         if delta > 0:
             return zcdp_epsilon(left, delta)
@@ -488,26 +418,30 @@ class BudgetAccountant(Account):
             max(0.0, self._budget.epsilon - epsilon, math.sqrt(2 * left), self._order * left)
         )
 
-    def _refusal(self, charge: Charge, total: NDArray[np.float64]) -> str:
+    def _refusal(self, charge: Charge, ledger: Ledger) -> str:
         budget = self._budget
         if budget.is_pure and not math.isfinite(charge.pure_epsilon):
             return "a budget with delta=0 accepts only guarantees that compose purely (delta=0)"
-        spent, would_be = self._epsilon(self._ledger.total()), self._epsilon(total)
+        spent, would_be = self._spent_by(self._ledger), self._epsilon(ledger.tree.total())
         delta = 0.0 if charge.composition == "pure" else charge.delta
-        left = _rounded(self._largest_epsilon(charge.branch, delta), ROUND_DOWN)
+        left = self._largest_epsilon(charge.branch, delta)
         return (
             f"the budget (epsilon={budget.epsilon:g}, delta={budget.delta:g}) would be exceeded: "
-            f"{_rounded(min(spent, budget.epsilon), ROUND_UP)} of its epsilon is spent, and with "
+            f"{_rounded(spent, ROUND_UP)} of its epsilon is spent, and with "
             f"this charge it would be {_rounded(would_be, ROUND_UP)}; nothing was charged. The "
-            f"largest epsilon that still fits is {left}, for a fit with {charge.composition} "
-            f"composition and delta={charge.delta:g}"
+            f"largest epsilon that still fits is {_rounded(left, ROUND_DOWN)}, for a fit with "
+            f"{charge.composition} composition and delta={charge.delta:g}"
         )
 
     def _entry(
-        self, guarantee: Guarantee, plan: Any, path: BranchPath, label: str | None,
-        estimator: str | None,
-    ) -> Charge:  # fmt: skip
-        epsilon, rho, rho_at_order = self._cost(guarantee).tolist()
+        self, guarantee: Guarantee, plan: Any, path: BranchPath, label: Any, estimator: Any
+    ) -> Charge:
+        rho = guarantee.cost("zcdp")
+        if guarantee.composition == "pure":
+            epsilon = guarantee.spent
+        else:
+            epsilon = math.inf if rho > 0 else 0.0
+        at_order = rho if self.order is None else guarantee.renyi(self.order) / self.order
         if label is None and self._labels:
             label = self._labels[-1][0]
         sized = getattr(plan, "problem", plan)
@@ -518,9 +452,9 @@ class BudgetAccountant(Account):
             relation=guarantee.relation,
             rows_per_user=guarantee.rows_per_user,
             composition=guarantee.composition,
-            pure_epsilon=epsilon,
-            rho=rho,
-            rho_at_order=rho_at_order,
+            pure_epsilon=float(epsilon),
+            rho=float(rho),
+            rho_at_order=float(min(at_order, epsilon / self._order)),
             branch=path,
             label=label,
             estimator=estimator,
@@ -544,14 +478,6 @@ class BudgetAccountant(Account):
                 "the newest state; the budget of an older one may be spent"
             )
         self._ledger = self._ledger.plus(*charges[len(known) :])
-
-    def _write(self, file: LedgerFile, ledger: Ledger) -> None:
-        try:
-            file.write(self._snapshot(ledger))
-        except OSError as error:
-            raise PrivacyBudgetError(
-                f"the charge could not be written to {file}, so it is not accepted: {error}"
-            ) from error
 
     def _obstacle(self) -> str | None:
         """Why nothing can be charged here, if so."""
@@ -622,23 +548,22 @@ class BudgetAccountant(Account):
         self._original = original  # `_accountants` knows it as long as this one is in use
 
     def __repr__(self) -> str:
-        facts = self._facts()
-        if facts is None:
-            return f"BudgetAccountant(<{self._whereabouts()}>)"
-        return f"BudgetAccountant({', '.join(f'{key}={value}' for key, value in facts.items())})"
+        where, facts = self._facts()
+        text = ", ".join(f"{key}={value}" for key, value in facts.items())
+        return f"BudgetAccountant({f'<{where}>' if where else text})"
 
     def _repr_html_(self) -> str:
-        facts = self._facts()
-        lines = ("BudgetAccountant",) if facts else ("BudgetAccountant", self._whereabouts())
-        return Overview(lines, rows=list((facts or {}).items())).html()
+        where, facts = self._facts()
+        lines = ("BudgetAccountant", where) if where else ("BudgetAccountant",)
+        return Overview(lines, rows=list(facts.items())).html()
 
-    def _whereabouts(self) -> str:
-        return "of another process" if self._file is None else "of a file that cannot be used"
-
-    def _facts(self) -> dict[str, str] | None:
-        """What is shown; None if it cannot be known here."""
+    def _facts(self) -> tuple[str, dict[str, str]]:
+        """What is shown; or where the accountant is, if that cannot be known here."""
         if self._obstacle() is not None:
-            return None
+            return (
+                "of another process" if self._file is None else "of a file that cannot be used",
+                {},
+            )
         budget = self._budget
         facts = {
             "epsilon": f"{budget.epsilon:g}",
@@ -650,17 +575,13 @@ class BudgetAccountant(Account):
         turn = Turn(self._turn)
         with suppress(TimeoutError), turn, turn:
             turn.take(patience=1)  # or somebody is charging
-            facts |= self._state()
-        return facts
-
-    def _state(self) -> dict[str, str]:
-        if self._file is not None:
-            with suppress(OSError, ValueError):  # then what was known last
-                self._take_in(self._file.read())
-        spent = self._spent_by(self._ledger)
-        left = self._largest_epsilon((), self._budget.delta)
-        count = str(len(self._ledger.charges))
-        return {"spent": f"{spent:.4g}", "left": f"{left:.4g}", "charges": count}
+            if self._file is not None:
+                with suppress(OSError, ValueError):  # then what was known last
+                    self._take_in(self._file.read())
+            facts["spent"] = f"{self._spent_by(self._ledger):.4g}"
+            facts["left"] = f"{self._largest_epsilon((), None):.4g}"
+            facts["charges"] = str(len(self._ledger.charges))
+        return "", facts
 
 
 # Everything in force in this process. A fork makes another process, whatever its number is, in

@@ -18,47 +18,20 @@ class Allotment(Account):
     Whoever makes it has charged the whole, so that nothing has to be written where it is spent:
     a copy may be sent to another process, and is spent there. Copies here spend it together, once:
     scikit-learn copies the steps of some pipelines.
-
-    Parameters
-    ----------
-    budget : PrivacyBudget
-        A part of another one, see `PrivacyBudget.part`.
     """
 
     def __init__(self, budget: PrivacyBudget) -> None:
         self._budget = budget
         self._is_spent = False
 
-    @property
-    def budget(self) -> PrivacyBudget:
-        """The part."""
-        return self._budget
+    def _terms(self) -> tuple[PrivacyBudget, Currency, float | None, int]:
+        budget = self._budget
+        return budget, budget.currency, budget.order, budget.rows_per_user
 
-    @property
-    def currency(self) -> Currency:
-        """That of the plan."""
-        return self.budget.currency
-
-    @property
-    def order(self) -> float | None:
-        """As of an accountant."""
-        return self.budget.order
-
-    @property
-    def max_rows_per_user(self) -> int:
-        """As of an accountant."""
-        return self.budget.rows_per_user
-
-    def spend(
-        self, guarantee: Any, label: str | None = None, *, estimator: str | None = None,
-        has_groups: bool = False,
-    ) -> None:  # fmt: skip
+    def spend(self, guarantee: Any, *_: Any, **__: Any) -> None:
         """Accept a guarantee, or the guarantee of a plan, once.
 
-        Raises
-        ------
-        PrivacyBudgetError
-            If it costs more than the part, or the part was spent.
+        Raises `PrivacyBudgetError` if it costs more than the part, or the part was spent.
         """
         guarantee = getattr(guarantee, "guarantee", guarantee)
         if self._is_spent:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
@@ -11,76 +10,106 @@ from .._checks import check_choice
 from .._types import Disjoint
 from .budget import Currency, PrivacyBudget
 
-__all__ = ["Account", "Branch", "BranchPath", "ParallelGroup", "are_users_disjoint"]
+__all__ = ["Account", "Branch", "BranchPath", "ParallelGroup"]
 
 BranchPath = tuple[str, ...]  # group, branch, group, branch, ... from the outermost
 
 
-class Account(ABC):
+class Account:
     """What a fit is charged to: an accountant, a branch of one, or a part of a search's budget.
 
     Copies are the same object, so that all copies of an estimator share it.
     """
 
+    def _place(self) -> tuple[Any, BranchPath]:
+        """The accountant, and the branch of it."""
+        return self, ()
+
+    def _terms(self) -> tuple[PrivacyBudget, Currency, float | None, int]:
+        """`budget`, `currency`, `order` and `max_rows_per_user`."""
+        terms: tuple[PrivacyBudget, Currency, float | None, int] = self._place()[0]._terms()
+        return terms
+
     @property
-    @abstractmethod
     def budget(self) -> PrivacyBudget:
         """The total."""
+        return self._terms()[0]
 
     @property
-    @abstractmethod
     def currency(self) -> Currency:
-        """That of plans of fits under it."""
+        """That of plans of fits under it: they add up whatever their mechanisms are."""
+        return self._terms()[1]
 
     @property
-    @abstractmethod
     def order(self) -> float | None:
-        """Order of a Renyi filter, which plans with random batches use."""
+        """Order of the Renyi filter, which plans with random batches use; None for delta = 0."""
+        return self._terms()[2]
 
     @property
-    @abstractmethod
     def max_rows_per_user(self) -> int:
         """Most rows of a user whom the budget is for."""
+        return self._terms()[3]
 
-    @abstractmethod
     def spend(
-        self, guarantee: Any, label: str | None = None, *, estimator: str | None = None,
+        self,
+        guarantee: Any,
+        label: str | None = None,
+        *,
+        estimator: str | None = None,
         has_groups: bool = False,
-    ) -> None:  # fmt: skip
-        """Charge a guarantee, or that of a plan; raises `PrivacyBudgetError` if it is refused."""
+    ) -> None:
+        """Charge a guarantee, or the guarantee of a plan.
+
+        Parameters
+        ----------
+        guarantee : Guarantee or Plan
+        label : str or None
+            What to call the charge. None stands for that of the innermost open `label` block.
+        estimator : str or None
+            Name of what is fitted.
+        has_groups : bool, default=False
+            Whether the fit was told which user each row belongs to, and so protects users, also by
+            one row each.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If the total would exceed the budget, the relation is not the budget's, the
+            budget has delta=0 and the guarantee does not compose purely, users are protected in a
+            branch of disjoint records, this is not the process of the accountant, or its file
+            cannot be read or written. Then the charge is not accepted.
+        ValueError
+            If `guarantee` is neither a guarantee nor a plan, `label` or `estimator` no string, or a
+            size of the plan no positive integer. Nothing is charged then.
+
+        Examples
+        --------
+        Fits charge by themselves. This is for a release of your own, by a mechanism of the package:
+
+        >>> from sklearn_dpsco import BudgetAccountant
+        >>> from sklearn_dpsco.means import plan_mean
+        >>> accountant = BudgetAccountant(epsilon=1.0, delta=1e-6)
+        >>> plan = plan_mean(5000, 2, epsilon=0.5, accountant=accountant)
+        >>> accountant.spend(plan, "mean of the first columns")
+        >>> 0.49 < accountant.total_spent() <= 0.51
+        True
+        """
+        account, path = self._place()
+        account._charge(path, guarantee, label, estimator, has_groups)
 
     def covers(self, other: Account) -> bool:
         """Whether a charge here counts for all records for which one there would."""
         (root, path), (other_root, other_path) = self._place(), other._place()
         return root == other_root and other_path[: len(path)] == path
 
-    def _place(self) -> tuple[Account, BranchPath]:
-        return self, ()
-
-    def __copy__(self) -> Self:
+    def __copy__(self, memo: object = None) -> Self:
         return self
 
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def __sklearn_clone__(self) -> Self:
-        return self
-
-
-class _NoBlock:
-    """What is no block: code that runs in between would not know whether it is inside."""
-
-    def __enter__(self) -> NoReturn:
-        raise TypeError(
-            "branches are given, not entered: group = accountant.parallel(), and then "
-            "accountant=group.branch() for the fits of each branch"
-        )
-
-    def __exit__(self, *exception: object) -> None: ...
+    __deepcopy__ = __sklearn_clone__ = __copy__
 
 
 @dataclass(frozen=True)
-class Branch(_NoBlock, Account):
+class Branch(Account):
     """A branch of an accountant; give it as ``accountant=`` to what uses its records only.
 
     Made by `ParallelGroup.branch`. Its copies and pickles are the same branch, of the accountant
@@ -103,48 +132,29 @@ class Branch(_NoBlock, Account):
     accountant: Account
     path: BranchPath
 
-    @property
-    def budget(self) -> PrivacyBudget:
-        """That of the accountant."""
-        return self.accountant.budget
-
-    @property
-    def currency(self) -> Currency:
-        """That of the accountant."""
-        return self.accountant.currency
-
-    @property
-    def order(self) -> float | None:
-        """That of the accountant."""
-        return self.accountant.order
-
-    @property
-    def max_rows_per_user(self) -> int:
-        """That of the accountant."""
-        return self.accountant.max_rows_per_user
-
-    def spend(
-        self, guarantee: Any, label: str | None = None, *, estimator: str | None = None,
-        has_groups: bool = False,
-    ) -> None:  # fmt: skip
-        """Charge a guarantee to the records of this branch, see `BudgetAccountant.spend`."""
-        root: Any = self.accountant
-        root._charge(self.path, guarantee, label, estimator, has_groups)
-
     def remaining(self, delta: float | None = None) -> float:
         """Largest epsilon of one more fit in this branch, see `BudgetAccountant.remaining`."""
         root: Any = self.accountant
-        return float(root._remaining(self.path, delta))
+        return float(root._in_turn(lambda: root._largest_epsilon(self.path, delta)))
 
     def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
         """Branches inside of this one, see `BudgetAccountant.parallel`."""
         return ParallelGroup(self.accountant, self.path, disjoint)
 
-    def _place(self) -> tuple[Account, BranchPath]:
+    def _place(self) -> tuple[Any, BranchPath]:
         return self.accountant, self.path
 
+    # what is no block: code that runs in between would not know whether it is inside
+    def __enter__(self) -> NoReturn:
+        raise TypeError(
+            "branches are given, not entered: group = accountant.parallel(), and then "
+            "accountant=group.branch() for the fits of each branch"
+        )
 
-class ParallelGroup(_NoBlock):
+    def __exit__(self, *exception: object) -> None: ...
+
+
+class ParallelGroup:
     """Branches on disjoint records or users; made by `BudgetAccountant.parallel`."""
 
     def __init__(self, accountant: Account, path: BranchPath, disjoint: Any) -> None:
@@ -152,11 +162,8 @@ class ParallelGroup(_NoBlock):
         self._accountant = accountant
         self._path = (*path, f"{disjoint}-{secrets.token_hex(6)}")  # the ledger keeps what was said
 
+    __enter__, __exit__ = Branch.__enter__, Branch.__exit__
+
     def branch(self) -> Branch:
         """One more branch."""
         return Branch(self._accountant, (*self._path, secrets.token_hex(6)))
-
-
-def are_users_disjoint(path: BranchPath) -> bool:
-    """Whether each user's rows are in one branch of each group on the path."""
-    return all(group.startswith("users-") for group in path[::2])

@@ -130,28 +130,16 @@ def _largest(delta_of: Any, delta: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _rho(epsilon: float, delta: float) -> float:
+def _whole(currency: Currency, epsilon: float, delta: float) -> float:
+    """Largest rho ("zcdp") or mu ("gdp") that implies (epsilon, delta)."""
+    delta_of = zcdp_delta if currency == "zcdp" else mu_delta
     # one part in 1e10 covers the float error of the conversion itself
-    return _largest(lambda rho: zcdp_delta(rho, epsilon), delta) * (1 - 1e-10)
-
-
-@lru_cache(maxsize=4096)
-def _mu(epsilon: float, delta: float) -> float:
-    return _largest(lambda mu: mu_delta(mu, epsilon), delta) * (1 - 1e-10)
+    return _largest(lambda size: delta_of(size, epsilon), delta) * (1 - 1e-10)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Epsilon that rho-zCDP proves at `delta`: the low end of a bracket, 0 for rho = 0."""
     return _largest(lambda epsilon: -zcdp_delta(rho, epsilon), -delta) if rho > 0 else 0.0
-
-
-def _check_epsilon(epsilon: Any) -> None:
-    if isinstance(epsilon, Real) and epsilon == math.inf:
-        return
-    try:
-        check_real("epsilon", epsilon, low=_LEAST_EPSILON, high=LARGEST_EPSILON)
-    except ValueError as error:
-        raise ValueError(str(error).replace(" must be ", " must be inf or ", 1)) from None
 
 
 def check_delta(delta: Any) -> float | None:
@@ -277,7 +265,12 @@ class PrivacyBudget:
 
     def __post_init__(self) -> None:
         check_int("rows_per_user", self.rows_per_user, low=1)
-        _check_epsilon(self.epsilon)
+        if not (isinstance(self.epsilon, Real) and self.epsilon == math.inf):
+            try:
+                check_real("epsilon", self.epsilon, low=_LEAST_EPSILON, high=LARGEST_EPSILON)
+            except ValueError as error:
+                message = str(error).replace(" must be ", " must be inf or ", 1)
+                raise ValueError(message) from None
         check_real("delta", self.delta, low=0, high=1, high_open=True)
         check_choice("relation", self.relation, RELATIONS)
         check_choice("precision", self.precision, get_args(Precision))
@@ -299,10 +292,7 @@ class PrivacyBudget:
 
         Divided by m^2, m being `rows_per_user`: rho-zCDP for a row is m^2 rho-zCDP for m.
         """
-        self._check_is_finite()
-        if self.is_pure:
-            return 0.0
-        return self._whole_rho / self.rows_per_user**2
+        return self._size("zcdp") / self.rows_per_user**2
 
     @cached_property
     def mu(self) -> float:
@@ -310,18 +300,22 @@ class PrivacyBudget:
 
         Divided by `rows_per_user`.
         """
-        self._check_is_finite()
-        if self.is_pure:
-            return 0.0
-        return _mu(float(self.epsilon), float(self.delta)) / self.rows_per_user
+        return self._size("gdp") / self.rows_per_user
+
+    def _size(self, currency: Currency) -> float:
+        """Of the whole budget, for all rows of a user."""
+        # what does not know of plans without noise must not take one for a private plan
+        if self.is_infinite:
+            raise ValueError("epsilon=inf claims nothing: it has no part, and no size to add up")
+        return 0.0 if self.is_pure else _whole(currency, float(self.epsilon), float(self.delta))
 
     @property
     def allowance(self) -> Allowance:
         """The whole budget: epsilon if delta is 0, else rho."""
-        self._check_is_finite()
+        rho = self.rho
         if self.is_pure:
             return Allowance("pure", self.epsilon / self.rows_per_user, self.precision)
-        return Allowance("zcdp", self.rho, self.precision)
+        return Allowance("zcdp", rho, self.precision)
 
     @property
     def gaussian_allowance(self) -> Allowance:
@@ -339,18 +333,9 @@ class PrivacyBudget:
     @property
     def best_order(self) -> float:
         """The Renyi order at which the conversion of `rho` is best; 1 if delta is 0."""
-        self._check_is_finite()
-        log_gap = None if self.is_pure else best_log_gap(self._whole_rho, float(self.epsilon))
+        rho = self._size("zcdp")
+        log_gap = None if self.is_pure else best_log_gap(rho, float(self.epsilon))
         return 1.0 if log_gap is None else 1 + math.exp(log_gap)
-
-    @property
-    def _whole_rho(self) -> float:
-        return _rho(float(self.epsilon), float(self.delta))
-
-    def _check_is_finite(self) -> None:
-        # what does not know of plans without noise must not take one for a private plan
-        if self.is_infinite:
-            raise ValueError("epsilon=inf claims nothing: it has no part, and no size to add up")
 
     def part(self, fraction: float, currency: Composition) -> PrivacyBudget:
         """The budget of a plan that may cost this fraction of the whole in a currency.
@@ -366,15 +351,14 @@ class PrivacyBudget:
             If the part is so small that delta alone allows it: noise for it cannot be planned.
         """
         check_real("fraction", fraction, low=0, high=1, low_open=True)
-        self._check_is_finite()
-        delta, whole = float(self.delta), float(self.epsilon)
+        delta, whole, rho = float(self.delta), float(self.epsilon), self._size("zcdp")
         if currency == "pure":
             epsilon = whole * fraction
         elif currency in ("gdp", "pld"):
-            mu = _mu(whole, delta) * math.sqrt(fraction)
+            mu = self._size("gdp") * math.sqrt(fraction)
             epsilon = _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta)
         else:
-            epsilon = zcdp_epsilon(self._whole_rho * fraction, delta)
+            epsilon = zcdp_epsilon(rho * fraction, delta)
         if epsilon < _LEAST_EPSILON:
             raise ValueError(f"epsilon={whole:g} is too small to be divided")
         if currency == "pure":

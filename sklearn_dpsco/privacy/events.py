@@ -9,11 +9,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import attr
 import numpy as np
-from dp_accounting import dp_event
+from dp_accounting.dp_event import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    NonPrivateDpEvent,
+    NoOpDpEvent,
+    PoissonSampledDpEvent,
+    RandomizedResponseDpEvent,
+    SampledWithoutReplacementDpEvent,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+)
 from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
@@ -23,18 +34,18 @@ from . import sampling
 
 __all__ = [
     "AdaptiveSelectionsDpEvent",
+    "GaussianDpEvent",
+    "NonPrivateDpEvent",
+    "PoissonSampledDpEvent",
+    "SampledWithoutReplacementDpEvent",
+    "SelfComposedDpEvent",
+    "ZCDpEvent",
     "composed",
-    "fixed_batches",
-    "gaussian",
     "one_of",
     "pld_delta",
     "pld_epsilon",
-    "poisson_batches",
     "pure",
-    "repeated",
     "second_opinion",
-    "with_selections",
-    "zcdp",
 ]
 
 # The accountant's default orders stop at 512, too early for small epsilon.
@@ -42,19 +53,13 @@ _DENSE_ORDERS = (*(1 + np.geomspace(1e-3, 1, 150)), *np.geomspace(2.01, 1e5, 150
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class AdaptiveSelectionsDpEvent(dp_event.DpEvent):
+class AdaptiveSelectionsDpEvent(DpEvent):
     """Selections of bounded range, each chosen after looking at the earlier outcomes.
 
     A mechanism has range eta if, for any two neighbours, the logarithm of the ratio of the
     probabilities stays in an interval of length eta over all outcomes: the exponential
     mechanism is one. The accountants of `dp_accounting` refuse this event.
-
-    Attributes
-    ----------
-    log_range : float
-        eta of each selection.
-    count : int
-        Number of selections.
+    `log_range` is the eta of each of `count` selections.
     """
 
     log_range: float
@@ -62,31 +67,13 @@ class AdaptiveSelectionsDpEvent(dp_event.DpEvent):
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class OneOfDpEvent(dp_event.DpEvent):
+class OneOfDpEvent(DpEvent):
     """One of several events, chosen after looking at earlier outcomes.
 
-    Attributes
-    ----------
-    events : tuple of DpEvent
-        Known to `privacy_loss` alone; the accountants of `dp_accounting` refuse it.
+    The accountants of `dp_accounting` refuse it; privacy loss distributions are made of it here.
     """
 
     events: tuple[Any, ...]
-
-
-def gaussian(noise_multiplier: float) -> Any:
-    """Gaussian noise; the multiplier is relative to the full sensitivity."""
-    return dp_event.GaussianDpEvent(noise_multiplier)
-
-
-def non_private() -> Any:
-    """A release without noise, for which every accountant answers infinity."""
-    return dp_event.NonPrivateDpEvent()
-
-
-def zcdp(rho: float) -> Any:
-    """A release that was proved to be rho-zCDP."""
-    return dp_event.ZCDpEvent(rho)
 
 
 def pure(epsilon: float, count: int) -> Any:
@@ -94,38 +81,18 @@ def pure(epsilon: float, count: int) -> Any:
     # 2 / (1 + e^epsilon), written so that a large epsilon does not overflow
     noise = 2 * math.exp(-epsilon) / (1 + math.exp(-epsilon))
     # one by one, as the PLD accountant ignores the count of a self-composed binary response
-    return dp_event.ComposedDpEvent([dp_event.RandomizedResponseDpEvent(noise, 2)] * count)
-
-
-def fixed_batches(event: Any, n_samples: int, batch_size: int) -> Any:
-    """The event on a uniform subset of `batch_size` records."""
-    return dp_event.SampledWithoutReplacementDpEvent(n_samples, batch_size, event)
-
-
-def poisson_batches(event: Any, probability: float) -> Any:
-    """The event on a batch that each record joins with this probability."""
-    return dp_event.PoissonSampledDpEvent(probability, event)
-
-
-def repeated(event: Any, count: int) -> Any:
-    """The event, so many times."""
-    return dp_event.SelfComposedDpEvent(event, count)
+    return ComposedDpEvent([RandomizedResponseDpEvent(noise, 2)] * count)
 
 
 def composed(parts: Sequence[Any]) -> Any:
     """All events together."""
-    return dp_event.ComposedDpEvent(list(parts)) if parts else dp_event.NoOpDpEvent()
+    return ComposedDpEvent(list(parts)) if parts else NoOpDpEvent()
 
 
 def one_of(alternatives: Sequence[Any]) -> Any:
     """The event that is all of the alternatives, or `OneOfDpEvent`."""
     different = tuple({repr(event): event for event in alternatives}.values())
     return different[0] if len(different) == 1 else OneOfDpEvent(different)
-
-
-def with_selections(parts: Sequence[Any], log_range: float, count: int) -> Any:
-    """Gaussian events, and `AdaptiveSelectionsDpEvent` next to them."""
-    return composed([*parts, AdaptiveSelectionsDpEvent(log_range, count)])
 
 
 # ------------------------------------------------------------ privacy loss distributions
@@ -139,32 +106,94 @@ _LARGEST_LOSS = 600.0  # with an exponential
 _TAIL = 10.0  # standard deviations of noise, whose tail is below the rounding of a transform
 
 
-def privacy_loss(event: Any, epsilon: float) -> list[Any]:
-    """The privacy loss distributions of a plan with random batches, of each order of neighbours.
+class _Noise(NamedTuple):
+    """Gaussian noise on a batch that a record joins with a probability, and its privacy loss."""
 
-    Any grid is on the safe side. Each is made of the curve of `sampling.mixture_delta`, by the
-    library's own pessimistic discretization: the library has none for batches of a fixed size, and
-    computes the other curves point by point, which takes seconds.
+    multiplier: float
+    probability: float
+    is_poisson: bool  # whether the two orders of neighbours have different curves
+    deviation: float
+    reach: float  # the largest loss that counts
+
+    @classmethod
+    def of(cls, event: Any) -> _Noise:
+        q, noise = 1.0, event
+        if isinstance(event, PoissonSampledDpEvent):
+            q, noise = event.sampling_probability, event.event
+        elif isinstance(event, SampledWithoutReplacementDpEvent):
+            q, noise = event.sample_size / event.source_dataset_size, event.event
+        z = noise.noise_multiplier
+        reach = _TAIL / z + 1 / (2 * z**2)
+        if q != 1:
+            reach = float(np.logaddexp(math.log1p(-q), math.log(q) + reach))
+        is_poisson = isinstance(event, PoissonSampledDpEvent) and q < 1
+        # about the standard deviation of the loss
+        deviation = q * math.sqrt(math.expm1(min(700.0, z**-2)))
+        return cls(z, q, is_poisson, deviation, reach)
+
+
+_known: dict[tuple[str, float], tuple[list[Any], float]] = {}
+_MOST_KNOWN = 256
+
+
+def _composed(event: Any, epsilon: float) -> tuple[list[Any], float]:
+    """The privacy loss distributions of an event, and their rounding in delta; cached.
+
+    There is one for each order of neighbours that has its own. Any grid is on the safe side;
+    `epsilon` sets it. Each law is made of the curve of `sampling.mixture_delta`, by the library's
+    own pessimistic discretization: the library has none for batches of a fixed size, and computes
+    the other curves point by point, which takes seconds.
     """
-    parts = [part for part, _ in _leaves(event)]
-    finest = min(map(_deviation, parts), default=math.inf)
-    width = min(epsilon / _POINTS_PER_EPSILON, finest / _POINTS_PER_DEVIATION)
-    width = max(width, max(map(_reach, parts), default=0.0) / _MOST_POINTS)
-    width = max(width, _whole_spread(event) / _MOST_SPREAD_POINTS)
-    orders = (False, True) if any(map(_is_poisson, parts)) else (False,)
-    return [_law(event, width, is_reversed) for is_reversed in orders]
+    key = (repr(event), float(epsilon))
+    if key not in _known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        counts = [count for _, count in _flat(event, in_choices=True)]
+        parts = [_Noise.of(part) for part, _ in _flat(event, in_choices=True)]
+        finest = min((part.deviation for part in parts), default=math.inf)
+        width = min(epsilon / _POINTS_PER_EPSILON, finest / _POINTS_PER_DEVIATION)
+        width = max(width, max((part.reach for part in parts), default=0.0) / _MOST_POINTS)
+        width = max(width, _whole_spread(event) / _MOST_SPREAD_POINTS)
+        orders = (False, True) if any(part.is_poisson for part in parts) else (False,)
+        # the error of a Fourier transform to the power T grows like T
+        rounding = max(sampling.LEAST_DELTA / 10, sum(counts) * 2.0**-53)
+        _known[key] = [_law(event, width, is_reversed) for is_reversed in orders], rounding
+    return _known[key]
+
+
+def _flat(event: Any, count: int = 1, *, in_choices: bool = False) -> Iterator[tuple[Any, int]]:
+    """The releases, and how often each is made; a choice is one, or all that it is among."""
+    if isinstance(event, ComposedDpEvent) or (in_choices and isinstance(event, OneOfDpEvent)):
+        for part in event.events:
+            yield from _flat(part, count, in_choices=in_choices)
+    elif isinstance(event, SelfComposedDpEvent):
+        yield from _flat(event.event, count * event.count, in_choices=in_choices)
+    elif not isinstance(event, NoOpDpEvent):
+        yield event, count
+
+
+def _whole_spread(event: Any) -> float:
+    """At least about the deviation of the loss of all releases together."""
+    if isinstance(event, OneOfDpEvent):
+        return max(map(_whole_spread, event.events))
+    parts = list(_flat(event))
+    if len(parts) == 1 and parts[0][0] is event:
+        noise = _Noise.of(event)
+        # the latter where the deviation is of losses too rare to occur
+        return min(noise.deviation, math.sqrt(noise.probability) * noise.reach)
+    return math.hypot(*(math.sqrt(count) * _whole_spread(part) for part, count in parts))
 
 
 def _law(event: Any, width: float, is_reversed: bool) -> Any:
     """The privacy loss distribution of one order of neighbours on a grid of this width."""
     whole = privacy_loss_distribution.identity(width)
-    for part, count in _flat(event, 1):
-        loss = _any_loss if isinstance(part, OneOfDpEvent) else _one_loss
-        whole = whole.compose(loss(part, width, is_reversed).self_compose(count))
+    for part, count in _flat(event):
+        law_of = _law_of_choice if isinstance(part, OneOfDpEvent) else _law_of_noise
+        whole = whole.compose(law_of(part, width, is_reversed).self_compose(count))
     return whole
 
 
-def _any_loss(event: OneOfDpEvent, width: float, is_reversed: bool) -> Any:
+def _law_of_choice(event: OneOfDpEvent, width: float, is_reversed: bool) -> Any:
     """A law whose curve lies above those of all alternatives."""
     laws = [_law(one, width, is_reversed) for one in event.events]
     # finer near 0; chords between these points, straight in e^loss, lie above a convex curve
@@ -179,76 +208,15 @@ def _any_loss(event: OneOfDpEvent, width: float, is_reversed: bool) -> Any:
     return _of_curve(width, -end, np.interp(np.exp(loss), np.exp(places * width), curve))
 
 
-def _leaves(event: Any) -> Iterator[tuple[Any, int]]:
-    """The releases, and how often each is made; those of all alternatives."""
-    for part, count in _flat(event, 1):
-        if isinstance(part, OneOfDpEvent):
-            yield from (leaf for one in part.events for leaf in _leaves(one))
-        else:
-            yield part, count
-
-
-def _whole_spread(event: Any) -> float:
-    """At least about the deviation of the loss of all releases together."""
-    if isinstance(event, OneOfDpEvent):
-        return max(map(_whole_spread, event.events))
-    parts = list(_flat(event, 1))
-    if len(parts) == 1 and parts[0][0] is event:
-        return _spread(event)
-    return math.hypot(*(math.sqrt(count) * _whole_spread(part) for part, count in parts))
-
-
-def _flat(event: Any, count: int) -> Iterator[tuple[Any, int]]:
-    if isinstance(event, dp_event.ComposedDpEvent):
-        for part in event.events:
-            yield from _flat(part, count)
-    elif isinstance(event, dp_event.SelfComposedDpEvent):
-        yield from _flat(event.event, count * event.count)
-    elif not isinstance(event, dp_event.NoOpDpEvent):
-        yield event, count
-
-
-def _sampled(event: Any) -> tuple[float, float]:
-    """Noise multiplier and sampling probability of Gaussian noise."""
-    if isinstance(event, dp_event.PoissonSampledDpEvent):
-        return event.event.noise_multiplier, event.sampling_probability
-    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
-        return event.event.noise_multiplier, event.sample_size / event.source_dataset_size
-    return event.noise_multiplier, 1.0
-
-
-def _deviation(event: Any) -> float:
-    return sampling.loss_deviation(*_sampled(event))
-
-
-def _spread(event: Any) -> float:
-    """At least about its deviation, also where that is of losses too rare to occur."""
-    return min(_deviation(event), math.sqrt(_sampled(event)[1]) * _reach(event))
-
-
-def _reach(event: Any) -> float:
-    """The largest loss that counts."""
-    multiplier, probability = _sampled(event)
-    largest = _TAIL / multiplier + 1 / (2 * multiplier**2)
-    if probability == 1:
-        return largest
-    return float(np.logaddexp(math.log1p(-probability), math.log(probability) + largest))
-
-
-def _is_poisson(event: Any) -> bool:
-    """Whether the two orders of neighbours have different curves."""
-    return isinstance(event, dp_event.PoissonSampledDpEvent) and _sampled(event)[1] < 1
-
-
-def _one_loss(event: Any, width: float, is_reversed: bool) -> Any:
-    multiplier, probability = _sampled(event)
-    end = math.ceil(_reach(event) / width)
+def _law_of_noise(event: Any, width: float, is_reversed: bool) -> Any:
+    z, q, is_poisson, _, reach = _Noise.of(event)
+    end = math.ceil(reach / width)
     # the mixture's loss in one order is at least ln(1 - q), in the other at most minus that
-    start = min(end, math.ceil(-math.log1p(-probability) / width)) if _is_poisson(event) else 0
+    start = min(end, math.ceil(-math.log1p(-q) / width)) if is_poisson else 0
     loss = np.arange(-start, end + 1, dtype=np.float64) * width
-    delta = sampling.mixture_delta(loss, multiplier, probability)
+    delta = sampling.mixture_delta(loss, z, q)
     mirrored = -np.expm1(-loss[::-1]) + np.exp(-loss[::-1]) * delta[::-1]
-    if not _is_poisson(event):  # the same curve in both orders
+    if not is_poisson:  # the same curve in both orders
         return _of_curve(width, -end, np.concatenate((mirrored[:-1], delta)))
     if is_reversed:
         return _of_curve(width, -end, np.maximum(0.0, mirrored))
@@ -260,25 +228,6 @@ def _of_curve(width: float, first: int, curve: NDArray[np.float64]) -> Any:
     last = first + curve.size - 1
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(width, first, last, curve)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
-
-
-_known: dict[tuple[str, float], tuple[list[Any], float]] = {}
-_MOST_KNOWN = 256
-
-
-def _composed(event: Any, epsilon: float) -> tuple[list[Any], float]:
-    """The privacy loss distributions of an event, and their rounding in delta; cached.
-
-    `epsilon` sets the grid. The error of a Fourier transform to the power T grows like T.
-    """
-    key = (repr(event), float(epsilon))
-    if key not in _known:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        n_releases = sum(count for _, count in _leaves(event))
-        rounding = max(sampling.LEAST_DELTA / 10, n_releases * 2.0**-53)
-        _known[key] = privacy_loss(event, epsilon), rounding
-    return _known[key]
 
 
 _RELATIVE = 1 + 1e-8  # rounding of the curves that are composed
@@ -311,7 +260,7 @@ def second_opinion(event: Any, composition: str, epsilon: float, delta: float) -
         # possible at delta = 0. Binary response is not defined under add-or-remove.
         relation = NeighboringRelation.REPLACE_ONE
         total = 0.0
-        for part, count in Counter(part for part, _ in _flat(event, 1)).items():
+        for part, count in Counter(part for part, _ in _flat(event)).items():
             alone = PLDAccountant(relation, value_discretization_interval=grid / 10 / count)
             total += count * float(alone.compose(part).get_epsilon(0.0))
         return total

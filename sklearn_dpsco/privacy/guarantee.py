@@ -1,13 +1,20 @@
-"""What a plan releases, and the guarantee that follows from it."""
+"""The tree of what is released, and the guarantee that follows from it.
+
+A leaf is a `Release`: a mechanism, and how often it is used; its random batches are a matter of the
+mechanism. A node is a `Guarantee`. What stands in it one after the other adds up. Where it forks,
+into releases on disjoint records or into alternatives of which one is carried out, a record bears
+one branch, and the costliest counts. Costs, divergences and events all follow from this tree;
+doc/privacy, section 1.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral
-from typing import Any, Protocol
+from typing import Any
 
 from scipy.special import ndtr, ndtri
 
@@ -25,43 +32,11 @@ from .budget import (
 )
 from .selections import has_optimum, selection_delta, selection_epsilon
 
-__all__ = [
-    "Costed",
-    "Guarantee",
-    "Release",
-    "composed_event",
-    "renyi",
-    "selection_slack",
-]
+__all__ = ["Guarantee", "Release", "composed_event", "renyi", "selection_slack", "selections_game"]
 
 
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
 _MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
-
-
-class Costed(Protocol):
-    """What a guarantee reads of a mechanism: a part of `mechanisms.Mechanism`."""
-
-    @property
-    def sensitivity(self) -> float: ...
-
-    @property
-    def scale(self) -> float: ...
-
-    @property
-    def compositions(self) -> tuple[str, ...]: ...
-
-    @property
-    def log_range(self) -> float | None: ...
-
-    @property
-    def noise_multiplier(self) -> float | None: ...
-
-    def cost(self, composition: str, count: int = 1) -> float: ...
-
-    def renyi(self, order: float) -> float: ...
-
-    def dp_event(self, composition: str, count: int = 1, rows: int = 1) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -80,14 +55,15 @@ class Release:
     Examples
     --------
     >>> from sklearn_dpsco import DPMirrorRegressor
-    >>> model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1), solver="noisy-md", max_iter=50)
+    >>> from sklearn_dpsco.solvers import NoisyMD
+    >>> model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1), solver=NoisyMD(max_iter=50))
     >>> releases = model.plan(n_samples=5000, n_features=3).guarantee.releases
     >>> releases[-1].count  # the gradients
     50
     """
 
     name: str
-    mechanism: Costed
+    mechanism: Any
     count: int = 1
     group: str | None = None
 
@@ -109,7 +85,11 @@ class Release:
                 f"{'finite scale > 0' if is_noisy else 'scale of 0'}, got {sensitivity!r} and "
                 f"{scale!r}"
             )
-        _check_count(f"the count of the release {self.name!r}", self.count)
+        if not isinstance(self.count, Integral) or self.count < 1:
+            raise AssertionError(
+                f"the count of the release {self.name!r} must be an integer >= 1, "
+                f"got {self.count!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -133,11 +113,15 @@ class Guarantee(Overviewed):
     rows_per_user : int
         The claim is for all rows of a user, of whom nobody has more. The releases state the
         sensitivity to one row; costs are those of so many.
+    parts : tuple of (str, tuple of Guarantee)
+        Of several fits on the same records: the name of each part, and its alternatives, of which
+        one is carried out. Parts may be chosen after looking at the results of earlier ones, as
+        long as what each costs was fixed before. `releases` are then those of the costliest.
 
     Examples
     --------
-    >>> from sklearn_dpsco import DPMirrorRegressor
-    >>> model = DPMirrorRegressor(epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> from sklearn_dpsco import DPLinearRegression
+    >>> model = DPLinearRegression(epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
     >>> guarantee = model.plan(n_samples=5000, n_features=4).guarantee
     >>> guarantee.epsilon, guarantee.delta, guarantee.relation
     (1.0, 1e-06, 'replace-one')
@@ -153,6 +137,7 @@ class Guarantee(Overviewed):
     composition: Composition
     releases: tuple[Release, ...]
     rows_per_user: int = 1
+    parts: tuple[tuple[str, tuple[Guarantee, ...]], ...] = field(default=(), repr=False)
 
     @classmethod
     def of(
@@ -169,17 +154,37 @@ class Guarantee(Overviewed):
         claim = budget.epsilon, budget.delta, budget.relation
         return cls(*claim, composition, tuple(releases), budget.rows_per_user)
 
+    @classmethod
+    def of_parts(
+        cls,
+        budget: PrivacyBudget,
+        composition: Composition,
+        parts: Iterable[tuple[str, Iterable[Guarantee]]],
+    ) -> Guarantee:
+        """The guarantee of parts that were planned within shares of a budget."""
+        named = tuple((name, tuple(alternatives)) for name, alternatives in parts)
+        currency = _additive(composition)
+        costliest = [max(options, key=lambda part: part.cost(currency)) for _, options in named]
+        releases = tuple(release for part in costliest for release in part.releases)
+        claim = budget.epsilon, budget.delta, budget.relation
+        return cls(*claim, composition, releases, budget.rows_per_user, named)
+
     def __post_init__(self) -> None:
         budget = PrivacyBudget(self.epsilon, self.delta, self.relation)
         if budget.is_infinite != self.is_void:
             raise AssertionError("epsilon is infinite if and only if there is no noise")
+        for name, alternatives in self.parts:
+            if any(part.rows_per_user != self.rows_per_user for part in alternatives):
+                raise AssertionError(f"{name} is for users of another number of rows")
         for release in self.releases:
             release.check(is_noisy=not self.is_void)
-        _check_count("rows_per_user", self.rows_per_user)
+        rows = self.rows_per_user
+        if not isinstance(rows, Integral) or rows < 1:
+            raise AssertionError(f"rows_per_user must be an integer >= 1, got {rows!r}")
         if self.is_void:
             return
         if self.composition == "adaptive-range":
-            spent, count, mu = self._selections()
+            spent, count, mu = selections_game(self.releases, rows)
             if count and not has_optimum(self.epsilon, self.delta, count):
                 raise ValueError("so many selections have no adaptive-range guarantee here")
             limit = selection_epsilon(float(self.epsilon), float(self.delta), count, mu)
@@ -201,16 +206,26 @@ class Guarantee(Overviewed):
         return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours"
 
     def overview(self) -> Overview:
-        """The claim, and a row for each release."""
+        """The claim, and a row for each release, or for each part."""
+        if self.parts:
+            counts = [sum(release.count for release in part.releases) for part in self._costliest]
+            return Overview(
+                (f"{self.claim}, {self.composition} composition of {len(self.parts)} parts",),
+                ("part", "share", "releases"),
+                "  {:32s} {:>6s} {:>9s}",
+                [
+                    (name, f"{share:.1%}", str(count))
+                    for (name, share), count in zip(self.shares(), counts, strict=True)
+                ],
+            )
+        lines = [f"{self.claim}, {self.composition} composition"]
+        if self.is_void:
+            lines = ["epsilon = inf: no noise, and nothing is private"]
+        if self.rows_per_user > 1:
+            lines.append(f"  for users of up to {self.rows_per_user} rows")
         has_groups = any(release.group for release in self.releases)
-        users = f"  for users of up to {self.rows_per_user} rows"
         return Overview(
-            (
-                "epsilon = inf: no noise, and nothing is private"
-                if self.is_void
-                else f"{self.claim}, {self.composition} composition",
-                *([users] if self.rows_per_user > 1 else []),
-            ),
+            tuple(lines),
             ("release", "uses", "mechanism", "sensitivity", "noise scale")
             + (("records",) if has_groups else ()),
             "  {:16s} {:>5s}  {:12s} {:>11s} {:>12s}" + ("  {}" if has_groups else ""),
@@ -229,21 +244,27 @@ class Guarantee(Overviewed):
         )
 
     def shares(self) -> list[tuple[str, float]]:
-        """What each release takes of the plan's total.
+        """What each release, or each part, takes of the plan's total.
 
         Returns
         -------
         list of (str, float)
-            Names, with the records if they are not all, and shares as in `to_frame`.
+            Names, with the records if they are not all, and shares as in `to_frame`. Those of
+            parts with random batches are of what they would cost without their randomness.
         """
-        names = [f"{r.name} ({r.group})" if r.group else r.name for r in self.releases]
-        return list(zip(names, self._shares_of_releases(), strict=True))
+        if not self.parts:
+            names = [f"{r.name} ({r.group})" if r.group else r.name for r in self.releases]
+            return list(zip(names, self._shares_of_releases(), strict=True))
+        currency = _additive(self.composition)
+        costs, total = [part.cost(currency) for part in self._costliest], self.cost(currency)
+        return [(name, cost / total) for (name, _), cost in zip(self.parts, costs, strict=True)]
 
     def _shares_of_releases(self) -> list[float]:
         if self.is_void:
             return [math.nan] * len(self.releases)
         currency: Composition = "pure" if self.composition == "pure" else "zcdp"
-        total = self._of_a_row(currency)
+        # costs of releases are those of one row
+        total = self.cost(currency) / self.rows_per_user ** (1 if currency == "pure" else 2)
         return [release.cost(currency) / total for release in self.releases]
 
     @property
@@ -259,28 +280,31 @@ class Guarantee(Overviewed):
         if self.is_void:
             return math.inf
         if composition == "adaptive-range":
-            eta, count, mu = self._selections()
+            eta, count, mu = selections_game(self.releases, self.rows_per_user)
             return selection_delta(self.epsilon, eta, count, mu, self.delta)
         if composition == "pld":
-            return self._batch_delta(self.epsilon)
+            from . import events
+
+            return events.pld_delta(self.dp_event, self.epsilon, self.epsilon)
         if composition == "renyi":
             order = PrivacyBudget(self.epsilon, self.delta).best_order
             return renyi_delta(self.renyi, self.epsilon, order)
         power = 1 if composition == "pure" else 2
-        return self.rows_per_user**power * self._of_a_row(composition)
+        factor = 1 if self.parts else self.rows_per_user**power  # parts count rows by themselves
+        nodes = _worst(self._forks, lambda node: node.cost(composition))
+        return factor * sum(node.cost(composition) for node in nodes)
 
-    def _of_a_row(self, composition: Composition) -> float:
-        """Total cost for one row of the worst record, in a currency that adds up."""
+    @property
+    def _forks(self) -> list[list[Sequence[Any]]]:
+        alternatives: list[list[Sequence[Any]]]
+        alternatives = [[(part,) for part in options] for _, options in self.parts]
+        return alternatives or _by_group(self.releases)
 
-        def cost(release: Release) -> float:
-            return release.cost(composition)
-
-        return sum(map(cost, _worst(self.releases, cost)))
-
-    def _batch_delta(self, epsilon: float) -> float:
-        from . import events
-
-        return events.pld_delta(self.dp_event, epsilon, self.epsilon)
+    @property
+    def _costliest(self) -> list[Guarantee]:
+        """Of the alternatives of each part."""
+        currency = _additive(self.composition)
+        return _worst(self._forks, lambda part: part.cost(currency))
 
     def renyi(self, order: float) -> float:
         """Renyi divergence of this order (above 1), for the worst record; delta must be above 0.
@@ -289,15 +313,14 @@ class Guarantee(Overviewed):
         """
         if self.is_void:
             return math.inf
+        if self.parts:
+            return sum(max(part.renyi(order) for part in options) for _, options in self.parts)
         if self.rows_per_user == 1:
             return renyi(self.releases, order)
         bounds = [order * self.cost("zcdp")]
         if self.composes_in("pure"):
             bounds.append(self.cost("pure"))
         return min(bounds)
-
-    def _selections(self) -> tuple[float, int, float]:
-        return selections_game(self.releases, self.rows_per_user)
 
     # -------------------------------------------------------------- the whole privacy curve
 
@@ -318,8 +341,23 @@ class Guarantee(Overviewed):
         True
         """
         epsilon = check_real("epsilon", epsilon, low=0)
-        found = [1.0, *(curve(epsilon) for curve in self._curves)]
-        return min(found) if epsilon < self.epsilon else min(self.delta, *found)
+        found = [1.0] if epsilon < self.epsilon else [1.0, self.delta]
+        if self.composes_in("pure"):
+            found.append(pure_delta(self.cost("pure"), epsilon))
+        if self.composes_in("zcdp"):
+            found.append(zcdp_delta(self.cost("zcdp"), epsilon))
+        if (mu := self.mu) is not None:
+            found.append(mu_delta(mu, epsilon))
+        if self.composition == "adaptive-range":
+            game = selections_game(self.releases, self.rows_per_user)
+            found.append(selection_delta(epsilon, *game, self.delta))
+        if self.composition == "pld":
+            from . import events
+
+            found.append(events.pld_delta(self.dp_event, epsilon, self.epsilon))
+        if self.composition == "renyi":
+            found.append(renyi_delta(self.renyi, epsilon))
+        return min(found)
 
     def epsilon_at(self, delta: float) -> float:
         """Smallest epsilon that is proved at another delta in [0, 1); inf if none is.
@@ -407,26 +445,11 @@ class Guarantee(Overviewed):
     def composes_in(self, composition: str) -> bool:
         if self.is_void:  # also if nothing is released
             return False
+        if self.parts:
+            return all(
+                part.composes_in(composition) for _, options in self.parts for part in options
+            )
         return all(composition in r.mechanism.compositions for r in self.releases)
-
-    @property
-    def _curves(self) -> list[Callable[[float], float]]:
-        """Delta as a function of epsilon, by every analysis that holds for the releases."""
-        curves: list[Callable[[float], float]] = []
-        if self.composes_in("pure"):
-            curves.append(partial(pure_delta, self.cost("pure")))
-        if self.composes_in("zcdp"):
-            curves.append(partial(zcdp_delta, self.cost("zcdp")))
-        if (mu := self.mu) is not None:
-            curves.append(partial(mu_delta, mu))
-        if self.composition == "adaptive-range":
-            game = self._selections()
-            curves.append(lambda epsilon: selection_delta(epsilon, *game, self.delta))
-        if self.composition == "pld":
-            curves.append(self._batch_delta)
-        if self.composition == "renyi":
-            curves.append(partial(renyi_delta, self.renyi))
-        return curves
 
     def to_frame(self) -> Any:
         """The releases as a pandas data frame, one row each.
@@ -472,25 +495,39 @@ class Guarantee(Overviewed):
         relation and a tiny delta: each event is a binary response with exactly the epsilon of the
         release, whatever the relation of this guarantee. Selections in "gdp" are exported as the
         Gaussian noise that bounds them.
-        Of groups on disjoint records, the event holds the one that costs most.
+        Of groups on disjoint records and of alternatives, the event holds the one that costs most.
+        In "pld" no alternative need be the costliest at every epsilon: an event that only
+        `second_opinion` knows stands for all of them.
 
         No accountant of that library knows the composition of "adaptive-range". Its event,
         an `AdaptiveSelectionsDpEvent` next to the Gaussian ones, says what was composed,
         and accountants refuse it (`UnsupportedEventError`). Without noise it is a
         `NonPrivateDpEvent`.
         """
-        if self.is_void:
-            from . import events
-
-            return events.non_private()
-        if self.composition != "adaptive-range":
-            return composed_event(self.releases, self.composition, self.rows_per_user)
         from . import events
 
-        eta, count, _ = self._selections()
-        gaussians = [release for release in self.releases if release.mechanism.log_range is None]
-        parts = [release.dp_event("gdp", self.rows_per_user) for release in gaussians]
-        return events.with_selections(parts, eta, count)
+        if self.is_void:
+            return events.NonPrivateDpEvent()
+        if self.composition == "adaptive-range":
+            eta, count, _ = selections_game(self.releases, self.rows_per_user)
+            noise = [release for release in self.releases if release.mechanism.log_range is None]
+            parts = [release.dp_event("gdp", self.rows_per_user) for release in noise]
+            return events.composed([*parts, events.AdaptiveSelectionsDpEvent(eta, count)])
+        if not self.parts:
+            return composed_event(self.releases, self.composition, self.rows_per_user)
+        if self.composition == "pld":
+            # what has no random batches adds up with them as Gaussian noise
+            forks = [
+                [
+                    part.dp_event
+                    if part.composition == "pld"
+                    else composed_event(part.releases, "gdp", self.rows_per_user)
+                    for part in options
+                ]
+                for _, options in self.parts
+            ]
+            return events.composed([events.one_of(options) for options in forks])
+        return events.composed([part.dp_event for part in self._costliest])
 
     def second_opinion(self) -> float:
         """Epsilon at `delta` that `dp_accounting` computes for `dp_event`.
@@ -498,7 +535,7 @@ class Guarantee(Overviewed):
         At most `epsilon`, up to the resolution of its accountants (a few parts in 1e4):
         Renyi DP with dense orders for "zcdp", privacy loss distributions for "gdp", "pld", and
         each release of "pure". The distribution of batches of a fixed size is made here, from
-        the curve of section 2.6.
+        the curve of section 2.6. Next to random batches, what is not Gaussian counts as if it were.
 
         Raises
         ------
@@ -520,6 +557,17 @@ class Guarantee(Overviewed):
 
         if self.composition == "pld":
             return events.pld_epsilon(self.dp_event, self.delta, self.epsilon)
+        if self.composition == "renyi" and self.parts:
+            found = [
+                composed_event(
+                    part.releases, "pld" if part.composition == "pld" else "gdp", self.rows_per_user
+                )
+                for part in _worst(
+                    self._forks,
+                    lambda p: p.renyi(PrivacyBudget(p.epsilon, p.delta).best_order),
+                )
+            ]
+            return events.pld_epsilon(events.composed(found), self.delta, self.epsilon)
         return events.second_opinion(self.dp_event, self.composition, self.epsilon, self.delta)
 
 
@@ -561,31 +609,40 @@ def selection_slack(budget: PrivacyBudget, releases: Sequence[Release]) -> float
 
 def renyi(releases: Sequence[Release], order: float) -> float:
     """Renyi divergence of this order of all releases, for the worst record."""
-
-    def cost(release: Release) -> float:
-        return release.count * release.mechanism.renyi(order)
-
-    return sum(map(cost, _worst(releases, cost)))
-
-
-def _check_count(name: str, number: Any) -> None:
-    if not isinstance(number, Integral) or number < 1:
-        raise AssertionError(f"{name} must be an integer >= 1, got {number!r}")
+    nodes = _worst(_by_group(releases), lambda r: r.count * r.mechanism.renyi(order))
+    return sum(release.count * release.mechanism.renyi(order) for release in nodes)
 
 
 def composed_event(releases: Sequence[Release], composition: str, rows: int = 1) -> Any:
     """The releases that may read one record as one event."""
     from . import events
 
-    worst = _worst(releases, lambda release: release.cost(composition))
-    return events.composed([release.dp_event(composition, rows) for release in worst])
+    nodes = _worst(_by_group(releases), lambda release: release.cost(composition))
+    return events.composed([release.dp_event(composition, rows) for release in nodes])
 
 
-def _worst(releases: Sequence[Release], cost: Callable[[Release], float]) -> tuple[Release, ...]:
-    """The releases on all records and those of the group that costs most."""
-    groups: dict[str | None, list[Release]] = {}
+def _by_group(releases: Sequence[Release]) -> list[list[Sequence[Any]]]:
+    """Those on all records, and a fork with a branch for each group."""
+    groups: dict[str | None, list[Release]] = {None: []}
     for release in releases:
         groups.setdefault(release.group, []).append(release)
-    common = groups.pop(None, [])
-    largest = max(groups.values(), key=lambda group: sum(map(cost, group)), default=[])
-    return (*common, *largest)
+    forks: list[list[Sequence[Any]]] = [[groups.pop(None)]]
+    if groups:
+        forks.append([*groups.values()])
+    return forks
+
+
+def _worst(forks: Sequence[Sequence[Sequence[Any]]], cost: Callable[[Any], float]) -> list[Any]:
+    """The nodes that the worst record bears: at each fork those of the costliest branch."""
+    nodes: list[Any] = []
+    for branches in forks:
+        if len(branches) == 1:
+            nodes += branches[0]
+        else:
+            nodes += max(branches, key=lambda branch: sum(map(cost, branch)))
+    return nodes
+
+
+def _additive(composition: Composition) -> Composition:
+    """The currency in which parts are compared."""
+    return "zcdp" if composition in ("renyi", "pld") else composition

@@ -21,7 +21,7 @@ from .budget import PrivacyBudget
 from .guarantee import Guarantee
 from .turns import Turn
 
-__all__ = ["Charge", "Ledger", "LedgerFile", "Snapshot", "check_string", "now"]
+__all__ = ["Charge", "Ledger", "LedgerFile", "Snapshot", "check_string"]
 
 Cost = NDArray[np.float64]
 
@@ -29,11 +29,6 @@ FORMAT = "sklearn_dpsco budget ledger"
 VERSION = 1
 COSTS = ("pure_epsilon", "rho", "rho_at_order")
 PATIENCE = 60.0  # seconds to wait for the lock; a charge holds it for some milliseconds
-
-
-def now() -> datetime:
-    """The time of a charge, in UTC."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,7 @@ class Charge:
     estimator: str | None = None
     n_samples: int | None = None
     n_features: int | None = None
-    time: datetime = field(default_factory=now)
+    time: datetime = field(default_factory=lambda: datetime.now(UTC))
     guarantee: Guarantee | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -121,8 +116,18 @@ class _Branch(NamedTuple):
     own: Cost
     groups: dict[str, dict[str, _Branch]]  # never changed
 
-    def total(self) -> Cost:
-        return self.own + sum((_largest(group) for group in self.groups.values()), np.zeros(3))
+    def total(self, path: BranchPath = ()) -> Cost:
+        """Of the worst unit; with a path, of one there, which is in no sibling of its branches."""
+        group, branch = path[:2] or (None, None)
+        largest = [
+            np.max([np.zeros(3), *(inner.total() for inner in branches.values())], axis=0)
+            for name, branches in self.groups.items()
+            if name != group
+        ]
+        total = self.own + sum(largest, np.zeros(3))
+        if group is None or branch is None:
+            return total
+        return total + self.groups.get(group, {}).get(branch, _EMPTY).total(path[2:])
 
     def plus(self, path: BranchPath, cost: Cost) -> _Branch:
         if not path:
@@ -132,46 +137,26 @@ class _Branch(NamedTuple):
         inner = branches.get(branch, _EMPTY).plus(tuple(rest), cost)
         return self._replace(groups={**self.groups, group: {**branches, branch: inner}})
 
-    def beside(self, path: BranchPath) -> Cost:
-        """What adds to further charges on this path: the total without sibling branches."""
-        if not path:
-            return self.total()
-        group, branch, *rest = path
-        others = (_largest(g) for name, g in self.groups.items() if name != group)
-        inner = self.groups.get(group, {}).get(branch, _EMPTY).beside(tuple(rest))
-        return self.own + sum(others, np.zeros(3)) + inner
-
 
 _EMPTY = _Branch(np.zeros(3), {})
 
 
-def _largest(group: dict[str, _Branch]) -> Cost:
-    return np.max([np.zeros(3), *(branch.total() for branch in group.values())], axis=0)
-
-
 class Ledger(NamedTuple):
-    """Charges in order, and their total: a sum, of which each group gives its largest branch.
+    """Charges in order, and the tree of their costs, of which each group gives its largest branch.
 
-    It is never changed, so that one step puts a new state in the place of an old one.
+    The costs are vectors (pure epsilon, rho, rho at the order). A ledger is never changed, so that
+    one step puts a new state in the place of an old one.
     """
 
     charges: tuple[Charge, ...] = ()
-    root: _Branch = _EMPTY
+    tree: _Branch = _EMPTY
 
     def plus(self, *charges: Charge) -> Ledger:
         """The ledger with more entries."""
-        root = self.root
+        tree = self.tree
         for charge in charges:
-            root = root.plus(charge.branch, charge.cost)
-        return Ledger((*self.charges, *charges), root)
-
-    def total(self) -> Cost:
-        """The vector (pure epsilon, rho, rho at the order) of the worst unit."""
-        return self.root.total()
-
-    def beside(self, branch: BranchPath) -> Cost:
-        """The cost that a further charge in this branch comes on top of."""
-        return self.root.beside(branch)
+            tree = tree.plus(charge.branch, charge.cost)
+        return Ledger((*self.charges, *charges), tree)
 
 
 class Snapshot(NamedTuple):
@@ -190,11 +175,6 @@ class LedgerFile:
     A new state is written beside the file, forced to the disk, and put in its place in one
     step. So whoever reads sees the old state or the new one, and a file that is cut off was not
     cut off by a crash. Writers hold the lock of the file at `path` + ".lock".
-
-    Parameters
-    ----------
-    path : str or path-like
-        Kept as the absolute path, links followed.
     """
 
     def __init__(self, path: Any) -> None:
@@ -211,7 +191,29 @@ class LedgerFile:
         """What the file says; `ValueError` if that is not a whole ledger that adds up."""
         text = self.path.read_bytes()
         try:
-            return _parsed(json.loads(text, parse_constant=_no_constant))
+            document = json.loads(text, parse_constant=_no_constant)
+            if not isinstance(document, dict) or document.get("format") != FORMAT:
+                raise ValueError(f"it does not say that its format is {FORMAT!r}")
+            if (version := document["version"]) != VERSION:
+                raise ValueError(
+                    f"it has version {version!r} of the format, this is version {VERSION}"
+                )
+            budget = PrivacyBudget(*(document[key] for key in ("epsilon", "delta", "relation")))
+            rows = check_int("max_rows_per_user", document["max_rows_per_user"], low=1)
+            order = check_real("order", document["order"], low=1)
+            charges = []
+            for entry in document["charges"]:
+                if set(entry) != set(Charge.__dataclass_fields__) - {"guarantee"}:
+                    raise ValueError("a charge with missing or unexpected keywords")
+                costs = {key: math.inf if entry[key] is None else entry[key] for key in COSTS}
+                branch, time = tuple(entry["branch"]), datetime.fromisoformat(entry["time"])
+                charges.append(Charge(**entry | costs | {"branch": branch, "time": time}))
+                if charges[-1].relation != budget.relation:
+                    raise ValueError("a charge has another relation than the budget")
+            ledger = Ledger().plus(*charges)
+            if document["total"] != _stated(ledger.tree.total()):
+                raise ValueError("its charges do not add up to its total")
+            return Snapshot(check_string("id", document["id"]), budget, rows, order, ledger)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"{self} is not a ledger that this version can read: {error}. If it was damaged, "
@@ -220,15 +222,40 @@ class LedgerFile:
 
     def write(self, snapshot: Snapshot) -> None:
         """Put this state in the file. Needs the lock. Raises `OSError` if it fails."""
+        budget = snapshot.budget
+        entries = [
+            charge.summary() | _stated(charge.cost) | {"time": charge.time.isoformat()}
+            for charge in snapshot.ledger.charges
+        ]
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "id": snapshot.id,
+            "epsilon": float(budget.epsilon),
+            "delta": float(budget.delta),
+            "relation": budget.relation,
+            "max_rows_per_user": snapshot.max_rows_per_user,
+            "order": snapshot.order,
+            "total": _stated(snapshot.ledger.tree.total()),
+            "charges": entries,
+        }
+        text = json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
         fresh = self.path.with_name(self.path.name + ".new")
         fresh.unlink(missing_ok=True)
         with open(fresh, "xb") as file:
-            file.write(_text(snapshot))
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         if self.path.exists():
             shutil.copymode(self.path, fresh)
-        _move(fresh, self.path)
+        for left in reversed(range(21)):
+            try:
+                os.replace(fresh, self.path)
+                break
+            except PermissionError:  # on Windows, while somebody reads the file
+                if not left:
+                    raise
+                clock.sleep(0.01)
         if hasattr(os, "O_DIRECTORY"):
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -237,75 +264,14 @@ class LedgerFile:
                 os.close(folder)
 
 
-def _move(source: Path, target: Path) -> None:
-    for _ in range(20):
-        try:
-            os.replace(source, target)
-            return
-        except PermissionError:  # on Windows, while somebody reads the file
-            clock.sleep(0.01)
-    os.replace(source, target)
-
-
-def _total(ledger: Ledger) -> dict[str, float | None]:
-    return {key: _finite(cost) for key, cost in zip(COSTS, ledger.total().tolist(), strict=True)}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None  # JSON has no infinity
-
-
-def _text(snapshot: Snapshot) -> bytes:
-    budget = snapshot.budget
-    entries = []
-    for charge in snapshot.ledger.charges:
-        entry = charge.summary()
-        costs = {key: _finite(entry[key]) for key in COSTS}
-        entries.append(entry | costs | {"time": charge.time.isoformat()})
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "id": snapshot.id,
-        "epsilon": float(budget.epsilon),
-        "delta": float(budget.delta),
-        "relation": budget.relation,
-        "max_rows_per_user": snapshot.max_rows_per_user,
-        "order": snapshot.order,
-        "total": _total(snapshot.ledger),
-        "charges": entries,
-    }
-    return json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
+def _stated(cost: Cost) -> dict[str, float | None]:
+    """The costs by name; JSON has no infinity."""
+    named = zip(COSTS, cost.tolist(), strict=True)
+    return {key: value if math.isfinite(value) else None for key, value in named}
 
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"it holds {name}")
-
-
-def _parsed(document: Any) -> Snapshot:
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f"it does not say that its format is {FORMAT!r}")
-    if document["version"] != VERSION:
-        raise ValueError(
-            f"it has version {document['version']!r} of the format, this is version {VERSION}"
-        )
-    budget = PrivacyBudget(*(document[key] for key in ("epsilon", "delta", "relation")))
-    rows = check_int("max_rows_per_user", document["max_rows_per_user"], low=1)
-    order = check_real("order", document["order"], low=1)
-    ledger = Ledger().plus(*(_charge(entry, budget) for entry in document["charges"]))
-    if document["total"] != _total(ledger):
-        raise ValueError("its charges do not add up to its total")
-    return Snapshot(check_string("id", document["id"]), budget, rows, order, ledger)
-
-
-def _charge(entry: dict[str, Any], budget: PrivacyBudget) -> Charge:
-    if set(entry) != set(Charge.__dataclass_fields__) - {"guarantee"}:
-        raise ValueError("a charge with missing or unexpected keywords")
-    costs = {key: math.inf if entry[key] is None else entry[key] for key in COSTS}
-    branch, time = tuple(entry["branch"]), datetime.fromisoformat(entry["time"])
-    charge = Charge(**entry | costs | {"branch": branch, "time": time})
-    if charge.relation != budget.relation:
-        raise ValueError("a charge has another relation than the budget")
-    return charge
 
 
 def check_string(name: str, value: Any) -> str:

@@ -19,14 +19,13 @@ from scipy.special import logsumexp
 
 from .selections import gaussian_delta
 
-__all__ = ["LEAST_DELTA", "batch_renyi", "loss_deviation", "mixture_delta"]
+__all__ = ["LEAST_DELTA", "batch_renyi", "mixture_delta"]
 
 Array = NDArray[np.float64]
 
 # Below, privacy loss distributions are not asked: Fourier transforms round absolutely.
 LEAST_DELTA = 1e-12
 
-_LARGEST_LOG = 700.0
 # Of the quadrature: its reach beyond the peak and its panels, in standard deviations of the
 # noise, and a margin for its error.
 _REACH, _PANELS_PER_UNIT, _MOST_PANELS = 40.0, 50, 10**6
@@ -51,31 +50,14 @@ def mixture_delta(epsilon: Array, noise_multiplier: float, probability: float) -
     return np.where(inside, found, -np.expm1(np.minimum(epsilon, 0.0)))
 
 
-def loss_deviation(noise_multiplier: float, probability: float) -> float:
-    """About the standard deviation of the privacy loss of one release, for a grid's width."""
-    return probability * math.sqrt(math.expm1(min(_LARGEST_LOG, noise_multiplier**-2)))
-
-
 @lru_cache(maxsize=1024)
 def batch_renyi(order: float, noise_multiplier: float, probability: float, law: str) -> float:
     r"""Renyi divergence of one release on a random batch, for the worst order of neighbours.
 
-    Parameters
-    ----------
-    order : float > 1
-        alpha.
-    noise_multiplier : float > 0
-        z.
-    probability : float in (0, 1]
-        q, that a record is in the batch.
-    law : {"fixed", "poisson"}
-
-    Returns
-    -------
-    float
-        Poisson: :math:`\ln E_Q[r^\alpha] / (\alpha - 1)`, r = P / Q. Fixed size: with the
-        symmetric curve of `mixture_delta`, :math:`\ln(1 + E_Q[(r^\alpha - r +
-        r^{1 - \alpha} - 1) 1_{r > 1}]) / (\alpha - 1)`. At most the cost without sampling.
+    z is the noise multiplier, q the probability that a record is in the batch, `law` "fixed" or
+    "poisson". Poisson: :math:`\ln E_Q[r^\alpha] / (\alpha - 1)`, r = P / Q. Fixed size: with the
+    symmetric curve of `mixture_delta`, :math:`\ln(1 + E_Q[(r^\alpha - r + r^{1 - \alpha} - 1)
+    1_{r > 1}]) / (\alpha - 1)`. At most the cost without sampling.
     """
     z, q, a = noise_multiplier, probability, order - 1
     whole = order / (2 * z**2)

@@ -77,27 +77,6 @@ def _cells(count: int) -> int:
     return 64 if count <= 16 else 32 if count <= 100 else 24
 
 
-class _Grid:
-    """The points log gamma = j h, j = -m, ..., N + m, with m h = eta.
-
-    Arrays over the points hold H(gamma) - (1 - gamma)_+, which is accurate on both sides.
-    """
-
-    def __init__(self, m: int, h: float, end: int) -> None:
-        self.m, self.h, self.end = m, h, end
-        below = np.arange(-m, 0) * h
-        self.below = np.exp(below)  # the points under 1
-        self.kink = np.concatenate((-np.expm1(below), np.zeros(end + m + 1)))
-        self.left = np.arange(-m, end)  # the left one of each pair of cells i, i + m
-        # slope of (1 - gamma)_+ between the two cells of a pair, in units of the left point
-        self.crossing = np.concatenate((self.below, np.zeros(end)))
-
-    def extended(self, values: Array) -> Array:
-        """From 0, ..., N to all points, by H(1/g) = 1 - 1/g + H(g) / g."""
-        mirrored = self.below * values[self.m : 0 : -1]
-        return np.concatenate((mirrored, values, np.full(self.m, values[-1])))
-
-
 def gaussian_delta(epsilon: NDArray[np.floating[Any]], mu: float) -> Array:
     r"""Hockey-stick divergence of :math:`N(\mu, 1)` and N(0, 1) at e^epsilon, elementwise."""
     size = np.abs(epsilon)
@@ -120,47 +99,57 @@ def gaussian_delta(epsilon: NDArray[np.floating[Any]], mu: float) -> Array:
     return np.where(epsilon >= 0, at_size, -np.expm1(-size) + np.exp(-size) * at_size)
 
 
-def _next(values: Array, grid: _Grid) -> Array:
-    r"""One more selection: bounds of H_k at the points 0, ..., N from those of H_{k-1}.
+@lru_cache(maxsize=16)
+def _optimum(count: int, m: int, h: float, end: int) -> Array:
+    r"""Upper bounds of H_count at the points gamma = e^(j h), j = 0, ..., end; m h = eta.
 
-    With :math:`x = \gamma e^{-t}` in cell i, x and :math:`x e^\eta` run along one chord each,
-    :math:`H = \alpha - \beta x`, and the objective is a constant :math:`- A / x - B x`:
-    concave, and largest at :math:`x^2 = \gamma e^{-\eta} z_i`, where :math:`z_i = (\alpha_i -
-    \alpha_{i+m}) / (\beta_i - \beta_{i+m})`. The sign of its slope tells which cells can
-    hold the maximum.
+    One more selection at a time. With :math:`x = \gamma e^{-t}` in cell i, x and :math:`x e^\eta`
+    run along one chord each, :math:`H = \alpha - \beta x`, and the objective is a constant
+    :math:`- A / x - B x`: concave, and largest at :math:`x^2 = \gamma e^{-\eta} z_i`, where
+    :math:`z_i = (\alpha_i - \alpha_{i+m}) / (\beta_i - \beta_{i+m})`. The sign of its slope tells
+    which cells can hold the maximum.
     """
-    m, h, i = grid.m, grid.h, grid.left
-    excess = grid.extended(values)
-    # slopes and constants of the chords; each slope times the point at its left
-    slope = (excess[:-1] - excess[1:]) / math.expm1(h)
-    constant = excess[:-1] + slope
-    d_slope = slope[: i.size] - slope[m:] * math.exp(-m * h) + grid.crossing
-    d_constant = constant[: i.size] - constant[m:] + (i < 0)
-    # ln z / h lies in [i + 1, i + m]; where nothing bends, the objective is flat
-    bends = (d_slope > 0) & (d_constant > 0)
-    log_z = np.log(np.where(bends, d_constant, 1.0)) - np.log(np.where(bends, d_slope, 1.0))
-    log_z = np.clip(log_z / h + i, i + 1, i + m)
-    y = np.where(bends, log_z - 2 * i, -np.inf)
-    # at gamma_j: increasing all over cell i if y_i >= m - j + 2, decreasing if <= m - j
-    j = np.arange(values.size)
-    least_before = np.minimum.accumulate(y)
-    largest_after = np.maximum.accumulate(y[::-1])[::-1]
-    first = np.searchsorted(-least_before, j - (m + 2.0), side="right") - m
-    last = np.searchsorted(-largest_after, j - float(m), side="left") - m - 1
-    first = np.clip(first, j - m, j - 1)
-    last = np.clip(last, first, j - 1)
-    excess += grid.kink
-    best = np.zeros(values.size)
-    for offset in range(int(np.max(last - first)) + 1):
-        cell = np.minimum(first + offset, last)
-        at = np.clip((log_z[cell + m] + j - m) / 2, cell, cell + 1)
-        np.maximum(best, _objective(at, cell, excess, grid), out=best)
-    return np.minimum(best * _STEP_ROUNDING, 1.0)
+    # all points are those of j = -m, ..., end + m; i is the left one of each pair of cells i, i + m
+    i, j = np.arange(-m, end), np.arange(end + 1)
+    log_below = np.arange(-m, 0) * h
+    below = np.exp(log_below)
+    kink = np.concatenate((-np.expm1(log_below), np.zeros(end + m + 1)))
+    # slope of (1 - gamma)_+ between the two cells of a pair, in units of the left point
+    crossing = np.concatenate((below, np.zeros(end)))
+    values = np.zeros(end + 1)
+    for _ in range(count):
+        # H(gamma) - (1 - gamma)_+ at all points, which is accurate on both sides of 1, by
+        # H(1/g) = 1 - 1/g + H(g) / g
+        excess = np.concatenate((below * values[m:0:-1], values, np.full(m, values[-1])))
+        # slopes and constants of the chords; each slope times the point at its left
+        slope = (excess[:-1] - excess[1:]) / math.expm1(h)
+        constant = excess[:-1] + slope
+        d_slope = slope[: i.size] - slope[m:] * math.exp(-m * h) + crossing
+        d_constant = constant[: i.size] - constant[m:] + (i < 0)
+        # ln z / h lies in [i + 1, i + m]; where nothing bends, the objective is flat
+        bends = (d_slope > 0) & (d_constant > 0)
+        log_z = np.log(np.where(bends, d_constant, 1.0)) - np.log(np.where(bends, d_slope, 1.0))
+        log_z = np.clip(log_z / h + i, i + 1, i + m)
+        y = np.where(bends, log_z - 2 * i, -np.inf)
+        # at gamma_j: increasing all over cell i if y_i >= m - j + 2, decreasing if <= m - j
+        least_before = np.minimum.accumulate(y)
+        largest_after = np.maximum.accumulate(y[::-1])[::-1]
+        first = np.searchsorted(-least_before, j - (m + 2.0), side="right") - m
+        last = np.searchsorted(-largest_after, j - float(m), side="left") - m - 1
+        first = np.clip(first, j - m, j - 1)
+        last = np.clip(last, first, j - 1)
+        excess += kink
+        best = np.zeros(values.size)
+        for offset in range(int(np.max(last - first)) + 1):
+            cell = np.minimum(first + offset, last)
+            at = np.clip((log_z[cell + m] + j - m) / 2, cell, cell + 1)
+            np.maximum(best, _objective(at, cell, excess, m, h), out=best)
+        values = np.minimum(best * _STEP_ROUNDING, 1.0)
+    return values
 
 
-def _objective(at: Array, cell: NDArray[np.int_], full: Array, grid: _Grid) -> Array:
+def _objective(at: Array, cell: NDArray[np.int_], full: Array, m: int, h: float) -> Array:
     """p_t H(gamma_j e^-t) + (1 - p_t) H(gamma_j e^(eta - t)), ln(gamma_j e^-t) = at h."""
-    m, h = grid.m, grid.h
     t = (np.arange(at.size) - at) * h
     part = np.expm1((at - cell) * h) / math.expm1(h)
     left, right = full[cell + m], full[cell + 2 * m]
@@ -171,14 +160,26 @@ def _objective(at: Array, cell: NDArray[np.int_], full: Array, grid: _Grid) -> A
     return np.asarray(likely * left + rare * right)
 
 
-def _after_gaussian(values: Array, h: float, epsilon: float, mu: float) -> float:
-    r"""E[H(e^(epsilon - L))], L the privacy loss of a mu-Gaussian-DP release.
+def selection_delta(
+    epsilon: float, eta: float, count: int, mu: float = 0.0, scale: float = 1e-6
+) -> float:
+    r"""Upper bound on delta at `epsilon` of a Gaussian release and `count` selections.
 
-    The chords are :math:`H(\gamma) = H(\infty) + \sum_j w_j (\gamma_j - \gamma)_+` with
-    weights :math:`w_j \ge 0`, so the mean is exact: :math:`H(\infty) + \sum_j w_j \gamma_j
+    The mean of :math:`H(e^{\epsilon - L})`, L the privacy loss of a release that is mu-Gaussian-DP.
+    The chords are :math:`H(\gamma) = H(\infty) + \sum_j w_j (\gamma_j - \gamma)_+` with weights
+    :math:`w_j \ge 0`, so the mean is exact: :math:`H(\infty) + \sum_j w_j \gamma_j
     \delta_\mu(\epsilon - \ln \gamma_j)`.
+
+    `eta` is the range of each selection, which may be chosen after looking at all earlier outcomes;
+    `mu` is of all Gaussian releases together, before, between or after the selections; `scale` the
+    size of the delta that matters: the bound is loose by about 1e-4 of it.
     """
-    end = values.size - 1
+    m = _cells(count)
+    h = eta / m
+    rho = count * eta**2 / 8
+    reach = rho + math.sqrt(4 * rho * math.log(1 / (_BEYOND_GRID * scale)))
+    end = min(count * m, max(m, math.ceil(reach / h)))
+    values = _optimum(count, m, h, end)
     log_gamma = np.arange(-end, end + 1) * h
     below = np.exp(log_gamma[:end])
     excess = np.concatenate((below * values[:0:-1], values))
@@ -188,69 +189,26 @@ def _after_gaussian(values: Array, h: float, epsilon: float, mu: float) -> float
     weights = np.concatenate(([before], slopes * math.exp(h))) - np.concatenate((slopes, [0.0]))
     weights[end] += 1.0
     terms = np.maximum(weights, 0.0) * gaussian_delta(epsilon - log_gamma, mu)
-    return float(terms.sum() + values[-1])
-
-
-def selection_delta(
-    epsilon: float, eta: float, count: int, mu: float = 0.0, scale: float = 1e-6
-) -> float:
-    """Upper bound on delta at `epsilon` of a Gaussian release and `count` selections.
-
-    Parameters
-    ----------
-    epsilon : float >= 0
-    eta : float > 0
-        Range of each selection, which may be chosen after looking at all earlier outcomes.
-    count : int >= 1
-    mu : float >= 0, default=0.0
-        The Gaussian releases, before, between or after the selections, are together
-        mu-Gaussian-DP.
-    scale : float in (0, 1), default=1e-6
-        Size of the delta that matters: the bound is loose by about 1e-4 of it.
-
-    Returns
-    -------
-    float
-        At most 1.
-    """
-    m = _cells(count)
-    h = eta / m
-    rho = count * eta**2 / 8
-    reach = rho + math.sqrt(4 * rho * math.log(1 / (_BEYOND_GRID * scale)))
-    values = _optimum(count, m, h, min(count * m, max(m, math.ceil(reach / h))))
-    return min(1.0, _after_gaussian(values, h, epsilon, mu) * _FINAL_ROUNDING)
-
-
-@lru_cache(maxsize=16)
-def _optimum(count: int, m: int, h: float, end: int) -> Array:
-    """Upper bounds of H_count at the points gamma = e^(j h), j = 0, ..., end; m h = eta."""
-    grid = _Grid(m, h, end)
-    values = np.zeros(end + 1)
-    for _ in range(count):
-        values = _next(values, grid)
-    return values
+    return min(1.0, float(terms.sum() + values[-1]) * _FINAL_ROUNDING)
 
 
 @lru_cache(maxsize=1024)
 def selection_epsilon(epsilon: float, delta: float, count: int, mu: float = 0.0) -> float:
-    """Largest range of each of `count` selections within (epsilon, delta); 0 if none.
+    """Largest range of each of `count` selections within (epsilon, delta), to 1e-4; 0 if none.
 
-    Parameters
-    ----------
-    epsilon : float > 0
-    delta : float in (0, 1)
-    count : int >= 1
-        Selections by all models together.
-    mu : float >= 0, default=0.0
-        As in `selection_delta`: the Gaussian part, over all models.
-
-    Returns
-    -------
-    float
-        An eta whose `selection_delta` is at most `delta`, and to 1e-4 the largest.
+    Of all models together, next to Gaussian releases of all models that are mu-Gaussian-DP. The
+    `selection_delta` of the range is at most `delta`.
     """
-
-    total = _largest_mu(epsilon, delta)
+    # where Gaussian DP alone reaches (epsilon, delta), a little above
+    least, total, point = 0.0, 1.0, np.array([epsilon])
+    while gaussian_delta(point, total)[0] < delta:
+        total *= 2
+    while total - least > 1e-9 * total:
+        middle = (least + total) / 2
+        if gaussian_delta(point, middle)[0] < delta:
+            least = middle
+        else:
+            total = middle
     if mu >= total * (1 - 1e-6):  # selections could only be of ranges below all use
         return 0.0
     target = math.sqrt(-math.log(delta))
@@ -273,18 +231,8 @@ def selections_mu(eta: float, count: int) -> float:
     For groups of up to 128 the least one: the least Gaussian curve
     :math:`\delta_\mu(\ln \gamma)` that is nowhere below :math:`H_k(\gamma)`. It is above
     :math:`\eta \sqrt k / 2`, where many selections tend to, by 25 % at k = 1 and .4 % at 128.
-    The mu of several groups compose by the root of the sum of their squares.
-
-    Parameters
-    ----------
-    eta : float > 0
-        Each selection may be chosen after looking at all earlier outcomes.
-    count : int >= 1
-
-    Returns
-    -------
-    float
-        inf where it would be above about `LARGEST_MU`.
+    The mu of several groups compose by the root of the sum of their squares. Each selection may be
+    chosen after looking at all earlier outcomes. inf where it would be above about `LARGEST_MU`.
     """
     groups, rest = divmod(count, _GROUP)
     of_groups = math.sqrt(groups) * _group_mu(eta, _GROUP) if groups else 0.0
@@ -293,22 +241,9 @@ def selections_mu(eta: float, count: int) -> float:
 
 @lru_cache(maxsize=1024)
 def selections_of_mu(mu: float, count: int) -> float:
-    """Largest range of each of `count` selections that are together mu-Gaussian-DP.
+    """Largest range of each of `count` selections that are together mu-Gaussian-DP, to 1e-4.
 
-    Parameters
-    ----------
-    mu : float in (0, LARGEST_MU]
-    count : int >= 1
-
-    Returns
-    -------
-    float
-        An eta whose `selections_mu` is at most mu, and to 1e-4 the largest.
-
-    Raises
-    ------
-    ValueError
-        If mu is above `LARGEST_MU`.
+    Raises `ValueError` if mu is above `LARGEST_MU`.
     """
     if not mu <= LARGEST_MU:
         raise ValueError(f"mu must be at most {LARGEST_MU}, got {mu!r}")
@@ -333,25 +268,22 @@ def _group_mu(eta: float, count: int) -> float:
     h = eta / m
     values = _optimum(count, m, h, count * m) * _FINAL_ROUNDING
 
-    def is_above(mu: float) -> bool:
-        return bool(np.all(_least_gap(values, h, mu) >= 0))
-
     high = eta * math.sqrt(count) / 2
-    while not is_above(high):
+    while not _is_above(values, h, high):
         high *= 1.1
         if high > 1.3 * LARGEST_MU:
             return math.inf
     low = high / 1.1
-    while is_above(low):
+    while _is_above(values, h, low):
         low, high = low / 1.1, low
     while high - low > _TOLERANCE / 10 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if is_above(middle) else (middle, high)
+        low, high = (low, middle) if _is_above(values, h, middle) else (middle, high)
     return high
 
 
-def _least_gap(values: Array, h: float, mu: float) -> Array:
-    """Lower bounds of the Gaussian curve less the chords, for each cell; over gamma at its left.
+def _is_above(values: Array, h: float, mu: float) -> bool:
+    """Whether the Gaussian curve is nowhere below the chords.
 
     The gap is convex over a cell, so it is above its tangent in the middle of the cell.
     """
@@ -366,22 +298,7 @@ def _least_gap(values: Array, h: float, mu: float) -> Array:
         density = np.exp(-((middle / mu - mu / 2) ** 2) / 2)
         curve = density * erfcx((middle / mu + mu / 2) / math.sqrt(2)) / 2 / (1 + half)
     chord = (values[:-1] - values[1:]) / (2 * half)
-    return gap - np.abs(curve - chord) * half
-
-
-def _largest_mu(epsilon: float, delta: float) -> float:
-    """Where Gaussian DP alone reaches (epsilon, delta), a little above."""
-    low, high = 0.0, 1.0
-    point = np.array([epsilon])
-    while gaussian_delta(point, high)[0] < delta:
-        high *= 2
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        if gaussian_delta(point, middle)[0] < delta:
-            low = middle
-        else:
-            high = middle
-    return high
+    return bool(np.all(gap - np.abs(curve - chord) * half >= 0))
 
 
 def _smallest_root(slack: Callable[[float], float], start: float) -> float:

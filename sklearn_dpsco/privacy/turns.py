@@ -19,22 +19,15 @@ __all__ = ["Turn"]
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_to_lock(descriptor: int) -> None:
+    def _lock(descriptor: int, *, is_end: bool = False) -> None:
         os.lseek(descriptor, 0, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-
-    def _unlock(descriptor: int) -> None:
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK if is_end else msvcrt.LK_NBLCK, 1)
 
 else:
     import fcntl
 
-    def _try_to_lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def _unlock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    def _lock(descriptor: int, *, is_end: bool = False) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN if is_end else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 _files: WeakSet[FileIO] = WeakSet()  # of this process
@@ -58,11 +51,7 @@ class Turn:
     before the block, and its end gives back whatever is: each step that takes something tells at
     once who has it (`dict.setdefault`, or a file object, which closes its descriptor). It is two
     blocks, since the end of one may be interrupted: then that of the other one does the same again.
-
-    Parameters
-    ----------
-    holder : dict
-        Empty, or who has the turn; shared by all who exclude one another.
+    `holder` is empty or says who has the turn; all who exclude one another share it.
     """
 
     def __init__(self, holder: dict[str, Turn]) -> None:
@@ -78,19 +67,9 @@ class Turn:
     def take_file(self, path: Path, patience: float) -> None:
         """Exclude whoever takes the lock of the same file, in any process.
 
-        Parameters
-        ----------
-        path : Path
-            Made if there is none, and never removed.
-        patience : float
-            Seconds to wait.
-
-        Raises
-        ------
-        TimeoutError
-            If others hold the lock all the time.
-        OSError
-            If the file cannot be opened, or its file system has no locks.
+        The file is made if there is none, and never removed. Raises `TimeoutError` if others hold
+        the lock for so many seconds, `OSError` if the file cannot be opened, or its file system has
+        no locks.
         """
         self._wait(lambda: self._has_file(path), patience, f"process holds the lock {str(path)!r}")
 
@@ -114,7 +93,7 @@ class Turn:
         self._file = file = FileIO(path, "a+")
         _files.add(file)  # so that no child keeps it
         try:
-            _try_to_lock(file.fileno())
+            _lock(file.fileno())
             if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                 return True
         except (BlockingIOError, PermissionError, FileNotFoundError):
@@ -125,5 +104,5 @@ class Turn:
     def _give_back_file(self) -> None:
         if self._file is not None and not self._file.closed:  # as in a child
             with suppress(OSError):  # if it was not locked
-                _unlock(self._file.fileno())
+                _lock(self._file.fileno(), is_end=True)
             self._file.close()

@@ -23,8 +23,7 @@ from .stream import RandomStream
 __all__ = [
     "UNIFORM_ATTEMPTS",
     "GroupedScores",
-    "floor_laplace",
-    "floor_normal",
+    "floor_draws",
     "permute_and_flip",
     "refuse",
     "sample_softmax",
@@ -89,14 +88,13 @@ def _exp_bounds(low: Fraction, high: Fraction, digits: int) -> Bounds:
     # relative error of the result is below (t + 2) 10^(1 - digits)
     context = Context(prec=digits, Emin=-(10**9), Emax=10**9)
 
-    def value(t: Fraction) -> Fraction:
+    def around(t: Fraction) -> Bounds:
         ratio = context.divide(Decimal(t.numerator), Decimal(t.denominator))
-        return Fraction(context.exp(context.minus(ratio)))
+        value = Fraction(context.exp(context.minus(ratio)))
+        slack = (t + 2) * Fraction(10) ** (1 - digits)
+        return value * (1 - slack), value * (1 + slack)
 
-    def slack(t: Fraction) -> Fraction:
-        return (t + 2) * Fraction(10) ** (1 - digits)
-
-    return value(high) * (1 - slack(high)), value(low) * (1 + slack(low))
+    return around(high)[0], around(low)[1]
 
 
 def _is_below(
@@ -142,17 +140,11 @@ def _laplace_cumulative(k: int, digits: int) -> Bounds:
     return 1 - high, 1 - low
 
 
-def _normal_exponent(k: int, x: Fraction) -> Fraction:
-    return x * (2 * k + x) / 2
-
-
-def _laplace_exponent(_k: int, x: Fraction) -> Fraction:
-    return x
-
-
-_LAWS = {
-    True: (_normal_cumulative, _normal_exponent),
-    False: (_laplace_cumulative, _laplace_exponent),
+# by whether it is the normal one: the law of k, and minus the logarithm of the density at k + x
+# relative to that at k
+_LAWS: dict[bool, tuple[Callable[[int, int], Bounds], Callable[[int, Fraction], Fraction]]] = {
+    True: (_normal_cumulative, lambda k, x: x * (2 * k + x) / 2),
+    False: (_laplace_cumulative, lambda _, x: x),
 }
 
 
@@ -194,15 +186,19 @@ def _exact_attempt(
         x.extend(stream)
 
 
-def _floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
-    from .._kernels.sampling import floor_draws
+def floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
+    """floor(steps * Z) for independent standard normal or Laplace reals Z, shape (size,).
+
+    `steps` is in [1, 2^55]; the density of Laplace is exp(-|z|) / 2.
+    """
+    from .._kernels import sampling
 
     out = np.empty(size, dtype=np.int64)
     done = 0
     while done < size:
         # about 1.4 attempts (normal) or 1.6 (Laplace) of three words each
         words = stream.words(3 * min(2**15, 4 + (3 * (size - done)) // 2))
-        filled, used, is_certain = floor_draws(
+        filled, used, is_certain = sampling.floor_draws(
             words, _table(is_normal), is_normal, np.uint64(steps), out[done:]
         )
         done += filled
@@ -218,30 +214,12 @@ def _floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) -
     return out
 
 
-def floor_normal(steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
-    """floor(steps * Z) for independent standard normal reals Z, shape (size,).
-
-    Parameters
-    ----------
-    steps : int in [1, 2^55]
-    size : int
-    stream : RandomStream
-    """
-    return _floor_draws(True, steps, size, stream)
-
-
-def floor_laplace(steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
-    """floor(steps * Z) for independent reals Z of density exp(-|z|) / 2, shape (size,)."""
-    return _floor_draws(False, steps, size, stream)
-
-
 # ---------------------------------------------------------------------------- selections
 
 
 def _exact_coin(
-    word: int, top: float, score: float, scale: float, factor: int | Fraction,
-    stream: RandomStream,
-) -> bool:  # fmt: skip
+    word: int, top: float, score: float, scale: float, factor: Any, stream: RandomStream
+) -> bool:
     """Whether the uniform that begins with `word` is below factor * exp(-(top - score) / scale).
 
     Refuses numbers above 1.
@@ -263,14 +241,7 @@ def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
     """An index with probability exactly proportional to exp(scores / scale).
 
     Rejection from uniform proposals; where few scores are near the top and this takes long, from
-    those of `GroupedScores`.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (k,)
-        Finite; taken as real numbers without error.
-    scale : float > 0
-    stream : RandomStream
+    those of `GroupedScores`. The scores are finite, and taken as real numbers without error.
     """
     from .._kernels.sampling import UNCERTAIN, propose_uniformly
 
@@ -302,11 +273,7 @@ class GroupedScores:
     l or r keeps the bounds valid: they may be wider than needed where `is_loose` says so. A sample
     that meets a score above its bound is refused, and `check` looks at all of them.
 
-    Parameters
-    ----------
-    left, right : ndarray of shape (k,), float64 or int64
-        l and r. Not copied.
-    values : tuple of float
+    `left` and `right` are l and r, of shape (k,), float64 or int64, and not copied.
 
     Attributes
     ----------
@@ -354,12 +321,7 @@ class GroupedScores:
     def sample(self, form: tuple[float, float], scale: float, stream: RandomStream) -> int:
         """``m k + j`` for place j and value m, with probability proportional to exp(S / scale).
 
-        Parameters
-        ----------
-        form : (float, float)
-            a and b, at least 0.
-        scale : float > 0
-        stream : RandomStream
+        `form` is a and b, at least 0.
         """
         from .._kernels import sampling
 
@@ -369,11 +331,11 @@ class GroupedScores:
         patience = 4 * self.values.size << self.bits
         while True:
             if attempts >= patience and not is_sharp:
-                if not sampling.sharpen_groups(*scores, self.bounds, self.is_loose, self._tops):
+                if not sampling.sharpen_groups(scores, self.bounds, self.is_loose, self._tops):
                     refuse()
                 reference, is_sharp = self._weigh(scale), True
             words = stream.words(3 * max(_ATTEMPTS, attempts))
-            number, used = sampling.propose_in_groups(words, *scores, reference, self._cumulative)
+            number, used = sampling.propose_in_groups(words, scores, reference, self._cumulative)
             attempts += used // 3
             if number == sampling.UNCERTAIN:
                 attempts += 1
@@ -415,14 +377,8 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
     """An index by permute-and-flip: visit in random order, accept with exp(-(top - s) / scale).
 
     After 64 rejections the rest is done at once: every index that is left is kept with its
-    probability, and one of those is drawn uniformly, which gives the same law.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (k,)
-        Finite; taken as real numbers without error.
-    scale : float > 0
-    stream : RandomStream
+    probability, and one of those is drawn uniformly, which gives the same law. The scores
+    are finite, and taken as real numbers without error.
     """
     from .._kernels.sampling import UNCERTAIN
     from .._kernels.sampling import permute_and_flip as flips
@@ -444,28 +400,18 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
         stream.unread(words.size - used)
         if index >= 0:
             return int(index)
-    survivors = _survivors(scores, top, scale, rejected, stream)
-    return int(survivors[stream.integer(survivors.size)])
-
-
-def _survivors(
-    scores: Array, top: float, scale: float, rejected: NDArray[np.int64], stream: RandomStream
-) -> NDArray[np.int64]:
-    """Each index that is not rejected, kept with probability exp(-(top - score) / scale)."""
-    from .._kernels.sampling import near_top
-
-    is_out = np.empty(scores.size, dtype=bool)
-    near = near_top(scores, top, _NEAR * scale, is_out)  # one coin for each of them
+    # each index that is left is kept with its probability: one coin for each that is near the top,
+    # and for the others one after they were thinned
+    is_out = top - scores < _NEAR * scale
+    near = np.flatnonzero(is_out)
     is_out[rejected] = True
     near = near[~np.isin(near, rejected)]
     far = _thinned(scores.size, stream)
     far = far[~is_out[far]]
-    return np.concatenate(
-        (
-            near[_coins(scores[near], top, scale, 1, stream)],
-            far[_coins(scores[far], top, scale, 1 << _GROUP_BITS, stream)],
-        )
-    )
+    near = near[_coins(scores[near], top, scale, 1, stream)]
+    far = far[_coins(scores[far], top, scale, 1 << _GROUP_BITS, stream)]
+    survivors = np.concatenate((near, far))
+    return int(survivors[stream.integer(survivors.size)])
 
 
 def _thinned(size: int, stream: RandomStream) -> NDArray[np.int64]:

@@ -76,21 +76,18 @@ def _subset(n: int, size: int, stream: RandomStream) -> Indices:
 def _distinct(n: int, size: int, stream: RandomStream) -> Indices:
     """As `_subset`, without a map of all numbers."""
     seen: Indices = np.empty(0, dtype=np.intp)
+    largest = np.uint64(2**64 - 1 - 2**64 % n)
     while seen.size < size:
-        seen = np.concatenate((seen, _integers(n, size - seen.size, stream)))
+        words = stream.words(size - seen.size)
+        # exactly uniform, by refusing the highest words
+        fresh = (words[words <= largest] % np.uint64(n)).astype(np.intp)
+        seen = np.concatenate((seen, fresh))
         ordered = np.sort(seen)
         if not np.any(ordered[1:] == ordered[:-1]):
             continue
         first = np.unique(seen, return_index=True)[1]
         seen = seen[np.sort(first)]
     return np.sort(seen)
-
-
-def _integers(high: int, size: int, stream: RandomStream) -> Indices:
-    """At most `size` exactly uniform integers below `high`, by refusing the highest words."""
-    words = stream.words(size)
-    largest = np.uint64(2**64 - 1 - 2**64 % high)
-    return (words[words <= largest] % np.uint64(high)).astype(np.intp)
 
 
 def _coins(n: int, size: int, stream: RandomStream) -> Indices:

@@ -1,1 +1,33 @@
-"""Solvers: each makes a plan from public facts and runs it on data."""
+"""Solvers: settings of one algorithm each, for the parameter `solver` of the estimators."""
+
+from .frank_wolfe import FrankWolfe, Gradient, Selection
+from .ftrl import FTRL
+from .heavy_tail import SCOF, SCOFSlices
+from .mirror_descent import MirrorDescent, NoisyMD
+from .papers.localized import Localized
+from .papers.noisy_sfw import NoisySFW
+from .papers.proximal import Proximal
+from .papers.single_pass import Rounds, Spider, Tree
+from .phased_sgd import PhasedSGD
+from .settings import Solver
+from .unit_descent import Descent
+
+__all__ = [
+    "FTRL",
+    "SCOF",
+    "Descent",
+    "FrankWolfe",
+    "Gradient",
+    "Localized",
+    "MirrorDescent",
+    "NoisyMD",
+    "NoisySFW",
+    "PhasedSGD",
+    "Proximal",
+    "Rounds",
+    "SCOFSlices",
+    "Selection",
+    "Solver",
+    "Spider",
+    "Tree",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 
-__all__ = ["Part", "Piece", "Plan", "Problem", "Solver", "SolverData", "SolverResult"]
+__all__ = ["Part", "Piece", "Plan", "Problem", "SolverData", "SolverResult"]
 
 Array = NDArray[np.float64]
 Which = slice | NDArray[np.intp]
@@ -50,6 +50,8 @@ class Problem:
     nonnegative : bool
         Whether no scaled feature is negative, as the bounds tell. Of wide rows it decides on the
         means that are released and on what is made of them; no sensitivity depends on it.
+    units : {"auto", "bounds", "learned"}
+        Of features and targets, in which the solver works.
     """
 
     n_samples: int
@@ -60,6 +62,7 @@ class Problem:
     row_norm: float | None = None
     class_weight: tuple[float, ...] | str | None = None
     nonnegative: bool = False
+    units: str = "auto"
 
     def __post_init__(self) -> None:
         check_loss(self.loss)
@@ -263,22 +266,3 @@ class SolverResult:
     n_iter: int
     units: Any = None
     frame: Any = None
-
-
-class Solver(Protocol):
-    """Settings of a method, `None` for what is left to the plan."""
-
-    def check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget
-    ) -> None:
-        """Raise `ValueError` on what cannot work, however many records and features there are."""
-
-    def plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
-        """Everything that a run does, from public facts alone.
-
-        Raises
-        ------
-        ValueError
-            As `check`, and if the sizes of the problem do not go with the settings.
-        """
-        ...

@@ -13,11 +13,23 @@ from ..data.rows import Change, Terms, times_rows
 from ..data.summation import chunk_rows
 from ..data.threads import slices
 from ..losses import clipped_derivative, clipped_to
-from .base import Problem, SolverData, Which
+from .base import Piece, Problem, SolverData, Which
 
-__all__ = ["Records", "gradient_sum"]
+__all__ = ["Records", "WithNumbers", "gradient_sum"]
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WithNumbers(Piece):
+    """Records with numbers of each that were computed before."""
+
+    data: SolverData
+    numbers: Any
+
+    @property
+    def n_samples(self) -> int:
+        return self.data.n_samples
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,7 @@ class Records:
         The change of each record's derivative is clipped to `largest`, so that the sensitivity
         depends neither on the loss nor on float errors.
         """
-        points = self._points(coef, before)
+        points = self.problem.matrix(coef), self.problem.matrix(before)
         change = Change(kept, largest)
         return self.data.sum(_change_sum, points, change, self.terms) / self.n_samples
 
@@ -71,12 +83,9 @@ class Records:
     ) -> Array:
         """`mean_change` over the listed records, or with no point before the mean gradient."""
         change = Change(0.0 if before is None else kept, largest)
-        points = self._points(coef, coef if before is None else before)
+        points = self.problem.matrix(coef), self.problem.matrix(coef if before is None else before)
         which = np.sort(which)  # rows in their order are read faster
         return self.data.sum_over(which, _sum_of_some, points, change, self.terms) / which.size
-
-    def _points(self, coef: Array, before: Array) -> tuple[Array, Array]:
-        return self.problem.matrix(coef), self.problem.matrix(before)
 
 
 def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
@@ -84,38 +93,38 @@ def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
     return data.rows.gradient_sum(coef, data.objective(terms))
 
 
-def _derivative(data: SolverData, coef: Array, terms: Terms) -> Array:
-    """Clipped derivative at every record, without the record's `factor`."""
-    rows = data.rows
-    z = rows.product(coef)
-    if rows.center is not None:
-        z = z - rows.center @ coef[: rows.n_columns]
-    z = times_rows(z, rows.scale) + terms.offset
-    return clipped_derivative(terms.loss, z, data.y, terms.clip)
-
-
 def _change_sum(
     data: SolverData, points: tuple[Array, Array], change: Change, terms: Terms
 ) -> Array:
     """Sum of the gradients at one point, less `change.kept` times those at the other."""
-    r = _derivative(data, points[0], terms)
+    rows = data.rows
+
+    def derivative(coef: Array) -> Array:
+        z = rows.product(coef)
+        if rows.center is not None:
+            z = z - rows.center @ coef[: rows.n_columns]
+        z = times_rows(z, rows.scale) + terms.offset
+        return clipped_derivative(terms.loss, z, data.y, terms.clip)
+
+    r = derivative(points[0])
     if change.kept > 0:
-        r = clipped_to(r - change.kept * _derivative(data, points[1], terms), change.largest)
-    return data.rows.weighted_sum(times_rows(r, data.rows.factor)).ravel()
+        r = clipped_to(r - change.kept * derivative(points[1]), change.largest)
+    return rows.weighted_sum(times_rows(r, rows.factor)).ravel()
 
 
 def _sum_of_some(
-    data: SolverData, which: NDArray[np.intp], points: tuple[Array, Array], change: Change,
+    data: SolverData,
+    which: NDArray[np.intp],
+    points: tuple[Array, Array],
+    change: Change,
     terms: Terms,
-) -> Array:  # fmt: skip
+) -> Array:
     """`_change_sum` over the listed records. Where it is not compiled, copies some at a time."""
     if points[0].ndim == 1:
         total = data.rows.change_sum(which, points, change, data.objective(terms))
         if total is not None:
             return total
-
-    def added(part: slice) -> Any:
-        return _change_sum(data.part(which[part]), points, change, terms)
-
-    parts = slices(which.size, chunk_rows(which.size, data.rows.n_columns))
-    return sum(map(added, parts), np.zeros(points[0].size))
+    total = np.zeros(points[0].size)
+    for part in slices(which.size, chunk_rows(which.size, data.rows.n_columns)):
+        total = total + _change_sum(data.part(which[part]), points, change, terms)
+    return total

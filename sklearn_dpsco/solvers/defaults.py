@@ -20,6 +20,7 @@ from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
 __all__ = [
+    "BOX_UNITS",
     "FIRST_RELEASES",
     "FRANK_WOLFE",
     "FTRL",
@@ -29,6 +30,7 @@ __all__ = [
     "MIRROR_DESCENT",
     "MOST_COPIED_FEATURES",
     "MOST_PHASES",
+    "MOST_SCALE_SHARE",
     "MOST_SLICES",
     "MOST_STEPS",
     "PERMUTE_AND_FLIP",
@@ -36,6 +38,7 @@ __all__ = [
     "UNIT_DESCENT",
     "WIDE_UNITS",
     "affordable_steps",
+    "check_copy",
     "data_norm",
     "gradient_noise",
     "growing",
@@ -44,6 +47,7 @@ __all__ = [
     "intercept_share",
     "is_wide",
     "joint_unit",
+    "may_copy",
     "sized_set",
     "unit_rules",
 ]
@@ -53,6 +57,7 @@ MOST_STEPS = 10**9  # whose noise would drown any model, and which would take we
 MOST_PHASES = 100  # a phase has about half of the records of the one before, or of its steps
 MOST_COPIED_FEATURES = 1000  # of a copy in learned units, and of second moments
 LARGEST_COPY = 2**28  # numbers of such a copy
+MOST_SCALE_SHARE = 0.7  # for scales of heavy tails; with the other shares it leaves 0.07
 MOST_SLICES = 10**4  # of heavy-tailed records, each of which has a mechanism of its own
 
 # --------------------------------------------------------------- rules that solvers share
@@ -180,7 +185,6 @@ class FrankWolfeDefaults(StepLimits):
     # selections are better only if the best model is sparse, and worse if it is dense.
     selectable: float = 0.15
     sparsity_bet: float = 8.0
-    wide: int = 80  # features from which a bet on a sparse model pays, unless noise is small
     # Width of the smoothing of the linear minimization, in units of the noise left in the
     # momentum, and curvature of the loss along one feature, in units of its smoothness, which
     # keeps the first steps of a run with little noise from overshooting.
@@ -333,7 +337,7 @@ class WideUnitsDefaults(LearnedUnitsDefaults):
     A feature's unit is ``sqrt(mean + ridge * noise)``, by the noise in its mean.
     """
 
-    clear: float = 1.0  # the mean, in units of its noise, below which a feature is left out
+    clear: float = 5.0  # the mean, in units of its noise, below which a feature is left out
     sure: float = 3.0  # and below which it is not centred
     ridge: float = 4.0
 
@@ -352,6 +356,22 @@ WIDE_UNITS = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class BoxUnitsDefaults:
+    """Widths of learned boxes, in units of what was released. (benchmarks/utility.py --wider)"""
+
+    width: float = 2.0  # of a column, in units of E z^2 / E abs(z)
+    target_width: float = 6.0  # of a target, in median distances from its centre
+    row_bound: float = 1.5  # of centred rows in the second moments, in units of their median norm
+    aim: float = 20.0  # the m sqrt(share) of a median
+    doubt: float = 2.0  # what is added to a mean square, in units of its noise
+    longest: float = 4.0  # by how much widths grow as the noise falls, at most
+    clear: float = 5.0  # the m over n_features from which such units are the default
+
+
+BOX_UNITS = BoxUnitsDefaults()
+
+
 def is_wide(problem: Problem) -> bool:
     """Whether there are too many features for second moments."""
     return problem.n_features > MOST_COPIED_FEATURES
@@ -360,6 +380,20 @@ def is_wide(problem: Problem) -> bool:
 def has_units(problem: Problem) -> bool:
     """Whether units can be learned: of wide rows, or of no more numbers than are copied."""
     return is_wide(problem) or problem.n_samples * problem.dimension <= LARGEST_COPY
+
+
+def may_copy(problem: Problem) -> bool:
+    """Whether a copy of all rows in other units is small enough."""
+    return not is_wide(problem) and has_units(problem)
+
+
+def check_copy(problem: Problem, asked: str, instead: str) -> None:
+    """Raise where what was asked for would copy too many numbers."""
+    if not may_copy(problem):
+        raise ValueError(
+            f"{asked} copies at most {LARGEST_COPY} numbers of X with up to "
+            f"{MOST_COPIED_FEATURES} features: take {instead}"
+        )
 
 
 def unit_rules(problem: Problem) -> LearnedUnitsDefaults:
@@ -493,7 +527,6 @@ class HeavyTailDefaults(StepLimits):
     least_frequency: float = 0.02  # of a class with a weight, over the number of classes
     target_prior: float  # standard deviation of the mean target, in units of its scale
     feature_share: float = 0.3  # for scales and centres of the features
-    largest_share: float = 0.7  # that a user may choose; with the others it leaves 0.07
     target_share: float = 0.12  # for scale and centre of the target
     target_share_alone: float = 0.6  # where only an intercept is learned
     intercept_share: float = 0.1

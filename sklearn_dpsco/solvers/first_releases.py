@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,13 @@ from .defaults import FIRST_RELEASES as RULES
 from .defaults import intercept_share
 
 __all__ = [
-    "Constant",
     "FirstReleases",
     "Frame",
     "Start",
     "constant_for_mean",
     "counted_targets",
     "faded",
+    "in_target_units",
     "mean_target",
     "plan_box",
     "plan_constant",
@@ -52,29 +52,21 @@ class Frame:
     With the descent's coefficients w, the model predicts the target
     ``(y - target_center) / target_scale`` as ``offset + factor <[(x - center) / scale, 1], w>``.
 
-    Attributes
-    ----------
-    offset : float or ndarray of shape (n_outputs,)
-        The constant prediction that the descent corrects.
-    center, scale : ndarray of shape (n_features,) or None
-        None stands for zeros and for ones.
-    factor : float
-        Factor on the descent's coefficients.
-    target_center, target_scale : float or ndarray of shape (n_outputs,)
-    intercept_unit : float
-        In the place of the 1 in [(x - center) / scale, 1].
-    class_weight : ndarray of shape (n_classes,) or None
-        As in `Constant`.
+    `class_weight` is that of balanced classes, in [0, 1]: the records' weights are still to be
+    multiplied by it. `mean_weight` is that of the classes, declared or balanced, by their released
+    frequencies.
     """
 
-    offset: Any = 0.0
-    center: Array | None = None
-    scale: Array | None = None
+    offset: Any = 0.0  # the constant prediction that the descent corrects, for each output
+    center: Array | None = None  # None stands for zeros
+    scale: Array | None = None  # None stands for ones
     factor: float = 1.0
     target_center: Any = 0.0
     target_scale: Any = 1.0
-    intercept_unit: float = 1.0
+    intercept_unit: float = 1.0  # in the place of the 1 in [(x - center) / scale, 1]
     class_weight: Array | None = None
+    mean_weight: float = 1.0
+    outer: Frame | None = None  # of the units in which all this is stated
 
     def weighted(self, data: SolverData) -> SolverData:
         """The records, their weights times those of their classes if classes are balanced."""
@@ -92,21 +84,23 @@ class Frame:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
         solution = problem.matrix(self.factor * solution).T
         coef, intercept = solution[..., : problem.n_features], self.offset
-        if self.scale is not None:
-            coef = coef / self.scale
         if problem.fit_intercept:
             intercept = intercept + self.intercept_unit * solution[..., -1]
-        if self.center is not None:
-            intercept = intercept - coef @ self.center
+        coef, intercept = self.plain(coef, intercept)
         # a float, or an array over the outputs
         intercept = np.broadcast_to(intercept, (problem.n_outputs,))
+        intercept = intercept if problem.n_outputs > 1 else float(intercept[0])
+        return SolverResult(coef, intercept, max(1, n_iter), frame=self)
+
+    def plain(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
+        """A model for (x - center) / scale as one for plain rows and targets."""
+        if self.scale is not None:
+            coef = coef / self.scale
+        if self.center is not None:
+            intercept = intercept - coef @ self.center
+        coef = np.multiply(self.target_scale, coef.T).T
         intercept = self.target_center + self.target_scale * intercept
-        return SolverResult(
-            np.multiply(self.target_scale, coef.T).T,
-            intercept if problem.n_outputs > 1 else float(intercept[0]),
-            max(1, n_iter),
-            frame=self,
-        )
+        return (coef, intercept) if self.outer is None else self.outer.plain(coef, intercept)
 
 
 class Start(NamedTuple):
@@ -137,6 +131,8 @@ class FirstReleases(Part):
         Share of the allowance that is left for the descent.
     """
 
+    is_in_bounds: ClassVar[bool] = True  # that is in the units of the bounds
+
     problem: Problem
     norm: float | None = None
     target: Gaussian | Laplace | None = None
@@ -157,64 +153,62 @@ class FirstReleases(Part):
         return tuple(Release(name, m, count, self.group) for name, m, count in named if m)
 
     def run(self, data: SolverData, stream: RandomStream) -> Start:
-        """Make the releases, and centre and scale the rows by them."""
-        constant = self._release_constant(data, stream)
-        frame = Frame(constant.offset, class_weight=constant.class_weight)
+        """Make the releases, and centre and scale the rows by them.
+
+        Without a bound on the norm, each coordinate of the rows stays within [-1, 1]: about a
+        centre m, columns are divided by 1 + abs(m). The frame has that scale, not the rows.
+        """
+        frame = self._release_constant(data, stream)
         data = frame.weighted(data)
-        if self.norm is None:
-            return self._in_the_box(data, frame, stream)
-        center = None
         if self.means is not None:
-            center = self._release_means(data, self.means, stream)
-        data = data.map(_bounded, center, self.norm)
-        factor = 1.0 if self.row_factor is None else self._release_row_factor(data, stream)
-        return Start(data, replace(frame, center=center, factor=factor))
+            mean = data.sum(_row_sum, self.norm) / data.n_samples
+            found = shrunk_vector(self.means.release(mean, stream), self.means.variance)
+            # a wrong centre only slows the descent: the intercept can make up for it
+            center = np.clip(found, -1.0, 1.0)
+            frame = replace(frame, center=center)
+            if self.norm is None:
+                unit = RULES.centered_intercept
+                frame = replace(frame, scale=1 + np.abs(center), intercept_unit=unit)
+        if self.means is not None or self.norm is not None:
+            data = data.map(_bounded, frame.center, self.norm)
+        if self.row_factor is not None:
+            # The model is fitted on rows that were scaled down and predicts on rows that were not,
+            # so its coefficients are too large by about the inverse of the mean factor. Released is
+            # the offset from the middle of the range.
+            assert self.norm is not None
+            half_range = _row_factor_half_range(self.problem, self.norm)
+            middle = 1 - half_range
+            mean = data.sum(_factor_sum, middle, half_range) / data.n_samples
+            factor = middle + self.row_factor.release(mean, stream)[0]
+            frame = replace(frame, factor=float(np.clip(factor, middle - half_range, 1.0)))
+        return Start(data, frame)
 
-    def _in_the_box(self, data: SolverData, frame: Frame, stream: RandomStream) -> Start:
-        """Rows without a bound on their norm, each coordinate of which stays within [-1, 1].
+    def _release_constant(self, data: SolverData, stream: RandomStream) -> Frame:
+        """The best constant for the mean of the targets, or for their centre.
 
-        About a centre m, columns are divided by 1 + abs(m). The frame has that scale, not the rows.
+        The centre minimizes the mean of Huber's loss, by noisy gradient steps from 0. Their noise
+        is proportional to `location_clip`, that of a mean to the range of the targets.
         """
-        if self.means is None:
-            return Start(data, frame)
-        means = self._release_means(data, self.means, stream)
-        unit = RULES.centered_intercept
-        frame = replace(frame, center=means, scale=1 + np.abs(means), intercept_unit=unit)
-        return Start(data.map(_bounded, means, None), frame)
-
-    def _release_means(
-        self, data: SolverData, mechanism: Gaussian | Laplace, stream: RandomStream
-    ) -> Array:
-        mean = data.sum(_row_sum, self.norm) / data.n_samples
-        noisy = mechanism.release(mean, stream)
-        # a wrong centre only slows the descent: the intercept can make up for it
-        return np.clip(shrunk_vector(noisy, mechanism.variance), -1.0, 1.0)
-
-    def _release_constant(self, data: SolverData, stream: RandomStream) -> Constant:
-        """The best constant for the mean of the targets, or for their centre."""
-        if self.target is None:
-            return Constant(0.0)
-        if self.target_steps:
-            centres = _release_location(data, self.target, self.target_steps, stream)
-            return Constant(_offset(self.problem, centres))
-        noisy = self.target.release(mean_target(data, self.problem), stream)
-        if self.problem.loss.task == "regression":
-            noisy = faded(noisy, self.target.variance)
-        return constant_for_mean(self.problem, noisy, self.target.variance)
-
-    def _release_row_factor(self, data: SolverData, stream: RandomStream) -> float:
-        """Noisy mean of the row factors; released is its offset from the middle of their range.
-
-        The model is fitted on rows that were scaled down and predicts on rows that were not,
-        so its coefficients are too large by about the inverse of the mean factor.
-        """
-        assert self.norm is not None
-        assert self.row_factor is not None
-        half_range = _row_factor_half_range(self.problem, self.norm)
-        middle = 1 - half_range
-        mean = data.sum(_factor_sum, middle, half_range) / data.n_samples
-        released = self.row_factor.release(mean, stream)[0]
-        return float(np.clip(middle + released, middle - half_range, 1.0))
+        problem, target, n_steps = self.problem, self.target, self.target_steps
+        if target is None:
+            return Frame()
+        if not n_steps:
+            noisy = target.release(mean_target(data, problem), stream)
+            if problem.loss.task == "regression":
+                noisy = faded(noisy, target.variance)
+            return constant_for_mean(problem, noisy, target.variance)
+        clip = RULES.location_clip
+        noise = max(target.scale * math.sqrt(n_steps), 1e-100)  # or there is none
+        step = min(RULES.location_step, RULES.location_reach / noise)
+        centres = total = np.zeros(target.dimension)
+        for t in range(1, n_steps + 1):
+            mean = data.sum(_residual_sum, centres, clip) / data.n_samples
+            centres = np.clip(centres - step * target.release(mean, stream), -1.0, 1.0)
+            total = total + t * centres
+        centres = 2 * total / (n_steps * (n_steps + 1))
+        # the noise is at least that if all targets are close to each other
+        centres = faded(centres, 4 / 3 * target.scale**2 / n_steps)
+        return Frame(_offset(problem, centres))
 
 
 # ------------------------------------------------------------------------------- planning
@@ -233,22 +227,9 @@ def plan_first(
 ) -> FirstReleases:
     """Plan of all three releases within an allowance, which must not be pure.
 
-    Parameters
-    ----------
-    problem : Problem
-    budget : PrivacyBudget
-    norm : float
-        Bound on the l2 norm of a row.
-    allowance : Allowance
-    may_shrink : bool
-        Whether the feasible set keeps points that are multiplied by a factor below 1; if not,
-        the row factor is left out.
-    may_step : bool
-        Whether the centre of the targets may be found by steps.
-    shares : tuple (target, means, row factor) or None
-        None for the default shares of the allowance.
-    group : str or None
-        As in `FirstReleases`.
+    `may_shrink` tells whether the feasible set keeps points that are multiplied by a factor below
+    1; if not, the row factor is left out. `may_step` tells whether the centre of the targets may be
+    found by steps. `shares` are those of the target, the means and the row factor in the allowance.
     """
     if shares is None:
         shares = intercept_share(problem, budget), RULES.means_share, RULES.row_factor_share
@@ -335,6 +316,15 @@ def _weighted(data: SolverData, class_weight: Array) -> SolverData:
     return SolverData(data.rows.reweighted(weights), y)
 
 
+def in_target_units(
+    data: SolverData, center: Any, scale: Any, largest: float = math.inf
+) -> SolverData:
+    """Targets as (y - center) / scale, clipped to [-largest, largest]."""
+    with np.errstate(over="ignore"):
+        y = (data.y - center) / scale
+    return SolverData(data.rows, np.clip(y, -largest, largest))
+
+
 def _bounded(data: SolverData, center: Array | None, norm: float | None) -> SolverData:
     """Rows about the centre, the longer ones scaled down to the norm."""
     rows = data.rows if center is None else data.rows.centered(center)
@@ -370,60 +360,41 @@ def counted_targets(y: Array, problem: Problem) -> Array:
     return np.where(y > 0, 1.0, 0.0) if problem.has_frequencies else y
 
 
-class Constant(NamedTuple):
-    """The best constant prediction for released means, and the weights of the classes with them.
-
-    Attributes
-    ----------
-    offset : float or ndarray of shape (n_outputs,)
-    class_weight : ndarray of shape (n_classes,) or None
-        Of balanced classes, in [0, 1]: the records' weights are still to be multiplied by it.
-    mean_weight : float
-        Mean weight of the classes, declared or balanced, by their released frequencies.
-    """
-
-    offset: Any
-    class_weight: Array | None = None
-    mean_weight: float = 1.0
-
-
 def constant_for_mean(
-    problem: Problem, noisy: Array, variance: float, prior: float = RULES.target_prior,
+    problem: Problem,
+    noisy: Array,
+    variance: float,
+    prior: float = RULES.target_prior,
     bound: float = 1.0,
-) -> Constant:  # fmt: skip
-    """The best constant prediction for a noisy `mean_target`, which is shrunk by its noise."""
-    if not problem.has_frequencies:
-        means = np.array([shrunk_mean(mean, variance, prior, bound) for mean in noisy])
-        if problem.class_weight is None:
-            return Constant(_offset(problem, means))
-        of_second = (1 + means[0]) / 2
-        spread = math.sqrt(variance) / 2
-        return _weighted_constant(problem, np.array([1 - of_second, of_second]), spread)
-    # distances from equal frequencies, in units of these, as for two classes
-    k = problem.n_outputs
-    apart = np.array([shrunk_mean(k * mean - 1, k**2 * variance, prior, k) for mean in noisy])
-    if problem.class_weight is None:
-        return Constant(_offset(problem, 2 / k * (1 + apart) - 1))
-    return _weighted_constant(problem, (1 + apart) / k, math.sqrt(variance))
+) -> Frame:
+    """The best constant prediction for a noisy `mean_target`, which is shrunk by its noise.
 
-
-def _weighted_constant(problem: Problem, frequencies: Array, spread: float) -> Constant:
-    """The constant for frequencies of classes that have weights; `spread` is that of their noise.
-
-    Frequencies count as at least their noise, and as much as in the log-odds of a mean, so that
-    balanced weights do not make a class that hardly occurs all that counts.
+    With the weights of classes. Frequencies then count as at least their noise, and as much as in
+    the log-odds of a mean, so that balanced weights do not make a class that hardly occurs all that
+    counts.
     """
-    k, balanced = frequencies.size, None
-    frequencies = np.maximum(frequencies, max(spread, RULES.least_frequency / k))
-    frequencies /= frequencies.sum()
-    if problem.class_weight == "balanced":
-        weights = balanced = frequencies.min() / frequencies
+    k = problem.n_outputs
+    if problem.has_frequencies:
+        # distances from equal frequencies, in units of these, as for two classes
+        apart = np.array([shrunk_mean(k * mean - 1, k**2 * variance, prior, k) for mean in noisy])
+        means, frequencies, spread = 2 / k * (1 + apart) - 1, (1 + apart) / k, math.sqrt(variance)
     else:
-        weights = np.array(problem.class_weight)
+        means = np.array([shrunk_mean(mean, variance, prior, bound) for mean in noisy])
+        of_second, spread = (1 + means[0]) / 2, math.sqrt(variance) / 2
+        frequencies = np.array([1 - of_second, of_second])
+    if problem.class_weight is None:
+        return Frame(_offset(problem, means))
+    frequencies = np.maximum(frequencies, max(spread, RULES.least_frequency / frequencies.size))
+    frequencies /= frequencies.sum()
+    is_balanced = problem.class_weight == "balanced"
+    weights = frequencies.min() / frequencies if is_balanced else np.array(problem.class_weight)
     counted = weights * frequencies
     means = 2 * counted / counted.sum() - 1
-    offset = _offset(problem, means if problem.n_outputs > 1 else means[1:])
-    return Constant(offset, balanced, float(counted.sum()))
+    return Frame(
+        _offset(problem, means if k > 1 else means[1:]),
+        class_weight=weights if is_balanced else None,
+        mean_weight=float(counted.sum()),
+    )
 
 
 def _offset(problem: Problem, means: Array) -> Any:
@@ -437,31 +408,10 @@ def _offset(problem: Problem, means: Array) -> Any:
 def shrunk_mean(released: float, variance: float, prior: float, bound: float = 1.0) -> float:
     """A noisy mean of targets within `bound`, shrunk towards 0, the middle of their bounds.
 
-    The result is the posterior mean under a normal prior of standard deviation `prior`:
-    nearly the released value where the noise is small, and near 0 where it is large, so that
-    the intercept is not mostly noise.
+    The posterior mean under a normal prior of standard deviation `prior`, so that the intercept is
+    not mostly noise.
     """
     return float(np.clip(released, -bound, bound)) / (1 + variance / prior**2)
-
-
-def _release_location(
-    data: SolverData, mechanism: Gaussian | Laplace, n_steps: int, stream: RandomStream
-) -> Array:
-    """Minimizers of the mean of Huber's loss of the targets, by noisy gradient steps from 0.
-
-    Its noise is proportional to `location_clip`, that of a mean to the range of the targets.
-    """
-    clip = RULES.location_clip
-    noise = max(mechanism.scale * math.sqrt(n_steps), 1e-100)  # or there is none
-    step = min(RULES.location_step, RULES.location_reach / noise)
-    centres = total = np.zeros(mechanism.dimension)
-    for t in range(1, n_steps + 1):
-        mean = data.sum(_residual_sum, centres, clip) / data.n_samples
-        centres = np.clip(centres - step * mechanism.release(mean, stream), -1.0, 1.0)
-        total = total + t * centres
-    centres = 2 * total / (n_steps * (n_steps + 1))
-    # the noise is at least that if all targets are close to each other
-    return faded(centres, 4 / 3 * mechanism.scale**2 / n_steps)
 
 
 def _residual_sum(data: SolverData, centres: Array, clip: float) -> Array:

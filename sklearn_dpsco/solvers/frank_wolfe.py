@@ -14,11 +14,9 @@ Two forms share one loop and differ in what is released at each step.
 
 Both step from w to (1 - eta_t) w + eta_t u_t, where u_t is the vertex or the minimizer,
 and return the mean of the second half of the iterates, or, where a sparse model is asked for, the
-last one without rare vertices. Where nothing is declared, neither radius nor clip, row norm or
-step, and columns are few or n is large against them, so that a bet on a sparse model does not pay,
-the default is no Frank-Wolfe method but the descent of `unit_descent`.
-Where the noise is above a public threshold, another plan, ``"constant"``, spends all of the budget
-on a private intercept and leaves the coefficients at the centre of the set.
+last one without rare vertices. Where the noise is above a public threshold, another plan,
+``"constant"``, spends all of the budget on a private intercept and leaves the coefficients at the
+centre of the set.
 
 The sensitivities are derived in doc/privacy, sections 2.1, 2.3, 2.7, 3.1 and 3.1b.
 """
@@ -27,13 +25,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import LARGEST
+from .._checks import LARGEST, auto_or, check_count, check_size
 from .._progress import steps
+from .._types import Auto
 from ..data.rows import Move, Terms
 from ..geometry import Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Loss, bounded_clip, has_envelope, largest_constant
@@ -45,16 +45,10 @@ from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
 from .batches import Records
-from .defaults import FRANK_WOLFE, FrankWolfeDefaults
+from .box_units import Box, FirstInUnits, check_units
+from .defaults import FRANK_WOLFE, MOST_STEPS, FrankWolfeDefaults
 from .first_releases import FirstReleases, plan_constant, plan_first, plan_offset
-from .learned_units import whitens
-from .single_pass import (
-    MOST_BATCHES,
-    SINGLE_PASS_FORMS,
-    SinglePassFacts,
-    SinglePassPlan,
-    plan_single_pass,
-)
+from .settings import Solver
 from .sparse_walk import (
     MOST_SPARSE_STEPS,
     SparseSchedule,
@@ -62,19 +56,16 @@ from .sparse_walk import (
     run_sparse_walk,
     sparse_schedule,
 )
-from .unit_descent import (
-    UnitDescentPlan,
-    check_free,
-    is_best,
-    plan_unit_descent,
-)
 
-__all__ = ["FORMS", "FrankWolfe", "FrankWolfePlan"]
+__all__ = [
+    "Facts",
+    "FrankWolfe",
+    "FrankWolfePlan",
+    "Gradient",
+    "Selection",
+]
 
 Array = NDArray[np.float64]
-
-
-FORMS = ("selection", "gradient", *SINGLE_PASS_FORMS)
 
 
 @dataclass(frozen=True)
@@ -85,7 +76,7 @@ class FrankWolfePlan(Plan):
     ----------
     geometry : Geometry
         The feasible set with its radius.
-    first : FirstReleases
+    first : FirstReleases or FirstInUnits
         What is released before the descent.
     step : Gaussian, SelectVertex or None
         What releases each step.
@@ -107,7 +98,7 @@ class FrankWolfePlan(Plan):
     """
 
     geometry: Geometry
-    first: FirstReleases
+    first: FirstReleases | FirstInUnits
     step: Gaussian | SelectVertex | None = None
     gradient_clip: float = 0.0
     learning_rate: float | None = None
@@ -123,8 +114,8 @@ class FrankWolfePlan(Plan):
         return self.first.norm
 
     @property
-    def bounded_set(self) -> Geometry:
-        return self.geometry
+    def bounded_set(self) -> Geometry | None:
+        return self.geometry if self.first.is_in_bounds else None
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
@@ -133,211 +124,101 @@ class FrankWolfePlan(Plan):
         return start.frame.result(_without_rare(solution, self), self.problem, self.max_iter)
 
 
-@dataclass(frozen=True)
-class FrankWolfe:
-    """Settings of the solver; `None` leaves a value to the plan.
+class FrankWolfe(Solver):
+    """The solver that suits loss, set, sizes and budget: `Selection`, `Gradient`, or a constant.
 
-    Parameters
-    ----------
-    form : {"auto", "selection", "gradient", "spider", "tree", "rounds", "constant", \
-"learned-units"}
-    max_iter : int or None
-    learning_rate : float or None
-    gradient_clip : float or None
-    data_norm : float or None
-    l2_penalty : float
-    n_restarts : int or None
-        Of a single pass; None stands for ceil(log2 log2 n) with a penalty, else 1.
-    min_selections : int
-        See `FrankWolfePlan`; from 2 on, "auto" is "selection".
+    Selections have noise that grows with the logarithm of the number of features, gradients one
+    that grows with the norm of a row: the former are a bet on a sparse model, and taken where
+    gradients drown in their noise. Where both do, the whole budget buys an intercept, and the
+    coefficients stay at the centre of the feasible set. Pure DP (delta=0) has selections only.
     """
 
-    form: str = "auto"
-    max_iter: int | None = None
-    learning_rate: float | None = None
-    gradient_clip: float | None = None
-    data_norm: float | None = None
-    l2_penalty: float = 0.0
-    n_restarts: int | None = None
-    min_selections: int = 1
+    form = "auto"
+    learns_units: ClassVar[bool] = False  # where they pay, if units are "auto"
+
+    # what not every form has
+    max_iter: Any = None
+    learning_rate: Any = None
+    gradient_clip: Any = None
+    data_norm: Any = None
+    l2_penalty: Any = 0.0
+    n_restarts: Any = None
+    min_selections: Any = 1
+
+    # a step is a weight
+    checks = {
+        "learning_rate": partial(auto_or, check_size, high=1),
+        "min_selections": partial(check_count, high=MOST_STEPS),
+    }
 
     # ---------------------------------------------------------------- planning
 
-    def check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
     ) -> None:
-        """See `Solver.check`."""
         if not has_envelope(loss):
             raise ValueError(
                 "the Frank-Wolfe solvers need a smooth loss, or a convex or weakly convex one "
                 f"(`is_convex`, `weak_convexity`), which they smooth; got {loss!r}"
             )
-        if self.n_restarts is not None and self.form not in SINGLE_PASS_FORMS:
-            raise ValueError(
-                "n_restarts is for the solvers that read a record once, "
-                f"{', '.join(map(repr, SINGLE_PASS_FORMS))}, not for {self.form!r}"
-            )
-        if self.form == "spider" and self.max_iter is not None:
-            raise ValueError(
-                "solver='spider' makes a step for each record of a half: it needs max_iter='auto'"
-            )
-        if self.form in ("rounds", "tree") and (self.max_iter or 1) > MOST_BATCHES:
-            raise ValueError(
-                f"max_iter must be at most {MOST_BATCHES} for solver={self.form!r}, "
-                f"got {self.max_iter}"
-            )
-        if self.form == "gradient" and budget.is_pure:
+        form, geometry = self.form, feasible_set
+        if isinstance(geometry, type):
+            geometry = geometry(1.0)
+        if form == "gradient" and budget.is_pure:
             raise ValueError(
                 "solver='gradient' has no pure-DP form (delta=0); solver='selection' has one"
             )
-        geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
-        self._check_min_selections(geometry)
-        form = self.form
-        if form == "learned-units":
-            if budget.is_pure:
-                raise ValueError("solver='learned-units' has no pure-DP form (delta=0)")
-            check_free(loss, nothing_declared=self._declares_nothing(feasible_set))
-            return
-        if form == "auto":  # pure DP with steps that were asked for can only be "selection"
-            is_selection = budget.is_pure and self.max_iter is not None
-            form = "selection" if is_selection or geometry.has_vertices else "gradient"
-        _check_support(geometry, form)
-
-    def _check_min_selections(self, geometry: Geometry) -> None:
-        if self.min_selections == 1:
-            return
-        if self.form not in ("auto", "selection"):
-            raise ValueError(
-                f"min_selections={self.min_selections} is for solver='selection', "
-                f"not for {self.form!r}"
-            )
-        if not isinstance(geometry, L1Ball):  # other sets may not hold what is left
-            raise ValueError(
+        if self.min_selections > 1 and not isinstance(geometry, L1Ball):
+            raise ValueError(  # other sets may not hold what is left
                 f"min_selections={self.min_selections} needs feasible_set='l1', got "
                 f"{type(geometry).__name__}"
             )
+        check_units(self, budget, units)
+        if form == "auto":
+            form = "selection" if geometry.has_vertices else "gradient"
+        _check_support(geometry, form)
 
-    def plan(
-        self, problem: Problem, budget: PrivacyBudget
-    ) -> FrankWolfePlan | SinglePassPlan | UnitDescentPlan:
-        """Everything that a run does, from public facts alone; see `Solver.plan`."""
-        self.check(problem.loss, problem.feasible_set, budget)
-        facts = self._facts(problem, budget)
-        form = self._choose_form(facts)
-        if form == "learned-units":
-            return plan_unit_descent(problem, budget, self.max_iter)
-        _check_support(facts.selection_geometry, form)
-        if form in SINGLE_PASS_FORMS:
-            return self._plan_single_pass(facts)
-        plans = {
-            "constant": self._plan_constant,
-            "selection": self._plan_selection,
-            "gradient": self._plan_gradient,
-        }
-        return plans[form](facts)
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
+        solver = self
+        if self.form == "auto":
+            in_bounds = Box.of(self, problem, budget, auto=False)
+            solver = self._chosen(self._facts(in_bounds))
+        box = Box.of(solver, problem, budget, auto=solver.learns_units)
+        return solver._plan_form(solver._facts(box))
 
-    def _declares_nothing(self, feasible_set: Geometry | type[Geometry]) -> bool:
-        """Whether all but form and steps is left to the plan, on the l1 ball."""
-        return self == FrankWolfe(self.form, self.max_iter) and feasible_set is L1Ball
+    def _facts(self, box: Box) -> Facts:
+        norm = self.data_norm or defaults.data_norm(box.problem)
+        return Facts(box.problem, box.budget, norm, FRANK_WOLFE[box.problem.loss.task], box)
 
-    def _facts(self, problem: Problem, budget: PrivacyBudget) -> _Facts:
-        norm = self.data_norm or defaults.data_norm(problem)
-        return _Facts(problem, budget, norm, FRANK_WOLFE[problem.loss.task])
-
-    def _choose_form(self, facts: _Facts) -> str:
-        if self.form != "auto":
-            return self.form
-        if self.min_selections > 1:
-            return "selection"
+    def _chosen(self, facts: Facts) -> FrankWolfe:
+        """The solver that sizes and budget favour; this one stands for a constant."""
         if not _has_projection(type(facts.selection_geometry)):
-            return "selection"
+            return Selection().resolved()
         rules, selection = facts.rules, facts.selection_noise
         if facts.budget.is_pure:
-            is_hopeless = selection > rules.selectable and self.max_iter is None
-            return "constant" if is_hopeless else "selection"
+            return self if selection > rules.selectable else Selection().resolved()
         gradient = facts.gradient_noise
         drowning = gradient > max(rules.noisy, rules.sparsity_bet * selection)
         may_select = facts.problem.feasible_set.has_vertices
         if drowning and selection < rules.selectable and may_select:
-            return "selection"
-        if self._is_dense(facts):
-            return "learned-units"
-        is_hopeless = gradient > rules.hopeless and self.max_iter is None
-        return "constant" if is_hopeless else "gradient"
+            return Selection().resolved()
+        return self if gradient > rules.hopeless else Gradient().resolved()
 
-    def _is_dense(self, facts: _Facts) -> bool:
-        """Whether the descent in learned units is better than the bet on a sparse model."""
-        problem, budget = facts.problem, facts.budget
-        if self.max_iter is not None or not self._declares_nothing(problem.feasible_set):
-            return False
-        is_narrow = problem.n_features < facts.rules.wide
-        return is_best(problem, budget) and (is_narrow or whitens(problem, budget))
-
-    def _plan_constant(self, facts: _Facts) -> FrankWolfePlan:
+    def _plan_form(self, facts: Facts) -> Plan:
+        """The plan of a constant."""
         problem, budget = facts.problem, facts.budget
         allowance = budget.gaussian_allowance
         target, steps = plan_constant(problem, budget, allowance)
         first = FirstReleases(problem, target=target, target_steps=steps)
         return self._finish(facts, "constant", allowance.kind, facts.selection_geometry, first)
 
-    def _plan_selection(self, facts: _Facts) -> FrankWolfePlan:
-        problem, budget, geometry = facts.problem, facts.budget, facts.selection_geometry
-        vertices = known_vertices(geometry.vertices(problem.size), problem.size)
-        clip = self._clip(facts, vertices.l1_norm, facts.selection_noise)
-        max_iter = self.max_iter or facts.selection_steps
-        if self.min_selections > max_iter:
-            raise ValueError(
-                f"min_selections must be at most the number of steps, {max_iter}, "
-                f"got {self.min_selections}"
-            )
-        facts = facts.smoothed(clip, max_iter)
-        change = sensitivity.vertex_scores(problem, budget, vertices, clip, self.l2_penalty)
-        composition, first, step = _best_selections(problem, budget, change, max_iter)
-        return self._finish(
-            facts, "selection", composition, geometry, first,
-            max_iter=max_iter, step=step, gradient_clip=clip, vertices=vertices,
-        )  # fmt: skip
-
-    def _plan_single_pass(self, facts: _Facts) -> SinglePassPlan:
-        geometry, size = facts.selection_geometry, facts.problem.size
-        vertices = known_vertices(geometry.vertices(size), size)
-        clip = self._clip(facts, vertices.l1_norm, facts.selection_noise)
-        return plan_single_pass(
-            SinglePassFacts(
-                self.form, facts.problem, facts.budget, geometry, vertices, clip,
-                self.l2_penalty, self.max_iter, self.learning_rate, self.n_restarts,
-            )
-        )  # fmt: skip
-
-    def _plan_gradient(self, facts: _Facts) -> FrankWolfePlan:
-        problem, budget, geometry = facts.problem, facts.budget, facts.gradient_geometry
-        clip = self._clip(facts, geometry.radius, facts.gradient_noise)
-        max_iter = self.max_iter or defaults.affordable_steps(problem, facts.rules)
-        facts = facts.smoothed(clip, max_iter)
-        problem, allowance = facts.problem, budget.gaussian_allowance
-        first = plan_first(
-            problem, budget, facts.norm, allowance, may_shrink=geometry.contains_origin
-        )
-        change = clip * sensitivity.row_mean(problem, budget, facts.norm)
-        left = allowance.share(first.left)
-        step = Gaussian.calibrate(change, left, max_iter, problem.size)
-        # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
-        # per coordinate; its l2 norm against the radius sets the smoothing
-        noise = step.scale * math.sqrt(4 * problem.size / 3)
-        return self._finish(
-            facts, "gradient", allowance.kind, geometry, first,
-            max_iter=max_iter, step=step, gradient_clip=clip,
-            smoothing=noise / (facts.rules.smoothing * geometry.radius),
-            curvature=facts.rules.curvature * problem.loss.smoothness + self.l2_penalty,
-        )  # fmt: skip
-
     def _finish(
         self,
-        facts: _Facts,
+        facts: Facts,
         form: str,
         composition: Composition,
         geometry: Geometry,
-        first: FirstReleases,
+        first: FirstReleases | FirstInUnits,
         *,
         max_iter: int = 0,
         **fields: Any,
@@ -353,7 +234,7 @@ class FrankWolfe:
         fields |= {"l2_penalty": self.l2_penalty, "min_selections": self.min_selections}
         return FrankWolfePlan(problem, budget, form, max_iter, guarantee, **fields)
 
-    def _clip(self, facts: _Facts, reach: float, noise: float) -> float:
+    def _clip(self, facts: Facts, reach: float, noise: float) -> float:
         """The declared or default clip, or the loss's own bound where that is smaller.
 
         `reach` bounds the coefficients' predictions for rows in the box.
@@ -374,24 +255,169 @@ class FrankWolfe:
         return clip
 
 
+class Selection(FrankWolfe):
+    """Frank-Wolfe that selects vertices privately (Talwar, Thakurta, Zhang 2015; BGM21, 5).
+
+    Each step releases the vertex that minimizes the linearized loss, by report-noisy-max. At most
+    `max_iter` coefficients of all outputs together are not 0. Possible with delta=0.
+
+    Parameters
+    ----------
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of steps T, each of which costs a part of the budget.
+    min_selections : int in [1, 1e9], default=1
+        From 2 on, the model is sparser: a coefficient that is not larger than one selection fewer
+        can make it is 0, and the model is the last iterate instead of the mean of the second half.
+        With 2, hardly any column is left that the noise alone selected, since among many vertices
+        it selects few twice. Columns of small effect go, too; where steps are few or epsilon is
+        small, all may go, and predictions be worse. With ``feasible_set="l1"`` only. At most the
+        number of steps.
+    learning_rate : "auto" or float in [1e-50, 1], default="auto"
+        Step eta of (1 - eta) w + eta u; "auto" is 2 / (t + 12) at step t = 0, 1, ...
+    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
+        Bound c on the absolute derivative of the loss in the raw prediction, in scaled units;
+        derivatives beyond it are clipped. Noise is proportional to c. "auto" is 0.15 in regression
+        and 0.5 in classification where the noise is large, and rises to 1 as it vanishes, times
+        sqrt(2) for several classes, sqrt(K) for K targets; the derivative's own bound for a loss
+        with a kink. A c above the largest derivative that the loss can have for a model of the
+        feasible set is lowered to it.
+    l2_penalty : float in [0, 1e50], default=0.0
+        Weight of half the squared l2 norm of the scaled coefficients, intercept's correction
+        included.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import DPLassoFW
+    >>> from sklearn_dpsco.solvers import Selection
+    >>> model = DPLassoFW(solver=Selection(max_iter=30), bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> model.plan(n_samples=10_000, n_features=500).max_iter
+    30
+    """
+
+    form = "selection"
+
+    def __init__(
+        self,
+        *,
+        max_iter: int | Auto = "auto",
+        min_selections: int = 1,
+        learning_rate: float | Auto = "auto",
+        gradient_clip: float | Auto = "auto",
+        l2_penalty: float = 0.0,
+    ) -> None:
+        self._store(locals())
+
+    def _plan_form(self, facts: Facts) -> Plan:
+        problem, budget, geometry = facts.problem, facts.budget, facts.selection_geometry
+        vertices = known_vertices(geometry.vertices(problem.size), problem.size)
+        clip = self._clip(facts, vertices.l1_norm, facts.selection_noise)
+        max_iter = self.max_iter or facts.selection_steps
+        if self.min_selections > max_iter:
+            raise ValueError(
+                f"min_selections must be at most the number of steps, {max_iter}, "
+                f"got {self.min_selections}"
+            )
+        facts = facts.smoothed(clip, max_iter)
+        change = sensitivity.vertex_scores(problem, budget, vertices, clip, self.l2_penalty)
+        composition, first, step = _best_selections(facts.box, change, max_iter)
+        return self._finish(
+            facts,
+            "selection",
+            composition,
+            geometry,
+            first,
+            max_iter=max_iter,
+            step=step,
+            gradient_clip=clip,
+            vertices=vertices,
+        )
+
+
+class Gradient(FrankWolfe):
+    """Frank-Wolfe on noisy mean gradients, averaged by momentum.
+
+    Everything after the release is post-processing, so that sets without vertices will do, which
+    have a projection. Its noise grows with the norm of a row, about sqrt(n_features) / 2.
+
+    Parameters
+    ----------
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of steps, each of which costs a part of the budget.
+    learning_rate : "auto" or float in [1e-50, 1], default="auto"
+        As in `Selection`.
+    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
+        As in `Selection`.
+    data_norm : "auto" or float in [1e-50, 1e50], default="auto"
+        Bound B on the l2 norm of a scaled row with the intercept's 1, as in `NoisyMD`.
+    l2_penalty : float in [0, 1e50], default=0.0
+        As in `Selection`.
+    """
+
+    form = "gradient"
+    learns_units = True
+
+    def __init__(
+        self,
+        *,
+        max_iter: int | Auto = "auto",
+        learning_rate: float | Auto = "auto",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
+        l2_penalty: float = 0.0,
+    ) -> None:
+        self._store(locals())
+
+    def _plan_form(self, facts: Facts) -> Plan:
+        problem, budget, geometry = facts.problem, facts.budget, facts.gradient_geometry
+        clip = self._clip(facts, geometry.radius, facts.gradient_noise)
+        max_iter = self.max_iter or defaults.affordable_steps(problem, facts.rules)
+        facts = facts.smoothed(clip, max_iter)
+        problem, allowance = facts.problem, facts.box.allowance
+        first = facts.box.first(
+            allowance,
+            lambda problem, part: plan_first(
+                problem, budget, facts.norm, part, may_shrink=geometry.contains_origin
+            ),
+        )
+        change = clip * sensitivity.row_mean(problem, budget, facts.norm)
+        left = allowance.share(first.left)
+        step = Gaussian.calibrate(change, left, max_iter, problem.size)
+        # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
+        # per coordinate; its l2 norm against the radius sets the smoothing
+        noise = step.scale * math.sqrt(4 * problem.size / 3)
+        return self._finish(
+            facts,
+            "gradient",
+            allowance.kind,
+            geometry,
+            first,
+            max_iter=max_iter,
+            step=step,
+            gradient_clip=clip,
+            smoothing=noise / (facts.rules.smoothing * geometry.radius),
+            curvature=facts.rules.curvature * problem.loss.smoothness + self.l2_penalty,
+        )
+
+
 class _Selections(NamedTuple):
     """The mechanisms of a plan by selection, and how their uses compose."""
 
     composition: Composition
-    first: FirstReleases
+    first: FirstReleases | FirstInUnits
     step: SelectVertex
 
 
-def _best_selections(
-    problem: Problem, budget: PrivacyBudget, change: float, max_iter: int
-) -> _Selections:
+def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:
     """The analysis with the least noise, of those that the budget may use."""
+    budget = box.budget
 
     def composed(budget: PrivacyBudget, whole: Allowance) -> _Selections:
-        first = plan_offset(problem, budget, whole)
+        first = box.first(whole, lambda problem, part: plan_offset(problem, budget, part))
         step = SelectVertex.calibrate(change, whole.share(first.left), max_iter)
         return _Selections(whole.kind, first, step)
 
+    if box.is_learned:
+        return composed(budget, box.allowance)
     basic = composed(budget, budget.allowance)
     if budget.is_pure or budget.currency == "zcdp":
         return basic
@@ -431,15 +457,16 @@ def _has_projection(kind: type[Geometry]) -> bool:
 
 
 @dataclass(frozen=True)
-class _Facts:
+class Facts:
     """Public facts that the plans of all forms use, and numbers that follow from them."""
 
     problem: Problem
     budget: PrivacyBudget
     norm: float
     rules: FrankWolfeDefaults
+    box: Box
 
-    def smoothed(self, clip: float, n_steps: int) -> _Facts:
+    def smoothed(self, clip: float, n_steps: int) -> Facts:
         """The same facts, with the envelope of a loss that is not smooth."""
         loss = defaults.smoothed_for(self.problem.loss, clip, n_steps)
         return replace(self, problem=replace(self.problem, loss=loss))

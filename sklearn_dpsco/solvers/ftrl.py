@@ -26,24 +26,28 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import check_choice
 from .._progress import advance
+from .._types import Auto, Factorization, MirrorMapName
 from ..data.rows import Objective, Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, piece_rows
 from ..geometry import Geometry, L2Ball, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, PrefixSum, Release
-from ..privacy.budget import Allowance, PrivacyBudget
+from ..mechanisms.prefix_sum import FACTORIZATIONS
+from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
 from .base import Part, Plan, Problem, SolverData, SolverResult
-from .defaults import FTRLDefaults
 from .first_releases import Frame, constant_for_mean, counted_targets, shrunk_vector
-from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
+from .settings import Solver
+from .whitening import isometric_vector, spectral_noise, vector_size, whitening
 
 __all__ = ["FTRL", "LONGEST_STREAM", "Epoch", "FTRLPlan", "FTRLRun", "FirstMeans"]
 
@@ -121,20 +125,12 @@ class FirstMeans(Part):
 class SecondMoments(Part):
     """One release of the second moments of the records that follow the first ones.
 
-    It is the sum of z z^T / B^2, z the centred row whose norm is bounded by B, as the isometric
-    vector of its diagonal and sqrt(2) times what is above it.
-
-    Attributes
-    ----------
-    n_features : int
-    norm : float
-        B.
-    n_records : int
-    noise : Gaussian
+    It is the sum of z z^T / B^2, z the centred row whose norm is bounded by B, as an
+    `isometric_vector`.
     """
 
     n_features: int
-    norm: float
+    norm: float  # B
     n_records: int
     noise: Gaussian
 
@@ -152,15 +148,13 @@ class SecondMoments(Part):
 
         The mean square norm of the rows becomes about d, also where the noise is above G.
         """
-        unit = self.norm**2 / self.n_records
-        found = spectrum(self.noise.release(total, stream) * unit, self.n_features)
-        ridge = unit * spectral_noise(self.noise.scale, self.n_features)
-        # where there is no noise, above the float errors of the eigenvalues
-        ridge = max(ridge, 1e-10 * float(found.values.max()), 1e-30)
-        white = found.values / (found.values + ridge)
+        unit, d = self.norm**2 / self.n_records, self.n_features
+        noise = unit * spectral_noise(self.noise.scale, d)
+        root, values, ridge = whitening(self.noise.release(total, stream) * unit, d, noise)
+        white = values / (values + ridge)
         longest = _LARGEST_MOMENT / max(float(white.max()), 1e-6)
-        size = min(self.n_features / max(float(white.sum()), 1e-6), longest)
-        return math.sqrt(max(1.0, size)) * found.inverse_root(ridge)
+        size = min(d / max(float(white.sum()), 1e-6), longest)
+        return math.sqrt(max(1.0, size)) * root
 
     @property
     def width(self) -> int:
@@ -266,47 +260,69 @@ class FTRLPlan(Plan):
         return replace(self.guarantee, releases=tuple(begun))
 
 
-@dataclass(frozen=True)
-class FTRL:
-    """Settings of the solver; `None` leaves a value to the plan.
+class FTRL(Solver):
+    """Follow the regularized leader, on noisy prefix sums of the gradients of a stream.
 
     Parameters
     ----------
-    batch_size : int or None
-        Records per step.
-    learning_rate : float or None
-        Factor of a step's mean gradient.
-    gradient_clip : float or None
-    data_norm : float or None
-    mirror_map : str or None
-        Kind of the map; None leaves it to the plan.
-    factorization : {"toeplitz", "tree", "honaker"}
-    average : bool
-    shuffle : bool
-        Whether a run takes the records in random order.
-    doubling : bool
-        Epochs that double, instead of one for the whole stream.
-    first_epoch : int or None
-        Records of the first of them.
+    batch_size : "auto" or int in [1, 1e15], default="auto"
+        Records per step. The model changes after every step. "auto" makes up to 2048 steps of 16
+        records or more of the stream, or of each epoch; if that were fewer than 256, it makes
+        256, but none of fewer than 4 records.
+    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
+        Factor of a step's mean gradient; "auto" takes the largest that is stable and keeps the
+        noise in the coefficients in bounds, by public facts.
+    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
+        Bound c on the absolute derivative of the loss in the raw prediction, in scaled units;
+        derivatives beyond it are clipped. Noise is proportional to c. "auto" is 0.3 in regression
+        and 0.5 in classification where the noise is large, and grows to 1 as it falls. A c above
+        the largest derivative that the loss can have for a model of the feasible set is lowered to
+        it.
+    data_norm : "auto" or float in [1e-50, 1e50], default="auto"
+        Bound B on the l2 norm of a scaled row with the intercept's 1, as in `NoisyMD`; but a longer
+        row stays as it is, and its gradient is scaled down. With second moments it bounds the rows
+        that they are made of, and later rows are bounded by up to 3 times their root mean square
+        norm.
+    mirror_map : {"auto", "euclidean", "power", "entropy"}, default="auto"
+        The regularizer: half the squared l2 norm, half the squared l_p norm with the p of the
+        set, or entropy (on "l1" and "simplex"). "auto" is "euclidean", or "power" where the
+        noise in that many columns is large for so few records.
+    factorization : {"toeplitz", "tree", "honaker"}, default="toeplitz"
+        How the noise of the steps is correlated, see `mechanisms.PrefixSum`. Both trees have
+        several times the noise.
+    average : bool, default=True
+        Whether the model is the average of the iterates, later ones weighing more, or the last
+        iterate.
+    shuffle : bool, default=True
+        Whether `fit` takes the records in random order. `partial_fit` takes them as they come.
     """
 
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    gradient_clip: float | None = None
-    data_norm: float | None = None
-    mirror_map: str | None = None
-    factorization: str = "toeplitz"
-    average: bool = True
-    shuffle: bool = True
-    doubling: bool = False
+    form = "ftrl"
+    checks = {"factorization": partial(check_choice, choices=FACTORIZATIONS)}
+
+    # of a stream of unknown length: epochs that double, and the records of the first of them
+    doubling = False
     first_epoch: int | None = None
+
+    def __init__(
+        self,
+        *,
+        batch_size: int | Auto = "auto",
+        learning_rate: float | Auto = "auto",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
+        mirror_map: MirrorMapName = "auto",
+        factorization: Factorization = "toeplitz",
+        average: bool = True,
+        shuffle: bool = True,
+    ) -> None:
+        self._store(locals())
 
     # ---------------------------------------------------------------- planning
 
-    def check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
     ) -> None:
-        """See `Solver.check`."""
         if budget.is_pure:
             raise ValueError(
                 "the streaming solver has no pure-DP form (delta=0); DPLassoFW and "
@@ -314,59 +330,68 @@ class FTRL:
             )
         geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
         geometry.mirror_map(self.mirror_map)
+        if units != "learned":
+            return
+        named = {"mirror_map": self.mirror_map, "learning_rate": self.learning_rate}
+        for name, value in named.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} must be 'auto' with units='learned', whose steps are Euclidean and of "
+                    f"the rows that were released; got {value!r}"
+                )
+        if feasible_set is not L2Ball:
+            raise ValueError("units='learned' needs feasible_set='l2' in a stream")
 
-    def plan(self, problem: Problem, budget: PrivacyBudget) -> FTRLPlan:
-        """Everything that a stream of ``problem.n_samples`` records does; see `Solver.plan`."""
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> FTRLPlan:
         if problem.n_samples > LONGEST_STREAM:
             raise ValueError(
                 f"a stream has at most {LONGEST_STREAM} records, got n_samples={problem.n_samples}"
             )
-        self.check(problem.loss, problem.feasible_set, budget)
-        facts = self._facts(problem, budget)
-        first = self._plan_first(facts)
-        left, moments = problem.n_samples - first.n_records, self._plan_moments(facts)
-        if moments is not None:
-            left -= moments.n_records
-            facts = facts.whitened()
-        sizes = self._epoch_sizes(left, facts.rules)
-        epochs = tuple(self._epoch(facts, number, size) for number, size in enumerate(sizes))
-        parts = (first, *epochs) if moments is None else (first, moments, *epochs)
-        releases = [release for part in parts for release in part.releases]
-        return FTRLPlan(
-            problem,
-            budget,
-            "ftrl",
-            sum(epoch.n_steps for epoch in epochs),
-            guarantee=Guarantee.of(budget, releases, facts.allowance.kind),
-            geometry=facts.geometry,
-            mirror_map=facts.mirror_map,
-            gradient_clip=facts.clip,
-            average=self.average,
-            data_norm=facts.norm,
-            first=first,
-            moments=moments,
-            epochs=epochs,
-            shuffle=self.shuffle,
-        )
-
-    def _facts(self, problem: Problem, budget: PrivacyBudget) -> _Facts:
         rules, loss = defaults.FTRL[problem.loss.task], problem.loss
         allowance = budget.gaussian_allowance
         norm = self.data_norm or defaults.data_norm(problem)
+        # of the mean of all gradients, for a clip of 1
+        noise = defaults.gradient_noise(problem, budget, norm, allowance.amount)
         geometry = defaults.sized_set(problem, rules.radius)
-        mirror_map = self._mirror_map(problem, budget, allowance, geometry, norm, rules)
-        # every l_p norm of the coefficients that bounds a prediction is at most this
-        largest = geometry.radius * 2 * problem.dimension + largest_constant(loss)
-        noise = defaults.gradient_noise(problem, budget, norm, budget.gaussian_allowance.amount)
+        mirror_map = self._mirror_map(problem, budget, geometry, norm)
         clip = self.gradient_clip
         clip = clip or defaults.growing_clip(problem, rules.clip, noise, rules.accurate)
-        clip = bounded_clip(loss, clip, largest)
-        return _Facts(problem, budget, rules, allowance, geometry, mirror_map, norm, clip, noise)
+        # every l_p norm of the coefficients that bounds a prediction is at most this
+        largest = geometry.radius * 2 * problem.dimension + largest_constant(loss)
+        first = self._plan_first(problem, budget, norm)
+        moments = self._plan_moments(problem, budget, norm)
+        if moments is not None:  # rows whose root mean square norm is at most sqrt(d + 1)
+            part = defaults.growing(rules.shortest_rows, noise, rules.accurate_rows)
+            norm = rules.longest_rows * part * math.sqrt(problem.dimension)
+        plan = FTRLPlan(
+            problem,
+            budget,
+            "ftrl",
+            0,
+            guarantee=Guarantee.of(budget, first.releases, allowance.kind),
+            geometry=geometry,
+            mirror_map=mirror_map,
+            gradient_clip=bounded_clip(loss, clip, largest),
+            average=self.average,
+            data_norm=norm,
+            first=first,
+            moments=moments,
+            epochs=(),
+            shuffle=self.shuffle,
+        )
+        left = problem.n_samples - sum(part.n_records for part in plan.parts)
+        size = (self.first_epoch or 2 * rules.n_steps) if self.doubling else left
+        epochs: list[Epoch] = []
+        while left > 0:
+            epochs.append(self._epoch(plan, len(epochs), min(size, left)))
+            left, size = left - size, 2 * size
+        plan = replace(plan, max_iter=sum(e.n_steps for e in epochs), epochs=tuple(epochs))
+        releases = [release for part in plan.parts for release in part.releases]
+        return replace(plan, guarantee=Guarantee.of(budget, releases, allowance.kind))
 
     def _mirror_map(
-        self, problem: Problem, budget: PrivacyBudget, allowance: Allowance, geometry: Geometry,
-        norm: float, rules: FTRLDefaults,
-    ) -> MirrorMap:  # fmt: skip
+        self, problem: Problem, budget: PrivacyBudget, geometry: Geometry, norm: float
+    ) -> MirrorMap:
         """The declared map, or "euclidean", or "power" where it has far less noise.
 
         In the dual norm of "power", noise in many coordinates is smaller, but gradients are,
@@ -374,145 +399,118 @@ class FTRL:
         """
         if self.mirror_map is not None or "euclidean" not in geometry.mirror_maps:
             return geometry.mirror_map(self.mirror_map)
-        per_sum = budget.record_factor * norm / math.sqrt(2 * allowance.amount)
+        rules, amount = defaults.FTRL[problem.loss.task], budget.gaussian_allowance.amount
+        per_sum = budget.record_factor * norm / math.sqrt(2 * amount)
         relative = rules.prefix_noise * per_sum * math.sqrt(problem.size) / problem.n_samples
         is_noisy = relative > rules.relative_noise and "power" in geometry.mirror_maps
         return geometry.mirror_map("power" if is_noisy else "euclidean")
 
-    def _plan_first(self, facts: _Facts) -> FirstMeans:
-        problem, rules, factor = facts.problem, facts.rules, facts.budget.record_factor
-        first = FirstMeans(problem, facts.norm, 0, None, rules.target_share)
-        n_first = self._first_part(facts, *first.weights)
-        if n_first == 0:
-            return first
-        noise = Gaussian.calibrate(
-            sensitivity.row_and_target_sum(n_first, factor),
-            facts.allowance,
-            dimension=problem.n_features + problem.n_outputs,
-        )
-        return replace(first, n_records=n_first, noise=noise)
-
-    def _first_part(self, facts: _Facts, for_targets: float, for_rows: float) -> int:
-        """Number of records that brings the noise of the first means to the aims in `rules`."""
-        problem, rules = facts.problem, facts.rules
+    def _plan_first(self, problem: Problem, budget: PrivacyBudget, norm: float) -> FirstMeans:
+        """The first means, of so many records that their noise is what `FTRLDefaults` aims at."""
+        rules, allowance = defaults.FTRL[problem.loss.task], budget.gaussian_allowance
+        first = FirstMeans(problem, norm, 0, None, rules.target_share)
         if not problem.fit_intercept:
-            return 0
-        noise = facts.budget.record_factor / math.sqrt(2 * facts.allowance.amount)
+            return first
+        for_targets, for_rows = first.weights
+        noise = budget.record_factor / math.sqrt(2 * allowance.amount)
         wanted = max(
             noise / for_targets / rules.target_noise,
-            noise / for_rows * facts.norm * math.sqrt(problem.n_features) / rules.means_noise,
+            noise / for_rows * norm * math.sqrt(problem.n_features) / rules.means_noise,
         )
         least, most = (part * problem.n_samples for part in (rules.least_first, rules.most_first))
         # a least share makes no sense where the length of the stream is unknown
-        return int(min(most, wanted if self.doubling else max(wanted, least)))
+        n_records = int(min(most, wanted if self.doubling else max(wanted, least)))
+        if n_records == 0:
+            return first
+        change = sensitivity.row_and_target_sum(n_records, budget.record_factor)
+        mechanism = Gaussian.calibrate(change, allowance, dimension=first.width)
+        return replace(first, n_records=n_records, noise=mechanism)
 
-    def _plan_moments(self, facts: _Facts) -> SecondMoments | None:
-        """None unless everything is left to the plan and the noise is well below the moments."""
-        problem, rules, d = facts.problem, facts.rules, facts.problem.n_features
+    def _plan_moments(
+        self, problem: Problem, budget: PrivacyBudget, norm: float
+    ) -> SecondMoments | None:
+        """None unless units may be learned and the noise is well below the moments."""
+        rules, d, n = defaults.FTRL[problem.loss.task], problem.n_features, problem.n_samples
+        # a number is stated in the units of the bounds
         chosen = (self.data_norm, self.mirror_map, self.learning_rate)
         is_free = problem.feasible_set is L2Ball and all(value is None for value in chosen)
+        is_wanted = problem.units == "learned"
+        is_free = is_wanted or (is_free and problem.units == "auto")
+        allowance = budget.gaussian_allowance
         # the mean moment is about B^2 / (4 d) where the columns fill half of their bounds
-        spread = facts.budget.record_factor / math.sqrt(2 * facts.allowance.amount)
+        spread = budget.record_factor / math.sqrt(2 * allowance.amount)
         noise_of_one = 4 * d * spectral_noise(spread, d)
-        n_records = self._moment_records(problem, rules, noise_of_one)
-        if not is_free or d > rules.widest or noise_of_one > rules.clear_moments * n_records:
-            return None
-        change = sensitivity.second_moment_sum(n_records, facts.budget.record_factor)
-        noise = Gaussian.calibrate(change, facts.allowance, dimension=vector_size(d))
-        return SecondMoments(d, facts.norm, n_records, noise)
-
-    def _moment_records(self, problem: Problem, rules: FTRLDefaults, noise_of_one: float) -> int:
-        """Number of records that brings the noise of the second moments to what is aimed at."""
-        least: float = rules.moments_per_column * problem.n_features
+        least: float = rules.moments_per_column * d
         if self.doubling:  # there is no model before, so as few as possible
             wanted = max(least, noise_of_one / rules.clear_moments + 1)
-            return int(wanted) if wanted <= rules.longest_start else 0
-        least = max(least, rules.least_moments * problem.n_samples)
-        wanted = max(least, noise_of_one / rules.moment_noise)
-        return int(min(wanted, rules.most_moments * problem.n_samples, rules.longest_moments))
+            n_records = int(wanted) if wanted <= rules.longest_start else 0
+        else:
+            least = max(least, rules.least_moments * n)
+            wanted = max(least, noise_of_one / rules.moment_noise)
+            n_records = int(min(wanted, rules.most_moments * n, rules.longest_moments))
+        is_possible = d <= rules.widest and noise_of_one <= rules.clear_moments * n_records
+        if is_wanted and not is_possible:
+            raise ValueError(
+                "units='learned' needs a stream that is long enough for its second moments, of at "
+                f"most {rules.widest} features: take units='auto'"
+            )
+        if not (is_free and is_possible):
+            return None
+        change = sensitivity.second_moment_sum(n_records, budget.record_factor)
+        noise = Gaussian.calibrate(change, allowance, dimension=vector_size(d))
+        return SecondMoments(d, norm, n_records, noise)
 
-    def _epoch_sizes(self, n_records: int, rules: FTRLDefaults) -> list[int]:
-        if not self.doubling:
-            return [n_records]
-        sizes, size = [], self.first_epoch or 2 * rules.n_steps
-        while n_records > 0:
-            sizes.append(min(size, n_records))
-            n_records -= sizes[-1]
-            size *= 2
-        return sizes
-
-    def _epoch(self, facts: _Facts, number: int, size: int) -> Epoch:
-        rules = facts.rules
+    def _epoch(self, plan: FTRLPlan, number: int, size: int) -> Epoch:
+        """The next epoch of a plan, with so many records."""
+        problem, budget = plan.problem, plan.budget
+        rules = defaults.FTRL[problem.loss.task]
         n_steps = max(rules.n_steps, min(rules.most_steps, size // rules.useful_batch))
         batch_size = self.batch_size or max(rules.smallest_batch, -(-size // n_steps))
         batch_size = min(size, batch_size)
         change, largest = sensitivity.gradient_sum(
-            facts.problem, facts.budget, batch_size, facts.clip, facts.norm
+            problem, budget, batch_size, plan.gradient_clip, plan.data_norm
         )
         noise = PrefixSum.calibrate(
             change,
-            facts.allowance,
+            budget.gaussian_allowance,
             n_steps=-(-size // batch_size),
-            width=facts.problem.size,
+            width=problem.size,
             largest_norm=largest,
             factorization=self.factorization,
         )
         rate = self.learning_rate and self.learning_rate / batch_size
-        rate = rate or facts.learning_rate(size, batch_size, noise)
+        rate = rate or _learning_rate(plan, size, batch_size, noise)
         return Epoch(noise, size, batch_size, rate, f"epoch {number}")
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """Public facts that a plan uses."""
+def _learning_rate(plan: FTRLPlan, n_records: int, batch_size: int, noise: PrefixSum) -> float:
+    """The largest step that is stable and keeps the noise in the coefficients within bounds.
 
-    problem: Problem
-    budget: PrivacyBudget
-    rules: FTRLDefaults
-    allowance: Allowance
-    geometry: Geometry
-    mirror_map: MirrorMap
-    norm: float
-    clip: float
-    noise: float  # of the mean of all gradients, for a clip of 1
-    is_whitened: bool = False
-
-    def whitened(self) -> _Facts:
-        """With rows whose root mean square norm is at most sqrt(d + 1)."""
-        rules = self.rules
-        part = defaults.growing(rules.shortest_rows, self.noise, rules.accurate_rows)
-        norm = rules.longest_rows * part * math.sqrt(self.problem.dimension)
-        return replace(self, norm=norm, is_whitened=True)
-
-    def learning_rate(self, n_records: int, batch_size: int, noise: PrefixSum) -> float:
-        """The largest step that is stable and keeps the noise in the coefficients within bounds.
-
-        Norms are the one in which the mirror map is strongly convex, and its dual.
-        """
-        width, norm, scale = self.problem.size, self.norm, noise.worst_scale
-        q = self.mirror_map.dual_exponent(width)
-        # a centred row has coordinates of at most 2, so ||x||_q <= ||x||_2^(2/q) 2^(1 - 2/q)
-        row = min(norm, norm ** (2 / q) * 2 ** (1 - 2 / q))
-        per_gradient = self._stable_step(row, -(-n_records // batch_size), batch_size) / batch_size
-        if q == math.inf:
-            size = scale * math.sqrt(2 * math.log(2 * width))
-        else:
-            size = scale * width ** (1 / q) * math.sqrt(q - 1)
-        relative = size / (self.clip * n_records)
-        reach = self.rules.whitened_reach if self.is_whitened else self.rules.reach
-        allowed = reach / row * min(1.0, self.rules.noisy / relative)
-        return min(per_gradient, allowed / size)
-
-    def _stable_step(self, row: float, n_steps: int, batch_size: int) -> float:
-        """Step along a mean gradient that does not overshoot, nor oscillate about a kink."""
-        smoothness = self.problem.loss.smoothness
-        if math.isfinite(smoothness):
-            curvature = row**2
-            if self.is_whitened:
-                # second moments are about 1, at most `_LARGEST_MOMENT`, and those of a batch larger
-                curvature = min(curvature, self.rules.whitened_curvature + row**2 / batch_size)
-            return 1.9 / (smoothness * curvature)
-        return self.rules.reach / (self.clip * row**2 * math.sqrt(n_steps))
+    Norms are the one in which the mirror map is strongly convex, and its dual.
+    """
+    problem, norm, is_whitened = plan.problem, plan.data_norm, plan.moments is not None
+    rules, width = defaults.FTRL[problem.loss.task], problem.size
+    q = plan.mirror_map.dual_exponent(width)
+    # a centred row has coordinates of at most 2, so ||x||_q <= ||x||_2^(2/q) 2^(1 - 2/q)
+    row = min(norm, norm ** (2 / q) * 2 ** (1 - 2 / q))
+    # along a mean gradient, a step that does not overshoot, nor oscillate about a kink
+    smoothness, curvature = problem.loss.smoothness, row**2
+    if not math.isfinite(smoothness):
+        n_steps = -(-n_records // batch_size)
+        stable = rules.reach / (plan.gradient_clip * row**2 * math.sqrt(n_steps))
+    else:
+        if is_whitened:
+            # second moments are about 1, at most `_LARGEST_MOMENT`, and those of a batch larger
+            curvature = min(curvature, rules.whitened_curvature + row**2 / batch_size)
+        stable = 1.9 / (smoothness * curvature)
+    if q == math.inf:
+        size = noise.worst_scale * math.sqrt(2 * math.log(2 * width))
+    else:
+        size = noise.worst_scale * width ** (1 / q) * math.sqrt(q - 1)
+    relative = size / (plan.gradient_clip * n_records)
+    reach = rules.whitened_reach if is_whitened else rules.reach
+    allowed = reach / row * min(1.0, rules.noisy / relative)
+    return min(stable / batch_size, allowed / size)
 
 
 # ------------------------------------------------------------------------------ a stream
@@ -524,24 +522,15 @@ class FTRLRun:
 
     Holds un-noised sums over the records: the gradients of the unfinished step and the state
     of `PrefixSum`. `result` is private at any time, the object itself never.
-
-    Parameters
-    ----------
-    plan : FTRLPlan
-
-    Attributes
-    ----------
-    n_seen, n_steps : int
-        Records taken in, and steps released.
     """
 
     plan: FTRLPlan
-    n_seen: int = 0
-    n_steps: int = 0
+    n_seen: int = 0  # records taken in
+    n_steps: int = 0  # and steps released
 
     _part: int = field(default=-1, init=False)
     _left: int = field(default=0, init=False)  # records until the next release
-    _left_in_epoch: int = field(default=0, init=False)
+    _left_in_part: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         problem = self.plan.problem
@@ -550,16 +539,10 @@ class FTRLRun:
         self._whitening: Array | None = None
         self._coef = self._average = self._start = self.plan.geometry.center(width)
         self._n_averaged = 0
-        self._next_part()
+        self._begin()
 
     def add(self, data: SolverData, stream: RandomStream) -> None:
-        """Take in more records; noise comes from `stream`.
-
-        Parameters
-        ----------
-        data : SolverData
-            Its rows are uncentred; a record of scale 0 contributes nothing.
-        stream : RandomStream
+        """Take in more records, of uncentred rows; noise comes from `stream`.
 
         Raises
         ------
@@ -620,48 +603,40 @@ class FTRLRun:
         self._sum += rows.clipped_gradient_sum(coef, objective, plan.data_norm).ravel()
 
     def _release(self, stream: RandomStream) -> None:
-        plan, part = self.plan, self.plan.parts[self._part]
+        """Finish a step, or a part before the steps."""
+        plan, part, n_records = self.plan, self.plan.parts[self._part], self._left_in_part
         if isinstance(part, Epoch):
-            self._step(part, stream)
-            return
-        if part is plan.first:
+            n_records = min(part.batch_size, n_records)
+            released = part.noise.release(self._prefix_run.encode(self._sum), stream)
+            prefix = self._prefix_run.decode(released)
+            self._coef = plan.mirror_map.step(self._start, prefix, part.learning_rate)
+            self._n_averaged += n_records
+            power = defaults.FTRL[plan.problem.loss.task].average_power
+            weight = (power + 1) * n_records / (self._n_averaged + power * n_records)
+            self._average = self._average + weight * (self._coef - self._average)
+            self.n_steps += 1
+            advance(1)
+        elif part is plan.first:
             self._frame = plan.first.run(self._sum, stream)
         elif plan.moments is not None:
             self._whitening = plan.moments.run(self._sum, stream)
-        self._next_part()
+        self._left_in_part -= n_records
+        self._begin()
 
-    def _step(self, epoch: Epoch, stream: RandomStream) -> None:
-        plan = self.plan
-        released = epoch.noise.release(self._prefix_run.encode(self._sum), stream)
-        prefix = self._prefix_run.decode(released)
-        self._coef = plan.mirror_map.step(self._start, prefix, epoch.learning_rate)
-        n_records = min(epoch.batch_size, self._left_in_epoch)
-        self._n_averaged += n_records
-        power = defaults.FTRL[plan.problem.loss.task].average_power
-        weight = (power + 1) * n_records / (self._n_averaged + power * n_records)
-        self._average = self._average + weight * (self._coef - self._average)
-        self.n_steps += 1
-        advance(1)
-        self._left_in_epoch -= n_records
-        if self._left_in_epoch == 0:
-            self._next_part()
-        else:
-            self._begin_step(epoch)
-
-    def _next_part(self) -> None:
-        self._part += 1
-        if self._part == len(self.plan.parts):
-            return
-        part = self.plan.parts[self._part]
+    def _begin(self) -> None:
+        """Get ready for the records of the next release, if there are any."""
+        parts = self.plan.parts
+        while self._left_in_part == 0:
+            self._part += 1
+            if self._part == len(parts):
+                return
+            part = parts[self._part]
+            self._left_in_part = part.n_records
+            if isinstance(part, Epoch):
+                self._start, self._prefix_run = self._coef, part.noise.start(self._coef.size)
+        part = parts[self._part]
         if isinstance(part, Epoch):
-            self._start, self._left_in_epoch = self._coef, part.n_records
-            self._prefix_run = part.noise.start(self._coef.size)
-            self._begin_step(part)
-            return
-        self._sum, self._left = np.zeros(part.width), part.n_records
-        if part.n_records == 0:
-            self._next_part()
-
-    def _begin_step(self, epoch: Epoch) -> None:
-        self._sum = np.zeros(self._coef.size)
-        self._left = min(epoch.batch_size, self._left_in_epoch)
+            self._sum = np.zeros(self._coef.size)
+            self._left = min(part.batch_size, self._left_in_part)
+        else:
+            self._sum, self._left = np.zeros(part.width), part.n_records

@@ -17,7 +17,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,19 +30,19 @@ from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import sensitivity
-from .base import Part, Piece, Problem, SolverData, SolverResult
-from .defaults import LearnedUnitsDefaults, has_units, is_wide, unit_rules
-from .first_releases import Constant, Frame, constant_for_mean, mean_target, shrunk_vector
-from .medians import median_on_grid, place_counts, scale_on_grid
-from .whitening import isometric_vector, spectral_noise, spectrum, vector_size
-from .wide_units import (
-    Measured,
-    about,
-    measure,
-    norm_counts,
-    short_row_sum,
-    wide_rows,
+from .base import Part, Problem, SolverData, SolverResult
+from .batches import WithNumbers
+from .defaults import BOX_UNITS, has_units, is_wide, unit_rules
+from .first_releases import (
+    Frame,
+    constant_for_mean,
+    in_target_units,
+    mean_target,
+    shrunk_vector,
 )
+from .medians import median_on_grid, place_counts, scale_on_grid
+from .whitening import isometric_vector, spectral_noise, vector_size, whitening
+from .wide_units import measure, moments_size, norm_counts, short_row_sum, wide_rows
 
 __all__ = [
     "LARGEST_ROW_GROWTH",
@@ -55,6 +55,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+K = TypeVar("K", bound="LearnedUnits")
 
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 8.0  # of the bounds on rows, as noise vanishes
@@ -68,40 +69,21 @@ class Units(NamedTuple):
     With the descent's coefficients w of shape (d + 1,) or (d + 1, K), its predictions are
     ``offset + <z_i, w>``, of the targets; ``z_i = unit * r_i`` has a norm of at most 1.
 
-    Attributes
-    ----------
-    data : SolverData
-        The targets, and as rows the r_i, the last coordinate 1 if there is an intercept.
-    unit : ndarray of shape (dimension,)
-    offset : float or ndarray of shape (K,)
-    balance : float
-        4 p (1 - p), p the frequency of the second of two classes; else 1. Where classes have
-        weights, that of the weighted frequency, times the mean weight.
-    top, trace : float
-        About the largest eigenvalue and the trace of the second moments of the rows.
-    longest : float
-        Norm of the longest rows, before all were divided by it.
-    growth : float
-        By how much clips are larger than those that suit the largest noise, squared.
-    transform : ndarray of shape (dimension, dimension) or (dimension,)
-        z_i is about ``[x_i - center, 1] @ transform``, or that times it.
-    center : ndarray of shape (n_features,)
-    factor : float
-        On the descent's coefficients, for the scaling down of long rows.
-    target_center, target_scale : float or ndarray of shape (K,)
+    Where classes have weights, `balance` is that of the weighted frequency, times the mean weight.
+    z_i is about ``[x_i - center, 1] @ transform``, or that times the transform if it is a vector.
     """
 
-    data: SolverData
-    unit: Array
+    data: SolverData  # the targets, and as rows the r_i, the last coordinate 1 for an intercept
+    unit: Array  # of shape (dimension,)
     offset: Any
-    balance: float
-    top: float
-    trace: float
-    longest: float
-    growth: float
+    balance: float  # 4 p (1 - p), p the frequency of the second of two classes; else 1
+    top: float  # about the largest eigenvalue of the second moments of the rows
+    trace: float  # and their trace
+    longest: float  # norm of the longest rows, before all were divided by it
+    growth: float  # how much larger clips are than those that suit the largest noise, squared
     transform: Array
     center: Array
-    factor: float
+    factor: float  # on the descent's coefficients, for the scaling down of long rows
     target_center: Any
     target_scale: Any
 
@@ -121,44 +103,22 @@ class Units(NamedTuple):
 
 @dataclass(frozen=True)
 class LearnedUnits(Part):
-    """What is released before the descent; None for what is not.
-
-    Attributes
-    ----------
-    problem : Problem
-    accuracy : float
-        m = n mu / phi, that of a mean of numbers in [-1, 1] with the whole budget.
-    target_median, target_spread : SelectVertex or None
-        Of a regression, once for each target.
-    target_mean : Gaussian or None
-        For the deviations of the targets, or the frequencies of the classes.
-    long, length : SelectVertex or None
-        For the median norms of the rows, and of the centred rows.
-    center : Gaussian or None
-    moments : Gaussian or None
-        For the second moments, of each of `n_rounds`.
-    n_rounds : int
-    top : Gaussian or None
-        For their largest eigenvalue alone.
-    row_factor : Gaussian or None
-    median_share, left : float
-        Of the budget: for a target's median, and for the descent.
-    """
+    """What is released before the descent; None for what is not."""
 
     problem: Problem
-    accuracy: float
-    target_median: SelectVertex | None
+    accuracy: float  # m = n mu / phi, that of a mean of numbers in [-1, 1] with the whole budget
+    target_median: SelectVertex | None  # of a regression, once for each target
     target_spread: SelectVertex | None
-    target_mean: Gaussian | None
-    long: SelectVertex | None
-    length: SelectVertex | None
+    target_mean: Gaussian | None  # deviations of the targets, or frequencies of the classes
+    long: SelectVertex | None  # median norm of the rows
+    length: SelectVertex | None  # and of the centred rows
     center: Gaussian | None
-    moments: Gaussian | None
+    moments: Gaussian | None  # second moments, of each round
     n_rounds: int
-    top: Gaussian | None
+    top: Gaussian | None  # their largest eigenvalue alone
     row_factor: Gaussian | None
-    median_share: float
-    left: float
+    median_share: float  # of the budget, for a target's median
+    left: float  # and for the descent
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -176,53 +136,59 @@ class LearnedUnits(Part):
         )
         return tuple(Release(name, m, count) for name, m, count in named if m is not None)
 
-    @property
-    def rules(self) -> LearnedUnitsDefaults:
-        """The numbers for the task."""
-        return unit_rules(self.problem)
-
     def run(self, data: SolverData, stream: RandomStream) -> Units:
         """Make the releases, and bring rows and targets into their units."""
-        data, constant, center_y, scale_y = self._release_targets(data, stream)
-        offset = constant.offset
-        data = Frame(class_weight=constant.class_weight).weighted(data)
-        is_binary = self.problem.loss.task == "classification" and self.problem.n_outputs == 1
+        problem, rules = self.problem, unit_rules(self.problem)
+        data, frame = self._release_targets(data, stream)
+        data = frame.weighted(data)
+        is_binary = problem.loss.task == "classification" and problem.n_outputs == 1
         # rare classes: fewer records carry information about the coefficients
-        balance = float(4 * expit(offset) * expit(-offset)) if is_binary else 1.0
-        balance *= constant.mean_weight
-        growth = self.rules.growth * self.accuracy * balance / (self.problem.n_features + 1)
-        growth = max(1.0, growth)
-        found = self._release_rows(data, math.sqrt(growth), stream)
+        balance = float(4 * expit(frame.offset) * expit(-frame.offset)) if is_binary else 1.0
+        balance *= frame.mean_weight
+        growth = max(1.0, rules.growth * self.accuracy * balance / (problem.n_features + 1))
+        row_growth = min(LARGEST_ROW_GROWTH, math.sqrt(growth))
+        if is_wide(problem):
+            data = data.row_major()
+        longest, measured = math.sqrt(problem.n_features), data.map(measure)
+        counts = functools.partial(measured.sum, norm_counts)
+        median = scale_on_grid(counts, data.n_samples, longest, longest / 2, self.long, stream)
+        # to what rows are cut for the mean of them
+        rough = min(1.3 * median, longest)
+        release = self._release_wide if is_wide(problem) else self._release_copy
         return Units(
-            offset=offset, balance=balance, growth=growth, target_center=center_y,
-            target_scale=scale_y, **found,
-        )  # fmt: skip
+            offset=frame.offset,
+            balance=balance,
+            growth=growth,
+            target_center=frame.target_center,
+            target_scale=frame.target_scale,
+            **release(data, measured, rough, row_growth, stream),
+        )
 
     # ---------------------------------------------------------------------- targets
 
-    def _release_targets(self, data: SolverData, stream: RandomStream) -> tuple[Any, ...]:
-        """Targets in released units, their `Constant`, and the targets' centre and scale."""
-        problem, n = self.problem, data.n_samples
+    def _release_targets(self, data: Any, stream: RandomStream) -> tuple[Any, Frame]:
+        """Targets in released units, and the frame without its features."""
+        problem, n, k = self.problem, data.n_samples, self.problem.n_outputs
         if problem.loss.task == "classification":
-            constant = Constant(0.0)
-            if self.target_mean is not None:
-                noisy = self.target_mean.release(mean_target(data, problem), stream)
-                constant = constant_for_mean(problem, noisy, self.target_mean.variance)
-            return data, constant, 0.0, 1.0
-        centers, scales = np.zeros(problem.n_outputs), np.full(problem.n_outputs, 1.0)
+            if self.target_mean is None:
+                return data, Frame()
+            noisy = self.target_mean.release(mean_target(data, problem), stream)
+            return data, constant_for_mean(problem, noisy, self.target_mean.variance)
+        centers, scales = np.zeros(k), np.ones(k)
         if self.target_median is not None:
             # anywhere within the bounds, or close to their middle on all scales
             prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
-            for k in range(problem.n_outputs):
-                counts = functools.partial(data.sum, _target_counts, k)
-                centers[k] = median_on_grid(counts, n, _CENTRES, prior, self.target_median, stream)
+            for j in range(k):
+                counts = functools.partial(data.sum, _target_counts, j, None)
+                centers[j] = median_on_grid(counts, n, _CENTRES, prior, self.target_median, stream)
         # in a run of their own: selections of two ranges do not compose by turns
-        for k in range(problem.n_outputs):
-            counts = functools.partial(data.sum, _deviation_counts, k, float(centers[k]))
-            scales[k] = scale_on_grid(counts, n, 2.0, 0.25, self.target_spread, stream)
+        for j in range(k):
+            counts = functools.partial(data.sum, _target_counts, j, float(centers[j]))
+            scales[j] = scale_on_grid(counts, n, 2.0, 0.25, self.target_spread, stream)
         centers = self._moved_to_means(data, centers, scales, stream)
-        found = (centers, scales) if problem.n_outputs > 1 else (centers[0], scales[0])
-        return data.map(_in_target_units, *found), Constant(0.0), *found
+        center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
+        frame = Frame(target_center=center, target_scale=scale)
+        return data.map(in_target_units, center, scale), frame
 
     def _moved_to_means(
         self, data: SolverData, centers: Array, scales: Array, stream: RandomStream
@@ -230,7 +196,7 @@ class LearnedUnits(Part):
         """From the medians of the targets to their means; Huber's where the noise is large."""
         if self.target_mean is None:
             return centers
-        k, rules = centers.size, self.rules
+        k, rules = centers.size, unit_rules(self.problem)
         clip = min(rules.widest_mean, max(1.0, self.accuracy / 20))
         mean = data.sum(_deviation_sum, centers, scales, clip) / data.n_samples
         noisy = self.target_mean.release(mean, stream)
@@ -243,59 +209,51 @@ class LearnedUnits(Part):
 
     # ------------------------------------------------------------------------- rows
 
-    def _release_rows(
-        self, data: SolverData, row_growth: float, stream: RandomStream
-    ) -> dict[str, Any]:
-        """The fields of `Units` that are about the rows."""
-        n, longest = data.n_samples, math.sqrt(self.problem.n_features)
-        row_growth = min(LARGEST_ROW_GROWTH, row_growth)
-        if is_wide(self.problem):
-            data = data.row_major()
-        measured = data.map(measure)
-        counts = functools.partial(measured.sum, norm_counts)
-        median = scale_on_grid(counts, n, longest, longest / 2, self.long, stream)
-        # to what rows are cut for the mean of them
-        rough = min(1.3 * median, longest)
-        release = self._release_wide if is_wide(self.problem) else self._release_copy
-        return release(measured, rough, row_growth, stream)
-
     def _release_wide(
-        self, measured: Measured, rough: float, row_growth: float, stream: RandomStream
+        self, data: Any, measured: Any, rough: float, row_growth: float, stream: RandomStream
     ) -> dict[str, Any]:
-        """The same without a copy: see `wide_units`."""
-        problem, rules = self.problem, self.rules
-        mechanisms = self.center, self.length
-        wide = wide_rows(measured, problem, rough, *mechanisms, row_growth, stream)
+        """The fields of `Units` about the rows, of which no copy is made: see `wide_units`."""
+        problem, mechanisms = self.problem, (self.center, self.length)
+        records = data, measured
+        data, unit, center = wide_rows(*records, problem, rough, *mechanisms, row_growth, stream)
         top = 1.0
         if self.top is not None:
-            top = self._upper(np.array([wide.moments_size()]), stream)
-        usual = min(0.95, rules.row_bound * row_growth)
-        factor = self._release_factor(wide.data, usual, stream)
-        found = self._joined(wide.unit, top, 0.9 / row_growth**2, 0.5)
-        data = wide.data if problem.fit_intercept else wide.data.map(_without_intercept)
-        return found | {
-            "data": data.kept(), "unit": found["transform"], "center": wide.center,
-            "factor": factor,
-        }  # fmt: skip
+            top = self._release_top(np.array([moments_size(data, unit, center)]), stream)
+        usual = min(0.95, unit_rules(problem).row_bound * row_growth)
+        factor = self._release_factor(data, usual, stream)
+        found = self._joined(unit, top, 0.9 / row_growth**2, 0.5)
+        data = data if problem.fit_intercept else data.map(_without_intercept)
+        more = {"data": data.kept(), "unit": found["transform"], "center": center, "factor": factor}
+        return found | more
 
     def _release_copy(
-        self, measured: Measured, rough: float, row_growth: float, stream: RandomStream
+        self, data: Any, measured: Any, rough: float, row_growth: float, stream: RandomStream
     ) -> dict[str, Any]:
-        """The same of a dense copy of the rows, with their second moments."""
-        problem, d = self.problem, self.problem.n_features
-        center, norm = self._centre(measured, rough, row_growth, stream)
-        usual = min(0.95, self.rules.row_bound * row_growth)
-        transform = np.eye(d) / norm
-        top, trace, last = 1.0, 0.6, 0.5
-        copy = measured.map(_copied, center, norm).kept()
+        """The fields of `Units` about a dense copy of the rows, with their second moments."""
+        problem, rules = self.problem, unit_rules(self.problem)
+        n, d = data.n_samples, problem.n_features
+        center = np.zeros(d)
+        if self.center is not None:
+            noisy = self.center.release(measured.sum(short_row_sum, rough) / n, stream)
+            center = rough * shrunk_vector(noisy, self.center.variance)
+            measured = data.map(measure, center)
+        counts = functools.partial(measured.sum, norm_counts)
+        norm = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream)
+        norm *= rules.row_bound * row_growth
+        if self.length is None:
+            norm = min(norm, rough + float(np.linalg.norm(center)))
+        usual = min(0.95, rules.row_bound * row_growth)
+        transform, top, trace, last = np.eye(d) / norm, 1.0, 0.6, 0.5
+        copy = data.map(_copied, center, norm).kept()
         for _ in range(self.n_rounds):
-            step, top, trace = self._release_moments(_mean_moments(copy), row_growth, stream)
+            step, top, trace = self._release_moments(copy, row_growth, stream)
             copy = copy.map(_multiplied, step, copy.is_local).kept()
             transform = transform @ step
             usual *= 0.9 if row_growth < 2 else 1.0
             last = 1.0
         if self.top is not None:
-            top = self._release_top(_mean_moments(copy), stream)
+            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(_moments)) / n)
+            top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
         factor = self._release_factor(copy, usual, stream)
         found = self._joined(transform, top, trace, last)
         unit = np.full(problem.dimension, 1 / found["longest"])
@@ -311,54 +269,33 @@ class LearnedUnits(Part):
         whole = np.zeros((dimension,) * transform.ndim)
         whole[(slice(d),) * transform.ndim] = transform / size
         whole[(slice(d, None),) * transform.ndim] = last / size
-        return {
-            "transform": whole, "longest": size,
-            "top": max(top, last**2, _LEAST) / size**2,
-            "trace": max(trace + last**2, _LEAST) / size**2,
-        }  # fmt: skip
-
-    def _centre(
-        self, measured: Measured, rough: float, row_growth: float, stream: RandomStream
-    ) -> tuple[Array, float]:
-        """The released centre of the rows, and the bound on the norms of the centred ones."""
-        center, n = np.zeros(self.problem.n_features), measured.n_samples
-        counts = functools.partial(measured.sum, norm_counts)
-        if self.center is not None:
-            mean = measured.sum(short_row_sum, rough) / n
-            center = rough * shrunk_vector(self.center.release(mean, stream), self.center.variance)
-            measured = measured.map(about, center, None)
-            counts = functools.partial(measured.sum, norm_counts)
-        norm = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream)
-        norm *= self.rules.row_bound * row_growth
-        if self.length is None:
-            norm = min(norm, rough + float(np.linalg.norm(center)))
-        return center, norm
+        top, trace = (max(x, _LEAST) / size**2 for x in (max(top, last**2), trace + last**2))
+        return {"transform": whole, "longest": size, "top": top, "trace": trace}
 
     def _release_moments(
-        self, moments: Array, row_growth: float, stream: RandomStream
+        self, copy: WithNumbers, row_growth: float, stream: RandomStream
     ) -> tuple[Array, float, float]:
         """The matrix that whitens the rows; the top eigenvalue and the trace of their moments then.
 
         Its smallest singular values are those of the noise: what is lost in it is not blown up.
         """
         assert self.moments is not None
-        d = len(moments)
-        found = spectrum(self.moments.release(isometric_vector(moments), stream), d)
-        # that of the noise, and above the float errors of the eigenvalues
+        d = self.problem.n_features
+        moments = np.asarray(copy.sum(_moments)) / copy.n_samples
+        noisy = self.moments.release(isometric_vector(moments), stream)
         noise = spectral_noise(math.sqrt(self.moments.variance), d)
-        ridge = max(noise, 1e-10 * float(found.values.max()), 1e-30)
-        white = found.values / (found.values + ridge)
-        bound = self.rules.white_bound * math.sqrt(max(float(white.sum()), 1e-12)) * row_growth
-        bound = min(bound, 1 / math.sqrt(float(found.values.min()) + ridge))
-        step = found.inverse_root(ridge) / bound
-        return step, float(white.max()) / bound**2, float(white.sum()) / bound**2
+        root, values, ridge = whitening(noisy, d, noise)
+        white = values / (values + ridge)
+        usual = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
+        bound = usual * row_growth
+        bound = min(bound, 1 / math.sqrt(float(values.min()) + ridge))
+        return root / bound, float(white.max()) / bound**2, float(white.sum()) / bound**2
 
-    def _release_top(self, moments: Array, stream: RandomStream) -> float:
-        """An upper bound on the largest eigenvalue of the rows' moments, as a rule."""
-        return self._upper(np.asarray(np.linalg.eigvalsh(moments)[-1:], dtype=np.float64), stream)
+    def _release_top(self, found: Array, stream: RandomStream) -> float:
+        """An upper bound on the largest eigenvalue of the rows' moments, as a rule.
 
-    def _upper(self, found: Array, stream: RandomStream) -> float:
-        """A number in [0, 1] plus noise, and a little more."""
+        `found` is that, or something above it, in [0, 1], shape (1,).
+        """
         assert self.top is not None
         noisy = float(self.top.release(found, stream)[0])
         return min(1.0, max(0.0, noisy) + 1.5 * math.sqrt(self.top.variance))
@@ -397,95 +334,71 @@ def whitens(problem: Problem, budget: PrivacyBudget) -> bool:
     return accuracy(problem, budget) / problem.n_features**1.5 > unit_rules(problem).whiten
 
 
-def plan_units(problem: Problem, budget: PrivacyBudget) -> LearnedUnits:
-    """The releases within the budget's mixed allowance, of which a part is left for a descent."""
-    rules = unit_rules(problem)
-    shares = _Shares(problem, budget)
-    m, d, k = shares.accuracy, problem.n_features, problem.n_outputs
-    unit = sensitivity.unit_mean(problem, budget)
-    median_share, target_median, target_spread, target_mean = 0.0, None, None, None
-    mean_share = max(rules.least_mean_share, shares.wanted(8, rules.most_mean_share))
-    if problem.loss.task == "regression":
-        if problem.fit_intercept:
-            median_share = k * shares.wanted(12, rules.median_share / k)
-            target_median = shares.selection(median_share, k)
-        target_spread = shares.selection(k * shares.wanted(14, rules.spread_share / k, 2), k)
-        # a loss that is not convex is for gross errors, which would move a mean
-        if problem.fit_intercept and problem.loss.is_convex:
-            target_mean = shares.mean(mean_share, unit, k)
-    elif problem.fit_intercept:
-        target_mean = shares.mean(mean_share, sensitivity.target_mean(problem, budget, 2), k)
-    row_share = shares.wanted(12, rules.norm_share, rules.least_for_norms)
-    long, length = shares.selection(row_share), shares.selection(row_share)
-    center = None
-    if m >= rules.least_for_center and (problem.fit_intercept or is_wide(problem)):
-        center = shares.mean(rules.center_share, unit, d)
-    moments, top, row_factor, n_rounds = None, None, None, 0
-    if whitens(problem, budget):
-        n_rounds = 2 if m / d**1.5 > rules.whiten_twice else 1
-        change = sensitivity.second_moments(problem, budget)
-        moments = shares.mean(rules.moments_share, change, vector_size(d), n_rounds)
-    elif m >= rules.scalars:
-        top = shares.mean(rules.scalar_share, _top_change(problem, budget))
-    if m >= rules.scalars:
-        row_factor = shares.mean(rules.scalar_share, 0.5 * unit)
-    return LearnedUnits(
-        problem, m, target_median, target_spread, target_mean, long, length, center, moments,
-        n_rounds, top, row_factor, median_share, shares.left,
-    )  # fmt: skip
+def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, kind: type[K]) -> K:
+    """The releases within an allowance, of which a part is left for a descent.
 
+    Of `LearnedUnits`, or of `DiagonalUnits`, where the means of the targets follow later.
+    """
+    rules, left, is_diagonal = unit_rules(problem), 1.0, kind is not LearnedUnits
+    m, d, k = accuracy(problem, budget), problem.n_features, problem.n_outputs
+    has_center, is_regression = problem.fit_intercept, problem.loss.task == "regression"
 
-def _top_change(problem: Problem, budget: PrivacyBudget) -> float:
-    """The sensitivity of what bounds the largest eigenvalue."""
-    if is_wide(problem):
-        return sensitivity.moments_size(problem, budget)
-    return sensitivity.top_eigenvalue(problem)
-
-
-class _Shares:
-    """The mechanisms of a plan, and the share of the allowance that is left."""
-
-    def __init__(self, problem: Problem, budget: PrivacyBudget) -> None:
-        self.n_samples, self.factor = problem.n_samples, budget.record_factor
-        self.allowance, self.left = budget.mixed_allowance, 1.0
-        self.accuracy = accuracy(problem, budget)
-
-    def wanted(self, aim: float, most: float, least: float = 0.0) -> float:
+    def wanted(aim: float, most: float, least: float = 0.0) -> float:
         """The share s, at most `most`, with m sqrt(s) = aim; 0 where m sqrt(s) is below `least`."""
-        share = min(most, (aim / self.accuracy) ** 2)
-        return share if self.accuracy * math.sqrt(share) >= least else 0.0
+        share = min(most, (aim / m) ** 2)
+        return share if m * math.sqrt(share) >= least else 0.0
 
-    def mean(self, share: float, change: float, dimension: int = 1, count: int = 1) -> Gaussian:
-        """Noise on vectors of this sensitivity, `count` times."""
-        return Gaussian.calibrate(change, self._part(share), count, dimension)
+    def noise(change: float, share: float, dimension: int = 1, count: int = 1) -> Gaussian:
+        nonlocal left
+        left -= share
+        return Gaussian.calibrate(change, allowance.share(share), count, dimension)
 
-    def selection(self, share: float, count: int = 1) -> SelectVertex | None:
-        """Selections of medians; None for no share."""
-        if share == 0:
-            return None
-        change = sensitivity.median_score(self.n_samples, self.factor)
-        return SelectVertex.calibrate(change, self._part(share), count)
+    def medians(share: float, count: int = 1) -> SelectVertex | None:
+        nonlocal left
+        left -= share
+        change = sensitivity.median_score(problem.n_samples, budget.record_factor)
+        return SelectVertex.calibrate(change, allowance.share(share), count) if share else None
 
-    def _part(self, share: float) -> Allowance:
-        self.left -= share
-        return self.allowance.share(share)
+    unit = sensitivity.unit_mean(problem, budget)
+    # what is clipped by must not be wrong once in a thousand fits
+    for_place, for_size = (BOX_UNITS.aim, BOX_UNITS.aim) if is_diagonal else (12, 14)
+    median_share, median, spread, mean = 0.0, None, None, None
+    if is_regression:
+        if has_center:
+            median_share = k * wanted(for_place, rules.median_share / k)
+            median = medians(median_share, k)
+        spread = medians(k * wanted(for_size, rules.spread_share / k, 2), k)
+    # a loss that is not convex is for gross errors, which would move a mean
+    if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
+        change = unit if is_regression else sensitivity.target_mean(problem, budget, 2)
+        mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
+    row_share = wanted(for_place, rules.norm_share, rules.least_for_norms)
+    long, length = medians(row_share), medians(row_share)
+    center, moments, top, row_factor, n_rounds = None, None, None, None, 0
+    if m >= rules.least_for_center and (has_center or is_wide(problem)):
+        center = noise(unit, rules.center_share, d)
+    if is_diagonal or whitens(problem, budget):
+        n_rounds = 2 if m / d**1.5 > rules.whiten_twice and not is_diagonal else 1
+        change, size = sensitivity.second_moments(problem, budget), vector_size(d)
+        moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
+    elif m >= rules.scalars:
+        of_wide, of_others = sensitivity.moments_size, sensitivity.top_eigenvalue
+        change = of_wide(problem, budget) if is_wide(problem) else of_others(problem)
+        top = noise(change, rules.scalar_share)
+    if m >= rules.scalars and not is_diagonal:
+        row_factor = noise(0.5 * unit, rules.scalar_share)
+    of_rows = long, length, center, moments, n_rounds, top, row_factor
+    return kind(problem, m, median, spread, mean, *of_rows, median_share, left)
 
 
 # -------------------------------------------------------------------------------- running
 
 
-def _target_counts(data: SolverData, k: int, grid: Array) -> Array:
-    """`place_counts` of target k."""
-    return place_counts(_column(data, k), data.rows.present(), grid)
-
-
-def _deviation_counts(data: SolverData, k: int, center: float, grid: Array) -> Array:
-    """`place_counts` of the distances of target k from a centre."""
-    return place_counts(np.abs(_column(data, k) - center), data.rows.present(), grid)
-
-
-def _column(data: SolverData, k: int) -> Array:
-    return data.y if data.y.ndim == 1 else data.y[:, k]
+def _target_counts(data: SolverData, k: int, center: float | None, grid: Array) -> Array:
+    """`place_counts` of target k, or of its distances from a centre."""
+    values = data.y if data.y.ndim == 1 else data.y[:, k]
+    values = values if center is None else np.abs(values - center)
+    return place_counts(values, data.rows.present(), grid)
 
 
 def _deviation_sum(data: SolverData, centers: Array, scales: Array, clip: float) -> Array:
@@ -495,94 +408,72 @@ def _deviation_sum(data: SolverData, centers: Array, scales: Array, clip: float)
     return np.asarray(sum_over_records(units * data.rows.present()[:, None]))
 
 
-def _in_target_units(data: SolverData, center: Any, scale: Any) -> SolverData:
-    return SolverData(data.rows, (data.y - center) / scale)
-
-
 def _without_intercept(data: SolverData) -> SolverData:
     """The rows without centre and last coordinate."""
     rows = data.rows
     return SolverData(make_rows(rows.X, False, rows.scales(), rows.sample_weight), data.y)
 
 
-@dataclass(frozen=True)
-class _Copy(Piece):
-    """A dense copy of some rows in units, bounded: x, and the factors of the scaling down.
+def _copied(data: SolverData, center: Array, norm: float) -> WithNumbers:
+    """A dense copy of the rows as (x - center) / norm, bounded.
 
-    Stored in float32, which halves the time to read it. `data` is what the copy is of.
+    The numbers are x, in float32, which halves the time to read it, and the factors of the scaling
+    down.
     """
-
-    x: NDArray[np.float32]
-    factors: Array
-    data: SolverData
-
-    @property
-    def n_samples(self) -> int:
-        return len(self.x)
-
-
-def _copied(measured: Measured, center: Array, norm: float) -> _Copy:
-    """Dense rows (x - center) / norm, bounded."""
-    data = measured.data.row_major()
+    data = data.row_major()
     rows = data.rows
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    factors = rows.present().astype(np.float64)
-
-    def centred(part: slice) -> Array:
-        return (rows.dense(part) - center) / norm
-
-    return _bounded(centred, _Copy(x, factors, data))
+    copy = WithNumbers(data, (x, rows.present().astype(np.float64)))
+    return _bounded(lambda part: (rows.dense(part) - center) / norm, copy)
 
 
-def _multiplied(copy: _Copy, matrix: Array, is_in_place: bool) -> _Copy:
+def _multiplied(copy: WithNumbers, matrix: Array, is_in_place: bool) -> WithNumbers:
     """The rows times a matrix, bounded."""
-    out = copy if is_in_place else _Copy(np.empty_like(copy.x), copy.factors.copy(), copy.data)
+    x, factors = copy.numbers
+    out = copy if is_in_place else WithNumbers(copy.data, (np.empty_like(x), factors.copy()))
     # in float64, whose rounding by place in a block is lost in the rounding to float32
-    return _bounded(lambda part: copy.x[part].astype(np.float64) @ matrix, out)
+    return _bounded(lambda part: x[part].astype(np.float64) @ matrix, out)
 
 
-def _bounded(rows_of: Callable[[slice], Array], out: _Copy) -> _Copy:
-    """Fill `out` with rows, those longer than 1 scaled down to it.
+def _bounded(rows_of: Callable[[slice], Array], out: WithNumbers) -> WithNumbers:
+    """Fill a copy with rows, those longer than 1 scaled down to it.
 
     Its factors are multiplied by those of the scaling. Rows of a factor of 0 become 0.
     """
     from .._kernels.products import bound_rows
 
-    x = out.x
+    x, factors = out.numbers
 
     def fill(part: slice) -> None:
-        bound_rows(rows_of(part), _LONGEST, norm_error(x.shape[1]), out.factors[part], x[part])
+        bound_rows(rows_of(part), _LONGEST, norm_error(x.shape[1]), factors[part], x[part])
 
     on_threads(fill, slices(len(x), chunk_rows(*x.shape)))  # for the cache of a core
     return out
 
 
-def _mean_moments(copy: _Copy) -> Array:
-    """The mean of z z^T over the rows."""
-    return np.asarray(copy.sum(_moments)) / copy.n_samples
+def _moments(copy: WithNumbers) -> Any:
+    """Sum of z z^T over the rows of a copy."""
+    x, _ = copy.numbers
 
-
-def _moments(copy: _Copy) -> Any:
     def added(part: slice) -> Array:
-        z = copy.x[part].astype(np.float64)
+        z = x[part].astype(np.float64)
         return z.T @ z
 
-    return sum_on_threads(added, slices(len(copy.x), chunk_rows(*copy.x.shape)))
+    return sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)))
 
 
-def _factor_sum(records: _Copy | SolverData) -> Array:
+def _factor_sum(records: WithNumbers | SolverData) -> Array:
     """Sum of the rows' factors less 1/2; an empty record is in the middle of [0, 1]."""
-    if isinstance(records, _Copy):
-        factors, present = records.factors, records.data.rows.present()
+    if isinstance(records, WithNumbers):
+        (_, factors), present = records.numbers, records.data.rows.present()
     else:
         factors, present = records.rows.scales(), records.rows.present()
     return np.array([((np.clip(factors, 0.0, 1.0) - 0.5) * present).sum()])
 
 
-def _without_factors(copy: _Copy, fit_intercept: bool) -> SolverData:
+def _without_factors(copy: WithNumbers, fit_intercept: bool) -> SolverData:
     """The copy in the place of the rows."""
-    rows = copy.data.rows
+    (x, _), rows = copy.numbers, copy.data.rows
     # whether a record is empty is private, whether one may be is not
     scale = None if rows.scale is None else rows.present().astype(np.float64)
-    bounded = make_rows(copy.x, fit_intercept, scale, rows.sample_weight)
-    return SolverData(bounded, copy.data.y)
+    return SolverData(make_rows(x, fit_intercept, scale, rows.sample_weight), copy.data.y)

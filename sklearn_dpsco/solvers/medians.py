@@ -35,9 +35,13 @@ def place_counts(values: Array, present: NDArray[np.bool_], grid: Array) -> Arra
 
 
 def median_on_grid(
-    counts_of: Counts, n_samples: int, grid: Array, log_prior: Array, mechanism: SelectVertex,
+    counts_of: Counts,
+    n_samples: int,
+    grid: Array,
+    log_prior: Array,
+    mechanism: SelectVertex,
     stream: RandomStream,
-) -> float:  # fmt: skip
+) -> float:
     """A private median on an increasing grid; `counts_of` makes its `place_counts`.
 
     The score of a candidate is minus the number of records by which the interval from the
@@ -52,9 +56,13 @@ def median_on_grid(
 
 
 def scale_on_grid(
-    counts_of: Counts, n_samples: int, largest: float, guess: float,
-    mechanism: SelectVertex | None, stream: RandomStream,
-) -> float:  # fmt: skip
+    counts_of: Counts,
+    n_samples: int,
+    largest: float,
+    guess: float,
+    mechanism: SelectVertex | None,
+    stream: RandomStream,
+) -> float:
     """A private median of sizes up to `largest`, or the guess."""
     if mechanism is None:
         return guess

@@ -45,10 +45,10 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
     >>> from sklearn_dpsco import PrivacyBudget
     >>> from sklearn_dpsco.losses import Squared
     >>> from sklearn_dpsco.geometry import L2Ball
+    >>> from sklearn_dpsco.solvers import NoisyMD
     >>> from sklearn_dpsco.solvers.base import Problem
-    >>> from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
     >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = MirrorDescent("noisy-md", max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
+    >>> plan = NoisyMD(max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
     >>> from dataclasses import replace
     >>> from sklearn_dpsco.audit import map_mechanisms, mechanisms
     >>> wrong = map_mechanisms(plan, lambda name, old: replace(old, scale=old.scale / 2))

@@ -40,17 +40,15 @@ from .._kernels.arguments import (
     Tables,
 )
 from .._progress import steps
+from .._types import Auto
 from ..data.rows import make_rows
 from ..data.summation import UNIT_ROUNDOFF, norm_error
 from ..data.threads import slices
 from ..geometry import Geometry, L2Ball, Unconstrained
 from ..losses import (
-    Absolute,
     Joint,
     Loss,
     Multinomial,
-    Quantile,
-    Squared,
     base_loss,
     bounded_clip,
     kernel_id,
@@ -62,9 +60,11 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
 from .base import Part, Plan, Problem, SolverData, SolverResult, Which
+from .box_units import check_units, has_no_unit
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, Frame, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Units, accuracy, pays, plan_units
+from .settings import Solver
 from .tables import GRID, is_tabulated, tables
 
 __all__ = ["Phase", "PhasedSGD", "PhasedSGDPlan"]
@@ -184,38 +184,62 @@ class PhasedSGDPlan(Plan):
         return start.units.result(coef[: problem.size], problem, self.max_iter)
 
 
-@dataclass(frozen=True)
-class PhasedSGD:
-    """Settings of the solver; `None` leaves a value to the plan.
+class PhasedSGD(Solver):
+    """Phased stochastic gradient descent (Feldman, Koren, Talwar 2020; BGM21, Algorithms 3 and 4).
 
     Parameters
     ----------
-    max_iter : int or None
-        Passes over each phase's records.
-    n_phases : int or None
-    learning_rate : float or None
-        Step of the last phase.
-    gradient_clip : float or None
-    data_norm : float or None
-    rank_bound : int or None
-        Bound on the rank of X, for an unconstrained problem.
-    shuffle : bool
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of passes over the records. More passes share the budget of each phase; the mean
+        of the second half of their results is the model. "auto" takes what some tenths of a
+        second allow: 40 passes for small tables, and a single one from about
+        n_samples * n_features = 3e7 on.
+    n_phases : "auto" or int in [1, 100], default="auto"
+        Number of slices that the records are cut into. Each phase descends over one of them from
+        the noisy result of the one before, with a third of its step, and has the whole budget of
+        the phases, since no record is in two of them. "auto" is 3 for one pass and 1 for more.
+    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
+        Step of the last phase, for scaled rows. At most 2 over the product of the loss's
+        smoothness and B^2, beyond which the proof fails; a non-smooth loss, or one of your own,
+        is smoothed as little as its step allows. "auto" is a function of n, d and the noise.
+    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
+        Bound c on the absolute derivative of the loss in the raw prediction, in scaled units;
+        derivatives beyond it are clipped. Noise is proportional to c. "auto" is 0.35 in regression
+        and 0.5 in classification for smooth losses, rising to 1 as the noise vanishes, and the
+        derivative's own bound for the others and for several classes. A c above the largest
+        derivative that the loss can have for a model of the feasible set is lowered to it.
+    data_norm : "auto" or float in [1e-50, 1e50], default="auto"
+        Bound B on the l2 norm of a scaled row with the intercept's 1, as in `NoisyMD`.
+    rank_bound : None or int in [1, 1e15], default=None
+        For ``feasible_set="unconstrained"``: a bound on the rank of X that is known beforehand,
+        at most n_features. The smaller it is, the larger is the default step, since noise
+        outside the span of the rows does not change the predictions.
+    shuffle : bool, default=True
+        Whether the records are put into a secret random order first. The guarantee does not need
+        it; the accuracy does where the order of the table is related to its values. Without it,
+        a pass over a large table takes less than half of the time.
     """
 
-    max_iter: int | None = None
-    n_phases: int | None = None
-    learning_rate: float | None = None
-    gradient_clip: float | None = None
-    data_norm: float | None = None
-    rank_bound: int | None = None
-    shuffle: bool = True
+    form = "phased-sgd"
+
+    def __init__(
+        self,
+        *,
+        max_iter: int | Auto = "auto",
+        n_phases: int | Auto = "auto",
+        learning_rate: float | Auto = "auto",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
+        rank_bound: int | None = None,
+        shuffle: bool = True,
+    ) -> None:
+        self._store(locals())
 
     # ---------------------------------------------------------------- planning
 
-    def check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
     ) -> None:
-        """See `Solver.check`."""
         if budget.is_pure:
             raise ValueError("phased SGD has no pure-DP form (delta=0); DPLassoFW has one")
         if not base_loss(loss).is_convex:
@@ -237,11 +261,17 @@ class PhasedSGD:
             )
         if self.rank_bound is not None and kind is not Unconstrained:
             raise ValueError("rank_bound must be None unless feasible_set='unconstrained'")
+        is_clipped = (self.gradient_clip or math.inf) < loss.derivative_bound(math.inf)
+        if isinstance(loss, Multinomial) and is_clipped:
+            raise ValueError(
+                "gradient_clip must be 'auto' or at least sqrt(2) for more than two classes: "
+                "phased SGD needs the derivatives of a convex function, and those of the "
+                f"multinomial loss are not if they are clipped; got {self.gradient_clip!r}"
+            )
+        check_units(self, budget, units)
         self._longest(loss, self.data_norm or 1.0, PHASED_SGD[loss.task])  # no default B is below 1
 
-    def plan(self, problem: Problem, budget: PrivacyBudget) -> PhasedSGDPlan:
-        """Everything that a run does, from public facts alone; see `Solver.plan`."""
-        self.check(problem.loss, problem.feasible_set, budget)
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> PhasedSGDPlan:
         facts = self._facts(problem, budget)
         first, n_first, whole = facts.plan_first()
         if problem.n_samples - n_first < facts.n_phases:
@@ -254,8 +284,8 @@ class PhasedSGD:
         unit = budget.record_factor / math.sqrt(2 * left.amount)
         target_unit: float | None = None
         if facts.learns_units:
-            clip, target_unit = facts.unit_clip()
-            rate = facts.unit_rate(clip, target_unit, unit)
+            clip, target_unit = facts.unit_clip(self.gradient_clip)
+            rate = self.learning_rate or facts.unit_rate(clip, target_unit, unit)
         else:
             noise = unit * math.sqrt(facts.rank) / problem.n_samples
             slope, clip = self._slope_and_clip(facts, noise)
@@ -272,7 +302,7 @@ class PhasedSGD:
         return PhasedSGDPlan(
             problem,
             budget,
-            "phased_sgd",
+            self.form,
             facts.passes,
             guarantee=Guarantee.of(budget, releases, left.kind),
             geometry=facts.geometry,
@@ -299,13 +329,22 @@ class PhasedSGD:
             geometry = kind() if kind is Unconstrained else kind(rules.radius)
         rank = problem.n_features if self.rank_bound is None else self.rank_bound
         passes, n_phases = self._passes(problem, rules)
-        # a single pass is for tables that are better not copied
-        nothing_declared = self == PhasedSGD(shuffle=self.shuffle) and kind is L2Ball
-        may_copy = passes > 1 and nothing_declared and not defaults.is_wide(problem)
-        learns_units = may_copy and _has_no_unit(problem.loss) and pays(problem, budget)
+        learns_units = self._learns_units(problem, budget, passes)
         norm = 1.0 if learns_units else self.data_norm or defaults.data_norm(problem)
         rank = (rank + problem.fit_intercept) * problem.n_outputs
         return _Facts(problem, budget, rules, geometry, norm, rank, passes, n_phases, learns_units)
+
+    def _learns_units(self, problem: Problem, budget: PrivacyBudget, passes: int) -> bool:
+        """Whether learned units are possible and asked for, or pay."""
+        if problem.units == "learned":
+            defaults.check_copy(problem, "units='learned'", "units='bounds'")
+        if problem.units != "auto":
+            return problem.units == "learned"
+        # a number is stated in the units of the bounds, and a single pass is for tables that are
+        # better not copied
+        is_free = problem.feasible_set is L2Ball and not self.numbers_in_units and passes > 1
+        is_possible = defaults.may_copy(problem) and has_no_unit(problem.loss)
+        return is_free and is_possible and pays(problem, budget)
 
     def _passes(self, problem: Problem, rules: PhasedSGDDefaults) -> tuple[int, int]:
         """Number of passes and of phases."""
@@ -327,12 +366,6 @@ class PhasedSGD:
         largest = facts.geometry.radius * facts.norm + largest_constant(loss)
         bound = bounded_clip(loss, math.inf, largest)
         if isinstance(loss, Multinomial):
-            if self.gradient_clip is not None and self.gradient_clip < bound:
-                raise ValueError(
-                    "gradient_clip must be 'auto' or at least sqrt(2) for more than two classes: "
-                    "phased SGD needs the derivatives of a convex function, and those of the "
-                    f"multinomial loss are not if they are clipped; got {self.gradient_clip!r}"
-                )
             return min(rules.smallest_clip, bound), bound
         if self.gradient_clip is not None:
             clip = min(self.gradient_clip, bound)
@@ -392,11 +425,6 @@ def _curvature(loss: Loss) -> float:
     return max(loss.smoothness, _LEAST_SMOOTHNESS)
 
 
-def _has_no_unit(loss: Loss) -> bool:
-    """Whether the loss has no parameter in the targets' units, and may be stated in others."""
-    return loss.task == "classification" or type(base_loss(loss)) in (Squared, Absolute, Quantile)
-
-
 @dataclass(frozen=True)
 class _Facts:
     """Public facts that a plan uses.
@@ -421,7 +449,8 @@ class _Facts:
         """
         problem, budget, rules = self.problem, self.budget, self.rules
         if self.learns_units:
-            return plan_units(problem, budget), 0, budget.mixed_allowance
+            whole = budget.mixed_allowance
+            return plan_units(problem, budget, whole, LearnedUnits), 0, whole
         allowance = budget.gaussian_allowance
         # without an intercept only the row factor is left, which needs little of a budget
         is_sliced = self.passes == 1 and problem.fit_intercept
@@ -436,9 +465,15 @@ class _Facts:
             )
             return first, 0, allowance
         first = plan_first(
-            replace(problem, n_samples=n_first), budget, self.norm, allowance, may_shrink=True,
-            may_step=False, shares=rules.first_shares, group="first slice",
-        )  # fmt: skip
+            replace(problem, n_samples=n_first),
+            budget,
+            self.norm,
+            allowance,
+            may_shrink=True,
+            may_step=False,
+            shares=rules.first_shares,
+            group="first slice",
+        )
         return first, n_first, allowance
 
     @property
@@ -452,8 +487,11 @@ class _Facts:
         """The m of `learned_units`."""
         return accuracy(self.problem, self.budget)
 
-    def unit_clip(self) -> tuple[float, float]:
-        """The clip in learned units, and the unit of the targets; see `PhasedSGDPlan`."""
+    def unit_clip(self, declared: float | None) -> tuple[float, float]:
+        """The clip in learned units, and the unit of the targets; see `PhasedSGDPlan`.
+
+        A declared clip is stated in the spreads of the targets.
+        """
         problem, loss = self.problem, self.problem.loss
         units = LEARNED_UNITS[loss.task]
         each = min(units.largest_clip, units.smallest_clip * self.unit_growth)
@@ -463,8 +501,9 @@ class _Facts:
         bound = bounded_clip(loss, math.inf, self.geometry.radius + largest_constant(loss))
         # the derivatives of a multinomial or kinked loss are not clipped, see `_slope_and_clip`
         is_whole = isinstance(loss, Multinomial) or not math.isfinite(loss.smoothness)
-        clip = bound if is_whole else min(bound, each / target_unit * defaults.joint_unit(problem))
-        return clip, target_unit
+        clip = each / target_unit * defaults.joint_unit(problem)
+        clip = clip if declared is None else declared / target_unit
+        return bound if is_whole else min(bound, clip), target_unit
 
     def unit_rate(self, clip: float, target_unit: float, unit: float) -> float:
         """The step in learned units: as long as that of `unit_descent`, or as passes allow.
@@ -487,9 +526,15 @@ class _Facts:
         return min(length / (n * self.passes), most)
 
     def phase(
-        self, k: int, piece: tuple[int, int, float], start_radius: float, clip: float,
-        left: Allowance, *, is_all: bool,
-    ) -> Phase:  # fmt: skip
+        self,
+        k: int,
+        piece: tuple[int, int, float],
+        start_radius: float,
+        clip: float,
+        left: Allowance,
+        *,
+        is_all: bool,
+    ) -> Phase:
         """The phase over a slice, with its noise."""
         start, stop, rate = piece
         loss, is_own = self.problem.loss, is_tabulated(self.problem.loss)
@@ -614,15 +659,16 @@ class _Descent:
         for part in self._parts(_taken(self.order, phase.start, phase.start + phase.size)):
             steps = Steps(phase.learning_rate, radius, self.block, first - done)
             done += part.n_samples
-            factors = [
+            scale, weight = (
                 self.ones[: part.n_samples] if array is None else array
                 for array in (part.rows.scale, part.rows.sample_weight)
-            ]
+            )
             found, y = slope, part.y
             if slope.loss_id == TABULATED:
                 found, y = self._tables(slope, y)
+            records = scale, weight, y
             X = part.rows.X
-            count += self._steps(X, *factors, y, self.form, found, *offsets, steps, w, total)
+            count += self._steps(X, records, self.form, found, *offsets, steps, w, total)
         return total.ravel() / count
 
     def _slope(self, beta: float) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +26,13 @@ from scipy import sparse
 from .._kernels.arguments import Compressed, Secant
 from .._progress import steps
 from ..data.rows import Objective, Rows
-from ..geometry import AxisVertices, Geometry, Vertex, Vertices
+from ..geometry import AxisVertices, Vertex, Vertices
 from ..mechanisms import softmax_scale
 from ..randomness.exact import GroupedScores
 from ..randomness.stream import RandomStream
 
 __all__ = [
     "MOST_SPARSE_STEPS",
-    "SparsePlan",
     "SparseSchedule",
     "SparseWalk",
     "mean_weights",
@@ -48,25 +47,18 @@ MOST_SPARSE_STEPS = 10**6  # whose sizes are held in memory
 _FALL = 1.5  # of the factor s in an epoch
 _SMALLEST = 1e-100  # the least s
 _SUM_BITS = 62  # of a sum of integers, without the sign
+# Steps that an epoch and the start must save: passes at the ends of epochs cost about twice as much
+# as those at each step, the start as much as eight, and a walk is taken where it costs half.
+_EPOCH_COST, _START_COST = 4, 16
 
 
 @dataclass(frozen=True)
 class SparseSchedule:
-    """Public numbers of a walk of T steps.
+    """Public numbers of a walk of T steps."""
 
-    Attributes
-    ----------
-    rates : ndarray of shape (T,)
-        The step sizes, in [0, 1).
-    factors : ndarray of shape (T + 1,)
-        s before each step, and after the last one.
-    bounds : tuple of int
-        The first step of each epoch, and T.
-    """
-
-    rates: Array
-    factors: Array
-    bounds: tuple[int, ...]
+    rates: Array  # the step sizes, in [0, 1)
+    factors: Array  # s before each step, and after the last one
+    bounds: tuple[int, ...]  # the first step of each epoch, and T
 
     @classmethod
     def of(cls, rates: Array) -> SparseSchedule:
@@ -109,42 +101,29 @@ def sparse_schedule(
     The number of stored values is private, so it is not looked at: sparse X is taken to be sparse.
     """
     is_known = sparse.issparse(rows.X) and rows.center is None and objective.y.ndim == 1
-    if not is_known or objective.slope is None or not isinstance(vertices, AxisVertices):
+    if not is_known or objective.terms.slope is None or not isinstance(vertices, AxisVertices):
         return None
     if rows.n_columns < _LEAST_FEATURES:
         return None
     if float(np.prod(1 - rates)) < _SMALLEST:
         return None
     schedule = SparseSchedule.of(rates)
-    return schedule if _pays(schedule.n_epochs, rates.size) else None
-
-
-def _pays(n_epochs: int, n_steps: int) -> bool:
-    """Whether passes at the ends of epochs cost far less than one at each step.
-
-    They cost about twice as much as those, and the start as much as eight.
-    """
-    return 2 * (2 * n_epochs + 8) <= n_steps
-
-
-class SparsePlan(Protocol):
-    """What a walk reads of a plan."""
-
-    @property
-    def geometry(self) -> Geometry: ...
-
-    @property
-    def vertices(self) -> Any: ...
-
-    @property
-    def step(self) -> Any: ...
+    pays = _EPOCH_COST * schedule.n_epochs + _START_COST <= rates.size
+    return schedule if pays else None
 
 
 def run_sparse_walk(
-    rows: Rows, objective: Objective, plan: SparsePlan, schedule: SparseSchedule, first: int,
+    rows: Rows,
+    objective: Objective,
+    plan: Any,
+    schedule: SparseSchedule,
+    first: int,
     stream: RandomStream,
-) -> Array:  # fmt: skip
-    """Mean of the iterates after step `first` and later ones, shape (size,)."""
+) -> Array:
+    """Mean of the iterates after step `first` and later ones, shape (size,).
+
+    Of a plan, its geometry, vertices and the mechanism of its steps are read.
+    """
     center = np.array(plan.geometry.center(plan.vertices.n_features), dtype=np.float64)
     walk = SparseWalk(rows, objective, plan, schedule, center)
     weight, weights = mean_weights(schedule.rates, first)
@@ -161,25 +140,18 @@ def run_sparse_walk(
 class SparseWalk:
     """The predictions, what each record contributes, and the sums of that.
 
-    Parameters
-    ----------
-    rows : Rows
-    objective : Objective
-    plan : SparsePlan
-    schedule : SparseSchedule
-    center : ndarray of shape (size,)
-        The first point.
-
-    Attributes
-    ----------
-    sums : ndarray of int64 of shape (size, 2)
-        n times the mean gradient at s u in units of 1 / `unit`, for s at both ends of the epoch.
+    `sums`, of int64 and shape (size, 2), are n times the mean gradient at s u in units of
+    1 / `unit`, for s at both ends of the epoch.
     """
 
     def __init__(
-        self, rows: Rows, objective: Objective, plan: SparsePlan, schedule: SparseSchedule,
+        self,
+        rows: Rows,
+        objective: Objective,
+        plan: Any,
+        schedule: SparseSchedule,
         center: Array,
-    ) -> None:  # fmt: skip
+    ) -> None:
         n = rows.n_samples
         self.rows, self.objective, self.schedule = rows, objective, schedule
         self.vertices, self.mechanism = plan.vertices, plan.step
@@ -236,7 +208,7 @@ class SparseWalk:
         """Bring the contributions of these rows up to date, and the sums with them."""
         from .._kernels.vertex_steps import contribute
 
-        rows, scores, slope = self.rows, self.scores, self.objective.slope
+        rows, scores, slope = self.rows, self.scores, self.objective.terms.slope
         # For many of them all bounds are made anew, which is faster. How many is private, but
         # decides on time alone: bounds that hold leave the law of a selection as it is.
         n, size = self.product.size, self.sums.shape[0]
@@ -246,10 +218,9 @@ class SparseWalk:
         secant = Secant(
             *self.schedule.ends(self.epoch), rows.has_intercept, self.intercept, self.unit
         )
-        contribute(
-            self.X, which, rows.scales(), rows.factors(), self.objective.y, self.product, secant,
-            slope, self.r, self.sums, scores.bits, scores.bounds, scores.is_loose, widens,
-        )  # fmt: skip
+        records = rows.scales(), rows.factors(), self.objective.y, self.product
+        groups = scores.bits, scores.bounds, scores.is_loose, widens
+        contribute(self.X, which, records, secant, slope, (self.r, self.sums), groups)
         if not widens:
             scores.tighten()
 

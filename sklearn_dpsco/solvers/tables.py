@@ -35,22 +35,10 @@ def is_tabulated(loss: Loss) -> bool:
 
 
 def tables(loss: Loss, targets: Array, clip: float, beta: float) -> tuple[Array, Array]:
-    """Knots and values of the derivatives in z for each of the targets.
+    """Knots and values of the derivatives in z for each of the targets, shape (n, GRID.size).
 
-    Parameters
-    ----------
-    loss : Loss
-        Of a single output; called once.
-    targets : ndarray of shape (n,)
-    clip : float
-        Bound on the values.
-    beta : float
-        Bound on the slopes.
-
-    Returns
-    -------
-    knots, values : ndarray of shape (n, GRID.size)
-        Non-decreasing in each row, whatever the loss returns.
+    Of a loss of a single output, which is called once. The values, within the clip, are
+    non-decreasing in each row, whatever the loss returns, and no steeper than beta.
     """
     from .._kernels.tables import lay_knots
 

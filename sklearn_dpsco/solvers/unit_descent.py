@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from .._progress import steps
+from .._types import Auto
 from ..data.rows import Terms
+from ..geometry import Geometry
 from ..losses import Logistic, Loss, Squared, Welsch, base_loss
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import PrivacyBudget
@@ -31,23 +34,17 @@ from . import sensitivity
 from .base import Plan, Problem, SolverData, SolverResult
 from .batches import gradient_sum
 from .defaults import (
-    LARGEST_COPY,
-    MOST_COPIED_FEATURES,
     UNIT_DESCENT,
     affordable_steps,
-    has_units,
+    check_copy,
     is_wide,
     joint_unit,
     unit_rules,
 )
 from .learned_units import LearnedUnits, Units, pays, plan_units
+from .settings import Solver
 
-__all__ = [
-    "UnitDescentPlan",
-    "check_free",
-    "is_best",
-    "plan_unit_descent",
-]
+__all__ = ["Descent", "UnitDescentPlan", "is_best"]
 
 Array = NDArray[np.float64]
 
@@ -87,19 +84,54 @@ class UnitDescentPlan(Plan):
         return units.result(total / (n_steps - n_steps // 2), problem, n_steps)
 
 
-def check_free(loss: Loss, *, nothing_declared: bool) -> None:
-    """Raise unless the descent can do what is declared."""
-    if not (nothing_declared and _knows(loss)):
-        raise ValueError(
-            "solver='learned-units' has no set, clip, row norm, step or penalty, and knows the "
-            "squared, the logistic and Welsch's loss (width='auto'): leave the rest 'auto', or "
-            "take another solver"
-        )
+class Descent(Solver):
+    """Gradient descent in learned units: mirror descent with the Euclidean map, without a set.
+
+    A part of the budget buys the units: centre and spread of the targets, centre and length of the
+    rows and, where n is large against d, their second moments. The descent then needs no bounds
+    that are tight, no set, no step and no clip, and has none as parameters. For the squared, the
+    logistic and Welsch's loss. Up to 1000 features and 2^28 numbers of X are copied, densely;
+    wider X, such as texts, stays as it is, and noisy frequencies of the features take the place of
+    second moments.
+
+    Parameters
+    ----------
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of steps, with momentum; more cost time and hardly change the accuracy. "auto" is 16
+        to 100, as many as some tenths of a second allow.
+    """
+
+    form = "descent"
+
+    def __init__(self, *, max_iter: int | Auto = "auto") -> None:
+        self._store(locals())
+
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
+    ) -> None:
+        if budget.is_pure:
+            raise ValueError("solver='descent' has no pure-DP form (delta=0)")
+        if feasible_set is not Geometry:
+            raise ValueError(
+                "solver='descent' has no feasible set, which feasible_set='auto' stands for; "
+                "solver='noisy-md' has one"
+            )
+        if units == "bounds":
+            raise ValueError("solver='descent' learns its units: units='bounds' is for the others")
+        if not _knows(loss):
+            raise ValueError(
+                "solver='descent' knows the squared, the logistic and Welsch's loss "
+                f"(width='auto'), solver='noisy-md' others as well; got {loss!r}"
+            )
+
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnitDescentPlan:
+        return _plan_descent(problem, budget, self.max_iter)
 
 
 def is_best(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether the descent is possible, and its units are better than those of the bounds."""
-    return _knows(problem.loss) and pays(problem, budget)
+    is_free = problem.feasible_set is Geometry and problem.units != "bounds"
+    return is_free and _knows(problem.loss) and pays(problem, budget)
 
 
 def _knows(loss: Loss) -> bool:
@@ -120,23 +152,11 @@ def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
     return Welsch(UNIT_DESCENT.width * wider).of_outputs(loss.n_outputs)
 
 
-def plan_unit_descent(
-    problem: Problem, budget: PrivacyBudget, max_iter: int | None
-) -> UnitDescentPlan:
-    """Everything that a run does, from public facts alone.
-
-    Raises
-    ------
-    ValueError
-        If X is too large for a copy.
-    """
-    if not has_units(problem):
-        raise ValueError(
-            f"solver='learned-units' copies at most {LARGEST_COPY} numbers of X with up to "
-            f"{MOST_COPIED_FEATURES} features: take another solver"
-        )
+def _plan_descent(problem: Problem, budget: PrivacyBudget, max_iter: Any) -> UnitDescentPlan:
+    if not is_wide(problem):
+        check_copy(problem, "solver='descent'", "another solver")
     allowance = budget.mixed_allowance
-    units = plan_units(problem, budget)
+    units = plan_units(problem, budget, allowance, LearnedUnits)
     limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
     n_steps = max_iter or affordable_steps(problem, limits)
     change = sensitivity.mean_of_numbers(problem.n_samples, problem.dimension, budget.record_factor)
@@ -145,9 +165,7 @@ def plan_unit_descent(
     step = Gaussian.calibrate(change, allowance.share(units.left), n_steps, problem.size)
     releases = (*units.releases, Release("mean gradient", step, n_steps))
     guarantee = Guarantee.of(budget, releases, allowance.kind)
-    return UnitDescentPlan(
-        problem, budget, "learned-units", n_steps, guarantee, units=units, step=step
-    )
+    return UnitDescentPlan(problem, budget, "descent", n_steps, guarantee, units=units, step=step)
 
 
 def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float, float]:

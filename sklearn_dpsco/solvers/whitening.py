@@ -6,25 +6,13 @@ Derivations: doc/privacy, sections 4.5 and 6.1b.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Spectrum", "isometric_vector", "spectral_noise", "spectrum", "vector_size"]
+__all__ = ["isometric_vector", "spectral_noise", "vector_size", "whitening"]
 
 Array = NDArray[np.float64]
-
-
-class Spectrum(NamedTuple):
-    """Eigenvalues, the negative ones as 0, and eigenvectors of a symmetric matrix."""
-
-    values: Array
-    vectors: Array
-
-    def inverse_root(self, ridge: float) -> Array:
-        """(G + ridge I)^(-1/2), G the matrix of these eigenvalues."""
-        return np.asarray((self.vectors / np.sqrt(self.values + ridge)) @ self.vectors.T)
 
 
 def vector_size(n_columns: int) -> int:
@@ -38,16 +26,7 @@ def isometric_vector(matrix: Array) -> Array:
     Distances of such vectors are the Frobenius distances of the matrices.
     """
     upper = np.triu_indices(len(matrix))
-    return matrix[upper] * _weights(upper)
-
-
-def spectrum(vector: Array, n_columns: int) -> Spectrum:
-    """Of the matrix with this `isometric_vector`."""
-    upper = np.triu_indices(n_columns)
-    matrix = np.zeros((n_columns, n_columns))
-    matrix[upper] = matrix[upper[::-1]] = vector / _weights(upper)
-    values, vectors = np.linalg.eigh(matrix)
-    return Spectrum(np.maximum(values, 0.0), vectors)
+    return matrix[upper] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
 
 
 def spectral_noise(scale: float, n_columns: int) -> float:
@@ -55,5 +34,17 @@ def spectral_noise(scale: float, n_columns: int) -> float:
     return scale * math.sqrt(2 * n_columns)
 
 
-def _weights(upper: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Array:
-    return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+def whitening(vector: Array, n_columns: int, noise: float) -> tuple[Array, Array, float]:
+    """(G + ridge I)^(-1/2), the eigenvalues of G, negative ones as 0, and the ridge.
+
+    G has this `isometric_vector` and about this `spectral_noise`, which is the ridge.
+    """
+    upper = np.triu_indices(n_columns)
+    matrix = np.zeros((n_columns, n_columns))
+    vector = vector / np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+    matrix[upper] = matrix[upper[::-1]] = vector
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.maximum(values, 0.0)
+    # where there is no noise, above the float errors of the eigenvalues
+    ridge = max(noise, 1e-10 * float(values.max()), 1e-30)
+    return np.asarray((vectors / np.sqrt(values + ridge)) @ vectors.T), values, ridge

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +24,14 @@ from ..data.rows import make_rows
 from ..data.summation import UNIT_ROUNDOFF
 from ..mechanisms import Gaussian, SelectVertex
 from ..randomness.stream import RandomStream
-from .base import Piece, Problem, SolverData
+from .base import Problem, SolverData
+from .batches import WithNumbers
 from .defaults import WIDE_UNITS
 from .first_releases import shrunk_vector
 from .medians import place_counts, scale_on_grid
 from .sensitivity import LONGEST_CENTER
 
-__all__ = [
-    "Measured",
-    "WideRows",
-    "about",
-    "measure",
-    "norm_counts",
-    "short_row_sum",
-    "wide_rows",
-]
+__all__ = ["measure", "moments_size", "norm_counts", "short_row_sum", "wide_rows"]
 
 Array = NDArray[np.float64]
 
@@ -47,84 +39,24 @@ _TINY = 1e-300  # in the place of 0 in a denominator
 _N_DIRECTIONS = 4
 
 
-@dataclass(frozen=True)
-class Measured(Piece):
-    """Records whose scale is 1 or, of an empty record, 0, and norms of the rows of X."""
-
-    data: SolverData
-    norms: Array
-
-    @property
-    def n_samples(self) -> int:
-        return self.norms.size
-
-    @property
-    def is_sparse(self) -> bool:
-        return self.data.is_sparse
+def measure(
+    data: SolverData, center: Array | None = None, unit: Array | None = None
+) -> WithNumbers:
+    """Records, whose scales are 1 or 0, with the norms of unit (x - center)."""
+    return WithNumbers(data, make_rows(data.rows.X, False).centered(center).norms(unit))
 
 
-def measure(data: SolverData) -> Measured:
-    """Records with their norms."""
-    return Measured(data, make_rows(data.rows.X, False).norms())
-
-
-def norm_counts(measured: Measured, grid: Array) -> Array:
+def norm_counts(measured: WithNumbers, grid: Array) -> Array:
     """`place_counts` of the norms of the rows."""
-    return place_counts(measured.norms, measured.data.rows.present(), grid)
+    return place_counts(measured.numbers, measured.data.rows.present(), grid)
 
 
-def about(measured: Measured, center: Array, unit: Array | None) -> Measured:
-    """The same records, with the norms of unit (x - center)."""
-    rows = make_rows(measured.data.rows.X, False).centered(center)
-    return Measured(measured.data, rows.norms(unit))
-
-
-def short_row_sum(measured: Measured, bound: float, of_sizes: bool = False) -> Array:
+def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -> Array:
     """Sum of the rows over a bound, the longer ones scaled down to 1; or of the sizes of them."""
     rows = measured.data.rows
-    factors = clipped_to(bound, measured.norms) / bound * rows.present()
+    factors = clipped_to(bound, measured.numbers) / bound * rows.present()
     X = with_values(rows.X, np.abs(rows.X.data)) if of_sizes else rows.X
     return make_rows(X, False).weighted_sum(factors)
-
-
-class WideRows(NamedTuple):
-    r"""Records as they are, and the units in which their rows have a norm of at most 1.
-
-    Attributes
-    ----------
-    data : SolverData
-        Rows s_i [x_i - m, 1], s_i the factor of the scaling down, 0 for an empty record.
-    unit : ndarray of shape (n_features,)
-        u, with :math:`\|u \circ s_i (x_i - m)\|_2 \le 1`; 0 for a feature that is left out.
-    center : ndarray of shape (n_features,)
-        m.
-    """
-
-    data: SolverData
-    unit: Array
-    center: Array
-
-    def moments_size(self) -> float:
-        r"""About the Frobenius norm of the second moments M of the rows in units.
-
-        :math:`\|M V\|_F / \sqrt k` for k public vectors of random signs, the products of a row
-        with all of them cut to a norm of :math:`\sqrt k`.
-        """
-        unit = self.unit
-        signs = 1.0 - 2.0 * np.random.default_rng(0).integers(0, 2, (unit.size, _N_DIRECTIONS))
-        point = unit[:, None] * signs / math.sqrt(_N_DIRECTIONS)
-        point = np.vstack((point, -self.center @ point))
-        total = unit[:, None] * self.data.sum(_products_sum, point)[:-1]
-        return float(np.linalg.norm(total)) / self.data.n_samples
-
-
-def _products_sum(data: SolverData, point: Array) -> Array:
-    """Sum of the rows times their clipped products with the columns of the point."""
-    rows = data.rows
-    products = rows.product(point)
-    products *= rows.scales()[:, None]
-    products *= (clipped_to(1.0, np.linalg.norm(products, axis=1)) * rows.scales())[:, None]
-    return rows.weighted_sum(products)
 
 
 def clipped_to(bound: float, norms: Array) -> Array:
@@ -133,32 +65,29 @@ def clipped_to(bound: float, norms: Array) -> Array:
 
 
 def wide_rows(
-    measured: Measured, problem: Problem, rough: float, center: Gaussian | None,
-    length: SelectVertex | None, row_growth: float, stream: RandomStream,
-) -> WideRows:  # fmt: skip
-    """Release centre and length of the rows.
+    data: Any,
+    measured: Any,
+    problem: Problem,
+    rough: float,
+    center: Gaussian | None,
+    length: SelectVertex | None,
+    row_growth: float,
+    stream: RandomStream,
+) -> tuple[SolverData, Array, Array]:
+    r"""Release centre and length of the rows, of records without and with their norms; not in CSC.
 
-    Parameters
-    ----------
-    measured : Measured
-        Not in CSC.
-    problem : Problem
-    rough : float
-        Bound on the norms of the rows whose mean is released.
-    center, length
-        See `LearnedUnits`.
-    row_growth : float
-        Factor on the bound on the rows.
-    stream : RandomStream
+    The mean is that of rows cut to a norm of `rough`; `row_growth` is a factor on the bound on the
+    rows. Returned are records with rows s_i [x_i - m, 1], s_i the factor of the scaling down, 0 for
+    an empty record; u, with :math:`\|u \circ s_i (x_i - m)\|_2 \le 1`, 0 for a feature that is
+    left out; and m.
     """
-    rules, n, d = WIDE_UNITS[problem.loss.task], measured.n_samples, problem.n_features
+    rules, n, d = WIDE_UNITS[problem.loss.task], data.n_samples, problem.n_features
     means, unit, usual = np.zeros(d), np.ones(d), rough
     if center is not None:
-        is_sparse = measured.is_sparse
+        is_sparse = data.is_sparse
         # sizes in the place of means that may cancel out
         of_sizes = is_sparse and not problem.nonnegative
-        mean = measured.sum(short_row_sum, rough, of_sizes) / n
-        noisy = rough * center.release(mean, stream)
+        noisy = rough * center.release(measured.sum(short_row_sum, rough, of_sizes) / n, stream)
         noise = rough * math.sqrt(center.variance)
         if is_sparse or problem.nonnegative:
             unit = 1 / np.sqrt(np.maximum(noisy, 0.0) + rules.ridge * noise)
@@ -170,20 +99,42 @@ def wide_rows(
             means = shrunk_vector(noisy, noise**2)
     if not problem.fit_intercept:  # which would have to make up for the centre
         means[:] = 0.0
-    centred = measured.map(about, means, unit)
-    counts = functools.partial(centred.sum, norm_counts)
+    centred = data.map(measure, means, unit)
     longest = 2 * rough * max(float(unit.max()), _TINY)
     usual = min(longest, max(usual, 1e-3 * longest))
+    counts = functools.partial(centred.sum, norm_counts)
     norm = scale_on_grid(counts, n, longest, usual, length, stream)
     norm *= rules.row_bound * row_growth
     # so that the rounding of the centre's part is small against the rows
     norm = max(norm, float(np.linalg.norm(unit * means)) / LONGEST_CENTER)
-    return WideRows(centred.map(_scaled_down, means, norm), unit / norm, means)
+    return centred.map(_scaled_down, means, norm), unit / norm, means
 
 
-def _scaled_down(measured: Measured, center: Array, norm: float) -> SolverData:
+def _scaled_down(measured: WithNumbers, center: Array, norm: float) -> SolverData:
     """Centred rows, those of longer norms scaled down."""
     rows = measured.data.rows
-    scale = clipped_to(norm, measured.norms) * rows.present()
+    scale = clipped_to(norm, measured.numbers) * rows.present()
     scaled = make_rows(rows.X, True, scale, rows.sample_weight).centered(center)
     return SolverData(scaled, measured.data.y)
+
+
+def moments_size(data: Any, unit: Array, center: Array) -> float:
+    r"""About the Frobenius norm of the second moments M of `wide_rows`, times their units.
+
+    :math:`\|M V\|_F / \sqrt k` for k public vectors of random signs, the products of a row
+    with all of them cut to a norm of :math:`\sqrt k`.
+    """
+    signs = 1.0 - 2.0 * np.random.default_rng(0).integers(0, 2, (unit.size, _N_DIRECTIONS))
+    point = unit[:, None] * signs / math.sqrt(_N_DIRECTIONS)
+    point = np.vstack((point, -center @ point))
+    total = unit[:, None] * data.sum(_products_sum, point)[:-1]
+    return float(np.linalg.norm(total)) / data.n_samples
+
+
+def _products_sum(data: SolverData, point: Array) -> Array:
+    """Sum of the rows times their clipped products with the columns of the point."""
+    rows = data.rows
+    products = rows.product(point)
+    products *= rows.scales()[:, None]
+    products *= (clipped_to(1.0, np.linalg.norm(products, axis=1)) * rows.scales())[:, None]
+    return rows.weighted_sum(products)

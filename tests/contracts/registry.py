@@ -11,19 +11,38 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.base import MetaEstimatorMixin
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.base import is_classifier as _is_classifier
 from support import WEIGHT_CHECKS, rest_is_slow
 
 import sklearn_dpsco
 from sklearn_dpsco import BudgetAccountant, PrivacyBudget, mechanisms
-from sklearn_dpsco.geometry import L1Ball, L2Ball, Simplex
+from sklearn_dpsco.geometry import L1Ball, Simplex
 from sklearn_dpsco.losses import Logistic, Squared, SquaredHinge
+from sklearn_dpsco.privacy.budget import RELATIONS
+from sklearn_dpsco.solvers import (
+    FTRL,
+    SCOF,
+    Descent,
+    Gradient,
+    Localized,
+    NoisyMD,
+    NoisySFW,
+    PhasedSGD,
+    Proximal,
+    Rounds,
+    SCOFSlices,
+    Selection,
+    Solver,
+    Spider,
+    Tree,
+)
 
 NAN, INF = np.nan, np.inf
 
@@ -53,26 +72,38 @@ BAD = {
     "fit_intercept": ("yes", 1, None),
     "loss": ("no such loss", None, 3, Squared),
     "feasible_set": ("l3", None, L1Ball),
-    "radius": (0, -1, NAN, INF, "big", None, True),
-    "mirror_map": ("l2", None, 2),
-    "l2_penalty": (-0.1, NAN, INF, "auto", None),
-    "gradient_clip": (0, -0.5, NAN, "none"),
-    "data_norm": (0, -1, NAN, INF, "l2"),
-    "solver": ("sgd", None, 1, "constant"),
-    "max_iter": (0, -3, 1.5, "many", True, NAN),
-    "n_phases": (0, -1, 2.0, None),
-    "n_restarts": (0, 1.5, "many", None, 101),
-    "min_selections": (0, -1, 1.5, "2", None, True, NAN),
-    "batch_size": (0, -1, 2.5, "all", True),
-    "learning_rate": (0, -0.1, NAN, INF, "constant", None),
-    "average": ("yes", None, 1),
-    "shuffle": ("yes", None, 1),
+    "units": ("scaled", None, 1),
+    "solver": ("sgd", None, 1, "constant", Solver, L1Ball(1.0)),
     "precision": ("double", None),
     "nonfinite": ("drop", None, True, 0, NAN),
     "accountant": (1.0, "auto", PrivacyBudget(1.0), BudgetAccountant),
     "verbose": (-1, 1.5, "yes", None, NAN),
     "random_state": (-1, "0", 1.5, True, np.random.default_rng(0)),
 }  # fmt: skip
+
+# the same of solvers
+BAD_OF_SOLVERS = {
+    "average": ("yes", None, 1),
+    "batch_size": (0, -1, 2.5, "all", True),
+    "data_norm": (0, -1, NAN, INF, "l2"),
+    "factorization": ("fft", None),
+    "gradient_clip": (0, -0.5, NAN, "none"),
+    "l2_penalty": (-0.1, NAN, INF, "auto", None),
+    "learning_rate": (0, -0.1, NAN, INF, "constant", None),
+    "max_iter": (0, -3, 1.5, "many", True, NAN),
+    "min_selections": (0, -1, 1.5, "2", None, True, NAN),
+    "mirror_map": ("l2", None, 2),
+    "moment_bound": (0.0, -1.0),
+    "moment_order": (1.5, NAN, "2"),
+    "n_buckets": (0, 1.5),
+    "n_phases": (0, -1, 2.0, None),
+    "n_restarts": (0, 1.5, "many", None, 101),
+    "oracle": ("mean", None),
+    "rank_bound": (0, 1.5, "d", 2),
+    "scale_share": (0, 0.71, 1.0, NAN, "half"),
+    "shuffle": ("yes", None, 1),
+    "tau": (0.0, -2, "big"),
+}
 
 
 class Mixing(Squared):
@@ -148,131 +179,170 @@ class Entry:
     expected_failed_checks: Mapping[str, str] = field(default_factory=lambda: WEIGHT_CHECKS)
 
 
-RADIUS_TWICE = ({"feasible_set": L2Ball(2.0), "radius": 2.0}, "radius")
 SIMPLEX = ({"feasible_set": "simplex"}, "fit_intercept=False")
 
 LASSO = Entry(
     forms={
-        "gradient": {"solver": "gradient", "max_iter": 4},
-        "selection": {"solver": "selection", "max_iter": 4},
-        "pure": {"delta": 0, "max_iter": 4},
-        "repeated": {"min_selections": 2, "max_iter": 6},
-        "rounds": {"solver": "rounds", "max_iter": 2},
-        "tree": {"solver": "tree", "n_restarts": 2, "max_iter": 4},
-        "spider": {"solver": "spider", "l2_penalty": 0.1},
+        "gradient": {"solver": Gradient(max_iter=4), "units": "bounds"},
+        "selection": {"solver": Selection(max_iter=4), "units": "bounds"},
+        "pure": {"delta": 0, "solver": Selection(max_iter=4)},
+        "repeated": {"solver": Selection(min_selections=2, max_iter=6), "units": "bounds"},
+        "rounds": {"solver": Rounds(max_iter=2)},
+        "tree": {"solver": Tree(n_restarts=2, max_iter=4)},
+        "spider": {"solver": Spider(l2_penalty=0.1)},
+        "learned gradient": {"solver": Gradient(max_iter=4), "units": "learned"},
+        "learned selection": {"solver": Selection(max_iter=4), "units": "learned"},
+        "learned rounds": {"solver": Rounds(max_iter=2), "units": "learned"},
     },
-    bad={
-        "learning_rate": (1.1,),
-        "feasible_set": ("simplex", Simplex(1.0)),
-    },
+    bad={"feasible_set": ("simplex", Simplex(1.0))},
     nonsense=(
+        ({"solver": Gradient(learning_rate=1.1)}, "learning_rate"),
         ({"solver": "gradient", "delta": 0}, "selection"),
-        ({"feasible_set": L1Ball(2.0), "radius": 2.0}, "radius"),
         ({"feasible_set": "unconstrained"}, "unconstrained"),
-        ({"delta": 0, "feasible_set": "l2", "max_iter": 5}, "vertices"),
+        ({"delta": 0, "feasible_set": "l2", "solver": Selection(max_iter=5)}, "vertices"),
         SIMPLEX,
-        ({"solver": "selection", "n_restarts": 2}, "n_restarts is for"),
-        ({"solver": "spider", "max_iter": 5}, "max_iter='auto'"),
         ({"solver": "rounds", "feasible_set": "l2"}, "vertices"),
-        ({"solver": "gradient", "min_selections": 2}, "min_selections=2 is for"),
-        ({"solver": "tree", "min_selections": 2}, "min_selections=2 is for"),
         (
-            {"feasible_set": "simplex", "fit_intercept": False, "min_selections": 2},
+            {
+                "feasible_set": "simplex",
+                "fit_intercept": False,
+                "solver": Selection(min_selections=2),
+            },
             "min_selections=2 needs feasible_set='l1'",
         ),
+        ({"units": "learned", "delta": 0}, "units='learned' has no pure-DP form"),
+        ({"units": "learned", "solver": Gradient(data_norm=1.0)}, "data_norm"),
     ),
     too_small=(
-        ({"max_iter": 3, "min_selections": 4}, "min_selections must be at most"),
-        ({"solver": "rounds", "max_iter": 41}, "smallest n that works"),
-        ({"solver": "tree", "max_iter": 64}, "smallest n that works"),
-        ({"solver": "spider", "n_restarts": 20}, "smallest n that works"),
+        ({"solver": Selection(max_iter=3, min_selections=4)}, "min_selections must be at most"),
+        ({"solver": Rounds(max_iter=41)}, "smallest n that works"),
+        ({"solver": Tree(max_iter=64)}, "smallest n that works"),
+        ({"solver": Spider(n_restarts=20)}, "smallest n that works"),
     ),
-    # which records are read together is drawn
-    unlike_sums=("rounds", "tree", "spider"),
-    by_selection=("selection", "pure", "repeated", "rounds", "tree", "spider"),
+    # which records are read together is drawn, and a median is no sum
+    unlike_sums=(
+        "rounds",
+        "tree",
+        "spider",
+        "learned gradient",
+        "learned selection",
+        "learned rounds",
+    ),
+    by_selection=(
+        "selection",
+        "pure",
+        "repeated",
+        "rounds",
+        "tree",
+        "spider",
+        "learned selection",
+        "learned rounds",
+    ),
 )
 MIRROR = Entry(
     forms={
-        "noisy-md": {"solver": "noisy-md", "max_iter": 4},
-        "localized": {"solver": "localized", "max_iter": 2, "n_restarts": 2},
-        "proximal": {"solver": "proximal", "max_iter": 2, "n_phases": 3},
+        "noisy-md": {"solver": NoisyMD(max_iter=4)},
+        "localized": {"solver": Localized(max_iter=2, n_restarts=2)},
+        "proximal": {"solver": Proximal(max_iter=2, n_phases=3)},
         # (with the default clip a derivative at the ends of the targets never changes)
-        "noisy-sfw": {"solver": "noisy-sfw", "max_iter": 4, "gradient_clip": 2.0},
-        "entropy": {"feasible_set": "l1", "mirror_map": "entropy", "max_iter": 4},
-        "batches": {"batch_size": 10, "max_iter": 4},
-        "learned-units": {"max_iter": 4},
+        "noisy-sfw": {"solver": NoisySFW(max_iter=4, gradient_clip=2.0)},
+        "entropy": {"feasible_set": "l1", "solver": NoisyMD(mirror_map="entropy", max_iter=4)},
+        "batches": {"solver": NoisyMD(batch_size=10, max_iter=4)},
+        "learned-units": {"solver": Descent(max_iter=4)},
+        "learned noisy-md": {"solver": NoisyMD(max_iter=4), "units": "learned"},
     },
-    bad={"batch_size": ("auto",), "feasible_set": ("simplex", Simplex(1.0))},
+    bad={"feasible_set": ("simplex", Simplex(1.0))},
     nonsense=(
-        RADIUS_TWICE,
         SIMPLEX,
         ({"solver": "noisy-sfw", "feasible_set": "linf"}, r"p <= 2.*'noisy-md'"),
-        ({"solver": "noisy-sfw", "learning_rate": 1.5}, "learning_rate"),
-        ({"solver": "noisy-sfw", "batch_size": 5}, "batch_size is for solver='noisy-md'"),
-        ({"solver": "localized", "batch_size": 5}, "batch_size is for solver='noisy-md'"),
-        ({"batch_size": 5, "n_restarts": 2}, "n_restarts is not for random batches"),
-        ({"solver": "localized", "feasible_set": "l1", "mirror_map": "entropy"}, "entropy"),
-        ({"solver": "proximal", "feasible_set": "l1", "mirror_map": "entropy"}, "entropy"),
-        ({"feasible_set": "l2", "mirror_map": "entropy"}, "mirror_map"),
-        ({"mirror_map": "entropy"}, "mirror_map"),  # the plan may choose the l2 ball
+        ({"solver": NoisySFW(learning_rate=1.5)}, "learning_rate"),
+        ({"solver": NoisyMD(batch_size="auto")}, "batch_size"),
+        ({"solver": NoisyMD(batch_size=5, n_restarts=2)}, "n_restarts is not for random batches"),
+        ({"solver": NoisyMD(batch_size=5), "units": "learned"}, "batch_size"),
+        ({"solver": Localized(mirror_map="entropy"), "feasible_set": "l1"}, "entropy"),
+        ({"solver": Proximal(mirror_map="entropy"), "feasible_set": "l1"}, "entropy"),
+        ({"feasible_set": "l2", "solver": NoisyMD(mirror_map="entropy")}, "mirror_map"),
+        # the plan may choose the l2 ball
+        ({"solver": NoisyMD(mirror_map="entropy")}, "mirror_map"),
+        ({"solver": "descent", "feasible_set": "l2"}, "has no feasible set"),
+        ({"solver": "descent", "units": "bounds"}, "learns its units"),
+        ({"units": "learned", "solver": NoisyMD(data_norm=1.0)}, "data_norm"),
     ),
     too_small=(
-        ({"batch_size": 41}, "smallest n that works"),
-        ({"solver": "localized", "n_phases": 20}, "smallest n that works"),
-        ({"solver": "noisy-md", "n_restarts": 7}, "smallest n that works"),
-        ({"solver": "proximal", "n_phases": 41}, "smallest n that works"),
-        ({"solver": "noisy-sfw", "max_iter": 40}, "smallest n that works"),
+        ({"solver": NoisyMD(batch_size=41)}, "smallest n that works"),
+        ({"solver": Localized(n_phases=20)}, "smallest n that works"),
+        ({"solver": NoisyMD(n_restarts=7)}, "smallest n that works"),
+        ({"solver": Proximal(n_phases=41)}, "smallest n that works"),
+        ({"solver": NoisySFW(max_iter=40)}, "smallest n that works"),
     ),
     pure="DPLassoFW",
     # a median is no sum
-    unlike_sums=("learned-units",),
+    unlike_sums=("learned-units", "learned noisy-md"),
+)
+LINEAR = Entry(
+    forms={"default": {}},
+    nonsense=(({"delta": 0}, "DPLassoFW"),),
+    pure="DPLassoFW",
+    unlike_sums=("default",),
 )
 PHASED = Entry(
     forms={
-        "one pass": {"max_iter": 1},
-        "passes": {"max_iter": 3, "n_phases": 2},
+        "one pass": {"solver": PhasedSGD(max_iter=1)},
+        "passes": {"solver": PhasedSGD(max_iter=3, n_phases=2), "units": "bounds"},
         "learned units": {},
+        "learned phases": {"solver": PhasedSGD(max_iter=2, n_phases=2), "units": "learned"},
     },
-    bad={
-        "learning_rate": (99.0,),  # beyond what the proof allows
-        "feasible_set": ("l1", L1Ball(1.0)),
-        "rank_bound": (0, 1.5, "d", 2),
-    },
+    bad={"feasible_set": ("l1", L1Ball(1.0))},
     nonsense=(
-        ({"feasible_set": "unconstrained", "radius": 2.0}, "has no radius"),
-        ({"feasible_set": "unconstrained", "rank_bound": 0}, "rank_bound"),
-        ({"feasible_set": "unconstrained", "rank_bound": "d"}, "rank_bound"),
-        ({"rank_bound": 2}, "rank_bound must be None unless"),
-        RADIUS_TWICE,
+        ({"solver": PhasedSGD(learning_rate=99.0)}, "learning_rate"),  # beyond the proof
+        ({"feasible_set": "unconstrained", "solver": PhasedSGD(rank_bound=0)}, "rank_bound"),
+        ({"feasible_set": "unconstrained", "solver": PhasedSGD(rank_bound="d")}, "rank_bound"),
+        ({"solver": PhasedSGD(rank_bound=2)}, "rank_bound must be None unless"),
+        ({"units": "learned", "solver": PhasedSGD(data_norm=1.0)}, "data_norm"),
     ),
     too_small=(
-        ({"n_phases": 41}, "n_phases=41 needs n_samples >= 41"),
-        ({"feasible_set": "unconstrained", "rank_bound": 4}, "rank_bound must be at most"),
+        ({"solver": PhasedSGD(n_phases=41)}, "n_phases=41 needs n_samples >= 41"),
+        (
+            {"feasible_set": "unconstrained", "solver": PhasedSGD(rank_bound=4)},
+            "rank_bound must be at most",
+        ),
     ),
     pure="no pure-DP form",
     # where a descent ends is no sum
-    unlike_sums=("one pass", "passes", "learned units"),
+    unlike_sums=("one pass", "passes", "learned units", "learned phases"),
 )
-FTRL = Entry(
-    forms={"steps of 4": {}, "tree": {"factorization": "tree", "average": False, "batch_size": 7}},
+FTRL_MODELS = Entry(
+    forms={
+        "steps of 4": {},
+        "tree": {"solver": FTRL(factorization="tree", average=False, batch_size=7)},
+    },
     bad={
         "horizon": (0, -1, 1.5, "long", True, NAN),
-        "batch_size": (None,),
-        "factorization": ("fft", None),
         "feasible_set": ("simplex", Simplex(1.0)),
     },
-    nonsense=(RADIUS_TWICE, SIMPLEX, ({"mirror_map": "entropy"}, "mirror_map")),
+    nonsense=(
+        SIMPLEX,
+        ({"solver": FTRL(mirror_map="entropy")}, "mirror_map"),
+        ({"solver": FTRL(batch_size=None)}, "batch_size"),
+        ({"units": "learned", "feasible_set": "l1"}, "feasible_set='l2'"),
+        ({"units": "learned", "solver": FTRL(learning_rate=0.1)}, "learning_rate"),
+    ),
+    too_small=(({"units": "learned"}, "units='learned' needs a stream"),),
     pure="DPLassoFW",
     expected_failed_checks=WEIGHT_CHECKS
     | {"check_fit_score_takes_y": "it calls partial_fit after fit, which would spend twice"},
 )
 HEAVY_TAIL = Entry(
     forms={
-        "scof": {"max_iter": 3},
-        "slices": {"max_iter": 2, "solver": "scof-slices"},
-        "guesses": {"max_iter": 3, "scale_X": 1.0, "center_X": 0.0, "oracle": "smoothed"},
-        "buckets": {"max_iter": 3, "oracle": "median-of-means", "n_buckets": 3},
-        "pure": {"max_iter": 3, "delta": 0},
+        "scof": {"solver": SCOF(max_iter=3)},
+        "slices": {"solver": SCOFSlices(max_iter=2)},
+        "guesses": {
+            "solver": SCOF(max_iter=3, oracle="smoothed"),
+            "scale_X": 1.0,
+            "center_X": 0.0,
+        },
+        "buckets": {"solver": SCOF(max_iter=3, oracle="median-of-means", n_buckets=3)},
+        "pure": {"solver": SCOF(max_iter=3), "delta": 0},
         "intercept only": {},
     },
     bad={
@@ -280,33 +350,29 @@ HEAVY_TAIL = Entry(
         "center_X": (INF, "mean", np.ones((2, 2)), {"a": NAN}),
         "scale_y": (0.0, [1.0], "auto", None),
         "center_y": (NAN, [1.0], "mean", None),
-        "scale_share": (0, 0.71, 1.0, NAN, "half"),
-        "oracle": ("mean", None),
-        "moment_order": (1.5, NAN, "2"),
-        "moment_bound": (0.0, -1.0),
-        "tau": (0.0, -2, "big"),
-        "n_buckets": (0, 1.5),
-        "solver": ("auto", "noisy-md"),
+        "solver": ("noisy-md",),
     },
     nonsense=(
         ({"fit_intercept": False, "center_X": 1.0}, "center_X"),
         ({"fit_intercept": False, "center_y": 1.0}, "center_y"),
-        RADIUS_TWICE,
     ),
     too_small=(
-        ({"oracle": "median-of-means", "n_buckets": 41, "max_iter": 2}, "n_buckets=41"),
+        (
+            {"solver": SCOF(oracle="median-of-means", n_buckets=41, max_iter=2)},
+            "n_buckets=41",
+        ),
         ({"scale_X": [1.0, 2.0]}, "scale_X"),
     ),
     sparse={"center_X": 0.0},
     shifting=({"center_X": "private"}, {"center_X": 1.0}),
     columns={"scale_X": 1.0, "center_X": 0.0},
     origins=(
-        ({"max_iter": 3}, "center_X_"),
+        ({"solver": SCOF(max_iter=3)}, "center_X_"),
         ({"scale_X": 1.0, "center_X": [0.5, 0.0, -2.0]}, (0.5, 0.0, -2.0)),
     ),
     unlike_sums=("buckets",),
     constant=("intercept only",),
-)  # fmt: skip
+)
 
 REGISTRY = {
     "DPLassoFW": LASSO,
@@ -315,20 +381,25 @@ REGISTRY = {
     "DPMirrorClassifier": MIRROR,
     "DPPhasedSGDRegressor": PHASED,
     "DPPhasedSGDClassifier": PHASED,
-    "DPFTRLRegressor": FTRL,
-    "DPFTRLClassifier": FTRL,
+    "DPLinearRegression": LINEAR,
+    "DPLogisticRegression": LINEAR,
+    "DPFTRLRegressor": FTRL_MODELS,
+    "DPFTRLClassifier": FTRL_MODELS,
     "HeavyTailDPRegressor": HEAVY_TAIL,
     "HeavyTailDPClassifier": HEAVY_TAIL,
 }
 
 # other paths than the defaults take, for all checks of scikit-learn
 FURTHER_CHECKS = [
-    ("DPLassoFW", {"solver": "selection", "max_iter": 5}),
-    ("DPLassoFWClassifier", {"solver": "gradient", "nonfinite": "zero", "max_iter": 5}),
-    ("DPMirrorRegressor", {"solver": "localized", "max_iter": 2}),
-    ("DPPhasedSGDClassifier", {"max_iter": 1, "fit_intercept": False, "relation": "zero-out"}),
-    ("HeavyTailDPRegressor", {"max_iter": 2, "center_X": 0.0, "delta": 0, "solver": "scof-slices"}),
-    ("HeavyTailDPClassifier", {"max_iter": 3}),
+    ("DPLassoFW", {"solver": Selection(max_iter=5)}),
+    ("DPLassoFWClassifier", {"solver": Gradient(max_iter=5), "nonfinite": "zero"}),
+    ("DPMirrorRegressor", {"solver": Localized(max_iter=2)}),
+    (
+        "DPPhasedSGDClassifier",
+        {"solver": PhasedSGD(max_iter=1), "fit_intercept": False, "relation": "zero-out"},
+    ),
+    ("HeavyTailDPRegressor", {"solver": SCOFSlices(max_iter=2), "center_X": 0.0, "delta": 0}),
+    ("HeavyTailDPClassifier", {"solver": SCOF(max_iter=3)}),
 ]
 
 ESTIMATORS = sorted(
@@ -365,16 +436,21 @@ def is_classifier(name):
 
 
 CLASSIFIERS = [name for name in ESTIMATORS if is_classifier(name)]
+REGRESSORS = [name for name in ESTIMATORS if not is_classifier(name)]
 
 each = pytest.mark.parametrize("name", ESTIMATORS)
 each_classifier = pytest.mark.parametrize("name", CLASSIFIERS)
-each_regressor = pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - set(CLASSIFIERS)))
+each_regressor = pytest.mark.parametrize("name", REGRESSORS)
 
 
 def _one_of_each_entry():
-    """A regressor and a classifier in turns: the two of an entry have one solver."""
+    """A regressor and a classifier in turns: the two of an entry have one solver.
+
+    Those of `LINEAR` have that of `MIRROR`, as test_solvers states to the bit.
+    """
     of_entry = {}
-    for name in sorted(ESTIMATORS, key=is_classifier):
+    solved = [name for name in ESTIMATORS if REGISTRY.get(name) is not LINEAR]
+    for name in sorted(solved, key=is_classifier):
         of_entry.setdefault(id(REGISTRY.get(name)), []).append(name)
     return [names[k % len(names)] for k, names in enumerate(of_entry.values())]
 
@@ -383,15 +459,32 @@ def _one_of_each_entry():
 each_solver = rest_is_slow("name", ESTIMATORS, _one_of_each_entry())
 
 
-def known(name, parameters):
-    """Those of the parameters that the estimator has."""
-    return {key: value for key, value in parameters.items() if key in parameters_of(name)}
+def solver_of(name, form=None):
+    """The solver of a form, or the one by default; None of an estimator that takes none."""
+    if "solver" not in parameters_of(name):
+        return None
+    solver = entry(name).forms[form].get("solver", "auto") if form else "auto"
+    return kind_of(name)._solvers[solver]() if isinstance(solver, str) else clone(solver)
+
+
+def known(name, parameters, form=None):
+    """Those of the parameters that the estimator has, or its solver."""
+    solver = solver_of(name, form)
+    names = parameters_of(name) | set(solver.get_params() if solver else ())
+    return {key: value for key, value in parameters.items() if key in names}
 
 
 def build(name, form=None, **parameters):
-    """The estimator with everything declared, in one of its forms or by default, and a seed."""
+    """The estimator with everything declared, in one of its forms or by default, and a seed.
+
+    Parameters of the form's solver are given to that.
+    """
     settings = {} if form is None else entry(name).forms[form]
-    return kind_of(name)(**known(name, DECLARED) | {"random_state": 0} | settings | parameters)
+    settings = known(name, DECLARED) | {"random_state": 0} | settings
+    inner = {key: parameters.pop(key) for key in set(parameters) & BAD_OF_SOLVERS.keys()}
+    if inner:
+        settings["solver"] = solver_of(name, form).set_params(**inner)
+    return kind_of(name)(**settings | parameters)
 
 
 def forms(name):
@@ -406,6 +499,50 @@ def descending_forms(name):
 
 def main_form(name):
     return forms(name)[0]
+
+
+def each_form_of(names, forms_of=forms, always=None, by_turns=True):
+    """Parametrize a test with `name` and `form`.
+
+    A form of each estimator in `always`, by default of all, is run always: another one in each
+    test, or the main one. With `-m slow` all of them are run.
+    """
+
+    def parametrized(test):
+        turn = crc32(test.__name__.encode()) if by_turns else 0
+        cases = [(name, form) for name in names for form in forms_of(name)]
+        first = {
+            f"{name}-{forms_of(name)[(turn + by_turns * k) % len(forms_of(name))]}"
+            for k, name in enumerate(names if always is None else always)
+            if forms_of(name)
+        }
+        return rest_is_slow(("name", "form"), cases, first)(test)
+
+    return parametrized
+
+
+def relation_of(name, form):
+    """The relations by turns: which one does not matter to the form."""
+    return RELATIONS[forms(name).index(form) % 2]
+
+
+def forms_of_sums(name):
+    """Those whose releases are made of sums over the records."""
+    return [form for form in forms(name) if form not in entry(name).unlike_sums]
+
+
+def forms_and_default(name):
+    return [None, *forms(name)]
+
+
+each_form = each_form_of(ESTIMATORS, always=_one_of_each_entry())
+each_form_or_main = each_form_of(ESTIMATORS, always=_one_of_each_entry(), by_turns=False)
+each_form_or_default = each_form_of(ESTIMATORS, forms_and_default, _one_of_each_entry())
+each_descending_form = each_form_of(ESTIMATORS, descending_forms, _one_of_each_entry())
+each_form_of_sums = each_form_of(ESTIMATORS, forms_of_sums, _one_of_each_entry())
+each_form_of_classifiers = each_form_of(CLASSIFIERS)
+each_form_of_regressors = each_form_of(REGRESSORS)
+each_form_of_all = each_form_of(ESTIMATORS)
 
 
 def outcome(model):

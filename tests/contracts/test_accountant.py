@@ -11,10 +11,12 @@ from registry import (
     build,
     descending_forms,
     each_classifier,
+    each_form,
+    each_form_or_default,
     each_solver,
     every_release,
-    forms,
     is_classifier,
+    known,
     main_form,
     nothing_is_released,
     outcome,
@@ -52,112 +54,102 @@ def state(model):
 # ----------------------------------------------------------------------------- the charge
 
 
-@each_solver
-def test_a_fit_is_charged_once_in_full_before_anything_is_released(name):
+@each_form_or_default
+def test_a_fit_is_charged_once_in_full_before_anything_is_released(name, form):
     X, y = table(name)
-    for form in (None, *forms(name)):
-        accountant = Watched(2.0)
-        model = build(name, form, accountant=accountant)
+    accountant = Watched(2.0)
+    model = build(name, form, accountant=accountant)
 
-        def answer(mechanism, value, release, events=accountant.events):
-            events.append("release")
-            return release()
+    def answer(mechanism, value, release, events=accountant.events):
+        events.append("release")
+        return release()
 
-        with every_release(answer):
-            model.fit(X, y)
-        events = accountant.events
-        assert (events[0], events.count("charge")) == ("charge", 1), form
-        assert "release" in events, form
-        (charge,) = accountant.ledger
-        assert charge.guarantee == model.guarantee_, form
-        assert (charge.estimator, charge.n_samples, charge.n_features) == (name, 60, 3), form
-        assert (model.guarantee_.epsilon, model.guarantee_.delta) == (
-            1.0,
-            build(name, form).plan(60, 3).budget.delta,
-        )
-        if model.delta:  # a pure plan costs less where others are not pure
-            # what batches cost is known at the order of this budget only
-            most = 1.4 if form == "batches" else 1.0
-            assert 0.99 <= accountant.total_spent() <= most * (1 + 1e-2), form
-        # the plan is made for the accountant, and it is the one that `plan` shows
-        assert model.plan_ == build(name, form, accountant=accountant).plan(60, 3), form
-        assert model.guarantee_.composition in ("zcdp", "pure", "pld"), form
-        # the accountant of an open block is as good
-        block = BudgetAccountant(2.0)
-        with block:
-            in_block = build(name, form).fit(X, y)
-        assert [charge.guarantee for charge in block.ledger] == [in_block.guarantee_], form
-        assert in_block.guarantee_ == charge.guarantee, form
-        # (a watched release is not made in a compiled loop, whose sums round otherwise)
-        np.testing.assert_allclose(outcome(in_block), outcome(model), rtol=1e-12, err_msg=form)
-        in_block.fit(X, y)
-        build(name, form, accountant=accountant).plan(60, 3)
-        assert len(block.ledger) == len(accountant.ledger) == 1
-        assert clone(model).accountant is accountant
+    with every_release(answer):
+        model.fit(X, y)
+    events = accountant.events
+    assert (events[0], events.count("charge")) == ("charge", 1)
+    assert "release" in events
+    (charge,) = accountant.ledger
+    assert charge.guarantee == model.guarantee_
+    assert (charge.estimator, charge.n_samples, charge.n_features) == (name, 60, 3)
+    assert (model.guarantee_.epsilon, model.guarantee_.delta) == (
+        1.0,
+        build(name, form).plan(60, 3).budget.delta,
+    )
+    if model.delta:  # a pure plan costs less where others are not pure
+        # what batches cost is known at the order of this budget only
+        most = 1.4 if form == "batches" else 1.0
+        assert 0.99 <= accountant.total_spent() <= most * (1 + 1e-2)
+    # the plan is made for the accountant, and it is the one that `plan` shows
+    assert model.plan_ == build(name, form, accountant=accountant).plan(60, 3)
+    assert model.guarantee_.composition in ("zcdp", "pure", "pld")
+    # the accountant of an open block is as good
+    block = BudgetAccountant(2.0)
+    with block:
+        in_block = build(name, form).fit(X, y)
+    assert [charge.guarantee for charge in block.ledger] == [in_block.guarantee_]
+    assert in_block.guarantee_ == charge.guarantee
+    # (a watched release is not made in a compiled loop, whose sums round otherwise)
+    np.testing.assert_allclose(outcome(in_block), outcome(model), rtol=1e-12)
+    in_block.fit(X, y)
+    build(name, form, accountant=accountant).plan(60, 3)
+    assert len(block.ledger) == len(accountant.ledger) == 1
+    assert clone(model).accountant is accountant
 
 
-@each_solver
-def test_values_are_used_after_the_charge_only(name):
+@each_form
+def test_values_are_used_after_the_charge_only(name, form):
     X, y = table(name, n=200)
-    for form in forms(name):
-        for kind, settings in ways_to_store(name, form):
-            storage = STORAGES[kind]
-            given = storage(X.copy())
-            values = given if isinstance(given, np.ndarray) else given.data
+    for kind, settings in ways_to_store(name, form):
+        storage = STORAGES[kind]
+        given = storage(X.copy())
+        values = given if isinstance(given, np.ndarray) else given.data
 
-            def overwrite(values=values):
-                values *= -1  # of the caller's array, in the moment of the charge
+        def overwrite(values=values):
+            values *= -1  # of the caller's array, in the moment of the charge
 
-            model = build(name, form, accountant=Watched(2.0, then=overwrite), **settings)
-            model.fit(given, y)
-            after, before = (
-                build(name, form, accountant=BudgetAccountant(2.0), **settings).fit(storage(Z), y)
-                for Z in (-X, X)
-            )
-            case = f"{form} {kind}"
-            np.testing.assert_array_equal(outcome(model), outcome(after), err_msg=case)
-            if form in descending_forms(name):
-                assert np.any(outcome(model) != outcome(before)), case
+        model = build(name, form, accountant=Watched(2.0, then=overwrite), **settings)
+        model.fit(given, y)
+        after, before = (
+            build(name, form, accountant=BudgetAccountant(2.0), **settings).fit(storage(Z), y)
+            for Z in (-X, X)
+        )
+        case = f"{form} {kind}"
+        np.testing.assert_array_equal(outcome(model), outcome(after), err_msg=case)
+        if form in descending_forms(name):
+            assert np.any(outcome(model) != outcome(before)), case
 
 
-@each_solver
-def test_a_record_enters_no_more_releases_than_the_guarantee_counts(name):
+@each_form
+def test_a_record_enters_no_more_releases_than_the_guarantee_counts(name, form):
     for classes in (["no", "yes"], ["a", "b", "c"]) if is_classifier(name) else (["no", "yes"],):
         X, y = table(name, classes=classes)
-        settings = {"classes": classes} if is_classifier(name) else {}
-        for form in forms(name):
-            case = (form, classes)
-            model = build(name, form, nonfinite="zero", **settings)
-            whole = statistics(model, X, y)
-            counted = counts_of(model.guarantee_)
-            made = Counter(mechanism for mechanism, _ in whole)
-            assert set(made) == set(counted), case
-            for mechanism, counts in counted.items():
-                # on all records, and as often as it is counted
-                if set(counts) == {None} and not mechanism.is_joint:
-                    assert made[mechanism] == counts[None], (case, mechanism)
-            n_touched = Counter()
-            for i in range(0, 60, 7):
-                other = X.copy()
-                other[i] = np.nan
-                touched = Counter(
-                    mechanism
-                    for (mechanism, one), (_, two) in zip(
-                        whole, statistics(model, other, y), strict=True
-                    )
-                    if np.any(one != two)
-                )
-                for mechanism, count in touched.items():
-                    counts = Counter(counted[mechanism])
-                    limit = counts.pop(None, 0) + max(counts.values(), default=0)
-                    # of a whole run, there is one sensitivity
-                    assert count <= limit or mechanism.is_joint, (case, i, mechanism)
-                # a record of one group is in no other group, in each of the models
-                sure = [set(counted[m]) for m in touched if len(counted[m]) == 1]
-                if len(classes) == 2:
-                    assert len(set().union(*sure) - {None}) <= 1, (case, i)
-                n_touched.update(touched)
-            assert n_touched, case
+        model = build(name, form, nonfinite="zero", **known(name, {"classes": classes}))
+        whole = statistics(model, X, y)
+        counted = counts_of(model.guarantee_)
+        made = Counter(mechanism for mechanism, _ in whole)
+        assert set(made) == set(counted), classes
+        for mechanism, counts in counted.items():
+            # on all records, and as often as it is counted
+            if set(counts) == {None} and not mechanism.is_joint:
+                assert made[mechanism] == counts[None], (classes, mechanism)
+        n_touched = Counter()
+        for i in range(0, 60, 7):
+            other = X.copy()
+            other[i] = np.nan
+            pairs = zip(whole, statistics(model, other, y), strict=True)
+            touched = Counter(m for (m, one), (_, two) in pairs if np.any(one != two))
+            for mechanism, count in touched.items():
+                counts = Counter(counted[mechanism])
+                limit = counts.pop(None, 0) + max(counts.values(), default=0)
+                # of a whole run, there is one sensitivity
+                assert count <= limit or mechanism.is_joint, (classes, i, mechanism)
+            # a record of one group is in no other group, in each of the models
+            sure = [set(counted[m]) for m in touched if len(counted[m]) == 1]
+            if len(classes) == 2:
+                assert len(set().union(*sure) - {None}) <= 1, (classes, i)
+            n_touched.update(touched)
+        assert n_touched, classes
 
 
 def counts_of(guarantee):
@@ -228,26 +220,25 @@ def test_a_search_leaves_all_its_fits_on_the_ledger(name):
     assert tight.total_spent() <= 0.15
 
 
-@each_solver
-def test_a_model_stored_by_skops_charges_its_accountant(name):
+@each_form
+def test_a_model_stored_by_skops_charges_its_accountant(name, form):
     skops = pytest.importorskip("skops.io")
     X, y = table(name)
     accountant = BudgetAccountant(10.0)
-    for form in forms(name):
-        model = build(name, form, accountant=accountant.parallel().branch()).fit(X, y)
-        stored = skops.dumps(model)
-        untrusted = skops.get_untrusted_types(data=stored)
-        loaded = skops.loads(stored, trusted=untrusted)
-        np.testing.assert_array_equal(outcome(loaded), outcome(model))
-        assert loaded.accountant == model.accountant, form
-        before, twin = len(accountant.ledger), loaded.accountant.accountant
-        with accountant, twin:
-            loaded.fit(X, y)
-        assert accountant.ledger[-1].branch == model.accountant.path
-        assert len(accountant.ledger) == len(twin.ledger) == before + 1, form
-        assert twin.total_spent() == accountant.total_spent()
-        with pytest.raises(PrivacyBudgetError):
-            loaded.set_params(epsilon=20.0).fit(X, y)
+    model = build(name, form, accountant=accountant.parallel().branch()).fit(X, y)
+    stored = skops.dumps(model)
+    untrusted = skops.get_untrusted_types(data=stored)
+    loaded = skops.loads(stored, trusted=untrusted)
+    np.testing.assert_array_equal(outcome(loaded), outcome(model))
+    assert loaded.accountant == model.accountant
+    before, twin = len(accountant.ledger), loaded.accountant.accountant
+    with accountant, twin:
+        loaded.fit(X, y)
+    assert accountant.ledger[-1].branch == model.accountant.path
+    assert len(accountant.ledger) == len(twin.ledger) == before + 1
+    assert twin.total_spent() == accountant.total_spent()
+    with pytest.raises(PrivacyBudgetError):
+        loaded.set_params(epsilon=20.0).fit(X, y)
     del accountant, model, loaded, twin
     gc.collect()
     loaded = skops.loads(stored, trusted=untrusted)
@@ -280,26 +271,25 @@ def test_a_fit_in_a_branch_is_charged_there_and_of_users_where_they_are_disjoint
 # -------------------------------------------------------------------- what is not charged
 
 
-@each_solver
-def test_a_refused_fit_computes_nothing_and_leaves_the_earlier_model(name):
+@each_form
+def test_a_refused_fit_computes_nothing_and_leaves_the_earlier_model(name, form):
     X, y = table(name)
-    for form in forms(name):
-        accountant = BudgetAccountant(1.0)
-        model = build(name, form, accountant=accountant, epsilon=0.9).fit(X, y)
-        before, ledger, spent = state(model), accountant.ledger, accountant.total_spent()
-        predictions = model.predict(X)
-        never = build(name, form, accountant=accountant, epsilon=0.9)
-        with nothing_is_released():
-            with pytest.raises(PrivacyBudgetError, match=r"epsilon=1, delta=1e-06"):
-                model.fit(X[:, :2], y)
-            with pytest.raises(PrivacyBudgetError):
-                never.fit(X, y)
-            with pytest.raises(PrivacyBudgetError, match="relation"):
-                clone(never).set_params(relation="zero-out", epsilon=0.01).fit(X, y)
-        assert (accountant.ledger, accountant.total_spent()) == (ledger, spent), form
-        assert state(model) == before, form
-        np.testing.assert_array_equal(model.predict(X), predictions)
-        assert not [key for key in vars(never) if key.endswith("_")], form
+    accountant = BudgetAccountant(1.0)
+    model = build(name, form, accountant=accountant, epsilon=0.9).fit(X, y)
+    before, ledger, spent = state(model), accountant.ledger, accountant.total_spent()
+    predictions = model.predict(X)
+    never = build(name, form, accountant=accountant, epsilon=0.9)
+    with nothing_is_released():
+        with pytest.raises(PrivacyBudgetError, match=r"epsilon=1, delta=1e-06"):
+            model.fit(X[:, :2], y)
+        with pytest.raises(PrivacyBudgetError):
+            never.fit(X, y)
+        with pytest.raises(PrivacyBudgetError, match="relation"):
+            clone(never).set_params(relation="zero-out", epsilon=0.01).fit(X, y)
+    assert (accountant.ledger, accountant.total_spent()) == (ledger, spent)
+    assert state(model) == before
+    np.testing.assert_array_equal(model.predict(X), predictions)
+    assert not [key for key in vars(never) if key.endswith("_")]
 
 
 @each_solver
@@ -337,31 +327,30 @@ def count_releases(model, X, y):
     return len(made)
 
 
-@each_solver
-def test_a_fit_that_fails_after_the_charge_stays_charged_and_leaves_no_model(name):
+@each_form
+def test_a_fit_that_fails_after_the_charge_stays_charged_and_leaves_no_model(name, form):
     X, y = table(name)
-    for form in forms(name):
-        accountant = BudgetAccountant(50.0)
-        model = build(name, form, accountant=accountant)
-        n_releases = count_releases(model, X, y)
-        expected = outcome(model)
-        # in the first release, and in the last one, of a model that was fitted before
-        for error, at in ((KeyboardInterrupt, 1), (MemoryError, n_releases)):
-            calls, charged = [], len(accountant.ledger)
+    accountant = BudgetAccountant(50.0)
+    model = build(name, form, accountant=accountant)
+    n_releases = count_releases(model, X, y)
+    expected = outcome(model)
+    # in the first release, and in the last one, of a model that was fitted before
+    for error, at in ((KeyboardInterrupt, 1), (MemoryError, n_releases)):
+        calls, charged = [], len(accountant.ledger)
 
-            def interrupt(mechanism, value, release, error=error, at=at, calls=calls):
-                calls.append(1)
-                if len(calls) == at:
-                    raise error
-                return release()
+        def interrupt(mechanism, value, release, error=error, at=at, calls=calls):
+            calls.append(1)
+            if len(calls) == at:
+                raise error
+            return release()
 
-            with every_release(interrupt), pytest.raises(error):
-                model.fit(X, y)
-            assert len(calls) == at
-            assert len(accountant.ledger) == charged + 1, form
-            with pytest.raises(NotFittedError):
-                model.predict(X)
-            assert not [key for key in RESULTS if hasattr(model, key)], form
-            # and the next fit is as good as new
-            found = outcome(model.fit(X, y))
-            np.testing.assert_allclose(found, expected, rtol=1e-12, err_msg=form)
+        with every_release(interrupt), pytest.raises(error):
+            model.fit(X, y)
+        assert len(calls) == at
+        assert len(accountant.ledger) == charged + 1
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+        assert not [key for key in RESULTS if hasattr(model, key)]
+        # and the next fit is as good as new
+        found = outcome(model.fit(X, y))
+        np.testing.assert_allclose(found, expected, rtol=1e-12)

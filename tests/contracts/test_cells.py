@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from registry import (
+    ESTIMATORS,
     build,
     columns_as,
     each_classifier,
+    each_form_or_main,
     each_solver,
-    forms,
     is_classifier,
     known,
     main_form,
@@ -71,7 +72,14 @@ def as_frame(cells):
     return columns_as(cells).apply(inferred)
 
 
-FORMS = {"array": np.array, "list": as_list, "frame": as_frame}
+TABLES = (np.array, as_list, as_frame)
+TARGETS = (np.array, list, lambda values: pd.Series(values, dtype=object))
+
+
+def by_turns(name, cells, ways=TABLES):
+    """Pairs of a cell and a way to hand it in: of each estimator another one."""
+    turn = ESTIMATORS.index(name)
+    return [(cell, ways[(k + turn) % len(ways)]) for k, cell in enumerate(cells)]
 
 
 def with_cell(X, cell):
@@ -99,24 +107,21 @@ def assert_same(model, other, case):
     np.testing.assert_array_equal(outcome(model), outcome(other), err_msg=repr(case)[:80])
 
 
-@each_solver
-def test_a_cell_that_is_no_number_is_like_nan(name):
+@each_form_or_main
+def test_a_cell_that_is_no_number_is_like_nan(name, form):
     X, y = table(name)
     whole = np.rint(3 * X)
     nan, bounds = with_nan(whole), known(name, {"bounds_X": (-3, 3)})
-    for form in forms(name):
-        is_main = form == main_form(name)
-        expected = build(name, form, nonfinite="zero", **bounds).fit(nan, y)
-        for kind, pack in FORMS.items() if is_main else [("array", np.array)]:
-            cases = [with_cell(whole, cell) for cell in NO_NUMBERS[:: 1 if is_main else 5]]
-            # what a table of integers becomes if one of them is not there
-            cases += [with_cell(whole.astype(np.int64), None), nan.astype(object)]
-            for number, cells in enumerate(cases):
-                model = build(name, form, nonfinite="zero", **bounds)
-                quietly(model.fit, pack(cells), y)
-                assert_same(model, expected, (form, kind, number))
-                predicted = quietly(model.predict, pack(cells))
-                np.testing.assert_array_equal(predicted, expected.predict(nan))
+    expected = build(name, form, nonfinite="zero", **bounds).fit(nan, y)
+    cases = [with_cell(whole, cell) for cell in NO_NUMBERS[:: 1 if form == main_form(name) else 5]]
+    # what a table of integers becomes if one of them is not there
+    cases += [with_cell(whole.astype(np.int64), None), nan.astype(object)]
+    for number, (cells, pack) in enumerate(by_turns(name, cases)):
+        model = build(name, form, nonfinite="zero", **bounds)
+        quietly(model.fit, pack(cells), y)
+        assert_same(model, expected, number)
+        predicted = quietly(model.predict, pack(cells))
+        np.testing.assert_array_equal(predicted, expected.predict(nan))
 
 
 @each_solver
@@ -125,10 +130,9 @@ def test_numbers_of_all_kinds_are_taken_for_what_they_are(name):
     X[BAD_ROW, 1] = 0.5
     for mode in ("zero", "raise"):
         expected = build(name, nonfinite=mode).fit(X, y)
-        for cell in NUMBERS:
-            for pack in FORMS.values():
-                model = build(name, nonfinite=mode)
-                assert_same(quietly(model.fit, pack(with_cell(X, cell)), y), expected, cell)
+        for cell, pack in by_turns(name, NUMBERS):
+            model = build(name, nonfinite=mode)
+            assert_same(quietly(model.fit, pack(with_cell(X, cell)), y), expected, cell)
 
 
 @each_solver
@@ -165,23 +169,20 @@ def test_masked_cells_are_missing(name):
             build(name).fit(masked, y)
 
 
-@each_solver
-def test_a_target_that_is_none_is_like_nan(name):
+@each_form_or_main
+def test_a_target_that_is_none_is_like_nan(name, form):
     X, y = table(name)
-    kinds = {"array": lambda v: v, "list": list, "series": lambda v: pd.Series(v, dtype=object)}
-    for form in forms(name):
-        missing = y.astype(object)
-        missing[BAD_ROW] = None if is_classifier(name) else np.nan
-        expected = build(name, form, nonfinite="zero").fit(X, missing)
-        for number, target in enumerate(NO_LABELS if is_classifier(name) else NO_NUMBERS):
-            if form != main_form(name) and number % 5:
-                continue
-            for kind, pack in kinds.items():
-                targets = y.astype(object)
-                targets[BAD_ROW] = target
-                model = build(name, form, nonfinite="zero")
-                quietly(model.fit, X, pack(targets))
-                assert_same(model, expected, (form, kind, number))
+    missing = y.astype(object)
+    missing[BAD_ROW] = None if is_classifier(name) else np.nan
+    expected = build(name, form, nonfinite="zero").fit(X, missing)
+    cells = NO_LABELS if is_classifier(name) else NO_NUMBERS
+    some = cells[:: 1 if form == main_form(name) else 5]
+    for number, (target, pack) in enumerate(by_turns(name, some, TARGETS)):
+        targets = y.astype(object)
+        targets[BAD_ROW] = target
+        model = build(name, form, nonfinite="zero")
+        quietly(model.fit, X, pack(targets))
+        assert_same(model, expected, number)
 
 
 @each_classifier
@@ -190,12 +191,11 @@ def test_numeric_labels_and_one_that_is_none(name):
     codes = np.where(y == "yes", 1, 0)
     for classes in ([0, 1], [0.0, 1.0]):
         fits = []
-        for target in (*NO_LABELS, 2, 0.5):
+        for target, pack in by_turns(name, (*NO_LABELS, 2, 0.5), TARGETS[:2]):
             labels = codes.astype(object)
             labels[BAD_ROW] = target
-            for pack in (list, np.array):
-                model = build(name, classes=classes, nonfinite="zero")
-                fits.append(quietly(model.fit, X, pack(labels)))
+            model = build(name, classes=classes, nonfinite="zero")
+            fits.append(quietly(model.fit, X, pack(labels)))
         for fit in fits[1:]:
             assert_same(fit, fits[0], classes)
 
@@ -203,19 +203,16 @@ def test_numeric_labels_and_one_that_is_none(name):
 @each_solver
 def test_the_other_mode_refuses_each_with_a_message_that_quotes_nothing(name):
     X, y = table(name)
-    for cell in NO_NUMBERS:
-        for pack in FORMS.values():
-            assert_refuses(
-                build(name), pack(with_cell(X, cell)), y, r"^(Input )?X .*(numb|NaN|inf)"
-            )
+    for cell, pack in by_turns(name, NO_NUMBERS):
+        assert_refuses(build(name), pack(with_cell(X, cell)), y, r"^(Input )?X .*(numb|NaN|inf)")
     model = build(name).fit(X, y)
     with pytest.raises(ValueError, match=r"X .*numbers"):
         model.predict(with_cell(X, 10**400))
-    for target in NO_LABELS if is_classifier(name) else NO_NUMBERS:
+    cells = NO_LABELS if is_classifier(name) else NO_NUMBERS
+    for target, pack in by_turns(name, cells, TARGETS[:2]):
         targets = y.astype(object)
         targets[BAD_ROW] = target
-        for pack in (np.array, list):
-            assert_refuses(build(name), X, pack(targets), r"^(Input )?y (.*numb|.*NaN|.*inf|has l)")
+        assert_refuses(build(name), X, pack(targets), r"^(Input )?y (.*numb|.*NaN|.*inf|has l)")
 
 
 def assert_refuses(model, X, y, pattern):

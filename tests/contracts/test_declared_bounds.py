@@ -13,6 +13,7 @@ from registry import (
     each,
     is_classifier,
     kind_of,
+    known,
     main_form,
     nothing_is_released,
     parameters_of,
@@ -33,6 +34,7 @@ from sklearn_dpsco import (
     PublicEncoder,
 )
 from sklearn_dpsco.preprocessing.declared import DeclaredOutput
+from sklearn_dpsco.solvers import NoisyMD
 
 SCHEMA = {"age": (20, 60), "income": (0, 100), "edu": ["hs", "ba", "ma", "phd"], "member": bool}
 ENCODER = PublicEncoder(SCHEMA, unknown="other")
@@ -56,8 +58,8 @@ def targets(name, signal):
 
 
 def box_rule(bounds_X=ENCODER, **parameters):
-    settings = {"solver": "noisy-md", "max_iter": 3, "bounds_y": (-1, 1), "random_state": 0}
-    return DPMirrorRegressor(bounds_X=bounds_X, **settings, **parameters)
+    settings = {"solver": NoisyMD(max_iter=3), "bounds_y": (-1, 1), "random_state": 0}
+    return DPMirrorRegressor(bounds_X=bounds_X, **settings | parameters)
 
 
 def behind(transformer, **parameters):
@@ -70,11 +72,10 @@ def test_every_estimator_behind_an_encoder(name):
     y = targets(name, signal)
     declared = {"bounds_X": ENCODER} if name in WITH_BOUNDS else {}
     pipe = make_pipeline(ENCODER, build(name, main_form(name), **declared)).fit(X, y)
-    plain = build(name, main_form(name))
+    settings = {"data_norm": max(1.0, math.hypot(ENCODER.row_norm, 1) / 2)}
+    plain = build(name, main_form(name), **known(name, settings, main_form(name)))
     if declared:
         plain.set_params(bounds_X=ENCODER.bounds_X)
-    if "data_norm" in parameters_of(name):
-        plain.set_params(data_norm=max(1.0, math.hypot(ENCODER.row_norm, 1) / 2))
     plain.fit(ENCODER.transform(X), y)
     np.testing.assert_array_equal(pipe[-1].coef_, plain.coef_)
     assert pipe[-1].guarantee_.epsilon == plain.guarantee_.epsilon
@@ -124,7 +125,7 @@ def test_the_norm_of_the_plan():
     assert less.sensitivity / noisy.sensitivity == pytest.approx(math.sqrt(5 / 9), rel=1e-6)
     without = make_pipeline(ENCODER, box_rule(fit_intercept=False)).fit(X, y)
     assert without[-1].plan_.data_norm == 1.0
-    given = make_pipeline(ENCODER, box_rule(data_norm=1.25)).fit(X, y)
+    given = make_pipeline(ENCODER, box_rule(solver=NoisyMD(max_iter=3, data_norm=1.25))).fit(X, y)
     assert given[-1].plan_.data_norm == 1.25
     # what is declared is never above what the bounds allow
     loose = behind(Loose(SCHEMA, unknown="other")).fit(X, y)
@@ -156,7 +157,7 @@ def numbers(columns=("age", "income")):
 def seen_bounds(transformer, X, y):
     """The bounds that an estimator behind it took, and the row norm."""
     model = behind(transformer).fit(X, y)[-1]
-    scaling = model._feature_scaling(model.n_features_in_)
+    scaling = model._scaling
     return scaling.low, scaling.high, model.plan_.problem.row_norm
 
 
@@ -202,8 +203,8 @@ def test_inner_pipelines_and_wrappers():
 def test_what_a_fitted_model_does_outside_of_its_pipeline():
     X, y = table()
     pipe = make_pipeline(ENCODER, box_rule(nonfinite="zero")).fit(X, y)
-    coded, plain = ENCODER.transform(X), box_rule(nonfinite="zero", data_norm=math.sqrt(5) / 2)
-    plain.set_params(bounds_X=ENCODER.bounds_X).fit(coded, y)
+    coded, plain = ENCODER.transform(X), box_rule(ENCODER.bounds_X, nonfinite="zero")
+    plain.set_params(solver__data_norm=math.sqrt(5) / 2).fit(coded, y)
     assert pipe[-1].stationarity_gap(coded, y) == plain.stationarity_gap(coded, y)
     coded[0, 0] = np.nan
     for model in (pipe[-1], pickle.loads(pickle.dumps(pipe[-1]))):
@@ -301,7 +302,7 @@ def test_a_declaration_that_is_not_true_changes_no_guarantee():
     assert pipe[-1].guarantee_.epsilon == again[-1].guarantee_.epsilon
     clipped = np.clip(1e6 * PublicEncoder(SCHEMA).transform(X), -1, 1)
     norm = max(1, math.hypot(2, 1) / 2)
-    plain = box_rule(data_norm=norm).set_params(bounds_X=PublicEncoder(SCHEMA).bounds_X)
+    plain = box_rule(PublicEncoder(SCHEMA).bounds_X).set_params(solver__data_norm=norm)
     np.testing.assert_array_equal(plain.fit(clipped, y).coef_, pipe[-1].coef_)
 
 

@@ -5,8 +5,10 @@ However the rows are cut and whoever holds them, a fit gives the model of the ta
 
 import functools
 import itertools
+import multiprocessing
 import os
 import warnings
+from pathlib import Path
 
 import dask
 import dask.array as da
@@ -15,19 +17,24 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.callbacks import Callback
+from joblib import parallel_config
 from registry import (
     ESTIMATORS,
     build,
     columns_as,
+    each_descending_form,
+    each_form,
+    each_form_or_main,
     each_solver,
     entry,
-    forms,
     is_classifier,
     main_form,
     outcome,
     table,
 )
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold
 from support import in_pieces, rest_is_slow, solver_data
 
 from sklearn_dpsco import (
@@ -48,6 +55,8 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco.data import blocks, pieces
 from sklearn_dpsco.estimators import _tables as tables
+from sklearn_dpsco.geometry import L2Ball
+from sklearn_dpsco.solvers import FTRL, SCOF, NoisyMD, Selection
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -86,27 +95,24 @@ WAYS = {
 }
 
 
-@each_solver
-def test_collections_give_the_model_of_the_table(name):
+@each_form_or_main
+def test_collections_give_the_model_of_the_table(name, form):
     X, y = table(name)
-    for form in forms(name):
-        expected = build(name, form).fit(X, y)
-        ways = WAYS if form == main_form(name) else list(WAYS)[:1]
-        for way in ways:
-            of_X, of_y = WAYS[way]
-            if way == "unknown lengths" and is_classifier(name):
-                continue  # text has no such arrays
-            model = build(name, form).fit(of_X(X), of_y(y))
-            case = f"{form}, {way}"
-            np.testing.assert_allclose(outcome(model), outcome(expected), err_msg=case, **TOLERANCE)
-            assert model.n_features_in_ == 3, case
-            assert str(model.plan_) == str(expected.plan_), case
-            if way == "a frame and its series":
-                assert list(model.feature_names_in_) == ["a", "b", "c"]
+    expected = build(name, form).fit(X, y)
+    for way in WAYS if form == main_form(name) else list(WAYS)[:1]:
+        of_X, of_y = WAYS[way]
+        if way == "unknown lengths" and is_classifier(name):
+            continue  # text has no such arrays
+        model = build(name, form).fit(of_X(X), of_y(y))
+        np.testing.assert_allclose(outcome(model), outcome(expected), err_msg=way, **TOLERANCE)
+        assert model.n_features_in_ == 3, way
+        assert str(model.plan_) == str(expected.plan_), way
+        if way == "a frame and its series":
+            assert list(model.feature_names_in_) == ["a", "b", "c"]
 
 
-@each_solver
-def test_weights_users_and_invalid_records_in_blocks(name):
+@each_form
+def test_weights_users_and_invalid_records_in_blocks(name, form):
     X, y = table(name)
     rng = np.random.default_rng(1)
     X[[3, 40], 1], weight, users = np.nan, rng.uniform(0, 2, 60), rng.integers(0, 25, 60)
@@ -114,37 +120,31 @@ def test_weights_users_and_invalid_records_in_blocks(name):
     y = y.astype(object)
     y[[8, 31]] = None
     settings = {"nonfinite": "zero", "max_rows_per_user": 2, "max_weight": 1.5}
-    for form in forms(name):
-        expected = build(name, form, **settings).fit(X, y, groups=users, sample_weight=weight)
-        for users_there in (users, da.from_array(users, chunks=11)):
-            model = build(name, form, **settings).fit(
-                da.from_array(X, chunks=(17, 3)), y, groups=users_there,
-                sample_weight=da.from_array(weight, chunks=60),
-            )  # fmt: skip
-            np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+    expected = build(name, form, **settings).fit(X, y, groups=users, sample_weight=weight)
+    for users_there in (users, da.from_array(users, chunks=11)):
+        model = build(name, form, **settings).fit(
+            da.from_array(X, chunks=(17, 3)), y, groups=users_there,
+            sample_weight=da.from_array(weight, chunks=60),
+        )  # fmt: skip
+        np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
 
 
-@each_solver
-def test_sparse_blocks_classes_and_targets(name):
+@each_descending_form
+def test_sparse_blocks_classes_and_targets(name, form):
     X, y = table(name, classes=("a", "b", "c"))
     settings = dict(entry(name).sparse)
     if is_classifier(name):
         settings["classes"] = ["a", "b", "c"]
     else:
         y = np.column_stack((y, -y, X[:, 0]))
-    for form in forms(name):
-        if form in entry(name).constant:
-            continue
-        expected = build(name, form, **settings).fit(X, y)
-        dense = build(name, form, **settings).fit(in_parts(X), in_parts(y))
-        np.testing.assert_allclose(outcome(dense), outcome(expected), err_msg=form, **TOLERANCE)
-        if form != main_form(name):
-            continue
-        for store in (sparse.csr_array, sparse.csc_array):
-            expected = build(name, form, **settings).fit(store(X), y)
-            parts = [dask.delayed(store(X[a:b])) for a, b in ((0, 7), (7, 7), (7, 60))]
-            model = build(name, form, **settings).fit(parts, in_parts(y, (0, 7, 7, 60)))
-            np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+    expected = build(name, form, **settings).fit(X, y)
+    dense = build(name, form, **settings).fit(in_parts(X), in_parts(y))
+    np.testing.assert_allclose(outcome(dense), outcome(expected), **TOLERANCE)
+    for store in (sparse.csr_array, sparse.csc_array):
+        expected = build(name, form, **settings).fit(store(X), y)
+        parts = [dask.delayed(store(X[a:b])) for a, b in ((0, 7), (7, 7), (7, 60))]
+        model = build(name, form, **settings).fit(parts, in_parts(y, (0, 7, 7, 60)))
+        np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
 
 
 @each_solver
@@ -290,7 +290,7 @@ def test_what_takes_no_blocks_says_so():
     X, y = table("DPFTRLRegressor")
     there, declared = da.from_array(X, chunks=(20, 3)), {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
     stream, model = DPFTRLRegressor(**declared), DPMirrorRegressor(**declared)
-    search = DPGridSearchCV(model, {"radius": [0.1, 1.0]})
+    search = DPGridSearchCV(model, {"feasible_set": [L2Ball(0.1), L2Ball(1.0)]})
     gap = DPLassoFW(**declared, solver="gradient").fit(X, y).stationarity_gap
     fitted = DPMirrorRegressor(**declared).fit(X, y)
     encoder = PublicEncoder({"a": (0, 1)})
@@ -431,15 +431,14 @@ def stopped(model, readings, X, y, **others):
     assert max(readings.counts.values()) == readings.after + 1
 
 
-@each_solver
-def test_a_fit_stops_where_blocks_are_read_in_another_order(name):
+@each_form
+def test_a_fit_stops_where_blocks_are_read_in_another_order(name, form):
     X, y = table(name)
-    for form in forms(name):
-        readings = Readings(backwards)
-        stopped(build(name, form), readings, readings.parts(X), readings.parts(y))
+    readings = Readings(backwards)
+    stopped(build(name, form), readings, readings.parts(X), readings.parts(y))
     readings = Readings(as_it_is)
-    expected = build(name).fit(in_parts(X), in_parts(y))
-    model = build(name).fit(readings.parts(X), readings.parts(y))
+    expected = build(name, form).fit(in_parts(X), in_parts(y))
+    model = build(name, form).fit(readings.parts(X), readings.parts(y))
     np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
 
 
@@ -519,7 +518,9 @@ def test_a_part_that_is_given_twice_is_refused():
 def cluster():
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
     size = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
-    with distributed.LocalCluster(**size) as found, distributed.Client(found) as client:
+    # what both workers have stays with both, as one of them is killed
+    both = dask.config.set({"distributed.scheduler.active-memory-manager.start": False})
+    with both, distributed.LocalCluster(**size) as found, distributed.Client(found) as client:
         yield client
 
 
@@ -535,7 +536,7 @@ MODELS = {
         bounds_X=(-1, 1), bounds_y=(-1, 1), epsilon=8.0, random_state=0
     ),
     "FTRL": lambda: DPFTRLRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0),
-    "heavy tails": lambda: HeavyTailDPRegressor(max_iter=8, random_state=0),
+    "heavy tails": lambda: HeavyTailDPRegressor(random_state=0, solver=SCOF(max_iter=8)),
 }
 
 
@@ -581,6 +582,63 @@ def test_a_worker_that_is_killed_in_mid_fit_changes_nothing(client, monkeypatch)
     np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
 
 
+class Dying(DPMirrorRegressor):
+    """The first worker that begins a fit dies in it."""
+
+    def __init__(
+        self, *, mark="", epsilon=0.1, delta="auto", relation="replace-one", max_rows_per_user=1,
+        feasible_set="l2", accountant=None, random_state=None,
+    ):  # fmt: skip
+        shared = {"epsilon": epsilon, "delta": delta, "relation": relation}
+        own = {"max_rows_per_user": max_rows_per_user, "random_state": random_state}
+        own |= {"feasible_set": feasible_set, "solver": NoisyMD(max_iter=3)}
+        bounds = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
+        super().__init__(accountant=accountant, **bounds, **shared, **own)
+        self.mark = mark
+
+    def _solve(self, *data):
+        if multiprocessing.parent_process() is not None:
+            try:
+                Path(self.mark).touch(exist_ok=False)
+            except FileExistsError:
+                pass
+            else:
+                os._exit(1)
+        super()._solve(*data)
+
+
+def test_a_fit_that_is_run_again_is_charged_again(client, tmp_path):
+    X, y = table("DPLassoFW")
+    accountant, mark = BudgetAccountant(20.0, 1e-6), tmp_path / "mark"
+    accountant.save(tmp_path / "budget.json")
+    model = Dying(mark=str(mark), accountant=accountant)
+    search = GridSearchCV(
+        model, {"feasible_set": [L2Ball(1.0), L2Ball(2.0)]}, cv=KFold(2), error_score="raise"
+    )
+    with parallel_config("dask", client=client, scatter=(X, y)):
+        search.fit(X, y)
+    assert mark.exists()
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert len(accountant.ledger) >= 2 * 2 + 1 + 1
+
+
+@pytest.mark.slow
+def test_a_private_search_goes_on_when_a_worker_is_killed(client, tmp_path):
+    X, y = table("DPLassoFW", 400)
+    accountant, mark = BudgetAccountant(200.0, relation="zero-out"), tmp_path / "mark"
+    model = Dying(mark=str(mark), feasible_set=L2Ball(0.01))
+    settings = {"relation": "zero-out", "random_state": 0, "accountant": accountant}
+    search = DPGridSearchCV(
+        model, {"feasible_set": [L2Ball(0.1), L2Ball(1.0)]}, epsilon=60.0, **settings
+    )
+    with parallel_config("dask", client=client, scatter=(X, y)):
+        search.fit(X, y)
+    assert mark.exists()
+    assert len(accountant.ledger) == 1
+    alone = clone(search).fit(X, y)
+    np.testing.assert_array_equal(outcome(search.best_estimator_), outcome(alone.best_estimator_))
+
+
 def read_once(k, marks, X):
     """A block whose rows come in another order once it was read."""
     mark = marks / f"{k}"
@@ -621,8 +679,11 @@ def test_workers_notice_blocks_that_change(client, tmp_path, monkeypatch):
     assert len(calls) >= 12
 
 
-@pytest.mark.parametrize("is_held", [True, False])
-@pytest.mark.parametrize("when", ["charge", "kept", "step"])
+@rest_is_slow(
+    ("when", "is_held"),
+    [("charge", True), ("charge", False), ("kept", True), ("step", True), ("step", False)],
+    ("charge-False", "kept-True", "step-True"),
+)  # fmt: skip
 def test_a_scheduler_that_goes_away_is_an_error_and_the_charge_stays(monkeypatch, is_held, when):
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
     X, y = large(400)
@@ -653,8 +714,6 @@ def test_a_scheduler_that_goes_away_is_an_error_and_the_charge_stays(monkeypatch
         else:
             name, after = {"kept": ("hold", 1), "step": ("compute", 8)}[when]
             monkeypatch.setattr(pieces, name, ending(getattr(pieces, name), after))
-        if when == "kept" and not is_held:
-            return  # nothing is kept of what is read anew each time
         with pytest.raises(TasksLostError, match="stays charged"):
             model.fit(there, y)
     assert len(accountant.ledger) == 1
@@ -677,20 +736,20 @@ def test_what_is_persisted_is_read_once(monkeypatch):
     X, y = table("DPLassoFW")
     read, calls = tables._read, []
     monkeypatch.setattr(tables, "_read", lambda *a: calls.append(None) or read(*a))
-    for settings in ({"delta": 0}, {"solver": "selection"}, {"fit_intercept": False}):
+    for settings in ({"delta": 0}, {"units": "bounds"}, {"fit_intercept": False}):
         calls.clear()
-        model = build("DPLassoFW", **{"solver": "selection", "max_iter": 9} | settings)
+        model = build("DPLassoFW", **{"solver": Selection(max_iter=9)} | settings)
         model.fit(da.from_array(X, chunks=(20, 3)).persist(), y)
         assert len(calls) == 4  # three blocks, and one without records
 
 
 def test_a_stream_reads_large_blocks_about_once(monkeypatch):
     X, y = large(4000)
-    expected = MODELS["FTRL"]().set_params(shuffle=False).fit(X, y)
+    expected = MODELS["FTRL"]().set_params(solver=FTRL(shuffle=False)).fit(X, y)
     read, calls = tables._read, []
     monkeypatch.setattr(tables, "_read", lambda *a: calls.append(len(a[-1])) or read(*a))
     monkeypatch.setattr(pieces, "_READ_BYTES", 2**12)  # 64 records
-    model = MODELS["FTRL"]().set_params(shuffle=False)
+    model = MODELS["FTRL"]().set_params(solver=FTRL(shuffle=False))
     model.fit(in_parts(X, (0, 1500, 1510, 4000)), in_parts(y, (0, 1500, 1510, 4000)))
     np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
     assert sum(calls) <= 2 * 4000 + 100

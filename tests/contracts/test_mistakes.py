@@ -51,6 +51,8 @@ from sklearn_dpsco import (
     dp_score,
     private_bounds,
 )
+from sklearn_dpsco.geometry import L1Ball
+from sklearn_dpsco.solvers import Gradient, Selection
 
 N, CELL, LABEL = 60, 0.7317, "hush"  # the last two stand in the tables and in no message
 X = np.full((N, 2), CELL)
@@ -84,8 +86,8 @@ def stream(kind=DPFTRLRegressor, **parameters):
 
 
 def grid(estimator=None, settings=None, **parameters):
-    settings, parameters = settings or {"radius": [0.5, 2.0]}, {"random_state": 0} | parameters
-    return DPGridSearchCV(estimator or R(), settings, **parameters)
+    settings = settings or {"feasible_set": [L1Ball(0.5), L1Ball(2.0)]}
+    return DPGridSearchCV(estimator or R(), settings, **{"random_state": 0} | parameters)
 
 
 def encode(schema, table=F, **parameters):
@@ -202,11 +204,11 @@ MISTAKES = {
     "another package's loss": (lambda: R(loss="squared_error").fit(X, y), "one of 'squared'"),
     "another package's solver": (lambda: R(solver="lbfgs").fit(X, y), "solver must be one of"),
     "a generator": (lambda: R(random_state=np.random.default_rng(0)).fit(X, y), "random_state"),
-    "steps as a float": (lambda: R(max_iter=10.0).fit(X, y), "max_iter must be"),
+    "steps as a float": (lambda: R(solver=Selection(max_iter=10.0)).fit(X, y), "max_iter must be"),
     "records to drop": (lambda: R(nonfinite="ignore").fit(X, y), "must be one of 'raise', 'zero'"),
     "epsilon by position": (lambda: DPLassoFW(1.0), "takes 1 positional argument"),
-    "C": (lambda: DPLassoFWClassifier(C=1.0), "argument 'C'; see 'l2_penalty' and 'radius'"),
-    "alpha": (lambda: DPMirrorRegressor(alpha=1.0), "argument 'alpha'; see 'l2_penalty'"),
+    "C": (lambda: DPLassoFWClassifier(C=1.0), "argument 'C'; see .*feasible_set"),
+    "alpha": (lambda: DPMirrorRegressor(alpha=1.0), r"argument 'alpha'; see .*\(l2_penalty=...\)"),
     "n_jobs": (lambda: DPLassoFW(n_jobs=2), "argument 'n_jobs': a fit runs on threads"),
     "bounds": (lambda: DPLassoFW(bounds=(0, 1)), "argument 'bounds'; see 'bounds_X'"),
     "bounds_x": (lambda: DPLassoFW(bounds_x=(0, 1)), "argument 'bounds_x'; see 'bounds_X'"),
@@ -239,17 +241,18 @@ MISTAKES = {
     # searches
     "a grid of no parameter": (lambda: grid(settings={"alpha": [1]}).fit(X, y), "'alpha'"),
     "a grid of a step": (lambda: grid(make_pipeline(R())).fit(X, y),
-        r"'radius' is no parameter of the estimator: \['dplassofw__radius'\]"),
+        r"'feasible_set' is no parameter of the estimator: \['dplassofw__feasible_set'\]"),
     "no y for a search": (lambda: grid().fit(X, None), "requires y"),
-    "a grid of one value": (lambda: grid(settings={"radius": 1.0}).fit(X, y), "a list for each"),
+    "a grid of one value": (lambda: grid(settings={"feasible_set": L1Ball(1.0)}).fit(X, y),
+        "a list for each"),
     "a grid of budgets": (lambda: grid(settings={"epsilon": [1.0]}).fit(X, y), "set by the search"),
     "a model that is not private": (lambda: grid(Ridge()).fit(X, y), "private estimator .* Ridge"),
     "folds": (lambda: grid(cv=5), "unexpected keyword argument 'cv'"),
     "another scoring": (lambda: grid(scoring="r2x").fit(X, y), "scoring must be one of"),
     "the accountant inside": (lambda: grid(R(accountant=BudgetAccountant(1.0))).fit(X, y),
         "give the accountant to the search"),
-    "no candidates": (lambda: DPRandomizedSearchCV(R(), {"radius": [1.0]}, n_iter=0).fit(X, y),
-        "n_iter must be an integer"),
+    "no candidates": (lambda: DPRandomizedSearchCV(
+        R(), {"feasible_set": [L1Ball(1.0)]}, n_iter=0).fit(X, y), "n_iter must be an integer"),
     "a search that is not fitted": (lambda: grid().predict(X), "not fitted yet"),
     # the encoder
     "a schema of names": (lambda: encode(["age"]), "schema must be a dict"),
@@ -274,7 +277,7 @@ MISTAKES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _fits():
-    models.fitted = R(max_iter=1, solver="gradient").fit(F, y)
+    models.fitted = R(solver=Gradient(max_iter=1)).fit(F, y)
     models.ended = stream(random_state=0).fit(X, y)
 
 
@@ -317,7 +320,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("parameter", ["epsilon", "solver", "loss", "bounds_y", "radius"])
+@pytest.mark.parametrize("parameter", ["epsilon", "solver", "loss", "bounds_y", "feasible_set"])
 def test_a_table_in_the_place_of_a_parameter_is_not_quoted(parameter, name):
     with pytest.raises(ValueError, match=r"object of type|two readings|pair|scalars") as caught:
         R(**{parameter: TABLES[name]}).fit(X, y)
@@ -353,7 +356,7 @@ WARNED = {
     "no bounds of y": (lambda: R(bounds_y=None).fit(X, y), BoundsNotDeclaredWarning, "bounds_y"),
     "in a pipeline": (lambda: make_pipeline(R(bounds_X=None)).fit(X, y),
         BoundsNotDeclaredWarning, "bounds_X"),
-    "in a search": (lambda: GridSearchCV(R(bounds_X=None), {"radius": [1.0]}, cv=2).fit(X, y),
+    "in a search": (lambda: GridSearchCV(R(bounds_X=None), {"epsilon": [1]}, cv=2).fit(X, y),
         BoundsNotDeclaredWarning, "bounds_X"),
     "in a private search": (lambda: grid(R(bounds_X=None)).fit(X, y),
         BoundsNotDeclaredWarning, "bounds_X"),
@@ -409,7 +412,7 @@ def test_bounds_with_one_reading_are_taken():
 @pytest.mark.parametrize("bounds", [([0] * 3, [1] * 3), dict.fromkeys("abc", (0, 1))])
 def test_columns_that_change_between_fits(bounds):
     # what was fitted before the columns change is charged
-    model = R(bounds_X=bounds, max_iter=1, solver="gradient")
+    model = R(bounds_X=bounds, solver=Gradient(max_iter=1))
     pattern = "RFE" if isinstance(bounds, dict) else "fewer or more columns"
     for meta, targets in ((RFE(model), y), (RegressorChain(model), X)):
         with pytest.raises(ValueError, match=pattern):

@@ -17,8 +17,7 @@ import pytest
 from registry import (
     ESTIMATORS,
     build,
-    descending_forms,
-    each_solver,
+    each_descending_form,
     entry,
     every_release,
     is_classifier,
@@ -73,36 +72,34 @@ def fit_in_many_ways(model, X, y):
     cross_val_predict(model, X, y, cv=3)
 
 
-@each_solver
-def test_no_two_releases_share_noise(name):
+@each_descending_form
+def test_no_two_releases_share_noise(name, form):
     X, y = zeros(name)
-    for form in descending_forms(name):
-        # in floating point, any two coordinates that are equal tell of one draw
-        model = model_of(name, form, precision="float")
-        noise = recorded_noise(lambda model=model: fit_in_many_ways(model, X, y))
-        assert len(noise) >= 12, form
-        drawn = np.sort(np.concatenate(noise))
-        assert np.diff(drawn).min() > 1e-13, form
-        # exact noise lies on a grid, where single coordinates may agree and vectors do not
-        model = model_of(name, form)
-        noise = recorded_noise(lambda model=model: fit_in_many_ways(model, X, y))
-        vectors = [vector[:D] for vector in noise if vector.size >= D]
-        if form not in entry(name).by_selection:
-            assert len(vectors) > 10, form
-        for i, vector in enumerate(vectors[1:]):
-            apart = np.abs(np.array(vectors[: i + 1]) - vector).max(axis=1)
-            assert apart.min() > 1e-3, form
+    # in floating point, any two coordinates that are equal tell of one draw
+    model = model_of(name, form, precision="float")
+    noise = recorded_noise(lambda model=model: fit_in_many_ways(model, X, y))
+    assert len(noise) >= 12
+    drawn = np.sort(np.concatenate(noise))
+    assert np.diff(drawn).min() > 1e-13
+    # exact noise lies on a grid, where single coordinates may agree and vectors do not
+    model = model_of(name, form)
+    noise = recorded_noise(lambda model=model: fit_in_many_ways(model, X, y))
+    vectors = [vector[:D] for vector in noise if vector.size >= D]
+    if form not in entry(name).by_selection:
+        assert len(vectors) > 10
+    for i, vector in enumerate(vectors[1:]):
+        apart = np.abs(np.array(vectors[: i + 1]) - vector).max(axis=1)
+        assert apart.min() > 1e-3
 
 
-@each_solver
-def test_refits_with_one_seed_share_all_their_noise(name):
+@each_descending_form
+def test_refits_with_one_seed_share_all_their_noise(name, form):
     X, y = zeros(name)
-    for form in descending_forms(name):
-        seeded = model_of(name, form, random_state=3)
-        first = recorded_noise(lambda model=seeded: model.fit(X, y))
-        twin = clone(seeded)
-        again = recorded_noise(lambda model=twin: model.fit(X, y))
-        np.testing.assert_array_equal(np.concatenate(first), np.concatenate(again), err_msg=form)
+    seeded = model_of(name, form, random_state=3)
+    first = recorded_noise(lambda model=seeded: model.fit(X, y))
+    twin = clone(seeded)
+    again = recorded_noise(lambda model=twin: model.fit(X, y))
+    np.testing.assert_array_equal(np.concatenate(first), np.concatenate(again))
 
 
 # ---------------------------------------------------------------------- other processes

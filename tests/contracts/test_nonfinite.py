@@ -15,11 +15,12 @@ from registry import (
     build,
     changes,
     columns_as,
-    descending_forms,
     each_classifier,
+    each_descending_form,
+    each_form,
+    each_form_of_sums,
     each_solver,
     entry,
-    forms,
     is_classifier,
     known,
     main_form,
@@ -35,6 +36,7 @@ from sklearn.utils import get_tags
 
 from sklearn_dpsco import DPScaler, PrivacyLeakWarning, mechanisms, private_bounds
 from sklearn_dpsco.losses import Squared, SquaredHinge
+from sklearn_dpsco.privacy.budget import RELATIONS
 
 BAD_VALUES = (np.nan, np.inf, -np.inf)
 CORNER = 5  # of `extreme_table`, where a record is as far out as it may be
@@ -73,60 +75,56 @@ def invalid_at(X, rows):
 # ------------------------------------------------------------- what an invalid record does
 
 
-@each_solver
-def test_what_an_invalid_record_holds_does_not_matter(name):
+@each_form
+def test_what_an_invalid_record_holds_does_not_matter(name, form):
     X, y = table(name)
     y = as_objects(name, y)
     no_target = ["zebra", None, np.nan, 3, ("a",), b"yes"] if is_classifier(name) else BAD_VALUES
-    for form in forms(name):
-        for kind, settings in ways_to_store(name, form):
-            storage, fits = STORAGES[kind], {}
-            for row in ([np.nan] * 3, [1, np.inf, -1], [0, -np.inf, 1e300]):
-                other = X.copy()
-                other[8] = row
-                fits[str(row)] = model_of(name, form, **settings).fit(storage(other), y)
-            for target in no_target if kind == "C" else no_target[:1]:
-                other = y.copy()
-                other[8] = target
-                fits[repr(target)] = model_of(name, form, **settings).fit(storage(X), other)
-            (_, first), *others = fits.items()
-            for case, fit in others:
-                same(fit, first, (form, kind, case))
-            # with an epsilon by which no centre is below its noise
-            clear = settings | {"epsilon": 50.0}
+    for kind, settings in ways_to_store(name, form):
+        storage, fits = STORAGES[kind], {}
+        for row in ([np.nan] * 3, [1, np.inf, -1], [0, -np.inf, 1e300]):
             other = X.copy()
-            other[8] = np.nan
-            valid = model_of(name, form, **clear).fit(storage(X), y)
-            invalid = model_of(name, form, **clear).fit(storage(other), y)
-            assert np.any(outcome(valid) != outcome(invalid)), (form, kind)
+            other[8] = row
+            fits[str(row)] = model_of(name, form, **settings).fit(storage(other), y)
+        for target in no_target if kind == "C" else no_target[:1]:
+            other = y.copy()
+            other[8] = target
+            fits[repr(target)] = model_of(name, form, **settings).fit(storage(X), other)
+        (_, first), *others = fits.items()
+        for case, fit in others:
+            same(fit, first, (form, kind, case))
+        # with an epsilon by which no centre is below its noise
+        clear = settings | {"epsilon": 50.0}
+        other = X.copy()
+        other[8] = np.nan
+        valid = model_of(name, form, **clear).fit(storage(X), y)
+        invalid = model_of(name, form, **clear).fit(storage(other), y)
+        assert np.any(outcome(valid) != outcome(invalid)), (form, kind)
 
 
-@each_solver
-def test_an_invalid_record_adds_nothing_to_what_is_released(name):
+@each_form_of_sums
+def test_an_invalid_record_adds_nothing_to_what_is_released(name, form):
     # with all records of a half invalid, the sums of both halves make up those of the table
     X, y = extreme_table(name)
     half = np.arange(len(X)) % 2 == 0
-    for form in forms(name):
-        if form in entry(name).unlike_sums:
-            continue
-        model = model_of(name, form)
-        whole, even, odd, none = (
-            statistics(model, invalid_at(X, rows), y)
-            for rows in (~np.ones(60, dtype=bool), half, ~half, np.ones(60, dtype=bool))
-        )
-        for (mechanism, all_of_it), *parts in zip(whole, even, odd, none, strict=True):
-            (_, first), (_, second), (_, empty) = parts
-            size = np.abs(all_of_it).max() + np.abs(first).max()
-            if not isinstance(mechanism, mechanisms.SelectVertex):
-                assert np.all(empty == 0), (form, mechanism)
-            error = np.abs(first + second - empty - all_of_it).max()
-            assert error <= 1e-9 * size, (form, mechanism)
-        assert any(np.any(value != 0) for _, value in whole), form
+    model = model_of(name, form)
+    whole, even, odd, none = (
+        statistics(model, invalid_at(X, rows), y)
+        for rows in (~np.ones(60, dtype=bool), half, ~half, np.ones(60, dtype=bool))
+    )
+    for (mechanism, all_of_it), *parts in zip(whole, even, odd, none, strict=True):
+        (_, first), (_, second), (_, empty) = parts
+        size = np.abs(all_of_it).max() + np.abs(first).max()
+        if not isinstance(mechanism, mechanisms.SelectVertex):
+            assert np.all(empty == 0), (form, mechanism)
+        error = np.abs(first + second - empty - all_of_it).max()
+        assert error <= 1e-9 * size, (form, mechanism)
+    assert any(np.any(value != 0) for _, value in whole)
 
 
-@each_solver
-@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
-def test_no_record_moves_a_release_beyond_its_sensitivity(name, relation):
+@each_form
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_no_record_moves_a_release_beyond_its_sensitivity(name, form, relation):
     X, y = extreme_table(name)
     # the worst that a record can hold, against nothing, or under replace-one against another
     others = {
@@ -139,25 +137,24 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(name, relation):
     }
     if relation == "zero-out":
         others = {case: what for case, what in others.items() if case.startswith("invalid")}
-    worst = {}
-    for form in forms(name):
-        for kind in ("C", "csr"):
-            settings = dict(entry(name).sparse) if kind == "csr" else {}
-            if "scale_X" in parameters_of(name):
-                settings["epsilon"] = 2.0  # enough for useful scales
-            model = model_of(name, form, relation=relation, **settings)
-            storage = STORAGES[kind]
-            before = statistics(model, storage(X), y)
-            for case, (row, target) in others.items():
-                X_other, y_other = X.copy(), y.copy()
-                X_other[CORNER], y_other[CORNER] = row, target
-                after = statistics(model, storage(X_other), y_other)
-                for mechanism, ratio in changes(before, after).items():
-                    assert ratio <= 1 + 1e-12, (form, kind, case, mechanism)
-                    worst[form] = max(worst.get(form, 0.0), ratio)
+    worst = 0.0
+    for kind in ("C", "csr"):
+        settings = dict(entry(name).sparse) if kind == "csr" else {}
+        if "scale_X" in parameters_of(name):
+            settings["epsilon"] = 2.0  # enough for useful scales
+        model = model_of(name, form, relation=relation, **settings)
+        storage = STORAGES[kind]
+        before = statistics(model, storage(X), y)
+        for case, (row, target) in others.items():
+            X_other, y_other = X.copy(), y.copy()
+            X_other[CORNER], y_other[CORNER] = row, target
+            after = statistics(model, storage(X_other), y_other)
+            for mechanism, ratio in changes(before, after).items():
+                assert ratio <= 1 + 1e-12, (kind, case, mechanism)
+                worst = max(worst, ratio)
     # among these are the worst pairs of tables, or nearly
-    assert max(worst.values()) > 0.8, worst
-    assert min(worst.values()) > 0.1, worst
+    sharpest = "tree" if name.startswith("DPFTRL") else main_form(name)
+    assert worst > (0.8 if form == sharpest else 0.1)
 
 
 def test_an_invalid_record_of_a_scaler_or_of_bounds_is_empty():
@@ -177,30 +174,28 @@ def test_an_invalid_record_of_a_scaler_or_of_bounds_is_empty():
     assert 0.5 < min(largest.values()) <= max(largest.values()) <= 1, largest
 
 
-@each_solver
-def test_valid_tables_give_the_same_model_in_both_modes(name):
+@each_form
+def test_valid_tables_give_the_same_model_in_both_modes(name, form):
     X, y = table(name)
-    for form in forms(name):
-        for kind, settings in ways_to_store(name, form):
-            storage = STORAGES[kind]
-            zero, refuse = (
-                build(name, form, nonfinite=mode, **settings).fit(storage(2 * X), y)
-                for mode in ("zero", "raise")
-            )
-            np.testing.assert_array_equal(outcome(zero), outcome(refuse), err_msg=(form, kind))
-            np.testing.assert_array_equal(zero.predict(storage(X)), refuse.predict(storage(X)))
+    for kind, settings in ways_to_store(name, form):
+        storage = STORAGES[kind]
+        zero, refuse = (
+            build(name, form, nonfinite=mode, **settings).fit(storage(2 * X), y)
+            for mode in ("zero", "raise")
+        )
+        np.testing.assert_array_equal(outcome(zero), outcome(refuse), err_msg=(form, kind))
+        np.testing.assert_array_equal(zero.predict(storage(X)), refuse.predict(storage(X)))
 
 
-@each_solver
-def test_a_table_of_invalid_records_only(name):
+@each_form
+def test_a_table_of_invalid_records_only(name, form):
     X, y = table(name)
     no_features = np.full(X.shape, np.nan)
     no_target = np.full(60, "zebra" if is_classifier(name) else np.inf)
-    for form in forms(name):
-        models = [model_of(name, form).fit(no_features, y), model_of(name, form).fit(X, no_target)]
-        same(*models, form)
-        assert np.all(np.isfinite(outcome(models[0]))), form
-        assert len(np.unique(models[0].predict(no_features))) == 1, form
+    models = [model_of(name, form).fit(no_features, y), model_of(name, form).fit(X, no_target)]
+    same(*models, form)
+    assert np.all(np.isfinite(outcome(models[0])))
+    assert len(np.unique(models[0].predict(no_features))) == 1
 
 
 @each_solver
@@ -284,7 +279,7 @@ def test_predictions_of_invalid_rows_are_those_of_the_origin(name):
     for settings, where in entry(name).origins:
         for kind, storage in STORAGES.items():
             if kind.startswith("cs"):
-                if settings.keys() & known(name, {"bounds_X": 0, "center_X": 0, "max_iter": 0}):
+                if settings.keys() & known(name, {"bounds_X": 0, "center_X": 0}):
                     continue  # sparse X cannot be shifted
                 settings = settings | entry(name).sparse
             model = model_of(name, **{"epsilon": 1e4} | settings).fit(storage(X), y)
@@ -386,18 +381,19 @@ def loss_with(name, value):
     return Own()
 
 
-@each_solver
-def test_a_derivative_that_is_not_a_number_counts_as_zero_and_shows_nowhere(name):
+@each_descending_form
+def test_a_derivative_that_is_not_a_number_counts_as_zero_and_shows_nowhere(name, form):
+    if "loss" not in parameters_of(name):
+        return  # it has that of its name
     X, y = table(name)
-    for form in descending_forms(name):
-        for kind, settings in ways_to_store(name, form):
-            fits = []
-            for value in (np.nan, 0.0, 1.0):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error")
-                    loss = loss_with(name, value)
-                    model = build(name, form, **settings, loss=loss, epsilon=20.0)
-                    fits.append(model.fit(STORAGES[kind](X), y))
-            same(fits[0], fits[1], (form, kind))
-            assert not np.array_equal(outcome(fits[0]), outcome(fits[2])), (form, kind)
-            assert np.all(np.isfinite(outcome(fits[0])))
+    for kind, settings in ways_to_store(name, form):
+        fits = []
+        for value in (np.nan, 0.0, 1.0):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                loss = loss_with(name, value)
+                model = build(name, form, **settings, loss=loss, epsilon=20.0)
+                fits.append(model.fit(STORAGES[kind](X), y))
+        same(fits[0], fits[1], (form, kind))
+        assert not np.array_equal(outcome(fits[0]), outcome(fits[2])), (form, kind)
+        assert np.all(np.isfinite(outcome(fits[0])))

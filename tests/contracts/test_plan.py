@@ -9,9 +9,9 @@ from dp_accounting.privacy_accountant import UnsupportedEventError
 from registry import (
     build,
     each_classifier,
+    each_form_or_default,
     each_solver,
     entry,
-    forms,
     is_classifier,
     main_form,
     nothing_is_released,
@@ -32,59 +32,57 @@ def stated_epsilon(guarantee):
         return None
 
 
-@each_solver
-def test_the_plan_of_a_size_is_the_plan_of_the_fit(name):
+@each_form_or_default
+def test_the_plan_of_a_size_is_the_plan_of_the_fit(name, form):
     X, y = table(name)
-    for form in (None, *forms(name)):
-        for relation in RELATIONS:
-            settings = {"relation": relation}
-            model = build(name, form, **settings)
-            with nothing_is_released():
-                plan = model.plan(60, 3)
-            assert not [key for key in vars(model) if key.endswith("_")]
-            model.fit(X, y)
-            assert model.plan_ == plan == build(name, form, **settings).plan(60, 3), form
-            assert model.guarantee_ == plan.guarantee, form
-            claim = (plan.guarantee.epsilon, plan.guarantee.delta, plan.guarantee.relation)
-            assert claim == (1.0, 0 if form == "pure" else 1e-6, relation), form
-            # other values, the same plan; other facts, another
-            assert build(name, form, **settings).fit(X[::-1] / 2, y[::-1]).plan_ == plan, form
-            assert build(name, form, **settings).plan(60, 4) != plan, form
-            assert pickle.loads(pickle.dumps(plan)) == plan, form
-            with pytest.raises(dataclasses.FrozenInstanceError):
-                plan.max_iter = 3
+    for relation in RELATIONS:
+        settings = {"relation": relation}
+        model = build(name, form, **settings)
+        with nothing_is_released():
+            plan = model.plan(60, 3)
+        assert not [key for key in vars(model) if key.endswith("_")]
+        model.fit(X, y)
+        assert model.plan_ == plan == build(name, form, **settings).plan(60, 3)
+        assert model.guarantee_ == plan.guarantee
+        claim = (plan.guarantee.epsilon, plan.guarantee.delta, plan.guarantee.relation)
+        assert claim == (1.0, 0 if form == "pure" else 1e-6, relation)
+        # other values, the same plan; other facts, another
+        assert build(name, form, **settings).fit(X[::-1] / 2, y[::-1]).plan_ == plan
+        assert build(name, form, **settings).plan(60, 4) != plan
+        assert pickle.loads(pickle.dumps(plan)) == plan
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            plan.max_iter = 3
 
 
-@each_solver
-def test_plans_spend_what_there_is_and_no_more(name):
+@each_form_or_default
+def test_plans_spend_what_there_is_and_no_more(name, form):
     grid = [
         (1.0, 60, 3, "replace-one", True),
         (0.1, 300, 5, "zero-out", False),
         (8.0, 20_000, 30, "zero-out", False),
     ]
     classes = {"classes": ["a", "b", "c"]} if is_classifier(name) else {}
-    for form in (None, *forms(name)):
-        is_slow = form in ("batches", "pure")  # for the other accountant
-        for epsilon, n, d, relation, is_shared in grid[: 1 if is_slow else 3]:
-            case = (form, epsilon, n, d)
-            settings = {"epsilon": epsilon, "relation": relation}
-            model = build(name, form, **settings | (classes if is_shared else {}))
-            guarantee = model.plan(n, d).guarantee
-            opinion = stated_epsilon(guarantee)
-            if opinion is not None:
-                assert 0.85 * epsilon <= opinion <= epsilon * (1 + 1e-3), case
-            else:
-                assert 0.9 * guarantee.delta <= guarantee.spent <= guarantee.delta, case
-            if is_shared:  # with others, whatever their mechanisms are
-                with BudgetAccountant(epsilon, 1e-6, relation) as accountant:
-                    guarantee = model.plan(n, d).guarantee
-                assert stated_epsilon(guarantee) <= epsilon * (1 + 1e-3), case
-                assert guarantee.composition in ("zcdp", "pure", "pld"), case
-                if guarantee.delta:
-                    order, rho = accountant.order, PrivacyBudget(epsilon, 1e-6).rho
-                    assert 0 < guarantee.renyi(order) <= order * rho * (1 + 1e-9), case
-                    if guarantee.composition != "pld":  # then at every order
-                        assert guarantee.cost("zcdp") <= rho * (1 + 1e-9), case
+    is_slow = form in ("batches", "pure")  # for the other accountant
+    for epsilon, n, d, relation, is_shared in grid[: 1 if is_slow else 3]:
+        case = (form, epsilon, n, d)
+        settings = {"epsilon": epsilon, "relation": relation}
+        model = build(name, form, **settings | (classes if is_shared else {}))
+        guarantee = model.plan(n, d).guarantee
+        opinion = stated_epsilon(guarantee)
+        if opinion is not None:
+            assert 0.85 * epsilon <= opinion <= epsilon * (1 + 1e-3), case
+        else:
+            assert 0.9 * guarantee.delta <= guarantee.spent <= guarantee.delta, case
+        if is_shared:  # with others, whatever their mechanisms are
+            with BudgetAccountant(epsilon, 1e-6, relation) as accountant:
+                guarantee = model.plan(n, d).guarantee
+            assert stated_epsilon(guarantee) <= epsilon * (1 + 1e-3), case
+            assert guarantee.composition in ("zcdp", "pure", "pld"), case
+            if guarantee.delta:
+                order, rho = accountant.order, PrivacyBudget(epsilon, 1e-6).rho
+                assert 0 < guarantee.renyi(order) <= order * rho * (1 + 1e-9), case
+                if guarantee.composition != "pld":  # then at every order
+                    assert guarantee.cost("zcdp") <= rho * (1 + 1e-9), case
 
 
 @each_solver
@@ -126,20 +124,19 @@ def test_plans_of_several_classes(name):
     assert max(noise) < 1.5 * min(noise)
 
 
-@each_solver
-def test_a_plan_reads_as_a_table(name):
-    for form in (None, *forms(name)):
-        plan = build(name, form).plan(60, 3)
-        for text in (str(plan), str(plan.guarantee)):
-            lines = text.splitlines()
-            assert "epsilon = 1, delta = " in text, form
-            assert max(map(len, lines)) < 100, form
-            for release in plan.guarantee.releases:
-                (line,) = [
-                    line
-                    for line in lines
-                    if release.name in line and f"{release.mechanism.scale:.4g}" in line
-                    and (release.group or "") in line
-                ]  # fmt: skip
-                assert f" {release.count} " in line, form
-        assert "60 x 3" in str(plan), form
+@each_form_or_default
+def test_a_plan_reads_as_a_table(name, form):
+    plan = build(name, form).plan(60, 3)
+    for text in (str(plan), str(plan.guarantee)):
+        lines = text.splitlines()
+        assert "epsilon = 1, delta = " in text
+        assert max(map(len, lines)) < 100
+        for release in plan.guarantee.releases:
+            (line,) = [
+                line
+                for line in lines
+                if release.name in line and f"{release.mechanism.scale:.4g}" in line
+                and (release.group or "") in line
+            ]  # fmt: skip
+            assert f" {release.count} " in line
+    assert "60 x 3" in str(plan)

@@ -7,14 +7,25 @@ import warnings
 
 import numpy as np
 import pytest
-from registry import build, each_solver, entry, forms, is_classifier, known
+from registry import (
+    build,
+    each_form_or_default,
+    each_solver,
+    entry,
+    forms_and_default,
+    is_classifier,
+    known,
+    main_form,
+)
 from support import rest_is_slow
 
-from sklearn_dpsco import DPGridSearchCV, DPMirrorClassifier, DPMirrorRegressor
+from sklearn_dpsco import DPGridSearchCV
 from sklearn_dpsco.data.summation import gamma, summation_error
 from sklearn_dpsco.losses import best_constants, get_loss, largest_constant
+from sklearn_dpsco.solvers import Descent, NoisyMD
 
 LARGE = (10**12, 10**8)
+LARGEST_COPY = (2**18, 1000)  # that learned units take
 LIMITS = ((10**15, 10), (100, 10**15), (10**15, 10**15))
 LARGEST_PLAN = 30e6  # bytes, of a plan and of what it takes to make it
 
@@ -55,22 +66,25 @@ def check(plan, case):
     assert max(map(len, lines)) < 120, case
 
 
-@each_solver
-def test_every_form_plans_at_a_trillion_records(name):
-    for k, (form, claim) in enumerate(itertools.product((None, *forms(name)), CLAIMS)):
-        outputs = (None, 1000)[(k + k // len(CLAIMS)) % 2]
+@each_form_or_default
+def test_every_form_plans_at_a_trillion_records(name, form):
+    turn = forms_and_default(name).index(form)
+    for k, claim in enumerate(CLAIMS):
+        outputs = (None, 1000)[(k + turn) % 2]
         own = entry(name).forms[form] if form else {}
         settings = {"classes": None} if is_classifier(name) else {}
         model = build(name, form, **settings | (claim if own.get("delta") != 0 else {}))
-        plan = planned(model, *LARGE, *([outputs] if outputs else []))
-        assert plan is not None, (form, claim, outputs)
-        check(plan, (form, claim, outputs))
+        sizes = LARGEST_COPY if own.get("units") == "learned" else LARGE
+        plan = planned(model, *sizes, *([outputs] if outputs else []))
+        assert plan is not None, (claim, outputs)
+        check(plan, (claim, outputs))
 
 
 @each_solver
 def test_settings_and_limits_plan_or_are_refused(name):
+    form = main_form(name)
     for settings, sizes in itertools.product(SETTINGS, (LARGE, LIMITS[-1])):
-        model = build(name, **known(name, settings))
+        model = build(name, form, **known(name, settings, form))
         plan = planned(model, *sizes)
         if plan is not None:
             check(plan, (settings, sizes))
@@ -90,10 +104,8 @@ def test_as_many_outputs_as_are_allowed(name):
 def test_batches_of_few_of_many_records(relation):
     multipliers = []
     for steps in (7, 10**9):
-        model = DPMirrorRegressor(
-            bounds_X=(-1, 1), bounds_y=(-1, 1), relation=relation, batch_size=10**4, max_iter=steps,
-            delta=1e-9,
-        )  # fmt: skip
+        solver = NoisyMD(batch_size=10**4, max_iter=steps)
+        model = build("DPMirrorRegressor", solver=solver, relation=relation, delta=1e-9)
         plan = planned(model, 10**12, 10)
         check(plan, steps)
         multipliers.append(plan.guarantee.releases[-1].mechanism.noise_multiplier)
@@ -104,10 +116,10 @@ def test_batches_of_few_of_many_records(relation):
 
 def test_a_search_plans_at_a_trillion_records():
     for model in (
-        DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1)),
-        DPMirrorClassifier(bounds_X=(-1, 1), classes=[0, 1, 2]),
+        build("DPMirrorRegressor", solver=Descent()),
+        build("DPMirrorClassifier", solver=NoisyMD(), classes=[0, 1, 2]),
     ):
-        search = DPGridSearchCV(model, {"max_iter": [10, 20]})
+        search = DPGridSearchCV(model, {"solver__max_iter": [10, 20]})
         for n, d in (LARGE, LIMITS[-1]):
             plan = planned(search, n, d)
             assert plan is None or max(map(len, str(plan).splitlines())) < 160

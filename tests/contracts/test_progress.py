@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 from joblib import parallel_config
-from registry import Unreadable, build, each, forms, main_form, outcome, table
+from registry import Unreadable, build, each, each_form_of_all, main_form, outcome, table
 
 from sklearn_dpsco import (
     DPFTRLRegressor,
@@ -15,6 +15,8 @@ from sklearn_dpsco import (
     _progress,
 )
 from sklearn_dpsco.audit import audit, audit_plan, neighbours
+from sklearn_dpsco.geometry import L2Ball
+from sklearn_dpsco.solvers import NoisyMD
 
 
 class Bar:
@@ -58,18 +60,17 @@ def bars(monkeypatch):
     return run
 
 
-@each
-def test_a_bar_counts_the_steps_of_the_plan_whatever_the_data_are(name, bars):
+@each_form_of_all
+def test_a_bar_counts_the_steps_of_the_plan_whatever_the_data_are(name, form, bars):
     X, y = table(name)
-    for form in forms(name):
-        plain = build(name, form).fit(X, y)
-        model = build(name, form, verbose=True)
-        (bar,) = bars(lambda m=model: m.fit(X, y))
-        assert (bar.desc, bar.unit, bar.is_open) == (name, "step", False)
-        assert sum(bar.updates) == bar.total == model.plan_.n_steps, form
-        assert np.array_equal(outcome(model), outcome(plain))
-        (other,) = bars(lambda m=model: m.fit(-0.1 * X, y[::-1]))
-        assert other.updates == bar.updates, form
+    plain = build(name, form).fit(X, y)
+    model = build(name, form, verbose=True)
+    (bar,) = bars(lambda m=model: m.fit(X, y))
+    assert (bar.desc, bar.unit, bar.is_open) == (name, "step", False)
+    assert sum(bar.updates) == bar.total == model.plan_.n_steps
+    assert np.array_equal(outcome(model), outcome(plain))
+    (other,) = bars(lambda m=model: m.fit(-0.1 * X, y[::-1]))
+    assert other.updates == bar.updates
 
 
 @each
@@ -102,8 +103,9 @@ def test_searches_show_their_fits(n_jobs, bars):
 
 def _check_searches(n_jobs, bars):
     X, y = table("DPMirrorRegressor", n=3000)
-    model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), max_iter=2, verbose=2)
-    grid = {"radius": [1.0, 2.0]}
+    bounds = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
+    model = DPMirrorRegressor(**bounds, verbose=2, solver=NoisyMD(max_iter=2))
+    grid = {"feasible_set": [L2Ball(1.0), L2Ball(2.0)]}
     for kind in (DPGridSearchCV, DPRandomizedSearchCV):
         settings = {"epsilon": 4.0, "verbose": 2, "n_jobs": n_jobs, "random_state": 0}
         search = kind(model, grid, **settings)
@@ -122,7 +124,7 @@ def test_audits_count_their_runs(bars):
     X, y = np.zeros((20, 1)), np.tile([1.0, -1.0], 10)
     X[:2], other = 1, y.copy()
     other[0] = -1
-    model = DPMirrorRegressor(solver="noisy-md", max_iter=2, bounds_X=(-1, 1), bounds_y=(-1, 1))
+    model = DPMirrorRegressor(solver=NoisyMD(max_iter=2), bounds_X=(-1, 1), bounds_y=(-1, 1))
     (bar,) = bars(lambda: audit(model, (X, y), (X, other), 20, random_state=0, verbose=1))
     assert (bar.unit, bar.total, sum(bar.updates)) == ("run", 40, 40)
     plan = model.plan(20, 1)

@@ -26,6 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_dpsco import DPGridSearchCV, DPScaler, PublicEncoder, mechanisms
+from sklearn_dpsco.geometry import L2Ball
 
 IDS = re.compile(r"sk-(container|estimator)-id-\d+")
 
@@ -97,7 +98,9 @@ def test_html_is_escaped_and_can_be_switched_off(name):
 
 
 def test_html_of_other_estimators():
-    search = DPGridSearchCV(build("DPMirrorRegressor"), {"radius": [1.0]}, epsilon=3.0)
+    search = DPGridSearchCV(
+        build("DPMirrorRegressor"), {"feasible_set": [L2Ball(1.0)]}, epsilon=3.0
+    )
     scaler = DPScaler(epsilon=2.0, random_state=0).fit(table("DPMirrorRegressor", n=4000)[0])
     encoder = PublicEncoder({"a": (0, 1)})
     assert "generated/sklearn_dpsco.DPGridSearchCV.html" in html(search)

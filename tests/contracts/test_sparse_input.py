@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from registry import (
     build,
-    descending_forms,
+    each_descending_form,
     each_solver,
     entry,
     is_classifier,
+    known,
     main_form,
     nothing_is_released,
     outcome,
@@ -121,15 +122,14 @@ def test_all_forms_of_storage(name):
         assert_same(name, storage(dense), dense, y, case)
 
 
-@each_solver
-def test_a_messy_matrix_in_every_form_of_the_solver(name):
+@each_descending_form
+def test_a_messy_matrix_in_every_form_of_the_solver(name, form):
     X, y = numbers(name)
     X[[0, 1, 7, -2, -1]] = 0.0
     X[:, 2] = 0.0
-    for form in descending_forms(name):
-        for storage in (far_halves, lambda X: with_indices(X, np.int64, np.int64)):
-            assert_same(name, storage(X), X, y, form, form)
-        assert_same(name, far_halves(X), X, y, form, form, nonfinite="zero")
+    for storage in (far_halves, lambda X: with_indices(X, np.int64, np.int64)):
+        assert_same(name, storage(X), X, y, form, form)
+    assert_same(name, far_halves(X), X, y, form, form, nonfinite="zero")
 
 
 # ------------------------------------------------------------------------ little in them
@@ -165,16 +165,13 @@ EMPTY = (
 )  # fmt: skip
 
 
-@each_solver
-def test_empty_rows_and_columns(name):
+@each_descending_form
+def test_empty_rows_and_columns(name, form):
     X, y = numbers(name)
     for case in EMPTY:
         part = emptied(X, case)
-        for form in descending_forms(name) if case in ("nothing", "n x 1") else [main_form(name)]:
-            for storage in (sparse.csr_array, sparse.csc_array):
-                assert_same(name, storage(part), part, y, f"{form} {case}", form)
-        # with zeros that are stored
-        assert_same(name, with_zeros(part), part, y, case)
+        for storage in (sparse.csr_array, sparse.csc_array, with_zeros):
+            assert_same(name, storage(part), part, y, case, form)
 
 
 # ------------------------------------------------------------------------------ memory
@@ -210,7 +207,9 @@ def test_a_file_of_single_numbers_is_not_copied(name, tmp_path):
     # A copy of the values has 4 bytes for each, one of the indices 8. Scales that are found need
     # a copy, in float64; steps in an order that is drawn, and streams, copy a part at a time.
     more = {"scale_X": 8, "rank_bound": 12 * 2**14 / n, "horizon": 12 * 2**13 / n}
-    more = sum(more[key] for key in more.keys() & model.get_params().keys())
+    more = sum(more[key] for key in known(name, more, main_form(name)))
+    if name.startswith(("DPLinear", "DPLogistic")):  # wide rows are cut to a length that is learned
+        more += 4
     assert peak / X.nnz < 3.5 + more
 
 

@@ -8,9 +8,10 @@ from registry import (
     STORAGES,
     build,
     columns_as,
+    each_form,
+    each_form_or_main,
     each_solver,
     entry,
-    forms,
     is_classifier,
     known,
     main_form,
@@ -72,33 +73,32 @@ SPARSE = {
 }
 
 
-@each_solver
-def test_all_storages_give_the_same_model(name, tmp_path):
+@each_form
+def test_all_storages_give_the_same_model(name, form, tmp_path):
     X, y = single(name)
     np.save(tmp_path / "X.npy", X)
     like_C = LIKE_C | {"memmap": lambda _: np.load(tmp_path / "X.npy", mmap_mode="r")}
-    for form in forms(name):
-        for settings, storages in (({}, like_C | FLOAT32), (entry(name).sparse, SPARSE)):
-            expected = build(name, form, **settings).fit(X, y)
-            predictions = expected.predict(X)
-            for kind, storage in storages.items():
-                case, stored = f"{form} {kind}", storage(X)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error")
-                    model = build(name, form, **settings).fit(stored, y)
-                exact = kind in like_C
-                np.testing.assert_allclose(
-                    outcome(model), outcome(expected), err_msg=case,
-                    **({"rtol": 0, "atol": 0} if exact else TOLERANCE),
-                )  # fmt: skip
-                if kind == "float32 Fortran":
-                    like = build(name, form, **settings).fit(X.astype(np.float32), y)
-                    np.testing.assert_array_equal(outcome(model), outcome(like), err_msg=case)
-                found = model.predict(stored)
-                if is_classifier(name):
-                    assert np.mean(found == predictions) > 0.98, case
-                else:
-                    np.testing.assert_allclose(found, predictions, rtol=1e-5, atol=1e-6)
+    for settings, storages in (({}, like_C | FLOAT32), (entry(name).sparse, SPARSE)):
+        expected = build(name, form, **settings).fit(X, y)
+        predictions = expected.predict(X)
+        for kind, storage in storages.items():
+            case, stored = f"{form} {kind}", storage(X)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                model = build(name, form, **settings).fit(stored, y)
+            exact = kind in like_C
+            np.testing.assert_allclose(
+                outcome(model), outcome(expected), err_msg=case,
+                **({"rtol": 0, "atol": 0} if exact else TOLERANCE),
+            )  # fmt: skip
+            if kind == "float32 Fortran":
+                like = build(name, form, **settings).fit(X.astype(np.float32), y)
+                np.testing.assert_array_equal(outcome(model), outcome(like), err_msg=case)
+            found = model.predict(stored)
+            if is_classifier(name):
+                assert np.mean(found == predictions) > 0.98, case
+            else:
+                np.testing.assert_allclose(found, predictions, rtol=1e-5, atol=1e-6)
 
 
 @each_solver
@@ -113,9 +113,9 @@ def test_whole_numbers_and_kinds_of_targets(name):
         np.testing.assert_array_equal(outcome(build(name).fit(X, target)), outcome(expected))
 
 
-@each_solver
+@each_form_or_main
 @pytest.mark.parametrize("mode", ["raise", "zero"])
-def test_the_data_of_the_caller_stay_as_they_are(name, mode):
+def test_the_data_of_the_caller_stay_as_they_are(name, form, mode):
     X, y = single(name)
     y = y.copy()
     if mode == "zero":  # in a row that is within the bounds: the scaling does not copy
@@ -123,21 +123,20 @@ def test_the_data_of_the_caller_stay_as_they_are(name, mode):
         y = y.astype(object) if is_classifier(name) else y
         y[3] = None if is_classifier(name) else np.nan
     wide = known(name, {"bounds_X": (-50, 50), "bounds_y": (-9, 9)})
-    for form in forms(name):
-        for kind, needed in ways_to_store(name, form):
-            for settings in ({}, wide) if form == main_form(name) else ({},):
-                settings = settings | needed
-                stored, target = STORAGES[kind](X), y.copy()
-                is_sparse = sparse.issparse(stored)
-                parts = [stored.data, stored.indices, stored.indptr] if is_sparse else [stored]
-                before = [part.tobytes("A") for part in (*parts, target)]
-                for is_read_only in (False, True):
-                    for part in (*parts, target):
-                        part.flags.writeable = not is_read_only
-                    model = build(name, form, nonfinite=mode, **settings).fit(stored, target)
-                    model.predict(stored)
-                    after = [part.tobytes("A") for part in (*parts, target)]
-                    assert after == before, (form, kind, settings)
+    for kind, needed in ways_to_store(name, form):
+        for settings in ({}, wide) if form == main_form(name) else ({},):
+            settings = settings | needed
+            stored, target = STORAGES[kind](X), y.copy()
+            is_sparse = sparse.issparse(stored)
+            parts = [stored.data, stored.indices, stored.indptr] if is_sparse else [stored]
+            before = [part.tobytes("A") for part in (*parts, target)]
+            for is_read_only in (False, True):
+                for part in (*parts, target):
+                    part.flags.writeable = not is_read_only
+                model = build(name, form, nonfinite=mode, **settings).fit(stored, target)
+                model.predict(stored)
+                after = [part.tobytes("A") for part in (*parts, target)]
+                assert after == before, (form, kind, settings)
 
 
 @each_solver
@@ -153,30 +152,27 @@ def test_small_and_degenerate_tables(name):
             assert model.plan_ == build(name, **settings).plan(n, d)
 
 
-@each_solver
-def test_columns_that_are_empty_or_constant(name):
+@each_form
+def test_columns_that_are_empty_or_constant(name, form):
     X, y = table(name, d=4)
     X[:, 1], X[:, 2] = 0.0, 0.75
-    for form in forms(name):
-        settings = entry(name).sparse
-        models = [build(name, form, **settings).fit(storage(X), y) for storage in STORAGES.values()]
-        for model in models:
-            assert np.all(np.isfinite(outcome(model))), form
-            np.testing.assert_allclose(
-                outcome(model), outcome(models[0]), **TOLERANCE, err_msg=form
-            )
-        # stored zeros are zeros like the others
-        stored = sparse.csr_array(X + 1.0)
-        stored.data -= 1.0
-        assert stored.nnz == X.size
-        X_rounded = stored.toarray()
-        with_zeros = build(name, form, **settings).fit(stored, y)
-        without = build(name, form, **settings).fit(sparse.csr_array(X_rounded), y)
-        np.testing.assert_allclose(outcome(with_zeros), outcome(without), **TOLERANCE, err_msg=form)
+    settings = entry(name).sparse
+    models = [build(name, form, **settings).fit(storage(X), y) for storage in STORAGES.values()]
+    for model in models:
+        assert np.all(np.isfinite(outcome(model)))
+        np.testing.assert_allclose(outcome(model), outcome(models[0]), **TOLERANCE, err_msg=form)
+    # stored zeros are zeros like the others
+    stored = sparse.csr_array(X + 1.0)
+    stored.data -= 1.0
+    assert stored.nnz == X.size
+    X_rounded = stored.toarray()
+    with_zeros = build(name, form, **settings).fit(stored, y)
+    without = build(name, form, **settings).fit(sparse.csr_array(X_rounded), y)
+    np.testing.assert_allclose(outcome(with_zeros), outcome(without), **TOLERANCE)
 
 
-@each_solver
-def test_out_of_bounds_values_are_clipped_without_a_word(name):
+@each_form
+def test_out_of_bounds_values_are_clipped_without_a_word(name, form):
     bounds = known(name, {"bounds_X": (-1, 1), "bounds_y": (-1, 1)})
     X, y = table(name)
     wild, y_wild = X.copy(), y.copy()
@@ -187,11 +183,10 @@ def test_out_of_bounds_values_are_clipped_without_a_word(name):
     if not bounds:
         # there are no bounds, and no value is too large
         wild, tame = 1e300 * wild, 1e300 * wild
-    for form in forms(name):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            model = build(name, form).fit(wild, y_wild)
-        expected = build(name, form).fit(tame, np.clip(y_wild, -1, 1) if "bounds_y" in bounds
-                                         else y_wild)  # fmt: skip
-        np.testing.assert_array_equal(outcome(model), outcome(expected), err_msg=form)
-        assert np.all(np.isfinite(outcome(model)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = build(name, form).fit(wild, y_wild)
+    expected = build(name, form).fit(tame, np.clip(y_wild, -1, 1) if "bounds_y" in bounds
+                                     else y_wild)  # fmt: skip
+    np.testing.assert_array_equal(outcome(model), outcome(expected))
+    assert np.all(np.isfinite(outcome(model)))

@@ -10,8 +10,8 @@ import pytest
 from registry import (
     build,
     changes,
+    each_form,
     each_solver,
-    forms,
     is_classifier,
     nothing_is_released,
     outcome,
@@ -44,84 +44,81 @@ def users_of(n, rng):
     return rng.integers(0, n // 3, n).astype(str)
 
 
-@each_solver
-def test_the_noise_is_as_many_times_larger(name):
-    for form in forms(name):
-        one = build(name, form).plan(60, 3)
-        many = build(name, form, max_rows_per_user=ROWS).plan(60, 3)
-        guarantee, composition = many.guarantee, many.guarantee.composition
-        assert guarantee.rows_per_user == ROWS, form
-        assert f"up to {ROWS} rows" in str(guarantee), form
-        claim = (guarantee.epsilon, guarantee.delta)
-        assert claim == (one.guarantee.epsilon, one.guarantee.delta), form
-        # the cost of a row, by the group privacy of each currency
-        if composition in ("zcdp", "gdp", "pure"):
-            row = dataclasses.replace(guarantee, rows_per_user=1).cost(composition)
-            power = 1 if composition == "pure" else 2
-            assert guarantee.spent == pytest.approx(ROWS**power * row), form
-        if composition != "adaptive-range":
-            assert 0.85 < recomputed_epsilon(guarantee) <= 1 + 1e-3, form
-        assert guarantee.to_frame()["share"].sum() >= 1 - 1e-9, form
-        with pytest.raises(AssertionError, match="rows_per_user must be"):
-            dataclasses.replace(guarantee, rows_per_user=0)
-        # never amplified, and a little more noise than the claim for rows alone
-        assert composition != "pld", form
-        alone = dataclasses.replace(many.budget, epsilon=1.0 / ROWS, rows_per_user=1)
-        if alone.delta:
-            assert many.budget.mu == pytest.approx(PrivacyBudget(1.0, alone.delta).mu / ROWS)
-            assert many.budget.rho == pytest.approx(PrivacyBudget(1.0, alone.delta).rho / ROWS**2)
-            assert guarantee.renyi(7.0) <= 7 * guarantee.cost("zcdp") * (1 + 1e-12), form
-        else:
-            assert many.budget.allowance.amount == alone.epsilon, form
+@each_form
+def test_the_noise_is_as_many_times_larger(name, form):
+    one = build(name, form).plan(60, 3)
+    many = build(name, form, max_rows_per_user=ROWS).plan(60, 3)
+    guarantee, composition = many.guarantee, many.guarantee.composition
+    assert guarantee.rows_per_user == ROWS
+    assert f"up to {ROWS} rows" in str(guarantee)
+    claim = (guarantee.epsilon, guarantee.delta)
+    assert claim == (one.guarantee.epsilon, one.guarantee.delta)
+    # the cost of a row, by the group privacy of each currency
+    if composition in ("zcdp", "gdp", "pure"):
+        row = dataclasses.replace(guarantee, rows_per_user=1).cost(composition)
+        power = 1 if composition == "pure" else 2
+        assert guarantee.spent == pytest.approx(ROWS**power * row)
+    if composition != "adaptive-range":
+        assert 0.85 < recomputed_epsilon(guarantee) <= 1 + 1e-3
+    assert guarantee.to_frame()["share"].sum() >= 1 - 1e-9
+    with pytest.raises(AssertionError, match="rows_per_user must be"):
+        dataclasses.replace(guarantee, rows_per_user=0)
+    # never amplified, and a little more noise than the claim for rows alone
+    assert composition != "pld"
+    alone = dataclasses.replace(many.budget, epsilon=1.0 / ROWS, rows_per_user=1)
+    if alone.delta:
+        assert many.budget.mu == pytest.approx(PrivacyBudget(1.0, alone.delta).mu / ROWS)
+        assert many.budget.rho == pytest.approx(PrivacyBudget(1.0, alone.delta).rho / ROWS**2)
+        assert guarantee.renyi(7.0) <= 7 * guarantee.cost("zcdp") * (1 + 1e-12)
+    else:
+        assert many.budget.allowance.amount == alone.epsilon
 
 
-@each_solver
-def test_only_the_first_rows_of_a_user_count(name):
+@each_form
+def test_only_the_first_rows_of_a_user_count(name, form):
     X, y = table(name)
     rng = np.random.default_rng(0)
     users = users_of(len(y), rng)
     counts = {}
     kept = np.array([counts.setdefault(u, []).append(0) or len(counts[u]) <= ROWS for u in users])
     assert 0 < kept.sum() < len(y)
-    for form in forms(name):
-        for nonfinite in ("raise", "zero"):
-            # (an epsilon by which no centre is below its noise)
-            settings = {"max_rows_per_user": ROWS, "nonfinite": nonfinite, "epsilon": 50.0}
-            model = build(name, form, **settings).fit(X, y, groups=users)
-            # the others have no influence at all: whatever they hold, the same bits
-            other_X, other_y = X.copy(), y.copy()
-            other_X[~kept] *= -0.5
-            other_y[~kept] = other_y[~kept][::-1]
-            other = build(name, form, **settings).fit(other_X, other_y, groups=users.tolist())
-            np.testing.assert_array_equal(outcome(model), outcome(other), err_msg=form)
-            # they are empty records
-            if nonfinite == "zero":
-                other_X[~kept] = np.nan
-                empty = build(name, form, **settings).fit(other_X, other_y)
-                np.testing.assert_array_equal(outcome(model), outcome(empty), err_msg=form)
-            # and everybody's first rows do count
-            whole = build(name, form, **settings).fit(X, y)
-            assert np.any(outcome(whole) != outcome(model)), form
-            assert whole.plan_ == model.plan_, form
+    for nonfinite in ("raise", "zero"):
+        # (an epsilon by which no centre is below its noise)
+        settings = {"max_rows_per_user": ROWS, "nonfinite": nonfinite, "epsilon": 50.0}
+        model = build(name, form, **settings).fit(X, y, groups=users)
+        # the others have no influence at all: whatever they hold, the same bits
+        other_X, other_y = X.copy(), y.copy()
+        other_X[~kept] *= -0.5
+        other_y[~kept] = other_y[~kept][::-1]
+        other = build(name, form, **settings).fit(other_X, other_y, groups=users.tolist())
+        np.testing.assert_array_equal(outcome(model), outcome(other))
+        # they are empty records
+        if nonfinite == "zero":
+            other_X[~kept] = np.nan
+            empty = build(name, form, **settings).fit(other_X, other_y)
+            np.testing.assert_array_equal(outcome(model), outcome(empty))
+        # and everybody's first rows do count
+        whole = build(name, form, **settings).fit(X, y)
+        assert np.any(outcome(whole) != outcome(model))
+        assert whole.plan_ == model.plan_
 
 
-@each_solver
-def test_all_rows_of_a_user_move_a_release_by_as_many_sensitivities(name):
+@each_form
+def test_all_rows_of_a_user_move_a_release_by_as_many_sensitivities(name, form):
     # what a fit releases on tables that differ in all rows of a user, earlier answers frozen
     X, y = table(name)
     rng = np.random.default_rng(1)
     users = np.repeat(np.arange(len(y) // 2), 2)
-    for form in forms(name):
-        model = build(name, form, max_rows_per_user=2)
-        other_X, other_y = X.copy(), y.copy()
-        mine = users == 3
-        other_X[mine] = rng.choice([-1.0, 1.0], (2, X.shape[1]))
-        y = y.copy()
-        y[mine], other_y[mine] = ("no", "yes") if is_classifier(name) else (-1.0, 1.0)
-        first = statistics(model, X, y)
-        second = statistics(model, other_X, other_y)
-        moved = changes(first, second).values()
-        assert 0 < max(moved) <= 2 + 1e-9, form
+    model = build(name, form, max_rows_per_user=2)
+    other_X, other_y = X.copy(), y.copy()
+    mine = users == 3
+    other_X[mine] = rng.choice([-1.0, 1.0], (2, X.shape[1]))
+    y = y.copy()
+    y[mine], other_y[mine] = ("no", "yes") if is_classifier(name) else (-1.0, 1.0)
+    first = statistics(model, X, y)
+    second = statistics(model, other_X, other_y)
+    moved = changes(first, second).values()
+    assert 0 < max(moved) <= 2 + 1e-9
 
 
 @pytest.mark.parametrize("name", ["DPFTRLRegressor", "DPFTRLClassifier"])
@@ -239,7 +236,7 @@ def test_whatever_else_protects_users_is_charged_where_they_are_disjoint():
     X, y = table("DPMirrorRegressor", n=2000)
     model, users = build("DPMirrorRegressor", "noisy-md"), np.arange(len(y)) // 2
     score = {"estimator": model.fit(X, y), "X": X + 0.0, "y": y}
-    search = DPGridSearchCV(clone(model), {"radius": [model.radius]}, random_state=0)
+    search = DPGridSearchCV(clone(model), {"feasible_set": [model.feasible_set]}, random_state=0)
     accountant = BudgetAccountant(10.0)
     rows, one = (accountant.parallel(disjoint).branch() for disjoint in ("rows", "users"))
     for call in (

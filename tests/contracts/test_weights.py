@@ -10,14 +10,17 @@ from registry import (
     STORAGES,
     build,
     changes,
-    descending_forms,
     each_classifier,
+    each_descending_form,
+    each_form,
+    each_form_of_classifiers,
     each_solver,
     entry,
     forms,
     is_classifier,
     nothing_is_released,
     outcome,
+    relation_of,
     statistics,
     table,
 )
@@ -34,7 +37,8 @@ from test_audits import THREE, replay
 
 from sklearn_dpsco import BudgetAccountant, PrivacyLeakWarning
 from sklearn_dpsco.estimators import _tables
-from sklearn_dpsco.privacy.budget import RELATIONS
+from sklearn_dpsco.geometry import L2Ball
+from sklearn_dpsco.solvers import NoisyMD
 from sklearn_dpsco.solvers.first_releases import constant_for_mean
 
 SCALES = (0.25, 0.5, 1.0, 1.0)
@@ -50,15 +54,14 @@ def tables(name):
         yield {}, X, np.column_stack((y, -0.5 * y))
 
 
-def cases(name):
-    """All forms with one output; with several, and on dense and CSR data, every second one."""
+def cases(name, form):
+    """One output, and several on every second form; dense and CSR data by turns."""
+    k = forms(name).index(form)
     for number, (settings, X, y) in enumerate(tables(name)):
-        for k, form in enumerate(forms(name)):
-            kind = "csr" if (k // 2 + k + number) % 2 else "C"
-            further = entry(name).sparse if kind == "csr" else {}
-            case = f"{form} {kind} {np.shape(y)}"
-            if number == 0 or k % 2 == 0:
-                yield case, form, STORAGES[kind](X), y, settings | further
+        kind = "csr" if (k // 2 + k + number) % 2 else "C"
+        further = entry(name).sparse if kind == "csr" else {}
+        if number == 0 or k % 2 == 0:
+            yield f"{kind} {np.shape(y)}", STORAGES[kind](X), y, settings | further
 
 
 def fitted(name, form, X, y, sample_weight=None, **settings):
@@ -70,19 +73,19 @@ def fitted(name, form, X, y, sample_weight=None, **settings):
 # ------------------------------------------------------------------------- weights of records
 
 
-@each_solver
-def test_weights_of_one_change_no_bit(name):
-    for k, (case, form, X, y, settings) in enumerate(cases(name)):
-        settings["nonfinite"] = ("raise", "zero")[k // 2 % 2]
+@each_form
+def test_weights_of_one_change_no_bit(name, form):
+    for case, X, y, settings in cases(name, form):
+        settings["nonfinite"] = ("raise", "zero")[forms(name).index(form) // 2 % 2]
         without = fitted(name, form, X, y, **settings)
         weighted = fitted(name, form, X, y, np.ones(len(y)), **settings)
         np.testing.assert_array_equal(weighted, without, err_msg=case)
 
 
-@each_solver
-def test_only_the_ratio_to_the_largest_weight_counts(name):
+@each_form
+def test_only_the_ratio_to_the_largest_weight_counts(name, form):
     weights = np.random.default_rng(0).choice(SCALES, 60)
-    for case, form, X, y, settings in cases(name):
+    for case, X, y, settings in cases(name, form):
         found = fitted(name, form, X, y, weights, **settings)
         scaled = fitted(name, form, X, y, 64 * weights, max_weight=64.0, **settings)
         np.testing.assert_array_equal(scaled, found, err_msg=case)
@@ -94,10 +97,10 @@ def test_only_the_ratio_to_the_largest_weight_counts(name):
         assert form in entry(name).by_selection or np.any(found != without), case
 
 
-@each_solver
-def test_records_of_weight_zero_are_empty(name):
+@each_form
+def test_records_of_weight_zero_are_empty(name, form):
     weights = np.random.default_rng(0).choice([*SCALES, 0.0, 0.0], 60)
-    for case, form, X, y, settings in cases(name):
+    for case, X, y, settings in cases(name, form):
         found = fitted(name, form, X, y, weights, **settings)
         other_X, other_weights = X.copy(), weights.copy()
         other_X = other_X.toarray() if not isinstance(X, np.ndarray) else other_X
@@ -182,36 +185,35 @@ def test_weights_of_a_stream(name):
 # ---------------------------------------------------------------------------------- privacy
 
 
-@each_solver
-def test_a_record_of_any_weight_moves_a_release_by_its_sensitivity(name):
+@each_form
+def test_a_record_of_any_weight_moves_a_release_by_its_sensitivity(name, form):
     X, y = table(name)
     rng = np.random.default_rng(1)
-    for form in forms(name):
-        model = build(name, form, max_weight=0.5)
-        weights = rng.choice([*SCALES, 0.0, 9.0], 60)
-        other_X, other_y, other_weights = X.copy(), y.copy(), weights.copy()
-        y = y.copy()
-        y[3], other_y[3] = ("no", "yes") if is_classifier(name) else (-1.0, 1.0)
-        other_X[3], weights[3], other_weights[3] = rng.choice([-1.0, 1.0], 3), 1e9, 0.5
-        first, second = (
-            statistics(model, *data)
-            for data in ((X, y, None, weights), (other_X, other_y, None, other_weights))
-        )
-        assert 0 < max(changes(first, second).values()) <= 1 + 1e-9, form
+    model = build(name, form, max_weight=0.5)
+    weights = rng.choice([*SCALES, 0.0, 9.0], 60)
+    other_X, other_y, other_weights = X.copy(), y.copy(), weights.copy()
+    y = y.copy()
+    y[3], other_y[3] = ("no", "yes") if is_classifier(name) else (-1.0, 1.0)
+    other_X[3], weights[3], other_weights[3] = rng.choice([-1.0, 1.0], 3), 1e9, 0.5
+    first, second = (
+        statistics(model, *data)
+        for data in ((X, y, None, weights), (other_X, other_y, None, other_weights))
+    )
+    assert 0 < max(changes(first, second).values()) <= 1 + 1e-9
 
 
-@each_solver
-def test_replays_flag_weights_that_are_not_clipped(name, monkeypatch):
+@each_descending_form
+def test_replays_flag_weights_that_are_not_clipped(name, form, monkeypatch):
     def unclipped(sample_weight, largest, *, strict):
         return np.asarray(sample_weight, dtype=np.float64) * 5 / largest
 
     monkeypatch.setattr(_tables, "as_weights", unclipped)
-    for k, form in enumerate(descending_forms(name)):
-        # (where coordinates are clipped after they are weighted, no weight does harm)
-        is_clipped = form in ("guesses", "buckets")
-        found = replay(name, form, RELATIONS[k % 2], max_weight=2.0, n_pairs=8)
-        assert found.passed == is_clipped, form
-        assert is_clipped or any("sensitivity" in said for said in found.violations.values()), form
+    # (where coordinates are clipped after they are weighted, no weight does harm)
+    is_clipped = form in ("guesses", "buckets")
+    relation = relation_of(name, form)
+    found = replay(name, form, relation, max_weight=2.0, n_pairs=8)
+    assert found.passed == is_clipped
+    assert is_clipped or any("sensitivity" in said for said in found.violations.values())
 
 
 # -------------------------------------------------------------------------------- solutions
@@ -260,23 +262,22 @@ BALANCING = [name for name in CLASSIFIERS if not name.startswith("DPFTRL")]
 each_balancing = pytest.mark.parametrize("name", BALANCING)
 
 
-@each_classifier
-def test_weights_of_classes_are_those_of_their_records(name):
+@each_form_of_classifiers
+def test_weights_of_classes_are_those_of_their_records(name, form):
     rng = np.random.default_rng(0)
     for number, (settings, X, y) in enumerate(tables(name)):
         weights = rng.choice(SCALES, 60)
         dictionary = {np.unique(y)[0]: 2, np.unique(y)[-1]: 0.5}  # a third class has 1
         by_record = np.array([dictionary.get(label, 1) for label in y])
-        for k, form in enumerate(forms(name)):
-            # without the intercept, whose start the weights of the classes move
-            settings["fit_intercept"] = False
-            given = (None, weights)[(k + number) % 2]
-            found = fitted(name, form, X, y, given, class_weight=dictionary, **settings)
-            same = by_record if given is None else by_record * given
-            expected = fitted(name, form, X, y, same, max_weight=2.0, **settings)
-            np.testing.assert_array_equal(found, expected, err_msg=form)
-    equal = fitted(name, None, X, y, class_weight=dict.fromkeys(y, 3.0), **settings)
-    np.testing.assert_array_equal(equal, fitted(name, None, X, y, **settings))
+        # without the intercept, whose start the weights of the classes move
+        settings["fit_intercept"] = False
+        given = (None, weights)[(forms(name).index(form) + number) % 2]
+        found = fitted(name, form, X, y, given, class_weight=dictionary, **settings)
+        same = by_record if given is None else by_record * given
+        expected = fitted(name, form, X, y, same, max_weight=2.0, **settings)
+        np.testing.assert_array_equal(found, expected)
+        equal = fitted(name, form, X, y, class_weight=dict.fromkeys(y, 3.0), **settings)
+        np.testing.assert_array_equal(equal, fitted(name, form, X, y, **settings))
 
 
 @each_classifier
@@ -290,31 +291,28 @@ def test_classes_of_weight_zero_are_left_out(name):
     np.testing.assert_array_equal(found, expected)
 
 
-@each_classifier
-def test_weights_of_classes_cost_nothing(name):
-    for form in forms(name):
-        for classes in (["no", "yes"], ["a", "b", "c"]):
-            plans = [
-                build(name, form, classes=classes, class_weight=weights).plan(60, 3)
-                for weights in (None, {classes[0]: 0.1}, "balanced")[
-                    : 3 if name in BALANCING else 2
-                ]
-            ]
-            for plan in plans[1:]:
-                assert plan.guarantee == plans[0].guarantee, form
-        X, y = table(name)
-        weighted = build(name, form, class_weight={"yes": 2.0}).fit(X, y)
-        assert weighted.plan_ == build(name, form, class_weight={"yes": 2.0}).plan(60, 3), form
+@each_form_of_classifiers
+def test_weights_of_classes_cost_nothing(name, form):
+    for classes in (["no", "yes"], ["a", "b", "c"]):
+        plans = [
+            build(name, form, classes=classes, class_weight=weights).plan(60, 3)
+            for weights in (None, {classes[0]: 0.1}, "balanced")[: 3 if name in BALANCING else 2]
+        ]
+        for plan in plans[1:]:
+            assert plan.guarantee == plans[0].guarantee
+    X, y = table(name)
+    weighted = build(name, form, class_weight={"yes": 2.0}).fit(X, y)
+    assert weighted.plan_ == build(name, form, class_weight={"yes": 2.0}).plan(60, 3)
 
 
-@each_classifier
-def test_replays_of_weighted_classes_pass(name):
-    for k, form in enumerate(forms(name)):
-        for balanced, classes in ((False, ["no", "yes"]), (True, ["no", "yes"]), (True, THREE)):
-            weights = {classes[0]: 0.25} if name not in BALANCING or not balanced else "balanced"
-            settings = {"n_pairs": 4, "classes": classes, "class_weight": weights}
-            found = replay(name, form, RELATIONS[k % 2], n=9, **settings)
-            assert not found.violations, f"{form}: {found}"
+@each_form_of_classifiers
+def test_replays_of_weighted_classes_pass(name, form):
+    relation = relation_of(name, form)
+    for balanced, classes in ((False, ["no", "yes"]), (True, ["no", "yes"]), (True, THREE)):
+        weights = {classes[0]: 0.25} if name not in BALANCING or not balanced else "balanced"
+        settings = {"n_pairs": 4, "classes": classes, "class_weight": weights}
+        found = replay(name, form, relation, n=9, **settings)
+        assert not found.violations, found
 
 
 @each_classifier
@@ -443,15 +441,16 @@ def test_meta_estimators_hand_in_weights():
 
 def test_the_gap_is_that_of_the_weighted_loss():
     # (a clip that no derivative of the model reaches)
-    settings = {"solver": "noisy-md", "epsilon": 1e7, "gradient_clip": 2.0, "max_iter": 500}
-    settings["data_norm"] = 2.0  # nor does any row
+    solver = NoisyMD(gradient_clip=2.0, max_iter=500, data_norm=2.0)  # nor does any row
+    settings = {"solver": solver, "epsilon": 1e7}
     X, y, weights = two_clusters("DPMirrorRegressor")
     model = build("DPMirrorRegressor", max_weight=4.0, **settings).fit(X, y, sample_weight=weights)
     assert model.stationarity_gap(X, y, weights) < 1e-3
     assert model.stationarity_gap(X, y) > 0.1
     X, y, _ = rare_class("DPMirrorClassifier")
     for weights in ("balanced", {"yes": 9.0}):
-        model = build("DPMirrorClassifier", class_weight=weights, radius=3.0, **settings).fit(X, y)
+        ball = {"feasible_set": L2Ball(3.0), "class_weight": weights}
+        model = build("DPMirrorClassifier", **ball, **settings).fit(X, y)
         assert model.stationarity_gap(X, y) < 1e-3
         again = np.where(y == "yes", 1.0, 0.2)
         assert model.stationarity_gap(X, y, again) > 0.01

@@ -12,9 +12,9 @@ from registry import (
     Unreadable,
     build,
     each,
+    each_form_of_all,
     entry,
     every_release,
-    forms,
     main_form,
     outcome,
     table,
@@ -40,10 +40,12 @@ from sklearn_dpsco import (
     private_bounds,
 )
 from sklearn_dpsco.audit import audit, audit_outcomes, audit_plan, map_mechanisms, neighbours
+from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.means import clipped_mean, plan_mean
 from sklearn_dpsco.mechanisms import Gaussian, Release, SelectVertex
 from sklearn_dpsco.metrics.releases import SCORINGS
 from sklearn_dpsco.privacy.budget import LARGEST_EPSILON
+from sklearn_dpsco.solvers import NoisyMD
 
 INF = np.inf
 SAYS = pytest.warns(PrivacyLeakWarning, match="epsilon=inf adds no noise")
@@ -79,43 +81,40 @@ def facts(guarantee):
 # --------------------------------------------------------------------------- estimators
 
 
-@each
-def test_every_form_fits_without_noise_and_says_so_once(name):
+@each_form_of_all
+def test_every_form_fits_without_noise_and_says_so_once(name, form):
     X, y = table(name)
-    for form in forms(name):
-        for kind, more in ways_to_store(name, form):
-            for precision in ("exact", "float"):
-                model = build(name, form, **{"epsilon": INF, "precision": precision} | more)
-                with warnings.catch_warnings(record=True) as seen:
-                    warnings.simplefilter("always")
-                    released = exactly_released(lambda m=model, k=kind: m.fit(STORAGES[k](X), y))
-                assert [w.category for w in seen] == [PrivacyLeakWarning], (form, kind)
-                assert seen[0].filename == __file__
-                assert released
-                assert all(r.mechanism.scale == 0 for r in model.guarantee_.releases)
-                assert model.guarantee_.epsilon == INF
-                assert np.isfinite(outcome(model)).all()
+    for kind, more in ways_to_store(name, form):
+        for precision in ("exact", "float"):
+            model = build(name, form, **{"epsilon": INF, "precision": precision} | more)
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                released = exactly_released(lambda m=model, k=kind: m.fit(STORAGES[k](X), y))
+            assert [w.category for w in seen] == [PrivacyLeakWarning], (form, kind)
+            assert seen[0].filename == __file__
+            assert released
+            assert all(r.mechanism.scale == 0 for r in model.guarantee_.releases)
+            assert model.guarantee_.epsilon == INF
+            assert np.isfinite(outcome(model)).all()
 
 
-@each
-def test_without_noise_the_plan_is_that_of_the_largest_epsilon(name):
-    for form in forms(name):
-        with SAYS:
-            quiet = build(name, form, epsilon=INF).plan(60, 3)
-        loud = build(name, form, epsilon=LARGEST_EPSILON).plan(60, 3)
-        assert public_parts(quiet) == public_parts(loud), form
-        assert min(r.mechanism.scale for r in loud.guarantee.releases) > 0
-        assert facts(loud.guarantee) == facts(quiet.guarantee)
+@each_form_of_all
+def test_without_noise_the_plan_is_that_of_the_largest_epsilon(name, form):
+    with SAYS:
+        quiet = build(name, form, epsilon=INF).plan(60, 3)
+    loud = build(name, form, epsilon=LARGEST_EPSILON).plan(60, 3)
+    assert public_parts(quiet) == public_parts(loud)
+    assert min(r.mechanism.scale for r in loud.guarantee.releases) > 0
+    assert facts(loud.guarantee) == facts(quiet.guarantee)
 
 
-@each
-def test_an_empty_signal_is_fitted_without_noise(name):
+@each_form_of_all
+def test_an_empty_signal_is_fitted_without_noise(name, form):
     """Gradients of 0 and second moments of 0, which noise would hide."""
     X, y = table(name)
-    for form in forms(name):
-        with SAYS:
-            model = build(name, form, epsilon=INF).fit(0 * X, y if y.dtype.kind == "U" else 0 * y)
-        assert np.isfinite(outcome(model)).all(), form
+    with SAYS:
+        model = build(name, form, epsilon=INF).fit(0 * X, y if y.dtype.kind == "U" else 0 * y)
+    assert np.isfinite(outcome(model)).all()
 
 
 @each
@@ -309,7 +308,7 @@ def test_scores_and_bounds_are_refused_by_an_accountant():
 
 def test_a_private_search_needs_a_finite_epsilon():
     model = build("DPMirrorRegressor", "noisy-md")
-    search = DPGridSearchCV(model, {"radius": [1.0, 2.0]}, epsilon=INF)
+    search = DPGridSearchCV(model, {"feasible_set": [L2Ball(1.0), L2Ball(2.0)]}, epsilon=INF)
     with pytest.raises(
         ValueError, match=r"epsilon of DPGridSearchCV must be finite.*scikit-learn's"
     ):
@@ -322,13 +321,15 @@ def test_a_search_replaces_an_infinite_epsilon_and_shares_by_none():
     X, y = np.zeros((2000, 2)), np.zeros(2000)
     model = DPMirrorRegressor(epsilon=INF, bounds_X=(-1, 1), bounds_y=(-1, 1))
     with pytest.warns(PrivacyParameterWarning, match="epsilon=inf of the estimator is not used"):
-        found = DPGridSearchCV(model, {"radius": [1.0]}, epsilon=4.0).fit(X, y)
+        found = DPGridSearchCV(model, {"feasible_set": [L2Ball(1.0)]}, epsilon=4.0).fit(X, y)
     assert found.guarantee_.epsilon == 4.0
     assert not found.best_estimator_.guarantee_.is_void
     for delta in (0, 1e-6):
         last = DPLassoFW(bounds_X=(-4, 4), bounds_y=(-1, 1))
         pipe = make_pipeline(DPScaler(epsilon=INF), last)
-        search = DPGridSearchCV(pipe, {"dplassofw__radius": [1.0]}, epsilon=4.0, delta=delta)
+        search = DPGridSearchCV(
+            pipe, {"dplassofw__feasible_set": [L2Ball(1.0)]}, epsilon=4.0, delta=delta
+        )
         with pytest.raises(ValueError, match="dpscaler__epsilon must be finite"):
             search.fit(X, y)
 
@@ -338,7 +339,7 @@ def test_an_audit_needs_a_claim():
     X[:2], other = 1, y.copy()
     other[0] = -1
     model = DPMirrorRegressor(
-        epsilon=INF, bounds_X=(-1, 1), bounds_y=(-1, 1), max_iter=2, solver="noisy-md"
+        epsilon=INF, bounds_X=(-1, 1), bounds_y=(-1, 1), solver=NoisyMD(max_iter=2)
     )
     with pytest.raises(ValueError, match="claims nothing that an audit could refute"):
         audit(model, (X, y), (X, other), 20)

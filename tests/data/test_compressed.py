@@ -9,9 +9,8 @@ from scipy import sparse
 from sklearn_dpsco.data.bounds import feature_scaling
 from sklearn_dpsco.data.compressed import (
     canonical,
-    check_structure,
     compressed,
-    stored_columns,
+    stored_places,
     value_parts,
     with_arrays,
     with_values,
@@ -93,7 +92,7 @@ def test_places_of_stored_values(kind):
     assert len(value_parts(X)) == 1
     coo = X.tocoo()
     parts = [slice(0, 1000), slice(1000, X.nnz)]
-    found = np.concatenate([stored_columns(X, part) for part in parts])
+    found = np.concatenate([stored_places(X, part, 1) for part in parts])
     np.testing.assert_array_equal(found, coo.col)
     X = with_arrays(X, np.ones(2**18 + 5), np.zeros(2**18 + 5, np.int64), X.indptr * 0)
     X.indptr[-1] = 2**18 + 5
@@ -104,9 +103,9 @@ def test_places_of_stored_values(kind):
 @every_kind
 def test_broken_structure(kind):
     for index in (np.int32, np.int64):
-        check_structure(random_table(kind, index))
-    check_structure(kind((4, 3)))
-    check_structure(kind((0, 3)))
+        compressed(random_table(kind, index))
+    compressed(kind((4, 3)))
+    compressed(kind((0, 3)))
     for name, place, value in (
         ("indices", 3, -1), ("indices", 5, 30), ("indices", -1, 2**31 - 1), ("indptr", 0, 1),
         ("indptr", 0, -1), ("indptr", 2, 10**6), ("indptr", -1, 10**6), ("indptr", 3, 0),
@@ -114,17 +113,17 @@ def test_broken_structure(kind):
         X = random_table(kind)
         getattr(X, name)[place] = value
         with pytest.raises(ValueError, match="outside of it"):
-            check_structure(X)
+            compressed(X)
     for name in ("data", "indices", "indptr"):
         X = random_table(kind)
         setattr(X, name, getattr(X, name)[:-1])
         with pytest.raises(ValueError, match="outside of it"):
-            check_structure(X)
+            compressed(X)
     for name, wrong in (("indices", np.int16), ("indptr", np.float64), ("indices", ">i4")):
         X = random_table(kind)
         setattr(X, name, getattr(X, name).astype(wrong))
         with pytest.raises(ValueError, match="int32 or int64"):
-            check_structure(X)
+            compressed(X)
 
 
 @every_kind

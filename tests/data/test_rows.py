@@ -358,7 +358,7 @@ def test_kernels_without_the_compiler():
               for name in kernels.__all__}  # fmt: skip
     total = np.zeros(3)
     slope = Slope(Huber.loss_id, 0.3, 0.2, 0.1)
-    arrays = (Compressed.of(A), scale, scale, y)
+    arrays = (Compressed.of(A), (scale, scale, y))
     total_b = python["gradient_at"](*arrays, coef, slope, 2, total)
     np.testing.assert_allclose(np.append(total, total_b) / 7, expected, atol=1e-13)
 
@@ -383,7 +383,7 @@ from copied._kernels.sparse_sums import gradient_at
 
 total, one = np.zeros(1), np.ones(1)
 X = Compressed(one, np.zeros(1, dtype=np.int32), np.array([0, 1], dtype=np.int32))
-gradient_at(X, one, one, 0 * one, one, Slope(0, 0.0, 0.25, 0.0), 1, total)
+gradient_at(X, (one, one, 0 * one), one, Slope(0, 0.0, 0.25, 0.0), 1, total)
 print(total[0])
 """
 

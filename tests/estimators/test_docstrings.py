@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import MetaEstimatorMixin
+from sklearn.base import MetaEstimatorMixin, is_regressor
 
 import sklearn_dpsco
 from sklearn_dpsco.estimators import _base
@@ -39,16 +39,15 @@ def documented(estimator, title):
 def fitted(estimator, *, data_frame=False):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (60, 3))
-    y = X[:, 0] if "Regressor" in estimator.__name__ or estimator.__name__ == "DPLassoFW" else None
-    y = np.where(X[:, 0] > 0, "a", "b") if y is None else y
+    y = X[:, 0] if is_regressor(estimator()) else np.where(X[:, 0] > 0, "a", "b")
     X = pd.DataFrame(X, columns=["u", "v", "w"]) if data_frame else X
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # undeclared bounds, delta
         return estimator(random_state=0).fit(X, y)
 
 
-def test_there_are_ten_estimators():
-    assert len(ESTIMATORS) == 10
+def test_there_are_twelve_estimators():
+    assert len(ESTIMATORS) == 12
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -18,8 +18,9 @@ from sklearn_dpsco import (
     DPPhasedSGDRegressor,
 )
 from sklearn_dpsco.estimators import _tables
-from sklearn_dpsco.geometry import Geometry
+from sklearn_dpsco.geometry import Geometry, L1Ball
 from sklearn_dpsco.losses import Hinge, Loss, SmoothedHinge, Squared
+from sklearn_dpsco.solvers import Gradient, Localized, NoisyMD, NoisySFW, PhasedSGD, Selection
 
 
 def regressor(**parameters):
@@ -34,16 +35,20 @@ def classifier(classes=(-1.0, 1.0), **parameters):
 FORMS = [
     DPLassoFW(solver="gradient", loss="huber", relation="zero-out"),
     DPLassoFW(delta=0, fit_intercept=False),
-    DPLassoFW(feasible_set="simplex", fit_intercept=False, max_iter=5),
+    DPLassoFW(feasible_set="simplex", fit_intercept=False, solver=Gradient(max_iter=5)),
     DPLassoFWClassifier(solver="selection", loss="smoothed_hinge"),
     DPLassoFWClassifier(delta=0),
-    DPPhasedSGDRegressor(loss="absolute", feasible_set="unconstrained", max_iter=1),
-    DPPhasedSGDRegressor(fit_intercept=False, relation="zero-out", n_phases=2),
-    DPPhasedSGDClassifier(loss="hinge", max_iter=1),
-    DPMirrorRegressor(solver="localized", feasible_set="linf", relation="zero-out", max_iter=2),
-    DPMirrorRegressor(solver="noisy-sfw", l2_penalty=0.1),
-    DPMirrorRegressor(feasible_set="simplex", fit_intercept=False, mirror_map="entropy"),
-    DPMirrorClassifier(feasible_set="l1", solver="localized", precision="float", max_iter=2),
+    DPPhasedSGDRegressor(
+        loss="absolute", feasible_set="unconstrained", solver=PhasedSGD(max_iter=1)
+    ),
+    DPPhasedSGDRegressor(fit_intercept=False, relation="zero-out", solver=PhasedSGD(n_phases=2)),
+    DPPhasedSGDClassifier(loss="hinge", solver=PhasedSGD(max_iter=1)),
+    DPMirrorRegressor(solver=Localized(max_iter=2), feasible_set="linf", relation="zero-out"),
+    DPMirrorRegressor(solver=NoisySFW(l2_penalty=0.1)),
+    DPMirrorRegressor(
+        feasible_set="simplex", fit_intercept=False, solver=NoisyMD(mirror_map="entropy")
+    ),
+    DPMirrorClassifier(feasible_set="l1", solver=Localized(max_iter=2), precision="float"),
 ]
 
 
@@ -81,10 +86,9 @@ def test_a_memmap_within_the_bounds_is_never_copied(tmp_path, monkeypatch):
 def test_a_strong_budget_learns_in_the_units_of_the_user():
     X, _ = scaled_table(3000, 2)
     y = 100 + 8 * X[:, 0] - 4 * X[:, 1]
-    model = DPLassoFW(
-        bounds_X=(-10, 10), bounds_y=(80, 120), epsilon=50, random_state=0, solver="gradient",
-        max_iter=150, radius=2.0, gradient_clip=0.5, data_norm=2.0,
-    )  # fmt: skip
+    solver = Gradient(max_iter=150, gradient_clip=0.5, data_norm=2.0)
+    common = {"epsilon": 50, "random_state": 0, "feasible_set": L1Ball(2.0)}
+    model = DPLassoFW(bounds_X=(-10, 10), bounds_y=(80, 120), solver=solver, **common)
     model.fit(10 * X, y)
     assert model.n_iter_ == 150
     np.testing.assert_allclose(model.coef_, [0.8, -0.4], atol=0.08)
@@ -96,7 +100,7 @@ def test_classes_are_learned_from_labels_of_all_kinds():
     for names in (["no", "yes"], [3, 1], [True, False], ["c", "a", "b"], [2, 0, 1]):
         X = np.random.default_rng(0).uniform(-1, 1, (1500, 3))
         y = np.asarray(names)[X[:, : len(names)].argmax(axis=1)]
-        model = classifier(names, epsilon=100.0, max_iter=60).fit(X, y)
+        model = classifier(names, epsilon=100.0).fit(X, y)
         assert model.score(X, y) > 0.8, names
         assert model.coef_.shape == (1 if len(names) == 2 else 3, 3), names
 
@@ -111,12 +115,12 @@ def test_a_plan_knows_the_number_of_classes():
 def test_what_an_invalid_record_holds_does_not_matter_to_any_of_several_classes():
     X = np.random.default_rng(0).uniform(-1, 1, (60, 4))
     y = np.asarray(["a", "b", "c"], dtype=object)[np.arange(60) % 3]
-    for solver in ("selection", "gradient"):
+    for solver in (Selection(max_iter=4), Gradient(max_iter=4)):
         fits = []
         for row, label in (([np.nan] * 4, "a"), ([1, np.inf, 0, -1], "b"), ([0.5] * 4, "zebra")):
             broken, labels = X.copy(), y.copy()
             broken[8], labels[8] = row, label
-            model = classifier(list("abc"), solver=solver, max_iter=4, nonfinite="zero")
+            model = classifier(list("abc"), solver=solver, nonfinite="zero")
             fits.append(model.fit(broken, labels))
         for model in fits[1:]:
             np.testing.assert_allclose(model.coef_, fits[0].coef_, rtol=1e-12, atol=1e-14)
@@ -139,7 +143,7 @@ class Tilted(Squared):
 def test_a_subclassed_loss_gives_the_same_model_on_every_storage():
     X, y = scaled_table(200, 3)
     kinds = (np.array, sparse.csr_matrix)
-    fits = [regressor(loss=Tilted(), max_iter=5).fit(kind(X), y) for kind in kinds]
+    fits = [regressor(loss=Tilted(), solver=Gradient(max_iter=5)).fit(kind(X), y) for kind in kinds]
     np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=1e-10)
 
 
@@ -160,11 +164,10 @@ def test_a_loss_that_has_no_envelope_is_refused_before_data_are_read():
 def test_losses_that_are_not_convex_learn_on_every_storage_and_with_several_outputs():
     X, y = scaled_table(400, 3)
     rest = np.column_stack((y, -y, 0.5 * y))
-    for kind, loss in itertools.product(
-        (DPMirrorRegressor, DPLassoFW), ("welsch", "log_absolute", "mcp_absolute")
-    ):
+    solvers = {DPMirrorRegressor: NoisyMD(max_iter=20), DPLassoFW: Gradient(max_iter=20)}
+    for kind, loss in itertools.product(solvers, ("welsch", "log_absolute", "mcp_absolute")):
         common = {"epsilon": 1e4, "delta": 1e-6, "bounds_X": (-1, 1), "bounds_y": (-1, 1)}
-        model = kind(loss=loss, max_iter=20, random_state=0, **common)
+        model = kind(loss=loss, solver=solvers[kind], random_state=0, **common)
         coefs = [clone(model).fit(store(X), y).coef_ for store in (np.array, sparse.csr_matrix)]
         assert np.corrcoef(X @ coefs[0], y)[0, 1] > 0.8, (kind, loss)
         np.testing.assert_allclose(*coefs, rtol=1e-8, atol=1e-8)
@@ -173,7 +176,7 @@ def test_losses_that_are_not_convex_learn_on_every_storage_and_with_several_outp
             assert np.corrcoef(found, wanted)[0, 1] > 0.8, (kind, loss)
     three = np.digitize(y, np.quantile(y, (0.33, 0.67)))
     for kind in (DPMirrorClassifier, DPLassoFWClassifier):
-        common = {"epsilon": 1e4, "delta": 1e-6, "bounds_X": (-1, 1), "max_iter": 30}
+        common = {"epsilon": 1e4, "delta": 1e-6, "bounds_X": (-1, 1)}
         for labels in (y > np.median(y), three):
             model = kind(loss="sigmoid", classes=list(np.unique(labels)), random_state=0, **common)
             assert model.fit(X, labels).score(X, labels) > 1.3 / len(model.classes_)

@@ -12,7 +12,8 @@ from support import problem
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier, DPMirrorClassifier
 from sklearn_dpsco.privacy.budget import PrivacyBudget
-from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe, _without_rare
+from sklearn_dpsco.solvers import Selection
+from sklearn_dpsco.solvers.frank_wolfe import _without_rare
 
 N, D = 4000, 600
 TRUE = np.arange(6)
@@ -47,15 +48,15 @@ def last_iterate(picks, rates, radius, size):
     return coef
 
 
-@pytest.mark.parametrize("learning_rate", [None, 0.15, 1.0])
+@pytest.mark.parametrize("learning_rate", ["auto", 0.15, 1.0])
 @pytest.mark.parametrize(("fewest", "n_outputs"), [(2, 1), (3, 1), (2, 3)])
 def test_fewer_selections_never_make_a_coefficient(learning_rate, fewest, n_outputs):
     T, d, rng = 12, 30, np.random.default_rng(0)
-    solver = FrankWolfe("selection", T, learning_rate, min_selections=fewest)
+    solver = Selection(max_iter=T, learning_rate=learning_rate, min_selections=fewest)
     facts = problem(50, d // n_outputs, radius=3.0, n_outputs=n_outputs)
     plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6))
     assert plan.problem.size == d + n_outputs
-    rates = [2 / (t + 12) if learning_rate is None else learning_rate for t in range(T)]
+    rates = [2 / (t + 12) if learning_rate == "auto" else learning_rate for t in range(T)]
     kept = 0
     for _ in range(300):
         some = rng.choice([2, 5, plan.problem.size])
@@ -72,7 +73,7 @@ def test_fewer_selections_never_make_a_coefficient(learning_rate, fewest, n_outp
     assert (kept > 20) == (learning_rate != 1.0)  # a whole step forgets what was before
     # those that no few selections can make are kept: the last ones weigh most
     latest = [(1, 1)] * (T - fewest) + [(0, 1)] * fewest
-    if learning_rate is None:
+    if learning_rate == "auto":
         assert _without_rare(last_iterate(latest, rates, 3.0, plan.problem.size), plan)[0] > 0
     # one less is not enough, however late
     latest[T - fewest] = (1, 1)
@@ -80,15 +81,13 @@ def test_fewer_selections_never_make_a_coefficient(learning_rate, fewest, n_outp
 
 
 def test_it_costs_nothing_and_changes_no_selection():
-    plain, sparser = (classifier(solver="selection", min_selections=k) for k in (1, 2))
+    plain, sparser = (classifier(solver=Selection(min_selections=k)) for k in (1, 2))
     assert plain.plan(N, D).guarantee.releases == sparser.plan(N, D).guarantee.releases
     X, signal = words()
     plain, sparser = (model.fit(X, signal > 0.5) for model in (plain, sparser))
     assert set(np.flatnonzero(sparser.coef_)) < set(np.flatnonzero(plain.coef_))
-    assert classifier(min_selections=2).plan(N, D).solver == "selection"
-    assert classifier(min_selections=2).plan(N, 5).solver == "selection"  # "auto" has to
     with pytest.raises(ValueError, match="min_selections must be at most the number of steps, "):
-        classifier(min_selections=500).plan(N, D)
+        classifier(solver=Selection(min_selections=500)).plan(N, D)
 
 
 # ------------------------------------------------------------------------- the support
@@ -104,10 +103,13 @@ def test_no_more_coefficients_than_steps(storage):
         (regressor(), signal), (regressor(), targets),
     ]  # fmt: skip
     for model, y in cases:
-        for settings in ({"max_iter": 9}, {"delta": 0, "max_iter": 9}, {"max_iter": "auto"}):
-            model.set_params(solver="selection", delta=1e-6).set_params(**settings).fit(X, y)
+        for delta, max_iter in ((1e-6, 9), (0, 9), (1e-6, "auto")):
+            model.set_params(solver=Selection(max_iter=max_iter), delta=delta).fit(X, y)
             assert 0 < np.count_nonzero(model.coef_) <= model.n_iter_
             assert isinstance(model.coef_, np.ndarray)
+
+
+TWICE = Selection(min_selections=2)
 
 
 def test_what_is_selected_twice_is_no_noise():
@@ -115,7 +117,9 @@ def test_what_is_selected_twice_is_no_noise():
     signal = signal + 0.3 * np.random.default_rng(1).standard_normal(N)
     found, noise = [], []
     for seed in range(4):
-        model = classifier(min_selections=2, random_state=seed, epsilon=8.0).fit(X, signal > 0)
+        model = classifier(solver=Selection(min_selections=2), random_state=seed, epsilon=8.0).fit(
+            X, signal > 0
+        )
         support = np.flatnonzero(model.coef_)
         found.append(np.isin(TRUE, support).mean())
         noise.append(np.setdiff1d(support, TRUE).size)
@@ -134,7 +138,8 @@ def test_select_from_model():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pipe = make_pipeline(
-            SelectFromModel(classifier(min_selections=2, epsilon=8.0)), LogisticRegression()
+            SelectFromModel(classifier(solver=TWICE, epsilon=8.0)),
+            LogisticRegression(),
         ).fit(X, y)
     inner = pipe[0].estimator_
     # scikit-learn's own threshold for a Lasso keeps what is not 0
@@ -144,7 +149,7 @@ def test_select_from_model():
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a private model before another one leaks nothing
         private = DPMirrorClassifier(classes=[False, True], bounds_X=(0, 1), random_state=0)
-        make_pipeline(SelectFromModel(classifier(min_selections=2, epsilon=8.0)), private).fit(X, y)
+        make_pipeline(SelectFromModel(classifier(solver=TWICE, epsilon=8.0)), private).fit(X, y)
 
 
 def test_select_from_a_model_of_several_outputs():

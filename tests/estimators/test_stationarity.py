@@ -17,13 +17,19 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco.geometry import L1Ball, L2Ball, LInfBall
 from sklearn_dpsco.losses import Logistic, Squared, Welsch
+from sklearn_dpsco.solvers import NoisyMD, PhasedSGD
 
+ONE_PASS = PhasedSGD(max_iter=1)
 KINDS = [
     (DPLassoFW, {"solver": "gradient", "feasible_set": L1Ball(1.5)}, L1Ball(1.5)),
-    (DPMirrorRegressor, {"feasible_set": L2Ball(0.8), "l2_penalty": 0.2}, L2Ball(0.8)),
+    (
+        DPMirrorRegressor,
+        {"feasible_set": L2Ball(0.8), "solver": NoisyMD(l2_penalty=0.2)},
+        L2Ball(0.8),
+    ),
     (DPMirrorRegressor, {"feasible_set": LInfBall(0.5), "loss": "welsch"}, LInfBall(0.5)),
     (DPMirrorRegressor, {"feasible_set": L1Ball(1.0), "fit_intercept": False}, L1Ball(1.0)),
-    (DPPhasedSGDRegressor, {"feasible_set": L2Ball(2.0), "max_iter": 1}, L2Ball(2.0)),
+    (DPPhasedSGDRegressor, {"feasible_set": L2Ball(2.0), "solver": ONE_PASS}, L2Ball(2.0)),
 ]
 
 
@@ -56,7 +62,9 @@ def by_hand(model, X, y, loss, geometry, penalty=0.0):
 def test_gap_is_the_largest_fall_of_the_tangent(kind, settings, geometry):
     model, X, y = fitted(kind, **settings)
     loss = Welsch() if settings.get("loss") == "welsch" else Squared()
-    expected = by_hand(model, X, y, loss, geometry, settings.get("l2_penalty", 0.0))
+    expected = by_hand(
+        model, X, y, loss, geometry, getattr(settings.get("solver"), "l2_penalty", 0.0)
+    )
     for store in (np.asarray, np.asfortranarray):
         assert model.stationarity_gap(store(X), y) == pytest.approx(expected, rel=1e-9)
     assert expected > 0
@@ -64,11 +72,11 @@ def test_gap_is_the_largest_fall_of_the_tangent(kind, settings, geometry):
 
 @pytest.mark.parametrize("kind", [DPMirrorClassifier, DPLassoFWClassifier, DPPhasedSGDClassifier])
 def test_gap_of_several_classes(kind):
-    settings = {"solver": "gradient"} if kind is DPLassoFWClassifier else {}
+    settings = {"solver": "gradient", "units": "bounds"} if kind is DPLassoFWClassifier else {}
     if kind is not DPLassoFWClassifier:
         settings["feasible_set"] = L2Ball(3.0)
     if kind is DPPhasedSGDClassifier:
-        settings["max_iter"] = 1
+        settings["solver"] = ONE_PASS
     model, X, y = fitted(kind, bounds_X=(-1, 1), fit_intercept=False, **settings)
     labels = np.where(y[:, None] == np.array([-1, 0, 1]), 1.0, -1.0)
     loss, geometry = Logistic().of_outputs(3), model.plan_.geometry
@@ -83,10 +91,13 @@ def test_gap_of_several_classes(kind):
 
 
 def test_gap_falls_as_a_model_gets_better():
-    settings = {"feasible_set": L2Ball(1.0), "bounds_X": (-1, 1), "gradient_clip": 9.0}
-    common = {"epsilon": 1e8, "relation": "zero-out", "data_norm": 3.0, "learning_rate": 0.5}
+    settings = {"feasible_set": L2Ball(1.0), "bounds_X": (-1, 1), "relation": "zero-out"}
+    solvers = (
+        NoisyMD(max_iter=steps, gradient_clip=9.0, data_norm=3.0, learning_rate=0.5)
+        for steps in (1, 400)
+    )
     few, many = (
-        fitted(DPMirrorRegressor, max_iter=steps, **settings, **common) for steps in (1, 400)
+        fitted(DPMirrorRegressor, solver=solver, epsilon=1e8, **settings) for solver in solvers
     )
     assert many[0].stationarity_gap(*many[1:]) < 0.05 * few[0].stationarity_gap(*few[1:])
 
@@ -109,9 +120,8 @@ def test_gap_is_an_upper_bound_for_convex_losses():
 def test_gap_needs_a_bounded_set_and_a_fit():
     for settings in (
         {"kind": DPMirrorRegressor},  # learned units
-        {"kind": DPPhasedSGDRegressor, "feasible_set": "unconstrained", "max_iter": 1},
+        {"kind": DPPhasedSGDRegressor, "feasible_set": "unconstrained", "solver": ONE_PASS},
         {"kind": DPPhasedSGDRegressor, "n": 4000},
-        {"kind": DPLassoFW, "solver": "learned-units"},
     ):
         model, X, y = fitted(**settings)
         assert_refuses(model.stationarity_gap, "bounded feasible set", X, y)

@@ -141,8 +141,8 @@ def test_a_matrix_of_vertices_computes_its_own_diameter(d):
                 np.testing.assert_allclose(vertices.scores(direction), -points @ direction)
             for k, point in enumerate(points):
                 np.testing.assert_array_equal(vertices.vertex(k), point)
-                np.testing.assert_allclose(moved(np.ones(d), vertices.vertex(k), 0.25),
-                                           0.75 + 0.25 * point)  # fmt: skip
+                found = moved(np.ones(d), vertices.vertex(k), 0.25)
+                np.testing.assert_allclose(found, 0.75 + 0.25 * point)
 
 
 def test_the_diameter_of_many_vertices_is_bounded_by_their_norms():
@@ -161,8 +161,9 @@ def test_a_matrix_of_vertices_keeps_its_numbers():
     assert vertices == VertexMatrix(np.eye(3)) != VertexMatrix(2 * np.eye(3))
     assert hash(vertices) == hash(VertexMatrix(np.eye(3)))
     assert pickle.loads(pickle.dumps(vertices)) == vertices
-    for bad in (np.ones((2, 3)), np.ones(3), np.full((2, 2), np.nan), [[1e51, 0.0], [0.0, 1.0]],
-                np.zeros((0, 3)), 1e-60 * np.eye(3), 1e-320 * np.eye(3)):  # fmt: skip
+    for bad in (np.ones((2, 3)), np.ones(3), np.full((2, 2), np.nan), np.zeros((0, 3))):
+        assert_refuses(VertexMatrix, "vert", bad)
+    for bad in ([[1e51, 0.0], [0.0, 1.0]], 1e-60 * np.eye(3), 1e-320 * np.eye(3)):
         assert_refuses(VertexMatrix, "vert", bad)
 
 
@@ -188,11 +189,9 @@ def test_vertices_that_make_no_set_are_refused():
         assert_refuses(AxisVertices, "vert", 2, bad)
         assert_refuses(VertexList, "vert", 2, tuple(range(len(bad))), bad)
     assert_refuses(AxisVertices, "n_features", 0, (1.0,))
-    for coordinates, values in (
-        ((0, 1), (1.0,)), ((0, 2), (1.0, 1.0)), ((-1, 0), (1.0, 1.0)), ((0.5, 1), (1.0, 1.0)),
-        ((0, 0), (1.0, 1.0)), ((1,), (2.0,)),
-    ):  # fmt: skip
-        assert_refuses(VertexList, "vert", 2, coordinates, values)
+    for coordinates in ((0, 2), (-1, 0), (0.5, 1), (0, 0), (1,)):
+        assert_refuses(VertexList, "vert", 2, coordinates, (1.0,) * len(coordinates))
+    assert_refuses(VertexList, "vert", 2, (0, 1), (1.0,))
 
 
 def test_only_vertices_that_compute_their_own_range_are_known():
@@ -284,17 +283,13 @@ def test_bad_parameters_are_refused():
 
 
 def test_get_geometry():
-    assert get_geometry("l1", 2.0) == L1Ball(2.0)
-    assert get_geometry("simplex", None) is Simplex
-    assert get_geometry("l2", 2.0) == L2Ball(2.0)
-    assert get_geometry("linf", 2.0) == LInfBall(2.0)
+    assert [get_geometry(name) for name in ("l1", "l2", "linf")] == [L1Ball, L2Ball, LInfBall]
+    assert get_geometry("simplex") is Simplex
     mine = Simplex(4.0)
-    assert get_geometry(mine, None) is mine
-    with pytest.raises(ValueError, match="radius must be 'auto'"):
-        get_geometry(mine, 4.0)
+    assert get_geometry(mine) is mine
     for unknown in ("l3", None, L1Ball, 3):
         with pytest.raises(ValueError, match="feasible_set must be"):
-            get_geometry(unknown, 1.0)
+            get_geometry(unknown)
 
 
 def test_only_the_ball_has_room_for_an_intercept():

@@ -165,10 +165,8 @@ def generic_argmin(mirror_map, coef, gradient, step, center, within):
     if within is not None:
         limits.append({"type": "ineq", "fun": lambda v: within - lp_norm(split @ v - origin, p)})
     start = np.maximum(split.T @ coef, 0) if geometry.p == 1 else coef
-    found = minimize(
-        objective, start, jac=True, bounds=bounds, constraints=limits, method="SLSQP",
-        options={"ftol": 1e-15, "maxiter": 1000},
-    )  # fmt: skip
+    settings = {"method": "SLSQP", "options": {"ftol": 1e-15, "maxiter": 1000}}
+    found = minimize(objective, start, jac=True, bounds=bounds, constraints=limits, **settings)
     return split @ found.x, objective
 
 

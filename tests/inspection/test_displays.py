@@ -1,6 +1,5 @@
 """Displays: the numbers that they draw, what they refuse, and that nothing needs matplotlib."""
 
-import subprocess
 import sys
 
 import matplotlib.pyplot as plt
@@ -29,7 +28,9 @@ from sklearn_dpsco import (
     PublicEncoder,
     TradeoffCurveDisplay,
 )
+from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.means import plan_mean
+from sklearn_dpsco.solvers import PhasedSGD
 
 X, y = make_regression(300, 3, n_informative=3, noise=1.0, random_state=0)
 REGRESSOR = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-500, 500))
@@ -97,7 +98,7 @@ def test_utility_of_pipelines_searches_and_given_models():
     assert np.all(display.non_private_scores > 0.9)
     np.testing.assert_allclose(display.trivial_scores, 0.5)
     assert display.ax_.get_ylabel() == "Test roc auc"
-    search = DPGridSearchCV(encoded(), {"dpmirrorclassifier__radius": [10.0]})
+    search = DPGridSearchCV(encoded(), {"dpmirrorclassifier__feasible_set": [L2Ball(10.0)]})
     found = PrivacyUtilityDisplay.from_estimator(search, table, labels, **short, ax=display.ax_)
     assert found.scores.shape == (1, 2)
     np.testing.assert_array_equal(found.non_private_scores, display.non_private_scores)
@@ -204,7 +205,9 @@ def test_plans_show_the_shares_of_their_releases():
 
 
 def test_plans_of_searches_show_their_parts():
-    search = DPGridSearchCV(encoded(), {"dpmirrorclassifier__radius": [1.0, 10.0]}, epsilon=2.0)
+    search = DPGridSearchCV(
+        encoded(), {"dpmirrorclassifier__feasible_set": [L2Ball(1.0), L2Ball(10.0)]}, epsilon=2.0
+    )
     plan = search.plan(20000, 3)
     display = PlanDisplay.from_plan(plan)
     assert display.names == [name for name, _ in plan.guarantee.parts]
@@ -245,7 +248,7 @@ def test_what_cannot_be_drawn_says_what_to_give():
 
 def test_long_plans_are_cut():
     model = sklearn_dpsco.DPPhasedSGDRegressor(
-        bounds_X=(0, 1), bounds_y=(0, 1), max_iter=1, n_phases=60
+        bounds_X=(0, 1), bounds_y=(0, 1), solver=PhasedSGD(max_iter=1, n_phases=60)
     )
     guarantee = model.plan(5000, 3).guarantee
     assert len(guarantee.releases) > 60
@@ -355,12 +358,6 @@ def test_without_matplotlib(monkeypatch):
     display = PlanDisplay(names=["a"], shares=[1.0])
     with pytest.raises(ImportError, match=r"PlanDisplay.plot needs matplotlib.*dpsco\[plots\]"):
         display.plot()
-
-
-def test_importing_the_package_imports_no_matplotlib():
-    code = "import sys, sklearn_dpsco; print('matplotlib' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["False"]
 
 
 def test_a_trivial_model_is_what_it_says():

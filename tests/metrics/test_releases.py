@@ -19,7 +19,7 @@ from support import assert_refuses, recomputed_epsilon, stream
 
 from sklearn_dpsco import BudgetAccountant, plan_score
 from sklearn_dpsco.exceptions import PrivacyParameterWarning
-from sklearn_dpsco.metrics.releases import SCORINGS, Answers, queries_for
+from sklearn_dpsco.metrics.releases import SCORINGS, Answers, Facts, queries_for
 
 RELATIONS = ("replace-one", "zero-out")
 FIELDS = ("truth", "predicted", "score", "own_probability", "y", "prediction")
@@ -88,16 +88,17 @@ def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta):
 
 def test_several_scores_come_from_as_few_releases_as_can_be():
     def names(*scorings):
-        return [kind.__name__ for kind in queries_for(scorings)]
+        return [query.name for query in queries_for(scorings, Facts(100), 1)]
 
-    assert names("accuracy") == ["Correct"]
-    assert names("accuracy", "balanced_accuracy") == ["Recalls"]
-    assert names("accuracy", "balanced_accuracy", "confusion_matrix") == ["Confusion"]
-    assert names("roc_auc", "roc_curve") == ["ScoreHistogram"]
-    assert names("neg_mean_squared_error") == ["SquaredError"]
-    assert names("r2", "neg_mean_squared_error") == ["RSquared"]
+    assert names("accuracy") == ["correct predictions"]
+    assert names("accuracy", "balanced_accuracy") == ["right and wrong by class"]
+    assert names("accuracy", "balanced_accuracy", "confusion_matrix") == ["confusion matrix"]
+    assert names("roc_auc", "roc_curve") == ["scores by class"]
+    assert names("neg_mean_squared_error") == ["squared error"]
+    assert names("r2", "neg_mean_squared_error") == ["squared error and target"]
     assert sorted(names(*SCORINGS)) == [
-        "AbsoluteError", "Calibration", "Confusion", "LogLoss", "RSquared", "ScoreHistogram",
+        "absolute error", "calibration", "confusion matrix", "log loss", "scores by class",
+        "squared error and target",
     ]  # fmt: skip
 
 
@@ -197,7 +198,7 @@ def test_an_invalid_record_counts_as_documented():
 
 def test_more_bins_where_noise_is_less():
     def bins(n, epsilon):
-        return plan_score(n, scoring="roc_auc", epsilon=epsilon).queries[0].n_cells
+        return plan_score(n, scoring="roc_auc", epsilon=epsilon).queries[0].shape[1]
 
     assert bins(300, 0.3) < bins(300, 3) < bins(50_000, 3) <= 1000
     assert bins(2, 1e-3) == 4

@@ -40,6 +40,7 @@ from sklearn_dpsco import (
     PublicEncoder,
 )
 from sklearn_dpsco.audit import audit, audit_outcomes
+from sklearn_dpsco.geometry import L1Ball, L2Ball
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.model_selection import choice as choice_module
 from sklearn_dpsco.model_selection import plan as plan_module
@@ -48,6 +49,7 @@ from sklearn_dpsco.model_selection.choice import Choice, plan_choice
 from sklearn_dpsco.model_selection.record_scores import Targets, losses
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.randomness.stream import stream_from_random_state
+from sklearn_dpsco.solvers import SCOF, Descent, NoisyMD, Rounds
 
 BOUNDS = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
 LABELS = {"bounds_X": (-1, 1), "classes": ["a", "b"]}
@@ -65,9 +67,11 @@ def labelled(n=2000):
 
 
 def search_of(estimator=None, grid=None, **settings):
-    estimator = estimator or DPMirrorRegressor(radius=0.01, **BOUNDS)
+    estimator = estimator or DPMirrorRegressor(**BOUNDS, feasible_set=L2Ball(0.01))
     return DPGridSearchCV(
-        estimator, grid or {"radius": [0.1, 1.0]}, **{"epsilon": 4.0, "random_state": 0, **settings}
+        estimator,
+        grid or {"feasible_set": [L2Ball(0.1), L2Ball(1.0)]},
+        **{"epsilon": 4.0, "random_state": 0, **settings},
     )
 
 
@@ -77,8 +81,12 @@ def search_of(estimator=None, grid=None, **settings):
 def test_a_wrong_radius_is_mended_and_the_same_for_any_number_of_jobs():
     X, y = table()
     search = search_of(n_jobs=2).fit(X, y)
-    assert search.best_params_ == {"radius": 1.0}
-    assert search.candidates_ == [{"radius": 0.01}, {"radius": 0.1}, {"radius": 1.0}]
+    assert search.best_params_ == {"feasible_set": L2Ball(1.0)}
+    assert search.candidates_ == [
+        {"feasible_set": L2Ball(0.01)},
+        {"feasible_set": L2Ball(0.1)},
+        {"feasible_set": L2Ball(1.0)},
+    ]
     assert search.best_index_ == 2
     assert search.score(X, y) > 0.8
     np.testing.assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
@@ -88,10 +96,12 @@ def test_a_wrong_radius_is_mended_and_the_same_for_any_number_of_jobs():
 
 def test_a_classifier_in_a_pipeline_with_labels_of_its_own():
     X, y = labelled()
-    model = make_pipeline(FunctionTransformer(), DPMirrorClassifier(radius=0.01, **LABELS))
-    search = search_of(model, {"dpmirrorclassifier__radius": [10.0]}).fit(X, y)
+    model = make_pipeline(
+        FunctionTransformer(), DPMirrorClassifier(**LABELS, feasible_set=L2Ball(0.01))
+    )
+    search = search_of(model, {"dpmirrorclassifier__feasible_set": [L2Ball(10.0)]}).fit(X, y)
     assert is_classifier(search)
-    assert search.best_params_ == {"dpmirrorclassifier__radius": 10.0}
+    assert search.best_params_ == {"dpmirrorclassifier__feasible_set": L2Ball(10.0)}
     assert list(search.classes_) == ["a", "b"]
     assert search.predict_proba(X).shape == (2000, 2)
     assert search.score(X, y) > 0.85
@@ -101,7 +111,11 @@ def test_a_classifier_in_a_pipeline_with_labels_of_its_own():
 def test_the_default_stays_unless_something_is_clearly_better():
     X, y = table(4000)
     for seed in range(5):
-        search = search_of(DPMirrorRegressor(**BOUNDS), {"max_iter": [30, 60]}, random_state=seed)
+        search = search_of(
+            DPMirrorRegressor(solver=Descent(), **BOUNDS),
+            {"solver__max_iter": [30, 60]},
+            random_state=seed,
+        )
         assert search.fit(X, y).best_index_ == 0
 
 
@@ -164,12 +178,19 @@ def test_whoever_fits_the_best_model_again_pays_again():
 
 def test_steps_may_be_exchanged_and_no_candidate_shares_one():
     X, y = labelled()
-    good, bad = DPMirrorClassifier(**LABELS), DPLassoFWClassifier(radius=0.01, **LABELS)
-    grid = [{"model": [good], "model__radius": [0.01, 10.0]}, {"model": [bad]}]
+    good, bad = (
+        DPMirrorClassifier(**LABELS),
+        DPLassoFWClassifier(**LABELS, feasible_set=L1Ball(0.01)),
+    )
+    grid = [
+        {"model": [good], "model__feasible_set": [L2Ball(0.01), L2Ball(10.0)]},
+        {"model": [bad]},
+    ]
     search = search_of(Pipeline([("model", bad)]), grid).fit(X, y)
-    assert [c.get("model__radius") for c in search.candidates_] == [0.01, 0.01, 10.0]
-    assert search.best_params_ == {"model": good, "model__radius": 10.0}
-    assert (good.accountant, good.epsilon, good.radius) == (None, 1.0, "auto")
+    sets = [c.get("model__feasible_set") for c in search.candidates_]
+    assert sets == [L1Ball(0.01), L2Ball(0.01), L2Ball(10.0)]
+    assert search.best_params_ == {"model": good, "model__feasible_set": L2Ball(10.0)}
+    assert (good.accountant, good.epsilon, good.feasible_set) == (None, 1.0, "auto")
 
 
 WRONG = {
@@ -212,9 +233,11 @@ def test_a_scaler_among_other_columns_has_its_part():
         [("s", DPScaler(epsilon=0.5), ["v"]), ("e", PublicEncoder({"u": (-1, 1)}), ["u"])]
     )
     bounds_X = [-4, -1], [4, 1]
-    model = make_pipeline(prepare, DPMirrorClassifier(bounds_X=bounds_X, classes=["a", "b"]))
+    model = make_pipeline(
+        prepare, DPMirrorClassifier(bounds_X=bounds_X, classes=["a", "b"], solver=Descent())
+    )
     accountant = BudgetAccountant(4.0)
-    search = search_of(model, {"dpmirrorclassifier__max_iter": [30]}, accountant=accountant)
+    search = search_of(model, {"dpmirrorclassifier__solver__max_iter": [30]}, accountant=accountant)
     search.fit(frame, y)
     (charge,) = accountant.ledger
     assert charge.guarantee == search.guarantee_
@@ -246,19 +269,21 @@ def test_lists_and_odd_cells_are_read_as_an_estimator_reads_them():
     rows[3][1] = "no number"
     weights = np.ones(300).tolist()
     weights[5] = "none"
-    model = DPMirrorRegressor(nonfinite="zero", max_iter=3, **BOUNDS)
-    search = search_of(model, {"max_iter": [4]}, epsilon=30.0)
+    model = DPMirrorRegressor(nonfinite="zero", **BOUNDS, solver=Descent(max_iter=3))
+    search = search_of(model, {"solver__max_iter": [4]}, epsilon=30.0)
     search.fit(rows, y.tolist(), sample_weight=weights)
     assert np.isfinite(search.predict(X)).all()
     coo = sparse.coo_matrix(X)
-    assert search_of(model, {"max_iter": [4]}, epsilon=30.0).fit(coo, y).best_index_ in (0, 1)
+    search = search_of(model, {"solver__max_iter": [4]}, epsilon=30.0)
+    assert search.fit(coo, y).best_index_ in (0, 1)
 
 
 def test_random_batches_under_an_accountant_of_a_larger_budget():
-    model = DPMirrorRegressor(solver="noisy-md", batch_size=200, max_iter=5, **BOUNDS)
+    model = DPMirrorRegressor(solver=NoisyMD(batch_size=200, max_iter=5), **BOUNDS)
     with BudgetAccountant(8.0, relation="zero-out") as accountant:
-        plan = search_of(model, {"radius": [1.0]}, epsilon=1.0, relation="zero-out").plan(5000, 3)
-        accountant.spend(plan)
+        grid = {"feasible_set": [L2Ball(1.0)]}
+        search = search_of(model, grid, epsilon=1.0, relation="zero-out")
+        accountant.spend(search.plan(5000, 3))
     assert accountant.total_spent() <= 1.3
 
 
@@ -266,9 +291,9 @@ def test_a_search_behind_an_encoder_finds_what_that_declares():
     X, y = labelled()
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
     encoder = PublicEncoder(dict.fromkeys("uvw", (-1, 1)))
-    model = DPMirrorClassifier(bounds_X=encoder, classes=["a", "b"], radius=0.01)
-    pipe = make_pipeline(encoder, search_of(model, {"radius": [10.0]})).fit(frame, y)
-    assert pipe[-1].best_params_ == {"radius": 10.0}
+    model = DPMirrorClassifier(bounds_X=encoder, classes=["a", "b"], feasible_set=L2Ball(0.01))
+    pipe = make_pipeline(encoder, search_of(model, {"feasible_set": [L2Ball(10.0)]})).fit(frame, y)
+    assert pipe[-1].best_params_ == {"feasible_set": L2Ball(10.0)}
     assert pipe.score(frame, y) > 0.85
 
 
@@ -282,8 +307,8 @@ def test_weights_reach_the_fits_and_the_choice_under_either_name():
     X, y = labelled()
     y[::2] = np.where(y[::2] == "a", "b", "a")  # wrong labels, of weight 0
     weight = np.tile([0.0, 1.0], 1000)
-    pipe = Pipeline([("model", DPMirrorClassifier(radius=0.01, **LABELS))])
-    search = search_of(pipe, {"model__radius": [10.0]}, epsilon=8.0)
+    pipe = Pipeline([("model", DPMirrorClassifier(**LABELS, feasible_set=L2Ball(0.01)))])
+    search = search_of(pipe, {"model__feasible_set": [L2Ball(10.0)]}, epsilon=8.0)
     first = search.fit(X, y, sample_weight=weight)
     assert first.score(X[1::2], y[1::2]) > 0.85
     second = clone(search).fit(X, y, model__sample_weight=weight)
@@ -309,9 +334,10 @@ def test_groups_that_do_not_reach_a_private_step_are_refused_before_the_charge()
             ("sample_weight", True, "under another name"),
         ):  # fmt: skip
             scaler = DPScaler(bounds_X=(-1, 1)).set_fit_request(groups=of_scaler)
-            model = DPMirrorClassifier(**LABELS).set_fit_request(groups=of_model)
+            model = DPMirrorClassifier(solver=Descent(), **LABELS)
+            model.set_fit_request(groups=of_model)
             search = search_of(
-                make_pipeline(scaler, model), {"dpmirrorclassifier__max_iter": [3]},
+                make_pipeline(scaler, model), {"dpmirrorclassifier__solver__max_iter": [3]},
                 accountant=accountant,
             )  # fmt: skip
             if said is None:
@@ -325,15 +351,23 @@ def test_groups_that_do_not_reach_a_private_step_are_refused_before_the_charge()
 # -------------------------------------------------------------------------- what it costs
 
 ALL = {
-    "gradient steps": (DPMirrorRegressor(**BOUNDS), {"radius": [1.0, 3.0]}, "gdp"),
-    "selections": (DPLassoFW(solver="selection", **BOUNDS), {"radius": [1.0, 3.0]}, "gdp"),
-    "single pass": (DPLassoFW(solver="rounds", **BOUNDS), {"max_iter": [2]}, "zcdp"),
-    "phases": (DPPhasedSGDRegressor(**BOUNDS), {"radius": [1.0]}, "gdp"),
-    "stream": (DPFTRLRegressor(**BOUNDS), {"radius": [1.0]}, None),
-    "heavy tails": (HeavyTailDPRegressor(), {"max_iter": [5]}, None),
+    "gradient steps": (
+        DPMirrorRegressor(**BOUNDS),
+        {"feasible_set": [L2Ball(1.0), L2Ball(3.0)]},
+        "gdp",
+    ),
+    "selections": (
+        DPLassoFW(solver="selection", **BOUNDS),
+        {"feasible_set": [L1Ball(1.0), L1Ball(3.0)]},
+        "gdp",
+    ),
+    "single pass": (DPLassoFW(solver=Rounds(), **BOUNDS), {"solver__max_iter": [2]}, "zcdp"),
+    "phases": (DPPhasedSGDRegressor(**BOUNDS), {"feasible_set": [L2Ball(1.0)]}, "gdp"),
+    "stream": (DPFTRLRegressor(**BOUNDS), {"feasible_set": [L2Ball(1.0)]}, None),
+    "heavy tails": (HeavyTailDPRegressor(solver=SCOF()), {"solver__max_iter": [5]}, None),
     "batches": (
-        DPMirrorRegressor(solver="noisy-md", batch_size=100, max_iter=20, **BOUNDS),
-        {"batch_size": [100, 200]},
+        DPMirrorRegressor(solver=NoisyMD(batch_size=100, max_iter=20), **BOUNDS),
+        {"solver__batch_size": [100, 200]},
         "pld",
     ),
 }
@@ -363,9 +397,13 @@ def test_all_releases_together_are_within_the_budget_by_a_second_accountant(name
 @pytest.mark.parametrize("seed", [None, 0])
 def test_no_two_fits_draw_the_same_noise(seed, monkeypatch):
     X, y = table()
-    pipe = make_pipeline(DPScaler(), DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1)))
+    pipe = make_pipeline(
+        DPScaler(), DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1), solver=Descent())
+    )
     pipe.set_params(dpscaler__random_state=3, dpmirrorregressor__random_state=3)
-    search = search_of(pipe, {"dpmirrorregressor__max_iter": [30, 40]}, random_state=seed)
+    grid = {"dpmirrorregressor__solver__max_iter": [30, 40]}
+    # so large that no scaler gives up and takes 0 as its centre
+    search = search_of(pipe, grid, epsilon=100.0, random_state=seed)
     models = []
 
     def seen(model, *facts):
@@ -383,22 +421,24 @@ def test_no_two_fits_draw_the_same_noise(seed, monkeypatch):
 
 def test_a_cached_step_is_released_once_and_a_search_knows_all_its_plans(tmp_path, monkeypatch):
     X, y = table()
-    model = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1))
-    pipe = Pipeline([("s", DPScaler()), ("m", model)], memory=str(tmp_path))
-    accountant = BudgetAccountant(9.0)
+    model = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1), solver=Descent())
+    # so much that no scaler gives up and takes 0 as its centre
+    pipe = Pipeline([("s", DPScaler(epsilon=100.0)), ("m", model)], memory=str(tmp_path))
+    accountant = BudgetAccountant(300.0)
     with accountant:
         first, again = (clone(pipe).fit(X, y)[0].center_ for _ in range(2))
     assert [charge.estimator for charge in accountant.ledger] == [
         "DPScaler", "DPMirrorRegressor", "DPMirrorRegressor",
     ]  # fmt: skip
     np.testing.assert_array_equal(first, again)
-    with BudgetAccountant(9.0):
+    with BudgetAccountant(300.0):
         assert not np.array_equal(first, clone(pipe).fit(X, y)[0].center_)
     models = []
     monkeypatch.setattr(
         search_module, "losses", lambda *facts: (models.append(facts[0]), losses(*facts))[1]
     )
-    search = search_of(pipe, {"m__max_iter": [30]}, random_state=None).fit(X, y)
+    grid = {"m__solver__max_iter": [30]}
+    search = search_of(pipe, grid, epsilon=100.0, random_state=None).fit(X, y)
     found = {tuple(model[0].center_) for model in (*models, search.best_estimator_)}
     assert len(found) == 2
     assert [len(plans) for plans in (*search.plan_.probes, *search.plan_.refits)] == [2] * 4
@@ -433,7 +473,7 @@ def test_a_search_that_was_charged_and_failed_leaves_no_model(monkeypatch):
     search = search_of().fit(X, y)
     with pytest.raises(ValueError, match="NaN"):
         search.fit(X * np.nan, y)
-    assert search.best_params_ == {"radius": 1.0}  # nothing was charged
+    assert search.best_params_ == {"feasible_set": L2Ball(1.0)}  # nothing was charged
 
     def fails(*facts):
         raise MemoryError
@@ -452,11 +492,12 @@ def test_no_cell_in_front_of_a_private_step_decides_on_a_rehearsal():
     odd[3, 1], large[3, 1] = "SECRET", 1e200
     gaps = sparse.csr_matrix(np.where(X > 0, X, 0.0))
     gaps.data[4] = np.nan
-    model = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1), max_iter=3, solver="noisy-md")
+    model = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1), solver=NoisyMD(max_iter=3))
     for cells in (odd, pd.DataFrame(odd), large, gaps, gaps.tocsc()):
         scaler = DPScaler(with_centering=not sparse.issparse(cells), nonfinite="zero")
         pipe = Pipeline([("s", scaler), ("p", PolynomialFeatures()), ("m", model)])
-        assert search_of(pipe, {"m__radius": [2.0]}).fit(cells, y).plan_.choice is not None
+        search = search_of(pipe, {"m__feasible_set": [L2Ball(2.0)]})
+        assert search.fit(cells, y).plan_.choice is not None
 
 
 def test_bad_data_cost_nothing():
@@ -472,7 +513,7 @@ def test_two_private_steps_share_every_part():
     """A step that has twice the epsilon of another one gets four times its share, or so."""
     X, y = table()
     pipe = make_pipeline(_Twice(epsilon=1.0), DPMirrorRegressor(epsilon=2.0, **BOUNDS))
-    search = search_of(pipe, {"dpmirrorregressor__radius": [1.0]}).fit(X, y)
+    search = search_of(pipe, {"dpmirrorregressor__feasible_set": [L2Ball(1.0)]}).fit(X, y)
     scaler, model = search.best_estimator_
     first, second = scaler.guarantee_.cost("gdp"), model.guarantee_.cost("gdp")
     assert 3.5 < second / first < 4.5
@@ -487,7 +528,7 @@ def test_a_selector_by_a_private_model_is_refused_before_anything_is_spent():
     X, y = table()
     selector = SelectFromModel(DPLassoFW(solver="selection", **BOUNDS))
     pipe = make_pipeline(selector, DPMirrorRegressor(**BOUNDS))
-    search = search_of(pipe, {"dpmirrorregressor__radius": [1.0]})
+    search = search_of(pipe, {"dpmirrorregressor__feasible_set": [L2Ball(1.0)]})
     with pytest.raises(ValueError, match="'selectfrommodel__estimator' is a private model within"):
         search.fit(X, y)
 
@@ -572,7 +613,7 @@ def test_a_choice_is_not_flagged_and_one_that_looks_at_raw_scores_is(monkeypatch
     choice = plan_choice("accuracy", 4001, 2, budget, budget.allowance)
     # without the bonus, which would hide the difference
     monkeypatch.setattr(choice_module, "_BONUS", 0.0)
-    monkeypatch.setitem(choice_module._RULES, "accuracy", choice_module._Rule(1.0, 0.0))
+    monkeypatch.setitem(choice_module._RULES, "accuracy", (1.0, 0.0))
     assert not audited(of_models(choice), 1000, 0.1).flagged
 
     def raw(losses, present, stream):
@@ -590,8 +631,8 @@ def test_whole_searches_are_not_flagged(monkeypatch):
     X, y = np.zeros((20, 1)), np.tile([-1.0, 1.0], 10)
     X[0], other = 1.0, y.copy()
     y[0], other[0] = 1.0, -1.0
-    model = DPMirrorRegressor(solver="noisy-md", max_iter=2, radius=1.0, **BOUNDS)
-    search = DPGridSearchCV(model, {"radius": [0.5]}, epsilon=1.0, delta=1e-6)
+    model = DPMirrorRegressor(solver=NoisyMD(max_iter=2), **BOUNDS, feasible_set=L2Ball(1.0))
+    search = DPGridSearchCV(model, {"feasible_set": [L2Ball(0.5)]}, epsilon=1.0, delta=1e-6)
     assert search.plan(20, 1).choice is not None
 
     def run(claim):
@@ -610,7 +651,7 @@ def test_losses_of_labels_are_those_of_each_record(scoring):
     X, y = labelled(50)
     model = DPMirrorClassifier(epsilon=100.0, random_state=0, **LABELS).fit(X, y)
     targets = Targets.of(model, np.append(y[:-1], "neither"))
-    found = losses(model, X, targets, scoring, (1.0,))[:, 0]
+    found = losses(model, X, targets, scoring)[:, 0]
     p = model.predict_proba(X)[np.arange(50), (y == "b").astype(int)]
     wanted = -np.log(p) if scoring == "neg_log_loss" else (model.predict(X) != y) * 1.0
     np.testing.assert_allclose(found[:-1], wanted[:-1])
@@ -623,7 +664,7 @@ def test_losses_of_numbers_are_in_half_widths_and_clipped_to_the_bounds():
     model = DPMirrorRegressor(epsilon=100.0, random_state=0, bounds_X=(-1, 1), bounds_y=(-0.1, 0.3))
     model.fit(X, y)
     y[0] = np.nan
-    found = losses(model, X, Targets.of(model, y), "neg_mean_squared_error", (1.0,))[:, 0]
+    found = losses(model, X, Targets.of(model, y), "neg_mean_squared_error")[:, 0]
     apart = np.clip(model.predict(X), -0.1, 0.3) - np.clip(y, -0.1, 0.3)
     np.testing.assert_allclose(found[1:], (apart[1:] / 0.2) ** 2)
     assert found[0] == 0
@@ -633,7 +674,8 @@ def test_a_random_search_draws_candidates_that_do_not_depend_on_the_data():
     X, y = labelled()
     model = DPMirrorClassifier(**LABELS)
     settings = {"n_iter": 4, "epsilon": 4.0, "random_state": 0}
-    search = DPRandomizedSearchCV(model, {"radius": np.geomspace(0.1, 100, 50)}, **settings)
+    sets = [L2Ball(radius) for radius in np.geomspace(0.1, 100, 50)]
+    search = DPRandomizedSearchCV(model, {"feasible_set": sets}, **settings)
     first = search.fit(X, y).candidates_
     assert len(first) == 5
     assert clone(search).fit(-X, y[::-1]).candidates_ == first
@@ -644,20 +686,24 @@ def test_a_random_search_draws_candidates_that_do_not_depend_on_the_data():
 # ------------------------------------------------------------------------------ bad input
 
 MISTAKES = {
-    "empty grid": ({"radius": []}, {}, "grid"),
+    "empty grid": ({"feasible_set": []}, {}, "grid"),
     "no grid": ({}, {}, "grid|settings"),
     "no such parameter": ({"raduis": [1.0]}, {}, "no parameter of the estimator"),
     "epsilon in the grid": ({"epsilon": [1.0, 2.0]}, {}, "set by the search"),
-    "setting without a plan": ({"radius": [-1.0]}, {}, "radius must be"),
+    "setting without a plan": ({"feasible_set": ["ball"]}, {}, "feasible_set must be"),
     "setting that cannot be": ({"feasible_set": ["simplex"]}, {}, "fit_intercept=False"),
-    "scoring": ({"radius": [1.0]}, {"scoring": "r2"}, "scoring must be one of"),
-    "log loss of numbers": ({"radius": [1.0]}, {"scoring": "neg_log_loss"}, "scoring must be"),
-    "epsilon": ({"radius": [1.0]}, {"epsilon": -1.0}, "epsilon must be"),
-    "delta": ({"radius": [1.0]}, {"delta": 2.0}, "delta must be"),
-    "relation": ({"radius": [1.0]}, {"relation": "one"}, "relation must be"),
-    "precision": ({"radius": [1.0]}, {"precision": "double"}, "precision must be"),
-    "random_state": ({"radius": [1.0]}, {"random_state": "a"}, "random_state"),
-    "accountant": ({"radius": [1.0]}, {"accountant": 1.0}, "accountant must be"),
+    "scoring": ({"feasible_set": [L2Ball(1.0)]}, {"scoring": "r2"}, "scoring must be one of"),
+    "log loss of numbers": (
+        {"feasible_set": [L2Ball(1.0)]},
+        {"scoring": "neg_log_loss"},
+        "scoring must be",
+    ),
+    "epsilon": ({"feasible_set": [L2Ball(1.0)]}, {"epsilon": -1.0}, "epsilon must be"),
+    "delta": ({"feasible_set": [L2Ball(1.0)]}, {"delta": 2.0}, "delta must be"),
+    "relation": ({"feasible_set": [L2Ball(1.0)]}, {"relation": "one"}, "relation must be"),
+    "precision": ({"feasible_set": [L2Ball(1.0)]}, {"precision": "double"}, "precision must be"),
+    "random_state": ({"feasible_set": [L2Ball(1.0)]}, {"random_state": "a"}, "random_state"),
+    "accountant": ({"feasible_set": [L2Ball(1.0)]}, {"accountant": 1.0}, "accountant must be"),
 }
 
 
@@ -682,7 +728,7 @@ def test_an_estimator_that_is_not_private_is_refused():
 
 def test_classes_that_are_not_declared_are_taken_from_y_with_one_warning():
     X, y = labelled()
-    search = search_of(DPMirrorClassifier(bounds_X=(-1, 1)), {"radius": [10.0]})
+    search = search_of(DPMirrorClassifier(bounds_X=(-1, 1)), {"feasible_set": [L2Ball(10.0)]})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         search.fit(X, y)
@@ -694,11 +740,13 @@ def test_frames_groups_and_invalid_records():
     X, y = table()
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
     bounds = dict.fromkeys("uvw", (-1, 1))
-    model = DPMirrorRegressor(radius=0.01, bounds_X=bounds, bounds_y=(-1, 1), nonfinite="zero")
+    model = DPMirrorRegressor(
+        bounds_X=bounds, bounds_y=(-1, 1), nonfinite="zero", feasible_set=L2Ball(0.01)
+    )
     frame.loc[5, "u"], y[6] = np.nan, np.nan
     search = search_of(model, max_rows_per_user=2, epsilon=10.0)
     search.fit(frame, y, groups=np.arange(2000) // 2)
-    assert search.best_params_ == {"radius": 1.0}
+    assert search.best_params_ == {"feasible_set": L2Ball(1.0)}
     assert search.guarantee_.rows_per_user == 2
     assert list(search.feature_names_in_) == ["u", "v", "w"]
     assert isinstance(search.plan_.choice.select, SelectVertex)

@@ -30,17 +30,21 @@ from sklearn_dpsco import (
     PublicEncoder,
     check_pipeline,
 )
+from sklearn_dpsco.solvers import Descent
 
 CLASSES = ["no", "yes"]
 
 
 def regressor(**parameters):
-    settings = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "max_iter": 2, "random_state": 0}
+    settings = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0}
+    settings["solver"] = Descent(max_iter=2)
     return DPMirrorRegressor(**settings | parameters)
 
 
 def classifier():
-    return DPMirrorClassifier(bounds_X=(-1, 1), classes=CLASSES, max_iter=2, random_state=0)
+    return DPMirrorClassifier(
+        bounds_X=(-1, 1), classes=CLASSES, random_state=0, solver=Descent(max_iter=2)
+    )
 
 
 class Shift(TransformerMixin, BaseEstimator):
@@ -152,18 +156,15 @@ def test_steps_inside_of_others():
     ]
     assert steps_of(scale) == [("the estimator itself", "StandardScaler")]
     assert steps_of(regressor()) == []
-    assert steps_of(make_pipeline(scale, Ridge())) == [
-        ("standardscaler", "StandardScaler"), ("ridge", "Ridge"),
-    ]  # fmt: skip
+    scaled = ("standardscaler", "StandardScaler")
+    assert steps_of(make_pipeline(scale, Ridge())) == [scaled, ("ridge", "Ridge")]
     assert steps_of(DPMirrorClassifier()) == [("the estimator itself", "DPMirrorClassifier")]
 
 
 def test_estimators_that_hold_others():
     folds = KFold(2)
-    for search in (
-        GridSearchCV(regressor(), {}, cv=folds), RandomizedSearchCV(regressor(), {}, cv=folds),
-        GridSearchCV(regressor(), {}),
-    ):  # fmt: skip
+    on_folds = [kind(regressor(), {}, cv=folds) for kind in (GridSearchCV, RandomizedSearchCV)]
+    for search in (*on_folds, GridSearchCV(regressor(), {})):
         (finding,) = check_pipeline(search)
         assert "un-noised scores" in finding.leaks
     for cv in (None, 3, StratifiedKFold(3)):

@@ -161,9 +161,11 @@ EXTREMES = [0.0, 1e-300, 1e-3, 1.0, -1.0, 2.5, 1e3, -1e9, 1e300, -1e300]
 
 
 @rest_is_slow(
-    ("relation", "delta"), [*itertools.product(("replace-one", "zero-out"), (0.0, 1e-6))],
-    ("replace-one, 1e-06", "zero-out, 0.0"), lambda case: f"{case[0]}, {case[1]}",
-)  # fmt: skip
+    ("relation", "delta"),
+    [*itertools.product(("replace-one", "zero-out"), (0.0, 1e-6))],
+    ("replace-one, 1e-06", "zero-out, 0.0"),
+    lambda case: f"{case[0]}, {case[1]}",
+)
 def test_one_record_moves_what_is_released_by_the_sensitivity_at_most(relation, delta):
     rng, largest = np.random.default_rng(0), {}
     n = 7

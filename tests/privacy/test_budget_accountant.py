@@ -29,9 +29,11 @@ from sklearn_dpsco import (
     PrivacyBudget,
     PrivacyBudgetError,
 )
+from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.mechanisms import Release, SelectVertex
 from sklearn_dpsco.privacy import accountant as accountant_module
 from sklearn_dpsco.privacy.budget import zcdp_epsilon
+from sklearn_dpsco.solvers import Gradient
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
 DELTA = 1e-6
@@ -42,12 +44,17 @@ def charged(accountant):
 
 
 def regressor(**parameters):
-    common = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "max_iter": 5, "epsilon": 0.1}
+    common = {
+        "bounds_X": (-1, 1),
+        "bounds_y": (-1, 1),
+        "epsilon": 0.1,
+        "solver": Gradient(max_iter=5),
+    }
     return DPLassoFW(**common | parameters)
 
 
 def search(model, **parameters):
-    grid = {"radius": [0.5, 1.0, 2.0]}
+    grid = {"feasible_set": [L1Ball(0.5), L1Ball(1.0), L1Ball(2.0)]}
     return GridSearchCV(model, grid, cv=KFold(2), error_score="raise", **parameters)
 
 
@@ -428,6 +435,7 @@ def test_threads_cannot_spend_the_same_budget_twice():
     assert (len(accountant.ledger), len(refused)) == (100, 60)
 
 
+@pytest.mark.slow  # tests/contracts/test_parallel.py has it for every kind of workers
 def test_fits_in_other_processes_fail():
     # the pickles of an open block take its accountant along
     X, y = scaled_table(60, 3)

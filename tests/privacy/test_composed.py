@@ -13,7 +13,6 @@ from sklearn_dpsco.mechanisms import Gaussian, Release, SelectVertex
 from sklearn_dpsco.mechanisms.batch import BatchGaussian
 from sklearn_dpsco.privacy import events
 from sklearn_dpsco.privacy.allotment import Allotment
-from sklearn_dpsco.privacy.composed import ComposedGuarantee
 from sklearn_dpsco.privacy.sampling import mixture_delta
 from sklearn_dpsco.privacy.selections import gaussian_delta
 from sklearn_dpsco.randomness.subsets import RandomBatches
@@ -48,19 +47,19 @@ def test_of_alternatives_the_costliest_counts_and_of_groups_the_worst_of_each_pa
     parts = [WHOLE.part(0.5, "gdp") for _ in range(2)]
     cheap, dear = (guarantee(parts[0], share=s) for s in (0.2, 1.0))
     grouped = guarantee(parts[1], groups=("first half", "second half"))
-    whole = ComposedGuarantee.of_parts(WHOLE, "gdp", [("one", [cheap, dear]), ("two", [grouped])])
+    whole = Guarantee.of_parts(WHOLE, "gdp", [("one", [cheap, dear]), ("two", [grouped])])
     assert whole.cost("gdp") == pytest.approx(WHOLE.mu**2 / 2, rel=1e-9)
     assert whole.cost("gdp") == dear.cost("gdp") + grouped.cost("gdp")
     assert whole.renyi(3.0) == dear.renyi(3.0) + grouped.renyi(3.0)
     assert whole.second_opinion() <= 2.0 * (1 + 1e-4)
     with pytest.raises(AssertionError, match="more than its budget"):
-        ComposedGuarantee.of_parts(WHOLE, "gdp", [("one", [dear]), ("two", [dear]), ("3", [cheap])])
+        Guarantee.of_parts(WHOLE, "gdp", [("one", [dear]), ("two", [dear]), ("3", [cheap])])
 
 
 def test_parts_are_for_users_of_the_same_number_of_rows():
     other = guarantee(PrivacyBudget(1.0, 1e-6, rows_per_user=2))
     with pytest.raises(AssertionError, match="another number of rows"):
-        ComposedGuarantee.of_parts(WHOLE, "gdp", [("one", [other])])
+        Guarantee.of_parts(WHOLE, "gdp", [("one", [other])])
 
 
 @pytest.mark.parametrize("copied", [lambda a: a, copy.copy, copy.deepcopy, clone])
@@ -86,17 +85,19 @@ def test_a_part_takes_no_other_relation_and_no_fewer_rows():
 
 
 def batches(multiplier, count=20, law="fixed"):
-    noise = events.gaussian(multiplier)
+    noise = events.GaussianDpEvent(multiplier)
     if law == "poisson":
-        return events.repeated(events.poisson_batches(noise, 0.01), count)
-    return events.repeated(events.fixed_batches(noise, 2000, 20), count)
+        return events.SelfComposedDpEvent(events.PoissonSampledDpEvent(0.01, noise), count)
+    return events.SelfComposedDpEvent(
+        events.SampledWithoutReplacementDpEvent(2000, 20, noise), count
+    )
 
 
 def test_a_choice_among_events_costs_what_the_best_choice_by_the_outcome_can_reach():
     # one step each: curves that cross, rare large losses against frequent small ones
     first, frequent, rare = 0.6, 0.28, batches(0.7, 1)
-    event = events.composed([events.gaussian(1 / first)])
-    both = events.one_of([events.gaussian(1 / frequent), rare])
+    event = events.composed([events.GaussianDpEvent(1 / first)])
+    both = events.one_of([events.GaussianDpEvent(1 / frequent), rare])
     z = np.linspace(-9, 9, 20_001)
     loss, weight = first * z + first**2 / 2, norm.pdf(z) * (z[1] - z[0])
     for epsilon in (0.5, 1.5, 2.5):
@@ -126,7 +127,7 @@ def test_an_accountant_that_is_not_ours_agrees_on_poisson_batches_next_to_select
 
     def whole(*multipliers):
         parts = [("choice", [selected]), ("fit", list(map(fit, multipliers)))]
-        return ComposedGuarantee.of_parts(budget, "pld", parts)
+        return Guarantee.of_parts(budget, "pld", parts)
 
     found = whole(1.1)
     accountant = PLDAccountant(value_discretization_interval=2e-4)

@@ -29,10 +29,12 @@ from sklearn_dpsco import (
     PrivacyBudget,
     PrivacyBudgetError,
 )
+from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.privacy import ledger as ledger_module
 from sklearn_dpsco.privacy.accountant import active_accountant
 from sklearn_dpsco.privacy.ledger import Ledger, LedgerFile
 from sklearn_dpsco.privacy.turns import Turn
+from sklearn_dpsco.solvers import Gradient
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfePlan
 
 DELTA = 1e-6
@@ -41,7 +43,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a fo
 
 
 def regressor(**parameters):
-    common = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "max_iter": 5, "epsilon": 0.1}
+    common = {
+        "bounds_X": (-1, 1),
+        "bounds_y": (-1, 1),
+        "epsilon": 0.1,
+        "solver": Gradient(max_iter=5),
+    }
     return DPLassoFW(**common | parameters)
 
 
@@ -251,7 +258,11 @@ def test_workers_of_a_search_charge_the_file(tmp_path):
     X, y = scaled_table(60, 3)
     accountant = kept(tmp_path / "budget.json")
     search = GridSearchCV(
-        regressor(), {"radius": [0.5, 1.0]}, cv=KFold(2), error_score="raise", n_jobs=2
+        regressor(),
+        {"feasible_set": [L1Ball(0.5), L1Ball(1.0)]},
+        cv=KFold(2),
+        error_score="raise",
+        n_jobs=2,
     )
     branch = accountant.parallel().branch()
     search.set_params(estimator__accountant=branch)

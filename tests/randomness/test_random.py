@@ -15,6 +15,7 @@ from sklearn_dpsco.randomness.stream import (
     check_random_state,
     stream_from_random_state,
 )
+from sklearn_dpsco.solvers import Selection
 
 LAWS = {
     "uniform": stats.uniform,
@@ -141,7 +142,7 @@ def test_nothing_of_the_key_stays_in_a_fitted_estimator(monkeypatch):
 
     monkeypatch.setattr(RandomStream, "_start", recording)
     X, y = scaled_table(20, 2)
-    model = DPLassoFW(bounds_X=(-1, 1), bounds_y=(-1, 1), max_iter=2).fit(X, y)
+    model = DPLassoFW(bounds_X=(-1, 1), bounds_y=(-1, 1), solver=Selection(max_iter=2)).fit(X, y)
     # a stream refuses to be pickled, so that success alone says there is none inside
     stored = pickle.dumps(model)
     assert len(keys) >= 2

@@ -11,19 +11,25 @@ from typing import Any
 
 import dask
 import numpy as np
-from support import in_pieces, problem, running, solver_data
+from support import CONSTANT, in_pieces, problem, running, solver_data, solver_of
 
 from sklearn_dpsco.audit import map_mechanisms
 from sklearn_dpsco.data import rows
 from sklearn_dpsco.geometry import L1Ball, L2Ball
 from sklearn_dpsco.mechanisms import AdditiveNoise, SelectVertex
+from sklearn_dpsco.solvers import (
+    FTRL,
+    SCOF,
+    Gradient,
+    Localized,
+    NoisyMD,
+    PhasedSGD,
+    Proximal,
+    Selection,
+    Spider,
+)
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.batches import Records
-from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
-from sklearn_dpsco.solvers.ftrl import FTRL
-from sklearn_dpsco.solvers.heavy_tail import HeavyTail
-from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
-from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
 
 RELATIONS = ["replace-one", "zero-out"]
 EPSILON, DELTA = 4.0, 1e-6
@@ -32,6 +38,11 @@ EPSILON, DELTA = 4.0, 1e-6
 # planted, as an inverted scale is more noise than stated where epsilon is large; and the share of
 # the runs that shows them.
 OF_THE_NOISE = {"noise": (EPSILON, 1.0), "inverted scale": (0.5, 0.1)}
+
+# groups of bugs that solvers are immune to
+CLIPS = frozenset({"derivative clip", "row clip"})
+MEANS = frozenset({"sum for a mean", "private n"})
+STOPPING = frozenset({"early stopping", "rare stopping"})
 
 # the three releases before a descent on rows of bounded norm
 FIRST = frozenset({"first.target", "first.means", "first.row_factor"})
@@ -127,19 +138,24 @@ def _first_coefficient(result):
     return result.coef[0]
 
 
+# scales and centres are public
+GIVEN = dict.fromkeys(
+    ("private_scale_X", "private_scale_y", "private_center_X", "private_center_y"), False
+)
+
 CASES = [
     Case(
         "frank_wolfe-gradient",
-        FrankWolfe("gradient", max_iter=4, gradient_clip=0.4),
-        FrankWolfe("gradient", max_iter=1, gradient_clip=0.3, data_norm=1.0),
+        Gradient(max_iter=4, gradient_clip=0.4),
+        Gradient(max_iter=1, gradient_clip=0.3, data_norm=1.0),
         problem(20, 2, fit_intercept=False),
         statistic=_first_coefficient,
         releases=frozenset({"step"}) | FIRST,
     ),
     Case(
         "frank_wolfe-selection",
-        FrankWolfe("selection", max_iter=4, gradient_clip=0.4),
-        FrankWolfe("selection", max_iter=1, gradient_clip=0.3),
+        Selection(max_iter=4, gradient_clip=0.4),
+        Selection(max_iter=1, gradient_clip=0.3),
         problem(20, 1, fit_intercept=False),
         delta=0.0,
         statistic=_first_coefficient,
@@ -149,8 +165,8 @@ CASES = [
     *(
         Case(
             f"frank_wolfe-{form}",
-            FrankWolfe(form, max_iter=2, gradient_clip=0.4),
-            FrankWolfe(form, max_iter=1, gradient_clip=0.3),
+            solver_of(form, max_iter=2, gradient_clip=0.4),
+            solver_of(form, max_iter=1, gradient_clip=0.3),
             problem(20, 1, fit_intercept=False),
             delta=0.0,
             whole_pair=lone_record,
@@ -162,36 +178,27 @@ CASES = [
     ),
     Case(
         "frank_wolfe-spider",
-        FrankWolfe("spider", gradient_clip=0.4, learning_rate=0.02),
+        Spider(gradient_clip=0.4, learning_rate=0.02),
         None,  # it has as many releases as records
         problem(20, 1, fit_intercept=False),
         whole_pair=lone_record,
         releases=frozenset({"runs[0].noise", "first.target"}),
         # a step for each record, whatever the data are; the noise is audited in whole runs
-        immune=frozenset({"row clip", "early stopping", "rare stopping", *OF_THE_NOISE}),
+        immune=STOPPING | {"row clip", *OF_THE_NOISE},
     ),
     Case(
         "frank_wolfe-constant",
-        FrankWolfe("constant"),
-        FrankWolfe("constant"),
+        CONSTANT,
+        CONSTANT,
         problem(20, 1, task="classification"),  # regression takes 25 steps to the centre
         releases=frozenset({"first.target"}),
         # no gradients, and one release
-        immune=frozenset(
-            {
-                "derivative clip",
-                "row clip",
-                "sum for a mean",
-                "private n",
-                "early stopping",
-                "rare stopping",
-            }
-        ),
+        immune=CLIPS | MEANS | STOPPING,
     ),
     Case(
         "mirror_descent",
-        MirrorDescent("noisy-md", max_iter=4, gradient_clip=0.4),
-        MirrorDescent("noisy-md", max_iter=1, gradient_clip=0.3, data_norm=1.0, learning_rate=1.0),
+        NoisyMD(max_iter=4, gradient_clip=0.4),
+        NoisyMD(max_iter=1, gradient_clip=0.3, data_norm=1.0, learning_rate=1.0),
         problem(20, 2, fit_intercept=False, feasible_set=L2Ball),
         statistic=_first_coefficient,
         releases=frozenset({"stages[0].noises[0]"}) | FIRST,
@@ -199,26 +206,26 @@ CASES = [
     ),
     Case(
         "mirror_descent-localized",
-        MirrorDescent("localized", max_iter=1, n_phases=2, gradient_clip=0.4),
+        Localized(max_iter=1, n_phases=2, gradient_clip=0.4),
         # one phase, so that the record is in it
-        MirrorDescent("localized", max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
+        Localized(max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
         problem(20, 1, fit_intercept=False, feasible_set=L2Ball),
         statistic=_first_coefficient,
         releases=frozenset({"stages[0].noises[0]", "stages[1].noises[0]"}) | FIRST,
         # one step in each phase: the case above has the same loop
-        immune=frozenset({"early stopping", "rare stopping"}),
+        immune=STOPPING,
         feasible_set=L2Ball,
     ),
     Case(
         "mirror_descent-proximal",
-        MirrorDescent("proximal", max_iter=1, n_phases=2, gradient_clip=0.4),
+        Proximal(max_iter=1, n_phases=2, gradient_clip=0.4),
         # one round, so that the record is in it
-        MirrorDescent("proximal", max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
+        Proximal(max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
         problem(20, 1, fit_intercept=False, feasible_set=L2Ball),
         statistic=_first_coefficient,
         releases=frozenset({"stages[0].noises[0]", "stages[1].noises[0]"}) | FIRST,
         # as "localized"
-        immune=frozenset({"early stopping", "rare stopping"}),
+        immune=STOPPING,
         feasible_set=L2Ball,
     ),
     Case(
@@ -230,7 +237,7 @@ CASES = [
         statistic=_first_coefficient,
         releases=frozenset({"phases[0].noise", "phases[1].noise"}) | FIRST,
         # no mean gradients
-        immune=frozenset({"sum for a mean", "private n"}),
+        immune=MEANS,
         feasible_set=L2Ball,
     ),
     Case(
@@ -247,33 +254,19 @@ CASES = [
         statistic=_first_coefficient,
         releases=frozenset({"first.noise", "epochs[0].noise"}),
         # it takes sums, and never looks at max_iter
-        immune=frozenset({"sum for a mean", "private n", "early stopping", "rare stopping"}),
+        immune=MEANS | STOPPING,
     ),
     Case(
         "heavy_tail",
-        HeavyTail(max_iter=2, private_scale_y=False, private_center_y=False),
-        HeavyTail(
-            max_iter=1,
-            tau=0.3,
-            private_scale_X=False,
-            private_scale_y=False,
-            private_center_X=False,
-            private_center_y=False,
-        ),
+        SCOF(max_iter=2).with_facts(private_scale_y=False, private_center_y=False),
+        SCOF(max_iter=1, tau=0.3).with_facts(**GIVEN),
         problem(20, 2, fit_intercept=False, feasible_set=L2Ball),
         statistic=_first_coefficient,
         # those of the regression's target alone are replayed in test_heavy_tail.py
-        releases=frozenset(
-            {
-                "first.features.shared",
-                "first.features.select",
-                "first.features.center",
-                "first.intercept",
-                "steps[0]",
-            }
-        ),
+        releases=frozenset({"first.intercept", "steps[0]"})
+        | {f"first.features.{part}" for part in ("shared", "select", "center")},
         # its oracle clips whole gradients: test_heavy_tail.py plants a bug there
-        immune=frozenset({"derivative clip", "row clip", "sum for a mean", "private n"}),
+        immune=CLIPS | MEANS,
         feasible_set=L2Ball,
     ),
 ]
@@ -307,12 +300,11 @@ def _row_clip(monkeypatch):
 
 def _times(monkeypatch, factor):
     """Multiply every mean gradient by what `factor` makes of its rows."""
-    for kind in (rows._DenseRows, rows._CSRRows, rows._CSCRows):
-        for name in ("gradient_sum", "gradient_sum_after_move"):
-            method = getattr(kind, name)
-            monkeypatch.setattr(
-                kind, name, lambda self, *a, method=method: factor(self) * method(self, *a)
-            )
+    for name in ("gradient_sum", "gradient_sum_after_move"):
+        method = getattr(rows.Rows, name)
+        monkeypatch.setattr(
+            rows.Rows, name, lambda self, *a, method=method: factor(self) * method(self, *a)
+        )
     mean_over = Records.mean_over
     monkeypatch.setattr(
         Records, "mean_over", lambda self, *a: factor(self.data.rows) * mean_over(self, *a)

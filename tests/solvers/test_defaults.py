@@ -35,8 +35,8 @@ def test_shares_leave_something_for_the_descent():
         assert sum(defaults.PHASED_SGD[task].first_shares) == pytest.approx(1.0)
         heavy = defaults.HEAVY_TAIL[task]
         others = heavy.target_share + heavy.intercept_share + heavy.row_norm_share
-        assert heavy.largest_share + others == pytest.approx(0.93)
-        assert heavy.feature_share <= heavy.largest_share
+        assert defaults.MOST_SCALE_SHARE + others == pytest.approx(0.93)
+        assert heavy.feature_share <= defaults.MOST_SCALE_SHARE
 
 
 def test_the_row_bound_is_half_of_the_longest_row_in_the_box_and_at_least_one():

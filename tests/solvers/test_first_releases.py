@@ -14,6 +14,7 @@ from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.losses import Huber
 from sklearn_dpsco.mechanisms import Gaussian, Laplace
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.solvers import FTRL, MirrorDescent
 from sklearn_dpsco.solvers.defaults import FIRST_RELEASES
 from sklearn_dpsco.solvers.first_releases import (
     FirstReleases,
@@ -25,8 +26,6 @@ from sklearn_dpsco.solvers.first_releases import (
     shrunk_mean,
     shrunk_vector,
 )
-from sklearn_dpsco.solvers.ftrl import FTRL
-from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
 
 BUDGET = PrivacyBudget(1.0, 1e-6)
 N, D = 200, 3
@@ -57,11 +56,18 @@ FRAMES = {
     "factor": 0.6,
     "target_center": -40.0,
     "target_scale": 8.0,
+    "outer": Frame(
+        center=np.array([0.1, 0.0, -0.2]), scale=np.array([0.5, 2.0, 0.1]), target_scale=3.0
+    ),
 }
 
 
 def prediction(frame, X, w, fit_intercept):
     """Of plain targets, as the docstring of `Frame` says it."""
+    if frame.outer is not None:
+        outer, inner = frame.outer, dataclasses.replace(frame, outer=None)
+        found = prediction(inner, (X - outer.center) / outer.scale, w, fit_intercept)
+        return outer.target_center + outer.target_scale * found
     center = np.zeros(D) if frame.center is None else frame.center
     scale = np.ones(D) if frame.scale is None else frame.scale
     rows = (X - center) / scale
@@ -74,13 +80,13 @@ def test_predictions_in_a_frame_are_those_of_its_plain_model():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, D))
     fields = {field.name for field in dataclasses.fields(Frame)}
-    assert set(FRAMES) == fields - {"class_weight"}  # which is for the descent alone
+    assert set(FRAMES) == fields - {"class_weight", "mean_weight"}  # for the descent alone
     for fit_intercept in (True, False):
         w = rng.normal(size=D + fit_intercept)
         case = facts(20, fit_intercept=fit_intercept)
         plain = Frame().result(w, case, 5)
         for fields in ({}, *({name: value} for name, value in FRAMES.items()), FRAMES):
-            if not fit_intercept and "center" in fields:
+            if not fit_intercept and {"center", "outer"} & set(fields):
                 continue  # rows are centred only where an intercept makes up for it
             frame = Frame(**fields)
             result = frame.result(w, case, 5)

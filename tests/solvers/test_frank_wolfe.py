@@ -7,16 +7,16 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from support import LOSSES, problem, scaled_table, solver_data, storage, stream
+from support import CONSTANT, LOSSES, problem, scaled_table, solver_data, solver_of, storage, stream
 
 from sklearn_dpsco import DPLassoFW
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
-from sklearn_dpsco.geometry import Geometry, L1Ball, Simplex, VertexList
+from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball, Simplex, VertexList
 from sklearn_dpsco.losses import Envelope, Hinge, Huber, Loss, Quantile
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.solvers import FrankWolfe, Gradient, Selection
 from sklearn_dpsco.solvers.defaults import smoothed_for
-from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
 TASKS = ["regression", "classification"]
 FORMS = ("selection", "gradient")  # a single pass: test_single_pass.py
@@ -33,38 +33,23 @@ def without_noise(plan, **changes):
 # ------------------------------------------------------------------------------ the plan
 
 
-def test_units_are_learned_where_a_sparse_model_is_no_good_bet():
-    def chosen(n, d, **settings):
-        kind = settings.pop("kind", L1Ball)
-        facts = dataclasses.replace(problem(n, d), feasible_set=kind)
-        return FrankWolfe(**settings).plan(facts, BUDGET).solver
+def test_the_automatic_choice_bets_on_sparse_models_where_gradients_drown():
+    def chosen(n, d, kind=L1Ball, units="auto"):
+        facts = dataclasses.replace(problem(n, d), feasible_set=kind, units=units)
+        return FrankWolfe().plan(facts, BUDGET).solver
 
-    assert chosen(2000, 79) == "learned-units"
-    assert chosen(20_000, 80) == "gradient"
-    assert chosen(10**6, 80) == "learned-units"
-    assert chosen(5000, 500) == "selection"
+    for units in ("auto", "bounds"):
+        assert chosen(20_000, 80, units=units) == "gradient"
+        assert chosen(5000, 500, units=units) == "selection"
+        assert chosen(20_000, 2000, units=units) == "selection"
     assert chosen(40, 3) in ("gradient", "constant")
-    for declared in (
-        {"max_iter": 9}, {"gradient_clip": 1.0}, {"data_norm": 1.0}, {"learning_rate": 0.1},
-        {"kind": L1Ball(2.0)},
-    ):  # fmt: skip
-        assert chosen(2000, 20, **declared) == "gradient", declared
-    assert chosen(2000, 20, form="learned-units", max_iter=9) == "learned-units"
-    for refused in ({"data_norm": 1.0}, {"kind": L1Ball(2.0)}):
-        with pytest.raises(ValueError, match="has no set, clip"):
-            chosen(2000, 20, form="learned-units", **refused)
-    with pytest.raises(ValueError, match="no pure-DP form"):
-        FrankWolfe("learned-units").check(LOSSES["regression"], L1Ball, PrivacyBudget(1.0, 0.0))
-    # what is bet on in wide tables
-    assert chosen(20_000, 2000) == "selection"
-    assert chosen(20_000, 2000, form="learned-units") == "learned-units"
-    with pytest.raises(ValueError, match="copies at most"):
-        chosen(2**28, 3, form="learned-units")
+    assert chosen(2, 3) == "constant"
+    assert chosen(5000, 500, kind=L2Ball) != "selection"  # it has no vertices
 
 
 @every_form
 def test_settings_are_honoured(form):
-    solver = FrankWolfe(form, max_iter=11, learning_rate=0.25, gradient_clip=0.3, data_norm=1.7)
+    solver = solver_of(form, max_iter=11, learning_rate=0.25, gradient_clip=0.3, data_norm=1.7)
     plan = solver.plan(problem(100, 40, radius=1.5), BUDGET)
     assert (plan.solver, plan.max_iter, plan.learning_rate) == (form, 11, 0.25)
     assert (plan.gradient_clip, plan.geometry) == (0.3, L1Ball(1.5))
@@ -75,9 +60,10 @@ def test_settings_are_honoured(form):
 @every_form
 def test_public_parameters_reach_the_plan(form):
     X, y = scaled_table(50, 12)
+    solver = solver_of(form, max_iter=5, learning_rate=0.2, gradient_clip=0.7, data_norm=1.1)
     model = DPLassoFW(
-        bounds_X=(-1, 1), bounds_y=(-1, 1), solver=form, max_iter=5, learning_rate=0.2,
-        gradient_clip=0.7, data_norm=1.1, radius=0.9, relation="zero-out", epsilon=3.0,
+        bounds_X=(-1, 1), bounds_y=(-1, 1), solver=solver, feasible_set=L1Ball(0.9),
+        relation="zero-out", epsilon=3.0,
     )  # fmt: skip
     before = model.plan(50, 12)
     plan = model.fit(X, y).plan_
@@ -93,7 +79,7 @@ def test_public_parameters_reach_the_plan(form):
 
 def test_clip_never_exceeds_the_bound_of_the_loss():
     for task in TASKS:
-        plan = FrankWolfe("selection", gradient_clip=1e9).plan(problem(10, 3, task=task), BUDGET)
+        plan = Selection(gradient_clip=1e9).plan(problem(10, 3, task=task), BUDGET)
         largest = 2.0 + abs(LOSSES[task].best_constant(1.0))
         assert plan.gradient_clip == LOSSES[task].derivative_bound(largest), task
 
@@ -101,7 +87,7 @@ def test_clip_never_exceeds_the_bound_of_the_loss():
 def test_sensitivities_have_the_proved_form():
     n, d, clip, radius, norm = 1000, 20, 0.3, 1.5, 2.0
     for form, relation in itertools.product(FORMS, RELATIONS):
-        solver = FrankWolfe(form, max_iter=9, gradient_clip=clip, data_norm=norm)
+        solver = solver_of(form, max_iter=9, gradient_clip=clip, data_norm=norm)
         plan = solver.plan(problem(n, d, radius=radius), PrivacyBudget(1.0, 1e-6, relation))
         factor = 2 if relation == "replace-one" else 1
         expected = factor * clip * (2 * radius if form == "selection" else norm) / n
@@ -113,7 +99,7 @@ def test_sensitivities_have_the_proved_form():
 def test_all_classes_together_have_the_budget():
     for form, n_outputs in itertools.product(FORMS, (1, 3)):
         case = f"{form}, {n_outputs}"
-        solver = FrankWolfe(form, max_iter=20)
+        solver = solver_of(form, max_iter=20)
         plan = solver.plan(problem(500, 8, task="classification", n_outputs=n_outputs), BUDGET)
         kind = plan.guarantee.composition
         limit = BUDGET.gaussian_allowance.amount if kind == "gdp" else BUDGET.rho
@@ -131,9 +117,9 @@ def test_all_classes_together_have_the_budget():
 def test_pure_budget_allows_selection_only():
     pure = PrivacyBudget(1.0, 0.0)
     with pytest.raises(ValueError, match="selection"):
-        FrankWolfe("gradient").check(LOSSES["regression"], L1Ball, pure)
-    for form in ("selection", "auto"):
-        plan = FrankWolfe(form, max_iter=5).plan(problem(100, 3), pure)
+        Gradient().check(LOSSES["regression"], L1Ball, pure)
+    for solver in (Selection(max_iter=5), FrankWolfe()):
+        plan = solver.plan(problem(100, 3), pure)
         assert plan.solver == "selection"
         assert plan.guarantee.composition == "pure"
         assert isinstance(plan.first.target, Laplace)
@@ -142,15 +128,15 @@ def test_pure_budget_allows_selection_only():
 
 
 def test_kinds_of_noise_under_approximate_dp():
-    assert isinstance(FrankWolfe("gradient").plan(problem(100, 3), BUDGET).step, Gaussian)
-    plan = FrankWolfe("selection", max_iter=50).plan(problem(100, 3), BUDGET)
+    assert isinstance(Gradient().plan(problem(100, 3), BUDGET).step, Gaussian)
+    plan = Selection(max_iter=50).plan(problem(100, 3), BUDGET)
     assert isinstance(plan.step, SelectVertex)
     assert plan.step.noise == "gumbel"
 
 
 def test_constant_plan_spends_everything_on_the_intercept():
     for budget in (BUDGET, PrivacyBudget(1.0, 0.0)):
-        plan = FrankWolfe("constant").plan(problem(50, 3), budget)
+        plan = CONSTANT.plan(problem(50, 3), budget)
         assert list(mechanisms(plan)) == ["first.target"]
         (release,) = plan.guarantee.releases
         assert release.mechanism is plan.first.target
@@ -191,7 +177,7 @@ def test_a_loss_with_a_kink_is_smoothed_and_a_users_own_as_well(form):
         budget = PrivacyBudget(3.0, 1e-6, relation)
         results = []
         for loss in (Hinge(), OwnHinge()):
-            solver = FrankWolfe(form, max_iter=12)
+            solver = solver_of(form, max_iter=12)
             facts = dataclasses.replace(problem(60, 3, loss=loss), feasible_set=L1Ball)
             plan = solver.plan(facts, budget)
             assert plan.problem.loss == smoothed_for(loss, 1.0, 12)
@@ -247,7 +233,7 @@ def test_without_noise_the_constrained_optimum_is_found(form):
         case = f"{task}, radius={radius}, fit_intercept={fit_intercept}"
         X, y = scaled_table(n, d, task=task)
         loss = LOSSES[task]
-        solver = FrankWolfe(form, max_iter=1500, gradient_clip=1e6, data_norm=1e6)
+        solver = solver_of(form, max_iter=1500, gradient_clip=1e6, data_norm=1e6)
         facts = problem(n, d, task=task, radius=radius, fit_intercept=fit_intercept)
         # a budget so large that the offset is the plain mean of the targets
         plan = without_noise(solver.plan(facts, PrivacyBudget(50.0)), smoothing=0.5)
@@ -269,7 +255,7 @@ def test_without_noise_and_with_a_clip_the_clipped_loss_is_minimized(form):
     n, d = 60, 3
     X, y = scaled_table(n, d)
     y[:6] = -y[:6]
-    solver = FrankWolfe(form, max_iter=2500, gradient_clip=0.2, data_norm=1e6)
+    solver = solver_of(form, max_iter=2500, gradient_clip=0.2, data_norm=1e6)
     plan = without_noise(solver.plan(problem(n, d, fit_intercept=False), BUDGET), smoothing=0.5)
     result = plan.run(solver_data(X, y, fit_intercept=False), stream())
     best = best_loss(X, y, 0.0, Huber(0.2), 2.0, fit_intercept=False)
@@ -282,7 +268,7 @@ def test_constant_learning_rate_is_used(form):
     X, y = scaled_table(30, 3)
     results = []
     for rate in (1.0, 0.05):
-        solver = FrankWolfe(form, max_iter=1, learning_rate=rate)
+        solver = solver_of(form, max_iter=1, learning_rate=rate)
         plan = without_noise(solver.plan(problem(30, 3, fit_intercept=False), BUDGET))
         results.append(plan.run(solver_data(X, y, fit_intercept=False), stream()).coef)
     np.testing.assert_allclose(0.05 * results[0], results[1], rtol=1e-9)
@@ -296,7 +282,7 @@ def test_tiny_sizes(form):
         sizes, (True, False), kinds, (1, 2, 3)
     ):
         case = f"{n} x {d}, {kind}, fit_intercept={fit_intercept}, max_iter={max_iter}"
-        solver = FrankWolfe(form, max_iter=max_iter)
+        solver = solver_of(form, max_iter=max_iter)
         plan = solver.plan(problem(n, d, fit_intercept=fit_intercept), BUDGET)
         X, y = scaled_table(n, d)
         data = solver_data(storage(X, kind), y, fit_intercept=fit_intercept)
@@ -316,7 +302,7 @@ def test_the_model_stays_on_the_simplex(form):
     y = np.clip(X @ [0.7, 0.3, 0, 0], -1, 1)
     facts = problem(80, 4, feasible_set=Simplex, radius=1.0, fit_intercept=False)
     for data_norm in (None, 0.8):
-        solver = FrankWolfe(form, max_iter=30, data_norm=data_norm)
+        solver = solver_of(form, max_iter=30, data_norm=data_norm)
         plan = solver.plan(facts, PrivacyBudget(50.0, 1e-6))
         result = plan.run(solver_data(X, y, fit_intercept=False), stream())
         assert np.all(result.coef >= 0), data_norm
@@ -327,7 +313,7 @@ def test_the_model_stays_on_the_simplex(form):
 def test_without_noise_the_optimum_on_the_simplex_is_found(form):
     X, _ = scaled_table(80, 4)
     y = X @ np.array([0.7, 0.3, 0.0, 0.0])
-    solver = FrankWolfe(form, max_iter=2000, data_norm=1e6, gradient_clip=1e6)
+    solver = solver_of(form, max_iter=2000, data_norm=1e6, gradient_clip=1e6)
     facts = problem(80, 4, feasible_set=Simplex, radius=1.0, fit_intercept=False)
     plan = without_noise(solver.plan(facts, BUDGET), smoothing=0.5)
     result = plan.run(solver_data(X, y, fit_intercept=False), stream())
@@ -338,7 +324,7 @@ def test_without_noise_the_optimum_on_the_simplex_is_found(form):
 
 
 def solved(X, y, kind="dense", *, form, task="regression", relation="replace-one", epsilon=1.0):
-    solver = FrankWolfe(form, max_iter=25)
+    solver = solver_of(form, max_iter=25)
     plan = solver.plan(problem(*X.shape, task=task), PrivacyBudget(epsilon, 1e-6, relation))
     result = plan.run(solver_data(storage(X, kind), y), stream())
     return np.append(result.coef, result.intercept)
@@ -393,7 +379,7 @@ def test_the_range_of_a_selection_is_that_of_the_vertices_whatever_a_set_says():
     for relation in ("replace-one", "zero-out"):
         budget = PrivacyBudget(1.0, relation=relation)
         fact = problem(n, d, feasible_set=Corners, radius=0.5)
-        solver = FrankWolfe("selection", max_iter=3, gradient_clip=0.3)
+        solver = Selection(max_iter=3, gradient_clip=0.3)
         plan = solver.plan(fact, budget)
         # the longest vertex, of length 1.5, and any other
         assert plan.vertices.l1_diameter == pytest.approx(2.0, rel=1e-12)
@@ -407,9 +393,8 @@ def test_the_range_of_a_selection_is_that_of_the_vertices_whatever_a_set_says():
 def test_a_set_of_the_users_own_is_searched_as_it_is():
     X, _ = scaled_table(400, 3)
     model = DPLassoFW(
-        epsilon=1e6, delta=0, bounds_X=(-1, 1), bounds_y=(-1, 1), solver="selection",
-        feasible_set=Corners(0.3), max_iter=200, random_state=0, fit_intercept=False,
-        gradient_clip=2.0,
+        epsilon=1e6, delta=0, bounds_X=(-1, 1), bounds_y=(-1, 1), feasible_set=Corners(0.3),
+        solver=Selection(max_iter=200, gradient_clip=2.0), random_state=0, fit_intercept=False,
     ).fit(X, X @ [0.5, 0.1, 0.0])  # fmt: skip
     np.testing.assert_allclose(model.coef_, [0.5, 0.1, 0.0], atol=0.05)
 
@@ -424,4 +409,4 @@ def test_vertices_that_state_their_own_range_are_refused_before_anything_is_spen
 
     fact = problem(100, 3, feasible_set=Stated)
     with pytest.raises(ValueError, match="must be AxisVertices, a VertexList"):
-        FrankWolfe("selection").plan(fact, BUDGET)
+        Selection().plan(fact, BUDGET)

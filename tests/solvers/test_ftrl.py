@@ -5,15 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from support import (
-    LOSSES,
-    problem,
-    rest_is_slow,
-    scaled_table,
-    solver_data,
-    storage,
-    stream,
-)
+from support import LOSSES, problem, rest_is_slow, scaled_table, solver_data, storage, stream
 
 from sklearn_dpsco.audit import audit_outcomes, check_sensitivity, neighbours
 from sklearn_dpsco.audit.neighbours import changed_record
@@ -110,10 +102,8 @@ def test_replays_stay_within_the_sensitivities(factorization, loss):
     for relation in RELATIONS:
         worst = {}
         for k, (n, d, doubling) in enumerate([(9, 3, False), (16, 8, True), (40, 2, True)]):
-            solver = FTRL(
-                factorization=factorization, batch_size=2, doubling=doubling, first_epoch=4,
-                gradient_clip=0.4,
-            )  # fmt: skip
+            solver = FTRL(factorization=factorization, batch_size=2, gradient_clip=0.4)
+            solver = solver.with_facts(doubling=doubling, first_epoch=4)
             facts = l2_problem(n, d, loss=loss)
             plan = solver.plan(facts, PrivacyBudget(50.0, 1e-6, relation))
             pairs = neighbours(facts, relation, 12, random_state=k)
@@ -294,7 +284,7 @@ def test_a_run_takes_the_records_of_its_plan_and_no_more():
     for (n, d), doubling in itertools.product(sizes, (True, False)):
         case = f"{n} x {d}, doubling={doubling}"
         X, y = scaled_table(n, d)
-        solver = FTRL(doubling=doubling, first_epoch=4)
+        solver = FTRL().with_facts(doubling=doubling, first_epoch=4)
         plan = solver.plan(l2_problem(n, d), PrivacyBudget(1.0))
         assert sum(part.n_records for part in plan.parts) == n, case
         run = FTRLRun(plan)

@@ -10,13 +10,9 @@ from support import solver_data, storage, stream
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.mechanisms import Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget
+from sklearn_dpsco.solvers.first_releases import Frame
 from sklearn_dpsco.solvers.heavy_tail import magnitudes
-from sklearn_dpsco.solvers.heavy_tail.magnitudes import (
-    Columns,
-    Magnitudes,
-    plan_search,
-    scale_rows,
-)
+from sklearn_dpsco.solvers.heavy_tail.magnitudes import Columns, in_released_units, plan_search
 
 N = 20_000
 
@@ -34,6 +30,10 @@ def search(X, *, epsilon=1.0, delta=1e-6, center=True, seed=0, present=None):
     planned = planned_search(*X.shape, budget.allowance, center=center, factor=factor)
     assert planned is not None
     return planned, planned.run(solver_data(X, np.zeros(X.shape[0]), scale=present), stream(seed))
+
+
+def scaled_rows(X, found):
+    return in_released_units(solver_data(X, np.zeros(X.shape[0])), found).rows
 
 
 def columns():
@@ -75,7 +75,7 @@ def test_constant_columns_do_no_harm():
         planned, found = search(X)
         assert np.all(np.isfinite(found.center)), value
         assert np.all(found.scale > 0), value
-        scaled = scale_rows(make_rows(X, True), found)
+        scaled = scaled_rows(X, found)
         assert np.all(np.isfinite(scaled.X)), value
         assert np.abs(scaled.X).max() <= magnitudes._BOX, value
         assert 0.25 <= found.scale[1] <= 4, value
@@ -97,8 +97,9 @@ def test_records_of_weight_zero_have_no_influence():
     present = (np.arange(N) % 2 == 0).astype(np.float64)
     other = X.copy()
     other[1::2] = 1e30
-    for a, b in zip(search(X, present=present)[1], search(other, present=present)[1], strict=True):
-        np.testing.assert_array_equal(a, b)
+    found = [search(table, present=present)[1] for table in (X, other)]
+    for name in ("center", "scale"):
+        np.testing.assert_array_equal(*(getattr(frame, name) for frame in found))
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc"])
@@ -108,15 +109,15 @@ def test_sparse_tables_give_the_same_scales_and_stay_sparse(kind):
     _, dense = search(X, center=False)
     _, found = search(storage(X, kind), center=False)
     np.testing.assert_array_equal(found.scale, dense.scale)
-    scaled = scale_rows(make_rows(storage(X, kind), True), found)
+    scaled = scaled_rows(storage(X, kind), found)
     assert sparse.issparse(scaled.X)
-    expected = scale_rows(make_rows(X, True), dense).X
+    expected = scaled_rows(X, dense).X
     np.testing.assert_allclose(scaled.X.toarray(), expected, rtol=1e-15)
 
 
 def test_float32_tables_stay_float32():
     X = np.random.default_rng(0).standard_normal((200, 2)).astype(np.float32)
-    scaled = scale_rows(make_rows(X, True), Magnitudes(np.ones(2), np.full(2, 2.0)))
+    scaled = scaled_rows(X, Frame(center=np.ones(2), scale=np.full(2, 2.0)))
     assert scaled.X.dtype == np.float32
     np.testing.assert_allclose(scaled.X, (X - 1) / 2, rtol=1e-6, atol=1e-7)
 
@@ -124,9 +125,9 @@ def test_float32_tables_stay_float32():
 def test_sparse_values_that_overflow_do_so_in_silence():
     for kind in ("csr", "csc"):
         X = storage(np.array([[1e300, 0.0], [-1e300, 1.0]]), kind)
-        found = Magnitudes(np.zeros(2), np.full(2, 2.0**-64))
+        found = Frame(center=np.zeros(2), scale=np.full(2, 2.0**-64))
         with np.errstate(all="raise"):
-            boxed = scale_rows(make_rows(X, True), found).X.toarray()
+            boxed = scaled_rows(X, found).X.toarray()
         np.testing.assert_array_equal(np.abs(boxed), [[64.0, 0.0], [64.0, 64.0]])
 
 
@@ -137,7 +138,7 @@ def scores(X, center, present=None):
     """What the selections see, with the prior left out."""
     data = solver_data(X, np.zeros(X.shape[0]), scale=present)
     counts = magnitudes._octaves(data, np.full(X.shape[1], center))
-    return -np.abs(counts @ magnitudes._influence()) / len(X)
+    return -np.abs(counts @ magnitudes._INFLUENCE) / len(X)
 
 
 MAGNITUDES = [0.0, 1e-300, 1e-30, 1e-3, 0.5, 1.0, 3.0, 1e3, 1e19, 1e300, np.inf, -1e300, -2.0]
@@ -190,7 +191,7 @@ def test_the_presence_of_a_target_decides_on_its_scale():
 
 
 def test_influences_are_monotone_which_the_range_rests_on():
-    influence = magnitudes._influence()
+    influence = magnitudes._INFLUENCE
     assert np.all(np.diff(influence, axis=0) >= 0)  # larger deviations count no less
     assert np.all(np.diff(influence, axis=1) <= 0)
     assert influence.min() >= -0.5

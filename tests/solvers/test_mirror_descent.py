@@ -17,6 +17,7 @@ from support import (
     rest_is_slow,
     scaled_table,
     solver_data,
+    solver_of,
     storage,
     stream,
 )
@@ -36,14 +37,15 @@ from sklearn_dpsco.privacy import events
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.privacy.guarantee import Guarantee
 from sklearn_dpsco.randomness.subsets import RandomBatches
+from sklearn_dpsco.solvers import Localized, MirrorDescent, NoisyMD, NoisySFW, Proximal
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.mirror_descent import FORMS as EVERY_FORM
-from sklearn_dpsco.solvers.mirror_descent import MirrorDescent, stages
+from sklearn_dpsco.solvers.mirror_descent import stages
 
 TASKS = ["regression", "classification"]
-FORMS = EVERY_FORM[1:]  # the first has a module of its own
+FORMS = ("noisy-md", "localized", "proximal", "noisy-sfw")
 every_form = pytest.mark.parametrize("form", FORMS)
 every_relation = pytest.mark.parametrize("relation", RELATIONS)
+one_relation = rest_is_slow("relation", RELATIONS, ("zero-out",))
 BUDGET = PrivacyBudget(1.0, 1e-6)
 
 
@@ -76,10 +78,10 @@ def without_noise(plan, **changes):
 @every_form
 def test_public_parameters_reach_the_plan(form):
     X, y = scaled_table(50, 4)
+    solver = solver_of(form, max_iter=5, learning_rate=0.2, gradient_clip=0.7, data_norm=1.1)
     model = DPMirrorRegressor(
-        bounds_X=(-1, 1), bounds_y=(-1, 1), solver=form, max_iter=5, learning_rate=0.2,
-        gradient_clip=0.7, data_norm=1.1, radius=0.9, relation="zero-out", epsilon=3.0,
-        feasible_set="l1",
+        bounds_X=(-1, 1), bounds_y=(-1, 1), solver=solver, feasible_set=L1Ball(0.9),
+        relation="zero-out", epsilon=3.0,
     )  # fmt: skip
     before = model.plan(50, 4)
     plan = model.fit(X, y).plan_
@@ -96,7 +98,7 @@ def test_public_parameters_reach_the_plan(form):
 @every_relation
 def test_sensitivities_have_the_proved_form(form, relation):
     n, clip, norm = 1000, 0.3, 2.0
-    solver = MirrorDescent(form, max_iter=9, gradient_clip=clip, data_norm=norm, n_phases=3)
+    solver = solver_of(form, max_iter=9, gradient_clip=clip, data_norm=norm, n_phases=3)
     plan = solver.plan(l2_problem(n, 20), PrivacyBudget(1.0, 1e-6, relation))
     factor = 2 if relation == "replace-one" else 1
     sizes = {"noisy-md": [1000], "localized": [571, 286, 143], "proximal": [333, 333, 334]}
@@ -118,7 +120,7 @@ def test_sensitivities_have_the_proved_form(form, relation):
 @every_form
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_disjoint_slices_get_the_full_budget(form, n_outputs):
-    solver = MirrorDescent(form, max_iter=20, n_phases=4)
+    solver = solver_of(form, max_iter=20, n_phases=4)
     plan = solver.plan(l2_problem(500, 8, task="classification", n_outputs=n_outputs), BUDGET)
     releases = plan.guarantee.releases
     common = sum(r.count * r.mechanism.cost("gdp") for r in releases if r.group is None)
@@ -139,7 +141,7 @@ def test_disjoint_slices_get_the_full_budget(form, n_outputs):
 def test_slices_are_disjoint_and_cover_the_records(form):
     for n_phases, penalty, n in itertools.product((1, 3), (0.0, 0.1), (50, 51, 1000)):
         case = f"n={n}, n_phases={n_phases}, l2_penalty={penalty}"
-        solver = MirrorDescent(form, n_phases=n_phases, l2_penalty=penalty)
+        solver = solver_of(form, n_phases=n_phases, l2_penalty=penalty)
         plan = solver.plan(l2_problem(n, 3), BUDGET)
         slices = [stage.records or (0, n) for stage in plan.stages]
         assert slices[0][0] == 0, case
@@ -151,10 +153,10 @@ def test_slices_are_disjoint_and_cover_the_records(form):
 def test_a_penalty_restarts_the_forms_that_use_a_record_once():
     counts = {}
     for form in FORMS:
-        solver = MirrorDescent(form, l2_penalty=0.1, n_phases=2)
+        solver = solver_of(form, l2_penalty=0.1, n_phases=2)
         counts[form] = len(solver.plan(l2_problem(10_000, 3), BUDGET).stages)
     assert counts == {"noisy-md": 1, "localized": 2 * 4, "proximal": 2, "noisy-sfw": 4}
-    runs = MirrorDescent("noisy-md", n_restarts=3).plan(l2_problem(700, 3), BUDGET)
+    runs = NoisyMD(n_restarts=3).plan(l2_problem(700, 3), BUDGET)
     assert [stage.records for stage in runs.stages] == [(0, 100), (100, 300), (300, 700)]
 
 
@@ -164,7 +166,7 @@ def test_a_second_accountant_agrees(form):
         RELATIONS, [(0.1, 1), (1.0, 3), (8.0, 1)]
     ):
         budget = PrivacyBudget(epsilon, 1e-6, relation)
-        plan = MirrorDescent(form).plan(l2_problem(300, 5, n_outputs=n_outputs), budget)
+        plan = solver_of(form).plan(l2_problem(300, 5, n_outputs=n_outputs), budget)
         assert plan.guarantee.composition == "gdp"
         found = recomputed_epsilon(plan.guarantee)
         assert 0.9 * epsilon < found <= epsilon * (1 + 1e-4), f"{relation}, {epsilon}"
@@ -191,29 +193,27 @@ def test_defaults_fade_with_the_noise():
 def test_default_set_is_a_function_of_sizes_and_budget():
     for n, d, expected in ((10**5, 50, L2Ball), (100, 50, L2Ball), (500, 200, L1Ball)):
         facts = Problem(n, d, LOSSES["regression"], Geometry)
-        assert type(MirrorDescent("noisy-md").plan(facts, BUDGET).geometry) is expected
+        assert type(NoisyMD().plan(facts, BUDGET).geometry) is expected
         model = DPMirrorRegressor(bounds_X=(-1, 1), solver="noisy-md")
         assert type(model.plan(n, d).geometry) is expected
-    plan = DPMirrorRegressor(bounds_X=(-1, 1), feasible_set="auto", radius=0.3).plan(500, 200)
-    assert plan.geometry == L1Ball(0.3)
 
 
 def test_beyond_2_the_map_is_euclidean():
     for p in (1.5, 2.0, 3.0, math.inf):
         facts = Problem(100, 30, LOSSES["regression"], LpBall(1.0, p))
         for form in FORMS[: 3 if p <= 2 else 2]:
-            plan = MirrorDescent(form).plan(facts, BUDGET)
+            plan = solver_of(form).plan(facts, BUDGET)
             assert plan.mirror_map.exponent(31) == min(p, 2.0), f"{form}, p={p}"
 
 
 def test_generalized_noise_needs_floats_and_pays_where_rows_fill_the_box():
     facts = Problem(10**5, 20_000, LOSSES["regression"], L1Ball(1.0), fit_intercept=False)
     kinds = {}
-    for precision, norm in itertools.product(("exact", "float"), (None, math.sqrt(20_000))):
+    for precision, norm in itertools.product(("exact", "float"), ("auto", math.sqrt(20_000))):
         budget = PrivacyBudget(1.0, 1e-6, precision=precision)
-        solver = MirrorDescent("noisy-md", max_iter=3, data_norm=norm, mirror_map="entropy")
+        solver = NoisyMD(max_iter=3, data_norm=norm, mirror_map="entropy")
         (noise,) = solver.plan(facts, budget).stages[0].noises
-        kinds[precision, norm is None] = isinstance(noise, GeneralizedGaussian)
+        kinds[precision, norm == "auto"] = isinstance(noise, GeneralizedGaussian)
     assert kinds.pop(("float", False))
     # clipping rows to half of their largest l2 norm gains more than another law
     assert not any(kinds.values())
@@ -225,21 +225,16 @@ def test_generalized_noise_needs_floats_and_pays_where_rows_fill_the_box():
 def test_what_cannot_work_is_refused_whatever_the_sizes_are():
     for p in (3.0, math.inf):
         for feasible_set in (LpBall(1.0, p), LInfBall(1.0), LInfBall):
-            assert_refused(MirrorDescent("noisy-sfw"), r"p <= 2.*'noisy-md'", feasible_set)
-    for form in ("localized", "proximal", "noisy-sfw"):
-        solver = MirrorDescent(form, batch_size=5)
-        assert_refused(solver, "batch_size is for solver='noisy-md'", L2Ball)
+            assert_refused(NoisySFW(), r"p <= 2.*'noisy-md'", feasible_set)
     for form in ("localized", "proximal"):
-        entropy = MirrorDescent(form, mirror_map="entropy")
+        entropy = solver_of(form, mirror_map="entropy")
         assert_refused(entropy, f"{form}.*entropy", L1Ball)
-    assert_refused(
-        MirrorDescent("proximal"), "needs a convex or weakly convex loss", L2Ball, loss=Ramp()
-    )
-    MirrorDescent("noisy-md").check(Ramp(), L2Ball, BUDGET)
-    assert_refused(MirrorDescent(mirror_map="entropy"), "mirror_map", L2Ball)
+    assert_refused(Proximal(), "needs a convex or weakly convex loss", L2Ball, loss=Ramp())
+    NoisyMD().check(Ramp(), L2Ball, BUDGET)
+    assert_refused(NoisyMD(mirror_map="entropy"), "mirror_map", L2Ball)
     for form in FORMS:
         pure = PrivacyBudget(1.0, 0.0)
-        assert_refused(MirrorDescent(form), "no pure-DP form.*DPLassoFW", L2Ball, pure)
+        assert_refused(solver_of(form), "no pure-DP form.*DPLassoFW", L2Ball, pure)
 
 
 def assert_refused(solver, match, feasible_set, budget=BUDGET, loss=LOSSES["regression"]):
@@ -251,17 +246,15 @@ def assert_refused(solver, match, feasible_set, budget=BUDGET, loss=LOSSES["regr
 
 
 def test_too_few_samples_are_refused_with_the_number_that_works():
-    for settings in (
-        {"batch_size": 101}, {"solver": "localized", "n_phases": 20},
-        {"solver": "localized", "n_phases": 15, "l2_penalty": 0.1},
-        {"solver": "noisy-sfw", "max_iter": 100},
-        {"solver": "noisy-sfw", "max_iter": 90, "l2_penalty": 0.1},
+    for solver in (
+        NoisyMD(batch_size=101), Localized(n_phases=20), Localized(n_phases=15, l2_penalty=0.1),
+        NoisySFW(max_iter=100), NoisySFW(max_iter=90, l2_penalty=0.1),
     ):  # fmt: skip
-        model = DPMirrorRegressor(bounds_X=(-1, 1), **settings)
+        model = DPMirrorRegressor(bounds_X=(-1, 1), solver=solver)
         with pytest.raises(ValueError, match="smallest n that works") as error:
             model.plan(100, 3)
         smallest = int(str(error.value).split()[-1])
-        assert smallest > 100, settings
+        assert smallest > 100, solver
         model.plan(smallest, 3)
         with pytest.raises(ValueError, match="smallest n that works"):
             model.plan(smallest - 1, 3)
@@ -306,9 +299,9 @@ def best_loss(X, y, offset, loss, geometry, *, fit_intercept, penalty=0.0):
 
 
 SETS = [
-    (L2Ball(0.4), None), (L2Ball(5.0), None), (L1Ball(0.5), "power"), (L1Ball(0.5), "entropy"),
-    (L1Ball(5.0), "euclidean"), (LpBall(0.5, 1.5), None), (LpBall(0.4, 4.0), None),
-    (LInfBall(0.3), None),
+    (L2Ball(0.4), "auto"), (L2Ball(5.0), "auto"), (L1Ball(0.5), "power"), (L1Ball(0.5), "entropy"),
+    (L1Ball(5.0), "euclidean"), (LpBall(0.5, 1.5), "auto"), (LpBall(0.4, 4.0), "auto"),
+    (LInfBall(0.3), "auto"),
 ]  # fmt: skip
 
 
@@ -320,9 +313,7 @@ def test_without_noise_the_constrained_optimum_is_found(geometry, mirror_map):
         X, y = scaled_table(n, d, task=task)
         loss = LOSSES[task]
         facts = Problem(n, d, loss, geometry, fit_intercept)
-        solver = MirrorDescent(
-            "noisy-md", max_iter=800, gradient_clip=1e6, data_norm=3.0, mirror_map=mirror_map
-        )
+        solver = NoisyMD(max_iter=800, gradient_clip=1e6, data_norm=3.0, mirror_map=mirror_map)
         plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
         plan = dataclasses.replace(plan, first=dataclasses.replace(plan.first, row_factor=None))
         result = plan.run(solver_data(X, y, fit_intercept=fit_intercept), stream())
@@ -343,7 +334,7 @@ def test_without_noise_single_passes_come_close_to_the_optimum():
     n = 5000
     X, y = np.tile([[0.5, -0.3]], (n, 1)), np.full(n, 0.4)
     for form, steps in (("localized", 300), ("proximal", 300), ("noisy-sfw", 500)):
-        solver = MirrorDescent(form, max_iter=steps, data_norm=1.0)
+        solver = solver_of(form, max_iter=steps, data_norm=1.0)
         plan = solver.plan(l2_problem(n, 2, fit_intercept=False), PrivacyBudget(1e5, 1e-6))
         result = without_noise(plan).run(solver_data(X, y, fit_intercept=False), stream())
         assert X[0] @ result.coef == pytest.approx(0.4, abs=0.03), form
@@ -354,8 +345,8 @@ def test_rounds_are_proximal_steps():
     # (1 + a w) / (1 + a), where a is the weight of the proximal term and w where it began
     n, d = 3000, 1
     X, y = np.ones((n, d)), np.ones(n)
-    solver = MirrorDescent(
-        "proximal", max_iter=4000, n_phases=3, gradient_clip=9.0, data_norm=1.0, learning_rate=0.3
+    solver = Proximal(
+        max_iter=4000, n_phases=3, gradient_clip=9.0, data_norm=1.0, learning_rate=0.3
     )
     facts = l2_problem(n, d, fit_intercept=False, radius=1.0)
     plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
@@ -376,7 +367,7 @@ def test_a_weakly_convex_loss_has_a_proximal_term_above_its_weak_convexity():
         (L2Ball(2.0), L1Ball(2.0), LpBall(2.0, 1.5), LInfBall(2.0)),
     ):
         facts = Problem(5000, 6, loss, feasible_set)
-        plan = MirrorDescent("proximal", data_norm=1.5).plan(facts, BUDGET)
+        plan = Proximal(data_norm=1.5).plan(facts, BUDGET)
         p, norm = plan.mirror_map.exponent(plan.problem.size), 1.5
         # over rows of l_q norm at most B: q is 2 or more
         rho = loss.weak_convexity * norm**2
@@ -386,14 +377,14 @@ def test_a_weakly_convex_loss_has_a_proximal_term_above_its_weak_convexity():
             slope = plan.gradient_clip * norm
             assert stage.within == pytest.approx(2 * slope * (p - 1) / stage.anchor)
         assert plan.draws_result
-    plan = MirrorDescent("proximal").plan(l2_problem(5000, 6), BUDGET)
+    plan = Proximal().plan(l2_problem(5000, 6), BUDGET)
     assert not plan.draws_result  # the last round of a convex loss
 
 
 def test_the_round_is_drawn_uniformly_and_without_looking_at_the_data():
     n, rounds = 40, 4
     facts = l2_problem(n, 1, loss=Welsch(), fit_intercept=False)
-    solver = MirrorDescent("proximal", max_iter=2, n_phases=rounds, data_norm=1.0)
+    solver = Proximal(max_iter=2, n_phases=rounds, data_norm=1.0)
     plan = without_noise(solver.plan(facts, PrivacyBudget(1e4, 1e-6)))
     # rounds move the model on and on, so that the result tells the round
     data = [solver_data(np.ones((n, 1)), np.full(n, y), fit_intercept=False) for y in (0.5, -0.25)]
@@ -416,7 +407,7 @@ def test_the_round_is_drawn_uniformly_and_without_looking_at_the_data():
 
 def growing(n, d=2, *, epsilon=1.0, relation="replace-one", loss=None, n_outputs=1, **facts):
     loss = (loss or Welsch(0.4)).of_outputs(n_outputs)
-    solver = MirrorDescent("noisy-sfw", data_norm=2.0, gradient_clip=0.1)
+    solver = NoisySFW(data_norm=2.0, gradient_clip=0.1)
     plan = solver.plan(l2_problem(n, d, loss=loss, **facts), PrivacyBudget(epsilon, 1e-6, relation))
     return solver, plan
 
@@ -460,7 +451,7 @@ def largest_term(plan, t):
     return min((1 - eta) * change + eta * clip, (2 - eta) * clip)
 
 
-@every_relation
+@one_relation
 def test_no_record_moves_a_growing_round_beyond_its_sensitivity(relation):
     for n_outputs in (1, 3):
         _, plan = growing(
@@ -478,10 +469,10 @@ def test_no_record_moves_a_growing_round_beyond_its_sensitivity(relation):
         assert check_sensitivity(loose).violations
 
 
-@every_relation
+@one_relation
 def test_black_box_audits_of_growing_rounds_flag_too_little_noise_and_nothing_else(relation):
     facts = l2_problem(20, 1, loss=Welsch(2.0), fit_intercept=False)
-    solver = MirrorDescent("noisy-sfw", gradient_clip=0.3, data_norm=1.0)
+    solver = NoisySFW(gradient_clip=0.3, data_norm=1.0)
     plan = solver.plan(facts, PrivacyBudget(4.0, 1e-6, relation))
     pair = flipped_label(facts, relation)
     assert not audit_plan(plan, *pair, 1000, random_state=0).flagged
@@ -524,7 +515,7 @@ def test_the_result_of_growing_rounds_is_drawn_from_all_points():
 
 def test_growing_rounds_have_steps_of_their_own():
     for name, value in (("max_iter", 9), ("learning_rate", 0.1)):
-        solver = MirrorDescent("noisy-sfw", **{name: value})
+        solver = NoisySFW(**{name: value})
         assert_refused(solver, f"{name} must be 'auto'", L2Ball, loss=Welsch())
         solver.check(LOSSES["regression"], L2Ball, BUDGET)
 
@@ -532,7 +523,7 @@ def test_growing_rounds_have_steps_of_their_own():
 def test_minibatches_without_noise_come_close_to_the_optimum():
     X, y = scaled_table(200, 3)
     for relation in RELATIONS:
-        solver = MirrorDescent("noisy-md", batch_size=20, max_iter=600, gradient_clip=5.0)
+        solver = NoisyMD(batch_size=20, max_iter=600, gradient_clip=5.0)
         plan = solver.plan(l2_problem(200, 3), PrivacyBudget(50.0, 1e-6, relation))
         plan = without_noise(plan)
         result = plan.run(solver_data(X, y), stream())
@@ -544,9 +535,7 @@ def test_minibatches_without_noise_come_close_to_the_optimum():
 def test_the_penalty_is_that_of_ridge_regression():
     X, y = scaled_table(80, 3)
     for penalty in (0.05, 1.0):
-        solver = MirrorDescent(
-            "noisy-md", max_iter=3000, gradient_clip=1e6, data_norm=2.0, l2_penalty=penalty
-        )
+        solver = NoisyMD(max_iter=3000, gradient_clip=1e6, data_norm=2.0, l2_penalty=penalty)
         facts = l2_problem(80, 3, fit_intercept=False, radius=5.0)
         plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
         result = plan.run(solver_data(X, y, fit_intercept=False), stream())
@@ -559,9 +548,7 @@ def test_without_noise_the_optimum_on_the_simplex_is_found():
     y = X @ np.array([0.7, 0.3, 0.0, 0.0])
     facts = Problem(80, 4, LOSSES["regression"], Simplex(1.0), fit_intercept=False)
     for mirror_map in ("entropy", "power", "euclidean"):
-        solver = MirrorDescent(
-            max_iter=500, data_norm=2.0, gradient_clip=1e6, mirror_map=mirror_map
-        )
+        solver = NoisyMD(max_iter=500, data_norm=2.0, gradient_clip=1e6, mirror_map=mirror_map)
         plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
         result = plan.run(solver_data(X, y, fit_intercept=False), stream())
         np.testing.assert_allclose(result.coef, [0.7, 0.3, 0, 0], atol=0.02)
@@ -569,7 +556,7 @@ def test_without_noise_the_optimum_on_the_simplex_is_found():
 
 def test_a_loss_that_is_not_smooth_works():
     X, y = scaled_table(100, 3)
-    solver = MirrorDescent(max_iter=2000, data_norm=2.0)
+    solver = NoisyMD(max_iter=2000, data_norm=2.0)
     plan = solver.plan(l2_problem(100, 3, loss=Absolute()), PrivacyBudget(1e5, 1e-6))
     result = without_noise(plan).run(solver_data(X, y), stream())
     reached = np.abs(y - X @ result.coef - result.intercept).mean()
@@ -584,7 +571,7 @@ def test_a_loss_that_is_not_smooth_works():
 def test_dense_and_sparse_agree(form):
     for relation, task in itertools.product(RELATIONS, TASKS):
         X, y = scaled_table(150, 6, task=task, density=0.3)
-        solver = MirrorDescent(form, max_iter=25)
+        solver = solver_of(form, max_iter=25)
         plan = solver.plan(l2_problem(150, 6, task=task), PrivacyBudget(2.0, 1e-6, relation))
         fits = {}
         for kind in ("dense", "fortran", "csr", "csc"):
@@ -604,7 +591,7 @@ def test_tiny_sizes(form):
     ):
         case = f"{n} x {d}, {kind}, fit_intercept={fit_intercept}, max_iter={steps}"
         X, y = scaled_table(n, d)
-        solver = MirrorDescent(form, max_iter=steps)
+        solver = solver_of(form, max_iter=steps)
         plan = solver.plan(l2_problem(n, d, fit_intercept=fit_intercept), BUDGET)
         data = solver_data(storage(X, kind), y, fit_intercept=fit_intercept)
         result = plan.run(data, stream())
@@ -614,7 +601,7 @@ def test_tiny_sizes(form):
 
 
 def test_one_record_is_enough():
-    plan = MirrorDescent("noisy-md", max_iter=3).plan(l2_problem(1, 1), BUDGET)
+    plan = NoisyMD(max_iter=3).plan(l2_problem(1, 1), BUDGET)
     result = plan.run(solver_data(np.ones((1, 1)), [1.0]), stream())
     assert np.isfinite(result.coef).all()
 
@@ -623,7 +610,7 @@ def test_one_record_is_enough():
 
 
 def batch_plan(n, size, relation, *, epsilon=1.0, steps=30, n_outputs=1, **settings):
-    solver = MirrorDescent("noisy-md", batch_size=size, max_iter=steps, **settings)
+    solver = NoisyMD(batch_size=size, max_iter=steps, **settings)
     facts = l2_problem(n, 3, n_outputs=n_outputs)
     return solver, solver.plan(facts, PrivacyBudget(epsilon, 1e-6, relation))
 
@@ -669,12 +656,12 @@ def test_second_accountant_of_batches(relation, n_outputs):
 
 @pytest.mark.parametrize(
     ("epsilon", "n", "size", "steps"),
-    [(0.1, 10**4, 256, None), (1.0, 10**4, 9999, 50), (20.0, 100, 50, 5), (1e-3, 10**5, 30, 40)],
+    [(0.1, 10**4, 256, "auto"), (1.0, 10**4, 9999, 50), (20.0, 100, 50, 5), (1e-3, 10**5, 30, 40)],
 )
 def test_batches_never_have_more_noise_than_without_sampling(epsilon, n, size, steps):
     for relation, delta in itertools.product(RELATIONS, (1e-6, 1e-13)):
         budget = PrivacyBudget(epsilon, delta, relation)
-        solver = MirrorDescent("noisy-md", batch_size=size, max_iter=steps)
+        solver = NoisyMD(batch_size=size, max_iter=steps)
         plan = solver.plan(l2_problem(n, 10), budget)
         (step,), count = plan.stages[0].noises, plan.stages[0].n_steps
         first = sum(r.cost("gdp") for r in plan.guarantee.releases if r.mechanism != step)
@@ -690,7 +677,7 @@ def test_under_a_filter_batches_keep_their_amplification():
         order = BudgetAccountant(1.0, 1e-6, relation).order
         shared = dataclasses.replace(alone, currency="zcdp", order=order)
         facts = l2_problem(10**4, 10)
-        solver = MirrorDescent("noisy-md", batch_size=100, max_iter=200)
+        solver = NoisyMD(batch_size=100, max_iter=200)
         best, plan = solver.plan(facts, alone), solver.plan(facts, shared)
         ratio = plan.stages[0].noises[0].scale / best.stages[0].noises[0].scale
         assert 1 <= ratio < 1.45, (relation, epsilon)
@@ -715,7 +702,7 @@ def test_a_batch_of_all_records_is_a_full_batch():
 def test_batch_sensitivities_in_the_replay(relation):
     worst = 0.0
     for task, size in itertools.product(TASKS, (1, 4)):
-        solver = MirrorDescent("noisy-md", batch_size=size, max_iter=6, gradient_clip=0.4)
+        solver = NoisyMD(batch_size=size, max_iter=6, gradient_clip=0.4)
         facts = l2_problem(9, 3, task=task)
         plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
         found = check_sensitivity(plan, neighbours(facts, relation, 8, random_state=1))
@@ -784,7 +771,7 @@ def test_frank_wolfe_sensitivities_in_the_replay():
     for relation, fit_intercept in itertools.product(RELATIONS, (True, False)):
         at, worst = f"{relation}, fit_intercept={fit_intercept}", {}
         for task, n in itertools.product(TASKS, (4, 9, 16)):
-            solver = MirrorDescent("noisy-sfw", max_iter=3, gradient_clip=0.4, learning_rate=0.5)
+            solver = NoisySFW(max_iter=3, gradient_clip=0.4, learning_rate=0.5)
             facts = l2_problem(n, 3, task=task, fit_intercept=fit_intercept)
             plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
             pairs = neighbours(facts, relation, 6, random_state=n)
@@ -803,9 +790,7 @@ def test_frank_wolfe_sensitivities_in_the_replay():
 def test_black_box_audit_of_batches():
     # one step on half of the records, with a record that turns the tail of the gradient
     facts = l2_problem(20, 1, fit_intercept=False)
-    solver = MirrorDescent(
-        "noisy-md", max_iter=1, batch_size=10, gradient_clip=0.3, data_norm=1.0, learning_rate=1.0
-    )
+    solver = NoisyMD(max_iter=1, batch_size=10, gradient_clip=0.3, data_norm=1.0, learning_rate=1.0)
     X, y = np.zeros((20, 1)), np.tile([1.0, -1.0], 10)
     X[0] = 1.0
     other = y.copy()

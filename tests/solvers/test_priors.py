@@ -10,8 +10,9 @@ from sklearn_dpsco.audit import mechanisms
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.privacy.budget import PrivacyBudget
-from sklearn_dpsco.solvers.heavy_tail import HeavyTail, magnitudes
-from sklearn_dpsco.solvers.learned_units import plan_units
+from sklearn_dpsco.solvers import SCOF
+from sklearn_dpsco.solvers.heavy_tail import magnitudes
+from sklearn_dpsco.solvers.learned_units import LearnedUnits, plan_units
 from sklearn_dpsco.solvers.medians import median_on_grid, scale_on_grid
 
 N = 300_000
@@ -28,13 +29,11 @@ class Recorder(SelectVertex):
 def heavy_tail(budget, **settings):
     """Its selections of the first scales, and what counts make of their scores."""
     facts = problem(N, 1, feasible_set=L2Ball)
-    plan = HeavyTail(max_iter=2, private_center_X=False, private_center_y=False, **settings).plan(
-        facts, budget
-    )
+    public = {"private_center_X": False, "private_center_y": False}
+    plan = SCOF(max_iter=2).with_facts(**public, **settings).plan(facts, budget)
 
     def run(counts, mechanism):
-        priors = magnitudes._priors(None, 1)
-        magnitudes._select(counts[None], N, priors, mechanism, stream())
+        magnitudes._select(counts[None], N, None, np.inf, mechanism, stream())
 
     kinds = [m for m in mechanisms(plan).values() if m.selects]
     return [(mechanism, magnitudes._EXPONENTS.size + 1, run) for mechanism in kinds]
@@ -42,7 +41,8 @@ def heavy_tail(budget, **settings):
 
 def learned_units(budget):
     """The same of the centre and the spread of a target."""
-    units = plan_units(problem(N, 3, feasible_set=Geometry), budget)
+    facts = problem(N, 3, feasible_set=Geometry)
+    units = plan_units(facts, budget, budget.mixed_allowance, LearnedUnits)
     grid = np.linspace(-1.0, 1.0, 4097)
     prior = np.log1p(1 / (8 * np.abs(grid) + 2.0**-5))
 

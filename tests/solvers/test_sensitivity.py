@@ -33,10 +33,7 @@ EVERY = {
         lambda n, budget: sensitivity.mean_of_numbers(n, D, budget.record_factor),
         lambda n: 1 / n,
     ),
-    "unit_mean": (
-        lambda n, budget: sensitivity.unit_mean(facts(n), budget),
-        lambda n: 1 / n,
-    ),
+    "unit_mean": (lambda n, budget: sensitivity.unit_mean(facts(n), budget), lambda n: 1 / n),
     "coordinate_mean": (
         lambda n, budget: sensitivity.coordinate_mean(
             2.0, budget.record_factor / n, n, D, D + 1, 2
@@ -51,14 +48,8 @@ EVERY = {
         lambda n, budget: sensitivity.row_mean_in_norm(facts(n), budget, NORM, 2.0, 4.0),
         lambda n: NORM / n,
     ),
-    "wide_mean": (
-        lambda n, budget: sensitivity.wide_mean(facts(n), budget),
-        lambda n: 1 / n,
-    ),
-    "moments_size": (
-        lambda n, budget: sensitivity.moments_size(facts(n), budget),
-        lambda n: 1 / n,
-    ),
+    "wide_mean": (lambda n, budget: sensitivity.wide_mean(facts(n), budget), lambda n: 1 / n),
+    "moments_size": (lambda n, budget: sensitivity.moments_size(facts(n), budget), lambda n: 1 / n),
     "target_mean": (
         lambda n, budget: sensitivity.target_mean(facts(n, n_outputs=4), budget, 2),
         lambda n: 2 / n,

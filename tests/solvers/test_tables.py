@@ -276,14 +276,17 @@ def replayed(loss, relation, *, n=24, k=1, **settings):
     return check_sensitivity(plan, pairs, random_state=0)
 
 
-@rest_is_slow("name", HOSTILE, ("backwards", "oscillating", "not a number"))
-def test_hostile_losses_stay_within_the_sensitivity(name):
-    for relation, task in itertools.product(RELATIONS, ("regression", "classification")):
-        smoothness = math.inf if relation == "replace-one" else 1e-300
+@rest_is_slow(
+    ("name", "relation"), itertools.product(HOSTILE, RELATIONS),
+    ("backwards-replace-one", "oscillating-zero-out", "not a number-replace-one"),
+)  # fmt: skip
+def test_hostile_losses_stay_within_the_sensitivity(name, relation):
+    smoothness = math.inf if relation == "replace-one" else 1e-300
+    for task in ("regression", "classification"):
         loss = Own(HOSTILE[name], task, smoothness=smoothness)
         for k, feasible_set in ((1, L2Ball), (1, lambda _: Unconstrained()), (3, L2Ball)):
             found = replayed(loss, relation, k=k, feasible_set=feasible_set)
-            assert not found.violations, (relation, task, smoothness, k, found.violations)
+            assert not found.violations, (task, smoothness, k, found.violations)
 
 
 def test_without_the_tables_a_hostile_loss_would_break_it(monkeypatch):

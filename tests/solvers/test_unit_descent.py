@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from audit_cases import flipped_label, run_in_pieces
 from scipy import sparse
-from support import problem, recomputed_epsilon, rest_is_slow, solver_data, stream
+from support import problem, recomputed_epsilon, rest_is_slow, solver_data, solver_of, stream
 
 from sklearn_dpsco import (
     DPLassoFW,
@@ -24,11 +24,9 @@ from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import LogAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import learned_units, unit_descent
+from sklearn_dpsco.solvers import Descent, MirrorDescent, PhasedSGD, learned_units, unit_descent
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.medians import median_on_grid, place_counts
-from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
-from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
 
 TASKS = ("regression", "classification")
 
@@ -38,11 +36,10 @@ def facts(n, d, task="regression", n_outputs=1, fit_intercept=True):
     return Problem(n, d, whole.loss, Geometry, fit_intercept)
 
 
-def planned(
-    *args, form="learned-units", epsilon=1.0, relation="replace-one", max_iter=None, **kwargs
-):
+def planned(*args, form="descent", epsilon=1.0, relation="replace-one", max_iter=None, **kwargs):
     budget = PrivacyBudget(epsilon, 1e-6, relation)
-    return MirrorDescent(form, max_iter=max_iter).plan(facts(*args, **kwargs), budget)
+    solver = MirrorDescent() if form == "auto" else solver_of(form, max_iter=max_iter)
+    return solver.plan(facts(*args, **kwargs), budget)
 
 
 def quiet(plan, scale=1e-6):
@@ -62,7 +59,7 @@ def test_a_second_accountant_agrees_and_the_budget_is_spent():
         for epsilon, n_outputs in ((0.1, 1), (1.0, 3), (8.0, 1)):
             case = f"{n} x {d}, {task}, {relation}, {epsilon}"
             plan = planned(n, d, task, n_outputs, epsilon=epsilon, relation=relation)
-            assert plan.solver == "learned-units", case
+            assert plan.solver == "descent", case
             assert recomputed_epsilon(plan.guarantee) <= epsilon * (1 + 1e-4), case
             assert 0.1 < plan.units.left < 1, case
             assert plan.guarantee.spent == pytest.approx(plan.budget.mu**2 / 2, rel=1e-4), case
@@ -72,17 +69,18 @@ def test_a_second_accountant_agrees_and_the_budget_is_spent():
 
 def test_what_is_declared_has_no_learned_units():
     budget = PrivacyBudget(1.0, 1e-6)
-    for settings in ({"radius": 2.0}, {"data_norm": 1.0}, {"l2_penalty": 0.1}, {"batch_size": 9}):
-        assert MirrorDescent(**settings).plan(facts(100, 3), budget).solver == "noisy-md", settings
-        with pytest.raises(ValueError, match="learned-units"):
-            MirrorDescent("learned-units", **settings).plan(facts(100, 3), budget)
+    for declared in ({"feasible_set": L2Ball}, {"feasible_set": L2Ball(2.0)}, {"units": "bounds"}):
+        fact = dataclasses.replace(facts(300, 3), **declared)
+        assert MirrorDescent().plan(fact, budget).solver == "noisy-md", declared
+        with pytest.raises(ValueError, match=r"has no feasible set|learns its units"):
+            Descent().plan(fact, budget)
 
 
 def test_by_default_units_are_learned_where_that_pays():
     # at n mu = 9 and 27
     assert planned(40, 3, form="auto").solver == "noisy-md"
-    assert planned(300, 3, form="auto").solver == "learned-units"
-    assert planned(40, 3, "classification", form="auto").solver == "learned-units"
+    assert planned(300, 3, form="auto").solver == "descent"
+    assert planned(40, 3, "classification", form="auto").solver == "descent"
 
 
 def test_more_is_learned_about_larger_tables():
@@ -100,7 +98,7 @@ def test_more_is_learned_about_larger_tables():
 
 @rest_is_slow(
     ("stored", "relation", "task"), [*itertools.product(("whole", "pieces"), RELATIONS, TASKS)],
-    ("whole-replace-one-regression", "pieces-zero-out-classification"), "-".join,
+    ("whole-replace-one-regression", "pieces-zero-out-classification"),
 )  # fmt: skip
 def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task):
     stored = {"whole": lambda plan: plan, "pieces": run_in_pieces}[stored]
@@ -129,8 +127,8 @@ def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
 
 @rest_is_slow(
     ("solver", "relation"),
-    [*itertools.product((MirrorDescent("learned-units", max_iter=4), PhasedSGD()), RELATIONS)],
-    ("MirrorDescent, replace-one",), lambda case: f"{type(case[0]).__name__}, {case[1]}",
+    [*itertools.product((Descent(max_iter=4), PhasedSGD()), RELATIONS)],
+    ("Descent, replace-one",), lambda case: f"{type(case[0]).__name__}, {case[1]}",
 )  # fmt: skip
 def test_black_box_audits_flag_too_little_noise_and_nothing_else(solver, relation):
     kind = L2Ball if isinstance(solver, PhasedSGD) else Geometry
@@ -171,8 +169,8 @@ def test_scores_of_a_median_change_by_no_more_than_their_range():
 
 def moments_of(x):
     data = solver_data(x, np.zeros(len(x)))
-    whole = learned_units.measure(data)
-    return learned_units._mean_moments(learned_units._copied(whole, np.zeros(x.shape[1]), 1.0))
+    copy = learned_units._copied(data, np.zeros(x.shape[1]), 1.0)
+    return learned_units._moments(copy) / len(x)
 
 
 def test_the_top_eigenvalue_and_second_moments_move_as_far_as_stated():
@@ -240,8 +238,10 @@ def test_bounds_may_be_a_hundred_times_too_wide(kinds):
         for classes, target in labels.items():
             model = classifier(bounds_X=bounds, classes=list(classes), **common)
             scores[classes, factor] = model.fit(X, target).score(X, target)
+    # the set holds the coefficients of columns that are nearly alike back
+    least = 0.6 if regressor is DPLassoFW else 0.7
     for target in ("y", *labels):
-        assert scores[target, 1] > 0.7, scores
+        assert scores[target, 1] > least, scores
         assert scores[target, 100] > scores[target, 1] - 0.05, scores
 
 
@@ -263,12 +263,12 @@ def welsch_facts(n, d, width="auto", n_outputs=1):
 
 def test_welschs_loss_has_learned_units_unless_its_width_is_declared():
     budget = PrivacyBudget(1.0, 1e-6)
-    assert MirrorDescent().plan(welsch_facts(1000, 3), budget).solver == "learned-units"
+    assert MirrorDescent().plan(welsch_facts(1000, 3), budget).solver == "descent"
     assert MirrorDescent().plan(welsch_facts(1000, 3, 0.3), budget).solver == "noisy-md"
     with pytest.raises(ValueError, match="Welsch's loss"):
-        MirrorDescent("learned-units").check(Welsch(0.3), Geometry, budget)
+        Descent().check(Welsch(0.3), Geometry, budget)
     with pytest.raises(ValueError, match="Welsch's loss"):
-        MirrorDescent("learned-units").check(LogAbsolute(), Geometry, budget)
+        Descent().check(LogAbsolute(), Geometry, budget)
     plan = MirrorDescent().plan(welsch_facts(1000, 3), budget)
     # a mean would be that of the gross errors
     assert plan.units.target_mean is None
@@ -287,7 +287,7 @@ def test_welschs_loss_narrows_until_iterates_are_averaged():
 def test_no_record_moves_a_release_of_welschs_loss_beyond_its_sensitivity(relation):
     for n_outputs, epsilon in ((1, 300.0), (3, 40.0)):
         facts = welsch_facts(40, 2, n_outputs=n_outputs)
-        solver = MirrorDescent(max_iter=4)
+        solver = Descent(max_iter=4)
         plan = solver.plan(facts, PrivacyBudget(epsilon, 1e-6, relation))
         found = check_sensitivity(plan)
         assert not found.violations, found
@@ -301,11 +301,12 @@ def test_gross_errors_do_not_move_welschs_loss():
     y = np.where(wrong, 1.0, clean)
     common = {"epsilon": 2.0, "bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0}
     welsch = DPMirrorRegressor(loss="welsch", **common).fit(X, y)
-    assert welsch.plan_.solver == "learned-units"
+    assert welsch.plan_.solver == "descent"
     without = DPMirrorRegressor(**common).fit(X, clean).score(X, clean)
     assert welsch.score(X, clean) > without - 0.05
     assert DPMirrorRegressor(**common).fit(X, y).score(X, clean) < without - 0.2
-    assert DPLassoFW(loss="welsch", **common).fit(X, y).score(X, clean) > without - 0.05
+    in_set = DPLassoFW(**common).fit(X, clean).score(X, clean)
+    assert DPLassoFW(loss="welsch", **common).fit(X, y).score(X, clean) > in_set - 0.05
     # of several targets each has its own centre and spread
     both = np.column_stack((y, 0.1 * clean - 0.5))
     several = DPMirrorRegressor(loss="welsch", **common | {"epsilon": 4.0}).fit(X, both)

@@ -1,6 +1,5 @@
 """Heavy tails: `magnitudes` releases scales, `oracles` bounds gradients, `solver` plans."""
 
-from .first import FirstMagnitudes
-from .solver import FORMS, HeavyTail, HeavyTailPlan
+from .solver import SCOF, FirstMagnitudes, HeavyTailPlan, SCOFSlices
 
-__all__ = ["FORMS", "FirstMagnitudes", "HeavyTail", "HeavyTailPlan"]
+__all__ = ["SCOF", "FirstMagnitudes", "HeavyTailPlan", "SCOFSlices"]

@@ -20,16 +20,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf, ndtr
+from scipy.special import erf
 
 from ..._checks import check_size
 from ..._kernels.arguments import Compressed
 from ...data.rows import Objective, Rows, times_rows
 from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF
+from ...data.threads import slices
 from ...losses import clipped_derivative, clipped_rows
 from ..sensitivity import coordinate_mean, mean_of_numbers
 
@@ -40,10 +41,11 @@ __all__ = [
     "OracleFacts",
     "default_threshold",
     "make_oracle",
-    "smoothed_truncation",
 ]
 
 Array = NDArray[np.float64]
+# Bounds on the norms of the r_i, shape (n,), and the order of the norm, 1 or 2.
+Limits = tuple[Array, float]
 
 _INTERVAL = 3.0  # KLZ22 clip to 3 tau
 _SMOOTHING = 1 / 3  # c, the variance of the multiplicative noise that is averaged over
@@ -53,24 +55,11 @@ LARGEST = 2.0**300  # larger values, infinities included, count as this
 _SHORTEST = 1e-150  # smaller norms count as this, since their squares underflow
 
 
-class Limits(NamedTuple):
-    """Bounds on the norms of the r_i, shape (n,), and the order of the norm, 1 or 2."""
-
-    bounds: Array
-    order: float
-
-
 @dataclass(frozen=True)
 class MeanOracle:
-    """A mean of vectors, on which each vector has a bounded influence.
+    """A mean of vectors, on which each vector has a bounded influence."""
 
-    Parameters
-    ----------
-    tau : float in [1e-50, 1e50]
-        Size of the values that pass nearly unchanged.
-    """
-
-    tau: float
+    tau: float  # size of the values that pass nearly unchanged, in [1e-50, 1e50]
 
     name: ClassVar[str]
 
@@ -88,14 +77,18 @@ class MeanOracle:
         change = self._change(n_samples, record_factor)
         return coordinate_mean(self.bound, change, n_samples, n_features, dimension, order)
 
-    @property
-    def bound(self) -> float:
-        """Largest influence of a record, in one coordinate."""
-        raise NotImplementedError
-
     def _change(self, n_samples: int, record_factor: float) -> float:
         """Change of a coordinate by a record, in units of `bound`."""
         return record_factor / n_samples
+
+    @property
+    def bound(self) -> float:
+        """Largest influence of a record, in one coordinate."""
+        return self.tau
+
+    def limits(self, rows: Rows, order: float) -> Limits | None:
+        """Numbers that `mean` needs for each row, computed once; None if it needs none."""
+        return None
 
     def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
         """Mean of the bounded v_i r_i [x_i, 1] over the rows, shape (dimension,).
@@ -121,10 +114,6 @@ class MeanOracle:
         """The mean, of the sums of all pieces."""
         return sums / n_samples
 
-    def limits(self, rows: Rows, order: float) -> Limits | None:
-        """Numbers that `mean` needs for each row, computed once; None if it needs none."""
-        return None
-
 
 @dataclass(frozen=True)
 class NormClipped(MeanOracle):
@@ -137,29 +126,33 @@ class NormClipped(MeanOracle):
     ) -> float:
         return self.tau * mean_of_numbers(n_samples, n_features, record_factor)
 
-    @property
-    def bound(self) -> float:
-        return self.tau
-
     def limits(self, rows: Rows, order: float) -> Limits:
         """Bounds on the norms of the r_i: tau over the norm of [x_i, 1]."""
-        norms = rows.norms() if order == 2 else _l1_norms(rows)
+        if order == 2:
+            norms = rows.norms()
+        else:
+            norms = np.empty(rows.n_samples)
+            for part in slices(rows.n_samples, BLOCK_ROWS):
+                # scipy adds up in the type of the values
+                sizes = abs(rows.part(part).X).astype(np.float64).sum(axis=1)
+                norms[part] = np.asarray(sizes).ravel() + rows.has_intercept
+            norms *= 1 + 2 * (rows.dimension + 4) * UNIT_ROUNDOFF
         # for the rounding of the division and of the products that follow
-        return Limits(self.tau * (1 - 8 * UNIT_ROUNDOFF) / np.maximum(norms, _SHORTEST), order)
+        return self.tau * (1 - 8 * UNIT_ROUNDOFF) / np.maximum(norms, _SHORTEST), order
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
         assert limits is not None
-        r = clipped_rows(r, limits.bounds, limits.order)
-        return rows.weighted_sum(times_rows(r, rows.sample_weight))
+        return rows.weighted_sum(times_rows(clipped_rows(r, *limits), rows.sample_weight))
 
     def gradient_sums(
         self, rows: Rows, coef: Array, objective: Objective, limits: Limits | None, first: int
     ) -> Array:
         assert limits is not None
-        if coef.ndim > 1 and limits.order == 1:
+        bounds, order = limits
+        if coef.ndim > 1 and order == 1:
             return super().gradient_sums(rows, coef, objective, limits, first)
         # one pass; the rows' scales are 0 for empty records, and 1
-        return rows.gradient_sum(coef, objective, limits.bounds)
+        return rows.gradient_sum(coef, objective, bounds)
 
 
 @dataclass(frozen=True)
@@ -173,18 +166,7 @@ class CoordinateClipped(MeanOracle):
         return _INTERVAL * self.tau
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        return self._bucket_sums(rows, r, 1)[0]
-
-    def _bucket_sums(self, rows: Rows, r: Array, n_buckets: int) -> Array:
-        """Shape (n_buckets, dimension), or (n_buckets, dimension, K)."""
-        from ..._kernels.bounded_sums import clipped_sums, csr_clipped_sums
-
-        kernel, X = _storage(rows, clipped_sums, csr_clipped_sums)
-        total = np.zeros((*r.shape[1:], n_buckets, rows.dimension))
-        outputs = total.reshape(-1, n_buckets, rows.dimension)
-        for of_output, sums in zip(_columns(rows, r), outputs, strict=True):
-            kernel(X, of_output, rows.has_intercept, self.bound, BLOCK_ROWS, sums)
-        return total if r.ndim == 1 else np.moveaxis(total, 0, -1)
+        return _kernel_sums(rows, r, (1, rows.dimension), self.bound)[0]
 
 
 @dataclass(frozen=True)
@@ -192,15 +174,9 @@ class MedianOfMeans(CoordinateClipped):
     """Median, in each coordinate, of the clipped means of buckets (KLZ22 Algorithm 3).
 
     Record i falls into bucket i mod m.
-
-    Parameters
-    ----------
-    tau : float > 0
-    n_buckets : int >= 1
-        m.
     """
 
-    n_buckets: int = 1
+    n_buckets: int = 1  # m
 
     name: ClassVar[str] = "median-of-means"
 
@@ -210,7 +186,8 @@ class MedianOfMeans(CoordinateClipped):
         return halved * record_factor / (n_samples // self.n_buckets)
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        return np.roll(self._bucket_sums(rows, r, self.n_buckets), first, axis=0)
+        shape = self.n_buckets, rows.dimension
+        return np.roll(_kernel_sums(rows, r, shape, self.bound), first, axis=0)
 
     def mean_of(self, sums: Array, n_samples: int) -> Array:
         sizes = np.full(self.n_buckets, n_samples // self.n_buckets)
@@ -220,9 +197,11 @@ class MedianOfMeans(CoordinateClipped):
 
 @dataclass(frozen=True)
 class SmoothedTruncation(MeanOracle):
-    """Mean of tau psi(x / tau) in each coordinate (KLZ22 Algorithm 4).
+    r"""Mean of tau psi(x / tau) in each coordinate (KLZ22 Algorithm 4), evaluated to 9e-5.
 
-    psi is `smoothed_truncation`, evaluated to 9e-5.
+    psi(a) = E phi(a (1 + N)), N ~ N(0, 1/3), :math:`\phi(u) = u - u^3 / 6` on
+    :math:`[-\sqrt 2, \sqrt 2]` and constant beyond. psi is odd, bounded by about 0.863, and
+    a (1 - O(a^2)) near 0.
     """
 
     name: ClassVar[str] = "smoothed"
@@ -232,16 +211,8 @@ class SmoothedTruncation(MeanOracle):
         return self.tau * _SMOOTHED_BOUND
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        from ..._kernels.bounded_sums import csr_smoothed_sums, smoothed_sums
-
-        kernel, X = _storage(rows, smoothed_sums, csr_smoothed_sums)
-        total = np.zeros((*r.shape[1:], rows.dimension))
-        outputs = total.reshape(-1, rows.dimension)
-        for of_output, sums in zip(_columns(rows, r), outputs, strict=True):
-            kernel(
-                X, of_output, rows.has_intercept, 1 / self.tau, _SMOOTHED_BOUND, BLOCK_ROWS, sums
-            )
-        return self.tau * total.T
+        shape = (rows.dimension,)
+        return self.tau * _kernel_sums(rows, r, shape, 1 / self.tau, _SMOOTHED_BOUND)
 
 
 ORACLES: dict[str, type[MeanOracle]] = {
@@ -249,63 +220,23 @@ ORACLES: dict[str, type[MeanOracle]] = {
 }
 
 
-def _storage(rows: Rows, dense: Any, compressed: Any) -> tuple[Any, Any]:
-    """The kernel for the rows' storage, and its argument X."""
-    X = rows.X
-    return (dense, X) if isinstance(X, np.ndarray) else (compressed, Compressed.of(X))
+def _kernel_sums(rows: Rows, r: Array, shape: tuple[int, ...], *numbers: float) -> Array:
+    """Sums by bucket of clipped coordinates, or of smoothed ones; several outputs come last."""
+    from ..._kernels import bounded_sums as kernels
 
-
-def _columns(rows: Rows, r: Array) -> Array:
-    """The weighted derivatives of each output, shape (K, n)."""
+    kernel: Any
+    if len(shape) == 2:
+        dense, compressed = kernels.clipped_sums, kernels.csr_clipped_sums
+    else:
+        dense, compressed = kernels.smoothed_sums, kernels.csr_smoothed_sums
+    is_dense = isinstance(rows.X, np.ndarray)
+    kernel, X = (dense, rows.X) if is_dense else (compressed, Compressed.of(rows.X))
     r = times_rows(r, rows.sample_weight)
-    return np.ascontiguousarray(r.reshape(r.shape[0], -1).T)
-
-
-def _l1_norms(rows: Rows) -> Array:
-    """l1 norms of the rows [x, 1], rounded up."""
-    sums = np.empty(rows.n_samples)
-    for first in range(0, rows.n_samples, BLOCK_ROWS):
-        part = slice(first, first + BLOCK_ROWS)
-        # scipy adds up in the type of the values
-        sizes = abs(rows.part(part).X).astype(np.float64).sum(axis=1)
-        sums[part] = np.asarray(sizes).ravel() + rows.has_intercept
-    return sums * (1 + 2 * (rows.dimension + 4) * UNIT_ROUNDOFF)
-
-
-def smoothed_truncation(a: Any) -> Array:
-    r"""psi(a) = E phi(a (1 + N)), N ~ N(0, 1/3), of KLZ22 Algorithm 4, in closed form.
-
-    :math:`\phi(u) = u - u^3 / 6` on :math:`[-\sqrt 2, \sqrt 2]` and constant beyond. psi is
-    odd, bounded by about 0.863, and a (1 - O(a^2)) near 0.
-
-    Parameters
-    ----------
-    a : array-like
-
-    Returns
-    -------
-    ndarray of the same shape
-    """
-    a = np.asarray(a, dtype=np.float64)
-    # near 0 the formula is 0 / 0, and far out its terms cancel
-    size = np.clip(np.abs(a), 1e-8, 1e3)
-    root = math.sqrt(2)
-    k = size * math.sqrt(_SMOOTHING)
-    low, high = -(root + size) / k, (root - size) / k
-    density_low, density_high = (np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) for z in (low, high))
-    m0 = ndtr(high) - ndtr(low)
-    m1 = density_low - density_high
-    m2 = m0 + low * density_low - high * density_high
-    m3 = (low**2 + 2) * density_low - (high**2 + 2) * density_high
-    psi = (
-        2 * root / 3 * (ndtr(-high) - ndtr(low))
-        + (size - size**3 / 6) * m0
-        + (k - size**2 * k / 2) * m1
-        - size * k**2 / 2 * m2
-        - k**3 / 6 * m3
-    )
-    psi = np.where(np.abs(a) < 1e-8, np.abs(a), np.where(np.abs(a) > 1e3, _SMOOTHED_BOUND, psi))
-    return np.copysign(np.minimum(psi, _SMOOTHED_BOUND), a)
+    total = np.zeros((*r.shape[1:], *shape))
+    weights = np.ascontiguousarray(r.reshape(r.shape[0], -1).T)
+    for of_output, sums in zip(weights, total.reshape(-1, *shape), strict=True):
+        kernel(X, of_output, rows.has_intercept, *numbers, BLOCK_ROWS, sums)
+    return total if r.ndim == 1 else np.moveaxis(total, 0, -1)
 
 
 # ------------------------------------------------------------------------------ defaults
@@ -318,48 +249,21 @@ def default_threshold(noise: float, moment_order: float, moment_bound: float) ->
     :math:`E (|X| - b)_+ \le \gamma \frac{(k - 1)^{k-1}}{k^k} b^{1 - k}`, and the noise is
     :math:`b \nu`. Their sum is least at
     :math:`b = \frac{k - 1}{k} (\gamma / \nu)^{1/k}`, which has the exponent of KLZ22,
-    Corollary 4.2, and its own constant.
-
-    Parameters
-    ----------
-    noise : float > 0
-        nu, the standard deviation of the noise per unit of b.
-    moment_order : float >= 2
-        k.
-    moment_bound : float > 0
-        gamma.
+    Corollary 4.2, and its own constant. `noise` is nu, the standard deviation per unit of b.
     """
     k = moment_order
     return (k - 1) / k * (moment_bound / noise) ** (1 / k)
 
 
-def default_buckets(n_samples: int, dimension: int) -> int:
-    """4 log(2 d / beta) of KLZ22, beta = 0.1, made even, and at most n."""
-    wanted = 2 * math.ceil(2 * math.log(2 * dimension / _FAILURE))
-    return max(1, min(wanted, n_samples // 2 * 2))
-
-
 @dataclass(frozen=True)
 class OracleFacts:
-    """Public facts that the rules for an oracle's numbers need.
-
-    Attributes
-    ----------
-    n_samples, dimension : int
-    noise : float
-        Standard deviation of a coordinate's noise for a mean of vectors of norm at most 1.
-    order : {1, 2}
-        Of the norm that the noise is calibrated to.
-    size : float
-        Norm of a vector whose coordinates are at their moment bound.
-    moment_order, moment_bound : float
-    """
+    """Public facts that the rules for an oracle's numbers need."""
 
     n_samples: int
     dimension: int
-    noise: float
-    order: float
-    size: float
+    noise: float  # standard deviation in a coordinate, for a mean of vectors of norm at most 1
+    order: float  # of the norm that the noise is calibrated to, 1 or 2
+    size: float  # norm of a vector whose coordinates are at their moment bound
     moment_order: float
     moment_bound: float
 
@@ -367,15 +271,7 @@ class OracleFacts:
 def make_oracle(
     name: str, tau: float | None, n_buckets: int | None, facts: OracleFacts
 ) -> MeanOracle:
-    """The oracle of that name, one of `ORACLES`; `None` leaves a value to the rules above.
-
-    Parameters
-    ----------
-    name : str
-    tau : float or None
-    n_buckets : int or None
-        For "median-of-means".
-    facts : OracleFacts
+    """The oracle of that name, one of `ORACLES`; `None` leaves a value to rules.
 
     Raises
     ------
@@ -391,7 +287,9 @@ def make_oracle(
         return SmoothedTruncation(tau or default_threshold(noise, *moments) / _SMOOTHED_BOUND)
     if name == "coordinate-clipped":
         return CoordinateClipped(tau or default_threshold(noise, *moments) / _INTERVAL)
-    buckets = n_buckets or default_buckets(facts.n_samples, facts.dimension)
+    # 4 log(2 d / beta) of KLZ22, made even, and at most n
+    wanted = 2 * math.ceil(2 * math.log(2 * facts.dimension / _FAILURE))
+    buckets = n_buckets or max(1, min(wanted, facts.n_samples // 2 * 2))
     if buckets > facts.n_samples:
         raise ValueError(
             f"n_buckets={buckets} is more than there are records ({facts.n_samples}): a bucket "

@@ -22,41 +22,121 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._checks import check_real
+from ..._checks import auto_or, check_choice, check_count, check_real
 from ..._progress import steps
-from ...data.rows import Terms
+from ..._types import Auto, Oracle
+from ...data.rows import Terms, make_rows
 from ...geometry import Geometry
 from ...losses import Loss, bounded_clip
-from ...mechanisms import Release, additive_noise
+from ...mechanisms import Gaussian, Laplace, Release, additive_noise
 from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
 from .. import sensitivity
-from ..base import Piece, Plan, Problem, SolverData, SolverResult
-from ..defaults import HEAVY_TAIL, affordable_steps
-from .first import FirstMagnitudes, Noise, Units, row_smoothness
-from .magnitudes import Columns, MagnitudeSearch, plan_search
-from .oracles import Limits, MeanOracle, OracleFacts, default_threshold, make_oracle
+from ..base import Part, Plan, Problem, SolverData, SolverResult
+from ..batches import WithNumbers
+from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
+from ..first_releases import Frame, constant_for_mean, in_target_units, mean_target
+from ..settings import Solver
+from .magnitudes import Columns, MagnitudeSearch, in_released_units, plan_search
+from .oracles import ORACLES, MeanOracle, OracleFacts, default_threshold, make_oracle
 
-__all__ = ["FORMS", "HeavyTail", "HeavyTailPlan"]
+__all__ = ["SCOF", "FirstMagnitudes", "HeavyTailPlan", "SCOFSlices"]
 
 Array = NDArray[np.float64]
-
-FORMS = ("scof", "scof-slices")
+Noise = Gaussian | Laplace
 
 # Less noise by this factor is worth another analysis, as long as it is quickly found.
 _WORTHWHILE, _MOST_STEPS = 1.005, 12
-_LARGEST_DERIVATIVE = 2.0**300  # only keeps numbers finite: far beyond any useful clip
+# These only keep numbers finite: far beyond any useful clip
+_LARGEST_DERIVATIVE, _TARGET_BOX = 2.0**300, 2.0**100
+
+
+@dataclass(frozen=True)
+class FirstMagnitudes(Part):
+    """The releases before the descent: scales, centres, intercept; None if not released.
+
+    Attributes
+    ----------
+    problem : Problem
+    features, target : MagnitudeSearch or None
+        How scales and centres are released.
+    row_norm : Gaussian, Laplace or None
+        For the mean logarithm of the rows' norms.
+    intercept : Gaussian, Laplace or None
+        For the mean of the targets.
+    target_clip : float
+        Regression: bound on the centred and scaled targets in the intercept.
+    """
+
+    problem: Problem
+    features: MagnitudeSearch | None
+    target: MagnitudeSearch | None
+    row_norm: Noise | None
+    intercept: Noise | None
+    target_clip: float
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        searches = [search for search in (self.features, self.target) if search is not None]
+        out = [release for search in searches for release in search.releases]
+        if self.intercept is not None:
+            out.append(Release("mean target", self.intercept))
+        if self.row_norm is not None:
+            out.append(Release("mean log norm", self.row_norm))
+        return tuple(out)
+
+    def run(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
+        """Targets in released units, and the frame without its features."""
+        center: Any = 0.0
+        scale: Any = 1.0
+        problem = self.problem
+        if self.target is not None:
+            found = self.target.run(data.map(_targets_as_rows), stream.substream("target"))
+            center, scale = found.center, found.scale
+            if problem.n_outputs == 1:
+                center, scale = float(center[0]), float(scale[0])
+        if problem.loss.task == "regression":
+            data = data.map(in_target_units, center, scale, _TARGET_BOX)
+        frame = Frame()
+        if self.intercept is not None:
+            mean = mean_target(data, problem, self.target_clip)
+            noisy = self.intercept.release(mean, stream.substream("intercept"))
+            prior, variance = HEAVY_TAIL[problem.loss.task].target_prior, self.intercept.variance
+            frame = constant_for_mean(problem, noisy, variance, prior, self.target_clip)
+        return data, replace(frame, target_center=center, target_scale=scale)
+
+    def release_units(
+        self, data: SolverData, stream: RandomStream
+    ) -> tuple[SolverData, Frame, float]:
+        """The features in released units, these, and a factor on the learning rate.
+
+        Not where only an intercept is learned. The factor is the planned smoothness over that of
+        the rows' norms.
+        """
+        assert self.features is not None
+        found = self.features.run(data, stream)
+        data = data.map(in_released_units, found)
+        if self.row_norm is None:
+            return data, found, 1.0
+        rules, d = HEAVY_TAIL[self.problem.loss.task], self.problem.n_features
+        most = rules.row_norm_octaves
+        mean = data.sum(_log_norm_sum, most) / data.n_samples
+        octaves = float(np.clip(self.row_norm.release(mean, stream)[0], -most, most))
+        smoothness = _row_smoothness(d, rules.smoothness)
+        speedup = smoothness / _row_smoothness(d, rules.smoothness, octaves)
+        return data, found, min(rules.largest_speedup, speedup)
 
 
 @dataclass(frozen=True)
 class HeavyTailPlan(Plan):
-    """Plan of `HeavyTail`; see `Plan` for the common fields.
+    """Plan of `SCOF`; see `Plan` for the common fields.
 
     Attributes
     ----------
@@ -71,7 +151,7 @@ class HeavyTailPlan(Plan):
         the disjoint slices of them. Empty if only an intercept is learned.
     learning_rate : float
         For rows of the norm that they have in released units. Where the scales are guesses,
-        `Units.speedup` corrects it.
+        `FirstMagnitudes.release_units` corrects it.
     l2_penalty : float
     """
 
@@ -86,78 +166,114 @@ class HeavyTailPlan(Plan):
         """See `Plan.run`."""
         problem = self.problem
         data, frame = self.first.run(data, stream)
-        if not self.steps:
+        if self.oracle is None:
             return frame.result(np.zeros(problem.size), problem, 1)
-        units = self.first.release_units(frame.weighted(data), stream.substream("magnitudes"))
-        solution = _descend(units, frame.offset, self, stream)
-        found = units.magnitudes
+        data = frame.weighted(data)
+        data, found, speedup = self.first.release_units(data, stream.substream("magnitudes"))
+        rate = self.learning_rate * speedup
+        terms = Terms(frame.offset, problem.loss, _LARGEST_DERIVATIVE)
+        parts = _slices(data, self, stream.substream("slices"))
+        stream = stream.substream("steps")
+        coef, total = np.zeros(problem.size), np.zeros(problem.size)
+        penalized = np.arange(problem.size) < problem.n_features * problem.n_outputs
+        for t in steps(range(self.max_iter)):
+            k = t % len(parts)
+            sums = parts[k].sum_numbered(_gradient_sums, problem.matrix(coef), terms, self.oracle)
+            gradient = self.oracle.mean_of(sums, parts[k].n_samples)
+            noisy = self.steps[k].release(gradient.ravel(), stream)
+            moved = coef - rate * (noisy + self.l2_penalty * np.where(penalized, coef, 0.0))
+            coef = self.geometry.project(moved)
+            if t >= self.max_iter // 2:
+                total += coef
+        mean = total / (self.max_iter - self.max_iter // 2)
         frame = replace(frame, center=found.center, scale=found.scale)
-        return replace(frame.result(solution, problem, self.max_iter), units=found)
+        return replace(frame.result(mean, problem, self.max_iter), units=found)
 
 
-@dataclass(frozen=True)
-class HeavyTail:
-    """Settings of the solver; `None` leaves a value to the plan.
+class SCOF(Solver):
+    """Gradient descent on private means of heavy-tailed gradients (KLZ22, Algorithms 1 to 4).
+
+    Each step uses all records.
 
     Parameters
     ----------
-    form : {"scof", "scof-slices"}
-    oracle : str
-        One of `oracles.ORACLES`.
-    moment_order : float >= 2
-    moment_bound : float in [1e-50, 1e50]
-    tau : float or None
-    n_buckets : int or None
-    max_iter : int or None
-    learning_rate : float or None
-    l2_penalty : float >= 0
-    private_scale_X, private_center_X, private_scale_y, private_center_y : bool
-        What the plan releases. Other scales are 1, other centres 0, in the units of the data.
-    scale_share : float in [1e-6, 0.7] or None
-        Largest share of the budget for the features' scales and centres.
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of steps T. A number also has the coefficients learned however noisy they are.
+    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
+        Step size in scaled units. "auto" follows from the noise.
+    oracle : {"clipped", "median-of-means", "smoothed", "coordinate-clipped"}, default="clipped"
+        The mean of the gradients: whole gradients shrunk to the norm tau; or, coordinate by
+        coordinate, medians of means of clipped values (KLZ22 Algorithm 3), smooth truncation
+        (Algorithm 4), or clipping. The first needs the least noise.
+    moment_order : float >= 2, default=2.0
+        k, the order of the moments of the gradients' coordinates that are bounded. It decides on
+        tau, and in regression on the clip of the target's mean: the larger k, the smaller they
+        usually are. For a loss whose derivative is bounded, tau depends on it only through
+        moment_bound^(1 / k).
+    moment_bound : float in [1e-50, 1e50], default=1.0
+        Bound on the k-th moment of a coordinate, in scaled units.
+    tau : "auto" or float in [1e-50, 1e50], default="auto"
+        Size of the gradients that pass unchanged, in scaled units: for "clipped" their norm (l2,
+        or l1 with delta=0); for "median-of-means" and "coordinate-clipped", coordinates pass up
+        to 3 tau; for "smoothed", those far below tau pass nearly unchanged. "auto" balances the
+        bias of the clipping with the noise.
+    n_buckets : "auto" or int in [1, 1e15], default="auto"
+        Number of the means of "median-of-means". "auto" grows like the logarithm of the number
+        of features.
+    scale_share : "auto" or float in [1e-6, 0.7], default="auto"
+        Largest share of the budget for the scales and centres of the features; "auto" is 0.3.
+        Less is spent where that is enough; what was spent is in `guarantee_`. If the share is
+        too small to tell the scales from noise, only an intercept is learned. In regression those
+        of the target take at most another 0.12, or 0.6 where only an intercept is learned.
+    l2_penalty : float in [0, 1e50], default=0.0
+        Adds l2_penalty / 2 times the squared norm of the scaled coefficients, without the
+        intercept.
     """
 
-    form: str = "scof"
-    oracle: str = "clipped"
-    moment_order: float = 2.0
-    moment_bound: float = 1.0
-    tau: float | None = None
-    n_buckets: int | None = None
-    max_iter: int | None = None
-    learning_rate: float | None = None
-    l2_penalty: float = 0.0
-    private_scale_X: bool = True
-    private_center_X: bool = True
-    private_scale_y: bool = True
-    private_center_y: bool = True
-    scale_share: float | None = None
+    form = "scof"
+    checks = {
+        "oracle": partial(check_choice, choices=tuple(ORACLES)),
+        "scale_share": partial(auto_or, check_real, low=1e-6, high=MOST_SCALE_SHARE),
+    }
+
+    # what the plan releases; other scales are 1, other centres 0, in the units of the data
+    private_scale_X = private_center_X = private_scale_y = private_center_y = True
+
+    def __init__(
+        self,
+        *,
+        max_iter: int | Auto = "auto",
+        learning_rate: float | Auto = "auto",
+        oracle: Oracle = "clipped",
+        moment_order: float = 2.0,
+        moment_bound: float = 1.0,
+        tau: float | Auto = "auto",
+        n_buckets: int | Auto = "auto",
+        scale_share: float | Auto = "auto",
+        l2_penalty: float = 0.0,
+    ) -> None:
+        self._store(locals())
 
     # ---------------------------------------------------------------- planning
 
-    def check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
     ) -> None:
-        """See `Solver.check`."""
         if not math.isfinite(loss.smoothness):
             raise ValueError(f"the heavy-tail solvers need a smooth loss, got {loss!r}")
-        rules = HEAVY_TAIL[loss.task]
-        if self.scale_share is not None:
-            check_real("scale_share", self.scale_share, low=1e-6, high=rules.largest_share)
         geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
         if type(geometry).project is Geometry.project:
             raise ValueError(f"the heavy-tail solvers need a set with `project`, got {geometry!r}")
 
-    def plan(self, problem: Problem, budget: PrivacyBudget) -> HeavyTailPlan:
-        """Everything that a run does, from public facts alone; see `Solver.plan`."""
-        self.check(problem.loss, problem.feasible_set, budget)
-        draft, factor = self._draft(problem, budget), 1.0
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> HeavyTailPlan:
+        draft, factor = _Draft(problem, budget, self), 1.0
         composition: Composition = draft.allowance.kind
         # few selections cost less than the Gaussian curve above them
         step = selection_slack(budget, draft.releases)
         for _ in range(_MOST_STEPS):
             if step <= _WORTHWHILE:
                 break
-            other = self._draft(problem, budget, factor * step)
+            other = _Draft(problem, budget, self, factor * step)
             slack = selection_slack(budget, other.releases)
             if slack >= 1:
                 draft, factor, step, composition = other, factor * step, slack, "adaptive-range"
@@ -165,27 +281,37 @@ class HeavyTail:
                 step = 1 + (step - 1) / 2
         return draft.finish(composition)
 
-    def _draft(self, problem: Problem, budget: PrivacyBudget, factor: float = 1.0) -> _Draft:
-        """A plan with all noise smaller by a factor than Gaussian DP alone allows."""
-        draft = _Draft(problem, budget, self, factor)
-        if not draft.plan_features() or draft.is_too_noisy():
-            draft.forget_features()
-        draft.plan_target()
-        if draft.features is not None and draft.lacks_target_center():
-            draft.forget_features()
-            draft.plan_target()
-        draft.plan_intercept()
-        if draft.features is not None:
-            draft.plan_row_norm()
-            draft.plan_steps()
-        return draft
+
+class SCOFSlices(SCOF):
+    """The same with a slice of the records for each step, which has the whole budget of the steps.
+
+    KLZ22's strongly convex case; nearly always noisier.
+
+    Parameters
+    ----------
+    max_iter : "auto" or int in [1, 1e4], default="auto"
+        Number of steps T, and of slices.
+    learning_rate, oracle, moment_order, moment_bound, tau, n_buckets, scale_share, l2_penalty
+        As in `SCOF`.
+    """
+
+    form = "scof-slices"
+    checks = {**SCOF.checks, "max_iter": partial(auto_or, check_count, high=MOST_SLICES)}
 
 
 class _Draft:
-    """An unfinished plan: the decisions so far, and the share of the budget that is left."""
+    """A plan with all noise smaller by a factor than Gaussian DP alone allows."""
+
+    row_norm: Noise | None = None
+    intercept: Noise | None = None
+    oracle: MeanOracle | None = None
+    steps: tuple[Noise, ...] = ()
+    target_clip: float = 0.0
+    learning_rate: float = 0.0
+    max_iter: int = 0
 
     def __init__(
-        self, problem: Problem, budget: PrivacyBudget, solver: HeavyTail, factor: float
+        self, problem: Problem, budget: PrivacyBudget, solver: SCOF, factor: float = 1.0
     ) -> None:
         self.problem, self.budget, self.solver = problem, budget, solver
         self.rules = HEAVY_TAIL[problem.loss.task]
@@ -194,91 +320,80 @@ class _Draft:
         self.whole = budget.mixed_allowance if selects else budget.gaussian_allowance
         self.allowance = self.whole.share(factor**2)
         self.noise_kind = additive_noise(self.allowance)
-        self.row_norm: Noise | None = None
-        self.intercept: Noise | None = None
-        self.oracle: MeanOracle | None = None
-        self.steps: tuple[Noise, ...] = ()
-        self.target_clip, self.learning_rate, self.max_iter = 0.0, 0.0, 0
-        self.forget_features()
+        self.plan_scales()
+        if problem.fit_intercept:
+            self.plan_intercept()
+        if self.features is not None:
+            if not solver.private_scale_X and solver.learning_rate is None:
+                # how wrong guessed scales are
+                share = self.rules.row_norm_share
+                change = self.rules.row_norm_octaves * sensitivity.unit_mean(problem, budget)
+                self.row_norm = self.noise_kind.calibrate(change, self.allowance.share(share))
+                self.left -= share
+            self.plan_steps()
+        searches, noises = (self.features, self.target), (self.row_norm, self.intercept)
+        self.first = FirstMagnitudes(problem, *searches, *noises, self.target_clip)
+        self.releases, n_slices = [*self.first.releases], len(self.steps)
+        for k, mechanism in enumerate(self.steps):
+            group = f"slice {k}" if n_slices > 1 else None
+            count = self.max_iter // n_slices
+            self.releases.append(Release("mean gradient", mechanism, count, group))
 
-    def forget_features(self) -> None:
-        """Back to the start, where nothing is released."""
-        self.features: MagnitudeSearch | None = None
-        self.target: MagnitudeSearch | None = None
+    def plan_scales(self) -> None:
+        """Scales and centres; those of the features only if their noise is not too large.
+
+        `left` is then the share of the budget for the rest.
+        """
+        problem, rules, solver = self.problem, self.rules, self.solver
+        # a descent is made in any case
+        is_given = solver.max_iter is not None
+        features = self._search("X")
+        if features is not None and not is_given:
+            noise = self._noise(1.0 - features.share, self._iterations())
+            if noise * math.sqrt(problem.size) > rules.too_noisy:
+                features = None
+        target = self._search("y", features is None) if self.is_regression else None
+        wants_center = self.is_regression and solver.private_center_y and problem.fit_intercept
+        lacks_center = wants_center and (target is None or target.n_rounds == 0)
+        if features is not None and lacks_center and not is_given:
+            # the scale of a target that is not centred may be far above its spread, and the noise
+            features, target = None, self._search("y")
+        self.features, self.target = features, target
         self.left = 1.0
+        for search in (features, target):
+            self.left -= 0.0 if search is None else search.share
 
-    @property
-    def has_given_steps(self) -> bool:
-        """Whether the user set the number of steps, so that a descent is made in any case."""
-        return self.solver.max_iter is not None
-
-    def plan_features(self) -> bool:
-        """Scales and centres of the features; False if their noise would be too large."""
-        share = self.solver.scale_share or self.rules.feature_share
-        self.features = self._search("X", self.problem.n_features, share, self.rules.guesswork)
-        return self.features is not None
-
-    def plan_target(self) -> None:
-        """Scale and centre of the target."""
-        if self.is_regression:
-            rules = self.rules
-            is_alone = self.features is None
+    def _search(self, which: str, is_alone: bool = True) -> MagnitudeSearch | None:
+        """For the columns of X, or for those of y, alone or beside X."""
+        solver, problem, rules = self.solver, self.problem, self.rules
+        what, n_columns, guesswork = "feature", problem.n_features, rules.guesswork
+        share = solver.scale_share or rules.feature_share
+        if which == "y":
+            what, n_columns, guesswork = "target", problem.n_outputs, rules.target_guesswork
             share = rules.target_share_alone if is_alone else rules.target_share
-            n_targets = self.problem.n_outputs
-            self.target = self._search("y", n_targets, share, rules.target_guesswork)
-
-    def _search(
-        self, which: str, n_columns: int, largest_share: float, guesswork: float
-    ) -> MagnitudeSearch | None:
-        solver, problem, factor = self.solver, self.problem, self.budget.record_factor
-        what = "feature" if which == "X" else "target"
-        search = plan_search(
-            Columns(what, problem.n_samples, n_columns, factor, self.allowance, self.whole),
+        facts = problem.n_samples, n_columns, self.budget.record_factor
+        return plan_search(
+            Columns(what, *facts, self.allowance, self.whole),
             private_center=getattr(solver, f"private_center_{which}") and problem.fit_intercept,
             private_scale=getattr(solver, f"private_scale_{which}"),
-            largest_share=largest_share,
-            largest_noise=math.inf if self.has_given_steps else guesswork,
-        )
-        self.left -= 0.0 if search is None else search.share
-        return search
-
-    def lacks_target_center(self) -> bool:
-        """Whether the target's centre is to be released but too noisy with its share.
-
-        The scale of a target that is not centred may be far above its spread, and so the noise.
-        """
-        is_wanted = self.solver.private_center_y and self.is_regression
-        is_found = self.target is not None and self.target.n_rounds > 0
-        return (
-            is_wanted and self.problem.fit_intercept and not is_found and not self.has_given_steps
+            largest_share=share,
+            largest_noise=guesswork if solver.max_iter is None else math.inf,
         )
 
     def plan_intercept(self) -> None:
         """The mean of the targets in units of their scale, or of the labels."""
         problem, rules, solver = self.problem, self.rules, self.solver
-        if not problem.fit_intercept:
-            return
         share = self.left if self.features is None else rules.intercept_share
-        clip = 1.0
+        self.target_clip = 1.0
         if self.is_regression:
             noise = self._noise(1.0, 1)
             clip = default_threshold(noise, solver.moment_order, 4 * solver.moment_bound)
-            clip = max(rules.least_target_clip, clip)
-        self.target_clip = clip
-        change = clip * sensitivity.target_mean(problem, self.budget, self.noise_kind.order)
+            self.target_clip = max(rules.least_target_clip, clip)
+        change = sensitivity.target_mean(problem, self.budget, self.noise_kind.order)
         self.intercept = self.noise_kind.calibrate(
-            change, self.allowance.share(share), dimension=problem.n_outputs
+            self.target_clip * change, self.allowance.share(share), dimension=problem.n_outputs
         )
         self.left -= share
-
-    def plan_row_norm(self) -> None:
-        """The mean logarithm of the norms, which shows how wrong guessed scales are."""
-        if self.solver.private_scale_X or self.solver.learning_rate is not None:
-            return
-        part = self.allowance.share(self.rules.row_norm_share)
-        change = self.rules.row_norm_octaves * sensitivity.unit_mean(self.problem, self.budget)
-        self.row_norm = self.noise_kind.calibrate(change, part)
-        self.left -= self.rules.row_norm_share
 
     def _noise(self, share: float, n_iter: int) -> float:
         """Noise in a coordinate of the mean of all gradients, if their norm is at most 1."""
@@ -287,11 +402,6 @@ class _Draft:
         if self.budget.is_pure:
             return change * math.sqrt(2 * n_iter) / part.amount
         return change / math.sqrt(2 * part.amount)
-
-    def is_too_noisy(self) -> bool:
-        """Whether the noise of the gradients is too large, and the user set no `max_iter`."""
-        noise = self._noise(self.left, self._iterations()) * math.sqrt(self.problem.size)
-        return noise > self.rules.too_noisy and not self.has_given_steps
 
     def _iterations(self) -> int:
         rules, problem = self.rules, self.problem
@@ -305,62 +415,36 @@ class _Draft:
 
     def plan_steps(self) -> None:
         """The oracle, its noise, and the learning rate."""
-        problem = self.problem
+        problem, rules, solver = self.problem, self.rules, self.solver
         self.max_iter = n_iter = self._iterations()
-        n_slices = n_iter if self.solver.form == "scof-slices" else 1
-        n_step = problem.n_samples // n_slices
-        self.oracle = self._oracle(n_iter, n_step)
+        n_slices = n_iter if solver.form == "scof-slices" else 1
+        n_step, order = problem.n_samples // n_slices, self.noise_kind.order
+        # the l2 norm of a row with second moments `second_moment`; for pure DP the l1 norm would
+        # be larger, but a smaller clip was better in the benchmarks
+        size = math.sqrt(rules.second_moment * problem.n_features + problem.fit_intercept)
+        noise, moments = self._noise(self.left, n_iter), (solver.moment_order, solver.moment_bound)
+        tau, largest = solver.tau, bounded_clip(problem.loss, math.inf, math.inf)
+        if tau is None and math.isfinite(largest):
+            tau = rules.bounded_clip * largest * solver.moment_bound ** (1 / solver.moment_order)
+            tau *= max(1.0, math.sqrt(rules.accurate / (noise * math.sqrt(problem.size))))
+            tau *= size if solver.oracle == "clipped" else 1.0
+        facts = OracleFacts(n_step, problem.size, noise, order, size, *moments)
+        self.oracle = make_oracle(solver.oracle, tau, solver.n_buckets, facts)
         change = self.oracle.sensitivity(
-            n_step, problem.n_features, problem.size, self.budget.record_factor,
-            self.noise_kind.order,
-        )  # fmt: skip
+            n_step, problem.n_features, problem.size, self.budget.record_factor, order
+        )
         part = self.allowance.share(self.left)
         step = self.noise_kind.calibrate(change, part, n_iter // n_slices, dimension=problem.size)
         # a mechanism object for each slice, since audits identify mechanisms by object
         self.steps = tuple(replace(step) for _ in range(n_slices))
-        self.learning_rate = self.solver.learning_rate or self._learning_rate(step, n_iter)
-
-    def _oracle(self, n_iter: int, n_step: int) -> MeanOracle:
-        problem, solver, rules = self.problem, self.solver, self.rules
-        # the l2 norm of a row with second moments `second_moment`; for pure DP the l1 norm would
-        # be larger, but a smaller clip was better in the benchmarks
-        size = math.sqrt(rules.second_moment * problem.n_features + problem.fit_intercept)
-        noise = self._noise(self.left, n_iter)
-        tau, largest = solver.tau, bounded_clip(problem.loss, math.inf, math.inf)
-        if tau is None and math.isfinite(largest):
-            tau = rules.bounded_clip * largest * solver.moment_bound ** (1 / solver.moment_order)
-            whole = noise * math.sqrt(problem.size)
-            tau *= max(1.0, math.sqrt(rules.accurate / whole))
-            tau *= size if solver.oracle == "clipped" else 1.0
-        facts = OracleFacts(
-            n_step, problem.size, noise, self.noise_kind.order, size,
-            solver.moment_order, solver.moment_bound,
-        )  # fmt: skip
-        return make_oracle(solver.oracle, tau, solver.n_buckets, facts)
-
-    def _learning_rate(self, step: Noise, n_iter: int) -> float:
-        problem, rules = self.problem, self.rules
-        smoothness = row_smoothness(problem.n_features, rules.smoothness)
-        smoothness = problem.loss.smoothness * smoothness + self.solver.l2_penalty
+        smoothness = _row_smoothness(problem.n_features, rules.smoothness)
+        smoothness = problem.loss.smoothness * smoothness + solver.l2_penalty
         whole = math.sqrt(step.variance * problem.size)
-        return min(
+        self.learning_rate = solver.learning_rate or min(
             1.9 / smoothness,
             rules.reach / (2 * whole * math.sqrt(n_iter)),
             rules.noise_energy**2 / (smoothness * whole**2),
         )
-
-    @property
-    def first(self) -> FirstMagnitudes:
-        """What is released before the descent."""
-        return FirstMagnitudes(
-            self.problem, self.features, self.target, self.row_norm, self.intercept,
-            self.target_clip,
-        )  # fmt: skip
-
-    @property
-    def releases(self) -> list[Release]:
-        """All of them."""
-        return [*self.first.releases, *self._step_releases()]
 
     def finish(self, composition: Composition) -> HeavyTailPlan:
         """The plan, with the guarantee of all its releases."""
@@ -383,38 +467,13 @@ class _Draft:
             l2_penalty=self.solver.l2_penalty,
         )
 
-    def _step_releases(self) -> list[Release]:
-        n_slices = len(self.steps)
-        count = self.max_iter // n_slices if n_slices else 0
-        return [
-            Release("mean gradient", step, count, f"slice {k}" if n_slices > 1 else None)
-            for k, step in enumerate(self.steps)
-        ]
+
+def _row_smoothness(n_features: int, per_feature: float, octaves: float = 0.0) -> float:
+    """About the top eigenvalue of the mean of [x, 1] [x, 1]^T, x too long by 2^octaves."""
+    return per_feature * n_features * 4.0**octaves + 1
 
 
-# ----------------------------------------------------------------------------- the descent
-
-
-def _descend(units: Units, offset: Any, plan: HeavyTailPlan, stream: RandomStream) -> Array:
-    """Mean of the second half of the iterates, shape (size,)."""
-    rate, problem = plan.learning_rate * units.speedup, plan.problem
-    coef = np.zeros(problem.size)
-    total = np.zeros_like(coef)
-    penalized = np.arange(problem.size) < problem.n_features * problem.n_outputs
-    assert plan.oracle is not None
-    terms = Terms(offset, problem.loss, _LARGEST_DERIVATIVE)
-    parts = _slices(units.data, plan, stream.substream("slices"))
-    stream = stream.substream("steps")
-    for t in steps(range(plan.max_iter)):
-        k = t % len(parts)
-        sums = parts[k].sum_numbered(_gradient_sums, problem.matrix(coef), terms, plan.oracle)
-        gradient = plan.oracle.mean_of(sums, parts[k].n_samples)
-        noisy = plan.steps[k].release(gradient.ravel(), stream)
-        moved = coef - rate * (noisy + plan.l2_penalty * np.where(penalized, coef, 0.0))
-        coef = plan.geometry.project(moved)
-        if t >= plan.max_iter // 2:
-            total += coef
-    return total / (plan.max_iter - plan.max_iter // 2)
+# -------------------------------------------------------------------------------- running
 
 
 def _slices(data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> list[Any]:
@@ -429,25 +488,26 @@ def _slices(data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> list
     return [data.part(which).map(_limited, *limits) for which in slices]
 
 
-@dataclass(frozen=True)
-class _Limited(Piece):
-    """The records of a step, with numbers of each that the oracle needs."""
-
-    data: SolverData
-    limits: Limits | None
-
-    @property
-    def n_samples(self) -> int:
-        return self.data.n_samples
-
-
-def _limited(data: SolverData, oracle: MeanOracle, order: float) -> _Limited:
-    return _Limited(data, oracle.limits(data.rows, order))
+def _limited(data: SolverData, oracle: MeanOracle, order: float) -> WithNumbers:
+    return WithNumbers(data, oracle.limits(data.rows, order))
 
 
 def _gradient_sums(
-    part: _Limited, first: int, coef: Array, terms: Terms, oracle: MeanOracle
+    part: WithNumbers, first: int, coef: Array, terms: Terms, oracle: MeanOracle
 ) -> Array:
     """The oracle's sums for l'(z_i, y_i) [x_i, 1]."""
     data = part.data
-    return oracle.gradient_sums(data.rows, coef, data.objective(terms), part.limits, first)
+    return oracle.gradient_sums(data.rows, coef, data.objective(terms), part.numbers, first)
+
+
+def _targets_as_rows(data: SolverData) -> SolverData:
+    """The targets in the place of the features."""
+    columns = data.y if data.y.ndim == 2 else data.y[:, None]
+    return SolverData(make_rows(np.ascontiguousarray(columns), False, data.rows.scale), data.y)
+
+
+def _log_norm_sum(data: SolverData, most: float) -> Array:
+    """Sum of the clipped logarithms of the rows' norms over sqrt(d), without the intercept."""
+    norms = make_rows(data.rows.X, False).norms()
+    octaves = np.log2(np.maximum(norms, 1e-300)) - math.log2(data.rows.n_columns) / 2
+    return np.array([data.rows.without_empty(np.clip(octaves, -most, most)).sum()])

@@ -1,6 +1,6 @@
 """Noisy mirror descent: `solver` makes plans, of `stages`."""
 
-from .solver import FORMS, MirrorDescent
+from .solver import MirrorDescent, NoisyMD
 from .stages import MirrorDescentPlan, Round, Stage
 
-__all__ = ["FORMS", "MirrorDescent", "MirrorDescentPlan", "Round", "Stage"]
+__all__ = ["MirrorDescent", "MirrorDescentPlan", "NoisyMD", "Round", "Stage"]

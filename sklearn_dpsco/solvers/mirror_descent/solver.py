@@ -1,38 +1,23 @@
-r"""Noisy mirror descent in l_p geometry, its localized and proximal forms, and noisy Frank-Wolfe.
+"""Noisy mirror descent in l_p geometry (BGN21 Algorithm 2; AFKT21 Algorithms 1 and 5).
 
-``"noisy-md"``
-    Mirror descent on mean gradients with noise (BGN21 Algorithm 2; AFKT21 Algorithms 1
-    and 5), over all records or over fresh random batches. With the Euclidean map it is
-    projected noisy gradient descent.
-``"localized"``
-    Phases on disjoint slices of the records, each a mirror descent on the loss plus a
-    regularizer about the last phase's result, within a ball that shrinks (AFKT21
-    Algorithms 2 and 6).
-``"proximal"``
-    Rounds on disjoint slices, for losses that are not convex: each a mirror descent on the loss
-    plus a proximal term about the last round's result, which makes it strongly convex (BGM21
-    Algorithm 2).
-``"noisy-sfw"``
-    One pass of stochastic Frank-Wolfe with a recursive, noisy gradient estimate on
-    disjoint batches (BGN21 Algorithm 3); for losses that are not convex in rounds of growing
-    length, whose estimate forgets (BGM21 Algorithm 6).
+Mean gradients with noise, over all records or over fresh random batches. With the Euclidean map it
+is projected noisy gradient descent. For p > 2 the map is the Euclidean one (BGN21 Proposition 13).
 
-All of them start from a private intercept and private feature means, and all are a list
-of stages: a stage has a slice of the records (or all), its steps, and their noise.
-Slices come from a secret uniform permutation and compose in parallel. For p > 2 the map is
-the Euclidean one (BGN21 Proposition 13).
+It starts from a private intercept and private feature means. A plan is a list of stages: a stage
+has a slice of the records (or all), its steps, and their noise. Slices come from a secret uniform
+permutation and compose in parallel. The forms of the papers that need slices are in `papers`.
 
 The sensitivities are derived in doc/privacy, sections 2.6, 3.5, 4 and 8.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
+from ..._types import Auto, MirrorMapName
 from ...geometry import Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
 from ...losses import Loss, bounded_clip, largest_constant
 from ...mechanisms import BatchGaussian, Gaussian, Release, vector_mechanism
@@ -41,134 +26,81 @@ from ...privacy.budget import Allowance, Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.subsets import RandomBatches
 from .. import defaults, sensitivity
-from ..base import Problem
+from ..base import Plan, Problem
+from ..box_units import Box, FirstInUnits, check_units
 from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
+from ..settings import Solver, none_or_count
 from ..slices import fast_restarts, slices, smallest
-from ..unit_descent import (
-    UnitDescentPlan,
-    check_free,
-    is_best,
-    plan_unit_descent,
-)
+from ..unit_descent import Descent, is_best
 from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
 
-__all__ = ["FORMS", "MirrorDescent"]
-
-FORMS = ("learned-units", "noisy-md", "localized", "proximal", "noisy-sfw")
+__all__ = ["Facts", "MirrorDescent", "NoisyMD"]
 
 
-@dataclass(frozen=True)
-class MirrorDescent:
-    """Settings of the solver; `None` leaves a value to the plan.
+class MirrorDescent(Solver):
+    """The solver that suits loss, set, sizes and budget: `Descent` or `NoisyMD`.
 
-    Parameters
-    ----------
-    form : {"auto", "learned-units", "noisy-md", "localized", "proximal", "noisy-sfw"}
-    max_iter : int or None
-        Steps of each stage.
-    learning_rate : float or None
-    gradient_clip : float or None
-    data_norm : float or None
-    l2_penalty : float
-    batch_size : int or None
-        "noisy-md": None for all records in each step.
-    mirror_map : {"power", "euclidean", "entropy"} or None
-    n_phases : int or None
-        "localized", and the rounds of "proximal".
-    radius : float or None
-        Radius of the set, where the plan chooses the kind of set.
-    n_restarts : int or None
-        Runs on disjoint slices, each from the result of the one before. None stands for
-        ceil(log2 log2 n) where a penalty makes the loss strongly convex and the form
-        uses a record once, else 1.
+    `Descent` if no set is declared, unless it cannot be done or, in regression, n times epsilon is
+    very small; else `NoisyMD`.
     """
 
-    form: str = "auto"
-    max_iter: int | None = None
-    learning_rate: float | None = None
-    gradient_clip: float | None = None
-    data_norm: float | None = None
-    l2_penalty: float = 0.0
-    batch_size: int | None = None
-    mirror_map: str | None = None
-    n_phases: int | None = None
-    radius: float | None = None
-    n_restarts: int | None = None
+    form = "auto"
+
+    is_anchored: ClassVar[bool] = False  # whether a regularizer about a stage's start is added
+    may_draw: ClassVar[bool] = False  # whether of a loss that is not convex the result is drawn
+    needs_restarts: ClassVar[bool] = False  # whether a strongly convex loss needs them
+    steps_to_boundary: ClassVar[bool] = False
+
+    # what not every form has
+    max_iter: Any = None
+    n_phases: Any = None
+    n_restarts: Any = None
+    batch_size: Any = None
+    mirror_map: Any = None
+    learning_rate: Any = None
+    gradient_clip: Any = None
+    data_norm: Any = None
+    l2_penalty: Any = 0.0
 
     # ---------------------------------------------------------------- planning
 
-    def check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
     ) -> None:
-        """See `Solver.check`."""
-        form = self._form
         if budget.is_pure:
             raise ValueError(
                 "mirror descent has no pure-DP form (delta=0); "
                 "DPLassoFW(solver='selection') and its classifier have one"
             )
-        p = float(getattr(feasible_set, "p", 1.0))
-        if form == "learned-units":
-            check_free(loss, nothing_declared=self._declares_nothing(feasible_set))
-        if form == "noisy-sfw" and p > 2:
-            raise ValueError(
-                f"solver='noisy-sfw' needs p <= 2, got p={p:g}: use 'noisy-md' or 'localized'"
-            )
-        if form == "noisy-sfw" and not loss.is_convex:
-            named = {"max_iter": self.max_iter, "learning_rate": self.learning_rate}
-            for name, value in named.items():
-                if value is not None:
-                    raise ValueError(
-                        f"{name} must be 'auto' with solver='noisy-sfw' and a loss that is not "
-                        f"convex, whose rounds have steps of their own; got {value!r}"
-                    )
-        if form == "proximal" and math.isinf(loss.weak_convexity):
-            raise ValueError(
-                "solver='proximal' needs a convex or weakly convex loss: declare `is_convex`, or a "
-                f"finite `smoothness` or `weak_convexity`; got {loss!r}"
-            )
-        if self.batch_size is not None and form != "noisy-md":
-            raise ValueError(f"batch_size is for solver='noisy-md', not for {form!r}")
-        if self.batch_size is not None and (self.n_restarts or 1) > 1:
-            raise ValueError("n_restarts is not for random batches: it needs batch_size=None")
+        check_units(self, budget, units)
         candidates: tuple[Any, ...] = (feasible_set,)
         if feasible_set is Geometry:
             candidates = (L2Ball, L1Ball)  # the plan may choose either
         for candidate in candidates:
             self._map(candidate(1.0) if isinstance(candidate, type) else candidate)
 
-    def plan(self, problem: Problem, budget: PrivacyBudget) -> MirrorDescentPlan | UnitDescentPlan:
-        """Everything that a run does, from public facts alone; see `Solver.plan`."""
-        self.check(problem.loss, problem.feasible_set, budget)
-        if self._learns_units(problem, budget):
-            return plan_unit_descent(problem, budget, self.max_iter)
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
+        if self.form == "auto":
+            kind = Descent if is_best(problem, budget) else NoisyMD
+            return kind().plan(problem, budget)
         self._check_size(problem.n_samples)
+        box = Box.of(self, problem, budget, auto=False)
+        problem, allowance = box.problem, box.allowance
         facts = self._facts(problem, budget)
-        allowance = budget.gaussian_allowance
-        first = plan_first(
-            problem, budget, facts.norm, allowance, may_shrink=facts.geometry.contains_origin
+        first = box.first(
+            allowance,
+            lambda problem, part: plan_first(
+                problem, budget, facts.norm, part, may_shrink=facts.geometry.contains_origin
+            ),
         )
-        left = allowance.share(first.left)
-        stages: Sequence[Stage | Round]
-        composition: Composition | None = None
-        if self._form == "noisy-md" and self.batch_size not in (None, problem.n_samples):
-            stages, composition = self._plan_batches(facts, first, left)
-        else:
-            plan_run: Callable[..., Sequence[Stage | Round]] = {
-                "noisy-md": self._plan_descent,
-                "localized": self._plan_phases,
-                "proximal": self._plan_rounds,
-                "noisy-sfw": self._plan_frank_wolfe,
-            }[self._form]
-            runs = self._runs(problem.n_samples)
-            stages = [stage for run in runs for stage in plan_run(facts, run, left)]
+        stages, composition = self._stages(facts, first, allowance.share(first.left))
         releases = [*first.releases, *(r for stage in stages for r in stage.releases)]
         guarantee = Guarantee.of(budget, releases, composition or allowance.kind)
         return MirrorDescentPlan(
             problem,
             budget,
-            self._form,
+            self.form,
             sum(stage.n_steps for stage in stages),
             guarantee,
             geometry=facts.geometry,
@@ -177,29 +109,28 @@ class MirrorDescent:
             l2_penalty=facts.penalty,
             stages=tuple(stages),
             first=first,
-            draws_result=self._form in ("proximal", "noisy-sfw") and not problem.loss.is_convex,
+            draws_result=self.may_draw and not problem.loss.is_convex,
         )
 
-    @property
-    def _form(self) -> str:
-        return "noisy-md" if self.form == "auto" else self.form
+    def _stages(
+        self, facts: Facts, first: FirstReleases | FirstInUnits, left: Allowance
+    ) -> tuple[Sequence[Stage | Round], Composition | None]:
+        """The stages of all runs, and the analysis if it is not that of the allowance."""
+        runs = self._runs(facts.problem.n_samples)
+        return [stage for run in runs for stage in self._run_stages(facts, run, left)], None
 
-    def _declares_nothing(self, feasible_set: Geometry | type[Geometry]) -> bool:
-        """Whether set, clip, row norm, step, penalty and batches are left to the plan."""
-        return self == MirrorDescent(self.form, self.max_iter) and feasible_set is Geometry
-
-    def _learns_units(self, problem: Problem, budget: PrivacyBudget) -> bool:
-        """Whether the descent is in learned units: by default, if that is possible and pays."""
-        if self.form != "auto":
-            return self.form == "learned-units"
-        return self._declares_nothing(problem.feasible_set) and is_best(problem, budget)
+    def _run_stages(
+        self, facts: Facts, run: tuple[int, int], left: Allowance
+    ) -> Sequence[Stage | Round]:
+        """The stages of a run on a slice of the records."""
+        raise NotImplementedError
 
     def _map(self, geometry: Geometry) -> MirrorMap:
         """The declared mirror map, or "power" where the set has it."""
         kind = self.mirror_map or ("power" if "power" in geometry.mirror_maps else None)
         mirror_map = geometry.mirror_map(kind)
-        if self._form in ("localized", "proximal") and not mirror_map.has_center:
-            raise ValueError(f"solver={self._form!r} cannot use mirror_map={self.mirror_map!r}")
+        if self.is_anchored and not mirror_map.has_center:
+            raise ValueError(f"solver={self.form!r} cannot use mirror_map={self.mirror_map!r}")
         return mirror_map
 
     def _check_size(self, n: int) -> None:
@@ -210,7 +141,7 @@ class MirrorDescent:
             )
         if not self._fits(n):
             raise ValueError(
-                f"n_samples={n} leaves a slice of solver={self._form!r}, "
+                f"n_samples={n} leaves a slice of solver={self.form!r}, "
                 f"n_restarts={self._restarts(n)} empty; "
                 f"the smallest n that works with these settings is {self.least_samples}"
             )
@@ -222,17 +153,11 @@ class MirrorDescent:
 
     def _fits(self, n: int) -> bool:
         """Whether no slice or batch is empty."""
-        for start, stop in self._runs(n):
-            if self._form == "localized":
-                phases = slices(stop - start, self.n_phases or 1, growing=False)
-                if any(low == high for low, high in phases):
-                    return False
-            if self._form == "proximal" and stop - start < (self.n_phases or 1):
-                return False
-            # a Frank-Wolfe run has one batch more than steps
-            if stop - start <= (self.max_iter or 1) * (self._form == "noisy-sfw"):
-                return False
-        return True
+        return all(self._fits_run(stop - start) for start, stop in self._runs(n))
+
+    def _fits_run(self, size: int) -> bool:
+        """The same of a run on so many records."""
+        return size > 0
 
     def _runs(self, n: int) -> list[tuple[int, int]]:
         return slices(n, self._restarts(n), growing=True)
@@ -240,13 +165,11 @@ class MirrorDescent:
     def _restarts(self, n: int) -> int:
         if self.n_restarts is not None:
             return self.n_restarts
-        # "noisy-md" and the rounds of "proximal" have the fast rate without slices, by their step
-        # sizes and weights (section 4.4)
-        if self.l2_penalty == 0 or self._form in ("noisy-md", "proximal"):
-            return 1
-        return fast_restarts(n)
+        # those that use all records in each step, and the rounds of "proximal", have the fast rate
+        # without slices, by their step sizes and weights (section 4.4)
+        return fast_restarts(n) if self.l2_penalty > 0 and self.needs_restarts else 1
 
-    def _facts(self, problem: Problem, budget: PrivacyBudget) -> _Facts:
+    def _facts(self, problem: Problem, budget: PrivacyBudget) -> Facts:
         rules = MIRROR_DESCENT[problem.loss.task]
         norm = self.data_norm or defaults.data_norm(problem)
         geometry = self._geometry(problem, budget, rules)
@@ -257,33 +180,117 @@ class MirrorDescent:
         largest += largest_constant(problem.loss)
         clip = bounded_clip(problem.loss, clip, largest)
         penalty = float(self.l2_penalty)
-        return _Facts(problem, budget, rules, geometry, self._map(geometry), norm, clip, penalty)
+        return Facts(problem, budget, rules, geometry, self._map(geometry), norm, clip, penalty)
 
     def _geometry(
         self, problem: Problem, budget: PrivacyBudget, rules: MirrorDescentDefaults
     ) -> Geometry:
         """The declared set, or one of the default kind and size."""
-        kind, radius = problem.feasible_set, None
+        kind = problem.feasible_set
         if isinstance(kind, Geometry):
             return kind
         if kind is Geometry:
-            kind, radius = _default_kind(problem, budget, rules), self.radius
+            kind = _default_kind(problem, budget, rules)
         if not kind.contains_origin:
             return kind(1.0)  # convex combinations
-        if radius is None:
-            radius = rules.radius * (rules.boundary if self._form == "noisy-sfw" else 1.0)
-            if issubclass(kind, LInfBall):
-                radius *= 1.5 / math.sqrt(problem.size)
+        radius = rules.radius * (rules.boundary if self.steps_to_boundary else 1.0)
+        if issubclass(kind, LInfBall):
+            radius *= 1.5 / math.sqrt(problem.size)
         return kind(radius)
 
-    def _plan_descent(self, facts: _Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
+
+class NoisyMD(MirrorDescent):
+    """Noisy mirror descent on all records, or on random batches.
+
+    Each step releases a mean gradient with Gaussian noise. More steps cost time and hardly change
+    the accuracy: the noise of each step grows with their number, and averages out.
+
+    Parameters
+    ----------
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of steps. "auto" is 60 to 400, as many as some tenths of a second allow.
+    batch_size : None or int in [1, 1e15], default=None
+        Records in each step. None takes all. Else batches are random: of this size under
+        "replace-one", of this expected size under "zero-out". The budget is then tracked by
+        `dp_accounting`, which takes seconds when a plan is made. Full batches need less noise in
+        all; batches save time on large tables.
+    n_restarts : "auto" or int in [1, 100], default="auto"
+        Runs on disjoint parts of the records, each with twice as many as the one before and from
+        its result. "auto" is 1. Not with batches.
+    mirror_map : {"auto", "power", "euclidean", "entropy"}, default="auto"
+        What measures a step: half the squared l_p norm with the p of the set (p = 1 + 1 / ln d
+        for the l1 ball and the simplex, at most 2; 2 for p > 2), half the squared l2 norm, or, on
+        the l1 ball and the simplex, the entropy (exponentiated gradient). "auto" is "power".
+    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
+        Step in scaled units. "auto" adapts to the released gradients (scalar AdaGrad), within
+        bounds made of the noise.
+    gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
+        Bound c on the absolute derivative of the loss in the raw prediction, in scaled units;
+        derivatives beyond it are clipped. Noise is proportional to c. "auto" is 0.12 in regression
+        and 0.3 in classification where the noise is large, and rises to 1 as it vanishes; times
+        sqrt(2) for several classes, sqrt(K) for K targets. A c above the largest derivative that
+        the loss can have for a model of the feasible set is lowered to it.
+    data_norm : "auto" or float in [1e-50, 1e50], default="auto"
+        Bound B on the l2 norm of a scaled row with the intercept's 1; longer rows are scaled
+        down. Noise is proportional to B. "auto" is max(1, sqrt(n_features + 1) / 2), half of the
+        largest norm in the box, but at least 1 (without an intercept, the 1 under the root is left
+        out); where `bounds_X` is a transformer, the largest squared norm of a row that it declares
+        takes the place of n_features. Set it lower where rows are known to be short, such as
+        counts of few words among many.
+    l2_penalty : float in [0, 1e50], default=0.0
+        Weight of half the squared l2 norm of the scaled coefficients, intercept's correction
+        included.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import DPMirrorRegressor
+    >>> from sklearn_dpsco.solvers import NoisyMD
+    >>> model = DPMirrorRegressor(solver=NoisyMD(batch_size=100), bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> model.set_params(solver__max_iter=50).plan(10_000, 4).max_iter
+    50
+    """
+
+    form = "noisy-md"
+    checks = {"batch_size": none_or_count}
+
+    def __init__(
+        self,
+        *,
+        max_iter: int | Auto = "auto",
+        batch_size: int | None = None,
+        n_restarts: int | Auto = "auto",
+        mirror_map: MirrorMapName = "auto",
+        learning_rate: float | Auto = "auto",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
+        l2_penalty: float = 0.0,
+    ) -> None:
+        self._store(locals())
+
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
+    ) -> None:
+        if self.batch_size is not None and (self.n_restarts or 1) > 1:
+            raise ValueError("n_restarts is not for random batches: it needs batch_size=None")
+        if self.batch_size is not None and units == "learned":
+            raise ValueError("batch_size needs units='bounds': medians have no sampled guarantee")
+        super()._check(loss, feasible_set, budget, units)
+
+    def _stages(
+        self, facts: Facts, first: FirstReleases | FirstInUnits, left: Allowance
+    ) -> tuple[Sequence[Stage | Round], Composition | None]:
+        if self.batch_size in (None, facts.problem.n_samples):
+            return super()._stages(facts, first, left)
+        return self._plan_batches(facts, first, left)
+
+    def _run_stages(self, facts: Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
         n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
         noise = facts.noise(run[1] - run[0], left, n_steps)
         records = None if run == (0, facts.problem.n_samples) else run
         return [facts.stage(records, noise, n_steps, self.learning_rate)]
 
     def _plan_batches(
-        self, facts: _Facts, first: FirstReleases, left: Allowance
+        self, facts: Facts, first: FirstReleases | FirstInUnits, left: Allowance
     ) -> tuple[list[Stage], Composition]:
         """Noise on random batches, calibrated by an accountant that counts the sampling."""
         problem, budget, size = facts.problem, facts.budget, int(self.batch_size or 0)
@@ -306,87 +313,9 @@ class MirrorDescent:
         noise, composition = calibrate_batches(budget, make, releases, enough)
         return [facts.stage(None, noise, n_steps, self.learning_rate)], composition
 
-    def _plan_phases(self, facts: _Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
-        """Phase i = 0, 1, ...: about 2^-i of the records, and an eta that falls by 4^-i.
-
-        AFKT21 let it fall by 16^-i, as their phases have a share of the budget that halves.
-        """
-        start, stop = run
-        n = stop - start
-        n_phases = self.n_phases or min(facts.rules.most_phases, int(math.log2(n + 1)))
-        n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
-        eta = self.learning_rate or facts.localized_step(n, left)
-        stages = []
-        for i, (low, high) in enumerate(slices(n, n_phases, growing=False)):
-            noise = facts.noise(high - low, left, n_steps)
-            horizon = eta * 4.0**-i * (high - low)
-            part = (start + low, start + high)
-            stages.append(facts.anchored_stage(part, noise, n_steps, 2 / horizon))
-        return stages
-
-    def _plan_rounds(self, facts: _Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
-        """Rounds on slices of equal size."""
-        start, stop = run
-        n = stop - start
-        n_rounds = self.n_phases or facts.proximal_rounds(n, left)
-        affordable = defaults.affordable_steps(facts.problem, facts.rules)
-        n_steps = self.max_iter or max(facts.rules.round_steps, affordable // n_rounds)
-        anchor = 2 * facts.proximal_curvature
-        most = self.learning_rate or math.inf
-        ends = [start + n * k // n_rounds for k in range(n_rounds + 1)]
-        return [
-            facts.anchored_stage(
-                (low, high), facts.noise(high - low, left, n_steps), n_steps, anchor, most
-            )
-            for low, high in itertools.pairwise(ends)
-        ]
-
-    def _plan_frank_wolfe(
-        self, facts: _Facts, run: tuple[int, int], left: Allowance
-    ) -> list[Stage] | list[Round]:
-        """The best number of batches among 1, 2, 4, ... up to about the root of n."""
-        if not facts.problem.loss.is_convex:
-            return _growing_rounds(facts, run, left)
-        n = run[1] - run[0]
-        counts = [2**k for k in range(1 + int(math.log2(math.isqrt(n))))]
-        if self.max_iter is not None:
-            counts = [self.max_iter]
-        plans = [self._frank_wolfe_stage(facts, run, left, n_steps) for n_steps in counts]
-        return [min(plans, key=lambda plan: plan[1])[0]]
-
-    def _frank_wolfe_stage(
-        self, facts: _Facts, run: tuple[int, int], left: Allowance, n_steps: int
-    ) -> tuple[Stage, float]:
-        """A pass in `n_steps` steps, and its error from noise plus that from few steps."""
-        n = run[1] - run[0]
-        batch = max(1, (n // 2) // n_steps)
-        first = n - n_steps * batch
-        eta = self.learning_rate or min(1.0, max(1.0, math.log(n)) / (2 * n_steps))
-        first_noise = facts.noise(first, left, 1)
-
-        def later(eta: float) -> tuple[float, VectorNoise, float]:
-            """The clip of a derivative's change, its noise, and the noise of the last estimate."""
-            smoothness = facts.problem.loss.smoothness
-            change = min(2 * facts.clip, smoothness * eta * facts.largest_move)
-            change = max(change, 1e-6 * facts.clip)  # a linear loss has none
-            noise = facts.noise(batch, left, 1, change)
-            walk = facts.noise_size(noise) * math.sqrt(n_steps)
-            return change, noise, math.hypot(facts.noise_size(first_noise), walk) / facts.lipschitz
-
-        change, noise, error = later(eta)
-        direction = facts.rules.direction
-        if self.learning_rate is None and error > direction:
-            eta *= direction / error  # shorter steps where the direction is mostly noise
-            change, noise, error = later(eta)
-        stage = Stage(
-            (first_noise, noise), run, n_steps, eta,
-            first_batch=first, batch=batch, largest_change=change,
-        )  # fmt: skip
-        return stage, error + 1 / n_steps
-
 
 @dataclass(frozen=True)
-class _Facts:
+class Facts:
     """Public facts that the plans of all forms use."""
 
     problem: Problem
@@ -486,14 +415,23 @@ class _Facts:
         gradient = self.rules.gradient * self.clip
         largest = (gradient / size) ** 2 / smoothness if smoothness > 0 else math.inf
         return Stage(
-            (noise,), records, n_steps, largest, self.rules.reach * self.reach,
-            n_steps * size**2, self.strong_convexity,
-        )  # fmt: skip
+            (noise,),
+            records,
+            n_steps,
+            largest,
+            self.rules.reach * self.reach,
+            n_steps * size**2,
+            self.strong_convexity,
+        )
 
     def anchored_stage(
-        self, records: tuple[int, int], noise: VectorNoise, n_steps: int, anchor: float,
+        self,
+        records: tuple[int, int],
+        noise: VectorNoise,
+        n_steps: int,
+        anchor: float,
         learning_rate: float = math.inf,
-    ) -> Stage:  # fmt: skip
+    ) -> Stage:
         """A descent on the loss plus `anchor` times the map about its start."""
         power = self.mirror_map.exponent(self.problem.size)
         # contains the minimizer: beyond it the regularizer grows more than the loss can fall
@@ -509,90 +447,14 @@ class _Facts:
             (noise,), records, n_steps, learning_rate, reach, energy, convexity, anchor, within
         )
 
-    def round(self, records: tuple[int, int], batches: tuple[int, ...], left: Allowance) -> Round:
-        """The round on those batches, with its clips and noise."""
-        smoothness, terms = self.problem.loss.smoothness, [self.clip]
-        for t in range(1, len(batches)):
-            weight = Round.weight(t)
-            change = smoothness * Round.weight(t - 1) * self.largest_move
-            most = (2 - weight) * self.clip
-            terms.append(min(most, (1 - weight) * change + weight * self.clip))
-        noises = tuple(
-            self.noise(size, left, 1, term) for size, term in zip(batches, terms, strict=True)
-        )
-        return Round(noises, records, len(batches), batches, tuple(terms))
-
-    def round_error(self, part: Round) -> float:
-        """Root mean square of the estimate's error over its steps, in Lipschitz constants."""
-        variance, total = 0.0, 0.0
-        for t, (noise, size, term) in enumerate(
-            zip(part.noises, part.batches, part.largest_terms, strict=True)
-        ):
-            kept = 1 - part.weight(t)
-            variation = (term * self.row_norm) ** 2 / size
-            variance = kept**2 * variance + self.noise_size(noise) ** 2 + variation
-            total += variance
-        return math.sqrt(total / part.n_steps) / self.lipschitz
-
     @property
     def diameter(self) -> float:
         """That of the set in the map's norm."""
         power = self.mirror_map.exponent(self.problem.size)
         return max(2 * self.reach * math.sqrt(power - 1), 1e-50)  # 0 for a set of one point
 
-    @property
-    def proximal_curvature(self) -> float:
-        """The weak convexity, or that of a term which is the loss's variation over the set.
-
-        Below the latter a proximal term would hardly hold a model.
-        """
-        return max(self.weak_convexity, self.lipschitz / self.diameter)
-
-    def proximal_rounds(self, n: int, left: Allowance) -> int:
-        """R of BGM21, Theorem 16, with the noise of the plan in the place of the paper's."""
-        kappa = 1 / (self.mirror_map.exponent(self.problem.size) - 1)
-        ratio = self.diameter * self.proximal_curvature / self.lipschitz
-        single = self.noise_size(self.noise(n, left, 1)) / self.lipschitz
-        n_rounds = min(math.sqrt(n * ratio / kappa), (ratio / single**2) ** (1 / 3))
-        return max(1, min(int(n_rounds), defaults.MOST_PHASES, n))
-
-    def localized_step(self, n: int, left: Allowance) -> float:
-        """Eta of AFKT21, Theorem 13: D / L min(1 / sqrt(n), L / (n |noise|))."""
-        single = self.noise_size(self.noise(n, left, 1))
-        reach = max(self.reach, 1e-50)  # 0 for a set of one point
-        return reach / self.lipschitz * min(1 / math.sqrt(n), self.lipschitz / (n * single))
-
 
 # ------------------------------------------------- defaults: functions of public facts only
-
-
-def _growing_rounds(facts: _Facts, run: tuple[int, int], left: Allowance) -> list[Round]:
-    """Rounds r = 0, 1, ... of 2^r steps, step t on floor(b / (t + 1)) records.
-
-    Their number is the best by the error of the estimate in the last round, from noise and from the
-    variation of the records, plus that of few steps.
-    """
-    start, stop = run
-
-    def batches(b: int, r: int) -> tuple[int, ...]:
-        return tuple(b // (t + 1) for t in range(2**r))
-
-    def used(b: int, count: int) -> int:
-        return sum(sum(batches(b, r)) for r in range(count))
-
-    best: tuple[float, list[Round]] = (math.inf, [])
-    for count in range(1, facts.rules.growing_rounds + 1):
-        if used(2 ** (count - 1), count) > stop - start:  # some batch would be empty
-            break
-        b = smallest(lambda b, count=count: used(b + 1, count) > stop - start)  # type: ignore[misc]
-        ends = [start + used(b, r) for r in range(count + 1)]
-        rounds = [
-            facts.round(part, batches(b, r), left)
-            for r, part in enumerate(itertools.pairwise(ends))
-        ]
-        error = facts.round_error(rounds[-1]) + 2 ** (-(count - 1) / 2)
-        best = min(best, (error, rounds), key=lambda plan: plan[0])
-    return best[1]
 
 
 def _gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float) -> float:

@@ -16,6 +16,7 @@ from ...mechanisms import Gaussian, GeneralizedGaussian, Release
 from ...randomness.stream import RandomStream
 from ..base import Part, Plan, SolverData, SolverResult
 from ..batches import Records
+from ..box_units import FirstInUnits
 from ..first_releases import FirstReleases
 
 __all__ = ["MirrorDescentPlan", "Round", "Stage", "VectorNoise"]
@@ -227,7 +228,7 @@ class MirrorDescentPlan(Plan):
         Weight of norm(w)^2 / 2.
     stages : tuple of Stage, or of Round
         What runs, each stage from the result of the one before.
-    first : FirstReleases
+    first : FirstReleases or FirstInUnits
         What is released before the descent.
     draws_result : bool
         Whether the result is one of those of the stages, drawn uniformly and without looking at
@@ -239,7 +240,7 @@ class MirrorDescentPlan(Plan):
     gradient_clip: float
     l2_penalty: float
     stages: tuple[Stage | Round, ...]
-    first: FirstReleases
+    first: FirstReleases | FirstInUnits
     draws_result: bool = False
 
     def result_number(self, stream: RandomStream) -> int:
@@ -253,8 +254,8 @@ class MirrorDescentPlan(Plan):
         return self.first.norm
 
     @property
-    def bounded_set(self) -> Geometry:
-        return self.geometry
+    def bounded_set(self) -> Geometry | None:
+        return self.geometry if self.first.is_in_bounds else None
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""

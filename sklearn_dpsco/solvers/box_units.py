@@ -1,0 +1,241 @@
+r"""The box in which a solver with a feasible set works: that of the bounds, or a learned one.
+
+A set that rotations change (a ball of the l1 norm, a simplex, a box) keeps its columns. So its
+learned units are diagonal: x becomes (x - centre) / width, column by column, and y
+(y - centre) / width, both clipped to [-1, 1]. From there on everything is as if these were the
+declared bounds, the sensitivities too. Derivation: doc/privacy, section 4.5c.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ..data.compressed import stored_places, value_parts, with_values
+from ..data.rows import make_rows
+from ..data.summation import BLOCK_ROWS, chunk_rows, sum_over_records
+from ..data.threads import on_threads, slices, sum_on_threads
+from ..losses import Absolute, Loss, Quantile, Squared, base_loss
+from ..mechanisms import Release
+from ..privacy.budget import Allowance, PrivacyBudget
+from ..randomness.stream import RandomStream
+from .base import Part, Problem, SolverData
+from .batches import WithNumbers
+from .defaults import BOX_UNITS, check_copy, may_copy, unit_rules
+from .first_releases import FirstReleases, Frame, Start, shrunk_vector
+from .learned_units import LearnedUnits, accuracy, pays, plan_units
+from .medians import scale_on_grid
+from .settings import Solver
+from .wide_units import clipped_to, measure, norm_counts, short_row_sum
+
+__all__ = ["Box", "FirstInUnits", "check_units", "has_no_unit"]
+
+Array = NDArray[np.float64]
+
+
+def has_no_unit(loss: Loss) -> bool:
+    """Whether the loss has no parameter in the targets' units, and may be stated in others."""
+    return loss.task == "classification" or type(base_loss(loss)) in (Squared, Absolute, Quantile)
+
+
+def check_units(solver: Solver, budget: PrivacyBudget, units: str) -> None:
+    """Raise if units="learned" does not go with what is declared."""
+    if units != "learned":
+        return
+    if budget.is_pure:
+        raise ValueError("units='learned' has no pure-DP form (delta=0): take units='bounds'")
+    if getattr(solver, "data_norm", None) is not None:
+        raise ValueError("data_norm is in the units of the bounds: it needs units='bounds'")
+
+
+@dataclass(frozen=True)
+class Box:
+    """The units of a plan with a feasible set.
+
+    Attributes
+    ----------
+    problem : Problem
+        As the solver sees it: in learned units nothing is declared of the rows.
+    budget : PrivacyBudget
+    whole : Problem
+        As it was declared.
+    is_learned : bool
+    """
+
+    problem: Problem
+    budget: PrivacyBudget
+    whole: Problem
+    is_learned: bool
+
+    @classmethod
+    def of(cls, solver: Solver, problem: Problem, budget: PrivacyBudget, auto: bool) -> Box:
+        """By the problem's `units`, "auto" for learned ones where they pay and `auto` allows it."""
+        is_learned = problem.units == "learned"
+        if problem.units == "auto" and auto:
+            # a number is stated in the units of the bounds
+            is_free = isinstance(problem.feasible_set, type) and not solver.numbers_in_units
+            is_free = is_free and problem.row_norm is None
+            is_possible = may_copy(problem) and has_no_unit(problem.loss)
+            is_clear = accuracy(problem, budget) >= BOX_UNITS.clear * problem.n_features
+            is_learned = is_free and is_possible and is_clear and pays(problem, budget)
+        inner = problem
+        if is_learned:
+            check_copy(problem, "units='learned'", "units='bounds'")
+            inner = replace(problem, row_norm=None, nonnegative=False)
+        return cls(inner, budget, problem, is_learned)
+
+    @property
+    def allowance(self) -> Allowance:
+        """The whole budget, for releases with Gaussian noise and, of learned units, medians."""
+        return self.budget.mixed_allowance if self.is_learned else self.budget.gaussian_allowance
+
+    def first(
+        self, allowance: Allowance, plan: Callable[[Problem, Allowance], FirstReleases]
+    ) -> FirstReleases | FirstInUnits:
+        """The first releases within an allowance: `plan(problem, allowance)`, after the units'."""
+        if not self.is_learned:
+            return plan(self.problem, allowance)
+        units = plan_units(self.whole, self.budget, allowance, DiagonalUnits)
+        first = plan(self.problem, allowance.share(units.left))
+        return FirstInUnits(units, first)
+
+
+@dataclass(frozen=True)
+class FirstInUnits(Part):
+    """Learned units, and the first releases in them."""
+
+    is_in_bounds: ClassVar[bool] = False
+
+    units: DiagonalUnits
+    first: FirstReleases
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (*self.units.releases, *self.first.releases)
+
+    @property
+    def left(self) -> float:
+        """Share of the allowance that is left for the descent."""
+        return self.units.left * self.first.left
+
+    @property
+    def norm(self) -> float | None:
+        """Bound on the l2 norm of a row in learned units."""
+        return self.first.norm
+
+    def run(self, data: SolverData, stream: RandomStream) -> Start:
+        """Bring the records into learned units, and make the first releases there."""
+        data, outer = self.units.box(data, stream.substream("units"))
+        start = self.first.run(data, stream)
+        return Start(start.data, replace(start.frame, outer=outer))
+
+
+@dataclass(frozen=True)
+class DiagonalUnits(LearnedUnits):
+    """Centres and widths of the columns and of the targets; see `LearnedUnits` for the fields.
+
+    `moments` is for the means of abs(z) and z^2, z a centred row over a length that nearly all
+    have. A column's width is twice the ratio E z^2 / E abs(z), times a factor that grows as the
+    noise falls: 2.5 standard deviations of normal numbers, and all of a flag, however rare it is,
+    where its rows are not longer than that length.
+    """
+
+    def box(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
+        """The records in the box [-1, 1], and the way back."""
+        rules, problem, n = BOX_UNITS, self.problem, data.n_samples
+        frame = Frame()
+        if problem.loss.task == "regression":
+            data, frame = self._release_targets(data, stream)
+            frame = replace(frame, target_scale=rules.target_width * frame.target_scale)
+        data = data.row_major()
+        measured, longest = data.map(measure), math.sqrt(problem.n_features)
+        counts = functools.partial(measured.sum, norm_counts)
+        rough = 1.3 * scale_on_grid(counts, n, longest, longest / 2, self.long, stream)
+        rough = min(rough, longest)
+        center = np.zeros(problem.n_features)
+        if self.center is not None:
+            mean = measured.sum(short_row_sum, rough) / n
+            released = self.center.release(mean, stream)  # of sparse rows as well, as is planned
+            if not data.is_sparse:  # whose zeros a centre would shift
+                center = rough * shrunk_vector(released, self.center.variance)
+                measured = data.map(measure, center)
+                counts = functools.partial(measured.sum, norm_counts)
+        length = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream)
+        length *= rules.row_bound
+        assert self.moments is not None
+        noisy = self.moments.release(measured.sum(_spread_sum, center, length) / n, stream)
+        growth = max(1.0, unit_rules(problem).growth * self.accuracy / (problem.n_features + 1))
+        unit = rules.width * min(rules.longest, math.sqrt(growth)) * length
+        width = np.minimum(unit * _ratios(noisy, self.moments.variance), 2.0)
+        factor = 1 / rules.target_width if problem.loss.task == "regression" else None
+        data = data.map(_in_box, factor, center, width)
+        return data, replace(frame, center=center, scale=width)
+
+
+def _ratios(noisy: Array, variance: float) -> Array:
+    """Of mean squares to mean sizes, from both; rather too large where they are not clear.
+
+    A column that is too narrow is clipped, and its coefficient too large by any factor.
+    """
+    variance *= 2  # see `_spread_sum`
+    found = []
+    for part in math.sqrt(2) * noisy.reshape(2, -1):
+        mean = max(float(part.mean()), math.sqrt(variance / part.size), 1e-200)
+        apart = part - part.mean()
+        kept = max(0.0, 1 - apart.size * variance / max(float(apart @ apart), 1e-300))
+        # James and Stein: columns that are alike but for the noise share its mean
+        error = math.sqrt(variance * (kept + 1 / part.size)) + 1e-9 * mean
+        found.append((np.maximum(mean + kept * apart, 0.0), error))
+    (sizes, in_size), (squares, in_square) = found
+    ratios: Array = (squares + BOX_UNITS.doubt * in_square) / (sizes + in_size)
+    return np.minimum(ratios, 1.0)
+
+
+def _spread_sum(measured: WithNumbers, center: Array, length: float) -> Array:
+    """Sum of the vectors [abs(z), z^2] / sqrt(2), z a centred row, shortened to a length, over it.
+
+    Their norms are at most 1, and no two of them are at an obtuse angle.
+    """
+    rows = measured.data.rows
+    factors = clipped_to(length, measured.numbers) / length * rows.present()
+    if sparse.issparse(rows.X):
+        sizes = np.abs(rows.X.data).astype(np.float64)
+        parts = ((sizes, factors), (sizes**2, factors**2))
+        sums = [make_rows(with_values(rows.X, v), False).weighted_sum(w) for v, w in parts]
+        return np.concatenate(sums) / math.sqrt(2)
+
+    def added(part: slice) -> Array:
+        z = np.abs((rows.dense(part) - center) * factors[part, None])
+        return np.concatenate((sum_over_records(z), sum_over_records(z * z))) / math.sqrt(2)
+
+    return np.asarray(sum_on_threads(added, slices(len(factors), chunk_rows(*rows.X.shape))))
+
+
+def _in_box(
+    data: SolverData, target_factor: float | None, center: Array, width: Array
+) -> SolverData:
+    """Features and targets in [-1, 1]."""
+    rows = data.rows
+    y = data.y if target_factor is None else np.clip(data.y * target_factor, -1.0, 1.0)
+    X: Any
+    if sparse.issparse(rows.X):
+        values = np.empty(rows.X.data.size, dtype=np.float64)
+        for part in value_parts(rows.X):
+            scaled = rows.X.data[part] / width[stored_places(rows.X, part, 1)]
+            values[part] = np.clip(scaled, -1.0, 1.0)
+        X = with_values(rows.X, values)
+    else:
+        X = np.empty(rows.X.shape, dtype=np.float32)  # which halves the time to read it
+
+        def fill(part: slice) -> None:
+            X[part] = np.clip((rows.dense(part) - center) / width, -1.0, 1.0)
+
+        on_threads(fill, slices(len(X), min(BLOCK_ROWS, chunk_rows(*X.shape))))
+    return SolverData(make_rows(X, rows.has_intercept, rows.scale, rows.sample_weight), y)

@@ -1,0 +1,185 @@
+"""One pass of stochastic Frank-Wolfe (BGN21, 3; BGM21, 6; doc/privacy, 3.5 and 8)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from ..._checks import auto_or, check_size
+from ..._types import Auto, MirrorMapName
+from ...geometry import Geometry
+from ...losses import Loss
+from ...privacy.budget import Allowance, PrivacyBudget
+from ..mirror_descent.solver import Facts, MirrorDescent
+from ..mirror_descent.stages import Round, Stage, VectorNoise
+from ..slices import smallest
+
+__all__ = ["NoisySFW"]
+
+
+class NoisySFW(MirrorDescent):
+    """One pass of stochastic Frank-Wolfe (BGN21, Algorithm 3; BGM21, Algorithm 6), p <= 2.
+
+    Every step corrects a noisy estimate of the gradient by a batch of fresh records. For a loss
+    that is not convex in rounds of growing length, whose result is drawn from all points, and
+    whose steps are their own. Less accurate than `NoisyMD` unless n is in the tens of thousands.
+
+    Parameters
+    ----------
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of steps. Must be "auto", like `learning_rate`, for a loss that is not convex.
+    n_restarts : "auto" or int in [1, 100], default="auto"
+        As in `Localized`.
+    mirror_map : {"auto", "power", "euclidean", "entropy"}, default="auto"
+        In whose dual norm the noise is measured; as in `NoisyMD`.
+    learning_rate : "auto" or float in [1e-50, 1], default="auto"
+        Weight of the new point; "auto" is a function of n, d and the noise.
+    gradient_clip, data_norm, l2_penalty
+        As in `NoisyMD`.
+    """
+
+    form = "noisy-sfw"
+    may_draw = needs_restarts = steps_to_boundary = True
+    # a Frank-Wolfe step is a weight
+    checks = {"learning_rate": partial(auto_or, check_size, high=1)}
+
+    def __init__(
+        self,
+        *,
+        max_iter: int | Auto = "auto",
+        n_restarts: int | Auto = "auto",
+        mirror_map: MirrorMapName = "auto",
+        learning_rate: float | Auto = "auto",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
+        l2_penalty: float = 0.0,
+    ) -> None:
+        self._store(locals())
+
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
+    ) -> None:
+        p = float(getattr(feasible_set, "p", 1.0))
+        if p > 2:
+            raise ValueError(
+                f"solver='noisy-sfw' needs p <= 2, got p={p:g}: use 'noisy-md' or 'localized'"
+            )
+        named = {"max_iter": self.max_iter, "learning_rate": self.learning_rate}
+        for name, value in named.items():
+            if value is not None and not loss.is_convex:
+                raise ValueError(
+                    f"{name} must be 'auto' with solver='noisy-sfw' and a loss that is not "
+                    f"convex, whose rounds have steps of their own; got {value!r}"
+                )
+        super()._check(loss, feasible_set, budget, units)
+
+    def _fits_run(self, size: int) -> bool:
+        return size > (self.max_iter or 1)  # one batch more than steps
+
+    def _run_stages(
+        self, facts: Facts, run: tuple[int, int], left: Allowance
+    ) -> Sequence[Stage | Round]:
+        """The best number of batches among 1, 2, 4, ... up to about the root of n."""
+        if not facts.problem.loss.is_convex:
+            return _growing_rounds(facts, run, left)
+        n = run[1] - run[0]
+        counts = [2**k for k in range(1 + int(math.log2(math.isqrt(n))))]
+        if self.max_iter is not None:
+            counts = [self.max_iter]
+        plans = [self._stage(facts, run, left, n_steps) for n_steps in counts]
+        return [min(plans, key=lambda plan: plan[1])[0]]
+
+    def _stage(
+        self, facts: Facts, run: tuple[int, int], left: Allowance, n_steps: int
+    ) -> tuple[Stage, float]:
+        """A pass in `n_steps` steps, and its error from noise plus that from few steps."""
+        n = run[1] - run[0]
+        batch = max(1, (n // 2) // n_steps)
+        first = n - n_steps * batch
+        eta = self.learning_rate or min(1.0, max(1.0, math.log(n)) / (2 * n_steps))
+        first_noise = facts.noise(first, left, 1)
+
+        def later(eta: float) -> tuple[float, VectorNoise, float]:
+            """The clip of a derivative's change, its noise, and the noise of the last estimate."""
+            smoothness = facts.problem.loss.smoothness
+            change = min(2 * facts.clip, smoothness * eta * facts.largest_move)
+            change = max(change, 1e-6 * facts.clip)  # a linear loss has none
+            noise = facts.noise(batch, left, 1, change)
+            walk = facts.noise_size(noise) * math.sqrt(n_steps)
+            return change, noise, math.hypot(facts.noise_size(first_noise), walk) / facts.lipschitz
+
+        change, noise, error = later(eta)
+        direction = facts.rules.direction
+        if self.learning_rate is None and error > direction:
+            eta *= direction / error  # shorter steps where the direction is mostly noise
+            change, noise, error = later(eta)
+        stage = Stage(
+            (first_noise, noise),
+            run,
+            n_steps,
+            eta,
+            first_batch=first,
+            batch=batch,
+            largest_change=change,
+        )
+        return stage, error + 1 / n_steps
+
+
+def _growing_rounds(facts: Facts, run: tuple[int, int], left: Allowance) -> list[Round]:
+    """Rounds r = 0, 1, ... of 2^r steps, step t on floor(b / (t + 1)) records.
+
+    Their number is the best by the error of the estimate in the last round, from noise and from the
+    variation of the records, plus that of few steps.
+    """
+    start, stop = run
+
+    def batches(b: int, r: int) -> tuple[int, ...]:
+        return tuple(b // (t + 1) for t in range(2**r))
+
+    def used(b: int, count: int) -> int:
+        return sum(sum(batches(b, r)) for r in range(count))
+
+    best: tuple[float, list[Round]] = (math.inf, [])
+    for count in range(1, facts.rules.growing_rounds + 1):
+        if used(2 ** (count - 1), count) > stop - start:  # some batch would be empty
+            break
+        b = smallest(lambda b, count=count: used(b + 1, count) > stop - start)  # type: ignore[misc]
+        ends = [start + used(b, r) for r in range(count + 1)]
+        rounds = [
+            _round(facts, part, batches(b, r), left)
+            for r, part in enumerate(itertools.pairwise(ends))
+        ]
+        error = _round_error(facts, rounds[-1]) + 2 ** (-(count - 1) / 2)
+        best = min(best, (error, rounds), key=lambda plan: plan[0])
+    return best[1]
+
+
+def _round(
+    facts: Facts, records: tuple[int, int], batches: tuple[int, ...], left: Allowance
+) -> Round:
+    """The round on those batches, with its clips and noise."""
+    smoothness, terms = facts.problem.loss.smoothness, [facts.clip]
+    for t in range(1, len(batches)):
+        weight = Round.weight(t)
+        change = smoothness * Round.weight(t - 1) * facts.largest_move
+        most = (2 - weight) * facts.clip
+        terms.append(min(most, (1 - weight) * change + weight * facts.clip))
+    noises = tuple(
+        facts.noise(size, left, 1, term) for size, term in zip(batches, terms, strict=True)
+    )
+    return Round(noises, records, len(batches), batches, tuple(terms))
+
+
+def _round_error(facts: Facts, part: Round) -> float:
+    """Root mean square of the estimate's error over its steps, in Lipschitz constants."""
+    variance, total = 0.0, 0.0
+    for t, (noise, size, term) in enumerate(
+        zip(part.noises, part.batches, part.largest_terms, strict=True)
+    ):
+        kept = 1 - part.weight(t)
+        variation = (term * facts.row_norm) ** 2 / size
+        variance = kept**2 * variance + facts.noise_size(noise) ** 2 + variation
+        total += variance
+    return math.sqrt(total / part.n_steps) / facts.lipschitz
