@@ -38,6 +38,11 @@ def _process() -> tuple[int, int]:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
 
+
+def _secret_key() -> bytes:
+    return os.urandom(_KEY_BYTES)
+
+
 _SHUFFLED_WORDS = 2**16
 _MIN_WORDS = 1024  # for fewer words, the 5 us that a call of the cipher takes would dominate
 
@@ -45,16 +50,9 @@ _MIN_WORDS = 1024  # for fewer words, the 5 us that a call of the cipher takes w
 class RandomStream:
     """Words of a block cipher (AES-256 in counter mode) and the laws drawn from them.
 
-    Parameters
-    ----------
-    key : bytes of length 32
-    is_secure : bool
-        True if the key came from the operating system.
-
-    Notes
-    -----
-    A stream cannot be pickled or copied, since two holders of one key would draw the
-    same noise. After a fork a secure stream takes a new key in the child process.
+    The key has 32 bytes; `is_secure` says that it came from the operating system. A stream cannot
+    be pickled or copied, since two holders of one key would draw the same noise. After a fork a
+    secure stream takes a new key in the child process.
     """
 
     def __init__(self, key: bytes, *, is_secure: bool) -> None:
@@ -82,7 +80,7 @@ class RandomStream:
 
     def _check_process(self) -> None:
         if self.is_secure and _process() != self._process:
-            self._start(os.urandom(_KEY_BYTES))
+            self._start(_secret_key())
 
     def words(self, size: int) -> NDArray[np.uint64]:
         """Uniform 64-bit words, shape (size,)."""
@@ -139,21 +137,12 @@ class RandomStream:
 
 def stream_from_random_state(random_state: Any) -> RandomStream:
     """Stream for one fit.
-
-    Parameters
-    ----------
-    random_state : None, int or numpy.random.RandomState
-        None draws the key from the operating system. An int or a RandomState gives a
-        reproducible stream that is *not private*.
-
-    Raises
-    ------
-    ValueError
-        If `random_state` is of another type or negative.
+    None draws the key from the operating system; an int or a RandomState gives a reproducible
+    stream that is *not private*. Raises `ValueError` if it is of another type or negative.
     """
     check_random_state(random_state)
     if random_state is None:
-        return RandomStream(os.urandom(_KEY_BYTES), is_secure=True)
+        return RandomStream(_secret_key(), is_secure=True)
     if isinstance(random_state, np.random.RandomState):
         return RandomStream(random_state.bytes(_KEY_BYTES), is_secure=False)
     key = hashlib.sha256(b"random_state:%d" % int(random_state)).digest()
