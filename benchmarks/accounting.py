@@ -31,6 +31,8 @@ from sklearn_dpsco import (
     PrivacyBudget,
 )
 from sklearn_dpsco.privacy import events, selections
+from sklearn_dpsco.privacy.guarantee import selections_game
+from sklearn_dpsco.solvers import NoisyMD, Selection
 
 warnings.simplefilter("ignore")
 BUDGETS = tuple(itertools.product((0.1, 1.0, 8.0), (1e-5, 1e-6, 1e-9)))
@@ -54,7 +56,7 @@ def gaussian_waste(guarantee) -> float:
 
 def selection_waste(guarantee) -> float:
     """The same for few selections, by the optimum with finer cells."""
-    eta, count, mu = guarantee._selections()
+    eta, count, mu = selections_game(guarantee.releases, guarantee.rows_per_user)
     cells, selections._cells = selections._cells, lambda _: 256
     selections._optimum.cache_clear()
     try:
@@ -76,14 +78,16 @@ def batch_waste(guarantee) -> float:
     events._known.clear()
 
     def delta(factor: float) -> float:
-        noise = events.gaussian(mechanism.noise_multiplier / factor)
+        noise = events.GaussianDpEvent(mechanism.noise_multiplier / factor)
         sampling = mechanism.sampling
         if sampling.law == "fixed":
-            event = events.fixed_batches(noise, sampling.n_samples, sampling.batch_size)
+            event = events.SampledWithoutReplacementDpEvent(
+                sampling.n_samples, sampling.batch_size, noise
+            )
         else:
-            event = events.poisson_batches(noise, sampling.batch_size / sampling.n_samples)
+            event = events.PoissonSampledDpEvent(sampling.batch_size / sampling.n_samples, noise)
         parts = [release.dp_event("pld") for release in first]
-        whole = events.composed([*parts, events.repeated(event, steps.count)])
+        whole = events.composed([*parts, events.SelfComposedDpEvent(event, steps.count)])
         return events.pld_delta(whole, guarantee.epsilon, guarantee.epsilon)
 
     low, high = 1.0, 2.0
@@ -107,7 +111,8 @@ def large_plans():
     for relation, records, size in itertools.product(
         ("replace-one", "zero-out"), (10**8, n), (1, 64, 10**6)
     ):
-        model = DPMirrorRegressor(relation=relation, batch_size=size, delta=1e-9)
+        solver = NoisyMD(batch_size=size)
+        model = DPMirrorRegressor(relation=relation, solver=solver, delta=1e-9)
         yield f"batches of {size}, {relation}", model, (records, d)
 
 
@@ -124,15 +129,16 @@ def plans():
         yield "Frank-Wolfe, gradients", DPLassoFW(solver="gradient", **claim), (n, d)
         for steps in (5, 50, 128, 400, 5000):
             name = f"Frank-Wolfe, {steps} selections"
-            yield name, DPLassoFW(solver="selection", max_iter=steps, **claim), (n, d)
+            yield name, DPLassoFW(solver=Selection(max_iter=steps), **claim), (n, d)
         yield "heavy tails, regression", HeavyTailDPRegressor(**claim), (n, d)
         yield "heavy tails, classes", HeavyTailDPClassifier(**claim), (n, d)
         for relation, size, steps in (
             ("replace-one", 100, 200), ("zero-out", 100, 200), ("replace-one", n // 10, 50),
             ("replace-one", n // 2, 20), ("zero-out", n // 10, 1000),
         ):  # fmt: skip
-            settings = {"relation": relation, "batch_size": size, "max_iter": steps}
-            yield f"batches, {relation}", DPMirrorRegressor(**claim, **settings), (n, d)
+            solver = NoisyMD(batch_size=size, max_iter=steps)
+            model = DPMirrorRegressor(relation=relation, solver=solver, **claim)
+            yield f"batches, {relation}", model, (n, d)
 
 
 def main() -> None:
@@ -158,7 +164,8 @@ def main() -> None:
         print(f"  {name:34s}{size[0]:15d} x {size[1]}: {time.perf_counter() - start:6.2f}")
     print("\nnoise of batches under an accountant over that alone, (epsilon, batch, steps):")
     for epsilon, size, steps in itertools.product((0.1, 1.0, 4.0), (100, 1000), (200,)):
-        model = DPMirrorRegressor(epsilon=epsilon, batch_size=size, max_iter=steps, delta=1e-6)
+        solver = NoisyMD(batch_size=size, max_iter=steps)
+        model = DPMirrorRegressor(epsilon=epsilon, solver=solver, delta=1e-6)
         alone = model.plan(10**4, 10).stages[0].noises[0].scale
         model.set_params(accountant=BudgetAccountant(epsilon, 1e-6))
         shared = model.plan(10**4, 10).stages[0].noises[0].scale

@@ -15,22 +15,31 @@ import argparse
 import time
 
 import numpy as np
+from sklearn.base import MetaEstimatorMixin
 
 import sklearn_dpsco
 from sklearn_dpsco.audit import audit
+from sklearn_dpsco.solvers import FTRL, SCOF, Gradient, NoisyMD, PhasedSGD, Selection
 
 EPSILON = 4.0
 ESTIMATORS = [
-    name for name in sklearn_dpsco.__all__ if hasattr(getattr(sklearn_dpsco, name), "fit")
-]
+    name for name in sklearn_dpsco.__all__ if hasattr(getattr(sklearn_dpsco, name), "predict")
+    and not issubclass(getattr(sklearn_dpsco, name), MetaEstimatorMixin)
+]  # fmt: skip
 COMMON = {"epsilon": EPSILON, "bounds_X": (-1, 1), "bounds_y": (-1, 1), "classes": [-1, 1]}
-# one step on tight clips without an intercept, known scales; whatever a class has of these
+# no intercept and known scales; whatever a class has of these
 SHARP = {
-    "max_iter": 1, "gradient_clip": 0.3, "data_norm": 1.0, "fit_intercept": False,
-    "n_phases": 1, "batch_size": 20, "tau": 0.3, "scale_X": 1.0, "scale_y": 1.0,
-    "center_X": 0.0, "center_y": 0.0,
+    "fit_intercept": False, "scale_X": 1.0, "scale_y": 1.0, "center_X": 0.0, "center_y": 0.0,
 }  # fmt: skip
-VARIANTS = {"DPLassoFW": [{"solver": "selection"}, {"solver": "selection", "delta": 0.0}]}
+# one step on tight clips
+CLIPS = {"gradient_clip": 0.3, "data_norm": 1.0}
+ONE_STEP = {
+    "DPLassoFW": Gradient(max_iter=1, **CLIPS),
+    "DPMirror": NoisyMD(max_iter=1, **CLIPS),
+    "DPPhasedSGD": PhasedSGD(max_iter=1, n_phases=1, **CLIPS),
+    "DPFTRL": FTRL(batch_size=20, **CLIPS),
+    "HeavyTailDP": SCOF(max_iter=1, tau=0.3),
+}
 
 
 def tables(n: int = 20, d: int = 2) -> tuple[tuple, tuple]:
@@ -45,16 +54,20 @@ def tables(n: int = 20, d: int = 2) -> tuple[tuple, tuple]:
 def estimators(run: str) -> dict[str, object]:
     """The estimators by name."""
     models = {}
+    is_sharp = run == "sharp"
     for name in ESTIMATORS:
         kind = getattr(sklearn_dpsco, name)
         known = kind().get_params()
-        wanted = COMMON | (SHARP if run == "sharp" else {})
-        if name.startswith("DPMirror"):
-            wanted.pop("batch_size", None)  # there, 20 of 20 records are the full batch anyway
-        for variant in [{}, *VARIANTS.get(name.removesuffix("Classifier"), [])]:
-            settings = {key: value for key, value in wanted.items() if key in known} | variant
-            label = " ".join([name, *(f"{key}={value}" for key, value in variant.items())])
-            models[label] = kind(**settings)
+        wanted = COMMON | (SHARP if is_sharp else {})
+        steps = [solver for family, solver in ONE_STEP.items() if name.startswith(family)]
+        wanted |= {"solver": steps[0]} if steps and is_sharp else {}
+        settings = {key: value for key, value in wanted.items() if key in known}
+        models[name] = kind(**settings)
+        if name.startswith("DPLassoFW"):
+            select = Selection(max_iter=1, gradient_clip=0.3) if is_sharp else Selection()
+            for delta in ("auto", 0.0):
+                chosen = settings | {"solver": select, "delta": delta}
+                models[f"{name} selection, delta={delta}"] = kind(**chosen)
     return models
 
 

@@ -30,21 +30,22 @@ from sklearn_dpsco import (
     HeavyTailDPClassifier,
 )
 from sklearn_dpsco.data import pieces
+from sklearn_dpsco.solvers import FTRL, NoisyMD, PhasedSGD
 
 CLASSES = {"classes": [0, 1]}
 BOUNDS = {"bounds_X": (-1, 1)}
 MODELS: dict[str, Callable[[], Any]] = {
     "DPMirrorClassifier": lambda: DPMirrorClassifier(**CLASSES, **BOUNDS, random_state=0),
     "noisy-md, 50 steps": lambda: DPMirrorClassifier(
-        **CLASSES, **BOUNDS, solver="noisy-md", max_iter=50, random_state=0
+        **CLASSES, **BOUNDS, solver=NoisyMD(max_iter=50), random_state=0
     ),
     "DPLassoFWClassifier": lambda: DPLassoFWClassifier(**CLASSES, **BOUNDS, random_state=0),
     "HeavyTailDPClassifier": lambda: HeavyTailDPClassifier(**CLASSES, random_state=0),
     "DPPhasedSGDClassifier, in order": lambda: DPPhasedSGDClassifier(
-        **CLASSES, **BOUNDS, shuffle=False, random_state=0
+        **CLASSES, **BOUNDS, solver=PhasedSGD(shuffle=False), random_state=0
     ),
     "DPFTRLClassifier, in order": lambda: DPFTRLClassifier(
-        **CLASSES, **BOUNDS, shuffle=False, random_state=0
+        **CLASSES, **BOUNDS, solver=FTRL(shuffle=False), random_state=0
     ),
 }
 
@@ -117,7 +118,7 @@ def lazy(gigabytes: float, d: int) -> None:
     X, y = table(n, d, max(4, int(gigabytes * 16)))
     before = _peak()
     start = time.perf_counter()
-    make = DPMirrorClassifier(**CLASSES, **BOUNDS, solver="noisy-md", max_iter=3, random_state=0)
+    make = DPMirrorClassifier(**CLASSES, **BOUNDS, solver=NoisyMD(max_iter=3), random_state=0)
     model = make.fit(X, y)
     seconds = time.perf_counter() - start
     print(

@@ -23,8 +23,10 @@ from sklearn.metrics import r2_score, roc_auc_score
 from synthetic import Case, make
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
+from sklearn_dpsco.solvers import Gradient, Selection
 from sklearn_dpsco.solvers.defaults import FIRST_RELEASES, FRANK_WOLFE
 
+FORMS = (Gradient, Selection)
 SETS = (FIRST_RELEASES, *FRANK_WOLFE.values())
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 8.0)
 
@@ -109,11 +111,16 @@ TABLES: dict[str, dict[str, Any]] = {
     "form": DEFAULT | {form: settings(solver=form) for form in ("gradient", "selection")},
     "clip": DEFAULT
     | {f"clip x {f}": scaled("smallest_clip", f) for f in (0.5, 1.5, 2.0)}
-    | {"clip 1": settings(gradient_clip=1.0)},
+    | {f"{kind.form}, clip 1": settings(solver=kind(gradient_clip=1.0)) for kind in FORMS},
     "radius": DEFAULT
     | {f"gradient radius x {f}": scaled("gradient_radius", f) for f in (0.5, 0.75, 1.5, 2.0)}
     | {f"selection radius x {f}": scaled("selection_radius", f) for f in (0.5, 2.0)},
-    "steps": DEFAULT | {f"{n} steps": settings(max_iter=n) for n in (10, 25, 50, 100, 200, 400)},
+    "steps": DEFAULT
+    | {
+        f"{kind.form}, {n} steps": settings(solver=kind(max_iter=n))
+        for kind in FORMS
+        for n in (10, 25, 50, 100, 200, 400)
+    },
     "smoothing": DEFAULT
     | {f"smoothing x {f}": scaled("smoothing", f) for f in (0.3, 0.5, 2.0, 10.0)}
     | {f"curvature x {f}": scaled("curvature", f) for f in (0.0, 2.0, 5.0)},

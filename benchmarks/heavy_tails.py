@@ -31,6 +31,7 @@ from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.estimators.lasso import DPLassoFW
 from sklearn_dpsco.estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
 from sklearn_dpsco.means import plan_mean
+from sklearn_dpsco.solvers import SCOF
 from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES, OracleFacts, make_oracle
 
 ORACLE_NAMES = tuple(ORACLES)
@@ -179,7 +180,8 @@ def models(X: np.ndarray, y: np.ndarray, task: str) -> dict[str, Callable[[float
         wrong = public | {"scale_X": factor * public["scale_X"]}
         rows[f"scale_X x {factor:g}"] = lambda e, wrong=wrong: regressor(epsilon=e, **wrong)
     for oracle in ORACLE_NAMES[1:]:
-        rows[oracle] = lambda e, oracle=oracle: regressor(epsilon=e, oracle=oracle)
+        solver = SCOF(oracle=oracle)
+        rows[oracle] = lambda e, solver=solver: regressor(epsilon=e, solver=solver)
     rows["slices"] = lambda e: regressor(epsilon=e, solver="scof-slices")
     rows["mirror, min and max"] = lambda e: DPMirrorRegressor(epsilon=e, **wider(1))
     rows["mirror, 30 x wider"] = lambda e: DPMirrorRegressor(epsilon=e, **wider(30))

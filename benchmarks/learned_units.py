@@ -1,4 +1,4 @@
-"""What the rules of `solver="learned-units"` reach, next to the units of the bounds.
+"""What the rules of `solver="descent"` reach, next to the units of the bounds.
 
     python benchmarks/learned_units.py                    synthetic families
     python benchmarks/learned_units.py --wider 10         with bounds ten times too wide
@@ -102,7 +102,7 @@ def private(k: int, epsilon: float, seed: int, wider: float, **settings: Any) ->
 def study(seeds: int, wider: float) -> None:
     for cell in CELLS:
         family, n, d, k = cell
-        shares: dict[str, list[list[float]]] = {"learned-units": [], "noisy-md": []}
+        shares: dict[str, list[list[float]]] = {"descent": [], "noisy-md": []}
         for seed in range(seeds):
             X, y = table(cell, seed)
             train, test = (X[:n], y[:n]), (X[n:], y[n:])

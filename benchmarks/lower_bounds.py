@@ -29,7 +29,6 @@ import argparse
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -41,14 +40,23 @@ from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball, LpBall
 from sklearn_dpsco.losses import Absolute, Huber, Loss, Squared
 from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.randomness.stream import stream_from_random_state
-from sklearn_dpsco.solvers import frank_wolfe, mirror_descent
+from sklearn_dpsco.solvers import (
+    FTRL,
+    SCOF,
+    Gradient,
+    Localized,
+    NoisyMD,
+    NoisySFW,
+    PhasedSGD,
+    Proximal,
+    Rounds,
+    Selection,
+    Solver,
+    Spider,
+    Tree,
+)
 from sklearn_dpsco.solvers.base import Problem, SolverData
-from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
-from sklearn_dpsco.solvers.ftrl import FTRL
-from sklearn_dpsco.solvers.heavy_tail import HeavyTail
 from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES
-from sklearn_dpsco.solvers.mirror_descent import MirrorDescent
-from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
 
 DELTA = 1e-6
 
@@ -513,14 +521,15 @@ def _descends(make: Callable[[Instance], Any]) -> Callable[[Instance], Run]:
     return runs
 
 
-def _of_bounded(make: Callable[..., Any], *, with_steps: bool = False) -> Callable[[Instance], Run]:
+def _of_bounded(kind: type[Solver], *, with_steps: bool = False) -> Callable[[Instance], Run]:
     """A solver that is told the clip and the row norm, and perhaps the number of steps."""
 
     def settings_for(instance: Instance) -> Any:
         if isinstance(instance, Packing):
             raise ValueError("needs bounds on the records")
         steps = {"max_iter": instance.n_steps} if with_steps else {}
-        return make(**instance.declared, **steps)
+        told, known = instance.declared | steps, kind().get_params()
+        return kind(**{name: value for name, value in told.items() if name in known})
 
     return _descends(settings_for)
 
@@ -539,7 +548,7 @@ def _phased(instance: Instance) -> PhasedSGD:
 def _of_moments(oracle: str) -> Callable[[Instance], Run]:
     """Gradient descent on a private mean, in the units of the moment bound."""
 
-    def settings_for(instance: Instance) -> HeavyTail:
+    def settings_for(instance: Instance) -> SCOF:
         if not isinstance(instance, StronglyConvex | Convex):
             raise ValueError("needs an instance with moments of gradients")
         # few steps are enough for a strongly convex loss of condition 1; for a linear one the noise
@@ -547,11 +556,9 @@ def _of_moments(oracle: str) -> Callable[[Instance], Run]:
         n_steps, step = 20, 0.5
         if isinstance(instance, Convex):
             n_steps, step = 100, 1 / (200 * instance.rate)
-        return HeavyTail(
-            "scof", oracle, moment_order=instance.k, max_iter=n_steps, learning_rate=step,
-            private_scale_X=False, private_center_X=False,
-            private_scale_y=False, private_center_y=False,
-        )  # fmt: skip
+        solver = SCOF(oracle=oracle, moment_order=instance.k, max_iter=n_steps, learning_rate=step)
+        names = ("scale_X", "center_X", "scale_y", "center_y")
+        return solver.with_facts(**{f"private_{name}": False for name in names})
 
     return _descends(settings_for)
 
@@ -572,10 +579,12 @@ def _mean(oracle: str) -> Callable[[Instance], Run]:
 
 
 SOLVERS: dict[str, Callable[[Instance], Run]] = {
-    **{form: _of_bounded(partial(MirrorDescent, form)) for form in mirror_descent.FORMS[1:]},
-    "noisy-md": _of_bounded(partial(MirrorDescent, "noisy-md"), with_steps=True),
-    "localized": _of_bounded(partial(MirrorDescent, "localized"), with_steps=True),
-    **{form: _of_bounded(partial(FrankWolfe, form)) for form in frank_wolfe.FORMS},
+    "noisy-md": _of_bounded(NoisyMD, with_steps=True),
+    "localized": _of_bounded(Localized, with_steps=True),
+    **{
+        kind.form: _of_bounded(kind)
+        for kind in (Proximal, NoisySFW, Selection, Gradient, Rounds, Tree, Spider)
+    },
     "phased": _descends(_phased),
     "ftrl": _of_bounded(FTRL),
     **{f"mean: {oracle}": _mean(oracle) for oracle in ORACLES},

@@ -1,4 +1,4 @@
-"""How the defaults of mirror descent were chosen: a reproducible study.
+"""How the defaults of `NoisyMD` were chosen: a reproducible study.
 
     python benchmarks/mirror_study.py              every table, about 10 minutes
     python benchmarks/mirror_study.py reach clip   some of them
@@ -22,6 +22,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 from synthetic import Case, make
 
 from sklearn_dpsco import DPMirrorClassifier, DPMirrorRegressor
+from sklearn_dpsco.solvers import NoisyMD
 from sklearn_dpsco.solvers.defaults import FIRST_RELEASES, MIRROR_DESCENT
 
 DEFAULT: dict[str, Any] = {"* default": {}}
@@ -33,7 +34,7 @@ TABLES: dict[str, dict[str, dict[str, Any]]] = {
     "gradient": DEFAULT | {f"gradient x {f}": {"=gradient": f} for f in (0.5, 0.75, 1.5, 2.0)},
     "radius": DEFAULT | {f"radius x {f}": {"=radius": f} for f in (0.25, 0.5, 2.0)},
     "clip": DEFAULT | {f"clip x {f}": {"=smallest_clip": f} for f in (0.5, 1.5, 3.0)},
-    "steps": DEFAULT | {f"{t} steps": {"max_iter": t} for t in (25, 50, 100, 400)},
+    "steps": DEFAULT | {f"{t} steps": {"solver": NoisyMD(max_iter=t)} for t in (25, 50, 100, 400)},
     "set": DEFAULT | {name: {"feasible_set": name} for name in ("l2", "l1", "linf")},
     "centre": DEFAULT | {f"centre's reach x {f}": {"=location_reach": f} for f in (0.5, 2.0, 5.0)},
 }
@@ -43,8 +44,8 @@ def skill(case: Case, epsilon: float, seed: int, **settings: Any) -> float:
     """Skill of one private fit; the data and the noise follow from the seed."""
     X, y, X_test, y_test, truth = make(case, seed)
     bounds = (0, 1) if case.features in ("binary", "bag") else (-1, 1)
-    common = {"epsilon": epsilon, "bounds_X": bounds, "random_state": seed, **settings}
-    common["precision"] = "float"  # the same law, drawn faster
+    common = {"epsilon": epsilon, "bounds_X": bounds, "random_state": seed, "solver": "noisy-md"}
+    common |= {"precision": "float", **settings}  # the same law, drawn faster
     if case.task == "reg":
         model = DPMirrorRegressor(bounds_y=(-1, 1), **common).fit(X, y)
         return max(-1.0, r2_score(y_test, model.predict(X_test)) / r2_score(y_test, truth))

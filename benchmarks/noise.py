@@ -12,8 +12,7 @@ import numpy as np
 
 from sklearn_dpsco import DPLassoFWClassifier
 from sklearn_dpsco.randomness.exact import (
-    floor_laplace,
-    floor_normal,
+    floor_draws,
     permute_and_flip,
     sample_softmax,
 )
@@ -45,9 +44,9 @@ def samplers():
     stream = stream_from_random_state(None)
     print("million draws per second, cipher included")
     for name, draw in (
-        ("normal, exact", lambda: floor_normal(2**30, N_DRAWS, stream)),
+        ("normal, exact", lambda: floor_draws(True, 2**30, N_DRAWS, stream)),
         ("normal, float", lambda: stream.normal(N_DRAWS)),
-        ("Laplace, exact", lambda: floor_laplace(2**30, N_DRAWS, stream)),
+        ("Laplace, exact", lambda: floor_draws(False, 2**30, N_DRAWS, stream)),
         ("Laplace, float", lambda: stream.laplace(N_DRAWS)),
     ):
         print(f"  {name:15s} {N_DRAWS / seconds(draw, 3) / 1e6:6.1f}")

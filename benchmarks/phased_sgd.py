@@ -27,6 +27,7 @@ from sklearn_dpsco import DPPhasedSGDClassifier, DPPhasedSGDRegressor
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
 from sklearn_dpsco.randomness.stream import stream_from_random_state
+from sklearn_dpsco.solvers import PhasedSGD
 from sklearn_dpsco.solvers.base import SolverData
 
 # ----------------------------------------------------------------------------------- time
@@ -72,7 +73,7 @@ def speed(n: int) -> None:
         d = X.shape[1]
         y = np.clip(X @ rng.normal(0, 0.1, d), -1, 1)
         model = DPPhasedSGDRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1))
-        plan, solver = model.plan(n, d), model._solver()
+        plan = model.plan(n, d)
         unshuffled = dataclasses.replace(plan, shuffle=False)
         data = SolverData(make_rows(X, True), y)
         is_sparse = sparse.issparse(X)
@@ -86,10 +87,8 @@ def speed(n: int) -> None:
             {
                 "table order": lambda run=bare: run(table_order),
                 "random order": lambda run=bare: run(order),
-                "solve": lambda s=solver, p=plan, a=data: p.run(a, stream_from_random_state(None)),
-                "in order": lambda s=solver, p=unshuffled, a=data: p.run(
-                    a, stream_from_random_state(None)
-                ),
+                "solve": lambda p=plan, a=data: p.run(a, stream_from_random_state(None)),
+                "in order": lambda p=unshuffled, a=data: p.run(a, stream_from_random_state(None)),
                 "fit": lambda m=model, X=X, a=data: m.fit(X, a.y),
             },
             repeats=7,
@@ -132,7 +131,7 @@ def private_models(task: str, epsilon: float, seed: int, bounds: dict[str, Any])
         common["classes"] = [0, 1]
     return {
         "default": phased(**common),
-        "one pass": phased(**common, max_iter=1),
+        "one pass": phased(**common, solver=PhasedSGD(max_iter=1)),
         kinked: phased(**common, loss=kinked),
         "unconstrained": phased(**common, feasible_set="unconstrained"),
         "full-batch noisy GD": mirror(**common, feasible_set="l2", solver="noisy-md"),

@@ -5,7 +5,7 @@
 
 Median test R2 or AUC over splits of 75/25, delta = 1e-6, zero-out. "oracle" is the candidate with
 the best median of test scores and the whole budget, a choice that nobody may make. Other cases
-start from a default that is structurally wrong: a radius that is far too small, or plain steps
+start from a default that is structurally wrong: a ball that is far too small, or plain steps
 where bounds are five times too wide, columns ill conditioned, or rows those of sparse text.
 """
 
@@ -24,17 +24,25 @@ from sklearn.metrics import roc_auc_score
 from utility import packaged, widened
 
 from sklearn_dpsco import DPGridSearchCV, DPMirrorClassifier, DPMirrorRegressor
+from sklearn_dpsco.geometry import L2Ball
+from sklearn_dpsco.solvers import NoisyMD
 
-RADII: dict[str, list[Any]] = {"radius": [0.5, 2.0, 8.0, 32.0]}
+
+def balls(*radii: float) -> dict[str, list[Any]]:
+    """A part of a grid."""
+    return {"feasible_set": [L2Ball(radius) for radius in radii]}
+
+
+CLIPS = {"solver": [NoisyMD(gradient_clip=clip) for clip in (0.1, 1.0)]}
 GRIDS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
-    "good default": ({}, {"gradient_clip": ["auto", 0.1, 1.0], "radius": [1.0, 4.0, 16.0]}),
-    "wrong radius": ({"radius": 0.05, "feasible_set": "l2"}, RADII),
-    "plain steps": ({"solver": "noisy-md"}, {"solver": ["noisy-md", "learned-units"]}),
+    "good default": ({}, CLIPS | balls(1.0, 4.0, 16.0)),
+    "wrong radius": ({"feasible_set": L2Ball(0.05)}, balls(0.5, 2.0, 8.0, 32.0)),
+    "plain steps": ({"solver": "noisy-md"}, {"solver": ["noisy-md", "descent"]}),
 }
 TEXT = {
     "plain text": (
-        {"solver": "noisy-md"},
-        {"feasible_set": ["l2"], "data_norm": [2.0, 4.0, 8.0], "radius": [5, 20, 80]},
+        {"solver": NoisyMD()},
+        {"solver__data_norm": [2.0, 4.0, 8.0]} | balls(5.0, 20.0, 80.0),
     )
 }
 

@@ -33,12 +33,14 @@ from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.losses import Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
+from sklearn_dpsco.solvers import Rounds, Selection, Spider, Tree
 from sklearn_dpsco.solvers.base import Problem, SolverData
-from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
 FORMS = ("selection", "rounds", "tree", "spider")
 FAMILIES = ("5 signs", "5 normal", "40 normal")
 TEST = 5000
+
+SOLVERS = {kind.form: kind for kind in (Rounds, Tree, Spider, Selection)}
 
 
 def table(family: str, n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -104,7 +106,7 @@ def runs(X: Any, y: np.ndarray) -> dict[str, Callable[[], Any]]:
     problem = Problem(n, d, Squared(), L1Ball, True)
     found: dict[str, Callable[[], Any]] = {}
     for form in FORMS[1:]:
-        plan = FrankWolfe(form).plan(problem, PrivacyBudget(1.0, 1e-6))
+        plan = SOLVERS[form]().plan(problem, PrivacyBudget(1.0, 1e-6))
         found[form] = lambda plan=plan: plan.run(data, stream_from_random_state(None))
     return found
 

@@ -23,6 +23,7 @@ from scipy import sparse
 from sklearn.metrics import roc_auc_score
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
+from sklearn_dpsco.solvers import Selection
 
 FAMILIES = ("signs", "corr", "zipf", "zipf dense")
 TEST = 4000
@@ -62,7 +63,7 @@ def measured(family: str, task: str, n: int, epsilon: float, seed: int) -> list[
     rng, found = np.random.default_rng(seed + 99), []
     bounds = (0, 1) if family.startswith("zipf") else (-1, 1)
     common: dict[str, Any] = {
-        "epsilon": epsilon, "relation": "zero-out", "bounds_X": bounds, "solver": "selection",
+        "epsilon": epsilon, "relation": "zero-out", "bounds_X": bounds, "solver": Selection(),
         "random_state": seed,
     }  # fmt: skip
     y: Any = np.clip(0.25 * signal + 0.12 * rng.standard_normal(len(signal)), -1, 1)
@@ -71,7 +72,7 @@ def measured(family: str, task: str, n: int, epsilon: float, seed: int) -> list[
         y = rng.uniform(size=len(signal)) < 1 / (1 + np.exp(-2 * signal))
         kind = DPLassoFWClassifier(classes=[False, True], **common)
     for fewest in (1, 2, 3):
-        model = kind.set_params(min_selections=fewest).fit(X[:n], y[:n])
+        model = kind.set_params(solver__min_selections=fewest).fit(X[:n], y[:n])
         score = model.score(X[n:], y[n:])
         if task == "clf":
             score = roc_auc_score(y[n:], model.decision_function(X[n:]))

@@ -36,6 +36,8 @@ from sklearn_dpsco import (
     DPFTRLRegressor,
     DPLassoFW,
     DPLassoFWClassifier,
+    DPLinearRegression,
+    DPLogisticRegression,
     DPMirrorClassifier,
     DPMirrorRegressor,
     DPPhasedSGDClassifier,
@@ -46,6 +48,7 @@ from sklearn_dpsco import (
 from sklearn_dpsco.data.rows import Move, Objective, make_rows
 from sklearn_dpsco.losses import Huber, Logistic, SmoothedHinge, Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
+from sklearn_dpsco.solvers import NoisyMD
 from sklearn_dpsco.solvers.base import SolverData
 
 ESTIMATORS: tuple[Any, ...] = (
@@ -241,11 +244,11 @@ def batches() -> None:
     for relation, size in product(("replace-one", "zero-out"), (1, 100, 10_000)):
         steps = {1: 5000, 100: 2000}.get(size, 50)
         model = DPMirrorRegressor(
-            bounds_X=(-1, 1), bounds_y=(-1, 1), batch_size=size, max_iter=steps,
-            relation=relation, fit_intercept=False,
+            bounds_X=(-1, 1), bounds_y=(-1, 1), relation=relation, fit_intercept=False,
+            solver=NoisyMD(batch_size=size, max_iter=steps),
         )  # fmt: skip
         plan, data = model.plan(n, d), SolverData(make_rows(X, False), y)
-        solver, coef = model._solver(), rng.normal(size=d) / d
+        coef = rng.normal(size=d) / d
 
         def plain(size: int = size, steps: int = steps, coef: Any = coef) -> None:
             for _ in range(steps):
@@ -253,7 +256,7 @@ def batches() -> None:
                 part = X[rows]
                 part.T @ np.clip(part @ coef - y[rows], -1, 1) / size
 
-        def ours(plan: Any = plan, data: Any = data, solver: Any = solver) -> None:
+        def ours(plan: Any = plan, data: Any = data) -> None:
             plan.run(data, stream_from_random_state(None))
 
         times = medians({"plain": plain, "ours": ours}, 5)
@@ -270,12 +273,13 @@ def defaults() -> None:
         labels = (X @ w + 0.3 * rng.standard_normal(n) > 0).astype(int)
         classes = np.digitize(X @ w, np.linspace(-0.5, 0.5, 4))
         models = {
-            "regressor": (DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1)), y, Ridge()),
+            "regressor": (DPLinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1)), y, Ridge()),
             "classifier": (
-                DPMirrorClassifier(bounds_X=(-1, 1), classes=[0, 1]), labels, LogisticRegression(),
+                DPLogisticRegression(bounds_X=(-1, 1), classes=[0, 1]), labels,
+                LogisticRegression(),
             ),
             "five classes": (
-                DPMirrorClassifier(bounds_X=(-1, 1), classes=range(5)), classes,
+                DPLogisticRegression(bounds_X=(-1, 1), classes=range(5)), classes,
                 LogisticRegression(),
             ),
         }  # fmt: skip
@@ -284,7 +288,7 @@ def defaults() -> None:
                 {"ours": lambda m=private, t=target, X=X: m.fit(X, t),
                  "plain": lambda m=plain, t=target, X=X: m.fit(X, t)}, 7,
             )  # fmt: skip
-            label = f"DPMirror {name}, {n} x {d} / {type(plain).__name__}"
+            label = f"default {name}, {n} x {d} / {type(plain).__name__}"
             report(label, times["ours"] / times["plain"], "3" if name == "regressor" else "0.4")
 
 
@@ -306,7 +310,7 @@ def imports() -> None:
         code = (
             "import time, numpy as np; from scipy import sparse; import sklearn_dpsco as s;"
             "X = np.eye(200, 5);" + convert + "y = np.arange(200) / 200;"
-            "m = s.DPLassoFW(bounds_X=(0, 1), bounds_y=(0, 1));"
+            "m = s.DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1));"
             "a = time.perf_counter(); m.fit(X, y); print(time.perf_counter() - a)"
         )
         for _ in range(2):  # the second process finds the compiled kernels
@@ -319,7 +323,7 @@ def memory() -> None:
     X = np.random.default_rng(0).uniform(-1, 1, (100_000, 100))
     y = X[:, 0]
     for label, bounds, limit in (("X within (-1, 1)", (-1, 1), "0"), ("scaled X", (-2, 2), "1")):
-        model = DPLassoFW(bounds_X=bounds, bounds_y=(-1, 1))
+        model = DPLassoFW(bounds_X=bounds, bounds_y=(-1, 1), units="bounds")
         model.fit(X[:1000], y[:1000])
         tracemalloc.start()
         model.fit(X, y)
@@ -366,7 +370,7 @@ def against_peer(python: str) -> None:
             command = [python, "-c", PEER, str(path)]
             out = subprocess.run(command, check=True, capture_output=True)
         peer, peer_score = json.loads(out.stdout)
-        model = DPLassoFWClassifier(epsilon=1.0, bounds_X=(-1, 1), classes=[0, 1])
+        model = DPLogisticRegression(epsilon=1.0, bounds_X=(-1, 1), classes=[0, 1])
         ours = medians({"fit": lambda m=model, X=X, y=y: m.fit(X, y)}, 7)["fit"]
         report(f"diffprivlib / ours, {name}", peer / ours, "> 5")
         print(f"    accuracy: diffprivlib {peer_score:.4f}, ours {model.score(X, y):.4f}")

@@ -39,6 +39,7 @@ from sklearn_dpsco import (
     PrivacyBudget,
 )
 from sklearn_dpsco.mechanisms import PrefixSum
+from sklearn_dpsco.solvers import FTRL
 
 Array = Any
 FACTORIZATIONS = ("tree", "honaker", "toeplitz")
@@ -267,7 +268,7 @@ def speed(n: int) -> None:
         "partial_fit, one chunk": lambda: stream(X),
         "partial_fit, other bounds": lambda: stream(X, bounds_X=(-2, 2)),
         "partial_fit, unknown length": lambda: stream(X, horizon=None),
-        "partial_fit, 4096 steps": lambda: stream(X, batch_size=-(-n // 4096)),
+        "partial_fit, 4096 steps": lambda: stream(X, solver=FTRL(batch_size=-(-n // 4096))),
         "fit (shuffles)": lambda: DPFTRLClassifier(**facts).fit(X, y),
     }
     report(f"dense {n} x {d}", timed(found, n))

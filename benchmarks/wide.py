@@ -85,10 +85,11 @@ def timed(function: Callable[[], Any]) -> float:
 
 def model(epsilon: float, n_steps: int, **settings: Any) -> Any:
     from sklearn_dpsco import DPLassoFWClassifier
+    from sklearn_dpsco.solvers import Selection
 
     return DPLassoFWClassifier(
-        epsilon=epsilon, delta=1e-6, classes=[-1, 1], bounds_X=(-1, 1), solver="selection",
-        max_iter=n_steps, random_state=0, **settings,
+        epsilon=epsilon, delta=1e-6, classes=[-1, 1], bounds_X=(-1, 1),
+        solver=Selection(max_iter=n_steps), random_state=0, **settings,
     )  # fmt: skip
 
 
