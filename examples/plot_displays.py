@@ -19,6 +19,7 @@ import numpy as np
 from sklearn_dpsco import (
     BudgetAccountant,
     CoefficientDisplay,
+    DPLinearRegression,
     DPMirrorRegressor,
     LedgerDisplay,
     PlanDisplay,
@@ -26,7 +27,7 @@ from sklearn_dpsco import (
 )
 
 bounds = {"bounds_X": (0, 10), "bounds_y": (0, 100)}
-model = DPMirrorRegressor(epsilon=1.0, **bounds)
+model = DPLinearRegression(epsilon=1.0, **bounds)
 simple = DPMirrorRegressor(epsilon=1.0, solver="noisy-md", **bounds)
 
 figure, axes = plt.subplots(2, 1, layout="constrained", height_ratios=(3, 1))
@@ -60,7 +61,7 @@ y = np.clip(X @ [4, 0, 2, 0, 1, 0] + rng.normal(0, 5, 5000), 0, 100)
 accountant = BudgetAccountant(epsilon=3.0)
 for epsilon, label in ((1.0, "first model"), (0.5, "fewer columns"), (1.0, "final")):
     with accountant.label(label):
-        DPMirrorRegressor(epsilon=epsilon, accountant=accountant, **bounds).fit(X, y)
+        DPLinearRegression(epsilon=epsilon, accountant=accountant, **bounds).fit(X, y)
 LedgerDisplay.from_accountant(accountant)
 plt.show()
 
@@ -71,6 +72,6 @@ plt.show()
 # resemble it, many fits tell.
 
 CoefficientDisplay.from_refits(
-    DPMirrorRegressor(epsilon=0.3, **bounds), X, y, data_is_public=True, random_state=0
+    DPLinearRegression(epsilon=0.3, **bounds), X, y, data_is_public=True, random_state=0
 )
 plt.show()

@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import LinearRegression
 
-from sklearn_dpsco import DPMirrorRegressor, HeavyTailDPRegressor
+from sklearn_dpsco import DPLinearRegression, HeavyTailDPRegressor
 
 rng = np.random.default_rng(0)
 n = 20_000
@@ -69,17 +69,17 @@ def score(model):
                       for k in range(3)])  # fmt: skip
 
 
-curves = {"scale_X": [], "scale_y": [], "bounds_X and bounds_y of DPMirrorRegressor": []}
+curves = {"scale_X": [], "scale_y": [], "bounds_X and bounds_y of DPLinearRegression": []}
 for factor in factors:
     for name in ("scale_X", "scale_y"):
         wrong = guesses | {name: factor * guesses[name]}
         curves[name].append(score(HeavyTailDPRegressor(**wrong)))
     reach_X, reach_y = 10 * factor * guesses["scale_X"], 10 * factor * guesses["scale_y"]
-    bounded = DPMirrorRegressor(
+    bounded = DPLinearRegression(
         bounds_X=(guesses["center_X"] - reach_X, guesses["center_X"] + reach_X),
         bounds_y=(guesses["center_y"] - reach_y, guesses["center_y"] + reach_y),
     )
-    curves["bounds_X and bounds_y of DPMirrorRegressor"].append(score(bounded))
+    curves["bounds_X and bounds_y of DPLinearRegression"].append(score(bounded))
 
 # %%
 # The picture

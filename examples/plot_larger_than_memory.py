@@ -38,6 +38,7 @@ print(f"{size / 1e6:.0f} MB in {len(list(folder.iterdir()))} files")
 import dask.dataframe as dd
 
 from sklearn_dpsco import DPFTRLClassifier, DPMirrorClassifier, dp_score
+from sklearn_dpsco.solvers import FTRL, Descent
 
 table = dd.read_parquet(folder)
 
@@ -59,19 +60,20 @@ def fitted(model):
 
 public = {"bounds_X": (0, 10), "classes": ["no", "yes"], "epsilon": 1.0, "random_state": 0}
 first = table.partitions[0]  # a fit of one file, for libraries to be loaded and kernels compiled
-DPMirrorClassifier(max_iter=1, **public).fit(first[features], first["bought"])
+DPMirrorClassifier(solver=Descent(max_iter=1), **public).fit(first[features], first["bought"])
 before = peak()
 
 # %%
 # A pass over the files checks them before anything is spent. A model that follows the stream of
 # the records then needs one more, and ``shuffle=False`` takes them as they lie:
 
-stream = fitted(DPFTRLClassifier(shuffle=False, **public))
+stream = fitted(DPFTRLClassifier(solver=FTRL(shuffle=False), **public))
 
 # %%
-# The descent in learned units reads all records in each step, on all cores; here in four steps:
+# The descent of `DPLogisticRegression` reads all records in each step, on all cores. Here it makes
+# four steps, which `DPMirrorClassifier` lets one say:
 
-descent = fitted(DPMirrorClassifier(max_iter=4, **public))
+descent = fitted(DPMirrorClassifier(solver=Descent(max_iter=4), **public))
 print(descent.guarantee_)
 
 # %%

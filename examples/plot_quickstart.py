@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import ShuffleSplit
 
-from sklearn_dpsco import DPMirrorRegressor, PrivacyUtilityDisplay
+from sklearn_dpsco import DPLinearRegression, PrivacyUtilityDisplay
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 bounds_X = {
@@ -47,7 +47,7 @@ bounds_y = (0, 400)
 # nothing. The default, "replace-one", is the stronger promise and costs twice the noise.
 
 public = {"relation": "zero-out", "bounds_X": bounds_X, "bounds_y": bounds_y}
-plan = DPMirrorRegressor(epsilon=1.0, **public).plan(n_samples=331, n_features=10)
+plan = DPLinearRegression(epsilon=1.0, **public).plan(n_samples=331, n_features=10)
 print(plan)
 print(f"dp_accounting finds epsilon = {plan.guarantee.second_opinion():.4f}")
 
@@ -58,7 +58,7 @@ print(f"dp_accounting finds epsilon = {plan.guarantee.second_opinion():.4f}")
 # publish several of them would cost their composition.
 
 display = PrivacyUtilityDisplay.from_estimator(
-    DPMirrorRegressor(**public),
+    DPLinearRegression(**public),
     X,
     y,
     data_is_public=True,

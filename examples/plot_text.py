@@ -21,7 +21,8 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from sklearn_dpsco import DPLassoFWClassifier, DPMirrorClassifier
+from sklearn_dpsco import DPLassoFWClassifier, DPLogisticRegression
+from sklearn_dpsco.solvers import Selection
 
 
 def folder_of(package):
@@ -74,9 +75,9 @@ print(f"{len(train)} notes, {len(words)} words")
 settings = {"classes": [False, True], "bounds_X": (0, 1), "relation": "zero-out"}
 epsilons = (0.5, 1.0, 2.0, 4.0, 8.0)
 models = {
-    "descent": DPMirrorClassifier(**settings),
+    "descent": DPLogisticRegression(**settings),
     "selection": DPLassoFWClassifier(solver="selection", **settings),
-    "selected twice": DPLassoFWClassifier(solver="selection", min_selections=2, **settings),
+    "selected twice": DPLassoFWClassifier(solver=Selection(min_selections=2), **settings),
 }
 plain = LogisticRegression(max_iter=1000).fit(X[train], y[train])
 best = roc_auc_score(y[test], plain.decision_function(X[test]))

@@ -68,13 +68,18 @@ print(list(encoder.fit().get_feature_names_out()))
 # ---------
 # A private classifier takes the bounds from the encoder before it in the pipeline. The labels are
 # declared, too. ``check_pipeline`` looks for steps that learn without privacy.
+#
+# Nothing else has to be chosen. The plan of a fit lists what will be released and with how much
+# noise. It is made of the number of rows and columns alone, and costs nothing.
 
 from sklearn.pipeline import make_pipeline
 
-from sklearn_dpsco import DPMirrorClassifier, check_pipeline
+from sklearn_dpsco import DPLogisticRegression, check_pipeline
 
-model = make_pipeline(encoder, DPMirrorClassifier(bounds_X=encoder, classes=["no", "yes"]))
+model = make_pipeline(encoder, DPLogisticRegression(bounds_X=encoder, classes=["no", "yes"]))
 print(check_pipeline(model))
+n_columns = len(encoder.get_feature_names_out())
+print(model[-1].plan(n_samples=9000, n_features=n_columns))
 
 # %%
 # One budget
@@ -94,17 +99,18 @@ halves = accountant.parallel()
 train, test = slice(0, 9000), slice(9000, None)
 
 # %%
-# Read the plan
-# -------------
-# Which loss suits? A private search fits every candidate with a tenth of its budget, chooses one
-# of them privately, and spends the rest on the winner. Its plan lists what will be released and
-# with how much noise. It is made of the number of rows and columns alone, and costs nothing.
+# A choice
+# --------
+# ``model.fit(records[train], returned[train])`` would do. Would another loss than the logistic one
+# suit better? `DPMirrorClassifier` does what `DPLogisticRegression` does unless told otherwise, and
+# has a loss to choose. A private search fits every candidate with a small part of its budget,
+# chooses one of them privately, and spends the rest on the winner. It has a plan, too.
 
-from sklearn_dpsco import DPGridSearchCV
+from sklearn_dpsco import DPGridSearchCV, DPMirrorClassifier
 
+candidates = make_pipeline(encoder, DPMirrorClassifier(bounds_X=encoder, classes=["no", "yes"]))
 settings = {"dpmirrorclassifier__loss": ["logistic", "smoothed_hinge"]}
-search = DPGridSearchCV(model, settings, epsilon=2.0, accountant=halves.branch())
-n_columns = len(encoder.get_feature_names_out())
+search = DPGridSearchCV(candidates, settings, epsilon=2.0, accountant=halves.branch())
 print(search.plan(n_samples=9000, n_features=n_columns))
 
 # %%

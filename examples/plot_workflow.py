@@ -27,6 +27,7 @@ train, test = slice(0, 4800), slice(4800, None)  # a shuffled table, cut by posi
 # %%
 # A schema says what is public about the columns: bounds of numbers, and lists of categories. It
 # comes from the questionnaire, and not from the answers. Nothing is learned from the table.
+# `DPMirrorClassifier` does what `DPLogisticRegression` does, and has a loss to choose.
 
 occupations = [1, 2, 3, 4, 5, 6]
 schema = {
