@@ -16,10 +16,7 @@ BranchPath = tuple[str, ...]  # group, branch, group, branch, ... from the outer
 
 
 class Account:
-    """What a fit is charged to: an accountant, a branch of one, or a part of a search's budget.
-
-    Copies are the same object, so that all copies of an estimator share it.
-    """
+    """What a fit is charged to: an accountant, a branch of one, or a part of a search's budget."""
 
     def _place(self) -> tuple[Any, BranchPath]:
         """The accountant, and the branch of it."""
@@ -27,8 +24,8 @@ class Account:
 
     def _terms(self) -> tuple[PrivacyBudget, Currency, float | None, int]:
         """`budget`, `currency`, `order` and `max_rows_per_user`."""
-        terms: tuple[PrivacyBudget, Currency, float | None, int] = self._place()[0]._terms()
-        return terms
+        root: Account = self._place()[0]
+        return root._terms()
 
     @property
     def budget(self) -> PrivacyBudget:
@@ -74,17 +71,17 @@ class Account:
         Raises
         ------
         PrivacyBudgetError
-            If the total would exceed the budget, the relation is not the budget's, the
-            budget has delta=0 and the guarantee does not compose purely, users are protected in a
-            branch of disjoint records, this is not the process of the accountant, or its file
-            cannot be read or written. Then the charge is not accepted.
+            If the total would exceed the budget, the relation is not the budget's, the budget has
+            delta=0 and the guarantee does not compose purely, users are protected in a branch of
+            disjoint records, this is not the process of the accountant, or its file cannot be read
+            or written. Nothing is charged.
         ValueError
             If `guarantee` is neither a guarantee nor a plan, `label` or `estimator` no string, or a
-            size of the plan no positive integer. Nothing is charged then.
+            size of the plan no positive integer. Nothing is charged.
 
         Examples
         --------
-        Fits charge by themselves. This is for a release of your own, by a mechanism of the package:
+        Fits charge by themselves. This is for a release of your own:
 
         >>> from sklearn_dpsco import BudgetAccountant
         >>> from sklearn_dpsco.means import plan_mean
@@ -102,6 +99,7 @@ class Account:
         (root, path), (other_root, other_path) = self._place(), other._place()
         return root == other_root and other_path[: len(path)] == path
 
+    # all copies of an estimator share it
     def __copy__(self, memo: object = None) -> Self:
         return self
 
@@ -112,9 +110,8 @@ class Account:
 class Branch(Account):
     """A branch of an accountant; give it as ``accountant=`` to what uses its records only.
 
-    Made by `ParallelGroup.branch`. Its copies and pickles are the same branch, of the accountant
-    that copies and pickles of the accountant stand for, in worker processes, too. What is given
-    the accountant itself is in no branch, and adds to all of them.
+    Made by `ParallelGroup.branch`. Copies and pickles are the same branch, also in worker
+    processes. What is given the accountant itself is in no branch, and adds to all of them.
 
     Attributes
     ----------

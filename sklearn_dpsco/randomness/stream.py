@@ -19,7 +19,7 @@ from scipy.special import ndtri
 
 from .._checks import shown
 
-__all__ = ["RandomStream", "check_random_state", "stream_from_random_state"]
+__all__ = ["RandomStream", "check_random_state", "current_process", "stream_from_random_state"]
 
 _KEY_BYTES = 32
 _forks = 0  # number of forks between the first process and this one
@@ -30,7 +30,7 @@ def _count_fork() -> None:
     _forks += 1
 
 
-def _process() -> tuple[int, int]:
+def current_process() -> tuple[int, int]:
     """Differs from that of every parent process; a process id alone may be used again."""
     return os.getpid(), _forks
 
@@ -63,7 +63,7 @@ class RandomStream:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         self._key = key
-        self._process = _process()
+        self._process = current_process()
         self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self._buffer: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
         self._next = 0  # position in the buffer
@@ -79,7 +79,7 @@ class RandomStream:
         return RandomStream(key, is_secure=self.is_secure)
 
     def _check_process(self) -> None:
-        if self.is_secure and _process() != self._process:
+        if self.is_secure and current_process() != self._process:
             self._start(_secret_key())
 
     def words(self, size: int) -> NDArray[np.uint64]:
