@@ -20,7 +20,6 @@ __all__ = [
     "LEAST_TRIALS",
     "AuditResult",
     "audit_outcomes",
-    "check_confidence",
     "epsilon_of_mu",
     "finite_claim",
 ]
@@ -170,7 +169,7 @@ def audit_outcomes(
     (True, True)
     """
     claim = finite_claim(epsilon, delta)
-    check_confidence(confidence)
+    check_real("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
     if check_bool("gaussian", gaussian) and claim.is_pure:
         raise ValueError("gaussian must be False for delta=0: no Gaussian noise is pure DP")
     first, second = (
@@ -197,10 +196,6 @@ def audit_outcomes(
     decided_by = "gaussian" if gaussian else "assumption-free"
     claimed = claim.epsilon, claim.delta
     return AuditResult(*claimed, *bounds, mu, decided_by, confidence, first, second)
-
-
-def check_confidence(confidence: Any) -> None:
-    check_real("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
 
 
 def _scores(first: Array, second: Array) -> tuple[Array, Array]:

@@ -11,7 +11,9 @@ of a run then cost :math:`\mu^2 = \sum_t \|\delta_t\|^2 / (\kappa \sigma_t)^2`
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,9 @@ from scipy.optimize import brentq
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
 from ..solvers.base import Plan
-from ..solvers.noiseless import map_mechanisms
 from .neighbours import Pair
 from .outcomes import AuditResult, epsilon_of_mu
-from .replay import mechanisms
+from .replay import Frozen, mechanisms, replayed
 
 __all__ = ["NoiseScale", "audit_releases"]
 
@@ -58,84 +59,49 @@ class NoiseScale:
         self.n_draws += draws.size
         self.energy += float(draws @ draws)
 
-    @property
-    def estimate(self) -> float:
-        return math.sqrt(self.energy / self.n_draws) if self.n_draws else math.inf
+    def evidence(self, log_scale: float) -> float:
+        """Logarithm of alpha times the mean likelihood ratio: a scale is ruled out from 0 on.
 
-    def rules_out(self, scale: float) -> bool:
-        """Whether the draws are too small for this scale, and so for every larger one."""
-        return self._evidence(math.log(scale)) >= 0
-
-    @property
-    def upper_bound(self) -> float:
-        """The least scale that is ruled out, infinite while there is none."""
-        low, high = math.log(_SMALLEST), math.log(_LARGEST)
-        if not self.rules_out(_LARGEST):
-            return math.inf
-        if self.rules_out(_SMALLEST):
-            return _SMALLEST
-        return math.exp(float(brentq(self._evidence, low, high))) * (1 + 1e-9)
-
-    def _evidence(self, log_scale: float) -> float:
-        """Logarithm of alpha times the mean likelihood ratio."""
+        So is then every larger one.
+        """
         power = self.energy / (2 * math.exp(2 * log_scale))
         ratios = self.n_draws * _LOG_FACTORS - power * (_FACTORS**2 - 1)
         top = float(ratios.max())
         return top + math.log(float(np.exp(ratios - top).mean()) * self.alpha)
 
-
-@dataclass(eq=False)
-class _Witness:
-    """Stands for a mechanism: the first run gets its true answers, the second one the same."""
-
-    mechanism: Any
-    answers: list[Array] = field(default_factory=list)
-    values: list[list[Array]] = field(default_factory=list)  # of each run
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.mechanism, name)
-
-    def release(self, value: Array, stream: RandomStream) -> Array:
-        # also in the second run, so that both read the same words for what follows
-        answer = self.mechanism.release(value, stream)
-        values = self.values[-1]
-        values.append(np.array(value, dtype=np.float64))
-        if len(self.answers) < len(values):
-            self.answers.append(answer)
-        return self.answers[len(values) - 1].copy()
+    @property
+    def upper_bound(self) -> float:
+        """The least scale that is ruled out, infinite while there is none."""
+        low, high = math.log(_SMALLEST), math.log(_LARGEST)
+        if self.evidence(high) < 0:
+            return math.inf
+        if self.evidence(low) >= 0:
+            return _SMALLEST
+        return math.exp(float(brentq(self.evidence, low, high))) * (1 + 1e-9)
 
 
-def _transcript(
-    plan: Plan, pair: Pair, root: RandomStream, names: tuple[int, int]
-) -> tuple[float, float, Array]:
+def _transcript(plan: Plan, pair: Pair, stream_of: Callable[[], Any]) -> tuple[float, float, Array]:
     """Of a run and its replay on the other table: what it tells of which is which.
 
     Returns the log-likelihood ratio of the run's table to the other one and mu^2 of the releases,
     both by the stated noise, and the noise along each difference, over the stated scale.
     """
-    witnesses: dict[str, _Witness] = {}
-
-    def witness(name: str, mechanism: Any) -> _Witness:
-        return witnesses.setdefault(name, _Witness(mechanism))
-
-    watched = map_mechanisms(plan, witness)
-    for data in pair:
-        for w in witnesses.values():
-            w.values.append([])
-        watched.run(data, root.substream(*names))
+    frozen = Frozen(record=0, kind="own", rng=None)
+    first, second = (replayed(plan, data, frozen, stream_of()).values for data in pair)
     loss, cost, draws = 0.0, 0.0, []
-    for name, w in witnesses.items():
-        first, second = w.values
-        if [v.shape for v in first] != [v.shape for v in second]:
+    for name, mechanism in mechanisms(plan).items():
+        if [v.shape for v in first[name]] != [v.shape for v in second[name]]:
             raise ValueError(
                 f"how often {name} is released depends on the data: see check_sensitivity"
             )
-        for value, other, answer in zip(first, second, w.answers, strict=True):
-            change, noise = (other - value) / w.scale, (answer - value) / w.scale
+        scale = mechanism.scale
+        answered = zip(first[name], second[name], frozen.answers[name], strict=True)
+        for value, other, answer in answered:
+            change, noise = (other - value) / scale, (answer - value) / scale
             size = float(np.linalg.norm(change))
             cost += size**2
             loss += size**2 / 2 - float(change @ noise)
-            if size * w.scale >= _LEAST_CHANGE * w.sensitivity:
+            if size * scale >= _LEAST_CHANGE * mechanism.sensitivity:
                 draws.append(float(change @ noise) / size)
     return loss, cost, np.array(draws)
 
@@ -156,15 +122,15 @@ def audit_releases(
     for k in range(2 * n_trials):
         side = k % 2
         tables = pair if side == 0 else (pair[1], pair[0])
-        loss, cost, draws = _transcript(plan, tables, root, (side, k // 2))
+        loss, cost, draws = _transcript(plan, tables, partial(root.substream, side, k // 2))
         scores[side].append(loss if side else -loss)  # of the neighbour against the table
         noise.add(draws)
         largest = max(largest, math.sqrt(cost))
-        if noise.n_draws and any(
-            noise.rules_out(min(max(scale, _SMALLEST), _LARGEST))
-            for scale in (largest / claim, noise.estimate / _CLOSE)
-        ):
-            break
+        if noise.n_draws:
+            estimate = math.sqrt(noise.energy / noise.n_draws)
+            scales = np.clip((largest / claim, estimate / _CLOSE), _SMALLEST, _LARGEST)
+            if any(noise.evidence(math.log(scale)) >= 0 for scale in scales):
+                break
     bound = largest / noise.upper_bound
     bounds = 0.0, epsilon_of_mu(bound, guarantee.delta), bound
     of_tables = np.array(scores[0]), np.array(scores[1])

@@ -5,6 +5,7 @@ What the checks prove: doc/privacy, section 9.1.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,14 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_int
+from ..randomness.stream import RandomStream
 from ..solvers.base import Plan
 from ..solvers.noiseless import map_mechanisms
 from .neighbours import Pair, changed_record, check_pairs, neighbours
-from .traces import Run, TracedStream
 
-__all__ = ["SensitivityResult", "check_sensitivity", "mechanisms"]
+__all__ = ["Frozen", "SensitivityResult", "check_sensitivity", "mechanisms", "replayed"]
 
 Array = NDArray[np.float64]
+Path = tuple[Any, ...]
 
 _EXCESS = 1e-12  # relative float error of a replayed distance
 _ROUNDS = 8  # of all pairs, with other streams, until every release was moved
@@ -70,40 +72,80 @@ class SensitivityResult:
 def mechanisms(plan: Any) -> dict[str, Any]:
     """The mechanisms of a plan by name, see `map_mechanisms`.
 
-    Parameters
-    ----------
-    plan : Plan
-
-    Returns
-    -------
-    dict of str to mechanism
-
     Examples
     --------
-    >>> from sklearn_dpsco import PrivacyBudget
-    >>> from sklearn_dpsco.losses import Squared
-    >>> from sklearn_dpsco.geometry import L2Ball
-    >>> from sklearn_dpsco.solvers import NoisyMD
-    >>> from sklearn_dpsco.solvers.base import Problem
-    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = NoisyMD(max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
-
+    >>> from sklearn_dpsco import DPMirrorRegressor
     >>> from sklearn_dpsco.audit import mechanisms
+    >>> plan = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1)).plan(n_samples=12, n_features=2)
     >>> all(mechanism.sensitivity > 0 for mechanism in mechanisms(plan).values())
     True
     """
-    found = {}
-
-    def note(name: str, mechanism: Any) -> Any:
-        found[name] = mechanism
-        return mechanism
-
-    map_mechanisms(plan, note)
+    found: dict[str, Any] = {}
+    map_mechanisms(plan, found.setdefault)
     return found
 
 
+# ------------------------------------------------------------------- what stands for a plan's parts
+
+
 @dataclass
-class _Frozen:
+class Run:
+    """What one run did: by the path of a stream, by the name of a mechanism, or as a whole."""
+
+    n_words: dict[Path, int] = field(default_factory=lambda: defaultdict(int))  # the solver's own
+    # the streams of each path that were read
+    readers: dict[Path, set[object]] = field(default_factory=lambda: defaultdict(set))
+    # every release and every draw of a batch, and the path of the stream that it was given
+    events: list[tuple[str, Path | None]] = field(default_factory=list)
+    # what each mechanism was given
+    values: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
+    # for each release from a batch: whether the record is not in it
+    absent: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
+    # the batches as drawn, before the record is put in or left out
+    draws: dict[str, list[NDArray[np.intp]]] = field(default_factory=lambda: defaultdict(list))
+    problems: dict[str, str] = field(default_factory=dict)  # what is wrong with this run alone
+    outcome: Array = field(default_factory=lambda: np.empty(0))  # coefficients, intercept, steps
+
+
+class TracedStream(RandomStream):
+    """The stream of a run, or a substream of it, known by its path of names.
+
+    Two streams of one path give the same words, from the start on: a word is used twice exactly
+    where two of them are read at all. A twin has the `reader` of another stream.
+    """
+
+    def __init__(self, seed: int, run: Run, path: Path = (), reader: object = None) -> None:
+        key = hashlib.sha256(repr((seed, path)).encode()).digest()
+        super().__init__(key, is_secure=False)
+        self.path, self.n_read = path, 0
+        self._seed, self._run, self._is_twin = seed, run, reader is not None
+        self._reader = reader or object()
+
+    def substream(self, *names: str | int) -> TracedStream:
+        return TracedStream(self._seed, self._run, (*self.path, names))
+
+    def twin(self) -> TracedStream:
+        """Counts as this stream, and leaves it where it is."""
+        return TracedStream(self._seed, self._run, self.path, self._reader)
+
+    def words(self, size: int) -> NDArray[np.uint64]:
+        if size > 0:
+            self._run.readers[self.path].add(self._reader)
+        self._count(size)
+        return super().words(size)
+
+    def unread(self, size: int) -> None:
+        self._count(-size)
+        super().unread(size)
+
+    def _count(self, size: int) -> None:
+        self.n_read += size
+        if not self._is_twin:
+            self._run.n_words[self.path] += size
+
+
+@dataclass
+class Frozen:
     """What is the same in the runs on both tables of a pair, and the run in progress.
 
     By mechanism, `answers` and whether the record is in a batch (`presences`); the first run makes
@@ -112,7 +154,7 @@ class _Frozen:
 
     record: int
     kind: str
-    rng: np.random.Generator
+    rng: Any
     answers: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     presences: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
     run: Run = field(default_factory=Run)
@@ -122,15 +164,15 @@ class _Frozen:
 class _Recorder:
     """Replaces a mechanism: keeps the values it gets, and gives both runs the same answers.
 
-    An answer to a vector is the first run's value plus noise of its size ("near"), every second
-    one times 100 ("large"), the value itself ("exact") or zeros ("zero"); to scores, a random
-    index, that of the largest ("exact") or 0 ("zero"). The mechanism's own release is made as
-    well, to see which random words it reads, and dropped.
+    An answer to a vector is the mechanism's own ("own"), the first run's value plus noise of its
+    size ("near"), every second one times 100 ("large"), the value itself ("exact") or zeros
+    ("zero"); to scores, a random index, that of the largest ("exact") or 0 ("zero"). The
+    mechanism's own release is always made, to see or to use up the random words that it reads.
     """
 
     name: str
     mechanism: Any
-    frozen: _Frozen
+    frozen: Frozen
     batch: NDArray[np.intp] | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -142,11 +184,14 @@ class _Recorder:
         return None if self.mechanism.batches is None else _BatchRecorder(self)
 
     def release(self, value: ArrayLike, stream: Any) -> Any:
-        run, name = self.frozen.run, self.name
+        run, name, own = self.frozen.run, self.name, None
         value = np.array(value, dtype=np.float64)
+        k, answers = len(run.values[name]), self.frozen.answers[name]
         run.values[name].append(value)
         run.events.append((name, getattr(stream, "path", None)))
-        if isinstance(stream, TracedStream):
+        if self.frozen.kind == "own":
+            own = self.mechanism.release(value.copy(), stream)
+        elif isinstance(stream, TracedStream):
             # a selection may read more words on one table than on the other: the run must not
             stream = stream.twin()
             self.mechanism.release(value.copy(), stream)
@@ -160,9 +205,8 @@ class _Recorder:
             else:
                 run.absent[name].append(self.frozen.record not in self.batch)
             self.batch = None
-        k, answers = len(run.values[name]) - 1, self.frozen.answers[name]
         if k == len(answers):
-            answers.append(self._answer(value, k))
+            answers.append(self._answer(value, k) if own is None else own)
         return np.copy(answers[k]) if isinstance(answers[k], np.ndarray) else answers[k]
 
     def _answer(self, value: Array, k: int) -> Any:
@@ -217,9 +261,9 @@ def check_sensitivity(
 ) -> SensitivityResult:
     """Replay a plan on neighbours and compare every release with its sensitivity.
 
-    ``plan.run`` runs on both tables of a pair with the plan's mechanisms replaced by
-    recorders whose answers are the same for both: near the values, with every second vector
-    100 times too large, equal to the values without any noise, or zero. These must hold:
+    ``plan.run`` runs on both tables of a pair, with mechanisms whose answers are the same for both:
+    near the values, with every second vector 100 times too large, equal to the values without any
+    noise, or zero. These must hold:
 
     * For each release, the `distance` of the two values, in the mechanism's own metric, does not
       exceed the sensitivity; a mechanism with a true `is_joint` counts all its releases of a run
@@ -256,16 +300,11 @@ def check_sensitivity(
 
     Examples
     --------
-    >>> from sklearn_dpsco import PrivacyBudget
-    >>> from sklearn_dpsco.losses import Squared
-    >>> from sklearn_dpsco.geometry import L2Ball
-    >>> from sklearn_dpsco.solvers import NoisyMD
-    >>> from sklearn_dpsco.solvers.base import Problem
-    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = NoisyMD(max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
-
+    >>> from sklearn_dpsco import DPMirrorRegressor
     >>> from sklearn_dpsco.audit import check_sensitivity
-    >>> result = check_sensitivity(plan)
+    >>> from sklearn_dpsco.solvers import NoisyMD
+    >>> model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1), solver=NoisyMD(max_iter=3))
+    >>> result = check_sensitivity(model.plan(n_samples=12, n_features=2))
     >>> result.passed, max(result.ratios.values()) <= 1
     (True, True)
     """
@@ -279,18 +318,20 @@ def check_sensitivity(
     for attempt in range(_ROUNDS):
         for k, (pair, record) in enumerate(zip(pairs, records, strict=True)):
             for kind in _ANSWERS[(k + attempt) % 2]:
-                frozen, seed = _Frozen(record, kind, rng), int(rng.integers(2**32))
-                findings.add(*(_replayed(plan, data, frozen, seed) for data in pair))
+                frozen, seed = Frozen(record, kind, rng), int(rng.integers(2**32))
+                findings.add(*(replayed(plan, data, frozen, seed) for data in pair))
         # a single pair takes two rounds, to get every kind of answer
         if (attempt or len(pairs) > 1) and not findings.result().untested:
             break
     return findings.result()
 
 
-def _replayed(plan: Plan, data: Any, frozen: _Frozen, seed: int) -> Run:
+def replayed(plan: Plan, data: Any, frozen: Frozen, source: int | RandomStream) -> Run:
+    """A run with frozen answers, on a given stream, or on a traced one of this seed."""
     frozen.run = run = Run()
-    replayed = map_mechanisms(plan, lambda name, m: _Recorder(name, m, frozen))
-    result = replayed.run(data, TracedStream(seed, run))
+    stream = TracedStream(source, run) if isinstance(source, int) else source
+    watched = map_mechanisms(plan, lambda name, m: _Recorder(name, m, frozen))
+    result = watched.run(data, stream)
     run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter))
     return run
 

@@ -565,7 +565,7 @@ def ever_below(draws, alpha):
     noise = NoiseScale(alpha)
     for k, draw in enumerate(draws):
         noise.add(np.array([draw]))
-        if noise.rules_out(1.0):
+        if noise.evidence(0.0) >= 0:  # of a scale of 1
             return k + 1
     return None
 
