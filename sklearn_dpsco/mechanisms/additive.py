@@ -33,9 +33,9 @@ _LARGEST_STEP = 2.0**61
 class AdditiveNoise(Mechanism):
     """Noise on every coordinate of a vector, drawn exactly on a grid or in floating point.
 
-    Exact: the value is rounded to the nearest multiple of the width g of the grid, a power
-    of two; the noise is the floor, in units of g, of a real variable of the stated law; and
-    half a unit is added back. The result is a function of the rounded value plus real noise.
+    Exact: the value is rounded to the nearest multiple of the width g of the grid, a power of two;
+    the noise is the floor, in units of g, of a real variable of the stated law; and half a unit is
+    added back. The result is a function of the rounded value plus real noise.
 
     Parameters
     ----------
@@ -48,7 +48,6 @@ class AdditiveNoise(Mechanism):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn_dpsco import PrivacyBudget
     >>> from sklearn_dpsco.mechanisms import additive_noise
     >>> allowance = PrivacyBudget(epsilon=1.0, delta=0.0).gaussian_allowance
@@ -87,11 +86,11 @@ class AdditiveNoise(Mechanism):
 
     @cached_property
     def _width(self) -> float:
-        wanted = min(
-            _ROUNDING_SHARE * self.sensitivity / self.rounding_factor,
-            self.scale / _STEPS_PER_SCALE,
+        share = _ROUNDING_SHARE * self.sensitivity / self.rounding_factor
+        wanted, least = (
+            min(share, self.scale / _STEPS_PER_SCALE),
+            self.scale / _MOST_STEPS_PER_SCALE,
         )
-        least = self.scale / _MOST_STEPS_PER_SCALE
         exponent = max(math.frexp(wanted)[1] - 1, math.frexp(least)[1])
         return math.ldexp(1.0, exponent)
 
@@ -121,8 +120,7 @@ class AdditiveNoise(Mechanism):
         """The mechanism with the scale `noise_multiplier` times its `rounded_sensitivity`."""
         mechanism = self
         for _ in range(64):
-            grid = mechanism.grid
-            scale = (mechanism.sensitivity + grid * mechanism.rounding_factor) * noise_multiplier
+            grid, scale = mechanism.grid, mechanism.rounded_sensitivity * noise_multiplier
             mechanism = dataclasses.replace(mechanism, scale=scale * ROUNDING)
             if math.isfinite(mechanism.scale) and mechanism.grid <= grid:
                 return mechanism
@@ -139,7 +137,7 @@ class AdditiveNoise(Mechanism):
         ValueError
             If `value` holds NaN or has another number of coordinates.
         """
-        if value.size != self.dimension:
+        if value.size != self.dimension and not self.is_joint:  # else it is a part of a run
             raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")
         return self.with_noise(value, stream)
 

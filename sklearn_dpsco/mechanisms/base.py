@@ -1,8 +1,7 @@
 """The base class of mechanisms: what every mechanism states about itself.
 
-A mechanism releases a noisy value. The scale that is used and the cost that is claimed are
-fields of one frozen object, so that they cannot differ. Its sensitivity comes from the plan.
-Other modules read the attributes below instead of asking for the class of a mechanism.
+The scale that is used and the cost that is claimed are fields of one frozen object, so that they
+cannot differ. Other modules read the attributes below instead of asking for a mechanism's class.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ __all__ = ["Mechanism", "releasable"]
 def releasable(value: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
     """`value` within [-largest, largest], which moves no two values apart.
 
-    Noise hides neither NaN nor an infinity: added to one, it would be released as it is.
-    Raises `ValueError` if a number is NaN, for which no sensitivity holds.
+    Noise hides neither an infinity nor NaN, for which no sensitivity holds: `ValueError`.
     """
     if np.isnan(value).any():
         raise ValueError("a value to be released must not hold NaN")
