@@ -40,9 +40,9 @@ class SensitivityResult:
     Attributes
     ----------
     ratios : dict of str to float
-        For every mechanism, by the name of the plan's field: the largest distance between
-        its values on two neighbours, over its sensitivity. Infinite if the number
-        of releases or their shape depends on the data.
+        For every mechanism, by the name of the plan's field: the largest distance between its
+        values on two neighbours, over its sensitivity. Infinite if the number of releases or their
+        shape depends on the data.
     violations : dict of str to str
         What is wrong, by the name of the mechanism, or "result", "groups", "sequence" or
         "streams". Empty if nothing was found.
@@ -266,11 +266,10 @@ def check_sensitivity(
     noise, or zero. These must hold:
 
     * For each release, the `distance` of the two values, in the mechanism's own metric, does not
-      exceed the sensitivity; a mechanism with a true `is_joint` counts all its releases of a run
-      as one.
+      exceed the sensitivity; with a true `is_joint` all releases of a run count as one.
     * All runs, on whatever data, make the same releases and draw the same batches, in the same
-      order and from the same substreams. They make at least as many as the plan's guarantee
-      counts, and no more of them than it counts depend on one record.
+      order and from the same substreams: at least as many as the plan's guarantee counts, and no
+      more than it counts depend on one record.
     * No word of randomness is used twice, and each release reads some. Each release from a random
       batch has a fresh one, and depends on the record only if it is in that batch.
     * No two groups of releases that claim disjoint records depend on the same one.
@@ -282,15 +281,10 @@ def check_sensitivity(
     Parameters
     ----------
     plan : Plan
-        Its mechanisms are found by `map_mechanisms`.
     pairs : iterable of (SolverData, SolverData) or None, default=None
         Neighbours under the relation of the plan. None takes those of `neighbours`.
     random_state : int, default=0
-        Decides the answers, the order of the records and the batches.
-
-    Returns
-    -------
-    SensitivityResult
+        Decides the answers and the batches.
 
     Raises
     ------

@@ -41,40 +41,32 @@ def audit(
     Parameters
     ----------
     estimator : estimator
-        With the interface of scikit-learn; clones of it are fitted, and an `accountant`
-        among its parameters is not charged.
+        With the interface of scikit-learn; clones of it are fitted, and its `accountant` is not
+        charged.
     data, neighbour : pair (X, y)
         Two invented tables of the same shape that differ in one record, or in as many as the
-        estimator's `max_rows_per_user`. The more they change the model, the better the bounds:
-        take few records, and one in a corner of the bounds against its mirror image or its
-        other label.
+        estimator's `max_rows_per_user`. The more they change the model, the better the bounds: take
+        few records, and one in a corner of the bounds against its mirror image or other label.
     n_trials : int >= 20, default=5000
         Fits of each table. No epsilon above about log(n_trials / 30) can be shown.
     statistic : callable or None, default=None
-        Maps a fitted estimator to a number. None projects `coef_` and `intercept_` on a
-        direction chosen by the first fifth of the trials (see `audit_outcomes`).
+        Maps a fitted estimator to a number. None projects `coef_` and `intercept_` on a direction
+        chosen by the first fifth of the trials (see `audit_outcomes`).
     claim : pair (epsilon, delta) or None, default=None
-        For tables that differ in one record. None reads the parameters `epsilon`, `delta`
-        (absent: 0) and `relation`; "zero-out" counts as the
-        (2 epsilon, (1 + e^epsilon) delta) that it implies for such tables. Where the fitted
-        `guarantee_` counts Gaussian releases only, the Gaussian bound decides.
+        For tables that differ in one record. None reads the parameters `epsilon`, `delta` (absent:
+        0) and `relation`; "zero-out" counts as the (2 epsilon, (1 + e^epsilon) delta) that it
+        implies. Where `guarantee_` counts Gaussian releases only, the Gaussian bound decides.
     confidence : float in (0, 1), default=0.9999
     random_state : None, int or RandomState, default=None
-        None fits with ``random_state=None``. Otherwise each fit gets a seed of its own
-        derived from it, and the audit is reproducible.
+        None fits with ``random_state=None``; otherwise each fit gets a seed derived from it.
     verbose : int >= 0 or bool, default=0
         From 1 on, a bar on standard error counts the fits (needs tqdm).
-
-    Returns
-    -------
-    AuditResult
 
     Raises
     ------
     ValueError
-        Before any fit, if a parameter is wrong or the tables are not neighbours. After a
-        fit, if the outcome is not a finite number, or there is no `coef_` and no
-        `statistic`.
+        Before any fit, if a parameter is wrong or the tables are not neighbours; after one, if the
+        outcome is not a finite number, or there is no `coef_` and no `statistic`.
 
     Examples
     --------
@@ -140,26 +132,20 @@ def audit_plan(
     n_trials : int >= 20, default=5000
         Runs of each table; with "releases" at most.
     statistic : callable, "releases" or None, default=None
-        Maps a `SolverResult` to a number; None as in `audit`. "releases" looks at all releases
-        of a run instead of its result, and at the noise in them: each run is replayed on the
-        other table with the same answers, and the noise is measured along the differences. It
-        needs a plan of Gaussian noise only. It stops as soon as the claim is refuted, or the
-        bound is within a tenth of what it estimates: after about 120 releases if the noise is
-        too small by sqrt 2, at most about 1,500 otherwise. The false alarms are as rare as ever,
-        however it stops. As a bound on mu it assumes that the scales of the noise have the plan's
-        proportions, and it is of the costliest run that was seen.
+        Maps a `SolverResult` to a number; None as in `audit`. "releases" looks at all releases of a
+        run instead of its result: each run is replayed on the other table with the same answers,
+        and the noise is measured along the differences. It needs a plan of Gaussian noise only. It
+        stops as soon as the claim is refuted, or the bound is within a tenth of what it estimates:
+        after about 120 releases if the noise is too small by sqrt 2, at most about 1,500 otherwise,
+        with false alarms as rare as ever. The bound on mu assumes that the scales of the noise have
+        the plan's proportions, and is of the costliest run that was seen.
     confidence, random_state, verbose
         As in `audit`; "releases" shows nothing.
-
-    Returns
-    -------
-    AuditResult
 
     Raises
     ------
     ValueError
-        As `audit`. With "releases", if a release of the plan is not Gaussian, or the number of
-        releases depends on the data.
+        As `audit`. With "releases", if one is not Gaussian, or their number depends on the data.
 
     Examples
     --------

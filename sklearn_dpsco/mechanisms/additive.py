@@ -155,10 +155,7 @@ class AdditiveNoise(Mechanism):
         return (steps + noise).astype(np.float64) * grid + grid / 2
 
     def cost(self, composition: str, count: int = 1) -> float:
-        """Epsilon ("pure"), rho ("zcdp") or mu^2 / 2 ("gdp") of `count` releases.
-
-        For Gaussian noise the last two are the same number.
-        """
+        """Epsilon ("pure"), rho ("zcdp") or mu^2 / 2 ("gdp", the same) of `count` releases."""
         self.check(composition)
         ratio = self.rounded_sensitivity / self.scale
         return count * (ratio if composition == "pure" else ratio**2 / 2)
@@ -168,10 +165,9 @@ class AdditiveNoise(Mechanism):
 class Gaussian(AdditiveNoise):
     r"""Add :math:`N(0, \sigma^2)` to every coordinate.
 
-    With l2 sensitivity :math:`\Delta` one release is
-    :math:`\Delta^2 / (2 \sigma^2)`-zCDP and :math:`(\Delta / \sigma)`-Gaussian-DP
-    (doc/privacy, section 2.1); rounding onto a grid of width g adds
-    :math:`g \sqrt d` to :math:`\Delta` (section 2.5).
+    With l2 sensitivity :math:`\Delta` one release is :math:`\Delta^2 / (2 \sigma^2)`-zCDP and
+    :math:`(\Delta / \sigma)`-Gaussian-DP (doc/privacy, section 2.1); rounding onto a grid of width
+    g adds :math:`g \sqrt d` to :math:`\Delta` (section 2.5).
 
     Parameters
     ----------
@@ -184,8 +180,6 @@ class Gaussian(AdditiveNoise):
 
     Examples
     --------
-    Noise for 10 releases of a mean, and what they cost:
-
     >>> from sklearn_dpsco import PrivacyBudget
     >>> from sklearn_dpsco.mechanisms import Gaussian
     >>> allowance = PrivacyBudget(epsilon=1.0, delta=1e-6).allowance
@@ -210,9 +204,9 @@ class Gaussian(AdditiveNoise):
 class Laplace(AdditiveNoise):
     r"""Add Laplace noise of scale b to every coordinate.
 
-    With l1 sensitivity :math:`\Delta` one release is pure
-    :math:`\Delta / b`-DP and :math:`(\Delta / b)^2 / 2`-zCDP; rounding onto a grid of width
-    g adds :math:`g d` to :math:`\Delta` (doc/privacy, section 2.5).
+    With l1 sensitivity :math:`\Delta` one release is pure :math:`\Delta / b`-DP and
+    :math:`(\Delta / b)^2 / 2`-zCDP; rounding onto a grid of width g adds :math:`g d` to
+    :math:`\Delta` (doc/privacy, section 2.5).
 
     Parameters
     ----------

@@ -1,10 +1,9 @@
 r"""Noisy sums of the first t vectors of a stream, for every t, in bounded memory.
 
-A lower triangular matrix C of public numbers and a left inverse turn the prefix sums A x
-into :math:`A C^{-1} (C x + z)` with independent Gaussian z. The rows of C x + z are
-released one by one; the rest is post-processing. A record that changes one vector of the
-stream changes C x by at most the largest column norm of C times that change, also if the
-vectors are chosen after looking at earlier releases (doc/privacy, section 2.4).
+A lower triangular matrix C of public numbers and a left inverse turn the prefix sums A x into
+:math:`A C^{-1} (C x + z)` with independent Gaussian z. The rows of C x + z are released one by one;
+the rest is post-processing. A record that changes one vector of the stream changes C x by at most
+the largest column norm of C times that change (doc/privacy, section 2.4).
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ __all__ = ["FACTORIZATIONS", "PrefixSum"]
 Array = NDArray[np.float64]
 
 FACTORIZATIONS = ("toeplitz", "tree", "honaker")
-
-
 _MOST_STEPS = 2**40  # the largest rate must be told apart from 1
 # Quadrature of the arcsine law in the logit of 1 - theta: width of a panel, and how far it
 # reaches beyond 1 / n_steps and 1 / 2. Finer ones lower the noise by less than 1e-4 of it.
@@ -183,14 +180,8 @@ class PrefixSum(Gaussian):
         Length of the stream.
     factorization : {"toeplitz", "tree", "honaker"}, default="toeplitz"
         "toeplitz": C has the coefficients of the square root of the prefix sum, up to an
-        approximation by O(log n_steps) exponentials that costs less than 0.01 % of noise.
-        "tree": released are the nodes of a binary tree. "honaker": the same nodes, and the
-        best estimates of each from below.
-
-    Attributes
-    ----------
-    is_joint : bool
-        True: one sensitivity for all releases of a run together.
+        approximation by O(log n_steps) exponentials that costs less than 0.01 % of noise. "tree":
+        released are the nodes of a binary tree. "honaker": and each is best estimated from below.
 
     Examples
     --------

@@ -384,19 +384,11 @@ class Guarantee(Overviewed):
         return mu if math.isfinite(mu) else None
 
     def trade_off(self, alpha: float) -> float:
-        r"""Least false-negative rate of any test of two neighbours at a false-positive rate.
+        r"""Least false-negative rate of a test of two neighbours, alpha in [0, 1] the other rate.
 
         A lower bound on the trade-off curve f: :math:`\Phi(\Phi^{-1}(1 - \alpha) - \mu)` where
         there is a `mu`, and :math:`\sup_\epsilon \max(1 - \delta - e^\epsilon \alpha,
         e^{-\epsilon} (1 - \delta - \alpha))` over the pairs of `delta_at`.
-
-        Parameters
-        ----------
-        alpha : float in [0, 1]
-
-        Returns
-        -------
-        float in [0, 1 - alpha]
 
         Examples
         --------
