@@ -93,10 +93,7 @@ class AuditResult:
     def plot(self, ax: Any = None) -> Any:
         """Histograms of the two arrays of scores on matplotlib Axes, new ones by default.
 
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
+        Raises `ImportError` if matplotlib is not installed.
         """
         if ax is None:
             ax = import_pyplot("AuditResult.plot").subplots()[1]

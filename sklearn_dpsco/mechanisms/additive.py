@@ -132,10 +132,7 @@ class AdditiveNoise(Mechanism):
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
         """`value` plus noise, shape (dimension,).
 
-        Raises
-        ------
-        ValueError
-            If `value` holds NaN or has another number of coordinates.
+        Raises `ValueError` if `value` holds NaN or has another number of coordinates.
         """
         if value.size != self.dimension and not self.is_joint:  # else it is a part of a run
             raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")

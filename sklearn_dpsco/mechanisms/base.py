@@ -118,9 +118,6 @@ class Mechanism:
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> Any:
         """A noisy version of `value`.
 
-        Raises
-        ------
-        ValueError
-            If `value` holds NaN.
+        Raises `ValueError` if `value` holds NaN.
         """
         raise NotImplementedError

@@ -120,10 +120,7 @@ class GeneralizedGaussian(Mechanism):
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
         """`value` plus noise, shape (dimension,).
 
-        Raises
-        ------
-        ValueError
-            If `value` holds NaN or has another number of coordinates.
+        Raises `ValueError` if `value` holds NaN or has another number of coordinates.
         """
         if value.size != self.dimension:
             raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")

@@ -125,10 +125,7 @@ class SelectVertex(Mechanism):
     def release(self, scores: NDArray[np.float64], stream: RandomStream) -> int:
         """Index of the selected score.
 
-        Raises
-        ------
-        ValueError
-            If a score is not finite.
+        Raises `ValueError` if a score is not finite.
         """
         scores, is_gumbel = np.asarray(scores, dtype=np.float64), self.noise == "gumbel"
         if not np.isfinite(scores).all():

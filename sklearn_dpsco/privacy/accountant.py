@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from .._checks import check_int, check_real, import_pandas, shown
 from .._overview import Overview
-from .._types import Disjoint, Relation
+from .._types import Relation
 from ..exceptions import PrivacyBudgetError
 from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup
@@ -234,10 +234,7 @@ class BudgetAccountant(Account):
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.
 
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
+        Raises `ImportError` if pandas is not installed.
         """
         pandas = import_pandas("BudgetAccountant.to_frame")
         columns = [name for name in Charge.__dataclass_fields__ if name != "guarantee"]
@@ -248,14 +245,7 @@ class BudgetAccountant(Account):
 
     @contextmanager
     def label(self, text: str) -> Iterator[None]:
-        """Charges of this process inside the ``with`` block get this label, in any thread.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import BudgetAccountant
-        >>> with BudgetAccountant(epsilon=1.0).label("search"):
-        ...     pass  # fits
-        """
+        """Charges of this process inside the ``with`` block get this label, in any thread."""
         check_string("label", text)
         self._check_process()
         entry = [text]  # a list is told from others with the same text by what it is
@@ -264,30 +254,6 @@ class BudgetAccountant(Account):
             yield
         finally:
             self._labels[:] = [other for other in self._labels if other is not entry]
-
-    def remaining(self, delta: float | None = None) -> float:
-        """Largest epsilon of one more fit on all records; 0 if nothing is left.
-
-        A fit with this epsilon and `delta`, and the budget's relation, is accepted if its guarantee
-        composes in zCDP (delta > 0) or purely (delta = 0). One with delta > 0 that composes purely
-        (few selections) costs more next to others in zCDP, and may be refused.
-
-        Parameters
-        ----------
-        delta : float in [0, 1) or None
-            delta of that fit. None stands for the budget's.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import BudgetAccountant, DPLinearRegression
-        >>> accountant = BudgetAccountant(epsilon=1.0, delta=1e-6)
-        >>> model = DPLinearRegression(epsilon=0.5, bounds_X=(0, 1), bounds_y=(0, 1))
-        >>> with accountant:
-        ...     _ = model.fit([[0.0], [1.0]] * 500, [0.0, 1.0] * 500)
-        >>> 0.5 < accountant.remaining() < 1.0  # noise is composed, so that more is left than 0.5
-        True
-        """
-        return self._in_turn(lambda: self._largest_epsilon((), delta))
 
     def total_spent(self) -> float:
         """Epsilon of the ledger at the budget's delta, 0 if nothing was charged.
@@ -309,33 +275,6 @@ class BudgetAccountant(Account):
             so_far = so_far.plus(charge)
             totals.append(self._epsilon_of(so_far))
         return totals
-
-    def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
-        """A group of branches on disjoint records, which cost the largest of them.
-
-        You state that no record is used in two branches, and that the branch of a record is fixed
-        without looking at its values, for example by its position. Charged is the largest total of
-        a branch, so a later branch costs only what exceeds that. What is charged to the accountant
-        itself is in no branch, and adds to all of them.
-
-        A user with records in two branches bears both. So fits with `groups`, or with
-        max_rows_per_user > 1 (a promise about the whole table), are refused in them, unless you
-        state of this group, and of those around it, that all records of a user are in one branch.
-
-        Parameters
-        ----------
-        disjoint : {"rows", "users"}, default="rows"
-            What is in one branch only.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import BudgetAccountant, DPLassoFW
-        >>> accountant = BudgetAccountant(epsilon=1.0)
-        >>> group = accountant.parallel()
-        >>> first = DPLassoFW(accountant=group.branch())  # for the first half of the records
-        >>> second = DPLassoFW(accountant=group.branch())  # for the second half
-        """
-        return ParallelGroup(self, (), disjoint)
 
     # --------------------------------------------------------------- what is accepted
 

@@ -94,6 +94,50 @@ class Account:
         account, path = self._place()
         account._charge(path, guarantee, label, estimator, has_groups)
 
+    def remaining(self, delta: float | None = None) -> float:
+        """Largest epsilon of one more fit on all records, or in a branch; 0 if nothing is left.
+
+        A fit with this epsilon and `delta`, and the budget's relation, is accepted if its guarantee
+        composes in zCDP (delta > 0) or purely (delta = 0). One with delta > 0 that composes purely
+        (few selections) costs more next to others in zCDP, and may be refused.
+
+        Parameters
+        ----------
+        delta : float in [0, 1) or None
+            delta of that fit. None stands for the budget's.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import BudgetAccountant, DPLinearRegression
+        >>> accountant = BudgetAccountant(epsilon=1.0, delta=1e-6)
+        >>> model = DPLinearRegression(epsilon=0.5, bounds_X=(0, 1), bounds_y=(0, 1))
+        >>> with accountant:
+        ...     _ = model.fit([[0.0], [1.0]] * 500, [0.0, 1.0] * 500)
+        >>> 0.5 < accountant.remaining() < 1.0  # noise is composed, so that more is left than 0.5
+        True
+        """
+        root, path = self._place()
+        return float(root._in_turn(lambda: root._largest_epsilon(path, delta)))
+
+    def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
+        """A group of branches on disjoint records, which cost the largest of them.
+
+        You state that no record is used in two branches, and that the branch of a record is fixed
+        without looking at its values, for example by its position: a changed value must not move a
+        record to another branch. Charged is the largest total of a branch, so a later branch costs
+        only what exceeds that. What is charged to the accountant itself adds to all branches.
+
+        A user with records in two branches bears both. So fits with `groups`, or with
+        max_rows_per_user > 1 (a promise about the whole table), are refused in them, unless you
+        state of this group, and of those around it, that all records of a user are in one branch.
+
+        Parameters
+        ----------
+        disjoint : {"rows", "users"}, default="rows"
+            What is in one branch only.
+        """
+        return ParallelGroup(*self._place(), disjoint)
+
     def covers(self, other: Account) -> bool:
         """Whether a charge here counts for all records for which one there would."""
         (root, path), (other_root, other_path) = self._place(), other._place()
@@ -123,20 +167,12 @@ class Branch(Account):
     --------
     >>> from sklearn_dpsco import BudgetAccountant, DPLassoFW
     >>> group = BudgetAccountant(epsilon=1.0).parallel()
-    >>> models = [DPLassoFW(accountant=group.branch()) for _ in range(2)]
+    >>> first = DPLassoFW(accountant=group.branch())  # for the first half of the records
+    >>> second = DPLassoFW(accountant=group.branch())  # for the second half
     """
 
     accountant: Account
     path: BranchPath
-
-    def remaining(self, delta: float | None = None) -> float:
-        """Largest epsilon of one more fit in this branch, see `BudgetAccountant.remaining`."""
-        root: Any = self.accountant
-        return float(root._in_turn(lambda: root._largest_epsilon(self.path, delta)))
-
-    def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
-        """Branches inside of this one, see `BudgetAccountant.parallel`."""
-        return ParallelGroup(self.accountant, self.path, disjoint)
 
     def _place(self) -> tuple[Any, BranchPath]:
         return self.accountant, self.path

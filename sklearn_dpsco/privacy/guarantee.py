@@ -123,6 +123,12 @@ class Guarantee(Overviewed):
     (1.0, 1e-06, 'replace-one')
     >>> guarantee.epsilon_at(1e-9) > 1.0  # the same fit, at a smaller delta
     True
+    >>> guarantee.delta_at(0.5) > 1e-6  # and at a smaller epsilon
+    True
+    >>> 0.8 < guarantee.trade_off(0.05) < 0.95  # without any model: 0.95
+    True
+    >>> len(guarantee.to_frame()) == len(guarantee.releases)
+    True
     >>> guarantee.second_opinion() <= 1.001  # by dp_accounting
     True
     """
@@ -317,14 +323,6 @@ class Guarantee(Overviewed):
 
         The least over all analyses that hold for these releases: that of `composition`, and zCDP,
         Gaussian DP and pure DP where all have a cost there. At most `delta` from `epsilon` on.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import DPMirrorRegressor
-        >>> model = DPMirrorRegressor(delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
-        >>> guarantee = model.plan(5000, 4).guarantee
-        >>> guarantee.delta_at(0.5) > guarantee.delta  # a smaller epsilon than 1
-        True
         """
         epsilon = check_real("epsilon", epsilon, low=0)
         found = [1.0] if epsilon < self.epsilon else [1.0, self.delta]
@@ -349,14 +347,6 @@ class Guarantee(Overviewed):
         """Smallest epsilon that is proved at another delta in [0, 1); inf if none is.
 
         To one part in 1e9, from above.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import DPMirrorRegressor
-        >>> model = DPMirrorRegressor(delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
-        >>> guarantee = model.plan(5000, 4).guarantee
-        >>> 1.0 < guarantee.epsilon_at(1e-9) < 1.5
-        True
         """
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
         if delta == 0:
@@ -389,14 +379,6 @@ class Guarantee(Overviewed):
         A lower bound on the trade-off curve f: :math:`\Phi(\Phi^{-1}(1 - \alpha) - \mu)` where
         there is a `mu`, and :math:`\sup_\epsilon \max(1 - \delta - e^\epsilon \alpha,
         e^{-\epsilon} (1 - \delta - \alpha))` over the pairs of `delta_at`.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import DPMirrorRegressor
-        >>> model = DPMirrorRegressor(delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
-        >>> guarantee = model.plan(5000, 4).guarantee
-        >>> 0.85 < guarantee.trade_off(0.05) < 0.95  # without any model: 0.95
-        True
         """
         alpha = check_real("alpha", alpha, low=0, high=1)
         bounds, mu = [0.0], self.mu
@@ -433,14 +415,6 @@ class Guarantee(Overviewed):
         Columns: release, uses, mechanism, sensitivity, scale, records (the group, None for all),
         and share, of the plan's total in rho (in epsilon for delta = 0). Shares on all records and
         of any one group add up to at most 1; without noise they are NaN.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import DPMirrorRegressor
-        >>> model = DPMirrorRegressor(delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
-        >>> guarantee = model.plan(5000, 4).guarantee
-        >>> len(guarantee.to_frame()) == len(guarantee.releases)
-        True
         """
         return import_pandas("Guarantee.to_frame").DataFrame(
             [
@@ -509,14 +483,6 @@ class Guarantee(Overviewed):
         ------
         dp_accounting.privacy_accountant.UnsupportedEventError
             For "adaptive-range", which that library does not know.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import DPMirrorRegressor
-        >>> model = DPMirrorRegressor(delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
-        >>> guarantee = model.plan(5000, 4).guarantee
-        >>> abs(guarantee.second_opinion() - guarantee.epsilon) < 0.01
-        True
         """
         if self.is_void:
             return math.inf

@@ -1,9 +1,8 @@
 """Random streams: a cipher in counter mode, with a new key for every fit.
 
-``random_state=None`` takes the key from the operating system; an int or a
-``RandomState`` makes the stream reproducible, and therefore *not private*: anyone who
-knows the seed can subtract the noise. Both run the same code after the key is chosen, so
-tests with a seed test what users run.
+``random_state=None`` takes the key from the operating system; an int or a ``RandomState`` makes the
+stream reproducible, and therefore *not private*: who knows the seed can subtract the noise. Both
+run the same code after the key is chosen, so tests with a seed test what users run.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ _MIN_WORDS = 1024  # for fewer words, the 5 us that a call of the cipher takes w
 class RandomStream:
     """Words of a block cipher (AES-256 in counter mode) and the laws drawn from them.
 
-    The key has 32 bytes; `is_secure` says that it came from the operating system. A stream cannot
-    be pickled or copied, since two holders of one key would draw the same noise. After a fork a
-    secure stream takes a new key in the child process.
+    `is_secure` says that the key came from the operating system. A stream cannot be pickled or
+    copied, since two holders of one key would draw the same noise. After a fork a secure stream
+    takes a new key in the child process.
     """
 
     def __init__(self, key: bytes, *, is_secure: bool) -> None:
@@ -85,11 +84,11 @@ class RandomStream:
     def words(self, size: int) -> NDArray[np.uint64]:
         """Uniform 64-bit words, shape (size,)."""
         self._check_process()
-        if size > self._buffer.size - self._next:
-            n_new = max(size - (self._buffer.size - self._next), _MIN_WORDS)
-            fresh = np.frombuffer(self._encryptor.update(bytes(8 * n_new)), dtype=np.uint64)
-            self._buffer = np.concatenate((self._buffer[self._next :], fresh))
-            self._next = 0
+        n_new = size - (self._buffer.size - self._next)
+        if n_new > 0:
+            text = self._encryptor.update(bytes(8 * max(n_new, _MIN_WORDS)))
+            fresh = np.frombuffer(text, dtype=np.uint64)
+            self._buffer, self._next = np.concatenate((self._buffer[self._next :], fresh)), 0
         self._next += size
         return self._buffer[self._next - size : self._next]
 
@@ -136,10 +135,7 @@ class RandomStream:
 
 
 def stream_from_random_state(random_state: Any) -> RandomStream:
-    """Stream for one fit.
-    None draws the key from the operating system; an int or a RandomState gives a reproducible
-    stream that is *not private*. Raises `ValueError` if it is of another type or negative.
-    """
+    """Stream for one fit; `ValueError` unless it is None, a non-negative int or a RandomState."""
     check_random_state(random_state)
     if random_state is None:
         return RandomStream(_secret_key(), is_secure=True)

@@ -62,19 +62,14 @@ def _subset(n: int, size: int, stream: RandomStream) -> Indices:
         return np.sort(stream.permutation(n)[:size])
     if size == 1:
         return np.array([stream.integer(n)], dtype=np.intp)
-    if n > _LARGEST_MAP * size:
-        return _distinct(n, size, stream)
-    from .._kernels.sampling import distinct_indices
+    if n <= _LARGEST_MAP * size:
+        from .._kernels.sampling import distinct_indices
 
-    is_in = np.zeros(n, dtype=bool)
-    found, out = 0, np.empty(size, dtype=np.int64)
-    while found < size:
-        found = distinct_indices(stream.words(size - found + 4), is_in, out, found)
-    return np.flatnonzero(is_in) if n < _DENSE_MAP * size else np.sort(out)
-
-
-def _distinct(n: int, size: int, stream: RandomStream) -> Indices:
-    """As `_subset`, without a map of all numbers."""
+        is_in = np.zeros(n, dtype=bool)
+        found, out = 0, np.empty(size, dtype=np.int64)
+        while found < size:
+            found = distinct_indices(stream.words(size - found + 4), is_in, out, found)
+        return np.flatnonzero(is_in) if n < _DENSE_MAP * size else np.sort(out)
     seen: Indices = np.empty(0, dtype=np.intp)
     largest = np.uint64(2**64 - 1 - 2**64 % n)
     while seen.size < size:
@@ -82,9 +77,6 @@ def _distinct(n: int, size: int, stream: RandomStream) -> Indices:
         # exactly uniform, by refusing the highest words
         fresh = (words[words <= largest] % np.uint64(n)).astype(np.intp)
         seen = np.concatenate((seen, fresh))
-        ordered = np.sort(seen)
-        if not np.any(ordered[1:] == ordered[:-1]):
-            continue
         first = np.unique(seen, return_index=True)[1]
         seen = seen[np.sort(first)]
     return np.sort(seen)
