@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,7 +26,7 @@ from .neighbours import Pair
 from .outcomes import AuditResult, epsilon_of_mu
 from .replay import Frozen, mechanisms, replayed
 
-__all__ = ["NoiseScale", "audit_releases"]
+__all__ = ["audit_releases", "evidence", "upper_bound"]
 
 Array = NDArray[np.float64]
 
@@ -39,45 +38,30 @@ _FACTORS = np.array([*2 ** (np.arange(1, 9) / 8), 4.0, 8.0, 16.0, 64.0, 256.0, 6
 _LOG_FACTORS = np.log(_FACTORS)
 
 
-@dataclass
-class NoiseScale:
-    r"""Upper confidence bound on kappa from draws of :math:`N(0, \kappa^2)`, valid at any time.
+def evidence(log_scale: float, n_draws: int, energy: float, alpha: float) -> float:
+    r"""How far N draws of :math:`N(0, \kappa^2)` rule a scale out; from 0 on, they do.
 
-    For a factor g > 1 the likelihood ratio of :math:`N(0, (\kappa_0 / g)^2)` against
-    :math:`N(0, \kappa_0^2)` after N draws of sum of squares S is
+    For a factor g > 1 and the sum S of their squares, the likelihood ratio of
+    :math:`N(0, (\kappa_0 / g)^2)` against :math:`N(0, \kappa_0^2)` is
     :math:`\exp(N \log g - S (g^2 - 1) / (2 \kappa_0^2))`: a martingale of mean 1 if
-    :math:`\kappa = \kappa_0`. So is the mean over several g, which exceeds 1 / alpha at any
-    time with probability at most alpha (Ville). It grows with :math:`\kappa_0`; the bound is
-    where it is 1 / alpha.
+    :math:`\kappa = \kappa_0`. So is the mean over several g, which exceeds 1 / alpha at any time
+    with probability at most alpha (Ville). Returned is the logarithm of alpha times this mean,
+    which grows with :math:`\kappa_0`.
     """
+    power = energy / (2 * math.exp(2 * log_scale))
+    ratios = n_draws * _LOG_FACTORS - power * (_FACTORS**2 - 1)
+    top = float(ratios.max())
+    return top + math.log(float(np.exp(ratios - top).mean()) * alpha)
 
-    alpha: float
-    n_draws: int = 0
-    energy: float = 0.0
 
-    def add(self, draws: Array) -> None:
-        self.n_draws += draws.size
-        self.energy += float(draws @ draws)
-
-    def evidence(self, log_scale: float) -> float:
-        """Logarithm of alpha times the mean likelihood ratio: a scale is ruled out from 0 on.
-
-        So is then every larger one.
-        """
-        power = self.energy / (2 * math.exp(2 * log_scale))
-        ratios = self.n_draws * _LOG_FACTORS - power * (_FACTORS**2 - 1)
-        top = float(ratios.max())
-        return top + math.log(float(np.exp(ratios - top).mean()) * self.alpha)
-
-    @property
-    def upper_bound(self) -> float:
-        """The least scale that is ruled out, infinite while there is none."""
-        low, high = math.log(_SMALLEST), math.log(_LARGEST)
-        if self.evidence(high) < 0:
-            return math.inf
-        if self.evidence(low) >= 0:
-            return _SMALLEST
-        return math.exp(float(brentq(self.evidence, low, high))) * (1 + 1e-9)
+def upper_bound(*seen: Any) -> float:
+    """Upper confidence bound on kappa, valid at any time: the least scale that is ruled out."""
+    low, high = math.log(_SMALLEST), math.log(_LARGEST)
+    if evidence(high, *seen) < 0:
+        return math.inf
+    if evidence(low, *seen) >= 0:
+        return _SMALLEST
+    return math.exp(float(brentq(evidence, low, high, args=seen))) * (1 + 1e-9)
 
 
 def _transcript(plan: Plan, pair: Pair, stream_of: Callable[[], Any]) -> tuple[float, float, Array]:
@@ -117,21 +101,22 @@ def audit_releases(
     ):
         raise ValueError("statistic='releases' needs a plan whose noise is Gaussian throughout")
     claim = PrivacyBudget(guarantee.epsilon, guarantee.delta).mu
-    noise, largest = NoiseScale(1 - confidence), 0.0
+    n_draws, energy, largest = 0, 0.0, 0.0
     scores: tuple[list[float], list[float]] = ([], [])
     for k in range(2 * n_trials):
         side = k % 2
         tables = pair if side == 0 else (pair[1], pair[0])
         loss, cost, draws = _transcript(plan, tables, partial(root.substream, side, k // 2))
         scores[side].append(loss if side else -loss)  # of the neighbour against the table
-        noise.add(draws)
+        n_draws, energy = n_draws + draws.size, energy + float(draws @ draws)
+        seen = n_draws, energy, 1 - confidence
         largest = max(largest, math.sqrt(cost))
-        if noise.n_draws:
-            estimate = math.sqrt(noise.energy / noise.n_draws)
+        if n_draws:
+            estimate = math.sqrt(energy / n_draws)
             scales = np.clip((largest / claim, estimate / _CLOSE), _SMALLEST, _LARGEST)
-            if any(noise.evidence(math.log(scale)) >= 0 for scale in scales):
+            if any(evidence(math.log(scale), *seen) >= 0 for scale in scales):
                 break
-    bound = largest / noise.upper_bound
+    bound = largest / upper_bound(*seen)
     bounds = 0.0, epsilon_of_mu(bound, guarantee.delta), bound
     of_tables = np.array(scores[0]), np.array(scores[1])
     claimed = guarantee.epsilon, guarantee.delta

@@ -162,12 +162,15 @@ class Frozen:
 
 @dataclass(eq=False)
 class _Recorder:
-    """Replaces a mechanism: keeps the values it gets, and gives both runs the same answers.
+    """Replaces a mechanism and its random batches: keeps what it gets, and answers alike.
 
     An answer to a vector is the mechanism's own ("own"), the first run's value plus noise of its
     size ("near"), every second one times 100 ("large"), the value itself ("exact") or zeros
     ("zero"); to scores, a random index, that of the largest ("exact") or 0 ("zero"). The
     mechanism's own release is always made, to see or to use up the random words that it reads.
+
+    A batch is drawn, and then the record put in or left out, by a fair coin that both runs share:
+    small batches would hardly ever hold it.
     """
 
     name: str
@@ -176,12 +179,13 @@ class _Recorder:
     batch: NDArray[np.intp] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        # other attributes that a solver reads, such as the scale
-        return getattr(self.mechanism, name)
+        # other attributes that a solver reads, such as the scale, or the size of a batch
+        owner = self.mechanism if hasattr(self.mechanism, name) else self.mechanism.batches
+        return getattr(owner, name)
 
     @property
-    def batches(self) -> _BatchRecorder | None:
-        return None if self.mechanism.batches is None else _BatchRecorder(self)
+    def batches(self) -> _Recorder | None:
+        return None if self.mechanism.batches is None else self
 
     def release(self, value: ArrayLike, stream: Any) -> Any:
         run, name, own = self.frozen.run, self.name, None
@@ -219,23 +223,9 @@ class _Recorder:
         noise = rng.standard_normal(value.shape) * (np.abs(value).mean() + 0.1)
         return (value + noise) * (100 if kind == "large" and k % 2 else 1)
 
-
-@dataclass(eq=False)
-class _BatchRecorder:
-    """Replaces the random batches of a mechanism.
-
-    Draws a batch, and then puts the record in or leaves it out, by a fair coin that both runs
-    share: small batches would hardly ever hold it.
-    """
-
-    recorder: _Recorder
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.recorder.mechanism.batches, name)
-
     def draw(self, stream: Any) -> NDArray[np.intp]:
-        name, frozen = self.recorder.name, self.recorder.frozen
-        batches, record = self.recorder.mechanism.batches, frozen.record
+        name, frozen, batches = self.name, self.frozen, self.mechanism.batches
+        record = frozen.record
         frozen.run.events.append((f"{name}: batch", getattr(stream, "path", None)))
         before = getattr(stream, "n_read", 0)
         batch = batches.draw(stream)
@@ -252,7 +242,7 @@ class _BatchRecorder:
                 others = np.setdiff1d(np.arange(batches.n_samples), np.append(batch, record))
                 rest = batch[1:] if presences[k] else np.append(rest, others[:1])
             batch = np.sort(np.append(rest, record) if presences[k] else rest)
-        self.recorder.batch = batch
+        self.batch = batch
         return batch
 
 

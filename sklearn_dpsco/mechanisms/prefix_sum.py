@@ -8,6 +8,7 @@ the largest column norm of C times that change (doc/privacy, section 2.4).
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -246,11 +247,8 @@ class PrefixSum(Gaussian):
             float_error = 1.2 * levels * UNIT_ROUNDOFF * 2.0**levels
             n_rows = sum(n_steps >> level for level in range(levels))  # complete nodes
         total = (sensitivity * norm + 2 * largest_norm * float_error) * ROUNDING
-        multiplier = math.sqrt(1 / (2 * allowance.amount))
-        noise = cls(
-            total, total * multiplier, n_rows * width, allowance.precision, n_steps, factorization
-        )
-        return noise.with_multiplier(multiplier)
+        noise = super().calibrate(total, allowance, dimension=n_rows * width)
+        return dataclasses.replace(noise, n_steps=n_steps, factorization=factorization)
 
     def start(self, width: int) -> _ToeplitzRun | _TreeRun:
         """A new run over vectors of shape (width,)."""

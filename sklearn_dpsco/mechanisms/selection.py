@@ -180,14 +180,6 @@ class SelectSequence(SelectVertex):
         ranges = np.ptp(difference.reshape(-1, self.n_scores), axis=1)
         return float(np.linalg.norm(ranges, self.norm))
 
-    def cost(self, composition: str, count: int = 1) -> float:
-        """Epsilon ("pure") or rho ("zcdp") of `count` runs."""
-        self.check(composition)
-        total = self.sensitivity / self.scale
-        if composition == "pure":
-            return count * total
-        return count * total**2 / (8 if self.noise == "gumbel" else 2)
-
 
 def softmax_scale(mechanism: Mechanism) -> float | None:
     """The scale, if a release is an exact draw from the softmax of the scores over it, else None.

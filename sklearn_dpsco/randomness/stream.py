@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -21,21 +22,14 @@ from .._checks import shown
 __all__ = ["RandomStream", "check_random_state", "current_process", "stream_from_random_state"]
 
 _KEY_BYTES = 32
-_forks = 0  # number of forks between the first process and this one
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
+_forks: list[None] = []  # one for each fork between the first process and this one
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=partial(_forks.append, None))
 
 
 def current_process() -> tuple[int, int]:
     """Differs from that of every parent process; a process id alone may be used again."""
-    return os.getpid(), _forks
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
+    return os.getpid(), len(_forks)
 
 
 def _secret_key() -> bytes:

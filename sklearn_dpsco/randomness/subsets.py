@@ -94,12 +94,14 @@ def _coins(n: int, size: int, stream: RandomStream) -> Indices:
         return _flip(n, size, stream)
     n_blocks = -(-size // _EXPECTED_COUNT)
     ends = [n * (i + 1) // n_blocks for i in range(n_blocks)]
-    parts = [
-        start + _subset(stop - start, count, stream)
-        for start, stop in zip([0, *ends[:-1]], ends, strict=True)
-        if (count := _count(stop - start, size, n, stream)) > 0
-    ]
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.intp)
+    parts = [np.empty(0, dtype=np.intp)]
+    for start, stop in zip([0, *ends[:-1]], ends, strict=True):
+        # a binomial number of successes, by inversion of 128 bits
+        high, low = (int(word) for word in stream.words(2))
+        count = bisect_right(_cumulative(stop - start, size, n), high << 64 | low)
+        if count > 0:
+            parts.append(start + _subset(stop - start, count, stream))
+    return np.concatenate(parts)
 
 
 def _flip(n: int, size: int, stream: RandomStream) -> Indices:
@@ -110,12 +112,6 @@ def _flip(n: int, size: int, stream: RandomStream) -> Indices:
         words = stream.words(min(_BLOCK, n - first))
         parts.append(first + np.nonzero(words < threshold)[0])
     return np.concatenate(parts)
-
-
-def _count(trials: int, size: int, n: int, stream: RandomStream) -> int:
-    """A binomial number of successes with probability size / n, by inversion of 128 bits."""
-    high, low = (int(word) for word in stream.words(2))
-    return bisect_right(_cumulative(trials, size, n), high << 64 | low)
 
 
 @lru_cache(maxsize=64)
