@@ -24,7 +24,7 @@ from ..randomness.stream import RandomStream
 from ..solvers.base import Plan
 from .neighbours import Pair
 from .outcomes import AuditResult, epsilon_of_mu
-from .replay import Frozen, mechanisms, replayed
+from .replay import Run, mechanisms, replay
 
 __all__ = ["audit_releases", "evidence", "upper_bound"]
 
@@ -70,17 +70,19 @@ def _transcript(plan: Plan, pair: Pair, stream_of: Callable[[], Any]) -> tuple[f
     Returns the log-likelihood ratio of the run's table to the other one and mu^2 of the releases,
     both by the stated noise, and the noise along each difference, over the stated scale.
     """
-    frozen = Frozen(record=0, kind="own", rng=None)
-    first, second = (replayed(plan, data, frozen, stream_of()).values for data in pair)
+    run = Run(0, "own")
+    other_run = Run(0, "own", answers=run.answers)
+    for data, of_table in zip(pair, (run, other_run), strict=True):
+        replay(plan, data, of_table, stream_of())
     loss, cost, draws = 0.0, 0.0, []
     for name, mechanism in mechanisms(plan).items():
-        if [v.shape for v in first[name]] != [v.shape for v in second[name]]:
+        first, second = run.values[name], other_run.values[name]
+        if [v.shape for v in first] != [v.shape for v in second]:
             raise ValueError(
                 f"how often {name} is released depends on the data: see check_sensitivity"
             )
         scale = mechanism.scale
-        answered = zip(first[name], second[name], frozen.answers[name], strict=True)
-        for value, other, answer in answered:
+        for value, other, answer in zip(first, second, run.answers[name], strict=True):
             change, noise = (other - value) / scale, (answer - value) / scale
             size = float(np.linalg.norm(change))
             cost += size**2

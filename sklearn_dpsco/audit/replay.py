@@ -21,7 +21,7 @@ from ..solvers.base import Plan
 from ..solvers.noiseless import map_mechanisms
 from .neighbours import Pair, changed_record, check_pairs, neighbours
 
-__all__ = ["Frozen", "SensitivityResult", "check_sensitivity", "mechanisms", "replayed"]
+__all__ = ["Run", "SensitivityResult", "check_sensitivity", "mechanisms", "replay"]
 
 Array = NDArray[np.float64]
 Path = tuple[Any, ...]
@@ -90,8 +90,17 @@ def mechanisms(plan: Any) -> dict[str, Any]:
 
 @dataclass
 class Run:
-    """What one run did: by the path of a stream, by the name of a mechanism, or as a whole."""
+    """A run on one of two tables, and what it did: by stream, by mechanism, or as a whole.
 
+    Two runs share the `answers` of mechanisms and whether the record is in their batches
+    (`presences`); the first one makes them.
+    """
+
+    record: int
+    kind: str
+    rng: Any = None
+    answers: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    presences: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
     n_words: dict[Path, int] = field(default_factory=lambda: defaultdict(int))  # the solver's own
     # the streams of each path that were read
     readers: dict[Path, set[object]] = field(default_factory=lambda: defaultdict(set))
@@ -144,22 +153,6 @@ class TracedStream(RandomStream):
             self._run.n_words[self.path] += size
 
 
-@dataclass
-class Frozen:
-    """What is the same in the runs on both tables of a pair, and the run in progress.
-
-    By mechanism, `answers` and whether the record is in a batch (`presences`); the first run makes
-    them.
-    """
-
-    record: int
-    kind: str
-    rng: Any
-    answers: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    presences: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
-    run: Run = field(default_factory=Run)
-
-
 @dataclass(eq=False)
 class _Recorder:
     """Replaces a mechanism and its random batches: keeps what it gets, and answers alike.
@@ -175,7 +168,7 @@ class _Recorder:
 
     name: str
     mechanism: Any
-    frozen: Frozen
+    run: Run
     batch: NDArray[np.intp] | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -188,12 +181,12 @@ class _Recorder:
         return None if self.mechanism.batches is None else self
 
     def release(self, value: ArrayLike, stream: Any) -> Any:
-        run, name, own = self.frozen.run, self.name, None
+        run, name, own = self.run, self.name, None
         value = np.array(value, dtype=np.float64)
-        k, answers = len(run.values[name]), self.frozen.answers[name]
+        k, answers = len(run.values[name]), run.answers[name]
         run.values[name].append(value)
         run.events.append((name, getattr(stream, "path", None)))
-        if self.frozen.kind == "own":
+        if run.kind == "own":
             own = self.mechanism.release(value.copy(), stream)
         elif isinstance(stream, TracedStream):
             # a selection may read more words on one table than on the other: the run must not
@@ -207,14 +200,14 @@ class _Recorder:
             if self.batch is None:
                 run.problems[name] = "is computed without a batch of its own"
             else:
-                run.absent[name].append(self.frozen.record not in self.batch)
+                run.absent[name].append(run.record not in self.batch)
             self.batch = None
         if k == len(answers):
             answers.append(self._answer(value, k) if own is None else own)
         return np.copy(answers[k]) if isinstance(answers[k], np.ndarray) else answers[k]
 
     def _answer(self, value: Array, k: int) -> Any:
-        kind, rng = self.frozen.kind, self.frozen.rng
+        kind, rng = self.run.kind, self.run.rng
         if self.mechanism.selects:
             drawn = int(rng.integers(value.size))
             return {"exact": int(np.argmax(value)), "zero": 0}.get(kind, drawn)
@@ -224,18 +217,18 @@ class _Recorder:
         return (value + noise) * (100 if kind == "large" and k % 2 else 1)
 
     def draw(self, stream: Any) -> NDArray[np.intp]:
-        name, frozen, batches = self.name, self.frozen, self.mechanism.batches
-        record = frozen.record
-        frozen.run.events.append((f"{name}: batch", getattr(stream, "path", None)))
+        run, name, batches = self.run, self.name, self.mechanism.batches
+        record = run.record
+        run.events.append((f"{name}: batch", getattr(stream, "path", None)))
         before = getattr(stream, "n_read", 0)
         batch = batches.draw(stream)
         is_whole = batches.batch_size == batches.n_samples
         if getattr(stream, "n_read", 0) <= before and not is_whole:
-            frozen.run.problems[name] = "its batch is not drawn from the stream of the run"
-        frozen.run.draws[name].append(batch)
-        presences, k = frozen.presences[name], len(frozen.run.absent[name])
+            run.problems[name] = "its batch is not drawn from the stream of the run"
+        run.draws[name].append(batch)
+        presences, k = run.presences[name], len(run.absent[name])
         while len(presences) <= k:
-            presences.append(bool(frozen.rng.integers(2)))
+            presences.append(bool(run.rng.integers(2)))
         if presences[k] != (record in batch) and not is_whole:
             rest = batch[batch != record]
             if batches.law == "fixed":  # another record makes room, or takes the place
@@ -302,22 +295,22 @@ def check_sensitivity(
     for attempt in range(_ROUNDS):
         for k, (pair, record) in enumerate(zip(pairs, records, strict=True)):
             for kind in _ANSWERS[(k + attempt) % 2]:
-                frozen, seed = Frozen(record, kind, rng), int(rng.integers(2**32))
-                findings.add(*(replayed(plan, data, frozen, seed) for data in pair))
+                seed, first = int(rng.integers(2**32)), Run(record, kind, rng)
+                second = Run(record, kind, rng, first.answers, first.presences)
+                for data, run in zip(pair, (first, second), strict=True):
+                    replay(plan, data, run, TracedStream(seed, run))
+                findings.add(first, second)
         # a single pair takes two rounds, to get every kind of answer
         if (attempt or len(pairs) > 1) and not findings.result().untested:
             break
     return findings.result()
 
 
-def replayed(plan: Plan, data: Any, frozen: Frozen, source: int | RandomStream) -> Run:
-    """A run with frozen answers, on a given stream, or on a traced one of this seed."""
-    frozen.run = run = Run()
-    stream = TracedStream(source, run) if isinstance(source, int) else source
-    watched = map_mechanisms(plan, lambda name, m: _Recorder(name, m, frozen))
+def replay(plan: Plan, data: Any, run: Run, stream: RandomStream) -> None:
+    """Carry a run out."""
+    watched = map_mechanisms(plan, lambda name, m: _Recorder(name, m, run))
     result = watched.run(data, stream)
     run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter))
-    return run
 
 
 class _Findings:
