@@ -51,9 +51,7 @@ from .statistics import (
     scale_on_grid,
     short_row_sum,
     shrunk_vector,
-    spectral_noise,
     target_counts,
-    vector_size,
     whitening,
 )
 from .wide_units import moments_size, wide_rows
@@ -65,7 +63,6 @@ __all__ = [
     "accuracy",
     "pays",
     "plan_units",
-    "whitens",
 ]
 
 Array = NDArray[np.float64]
@@ -297,8 +294,7 @@ class LearnedUnits(Part):
         d = self.problem.n_features
         moments = np.asarray(copy.sum(moment_sum)) / copy.n_samples
         noisy = self.moments.release(isometric_vector(moments), stream)
-        noise = spectral_noise(math.sqrt(self.moments.variance), d)
-        root, values, ridge = whitening(noisy, d, noise)
+        root, values, ridge = whitening(noisy, d, math.sqrt(self.moments.variance))
         white = values / (values + ridge)
         usual = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
         bound = usual * row_growth
@@ -339,13 +335,6 @@ def pays(problem: Problem, budget: PrivacyBudget) -> bool:
     if budget.is_pure or not has_units(problem):
         return False
     return accuracy(problem, budget) >= unit_rules(problem).least
-
-
-def whitens(problem: Problem, budget: PrivacyBudget) -> bool:
-    """Whether n is so large against d that second moments are released."""
-    if is_wide(problem):
-        return False
-    return accuracy(problem, budget) / problem.n_features**1.5 > unit_rules(problem).whiten
 
 
 def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, kind: type[K]) -> K:
@@ -391,9 +380,11 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     center, moments, top, row_factor, n_rounds = None, None, None, None, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
-    if is_diagonal or whitens(problem, budget):
+    # n is so large against d that second moments are clear
+    whitens = not is_wide(problem) and m / d**1.5 > rules.whiten
+    if is_diagonal or whitens:
         n_rounds = 2 if m / d**1.5 > rules.whiten_twice and not is_diagonal else 1
-        change, size = statistics.second_moments(problem, budget), vector_size(d)
+        change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
     elif m >= rules.scalars:
         of_wide, of_others = sensitivity.moments_size, statistics.top_eigenvalue
