@@ -188,6 +188,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     _task: str
     _solvers: ClassVar[Mapping[str, type[Solver]]]  # by the names that stand for them
+    _may_plan_set = False  # whether feasible_set="auto" is left to the plan
     _with_settings = ""  # the estimator that has the parameters which this one does without
 
     # parameters that every concrete estimator has
@@ -247,7 +248,10 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """All parameters, checked; raises on any that is wrong whatever the data are."""
         accounting, solver = self._accounting(), self._solver()
         loss = get_loss(self.loss, self._task)
-        feasible_set = self._feasible_set()
+        is_auto = isinstance(self.feasible_set, str) and self.feasible_set == "auto"
+        # the plan chooses the set of "auto", and the radius of another name
+        plans_set = is_auto and self._may_plan_set
+        feasible_set = Geometry if plans_set else get_geometry(self.feasible_set)
         fit_intercept = check_bool("fit_intercept", self.fit_intercept)
         kind = type(feasible_set) if isinstance(feasible_set, Geometry) else feasible_set
         if fit_intercept and not kind.allows_intercept:
@@ -263,10 +267,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         check_verbose(self.verbose)
         check_feature_bounds(self.bounds_X)
         return Settings(solver, accounting, loss, feasible_set, fit_intercept, units)
-
-    def _feasible_set(self) -> Geometry | type[Geometry]:
-        """The declared set, or of a name its class: the plan chooses the radius."""
-        return get_geometry(self.feasible_set)
 
     def _feature_scaling(self, declared: Declared, n_features: int) -> FeatureScaling:
         """The public map of the features to scaled units."""
