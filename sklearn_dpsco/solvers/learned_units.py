@@ -34,7 +34,7 @@ from ..data.summation import (
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
-from . import sensitivity, statistics
+from . import statistics
 from .base import Part, Problem, SolverResult
 from .defaults import BOX_UNITS, has_units, is_wide, unit_rules
 from .records import Frame, SolverData, WithNumbers
@@ -54,7 +54,7 @@ from .statistics import (
     target_counts,
     whitening,
 )
-from .wide_units import moments_size, wide_rows
+from .wide_units import moments_size, size_of_moments, wide_rows
 
 __all__ = [
     "LARGEST_ROW_GROWTH",
@@ -229,7 +229,7 @@ class LearnedUnits(Part):
         data, unit, center = wide_rows(*records, problem, rough, *mechanisms, row_growth, stream)
         top = 1.0
         if self.top is not None:
-            top = self._release_top(np.array([moments_size(data, unit, center)]), stream)
+            top = self._release_top(np.array([size_of_moments(data, unit, center)]), stream)
         usual = min(0.95, unit_rules(problem).row_bound * row_growth)
         factor = self._release_factor(data, usual, stream)
         found = self._joined(unit, top, 0.9 / row_growth**2, 0.5)
@@ -380,15 +380,13 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     center, moments, top, row_factor, n_rounds = None, None, None, None, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
-    # n is so large against d that second moments are clear
-    whitens = not is_wide(problem) and m / d**1.5 > rules.whiten
-    if is_diagonal or whitens:
+    if is_diagonal or (not is_wide(problem) and m / d**1.5 > rules.whiten):
         n_rounds = 2 if m / d**1.5 > rules.whiten_twice and not is_diagonal else 1
         change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
     elif m >= rules.scalars:
-        of_wide, of_others = sensitivity.moments_size, statistics.top_eigenvalue
-        change = of_wide(problem, budget) if is_wide(problem) else of_others(problem)
+        whole = statistics.top_eigenvalue(problem)
+        change = moments_size(problem, budget) if is_wide(problem) else whole
         top = noise(change, rules.scalar_share)
     if m >= rules.scalars and not is_diagonal:
         row_factor = noise(0.5 * unit, rules.scalar_share)

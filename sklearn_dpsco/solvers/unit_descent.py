@@ -29,7 +29,7 @@ from ..mechanisms import Gaussian, Release
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
-from . import sensitivity, statistics
+from . import statistics
 from .base import Plan, Problem, Solver, SolverResult
 from .defaults import (
     UNIT_DESCENT,
@@ -41,6 +41,7 @@ from .defaults import (
 )
 from .learned_units import LearnedUnits, Units, pays, plan_units
 from .records import SolverData, gradient_sum
+from .wide_units import wide_mean
 
 __all__ = ["Descent", "UnitDescentPlan", "is_best"]
 
@@ -132,7 +133,7 @@ class Descent(Solver):
         sizes = problem.n_samples, problem.dimension
         change = statistics.mean_of_numbers(*sizes, budget.record_factor)
         if is_wide(problem):
-            change = sensitivity.wide_mean(problem, budget)
+            change = wide_mean(problem, budget)
         step = Gaussian.calibrate(change, allowance.share(units.left), n_steps, problem.size)
         releases = (*units.releases, Release("mean gradient", step, n_steps))
         guarantee = Guarantee.of(budget, releases, allowance.kind)
