@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_int
 from ..randomness.stream import RandomStream
-from ..solvers.base import Plan
-from ..solvers.noiseless import map_mechanisms
+from ..solvers.base import Plan, map_mechanisms
 from .neighbours import Pair, changed_record, check_pairs, neighbours
 
 __all__ = ["Run", "SensitivityResult", "check_sensitivity", "mechanisms", "replay"]

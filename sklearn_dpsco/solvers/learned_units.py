@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,25 +23,37 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..data.rows import make_rows
-from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
-from ..data.threads import on_threads, slices, sum_on_threads
+from ..data.summation import (
+    UNIT_ROUNDOFF,
+    chunk_rows,
+    norm_error,
+    on_threads,
+    slices,
+)
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
-from . import sensitivity
-from .base import Part, Problem, SolverData, SolverResult
-from .batches import WithNumbers
+from . import statistics
+from .base import Part, Problem, SolverResult
 from .defaults import BOX_UNITS, has_units, is_wide, unit_rules
-from .first_releases import (
-    Frame,
+from .records import Frame, SolverData, WithNumbers
+from .statistics import (
     constant_for_mean,
+    deviation_sum,
     in_target_units,
+    isometric_vector,
     mean_target,
+    measure,
+    median_on_grid,
+    moment_sum,
+    norm_counts,
+    scale_on_grid,
+    short_row_sum,
     shrunk_vector,
+    target_counts,
+    whitening,
 )
-from .medians import median_on_grid, place_counts, scale_on_grid
-from .whitening import isometric_vector, spectral_noise, vector_size, whitening
-from .wide_units import measure, moments_size, norm_counts, short_row_sum, wide_rows
+from .wide_units import moments_size, size_of_moments, wide_rows
 
 __all__ = [
     "LARGEST_ROW_GROWTH",
@@ -51,7 +62,6 @@ __all__ = [
     "accuracy",
     "pays",
     "plan_units",
-    "whitens",
 ]
 
 Array = NDArray[np.float64]
@@ -179,11 +189,11 @@ class LearnedUnits(Part):
             # anywhere within the bounds, or close to their middle on all scales
             prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
             for j in range(k):
-                counts = functools.partial(data.sum, _target_counts, j, None)
+                counts = functools.partial(data.sum, target_counts, j, None)
                 centers[j] = median_on_grid(counts, n, _CENTRES, prior, self.target_median, stream)
         # in a run of their own: selections of two ranges do not compose by turns
         for j in range(k):
-            counts = functools.partial(data.sum, _target_counts, j, float(centers[j]))
+            counts = functools.partial(data.sum, target_counts, j, float(centers[j]))
             scales[j] = scale_on_grid(counts, n, 2.0, 0.25, self.target_spread, stream)
         centers = self._moved_to_means(data, centers, scales, stream)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
@@ -198,7 +208,7 @@ class LearnedUnits(Part):
             return centers
         k, rules = centers.size, unit_rules(self.problem)
         clip = min(rules.widest_mean, max(1.0, self.accuracy / 20))
-        mean = data.sum(_deviation_sum, centers, scales, clip) / data.n_samples
+        mean = data.sum(deviation_sum, centers, scales, clip) / data.n_samples
         noisy = self.target_mean.release(mean, stream)
         # the slope of Huber's mean where half of the deviations lie within 1
         unit = clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
@@ -218,7 +228,7 @@ class LearnedUnits(Part):
         data, unit, center = wide_rows(*records, problem, rough, *mechanisms, row_growth, stream)
         top = 1.0
         if self.top is not None:
-            top = self._release_top(np.array([moments_size(data, unit, center)]), stream)
+            top = self._release_top(np.array([size_of_moments(data, unit, center)]), stream)
         usual = min(0.95, unit_rules(problem).row_bound * row_growth)
         factor = self._release_factor(data, usual, stream)
         found = self._joined(unit, top, 0.9 / row_growth**2, 0.5)
@@ -252,7 +262,7 @@ class LearnedUnits(Part):
             usual *= 0.9 if row_growth < 2 else 1.0
             last = 1.0
         if self.top is not None:
-            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(_moments)) / n)
+            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(moment_sum)) / n)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
         factor = self._release_factor(copy, usual, stream)
         found = self._joined(transform, top, trace, last)
@@ -269,7 +279,7 @@ class LearnedUnits(Part):
         whole = np.zeros((dimension,) * transform.ndim)
         whole[(slice(d),) * transform.ndim] = transform / size
         whole[(slice(d, None),) * transform.ndim] = last / size
-        top, trace = (max(x, _LEAST) / size**2 for x in (max(top, last**2), trace + last**2))
+        top, trace = max(top, last**2, _LEAST) / size**2, max(trace + last**2, _LEAST) / size**2
         return {"transform": whole, "longest": size, "top": top, "trace": trace}
 
     def _release_moments(
@@ -281,10 +291,9 @@ class LearnedUnits(Part):
         """
         assert self.moments is not None
         d = self.problem.n_features
-        moments = np.asarray(copy.sum(_moments)) / copy.n_samples
+        moments = np.asarray(copy.sum(moment_sum)) / copy.n_samples
         noisy = self.moments.release(isometric_vector(moments), stream)
-        noise = spectral_noise(math.sqrt(self.moments.variance), d)
-        root, values, ridge = whitening(noisy, d, noise)
+        root, values, ridge = whitening(noisy, d, math.sqrt(self.moments.variance))
         white = values / (values + ridge)
         usual = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
         bound = usual * row_growth
@@ -322,16 +331,8 @@ def accuracy(problem: Problem, budget: PrivacyBudget) -> float:
 
 def pays(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether units can be learned, and are better than those of the bounds."""
-    if budget.is_pure or not has_units(problem):
-        return False
-    return accuracy(problem, budget) >= unit_rules(problem).least
-
-
-def whitens(problem: Problem, budget: PrivacyBudget) -> bool:
-    """Whether n is so large against d that second moments are released."""
-    if is_wide(problem):
-        return False
-    return accuracy(problem, budget) / problem.n_features**1.5 > unit_rules(problem).whiten
+    is_possible = not budget.is_pure and has_units(problem)
+    return is_possible and accuracy(problem, budget) >= unit_rules(problem).least
 
 
 def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, kind: type[K]) -> K:
@@ -356,10 +357,10 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     def medians(share: float, count: int = 1) -> SelectVertex | None:
         nonlocal left
         left -= share
-        change = sensitivity.median_score(problem.n_samples, budget.record_factor)
+        change = statistics.median_score(problem.n_samples, budget.record_factor)
         return SelectVertex.calibrate(change, allowance.share(share), count) if share else None
 
-    unit = sensitivity.unit_mean(problem, budget)
+    unit = statistics.unit_mean(problem, budget)
     # what is clipped by must not be wrong once in a thousand fits
     for_place, for_size = (BOX_UNITS.aim, BOX_UNITS.aim) if is_diagonal else (12, 14)
     median_share, median, spread, mean = 0.0, None, None, None
@@ -370,20 +371,20 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         spread = medians(k * wanted(for_size, rules.spread_share / k, 2), k)
     # a loss that is not convex is for gross errors, which would move a mean
     if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
-        change = unit if is_regression else sensitivity.target_mean(problem, budget, 2)
+        change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
     row_share = wanted(for_place, rules.norm_share, rules.least_for_norms)
     long, length = medians(row_share), medians(row_share)
     center, moments, top, row_factor, n_rounds = None, None, None, None, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
-    if is_diagonal or whitens(problem, budget):
+    if is_diagonal or (not is_wide(problem) and m / d**1.5 > rules.whiten):
         n_rounds = 2 if m / d**1.5 > rules.whiten_twice and not is_diagonal else 1
-        change, size = sensitivity.second_moments(problem, budget), vector_size(d)
+        change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
     elif m >= rules.scalars:
-        of_wide, of_others = sensitivity.moments_size, sensitivity.top_eigenvalue
-        change = of_wide(problem, budget) if is_wide(problem) else of_others(problem)
+        whole = statistics.top_eigenvalue(problem)
+        change = moments_size(problem, budget) if is_wide(problem) else whole
         top = noise(change, rules.scalar_share)
     if m >= rules.scalars and not is_diagonal:
         row_factor = noise(0.5 * unit, rules.scalar_share)
@@ -394,20 +395,6 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
 # -------------------------------------------------------------------------------- running
 
 
-def _target_counts(data: SolverData, k: int, center: float | None, grid: Array) -> Array:
-    """`place_counts` of target k, or of its distances from a centre."""
-    values = data.y if data.y.ndim == 1 else data.y[:, k]
-    values = values if center is None else np.abs(values - center)
-    return place_counts(values, data.rows.present(), grid)
-
-
-def _deviation_sum(data: SolverData, centers: Array, scales: Array, clip: float) -> Array:
-    """Sum of the clipped deviations of the targets, as vectors of norm at most 1."""
-    columns = data.y.reshape(len(data.y), -1)
-    units = np.clip((columns - centers) / scales, -clip, clip) / (clip * math.sqrt(centers.size))
-    return np.asarray(sum_over_records(units * data.rows.present()[:, None]))
-
-
 def _without_intercept(data: SolverData) -> SolverData:
     """The rows without centre and last coordinate."""
     rows = data.rows
@@ -415,51 +402,41 @@ def _without_intercept(data: SolverData) -> SolverData:
 
 
 def _copied(data: SolverData, center: Array, norm: float) -> WithNumbers:
-    """A dense copy of the rows as (x - center) / norm, bounded.
+    """A dense copy of the rows as (x - center) / norm, those longer than 1 scaled down to it.
 
     The numbers are x, in float32, which halves the time to read it, and the factors of the scaling
-    down.
-    """
-    data = data.row_major()
-    rows = data.rows
-    x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    copy = WithNumbers(data, (x, rows.present().astype(np.float64)))
-    return _bounded(lambda part: (rows.dense(part) - center) / norm, copy)
-
-
-def _multiplied(copy: WithNumbers, matrix: Array, is_in_place: bool) -> WithNumbers:
-    """The rows times a matrix, bounded."""
-    x, factors = copy.numbers
-    out = copy if is_in_place else WithNumbers(copy.data, (np.empty_like(x), factors.copy()))
-    # in float64, whose rounding by place in a block is lost in the rounding to float32
-    return _bounded(lambda part: x[part].astype(np.float64) @ matrix, out)
-
-
-def _bounded(rows_of: Callable[[slice], Array], out: WithNumbers) -> WithNumbers:
-    """Fill a copy with rows, those longer than 1 scaled down to it.
-
-    Its factors are multiplied by those of the scaling. Rows of a factor of 0 become 0.
+    down. Rows of a factor of 0 become 0.
     """
     from .._kernels.products import bound_rows
 
-    x, factors = out.numbers
+    data = data.row_major()
+    rows = data.rows
+    x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
+    factors, error = rows.present().astype(np.float64), norm_error(rows.n_columns)
 
     def fill(part: slice) -> None:
-        bound_rows(rows_of(part), _LONGEST, norm_error(x.shape[1]), factors[part], x[part])
+        scaled = (rows.dense(part) - center) / norm
+        bound_rows(scaled, _LONGEST, error, factors[part], x[part])
 
     on_threads(fill, slices(len(x), chunk_rows(*x.shape)))  # for the cache of a core
+    return WithNumbers(data, (x, factors))
+
+
+def _multiplied(copy: WithNumbers, matrix: Array, is_in_place: bool) -> WithNumbers:
+    """The rows times a matrix, again scaled down, by which their factors are multiplied."""
+    from .._kernels.products import bound_rows
+
+    x, factors = copy.numbers
+    out = copy if is_in_place else WithNumbers(copy.data, (np.empty_like(x), factors.copy()))
+    to, factors = out.numbers
+
+    def fill(part: slice) -> None:
+        # in float64, whose rounding by place in a block is lost in the rounding to float32
+        turned = x[part].astype(np.float64) @ matrix
+        bound_rows(turned, _LONGEST, norm_error(x.shape[1]), factors[part], to[part])
+
+    on_threads(fill, slices(len(x), chunk_rows(*x.shape)))
     return out
-
-
-def _moments(copy: WithNumbers) -> Any:
-    """Sum of z z^T over the rows of a copy."""
-    x, _ = copy.numbers
-
-    def added(part: slice) -> Array:
-        z = x[part].astype(np.float64)
-        return z.T @ z
-
-    return sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)))
 
 
 def _factor_sum(records: WithNumbers | SolverData) -> Array:
