@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ._checks import SMALLEST, auto_or, check_choice, check_count, check_real, check_size
 from ._fitting import Accounting
-from ._overview import Overview, Overviewed
+from ._overview import Overviewed
 from ._types import Auto, Oracle, Precision, RandomState, Relation
 from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
@@ -64,6 +64,8 @@ class MeanPlan(Overviewed):
     True
     """
 
+    _headline = "means of {0.n_features} columns on {0.n_samples} records"
+
     oracle: MeanOracle
     budget: PrivacyBudget
     n_samples: int
@@ -72,11 +74,6 @@ class MeanPlan(Overviewed):
     scale: Array
     noise: Gaussian | Laplace
     guarantee: Guarantee
-
-    def overview(self) -> Overview:
-        """All releases, below a line that says of what."""
-        head = f"means of {self.n_features} columns on {self.n_samples} records"
-        return self.guarantee.overview().below(head)
 
     def statistic(self, X: Any) -> Array:
         """The mean to which the noise is added. Not private."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -11,19 +12,29 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array
 
-from .._checks import check_bool, check_choice, warn_user
+from .._checks import check_bool, check_choice, check_count, shown, warn_user
 from .._overview import DocumentationLink
 from .._types import Missing, Unknown
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyParameterWarning
-from .columns import Cells, is_frame, read_column
 from .declared import DeclaredOutput
-from .proposals import proposed_schema
-from .schema import MISSING, UNKNOWN, Field, OutputColumn, Rule, fields_of, from_json, to_json
+from .schema import (
+    MISSING,
+    UNKNOWN,
+    Cells,
+    Field,
+    OutputColumn,
+    fields_of,
+    is_frame,
+    proposed,
+    read_column,
+)
 
 __all__ = ["PublicEncoder"]
 
 Array = NDArray[np.float64]
+
+_FORMAT = "sklearn_dpsco.PublicEncoder"
 
 
 class BadParametersError(ValueError, AttributeError):
@@ -118,22 +129,20 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ public facts
 
-    def _checked(self) -> tuple[tuple[Field, ...], Rule]:
-        """The columns and the rule; raises on parameters that are wrong."""
-        fields = fields_of(self.schema)
-        rule = Rule(
-            check_choice("missing", self.missing, MISSING),
-            check_choice("unknown", self.unknown, UNKNOWN),
-        )
+    def _fields(self) -> list[Field]:
+        """The columns of the table; raises on parameters that are wrong."""
+        fields = fields_of(self.schema, self.missing, self.unknown)
+        check_choice("missing", self.missing, MISSING)
+        check_choice("unknown", self.unknown, UNKNOWN)
         check_bool("sparse_output", self.sparse_output)
-        names = [column.name for field in fields for column in field.output_columns(rule)]
+        names = [column.name for field in fields for column in field.output_columns]
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ValueError(
                 f"schema gives two output columns the same name ({twice[:5]!r}): rename columns or "
                 "categories"
             )
-        return fields, rule
+        return fields
 
     @staticmethod
     def _fact(find: Callable[[], Any]) -> Any:
@@ -145,11 +154,9 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     def declared_output(self) -> DeclaredOutput:
         """Bounds and row norm of the outputs, from the parameters alone."""
-        fields, rule = self._checked()
-        low, high, squares = zip(*(field.facts(rule) for field in fields), strict=True)
-        return DeclaredOutput(
-            np.concatenate(low), np.concatenate(high), float(np.sqrt(sum(squares)))
-        )
+        low, high, squares = zip(*(field.facts for field in self._fields()), strict=True)
+        row_norm = float(np.sqrt(sum(squares)))
+        return DeclaredOutput(np.concatenate(low), np.concatenate(high), row_norm)
 
     @property
     def bounds_X(self) -> tuple[Array, Array]:
@@ -164,13 +171,12 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     @property
     def n_features_in_(self) -> int:
         """Number of columns of the table."""
-        return len(self._fact(self._checked)[0])
+        return len(self._fact(self._fields))
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
         """Their names, in the order of the schema."""
-        fields, _ = self._fact(self._checked)
-        return np.array([field.name for field in fields], dtype=object)
+        return np.array([field.name for field in self._fact(self._fields)], dtype=object)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the outputs: ``age``, ``edu_hs``, ``age_missing``, ``edu_other``.
@@ -191,8 +197,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     def output_columns(self) -> list[OutputColumn]:
         """What each output column stands for: the table's column, the category, and the units."""
-        fields, rule = self._checked()
-        return [column for field in fields for column in field.output_columns(rule)]
+        return [column for field in self._fields() for column in field.output_columns]
 
     # ------------------------------------------------------------------ tables
 
@@ -214,7 +219,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             If a parameter is wrong, or the columns of X are not those of the schema, or the type
             of a column does not go with it. No message depends on a cell.
         """
-        fields, _ = self._checked()
+        fields = self._fields()
         for name, value in self.schema.items():
             # two integers are probably meant as bounds
             is_list = isinstance(value, list) and len(value) == 2
@@ -245,13 +250,13 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         ValueError
             As `fit`.
         """
-        fields, rule = self._checked()
+        fields = self._fields()
         cells, first = self._read(X, fields), 0
         shape = (X.shape[0], len(self.get_feature_names_out()))
         entries = []
         for field, column in zip(fields, cells, strict=True):
-            entries += [(first + k, *entry) for k, *entry in field.encode(column, rule)]
-            first += len(field.output_columns(rule))
+            entries += [(first + k, *entry) for k, *entry in field.encode(column)]
+            first += len(field.output_columns)
         if not self.sparse_output:
             out = np.zeros(shape)
             for position, rows, values in entries:
@@ -278,7 +283,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             stays clipped. None stands for an unknown category, and with ``missing="indicator"``
             for what was missing; else a missing number is what stands for it.
         """
-        fields, rule = self._checked()
+        fields = self._fields()
         table = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=0)
         table = table.toarray() if sparse.issparse(table) else table
         first, size = 0, len(self.get_feature_names_out())
@@ -286,12 +291,12 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             raise ValueError(f"X has {table.shape[1]} columns, but the encoder gives {size}")
         out = np.empty((len(table), len(fields)), dtype=object)
         for position, field in enumerate(fields):
-            width = len(field.output_columns(rule))
-            out[:, position] = field.decode(table[:, first : first + width], rule)
-            first += width
+            last = first + len(field.output_columns)
+            out[:, position] = field.decode(table[:, first:last])
+            first = last
         return out
 
-    def _read(self, X: Any, fields: tuple[Field, ...]) -> list[Cells]:
+    def _read(self, X: Any, fields: list[Field]) -> list[Cells]:
         """The cells of each column of the schema, their types checked."""
         check_in_memory("PublicEncoder", X)
         if not is_frame(X):
@@ -303,7 +308,12 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         self._check_names(list(X.columns))
         columns = [read_column(X, field.name) for field in fields]
         for field, cells in zip(fields, columns, strict=True):
-            field.check(cells)
+            is_text = isinstance(field.declared, list) and isinstance(field.declared[0], str)
+            if cells.kind not in ("text" if is_text else "numbers", "objects"):
+                raise ValueError(
+                    f"column {field.name!r} has the type {cells.type_name}, which does not go with "
+                    f"its schema {shown(field.declared)}: convert the column"
+                )
         return columns
 
     def _check_names(self, names: list[Any]) -> None:
@@ -332,9 +342,24 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         >>> copy.missing, copy.fit().get_feature_names_out().tolist()[:2]
         ('indicator', ['age', 'age_missing'])
         """
-        fields, rule = self._checked()
-        settings = rule._asdict() | {"sparse_output": bool(self.sparse_output)}
-        return to_json(fields, settings)
+        schema: dict[str, Any] = {}
+        for field in self._fields():
+            match field.declared:
+                case list(categories):
+                    schema[field.name] = {"type": "category", "categories": categories}
+                case (low, high):
+                    schema[field.name] = {"type": "number", "low": low, "high": high}
+                case _:
+                    schema[field.name] = {"type": "bool"}
+        settings = {
+            "format": _FORMAT,
+            "version": 1,
+            "schema": schema,
+            "missing": self.missing,
+            "unknown": self.unknown,
+            "sparse_output": bool(self.sparse_output),
+        }
+        return json.dumps(settings, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -345,11 +370,32 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         ValueError
             If it is no such text, or its schema or parameters are wrong.
         """
-        schema, settings = from_json(text)
-        if unknown := settings.keys() - {"missing", "unknown", "sparse_output"}:
+        try:
+            found = json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"text must be JSON, as to_json gives it: {error}") from None
+        is_ours = isinstance(found, dict) and found.pop("format", None) == _FORMAT
+        if not is_ours or found.pop("version", None) != 1:
+            raise ValueError(f"text must be JSON with format {_FORMAT!r} and version 1")
+        schema = found.pop("schema", None)
+        if not isinstance(schema, dict):
+            raise ValueError("text must be JSON with a schema")
+        if unknown := found.keys() - {"missing", "unknown", "sparse_output"}:
             raise ValueError(f"text has parameters that an encoder does not have: {unknown}")
-        encoder = cls(schema, **settings)
-        encoder._checked()
+        for name, plain in schema.items():
+            match plain:
+                case {"type": "bool"}:
+                    schema[name] = bool
+                case {"type": "number", "low": low, "high": high}:
+                    schema[name] = low, high
+                case {"type": "category", "categories": list(categories)}:
+                    schema[name] = categories
+                case _:
+                    raise ValueError(
+                        f"schema[{name!r}] in the text is none of number, category and bool"
+                    )
+        encoder = cls(schema, **found)
+        encoder._fields()
         return encoder
 
     @classmethod
@@ -396,8 +442,10 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             raise ValueError(
                 f"df must be a data frame of pandas or polars, got {type(df).__name__}"
             )
-        encoder = cls(proposed_schema(df, max_categories), **parameters)
-        encoder._checked()
+        most = check_count("max_categories", max_categories)
+        schema = {name: proposed(name, read_column(df, name), most) for name in df.columns}
+        encoder = cls(schema, **parameters)
+        encoder._fields()
         return encoder
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from .._checks import check_choice, check_count, check_real, shown
 from .._fitting import Accounting, checked_table
-from .._overview import Overview, Overviewed
+from .._overview import Overviewed
 from .._types import Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.compressed import canonical
@@ -80,6 +80,8 @@ class BoundsPlan(Overviewed):
     guarantee : Guarantee
     """
 
+    _headline = "bounds of {0.n_features} columns on {0.n_samples} records"
+
     n_samples: int
     n_features: int
     levels: tuple[float, float]
@@ -87,12 +89,6 @@ class BoundsPlan(Overviewed):
     log_prior: Array | None
     select: SelectVertex
     guarantee: Guarantee
-
-    def overview(self) -> Overview:
-        """All releases, below a line that says of what."""
-        return self.guarantee.overview().below(
-            f"bounds of {self.n_features} columns on {self.n_samples} records"
-        )
 
     def grid(self, column: int) -> Array:
         """The candidates of a column."""
