@@ -11,7 +11,7 @@ from sklearn.base import clone
 from .._checks import check_bool, warn_user
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyLeakWarning
-from ..model_selection.private_steps import last_step, private_steps
+from ..model_selection.private_steps import private_last, private_steps
 from ..privacy.accountant import active_accountant
 
 __all__ = ["budgeted_steps", "check_public", "seeds", "with_noise_of"]
@@ -20,13 +20,8 @@ __all__ = ["budgeted_steps", "check_public", "seeds", "with_noise_of"]
 def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> None:
     """Warn unless the data are said to be public; raise if a fit would be charged."""
     check_in_memory(what, X)
-    last, steps = last_step(estimator), private_steps(estimator).values()
-    if not hasattr(last, "predict") or all(step is not last for step in steps):
-        raise ValueError(
-            f"{what} takes a private estimator or search of this package, or a pipeline that ends "
-            f"with one, got {last if isinstance(last, str) else type(last).__name__}"
-        )
-    accountants = [step.accountant for step in steps]
+    private_last(estimator, f"{what} takes a private estimator or search")
+    accountants = [step.accountant for step in private_steps(estimator).values()]
     if active_accountant() is not None or any(found is not None for found in accountants):
         raise ValueError(
             f"{what} fits many times, on public or synthetic data that need no budget, and an "

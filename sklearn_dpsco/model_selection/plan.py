@@ -66,7 +66,6 @@ class SearchPlan(Overviewed):
 
     def overview(self) -> Overview:
         """What is done above what the guarantee shows."""
-        head = f"search among {len(self.candidates)} settings on {self.n_samples} records: "
         if self.choice is None:
             how = (
                 "too few records for a choice at this epsilon, so that the default is fitted with "
@@ -74,7 +73,8 @@ class SearchPlan(Overviewed):
             )
         else:
             how = f"{len(self.probes)} probes, a private choice, and a fit of what was chosen"
-        return self.guarantee.overview().below(f"{head}{how}")
+        head = f"search among {len(self.candidates)} settings on {self.n_samples} records"
+        return self.guarantee.overview().below(f"{head}: {how}")
 
 
 class UnfitCurrencyError(Exception):

@@ -40,10 +40,17 @@ from ..privacy.allotment import Allotment
 from ..privacy.branches import Account
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from .choice import Targets, losses, scoring_of
 from .plan import SearchPlan, UnfitCurrencyError, plan_probes
-from .private_steps import OWN, check_steps, last_step, private_steps, set_parts
-from .record_scores import Targets, losses, scoring_of
-from .rehearsal import fitted_alone, rehearsed
+from .private_steps import (
+    OWN,
+    check_steps,
+    fitted_alone,
+    last_step,
+    private_steps,
+    rehearsed,
+    set_parts,
+)
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
 
