@@ -181,10 +181,6 @@ def plan_mean(
         Whose delta "auto" stands for. The functions that release a mean charge it, before
         anything is computed from X; `plan_mean` charges nothing.
 
-    Returns
-    -------
-    MeanPlan
-
     Raises
     ------
     ValueError

@@ -148,10 +148,6 @@ def plan_score(
 n_thresholds, n_bins, score_bounds, precision, accountant
         As in `dp_score`. Here `bounds_y` must be given for scores of regressions.
 
-    Returns
-    -------
-    ScorePlan
-
     Raises
     ------
     ValueError

@@ -128,10 +128,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         n_outputs : int or None
             Number of classes, or of targets; None stands for the declared classes, or 1.
 
-        Returns
-        -------
-        SearchPlan
-
         Examples
         --------
         >>> from sklearn_dpsco import DPGridSearchCV, DPMirrorRegressor
@@ -251,10 +247,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             one, and what the choice compares.
         **fit_params
             The last two by the names of a pipeline, such as ``step__sample_weight``.
-
-        Returns
-        -------
-        self
 
         Raises
         ------

@@ -209,10 +209,6 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         X : data frame of pandas or polars
         y : ignored
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError
@@ -419,10 +415,6 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             Largest number of categories of text.
         **parameters
             Of the encoder: `missing`, `unknown`, `sparse_output`.
-
-        Returns
-        -------
-        PublicEncoder
 
         Raises
         ------

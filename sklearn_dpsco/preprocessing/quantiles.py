@@ -184,10 +184,6 @@ def plan_private_bounds(
     quantiles, epsilon, delta, relation, max_rows_per_user, within, precision, accountant
         As in `private_bounds`.
 
-    Returns
-    -------
-    BoundsPlan
-
     Raises
     ------
     ValueError

@@ -242,10 +242,6 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         ----------
         n_samples, n_features : int in [2, 1e15] and [1, 1e15]
 
-        Returns
-        -------
-        ScalerPlan
-
         Examples
         --------
         >>> from sklearn_dpsco import DPScaler
@@ -282,10 +278,6 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         y : ignored
         groups : array-like of shape (n_samples,) or None, default=None
             The user whom each row belongs to: of each, the first `max_rows_per_user` rows count.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
