@@ -135,7 +135,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         check_choice("missing", self.missing, MISSING)
         check_choice("unknown", self.unknown, UNKNOWN)
         check_bool("sparse_output", self.sparse_output)
-        names = [column.name for field in fields for column in field.output_columns]
+        names = [column.name for field in fields for column in field.columns]
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ValueError(
@@ -154,9 +154,11 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     def declared_output(self) -> DeclaredOutput:
         """Bounds and row norm of the outputs, from the parameters alone."""
-        low, high, squares = zip(*(field.facts for field in self._fields()), strict=True)
-        row_norm = float(np.sqrt(sum(squares)))
-        return DeclaredOutput(np.concatenate(low), np.concatenate(high), row_norm)
+        fields = self._fields()
+        low = np.array([end for field in fields for end in field.low])
+        high = np.array([end for field in fields for end in field.high])
+        row_norm = float(np.sqrt(sum(field.square for field in fields)))
+        return DeclaredOutput(low, high, row_norm)
 
     @property
     def bounds_X(self) -> tuple[Array, Array]:
@@ -197,7 +199,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     def output_columns(self) -> list[OutputColumn]:
         """What each output column stands for: the table's column, the category, and the units."""
-        return [column for field in self._fields() for column in field.output_columns]
+        return [column for field in self._fields() for column in field.columns]
 
     # ------------------------------------------------------------------ tables
 
@@ -252,7 +254,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         entries = []
         for field, column in zip(fields, cells, strict=True):
             entries += [(first + k, *entry) for k, *entry in field.encode(column)]
-            first += len(field.output_columns)
+            first += len(field.columns)
         if not self.sparse_output:
             out = np.zeros(shape)
             for position, rows, values in entries:
@@ -287,7 +289,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             raise ValueError(f"X has {table.shape[1]} columns, but the encoder gives {size}")
         out = np.empty((len(table), len(fields)), dtype=object)
         for position, field in enumerate(fields):
-            last = first + len(field.output_columns)
+            last = first + len(field.columns)
             out[:, position] = field.decode(table[:, first:last])
             first = last
         return out

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,105 +147,86 @@ class OutputColumn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Number:
-    """A number that is clipped to its bounds and scaled as the estimators scale features.
-
-    Or a boolean: True is 1 and False is 0; numbers 1 and 0 are read as such, others as missing.
-
-    `output_columns` are what it becomes, and `facts` their lower and upper bounds and their
-    largest sum of squares. `encode` gives entries of them: triples (column, rows, values).
-    `decode` makes cells of them, as objects; None where nothing is known.
-    """
+class Field:
+    """A column of the table, as the schema declares it, and the columns that it becomes."""
 
     name: str
-    declared: Any  # (low, high), or the type bool
+    declared: Any  # (low, high), the type bool, or a list of categories
     missing: str  # one of `MISSING`
+    unknown: str  # one of `UNKNOWN`
+    columns: list[OutputColumn]
+    low: list[float]  # bounds of these columns
+    high: list[float]
+    square: float  # their largest sum of squares
+    scaling: Any = None  # of a number or a boolean; else each category is a 0/1 column
 
-    @property
-    def _units(self) -> tuple[Any, float, float]:
-        """The scaling, and the bounds in output units."""
-        low, high = bounds = (0, 1) if self.declared is bool else self.declared
-        ends = 0.0 if low == 0 else -1.0, 0.0 if high == 0 else 1.0
-        return feature_scaling(bounds, 1), *ends
+    @classmethod
+    def of_number(cls, name: str, declared: Any, missing: str, unknown: str) -> Self:
+        """A number, clipped to its bounds and scaled as the estimators scale features.
 
-    @property
-    def output_columns(self) -> list[OutputColumn]:
-        scaling, _, _ = self._units
-        number = OutputColumn(self.name, None, float(scaling.shift[0]), float(scaling.width[0]))
-        return [number, *([OutputColumn(self.name, "missing")] * (self.missing == "indicator"))]
-
-    @property
-    def facts(self) -> tuple[Any, Any, float]:
-        _, low, high = self._units
-        if self.missing != "indicator":
-            return [low], [high], 1.0
+        Or a boolean: True is 1 and False is 0; numbers 1 and 0 are read as such, others as missing.
+        """
+        first, last = bounds = (0, 1) if declared is bool else declared
+        scaling = feature_scaling(bounds, 1)
+        low, high = 0.0 if first == 0 else -1.0, 0.0 if last == 0 else 1.0
+        columns = [OutputColumn(name, None, float(scaling.shift[0]), float(scaling.width[0]))]
+        facts = name, declared, missing, unknown
+        if missing != "indicator":
+            return cls(*facts, columns, [low], [high], 1.0, scaling)
         # a missing value is the middle, 0 or +-1/2, and has a 1 in the column of its own
-        return [low, 0.0], [high, 1.0], 1.0 + ((low + high) / 2) ** 2
+        columns, square = [*columns, OutputColumn(name, "missing")], 1.0 + ((low + high) / 2) ** 2
+        return cls(*facts, columns, [low, 0.0], [high, 1.0], square, scaling)
+
+    @classmethod
+    def of_categories(cls, name: str, declared: list[Any], missing: str, unknown: str) -> Self:
+        """One 0/1 column for each category, of which a row has at most one 1."""
+        more = ["other"] * (unknown == "other") + ["missing"] * (missing == "indicator")
+        columns = [OutputColumn(name, category) for category in [*declared, *more]]
+        ends = [0.0] * len(columns), [1.0] * len(columns)
+        return cls(name, declared, missing, unknown, columns, *ends, 1.0)
 
     def encode(self, cells: Cells) -> Iterator[tuple[int, Any, Any]]:
-        (scaling, low, high), values = self._units, cells.numbers()
+        """Entries of the columns: triples (column, rows, values)."""
+        if self.scaling is None:
+            codes, size = cells.codes(self.declared), len(self.declared)
+            has_other = self.unknown == "other"
+            if has_other:
+                codes[codes == -1] = size
+            if self.missing == "indicator":
+                # missing is one more category, and the only 1 of its group
+                codes[codes == -2] = size + has_other
+            elif self.missing == "middle" and has_other:
+                codes[codes == -2] = size
+            for position in range(len(self.columns)):
+                yield position, np.flatnonzero(codes == position), 1.0
+            return
+        values = cells.numbers()
         if self.declared is bool:
             values = np.where((values == 0) | (values == 1), values, np.nan)
         else:
-            values = scaling.transform(values[:, None])[:, 0]
+            values = self.scaling.transform(values[:, None])[:, 0]
         is_missing = np.isnan(values)
-        values[is_missing] = 0.0 if self.missing == "zero" else (low + high) / 2
+        values[is_missing] = 0.0 if self.missing == "zero" else (self.low[0] + self.high[0]) / 2
         yield 0, np.arange(values.size), values
         if self.missing == "indicator":
             yield 1, np.flatnonzero(is_missing), 1.0
 
     def decode(self, block: Array) -> NDArray[Any]:
-        values, scaling = block[:, 0], self._units[0]
+        """Cells of which `encode` makes these rows, as objects; None where nothing is known."""
+        cells = np.full(len(block), None, dtype=object)
+        if self.scaling is None:
+            for position, category in enumerate(self.declared):
+                cells[block[:, position] > 0.5] = category
+            return cells
         if self.declared is bool:
-            cells = (values > 0.5).astype(object)
+            cells = (block[:, 0] > 0.5).astype(object)
         else:
             low, high = map(float, self.declared)
-            cells = np.clip(values * scaling.width[0] + scaling.shift[0], low, high).astype(object)
+            values = block[:, 0] * self.scaling.width[0] + self.scaling.shift[0]
+            cells = np.clip(values, low, high).astype(object)
         if self.missing == "indicator":
             cells[block[:, 1] > 0.5] = None
         return cells
-
-
-@dataclass(frozen=True)
-class Category:
-    """One 0/1 column for each category, of which a row has at most one 1. See `Number`."""
-
-    name: str
-    declared: list[Any]
-    missing: str
-    unknown: str  # one of `UNKNOWN`
-
-    @property
-    def output_columns(self) -> list[OutputColumn]:
-        more = ["other"] * (self.unknown == "other") + ["missing"] * (self.missing == "indicator")
-        return [OutputColumn(self.name, category) for category in [*self.declared, *more]]
-
-    @property
-    def facts(self) -> tuple[Any, Any, float]:
-        size = len(self.output_columns)
-        return [0.0] * size, [1.0] * size, 1.0
-
-    def encode(self, cells: Cells) -> Iterator[tuple[int, Any, Any]]:
-        codes, size = cells.codes(self.declared), len(self.declared)
-        has_other = self.unknown == "other"
-        if has_other:
-            codes[codes == -1] = size
-        if self.missing == "indicator":
-            # missing is one more category, and the only 1 of its group
-            codes[codes == -2] = size + has_other
-        elif self.missing == "middle" and has_other:
-            codes[codes == -2] = size
-        for position in range(len(self.output_columns)):
-            yield position, np.flatnonzero(codes == position), 1.0
-
-    def decode(self, block: Array) -> NDArray[Any]:
-        cells = np.full(len(block), None, dtype=object)
-        for position, category in enumerate(self.declared):
-            cells[block[:, position] > 0.5] = category
-        return cells
-
-
-Field = Number | Category
 
 
 def fields_of(schema: Any, missing: str, unknown: str) -> list[Field]:
@@ -255,16 +236,16 @@ def fields_of(schema: Any, missing: str, unknown: str) -> list[Field]:
             "schema must be a dict with an entry for every column of the table, each of them "
             f"{_FORMS}; got {shown(schema)}"
         )
-    fields: list[Field] = []
+    fields = []
     for name, given in schema.items():
         if not isinstance(name, str):
             raise ValueError(f"schema must have text for column names, got {shown(name)}")
         if isinstance(given, list | np.ndarray):
-            fields.append(Category(name, _categories(name, given), missing, unknown))
-        elif isinstance(given, tuple):
-            fields.append(Number(name, _ends(name, given), missing))
+            fields.append(Field.of_categories(name, _categories(name, given), missing, unknown))
         elif given is bool:
-            fields.append(Number(name, bool, missing))
+            fields.append(Field.of_number(name, bool, missing, unknown))
+        elif isinstance(given, tuple):
+            fields.append(Field.of_number(name, _ends(name, given), missing, unknown))
         else:
             raise ValueError(f"schema[{name!r}] must be {_FORMS}; got {shown(given)}")
     return fields
