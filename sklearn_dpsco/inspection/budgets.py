@@ -39,11 +39,9 @@ class LedgerDisplay:
 
     Attributes
     ----------
-    bars_ : dict of str to matplotlib BarContainer
-        The bars of each label.
+    bars_ : dict of str to matplotlib BarContainer, by label
     budget_line_ : matplotlib Line2D
-    ax_, figure_
-        Axes and figure.
+    ax_, figure_ : matplotlib Axes and Figure
 
     Examples
     --------
@@ -81,14 +79,9 @@ class LedgerDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None: new ones.
+            None: new ones. An `ImportError` says if matplotlib is not installed.
         **kwargs
             For the bars, as `matplotlib.axes.Axes.bar` takes them.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         ax = axes_for(self, ax)
         totals = np.asarray(self.totals, dtype=np.float64)
@@ -126,8 +119,7 @@ class PlanDisplay:
     Attributes
     ----------
     bars_ : matplotlib BarContainer
-    ax_, figure_
-        Axes and figure.
+    ax_, figure_ : matplotlib Axes and Figure
 
     Examples
     --------
@@ -174,15 +166,11 @@ class PlanDisplay:
         Parameters
         ----------
         estimator : estimator, search or scaler of this package
+            A `TypeError` says if it has no `plan`, as a pipeline has none.
         n_samples, n_features : int
             As its `plan` takes them.
         ax, max_bars, **kwargs
             As in `plot`.
-
-        Raises
-        ------
-        TypeError
-            If `estimator` has no `plan`, as a pipeline has none.
         """
         if not hasattr(estimator, "plan"):
             raise TypeError(
@@ -198,16 +186,11 @@ class PlanDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None: new ones.
+            None: new ones. An `ImportError` says if matplotlib is not installed.
         max_bars : int, default=30
             Of more releases, the largest shares are drawn.
         **kwargs
             For the bars, as `matplotlib.axes.Axes.barh` takes them.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         ax = axes_for(self, ax)
         shares = np.asarray(self.shares, dtype=np.float64)
@@ -245,10 +228,8 @@ class TradeoffCurveDisplay:
 
     Attributes
     ----------
-    line_ : matplotlib Line2D
-    chance_level_ : matplotlib Line2D or None
-    ax_, figure_
-        Axes and figure.
+    line_, chance_level_ : matplotlib Line2D, the latter or None
+    ax_, figure_ : matplotlib Axes and Figure
 
     Examples
     --------
@@ -277,16 +258,11 @@ class TradeoffCurveDisplay:
         Parameters
         ----------
         guarantee : Guarantee
-            Of a plan or of a fitted estimator.
+            Of a plan or of a fitted estimator. A `TypeError` says if it is something else.
         name : str or None, default=None
             For the legend. None: its epsilon and delta.
         ax, plot_chance_level, **kwargs
             As in `plot`.
-
-        Raises
-        ------
-        TypeError
-            If `guarantee` is none, such as an estimator.
         """
         if not isinstance(guarantee, Guarantee):
             raise TypeError(
@@ -304,16 +280,12 @@ class TradeoffCurveDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Give those of another display to compare guarantees. None: new ones.
+            Give those of another display to compare guarantees. None: new ones. An `ImportError`
+            says if matplotlib is not installed.
         plot_chance_level : bool, default=True
             Whether to draw the diagonal.
         **kwargs
             For the line, as `matplotlib.axes.Axes.plot` takes them.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         ax = axes_for(self, ax)
         style = {"label": self.name, **kwargs}

@@ -48,18 +48,15 @@ class CoefficientDisplay:
     ----------
     names : list of str
         Of the features.
-    coef : array-like of shape (n_features, n_outputs)
-    std : array-like of shape (n_features, n_outputs) or None, default=None
+    coef, std : array-like of shape (n_features, n_outputs); std may be None, default=None
     outputs : list, default=("coef",)
         Names of the targets or the classes.
     units : {"data", "scaled"}, default="scaled"
 
     Attributes
     ----------
-    points_ : list of matplotlib ErrorbarContainer
-        One for each output.
-    ax_, figure_
-        Axes and figure.
+    points_ : list of matplotlib ErrorbarContainer, by output
+    ax_, figure_ : matplotlib Axes and Figure
 
     Examples
     --------
@@ -125,7 +122,7 @@ class CoefficientDisplay:
         Parameters
         ----------
         estimator : estimator or search of this package, or a Pipeline that ends with one
-            It is cloned. There may be no accountant.
+            It is cloned. A `ValueError` says if there is an accountant, charged for each fit.
         X, y
             A public or synthetic table, in memory. Noise falls with the number of rows: have as
             many as in yours.
@@ -140,16 +137,6 @@ class CoefficientDisplay:
             Fits at the same time.
         ax, max_features, **kwargs
             As in `plot`.
-
-        Warns
-        -----
-        PrivacyLeakWarning
-            Unless ``data_is_public=True``.
-
-        Raises
-        ------
-        ValueError
-            If an accountant is in force, which would be charged for every fit.
         """
         _check_public(f"{cls.__name__}.from_refits", X, estimator, data_is_public)
         size = check_int("n_refits", n_refits, low=2)
@@ -175,16 +162,11 @@ class CoefficientDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None: new ones.
+            None: new ones. An `ImportError` says if matplotlib is not installed.
         max_features : int, default=20
             Of more features, those with the largest coefficients are drawn.
         **kwargs
             For the points, as `matplotlib.axes.Axes.errorbar` takes them.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         ax = axes_for(self, ax)
         coef = np.asarray(self.coef, dtype=np.float64)
@@ -245,14 +227,11 @@ class PrivacyUtilityDisplay:
 
     Attributes
     ----------
-    line_ : matplotlib Line2D
+    line_, non_private_line_, trivial_line_ : matplotlib Line2D or None
         The medians.
     band_ : matplotlib collection
         From the first to the third quartile of the splits, each with noise of its own.
-    non_private_line_, trivial_line_ : matplotlib Line2D or None
-        At the medians.
-    ax_, figure_
-        Axes and figure.
+    ax_, figure_ : matplotlib Axes and Figure
 
     Examples
     --------
@@ -294,7 +273,8 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         estimator : estimator or search of this package, or a Pipeline that ends with one
-            It is cloned. No other step may have a budget, and there may be no accountant.
+            It is cloned. A `ValueError` says if another step has a budget, so that epsilon is not
+            that of the whole, or if there is an accountant, which each fit would charge.
         X, y
             A public or synthetic table, in memory.
         data_is_public : bool, default=False
@@ -319,17 +299,6 @@ class PrivacyUtilityDisplay:
             Fits at the same time.
         ax, **kwargs
             As in `plot`.
-
-        Warns
-        -----
-        PrivacyLeakWarning
-            Unless ``data_is_public=True``.
-
-        Raises
-        ------
-        ValueError
-            If an accountant is in force, which would be charged for every fit, or another step
-            has a budget, so that epsilon is not that of the whole.
         """
         _check_public(cls.__name__, X, estimator, data_is_public)
         budgeted = _budgeted_steps(estimator)
@@ -381,16 +350,11 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None: new ones.
+            None: new ones. An `ImportError` says if matplotlib is not installed.
         name : str, default="private"
             Of the line, in the legend.
         **kwargs
             For the line, as `matplotlib.axes.Axes.plot` takes them.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         ax = axes_for(self, ax)
         low, middle, high = np.percentile(self.scores, [25, 50, 75], axis=1)

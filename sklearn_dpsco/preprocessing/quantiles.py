@@ -179,8 +179,7 @@ def plan_private_bounds(
 
     Parameters
     ----------
-    n_samples : int in [2, 1e15]
-    n_features : int in [1, 1e15], default=1
+    n_samples, n_features : int in [2, 1e15] and [1, 1e15]
     quantiles, epsilon, delta, relation, max_rows_per_user, within, precision, accountant
         As in `private_bounds`.
 
@@ -302,7 +301,15 @@ def _plan(
 ) -> BoundsPlan:
     n, d = check_count("n_samples", shape[0], low=2), check_count("n_features", shape[1])
     low, high = _check_quantiles(quantiles)
-    grids, prior = _grids(within, d, names), _LOG_PRIOR if within is None else None
+    grids: tuple[Array, ...] = (_GRID,)
+    prior = _LOG_PRIOR if within is None else None
+    if within is not None:
+        try:
+            outer = feature_scaling(within, d, names)
+        except ValueError as error:
+            raise ValueError(str(error).replace("bounds_X", "within")) from None
+        ends = list(zip(outer.low.tolist(), outer.high.tolist(), strict=True))
+        grids = tuple(_candidates(*pair) for pair in (ends[:1] if len(set(ends)) == 1 else ends))
 
     def calibrated(budget: PrivacyBudget, level: float) -> SelectVertex:
         """Selections of both ends of d columns, at levels between 1 - level and level."""
@@ -341,19 +348,6 @@ def _check_quantiles(quantiles: Any) -> tuple[float, float]:
     if not low < high:
         raise ValueError(f"quantiles must be increasing, got {shown(quantiles)}")
     return low, high
-
-
-def _grids(within: Any, n_features: int, names: tuple[str, ...] | None) -> tuple[Array, ...]:
-    """The candidates of each column."""
-    if within is None:
-        return (_GRID,)
-    try:
-        outer = feature_scaling(within, n_features, names)
-    except ValueError as error:
-        raise ValueError(str(error).replace("bounds_X", "within")) from None
-    ends = list(zip(outer.low.tolist(), outer.high.tolist(), strict=True))
-    ends = ends[:1] if len(set(ends)) == 1 else ends
-    return tuple(_candidates(low, high) for low, high in ends)
 
 
 def _candidates(low: float, high: float) -> Array:
