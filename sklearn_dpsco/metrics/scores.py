@@ -400,11 +400,9 @@ def dp_score(
     Raises
     ------
     ValueError
-        If a parameter or a shape is wrong. Nothing is spent then, nor if the estimator raises.
-    TypeError
-        If `estimator` is none.
-    PrivacyBudgetError
-        If the accountant refuses the charge.
+        If a parameter or a shape is wrong, a `TypeError` if `estimator` is none, and a
+        `PrivacyBudgetError` if the accountant refuses. Nothing is spent then, nor if the estimator
+        raises.
 
     Notes
     -----

@@ -106,8 +106,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
     _settings: Callable[[], list[dict[str, Any]]]  # the candidates, without the default
 
-    # ------------------------------------------------------------------------- planning
-
     def _accounting(self) -> Accounting:
         accounting = super()._accounting()
         if accounting.budget.is_infinite:
@@ -122,9 +120,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        n_samples : int
-        n_features : int
-            Number of columns that reach the private steps.
+        n_samples, n_features : int
+            Numbers of records, and of columns that reach the private steps.
         n_outputs : int or None
             Number of classes, or of targets; None stands for the declared classes, or 1.
 
@@ -231,8 +228,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 )
         return scoring_of(made, self.scoring)
 
-    # -------------------------------------------------------------------------- fitting
-
     def fit(
         self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None, **fit_params: Any
     ) -> Self:
@@ -251,9 +246,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter, a setting of the grid or the data are wrong; nothing is spent then.
-        PrivacyBudgetError
-            If the accountant refuses the charge of the whole search; nothing is spent then.
+            If a parameter, a setting of the grid or the data are wrong; or `PrivacyBudgetError` if
+            the accountant refuses the charge of the whole search. Nothing is spent then.
         """
         with self._until_spent():
             table, plan, stream = self._charged(X, y, groups, sample_weight, fit_params)

@@ -38,10 +38,7 @@ _FORMAT = "sklearn_dpsco.PublicEncoder"
 
 
 class BadParametersError(ValueError, AttributeError):
-    """An attribute is asked for that wrong parameters leave without a value.
-
-    An `AttributeError`, too, so that `hasattr` and `dir` work.
-    """
+    """Of an attribute that wrong parameters leave without a value: `hasattr` and `dir` work."""
 
 
 class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
@@ -77,10 +74,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    n_features_in_ : int
-        Number of columns of the table.
-    feature_names_in_ : ndarray of shape (n_columns,)
-        Their names, in the order of the schema.
+    n_features_in_, feature_names_in_ : int and ndarray of shape (n_columns,)
+        The columns of the table, in the order of the schema.
     bounds_X : pair of ndarray of shape (n_outputs,)
         Bounds of the outputs. Estimators take the encoder itself, ``bounds_X=encoder``.
     row_norm : float
@@ -126,8 +121,6 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         self.missing = missing
         self.unknown = unknown
         self.sparse_output = sparse_output
-
-    # ------------------------------------------------------------------ public facts
 
     def _fields(self) -> list[Field]:
         """The columns of the table; raises on parameters that are wrong."""
@@ -183,14 +176,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the outputs: ``age``, ``edu_hs``, ``age_missing``, ``edu_other``.
 
-        Parameters
-        ----------
-        input_features : array-like of str or None
-            Checked against the schema, if given.
-
-        Returns
-        -------
-        ndarray of str
+        `input_features`, if given, are checked against the schema.
         """
         names = [column.name for column in self.output_columns()]
         if input_features is not None:
@@ -200,8 +186,6 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     def output_columns(self) -> list[OutputColumn]:
         """What each output column stands for: the table's column, the category, and the units."""
         return [column for field in self._fields() for column in field.columns]
-
-    # ------------------------------------------------------------------ tables
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check the parameters, and the types of the columns of X. Learns nothing.
@@ -232,7 +216,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Encode a table.
+        """Encode a table; its errors are those of `fit`.
 
         Parameters
         ----------
@@ -242,11 +226,6 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray or CSR array of shape (n_samples, n_outputs), or what `set_output` asked for
-
-        Raises
-        ------
-        ValueError
-            As `fit`.
         """
         fields = self._fields()
         cells, first = self._read(X, fields), 0
@@ -361,13 +340,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The encoder of a text that `to_json` made.
-
-        Raises
-        ------
-        ValueError
-            If it is no such text, or its schema or parameters are wrong.
-        """
+        """The encoder of a text that `to_json` made; a `ValueError` for any other text."""
         try:
             found = json.loads(text)
         except (TypeError, ValueError) as error:
@@ -408,7 +381,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
         Booleans become ``bool``; text, and integers of at most ten values, become categories;
         other numbers get the bounds that they lie in, rounded outwards to multiples of a tenth to
-        a fifth of their range (1, 2 or 5 times a power of ten).
+        a fifth of their range (1, 2 or 5 times a power of ten). A column of dates or the like, with
+        too many categories or without any value, is a `ValueError`.
 
         Parameters
         ----------
@@ -417,11 +391,6 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             Largest number of categories of text.
         **parameters
             Of the encoder: `missing`, `unknown`, `sparse_output`.
-
-        Raises
-        ------
-        ValueError
-            If a column is of dates or the like, has too many categories or no value at all.
 
         Examples
         --------

@@ -25,14 +25,10 @@ class LeakFinding:
 
     Attributes
     ----------
-    step : str
-        Its name, after those of the pipelines that it is in: ``prepare: scale``.
-    kind : str
-        Its class.
-    leaks : str
-        What it takes from the data.
-    instead : str
-        What to take in its place.
+    step, kind : str
+        Its name, after those of the pipelines that it is in, ``prepare: scale``; and its class.
+    leaks, instead : str
+        What it takes from the data, and what to take in its place.
 
     Examples
     --------
@@ -105,17 +101,12 @@ def check_pipeline(pipe: Any) -> LeakReport:
     Parameters
     ----------
     pipe : estimator
-        A pipeline, a transformer, or a search or the like; fitted or not.
+        A pipeline, a transformer, or a search or the like, fitted or not; else a `TypeError`.
 
     Returns
     -------
     LeakReport
         Its `findings`; ``bool(report)`` and `report.ok` are True if there are none.
-
-    Raises
-    ------
-    TypeError
-        If `pipe` is none of these.
 
     Examples
     --------

@@ -181,12 +181,7 @@ def plan_private_bounds(
     ----------
     n_samples, n_features : int in [2, 1e15] and [1, 1e15]
     quantiles, epsilon, delta, relation, max_rows_per_user, within, precision, accountant
-        As in `private_bounds`.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or there are too few records for the budget.
+        As in `private_bounds`, as are its errors.
 
     Examples
     --------
@@ -251,9 +246,7 @@ def private_bounds(
     ------
     ValueError
         If a parameter or the data is wrong, or n_samples so small that noise could choose the
-        bounds. Nothing is spent then.
-    PrivacyBudgetError
-        If the accountant refuses the charge. Nothing is spent then, either.
+        bounds; or `PrivacyBudgetError` if the accountant refuses. Nothing is spent then.
 
     Examples
     --------

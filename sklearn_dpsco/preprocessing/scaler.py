@@ -282,9 +282,8 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         Raises
         ------
         ValueError
-            If a parameter or the data are wrong. Nothing is spent then.
-        PrivacyBudgetError
-            If the accountant refuses the charge. Nothing is spent then, either.
+            If a parameter or the data are wrong; or `PrivacyBudgetError` if the accountant refuses
+            the charge. Nothing is spent then.
         """
         self._check()
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
