@@ -23,7 +23,7 @@ from .mechanisms import Gaussian, Laplace, Release, additive_noise
 from .privacy.accountant import accountant_in_force
 from .privacy.budget import Allowance, PrivacyBudget
 from .privacy.guarantee import Guarantee
-from .randomness.stream import stream_from_random_state
+from .randomness.stream import check_random_state, stream_from_random_state
 from .solvers.heavy_tail.oracles import LARGEST, ORACLES, MeanOracle, OracleFacts, make_oracle
 from .solvers.noiseless import plan_within
 
@@ -226,6 +226,7 @@ def plan_mean(
 
 def _estimate(X: Any, oracle: Oracle, settings: dict[str, Any], random_state: Any) -> Array:
     X = _check_sample(X)
+    check_random_state(random_state)
     accountant = accountant_in_force(settings.pop("accountant", None))
     plan = plan_mean(*X.shape, oracle=oracle, accountant=accountant, **settings)
     if accountant is not None:

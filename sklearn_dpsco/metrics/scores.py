@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 from collections.abc import Sequence
@@ -191,26 +190,23 @@ n_thresholds, n_bins, score_bounds, precision, accountant
     claim = epsilon, delta, relation, max_rows_per_user, precision
     accounting = Accounting.of(*claim, accountant)
     accounting.warn_if_weak(n)
-    make = functools.partial(_plan, names, facts, confidence)
-    return plan_within(accounting.budget_of(n), make)
 
+    def within(budget: PrivacyBudget) -> ScorePlan:
+        allowance, factor = budget.gaussian_allowance, budget.record_factor
+        noise = additive_noise(allowance)
+        queries = queries_for(names, facts, noise.order)
+        share = allowance.share(1 / len(queries))
+        noises = []
+        for k, query in enumerate(queries):
+            one = noise.calibrate(query.sensitivity(factor), share)
+            queries[k] = query = sized(query, math.sqrt(one.variance))
+            change = query.sensitivity(factor)
+            noises.append(noise.calibrate(change, share, dimension=query.dimension))
+        releases = [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
+        guarantee = Guarantee.of(budget, releases, allowance.kind)
+        return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee)
 
-def _plan(
-    names: tuple[str, ...], facts: Facts, confidence: float, budget: PrivacyBudget
-) -> ScorePlan:
-    allowance, factor = budget.gaussian_allowance, budget.record_factor
-    noise = additive_noise(allowance)
-    queries = queries_for(names, facts, noise.order)
-    share = allowance.share(1 / len(queries))
-    noises = []
-    for k, query in enumerate(queries):
-        one = noise.calibrate(query.sensitivity(factor), share)
-        queries[k] = query = sized(query, math.sqrt(one.variance))
-        change = query.sensitivity(factor)
-        noises.append(noise.calibrate(change, share, dimension=query.dimension))
-    releases = [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
-    guarantee = Guarantee.of(budget, releases, allowance.kind)
-    return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee)
+    return plan_within(accounting.budget_of(n), within)
 
 
 def _pair(name: str, bounds: Any) -> tuple[float, float]:
