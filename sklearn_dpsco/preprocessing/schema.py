@@ -90,18 +90,20 @@ def is_frame(X: Any) -> bool:
 def read_column(X: Any, name: str) -> Cells:
     """One column of a frame, of pandas or polars."""
     column = X[name]
-    if type(column).__module__.partition(".")[0] == "polars":
+    is_polars = type(column).__module__.partition(".")[0] == "polars"
+    if is_polars:
         type_name = column.dtype.base_type().__name__
         found = [kind for kind, names in _POLARS_KINDS.items() if type_name in names.split()]
-        kind, as_list = found[0] if found else "other", column.to_list
+        kind = found[0] if found else "other"
         is_plain = kind == "numbers" and type_name != "Boolean"
     else:
         type_name, kind = str(column.dtype), _kind_of(column.dtype)
         is_plain = kind == "numbers" and isinstance(column.dtype, np.dtype)
-        as_list = column.astype(object).to_numpy
     if is_plain:
         return Cells(kind, type_name, column.to_numpy().astype(np.float64))
-    cells = as_list() if kind != "other" else ()
+    cells: Any = ()
+    if kind != "other":
+        cells = column.to_list() if is_polars else column.astype(object).to_numpy()
     return Cells(kind, type_name, np.fromiter(iter(cells), dtype=object, count=len(cells)))
 
 
