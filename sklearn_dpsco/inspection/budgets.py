@@ -24,9 +24,8 @@ class LedgerDisplay:
     A bar is what a charge added to the epsilon of all charges so far, at the budget's delta
     (`BudgetAccountant.running_total`). Its height depends on what came before, since charges
     compose to less than the sum of their epsilons; in a branch of `parallel` it is what exceeds
-    the other branches. The dashed line is the budget.
-
-    Make one by `from_accountant`. A ledger holds public facts only.
+    the other branches. The dashed line is the budget. A ledger holds public facts only; make a
+    display by `from_accountant`.
 
     Parameters
     ----------
@@ -34,8 +33,7 @@ class LedgerDisplay:
         Epsilon after each charge.
     labels : list of str
         Of each charge; those of one label have one colour.
-    epsilon : float
-        Of the budget.
+    epsilon : float, of the budget
 
     Attributes
     ----------
@@ -106,8 +104,7 @@ class PlanDisplay:
 
     Shares are those of `Guarantee.shares`. Releases on disjoint records, whose bars name their
     records, each have the share of what a record among them bears: such bars do not add up to 1.
-
-    Make one by `from_plan` or `from_estimator`. A plan holds public facts only.
+    A plan holds public facts only; make a display by `from_plan` or `from_estimator`.
 
     Parameters
     ----------
@@ -215,9 +212,8 @@ class TradeoffCurveDisplay:
     An attacker sees what is published, and is to tell whether a record had one value or another.
     Whatever they do and know of the other records, their rates of false alarms and of missed
     detections make a point on the curve or above it (`Guarantee.trade_off`). On the diagonal is
-    who guesses without looking: the closer the curve is to it, the more private.
-
-    Make one by `from_guarantee`. All shown is public.
+    who guesses without looking: the closer the curve is to it, the more private. All shown is
+    public; make a display by `from_guarantee`.
 
     Parameters
     ----------

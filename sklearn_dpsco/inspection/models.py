@@ -46,8 +46,7 @@ class CoefficientDisplay:
 
     Parameters
     ----------
-    names : list of str
-        Of the features.
+    names : list of str, of the features
     coef, std : array-like of shape (n_features, n_outputs); std may be None, default=None
     outputs : list, default=("coef",)
         Names of the targets or the classes.
@@ -212,9 +211,7 @@ class PrivacyUtilityDisplay:
 
     For **public or synthetic data only**: the scores have no noise, and the fits are charged to no
     budget. Learn from a table that resembles yours (an open one, a simulated one) what an epsilon
-    is worth; for private scores of a private model see `dp_score`.
-
-    Make one by `from_estimator`.
+    is worth; for private scores of a private model see `dp_score`. Make one by `from_estimator`.
 
     Parameters
     ----------
