@@ -14,7 +14,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from .._checks import shown
-from .declared import branches, is_passthrough
+from .declared import branches, declares_categories, is_passthrough
 
 __all__ = ["LeakFinding", "LeakReport", "check_pipeline"]
 
@@ -312,15 +312,10 @@ _HOLDERS = {name for names, *_ in _LEAKS_OF_HOLDERS for name in names.split()}
 _HOLDERS |= set(_NOTHING_BUT_WHAT_THEY_HOLD.split())
 
 
-def _declares_categories(step: Any) -> bool:
-    is_declared = not isinstance(step.categories, str)
-    return is_declared and step.min_frequency is None and step.max_categories is None
-
-
 # with which parameters a step leaves nothing to learn
 _HARMLESS: dict[str, Callable[[Any], bool]] = {
-    "OneHotEncoder": _declares_categories,
-    "OrdinalEncoder": _declares_categories,
+    "OneHotEncoder": declares_categories,
+    "OrdinalEncoder": declares_categories,
     "MultiLabelBinarizer": lambda step: step.classes is not None,
     "SimpleImputer": lambda step: step.strategy == "constant" and not step.add_indicator,
     "MissingIndicator": lambda step: step.features == "all",
