@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -141,8 +142,8 @@ class CoefficientDisplay:
         size = check_int("n_refits", n_refits, low=2)
         fit = delayed(_frame)
         found = Parallel(n_jobs=n_jobs)(
-            fit(_with_noise_of(estimator, seed), encoder, units, (X, y))
-            for seed in _seeds(random_state, size)
+            fit(model, encoder, units, (X, y))
+            for model in _clones(estimator, random_state, [{}] * size)
         )
         frame, names = found[0]
         coefs = np.array([frame.to_numpy() for frame, _ in found])
@@ -314,18 +315,15 @@ class PrivacyUtilityDisplay:
         if isinstance(trivial, str):
             trivial = DummyClassifier() if of_classes else DummyRegressor()
         compared = [_non_private(non_private, estimator), trivial]
-        noise = _seeds(random_state, epsilons.size * len(splits))
-        models = [
-            [_with_noise_of(estimator, next(noise), epsilon=float(epsilon)) for _ in splits]
-            for epsilon in epsilons
-        ] + [[model] * len(splits) for model in compared if model is not None]
+        settings = [{"epsilon": float(epsilon)} for epsilon in epsilons for _ in splits]
+        models = _clones(estimator, random_state, settings)
+        models += [model for model in compared if model is not None for _ in splits]
         score = delayed(cross_val_score)
         found = Parallel(n_jobs=n_jobs)(
             score(model, X, y, cv=[split], scoring=scoring, error_score="raise")
-            for row in models
-            for model, split in zip(row, splits, strict=True)
+            for model, split in zip(models, itertools.cycle(splits), strict=False)
         )
-        rows = iter(np.reshape(found, (len(models), len(splits))))
+        rows = iter(np.reshape(found, (-1, len(splits))))
         scores = np.array([next(rows) for _ in epsilons])
         baselines = [None if model is None else next(rows) for model in compared]
         name = "accuracy" if of_classes else "R2"
@@ -424,18 +422,18 @@ def _budgeted_steps(estimator: Any) -> dict[str, Any]:
     }
 
 
-def _seeds(random_state: Any, size: int) -> Iterator[int | None]:
-    """So many seeds of fits; None, for noise that nobody knows, without a random_state."""
-    if random_state is None:
-        return iter([None] * size)
-    generator = np.random.default_rng(random_state)
-    return iter(generator.integers(2**31, size=size).tolist())
+def _clones(estimator: Any, random_state: Any, settings: Sequence[dict[str, Any]]) -> list[Any]:
+    """Clones whose private steps have these settings, and noise of their own.
 
-
-def _with_noise_of(estimator: Any, seed: int | None, **parameters: Any) -> Any:
-    """A clone whose private steps have this seed, and these parameters if there are any."""
+    Without a random_state nobody knows the noise.
+    """
+    seeds: list[int | None] = [None] * len(settings)
+    if random_state is not None:
+        seeds = np.random.default_rng(random_state).integers(2**31, size=len(settings)).tolist()
     steps = _budgeted_steps(estimator)
-    settings = {"random_state": seed, **parameters}
-    return clone(estimator).set_params(
-        **{f"{prefix}{name}": value for prefix in steps for name, value in settings.items()}
-    )
+    clones = []
+    for seed, given in zip(seeds, settings, strict=True):
+        own = {"random_state": seed, **given}
+        params = {f"{prefix}{name}": own[name] for prefix in steps for name in own}
+        clones.append(clone(estimator).set_params(**params))
+    return clones
