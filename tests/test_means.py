@@ -268,6 +268,9 @@ def test_a_function_charges_its_accountant():
         assert len(accountant.ledger) == 1
         with pytest.raises(PrivacyBudgetError):
             means.clipped_mean(X, epsilon=0.9)
+        with pytest.raises(ValueError, match="random_state"):
+            means.clipped_mean(X, epsilon=0.05, random_state="0")
+        assert len(accountant.ledger) == 1
     means.norm_clipped_mean(X, accountant=BudgetAccountant(1.0))
 
 
