@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,12 @@ from scipy.special import erf
 
 from ..._checks import check_size
 from ..._kernels.arguments import Compressed
-from ...data.rows import Objective, Rows, times_rows
+from ..._types import Oracle
+from ...data.rows import Rows, Terms, times_rows
 from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF
 from ...data.threads import slices
 from ...losses import clipped_derivative, clipped_rows
+from ..batches import WithNumbers
 from ..sensitivity import coordinate_mean, mean_of_numbers
 
 __all__ = [
@@ -51,6 +53,7 @@ _INTERVAL = 3.0  # KLZ22 clip to 3 tau
 _SMOOTHING = 1 / 3  # c, the variance of the multiplicative noise that is averaged over
 _SMOOTHED_BOUND = 2 * math.sqrt(2) / 3 * float(erf(1 / math.sqrt(2 * _SMOOTHING)))
 _FAILURE = 0.1  # beta: KLZ22's bucket count is for an error that holds with 1 - beta
+ORACLES: tuple[str, ...] = get_args(Oracle)
 LARGEST = 2.0**300  # larger values, infinities included, count as this
 _SHORTEST = 1e-150  # smaller norms count as this, since their squares underflow
 
@@ -60,8 +63,6 @@ class MeanOracle:
     """A mean of vectors, on which each vector has a bounded influence."""
 
     tau: float  # size of the values that pass nearly unchanged, in [1e-50, 1e50]
-
-    name: ClassVar[str]
 
     def __post_init__(self) -> None:
         check_size("tau", self.tau)
@@ -102,13 +103,12 @@ class MeanOracle:
         """What pieces of the rows add to it; `first` is the number of the first of these rows."""
         raise NotImplementedError
 
-    def gradient_sums(
-        self, rows: Rows, coef: Array, objective: Objective, limits: Limits | None, first: int
-    ) -> Array:
-        """`sums` of the derivatives times [x_i, 1], at predictions of rows without centre."""
-        y, offset, loss, clip = objective
-        r = clipped_derivative(loss, rows.product(coef) + offset, y, clip)
-        return self.sums(rows, rows.without_empty(r), limits, first)
+    def gradient_sums(self, part: WithNumbers, first: int, coef: Array, terms: Terms) -> Array:
+        """`sums` of the derivatives l'(z_i, y_i) times [x_i, 1], of rows without centre."""
+        rows, y = part.data.rows, part.data.y
+        z = rows.product(coef) + terms.offset
+        r = clipped_derivative(terms.loss, z, y, terms.clip)
+        return self.sums(rows, rows.without_empty(r), part.numbers, first)
 
     def mean_of(self, sums: Array, n_samples: int) -> Array:
         """The mean, of the sums of all pieces."""
@@ -118,8 +118,6 @@ class MeanOracle:
 @dataclass(frozen=True)
 class NormClipped(MeanOracle):
     """Mean of vectors shrunk to a norm of at most tau, then times their weights."""
-
-    name: ClassVar[str] = "clipped"
 
     def sensitivity(
         self, n_samples: int, n_features: int, dimension: int, record_factor: float, order: float
@@ -144,41 +142,27 @@ class NormClipped(MeanOracle):
         assert limits is not None
         return rows.weighted_sum(times_rows(clipped_rows(r, *limits), rows.sample_weight))
 
-    def gradient_sums(
-        self, rows: Rows, coef: Array, objective: Objective, limits: Limits | None, first: int
-    ) -> Array:
-        assert limits is not None
-        bounds, order = limits
+    def gradient_sums(self, part: WithNumbers, first: int, coef: Array, terms: Terms) -> Array:
+        bounds, order = part.numbers
         if coef.ndim > 1 and order == 1:
-            return super().gradient_sums(rows, coef, objective, limits, first)
+            return super().gradient_sums(part, first, coef, terms)
         # one pass; the rows' scales are 0 for empty records, and 1
-        return rows.gradient_sum(coef, objective, bounds)
+        return part.data.rows.gradient_sum(coef, part.data.objective(terms), bounds)
 
 
 @dataclass(frozen=True)
-class CoordinateClipped(MeanOracle):
-    """Mean of vectors whose coordinates are clipped to [-3 tau, 3 tau]."""
+class MedianOfMeans(MeanOracle):
+    """Median, in each coordinate, of the means of buckets of clipped coordinates.
 
-    name: ClassVar[str] = "coordinate-clipped"
-
-    @property
-    def bound(self) -> float:
-        return _INTERVAL * self.tau
-
-    def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        return _kernel_sums(rows, r, (1, rows.dimension), self.bound)[0]
-
-
-@dataclass(frozen=True)
-class MedianOfMeans(CoordinateClipped):
-    """Median, in each coordinate, of the clipped means of buckets (KLZ22 Algorithm 3).
-
-    Record i falls into bucket i mod m.
+    They are clipped to [-3 tau, 3 tau], and record i falls into bucket i mod m (KLZ22 Algorithm 3).
+    With a single bucket it is the mean of clipped coordinates.
     """
 
     n_buckets: int = 1  # m
 
-    name: ClassVar[str] = "median-of-means"
+    @property
+    def bound(self) -> float:
+        return _INTERVAL * self.tau
 
     def _change(self, n_samples: int, record_factor: float) -> float:
         # the midpoint of the two middle means moves by half of what one of them does
@@ -204,8 +188,6 @@ class SmoothedTruncation(MeanOracle):
     a (1 - O(a^2)) near 0.
     """
 
-    name: ClassVar[str] = "smoothed"
-
     @property
     def bound(self) -> float:
         return self.tau * _SMOOTHED_BOUND
@@ -215,13 +197,8 @@ class SmoothedTruncation(MeanOracle):
         return self.tau * _kernel_sums(rows, r, shape, 1 / self.tau, _SMOOTHED_BOUND)
 
 
-ORACLES: dict[str, type[MeanOracle]] = {
-    kind.name: kind for kind in (NormClipped, MedianOfMeans, SmoothedTruncation, CoordinateClipped)
-}
-
-
 def _kernel_sums(rows: Rows, r: Array, shape: tuple[int, ...], *numbers: float) -> Array:
-    """Sums by bucket of clipped coordinates, or of smoothed ones; several outputs come last."""
+    """Sums of smoothed coordinates, or by bucket of clipped ones; several outputs come last."""
     from ..._kernels import bounded_sums as kernels
 
     kernel: Any
@@ -271,7 +248,7 @@ class OracleFacts:
 def make_oracle(
     name: str, tau: float | None, n_buckets: int | None, facts: OracleFacts
 ) -> MeanOracle:
-    """The oracle of that name, one of `ORACLES`; `None` leaves a value to rules.
+    """The oracle of that name; `None` leaves a value to rules.
 
     Raises
     ------
@@ -285,11 +262,11 @@ def make_oracle(
     noise = facts.noise * facts.dimension ** (1 / facts.order)  # times the norm of a vector of ones
     if name == "smoothed":
         return SmoothedTruncation(tau or default_threshold(noise, *moments) / _SMOOTHED_BOUND)
-    if name == "coordinate-clipped":
-        return CoordinateClipped(tau or default_threshold(noise, *moments) / _INTERVAL)
-    # 4 log(2 d / beta) of KLZ22, made even, and at most n
-    wanted = 2 * math.ceil(2 * math.log(2 * facts.dimension / _FAILURE))
-    buckets = n_buckets or max(1, min(wanted, facts.n_samples // 2 * 2))
+    buckets = 1
+    if name == "median-of-means":
+        # 4 log(2 d / beta) of KLZ22, made even, and at most n
+        wanted = 2 * math.ceil(2 * math.log(2 * facts.dimension / _FAILURE))
+        buckets = n_buckets or max(1, min(wanted, facts.n_samples // 2 * 2))
     if buckets > facts.n_samples:
         raise ValueError(
             f"n_buckets={buckets} is more than there are records ({facts.n_samples}): a bucket "

@@ -178,7 +178,7 @@ class HeavyTailPlan(Plan):
         penalized = np.arange(problem.size) < problem.n_features * problem.n_outputs
         for t in steps(range(self.max_iter)):
             k = t % len(parts)
-            sums = parts[k].sum_numbered(_gradient_sums, problem.matrix(coef), terms, self.oracle)
+            sums = parts[k].sum_numbered(self.oracle.gradient_sums, problem.matrix(coef), terms)
             gradient = self.oracle.mean_of(sums, parts[k].n_samples)
             noisy = self.steps[k].release(gradient.ravel(), stream)
             moved = coef - rate * (noisy + self.l2_penalty * np.where(penalized, coef, 0.0))
@@ -279,7 +279,23 @@ class SCOF(Solver):
                 draft, factor, step, composition = other, factor * step, slack, "adaptive-range"
             else:
                 step = 1 + (step - 1) / 2
-        return draft.finish(composition)
+        # A defect of the package: a negative share would lower the cost of a plan.
+        if draft.left < -1e-12:
+            raise AssertionError("a plan spends more than its budget")
+        kind = problem.feasible_set
+        return HeavyTailPlan(
+            problem,
+            budget,
+            self.form,
+            draft.max_iter,
+            guarantee=Guarantee.of(budget, draft.releases, composition),
+            geometry=kind if isinstance(kind, Geometry) else kind(draft.rules.radius),
+            first=draft.first,
+            oracle=draft.oracle,
+            steps=draft.steps,
+            learning_rate=draft.learning_rate,
+            l2_penalty=self.l2_penalty,
+        )
 
 
 class SCOFSlices(SCOF):
@@ -446,27 +462,6 @@ class _Draft:
             rules.noise_energy**2 / (smoothness * whole**2),
         )
 
-    def finish(self, composition: Composition) -> HeavyTailPlan:
-        """The plan, with the guarantee of all its releases."""
-        problem, budget = self.problem, self.budget
-        # A defect of the package: a negative share would lower the cost of a plan.
-        if self.left < -1e-12:
-            raise AssertionError("a plan spends more than its budget")
-        kind = problem.feasible_set
-        return HeavyTailPlan(
-            problem,
-            budget,
-            self.solver.form,
-            self.max_iter,
-            guarantee=Guarantee.of(budget, self.releases, composition),
-            geometry=kind if isinstance(kind, Geometry) else kind(self.rules.radius),
-            first=self.first,
-            oracle=self.oracle,
-            steps=self.steps,
-            learning_rate=self.learning_rate,
-            l2_penalty=self.solver.l2_penalty,
-        )
-
 
 def _row_smoothness(n_features: int, per_feature: float, octaves: float = 0.0) -> float:
     """About the top eigenvalue of the mean of [x, 1] [x, 1]^T, x too long by 2^octaves."""
@@ -490,14 +485,6 @@ def _slices(data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> list
 
 def _limited(data: SolverData, oracle: MeanOracle, order: float) -> WithNumbers:
     return WithNumbers(data, oracle.limits(data.rows, order))
-
-
-def _gradient_sums(
-    part: WithNumbers, first: int, coef: Array, terms: Terms, oracle: MeanOracle
-) -> Array:
-    """The oracle's sums for l'(z_i, y_i) [x_i, 1]."""
-    data = part.data
-    return oracle.gradient_sums(data.rows, coef, data.objective(terms), part.numbers, first)
 
 
 def _targets_as_rows(data: SolverData) -> SolverData:

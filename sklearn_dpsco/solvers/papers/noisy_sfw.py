@@ -135,11 +135,8 @@ def _growing_rounds(facts: Facts, run: tuple[int, int], left: Allowance) -> list
     """
     start, stop = run
 
-    def batches(b: int, r: int) -> tuple[int, ...]:
-        return tuple(b // (t + 1) for t in range(2**r))
-
     def used(b: int, count: int) -> int:
-        return sum(sum(batches(b, r)) for r in range(count))
+        return sum(b // (t + 1) for r in range(count) for t in range(2**r))
 
     best: tuple[float, list[Round]] = (math.inf, [])
     for count in range(1, facts.rules.growing_rounds + 1):
@@ -147,39 +144,33 @@ def _growing_rounds(facts: Facts, run: tuple[int, int], left: Allowance) -> list
             break
         b = smallest(lambda b, count=count: used(b + 1, count) > stop - start)  # type: ignore[misc]
         ends = [start + used(b, r) for r in range(count + 1)]
-        rounds = [
-            _round(facts, part, batches(b, r), left)
-            for r, part in enumerate(itertools.pairwise(ends))
-        ]
-        error = _round_error(facts, rounds[-1]) + 2 ** (-(count - 1) / 2)
-        best = min(best, (error, rounds), key=lambda plan: plan[0])
+        error, rounds = math.inf, []
+        for r, part in enumerate(itertools.pairwise(ends)):
+            batches = tuple(b // (t + 1) for t in range(2**r))
+            error, made = _round(facts, part, batches, left)
+            rounds.append(made)
+        best = min(best, (error + 2 ** (-(count - 1) / 2), rounds), key=lambda plan: plan[0])
     return best[1]
 
 
 def _round(
     facts: Facts, records: tuple[int, int], batches: tuple[int, ...], left: Allowance
-) -> Round:
-    """The round on those batches, with its clips and noise."""
-    smoothness, terms = facts.problem.loss.smoothness, [facts.clip]
-    for t in range(1, len(batches)):
-        weight = Round.weight(t)
-        change = smoothness * Round.weight(t - 1) * facts.largest_move
-        most = (2 - weight) * facts.clip
-        terms.append(min(most, (1 - weight) * change + weight * facts.clip))
-    noises = tuple(
-        facts.noise(size, left, 1, term) for size, term in zip(batches, terms, strict=True)
-    )
-    return Round(noises, records, len(batches), batches, tuple(terms))
+) -> tuple[float, Round]:
+    """The round on those batches, with its clips and noise.
 
-
-def _round_error(facts: Facts, part: Round) -> float:
-    """Root mean square of the estimate's error over its steps, in Lipschitz constants."""
-    variance, total = 0.0, 0.0
-    for t, (noise, size, term) in enumerate(
-        zip(part.noises, part.batches, part.largest_terms, strict=True)
-    ):
-        kept = 1 - part.weight(t)
+    Before it the root mean square of the estimate's error over its steps, in Lipschitz constants.
+    """
+    variance, total, terms, noises = 0.0, 0.0, [], []
+    for t, size in enumerate(batches):
+        weight, term = Round.weight(t), facts.clip
+        if t:
+            change = facts.problem.loss.smoothness * Round.weight(t - 1) * facts.largest_move
+            term = min((2 - weight) * facts.clip, (1 - weight) * change + weight * facts.clip)
+        noise = facts.noise(size, left, 1, term)
+        terms.append(term)
+        noises.append(noise)
         variation = (term * facts.row_norm) ** 2 / size
-        variance = kept**2 * variance + facts.noise_size(noise) ** 2 + variation
+        variance = (1 - weight) ** 2 * variance + facts.noise_size(noise) ** 2 + variation
         total += variance
-    return math.sqrt(total / part.n_steps) / facts.lipschitz
+    error = math.sqrt(total / len(batches)) / facts.lipschitz
+    return error, Round(tuple(noises), records, len(batches), batches, tuple(terms))
