@@ -7,17 +7,14 @@ for a noisy sum :math:`\tilde G_t` of all gradients so far, and
 .. math:: w_{t+1} = \arg\min_{w} \; \langle \tilde G_t, w \rangle + D_\Psi(w, w_1) / \lambda
 
 over the feasible set, :math:`D_\Psi` the Bregman divergence of a mirror map. Each record
-enters one step, so that the whole sequence of iterates costs one release.
+enters one step, so that the whole sequence of iterates costs one release. This replaces the method
+of Arora, Marinov and Ullah (2020), whose noise is too small.
 
-A stream of unknown length is cut into epochs that double. Each has its own records, and
-therefore the full budget, and starts from the last result of the epoch before.
+The first records buy private means of the targets and the features, and where their number allows
+it the next ones the second moments of the features, each with the full budget: in coordinates in
+which these are alike, the descent is well conditioned. A stream of unknown length is cut into
+epochs that double; each has its own records, and starts from the last result.
 
-The first records are used for private means of the targets and the features, also with the
-full budget, before the descent starts. Where their number allows it, the next ones give the
-second moments of the features: in coordinates in which these are alike, the descent is well
-conditioned.
-
-This replaces the method of Arora, Marinov and Ullah (2020), whose noise is too small.
 Sensitivities: doc/privacy, sections 2.4 and 6.
 """
 
@@ -121,8 +118,7 @@ class FirstMeans(Part):
 class SecondMoments(Part):
     """One release of the second moments of the records that follow the first ones.
 
-    It is the sum of z z^T / B^2, z the centred row whose norm is bounded by B, as an
-    `isometric_vector`.
+    It is the `isometric_vector` of the sum of z z^T / B^2, z a centred row of norm at most B.
     """
 
     n_features: int
@@ -385,8 +381,7 @@ class FTRL(Solver):
     ) -> MirrorMap:
         """The declared map, or "euclidean", or "power" where it has far less noise.
 
-        In the dual norm of "power", noise in many coordinates is smaller, but gradients are,
-        too, so that "power" is better only if the noise is large.
+        In the dual norm of "power" noise in many coordinates is smaller, but gradients are, too.
         """
         if self.mirror_map is not None or "euclidean" not in geometry.mirror_maps:
             return geometry.mirror_map(self.mirror_map)
@@ -397,7 +392,7 @@ class FTRL(Solver):
         return geometry.mirror_map("power" if is_noisy else "euclidean")
 
     def _plan_first(self, problem: Problem, budget: PrivacyBudget, norm: float) -> FirstMeans:
-        """The first means, of so many records that their noise is what `FTRLDefaults` aims at."""
+        """Of so many records that their noise is what `FTRLDefaults` aims at."""
         rules, allowance = defaults.FTRL[problem.loss.task], budget.gaussian_allowance
         first = FirstMeans(problem, norm, 0, None, rules.target_share)
         if not problem.fit_intercept:

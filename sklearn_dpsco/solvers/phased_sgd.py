@@ -8,13 +8,11 @@ of plain stochastic gradient descent over its slice,
 v_i in [0, 1] the record's weight, and releases the mean of its last iterates with Gaussian noise.
 There the next phase starts, with a smaller step. Each step is non-expansive, so one record moves
 the mean by at most the length of its own step (twice that under replace-one), however long the
-phase is; and since phases have no record in common, each has the whole budget. Non-smooth losses
-are replaced by their Moreau envelopes of parameter beta, whose derivatives have a closed form, and
-a user's losses by tables (`tables`).
+phase is. Non-smooth losses are replaced by their Moreau envelopes of parameter beta, and a user's
+losses by tables (`tables`).
 
-For small tables the default is several passes over one phase that holds all records; the
-passes divide the budget. Their rows and targets are in learned units (`learned_units`) where
-nothing but the loss is declared.
+For small tables the default is several passes over one phase that holds all records, in learned
+units (`learned_units`) where nothing but the loss is declared; the passes divide the budget.
 
 The sensitivities are derived in doc/privacy, sections 4.5 and 5.
 """
@@ -305,7 +303,7 @@ class PhasedSGD(Solver):
         if not math.isfinite(loss.smoothness):
             return math.inf
         if self.learning_rate is None:
-            return rules.curved / (_curvature(loss) * norm**2)
+            return rules.curved / (max(loss.smoothness, _LEAST_SMOOTHNESS) * norm**2)
         if is_tabulated(loss):
             return math.inf
         longest = 2 * _SHORT / (loss.smoothness * norm**2)
@@ -329,11 +327,6 @@ def _kernel_form(loss: Loss) -> tuple[int, float]:
     return loss_id, base.kernel_parameter
 
 
-def _curvature(loss: Loss) -> float:
-    """The smoothness of a loss, as rules for steps divide by it."""
-    return max(loss.smoothness, _LEAST_SMOOTHNESS)
-
-
 def _block(n_features: int) -> int:
     """Steps between two projections: few, but enough to make projections cheap."""
     return 16 + n_features // 16
@@ -353,21 +346,18 @@ class _Draft:
         self.rank = (rank + problem.fit_intercept) * problem.n_outputs  # of the rows
         is_bounded = problem.feasible_set is not Unconstrained
         self.geometry = defaults.sized_set(problem, self.rules.radius if is_bounded else math.inf)
-        self.passes = self._passes() if solver.max_iter is None else solver.max_iter
+        per_record = problem.size
+        if is_tabulated(problem.loss) and problem.loss.task == "regression":
+            per_record += GRID.size * problem.n_outputs
+        passes = int(self.rules.affordable / (problem.n_samples * per_record))
+        passes = min(passes, self.rules.most_passes) if passes >= self.rules.fewest_passes else 1
+        self.passes = solver.max_iter or passes
         self.n_phases = solver.n_phases or 1
         if solver.n_phases is None and self.passes == 1:
             self.n_phases = min(self.rules.n_phases, problem.n_samples)
         self.learns_units = self._learns_units()
         norm = 1.0 if self.learns_units else solver.data_norm
         self.norm = norm or defaults.data_norm(problem)
-
-    def _passes(self) -> int:
-        problem, rules = self.problem, self.rules
-        per_record = problem.size
-        if is_tabulated(problem.loss) and problem.loss.task == "regression":
-            per_record += GRID.size * problem.n_outputs
-        affordable = int(rules.affordable / (problem.n_samples * per_record))
-        return 1 if affordable < rules.fewest_passes else min(affordable, rules.most_passes)
 
     def _learns_units(self) -> bool:
         """Whether learned units are possible and asked for, or pay."""
@@ -473,12 +463,13 @@ class _Draft:
             clip = solver.gradient_clip / target_unit
         bound = bounded_clip(loss, math.inf, self.geometry.radius + largest_constant(loss))
         # the derivatives of a multinomial or kinked loss are not clipped, see `_slope_and_clip`
-        is_whole = isinstance(loss, Multinomial) or not math.isfinite(loss.smoothness)
+        is_smooth = math.isfinite(loss.smoothness)
+        is_whole = isinstance(loss, Multinomial) or not is_smooth
         clip = bound if is_whole else min(bound, clip)
         if solver.learning_rate is not None:
             return clip, solver.learning_rate, target_unit
         # a kinked loss curves where the residuals are, over one spread of the targets
-        curvature = _curvature(loss) if math.isfinite(loss.smoothness) else target_unit
+        curvature = max(loss.smoothness, _LEAST_SMOOTHNESS) if is_smooth else target_unit
         # what is expected of the rows: with an intercept, half of their square belongs to it
         square = 1.0 + problem.fit_intercept
         share = 0.7 / min(LARGEST_ROW_GROWTH, growth) ** 2
@@ -550,6 +541,15 @@ class _Descent:
             fitting = min(fitting, _CHUNK_TABLES // (16 * GRID.size * loss.n_outputs))
         self.chunk = min(longest, max(1, fitting // self.block) * self.block)
         self.ones = np.ones(self.chunk)  # in the place of scales or weights that are not there
+        # the derivative as the kernel takes it, of several outputs with their offsets
+        clip, offset, k = plan.gradient_clip, self.offset, problem.n_outputs
+        self.offsets: tuple[Array, ...] = ()
+        if k > 1:
+            # each derivative's bound, so that all together have norm c
+            clip, offset = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF), 0.0
+            offsets = np.broadcast_to(self.offset, (k,))
+            self.offsets = (np.ascontiguousarray(offsets, dtype=np.float64),)
+        self.slope = Slope(*_kernel_form(loss), clip, offset)
 
     def _begin_in_bounds(self, data: SolverData, stream: RandomStream) -> None:
         plan, problem = self.plan, self.plan.problem
@@ -586,7 +586,7 @@ class _Descent:
         plan, radius, k = self.plan, self.plan.geometry.radius, self.plan.problem.n_outputs
         shape = start.shape if k == 1 else (start.size // k, k)
         w, total, count = start.copy().reshape(shape), np.zeros(shape), 0
-        slope, *offsets = self._slope(phase.beta)
+        slope = self.slope._replace(beta=phase.beta)
         averaged = PHASED_SGD[plan.problem.loss.task].averaged
         first = phase.size - math.ceil(averaged * phase.size)
         done = 0
@@ -597,7 +597,8 @@ class _Descent:
                 self.ones[: part.n_samples] if array is None else array
                 for array in (part.rows.scale, part.rows.sample_weight)
             )
-            found, y, X = slope, part.y, part.rows.X
+            found: Slope | Tables = slope
+            y, X = part.y, part.rows.X
             if slope.loss_id == TABULATED:
                 found, y = self._tables(slope, y)
             if sparse.issparse(X):
@@ -606,20 +607,8 @@ class _Descent:
             else:
                 kernel = kernels.dense_steps if k == 1 else kernels.joint_dense_steps
                 X = np.ascontiguousarray(X)
-            count += kernel(X, (scale, weight, y), self.form, found, *offsets, steps, w, total)
+            count += kernel(X, (scale, weight, y), self.form, found, *self.offsets, steps, w, total)
         return total.ravel() / count
-
-    def _slope(self, beta: float) -> tuple[Any, ...]:
-        """The derivative as the kernel takes it, for several outputs with their offsets."""
-        loss, clip = self.plan.problem.loss, self.plan.gradient_clip
-        k = loss.n_outputs
-        loss_id, parameter = _kernel_form(loss)
-        if k == 1:
-            return (Slope(loss_id, parameter, clip, self.offset, beta),)
-        # each derivative's bound, so that all together have norm c
-        each = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF)
-        offsets = np.ascontiguousarray(np.broadcast_to(self.offset, (k,)), dtype=np.float64)
-        return Slope(loss_id, parameter, each, 0.0, beta), offsets
 
     def _tables(self, slope: Slope, y: Array) -> tuple[Tables, Array]:
         """Tables of the derivative for these targets, and the number of each one's table."""

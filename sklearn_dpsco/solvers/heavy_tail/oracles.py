@@ -12,8 +12,8 @@ Each oracle bounds the contribution of a record, and averages (KLZ22, Algorithms
 ``"coordinate-clipped"``
     Coordinates clipped, then averaged.
 
-They are used on samples by `means`, and by the solver on gradients, which are rows times
-scalars and never stored. Sensitivities: doc/privacy, section 7.
+`means` uses them on samples, and the solver on gradients, which are rows times scalars and never
+stored. Sensitivities: doc/privacy, section 7.
 """
 
 from __future__ import annotations
@@ -36,14 +36,7 @@ from ...losses import clipped_derivative, clipped_rows
 from ..batches import WithNumbers
 from ..sensitivity import coordinate_mean, mean_of_numbers
 
-__all__ = [
-    "LARGEST",
-    "ORACLES",
-    "MeanOracle",
-    "OracleFacts",
-    "default_threshold",
-    "make_oracle",
-]
+__all__ = ["LARGEST", "ORACLES", "MeanOracle", "default_threshold", "make_oracle"]
 
 Array = NDArray[np.float64]
 # Bounds on the norms of the r_i, shape (n,), and the order of the norm, 1 or 2.
@@ -75,17 +68,7 @@ class MeanOracle:
         `n_samples` counts empty slots, too; `n_features` decides how sums are chunked, and
         `dimension` is that of the mean.
         """
-        change = self._change(n_samples, record_factor)
-        return coordinate_mean(self.bound, change, n_samples, n_features, dimension, order)
-
-    def _change(self, n_samples: int, record_factor: float) -> float:
-        """Change of a coordinate by a record, in units of `bound`."""
-        return record_factor / n_samples
-
-    @property
-    def bound(self) -> float:
-        """Largest influence of a record, in one coordinate."""
-        return self.tau
+        raise NotImplementedError
 
     def limits(self, rows: Rows, order: float) -> Limits | None:
         """Numbers that `mean` needs for each row, computed once; None if it needs none."""
@@ -160,18 +143,18 @@ class MedianOfMeans(MeanOracle):
 
     n_buckets: int = 1  # m
 
-    @property
-    def bound(self) -> float:
-        return _INTERVAL * self.tau
-
-    def _change(self, n_samples: int, record_factor: float) -> float:
+    def sensitivity(
+        self, n_samples: int, n_features: int, dimension: int, record_factor: float, order: float
+    ) -> float:
         # the midpoint of the two middle means moves by half of what one of them does
         halved = 0.5 if self.n_buckets % 2 == 0 else 1.0
-        return halved * record_factor / (n_samples // self.n_buckets)
+        change = halved * record_factor / (n_samples // self.n_buckets)
+        bound = _INTERVAL * self.tau
+        return coordinate_mean(bound, change, n_samples, n_features, dimension, order)
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
         shape = self.n_buckets, rows.dimension
-        return np.roll(_kernel_sums(rows, r, shape, self.bound), first, axis=0)
+        return np.roll(_kernel_sums(rows, r, shape, _INTERVAL * self.tau), first, axis=0)
 
     def mean_of(self, sums: Array, n_samples: int) -> Array:
         sizes = np.full(self.n_buckets, n_samples // self.n_buckets)
@@ -188,9 +171,11 @@ class SmoothedTruncation(MeanOracle):
     a (1 - O(a^2)) near 0.
     """
 
-    @property
-    def bound(self) -> float:
-        return self.tau * _SMOOTHED_BOUND
+    def sensitivity(
+        self, n_samples: int, n_features: int, dimension: int, record_factor: float, order: float
+    ) -> float:
+        bound, change = self.tau * _SMOOTHED_BOUND, record_factor / n_samples
+        return coordinate_mean(bound, change, n_samples, n_features, dimension, order)
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
         shape = (rows.dimension,)
@@ -222,56 +207,53 @@ def _kernel_sums(rows: Rows, r: Array, shape: tuple[int, ...], *numbers: float) 
 def default_threshold(noise: float, moment_order: float, moment_bound: float) -> float:
     r"""The clipping bound b that minimizes the bias plus the noise, for moments up to k.
 
-    A variable with :math:`E |X|^k \le \gamma` has
-    :math:`E (|X| - b)_+ \le \gamma \frac{(k - 1)^{k-1}}{k^k} b^{1 - k}`, and the noise is
-    :math:`b \nu`. Their sum is least at
-    :math:`b = \frac{k - 1}{k} (\gamma / \nu)^{1/k}`, which has the exponent of KLZ22,
-    Corollary 4.2, and its own constant. `noise` is nu, the standard deviation per unit of b.
+    For :math:`E |X|^k \le \gamma` the bias :math:`E (|X| - b)_+` is at most
+    :math:`\gamma \frac{(k - 1)^{k-1}}{k^k} b^{1 - k}`; the noise is :math:`b \nu`, where `noise` is
+    nu. Their sum is least at :math:`b = \frac{k - 1}{k} (\gamma / \nu)^{1/k}`, which has the
+    exponent of KLZ22, Corollary 4.2, and its own constant.
     """
     k = moment_order
     return (k - 1) / k * (moment_bound / noise) ** (1 / k)
 
 
-@dataclass(frozen=True)
-class OracleFacts:
-    """Public facts that the rules for an oracle's numbers need."""
-
-    n_samples: int
-    dimension: int
-    noise: float  # standard deviation in a coordinate, for a mean of vectors of norm at most 1
-    order: float  # of the norm that the noise is calibrated to, 1 or 2
-    size: float  # norm of a vector whose coordinates are at their moment bound
-    moment_order: float
-    moment_bound: float
-
-
 def make_oracle(
-    name: str, tau: float | None, n_buckets: int | None, facts: OracleFacts
+    name: str,
+    tau: float | None,
+    n_buckets: int | None,
+    *,
+    n_samples: int,
+    dimension: int,
+    noise: float,
+    order: float,
+    size: float,
+    moments: tuple[float, float],
 ) -> MeanOracle:
     """The oracle of that name; `None` leaves a value to rules.
+
+    `noise` is the standard deviation in a coordinate of a mean of vectors of norm at most 1, in the
+    norm of that order, 1 or 2. `size` is the norm of a vector whose coordinates are at their moment
+    bound; `moments` are the order of the moments and that bound.
 
     Raises
     ------
     ValueError
         If there are more buckets than records.
     """
-    moments = facts.moment_order, facts.moment_bound
     if name == "clipped":
-        whole = facts.noise * math.sqrt(facts.dimension)
-        return NormClipped(tau or facts.size * default_threshold(whole, *moments))
-    noise = facts.noise * facts.dimension ** (1 / facts.order)  # times the norm of a vector of ones
+        whole = noise * math.sqrt(dimension)
+        return NormClipped(tau or size * default_threshold(whole, *moments))
+    noise *= dimension ** (1 / order)  # times the norm of a vector of ones
     if name == "smoothed":
         return SmoothedTruncation(tau or default_threshold(noise, *moments) / _SMOOTHED_BOUND)
     buckets = 1
     if name == "median-of-means":
         # 4 log(2 d / beta) of KLZ22, made even, and at most n
-        wanted = 2 * math.ceil(2 * math.log(2 * facts.dimension / _FAILURE))
-        buckets = n_buckets or max(1, min(wanted, facts.n_samples // 2 * 2))
-    if buckets > facts.n_samples:
+        wanted = 2 * math.ceil(2 * math.log(2 * dimension / _FAILURE))
+        buckets = n_buckets or max(1, min(wanted, n_samples // 2 * 2))
+    if buckets > n_samples:
         raise ValueError(
-            f"n_buckets={buckets} is more than there are records ({facts.n_samples}): a bucket "
+            f"n_buckets={buckets} is more than there are records ({n_samples}): a bucket "
             "would be empty"
         )
     spread = buckets * (0.5 if buckets % 2 == 0 else 1.0)
-    bound = default_threshold(noise * spread, *moments)
-    return MedianOfMeans(tau or bound / _INTERVAL, buckets)
+    return MedianOfMeans(tau or default_threshold(noise * spread, *moments) / _INTERVAL, buckets)

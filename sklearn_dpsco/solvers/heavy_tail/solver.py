@@ -5,17 +5,11 @@ centre for each column and for the target (`magnitudes`); in those units each st
 the mean of the gradients l'(z_i, y_i) [x_i, 1] by an oracle that bounds what one record
 adds (`oracles`), and takes a step of gradient descent with it.
 
-``"scof"``
-    Every step uses all records (the convex case of the paper).
-``"scof-slices"``
-    Every step uses new records, and has the whole budget for them (the strongly convex
-    case).
-
 The default oracle shrinks whole gradients to a norm tau. For rows times scalars that is a
 bound tau / norm([x_i, 1]) on the derivative of record i: the descent minimizes a loss that
 is l for ordinary records, and linear beyond the bound for records with extreme x or y.
 
-The sensitivities are derived in doc/privacy, section 7.
+Sensitivities: doc/privacy, section 7.
 """
 
 from __future__ import annotations
@@ -45,7 +39,7 @@ from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_ste
 from ..first_releases import Frame, constant_for_mean, in_target_units, mean_target
 from ..settings import Solver
 from .magnitudes import Columns, MagnitudeSearch, in_released_units, plan_search
-from .oracles import ORACLES, MeanOracle, OracleFacts, default_threshold, make_oracle
+from .oracles import ORACLES, MeanOracle, default_threshold, make_oracle
 
 __all__ = ["SCOF", "FirstMagnitudes", "HeavyTailPlan", "SCOFSlices"]
 
@@ -444,8 +438,17 @@ class _Draft:
             tau = rules.bounded_clip * largest * solver.moment_bound ** (1 / solver.moment_order)
             tau *= max(1.0, math.sqrt(rules.accurate / (noise * math.sqrt(problem.size))))
             tau *= size if solver.oracle == "clipped" else 1.0
-        facts = OracleFacts(n_step, problem.size, noise, order, size, *moments)
-        self.oracle = make_oracle(solver.oracle, tau, solver.n_buckets, facts)
+        self.oracle = make_oracle(
+            solver.oracle,
+            tau,
+            solver.n_buckets,
+            n_samples=n_step,
+            dimension=problem.size,
+            noise=noise,
+            order=order,
+            size=size,
+            moments=moments,
+        )
         change = self.oracle.sensitivity(
             n_step, problem.n_features, problem.size, self.budget.record_factor, order
         )
