@@ -543,62 +543,52 @@ class _RecordWalk:
 
     def steps(self, part: Records, stream: RandomStream) -> None:
         """A step for each of these records."""
-        n, done = part.n_samples, 0
+        n, done, kept = part.n_samples, 0, 1 - self.run.rate
         if self.compiled is None:
             for k in range(n):
                 self.correct(part, np.array([k]))
                 self.select(1.0, stream)
             return
+        from ..._kernels import record_steps as kernels
+
+        values = self.compiled[-1]
         if self.state is None:
             self.state = np.array([0.0, 0.0, 1.0, 1.0]), self.before.copy(), self.gradient.copy()
-            self._move(self.number)
+            kernels.move(self.state[1], self.state[0], kept, values, self.number)
+        last, w, v = self.state
         while done < n:
             # as many steps as the words decide; the estimate is then that of the next one
-            words = stream.words(_WORDS)
-            count, used = self.compiled(part.part(slice(done, None)), self.state, words)
+            words, rest = stream.words(_WORDS), part.data.part(slice(done, None))
+            known = (rest.rows.scales(), rest.rows.factors(), rest.y), *self.compiled, self.state
+            X = rest.rows.X
+            if sparse.issparse(X):
+                count, used = kernels.csr_record_steps(Compressed.of(X), *known, words)
+            else:
+                count, used = kernels.dense_record_steps(np.ascontiguousarray(X), *known, words)
             if used < 0:
                 refuse()
             stream.unread(words.size - used)
             done += count
             if done < n:  # the words did not decide the selection of this one
-                self._move(self._settled(stream))
+                kernels.move(w, last, kept, values, self._settled(stream))
                 done += 1
-        last, w, v = self.state
         self.coef, self.gradient = last[2] * w, last[3] * v
         self.before = self.coef.copy()
         self.before[int(last[0])] -= last[1]
-        self.before /= 1 - self.run.rate
+        self.before /= kept
 
-    def _kernel(self) -> Any:
-        """The compiled steps, if they know the loss, the set and the law of the noise."""
+    def _kernel(self) -> tuple[Any, ...] | None:
+        """What compiled steps need, if they know the loss, the set and the law of the noise."""
         vertices, slope = self.plan.vertices, self.whole.terms.slope
         scale, is_one = softmax_scale(self.run.noise), self.plan.problem.n_outputs == 1
         if slope is None or scale is None or not is_one or not isinstance(vertices, AxisVertices):
             return None
-        from ..._kernels.record_steps import csr_record_steps, dense_record_steps
-
         sizes = 2 * UNIFORM_ATTEMPTS, self.plan.problem.n_features
         walk = RecordWalk(1 - self.run.rate, self.run.clip, self.plan.l2_penalty, scale, *sizes)
-        fixed = slope, walk, np.array(vertices.values, dtype=np.float64)
-
-        def steps(part: Records, state: Any, words: Any) -> tuple[int, int]:
-            rows = part.data.rows
-            records = rows.scales(), rows.factors(), part.data.y
-            if sparse.issparse(rows.X):
-                return csr_record_steps(Compressed.of(rows.X), records, *fixed, state, words)
-            return dense_record_steps(np.ascontiguousarray(rows.X), records, *fixed, state, words)
-
-        return steps
+        return slope, walk, np.array(vertices.values, dtype=np.float64)
 
     def _settled(self, stream: RandomStream) -> int:
         """A selection among the scores of the compiled steps, the same to the last bit."""
         (state, w, v), noise = self.state, self.run.noise
         scores = self.plan.vertices.scores(v + self.plan.l2_penalty * state[2] / state[3] * w)
         return replace(noise, scale=noise.scale / state[3]).release(scores, stream)
-
-    def _move(self, number: int) -> None:
-        from ..._kernels.record_steps import move
-
-        vertices: Any = self.plan.vertices
-        state, w, _ = self.state
-        move(w, state, 1 - self.run.rate, np.array(vertices.values, dtype=np.float64), number)
