@@ -1,5 +1,6 @@
 """Solvers: settings of one algorithm each, for the parameter `solver` of the estimators."""
 
+from .base import Solver
 from .frank_wolfe import FrankWolfe, Gradient, Selection
 from .ftrl import FTRL
 from .heavy_tail import SCOF, SCOFSlices
@@ -7,7 +8,6 @@ from .mirror_descent import MirrorDescent, NoisyMD
 from .papers.mirror_descent import Localized, NoisySFW, Proximal
 from .papers.single_pass import Rounds, Spider, Tree
 from .phased_sgd import PhasedSGD
-from .settings import Solver
 from .unit_descent import Descent
 
 __all__ = [

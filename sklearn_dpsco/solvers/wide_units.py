@@ -19,49 +19,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.compressed import with_values
 from ..data.rows import make_rows
-from ..data.summation import UNIT_ROUNDOFF
+from ..data.summation import gamma, summation_error
 from ..mechanisms import Gaussian, SelectVertex
+from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
-from .base import Problem, SolverData
-from .batches import WithNumbers
+from .base import Problem
 from .defaults import WIDE_UNITS
-from .first_releases import shrunk_vector
-from .medians import place_counts, scale_on_grid
-from .sensitivity import LONGEST_CENTER
+from .records import SolverData, WithNumbers
+from .statistics import (
+    clipped_to,
+    measure,
+    norm_counts,
+    scale_on_grid,
+    short_row_sum,
+    shrunk_vector,
+    unit_mean,
+)
 
-__all__ = ["measure", "moments_size", "norm_counts", "short_row_sum", "wide_rows"]
+__all__ = ["moments_size", "size_of_moments", "wide_mean", "wide_rows"]
 
 Array = NDArray[np.float64]
 
+# Of the released centre of wide rows, in units of their bound.
+LONGEST_CENTER = 16.0
 _TINY = 1e-300  # in the place of 0 in a denominator
 _N_DIRECTIONS = 4
 
 
-def measure(
-    data: SolverData, center: Array | None = None, unit: Array | None = None
-) -> WithNumbers:
-    """Records, whose scales are 1 or 0, with the norms of unit (x - center)."""
-    return WithNumbers(data, make_rows(data.rows.X, False).centered(center).norms(unit))
+def wide_mean(problem: Problem, budget: PrivacyBudget) -> float:
+    """l2 change of the mean of vectors of norm at most 1 in the units of wide rows (section 4.5b).
 
-
-def norm_counts(measured: WithNumbers, grid: Array) -> Array:
-    """`place_counts` of the norms of the rows."""
-    return place_counts(measured.numbers, measured.data.rows.present(), grid)
-
-
-def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -> Array:
-    """Sum of the rows over a bound, the longer ones scaled down to 1; or of the sizes of them."""
-    rows = measured.data.rows
-    factors = clipped_to(bound, measured.numbers) / bound * rows.present()
-    X = with_values(rows.X, np.abs(rows.X.data)) if of_sizes else rows.X
-    return make_rows(X, False).weighted_sum(factors)
-
-
-def clipped_to(bound: float, norms: Array) -> Array:
-    """min(1, bound / norm), such that rows times it stay within the bound."""
-    return np.minimum(1.0, bound / np.maximum(norms, _TINY)) * (1 - 8 * UNIT_ROUNDOFF)
+    A centred sum is a difference of two, whose terms are longer by up to the norm of the centre.
+    """
+    n, d = problem.n_samples, problem.n_features
+    return unit_mean(problem, budget) + 4 * LONGEST_CENTER * (summation_error(n, d) + gamma(8))
 
 
 def wide_rows(
@@ -118,7 +110,12 @@ def _scaled_down(measured: WithNumbers, center: Array, norm: float) -> SolverDat
     return SolverData(scaled, measured.data.y)
 
 
-def moments_size(data: Any, unit: Array, center: Array) -> float:
+def moments_size(problem: Problem, budget: PrivacyBudget) -> float:
+    """Change of the norm of a mean of matrices of norm at most 1, one a record (section 4.5b)."""
+    return wide_mean(problem, budget) + 2 * gamma(4 * problem.n_features + 16)
+
+
+def size_of_moments(data: Any, unit: Array, center: Array) -> float:
     r"""About the Frobenius norm of the second moments M of `wide_rows`, times their units.
 
     :math:`\|M V\|_F / \sqrt k` for k public vectors of random signs, the products of a row

@@ -30,11 +30,10 @@ from ..._checks import check_size
 from ..._kernels.arguments import Compressed
 from ..._types import Oracle
 from ...data.rows import Rows, Terms, times_rows
-from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF
-from ...data.threads import slices
+from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF, slices
 from ...losses import clipped_derivative, clipped_rows
-from ..batches import WithNumbers
-from ..sensitivity import coordinate_mean, mean_of_numbers
+from ..records import WithNumbers
+from ..statistics import coordinate_mean, mean_of_numbers
 
 __all__ = ["LARGEST", "ORACLES", "MeanOracle", "default_threshold", "make_oracle"]
 

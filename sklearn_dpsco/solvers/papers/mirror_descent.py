@@ -12,7 +12,7 @@ from ..._types import Auto, MirrorMapName
 from ...geometry import Geometry
 from ...losses import Loss
 from ...privacy.budget import Allowance, PrivacyBudget
-from .. import defaults
+from .. import base, defaults
 from ..mirror_descent.solver import Facts, MirrorDescent
 from ..mirror_descent.stages import Round, Stage, VectorNoise
 from ..slices import slices, smallest
@@ -141,7 +141,7 @@ class Proximal(Localized):
             ratio = facts.diameter * curvature / facts.lipschitz
             single = facts.noise_size(facts.noise(n, left, 1)) / facts.lipschitz
             best = min(math.sqrt(n * ratio / kappa), (ratio / single**2) ** (1 / 3))
-            n_rounds = max(1, min(int(best), defaults.MOST_PHASES, n))
+            n_rounds = max(1, min(int(best), base.MOST_PHASES, n))
         affordable = defaults.affordable_steps(facts.problem, facts.rules)
         n_steps = self.max_iter or max(facts.rules.round_steps, affordable // n_rounds)
         anchor, most = 2 * curvature, self.learning_rate or math.inf
