@@ -266,11 +266,9 @@ class FTRL(Solver):
         Factor of a step's mean gradient; "auto" takes the largest that is stable and keeps the
         noise in the coefficients in bounds, by public facts.
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
-        Bound c on the absolute derivative of the loss in the raw prediction, in scaled units;
-        derivatives beyond it are clipped. Noise is proportional to c. "auto" is 0.3 in regression
-        and 0.5 in classification where the noise is large, and grows to 1 as it falls. A c above
-        the largest derivative that the loss can have for a model of the feasible set is lowered to
-        it.
+        Bound c on the absolute derivative of the loss in the raw prediction, as in `NoisyMD`;
+        "auto" is 0.3 in regression and 0.5 in classification where the noise is large, and grows
+        to 1 as it falls.
     data_norm : "auto" or float in [1e-50, 1e50], default="auto"
         Bound B on the l2 norm of a scaled row with the intercept's 1, as in `NoisyMD`; but a longer
         row stays as it is, and its gradient is scaled down. With second moments it bounds the rows

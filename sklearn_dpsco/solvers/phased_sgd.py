@@ -198,11 +198,9 @@ class PhasedSGD(Solver):
         smoothness and B^2, beyond which the proof fails; a non-smooth loss, or one of your own,
         is smoothed as little as its step allows. "auto" is a function of n, d and the noise.
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
-        Bound c on the absolute derivative of the loss in the raw prediction, in scaled units;
-        derivatives beyond it are clipped. Noise is proportional to c. "auto" is 0.35 in regression
-        and 0.5 in classification for smooth losses, rising to 1 as the noise vanishes, and the
-        derivative's own bound for the others and for several classes. A c above the largest
-        derivative that the loss can have for a model of the feasible set is lowered to it.
+        Bound c on the absolute derivative of the loss in the raw prediction, as in `NoisyMD`;
+        "auto" is 0.35 in regression and 0.5 in classification for smooth losses, rising to 1 as the
+        noise vanishes, and the derivative's own bound for the others and for several classes.
     data_norm : "auto" or float in [1e-50, 1e50], default="auto"
         Bound B on the l2 norm of a scaled row with the intercept's 1, as in `NoisyMD`.
     rank_bound : None or int in [1, 1e15], default=None

@@ -118,12 +118,11 @@ class FirstMagnitudes(Part):
         data = data.map(in_released_units, found)
         if self.row_norm is None:
             return data, found, 1.0
-        rules, d = HEAVY_TAIL[self.problem.loss.task], self.problem.n_features
-        most = rules.row_norm_octaves
+        rules = HEAVY_TAIL[self.problem.loss.task]
+        most, smoothness = rules.row_norm_octaves, rules.smoothness * self.problem.n_features
         mean = data.sum(_log_norm_sum, most) / data.n_samples
         octaves = float(np.clip(self.row_norm.release(mean, stream)[0], -most, most))
-        smoothness = _row_smoothness(d, rules.smoothness)
-        speedup = smoothness / _row_smoothness(d, rules.smoothness, octaves)
+        speedup = (smoothness + 1) / (smoothness * 4.0**octaves + 1)
         return data, found, min(rules.largest_speedup, speedup)
 
 
@@ -455,19 +454,15 @@ class _Draft:
         step = self.noise_kind.calibrate(change, part, n_iter // n_slices, dimension=problem.size)
         # a mechanism object for each slice, since audits identify mechanisms by object
         self.steps = tuple(replace(step) for _ in range(n_slices))
-        smoothness = _row_smoothness(problem.n_features, rules.smoothness)
-        smoothness = problem.loss.smoothness * smoothness + solver.l2_penalty
+        # about the top eigenvalue of the mean of [x, 1] [x, 1]^T
+        rows = rules.smoothness * problem.n_features + 1
+        smoothness = problem.loss.smoothness * rows + solver.l2_penalty
         whole = math.sqrt(step.variance * problem.size)
         self.learning_rate = solver.learning_rate or min(
             1.9 / smoothness,
             rules.reach / (2 * whole * math.sqrt(n_iter)),
             rules.noise_energy**2 / (smoothness * whole**2),
         )
-
-
-def _row_smoothness(n_features: int, per_feature: float, octaves: float = 0.0) -> float:
-    """About the top eigenvalue of the mean of [x, 1] [x, 1]^T, x too long by 2^octaves."""
-    return per_feature * n_features * 4.0**octaves + 1
 
 
 # -------------------------------------------------------------------------------- running

@@ -14,7 +14,7 @@ from ...losses import Loss
 from ...privacy.budget import Allowance, PrivacyBudget
 from .. import base, defaults
 from ..mirror_descent.solver import Facts, MirrorDescent
-from ..mirror_descent.stages import Round, Stage, VectorNoise
+from ..mirror_descent.stages import Round, Stage
 from ..slices import slices, smallest
 
 __all__ = ["Localized", "NoisySFW", "Proximal"]
@@ -233,22 +233,17 @@ class NoisySFW(MirrorDescent):
         batch = max(1, (n // 2) // n_steps)
         first = n - n_steps * batch
         eta = self.learning_rate or min(1.0, max(1.0, math.log(n)) / (2 * n_steps))
-        first_noise = facts.noise(first, left, 1)
-
-        def later(eta: float) -> tuple[float, VectorNoise, float]:
-            """The clip of a derivative's change, its noise, and the noise of the last estimate."""
-            smoothness = facts.problem.loss.smoothness
-            change = min(2 * facts.clip, smoothness * eta * facts.largest_move)
+        first_noise, direction = facts.noise(first, left, 1), facts.rules.direction
+        for is_final in (self.learning_rate is not None, True):
+            # the clip of a derivative's change, its noise, and the noise of the last estimate
+            change = min(2 * facts.clip, facts.problem.loss.smoothness * eta * facts.largest_move)
             change = max(change, 1e-6 * facts.clip)  # a linear loss has none
             noise = facts.noise(batch, left, 1, change)
             walk = facts.noise_size(noise) * math.sqrt(n_steps)
-            return change, noise, math.hypot(facts.noise_size(first_noise), walk) / facts.lipschitz
-
-        change, noise, error = later(eta)
-        direction = facts.rules.direction
-        if self.learning_rate is None and error > direction:
+            error = math.hypot(facts.noise_size(first_noise), walk) / facts.lipschitz
+            if is_final or error <= direction:
+                break
             eta *= direction / error  # shorter steps where the direction is mostly noise
-            change, noise, error = later(eta)
         stage = Stage(
             (first_noise, noise),
             run,
