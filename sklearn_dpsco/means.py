@@ -25,7 +25,7 @@ from .privacy.budget import Allowance, PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import check_random_state, stream_from_random_state
 from .solvers.base import plan_within
-from .solvers.heavy_tail.oracles import LARGEST, ORACLES, MeanOracle, OracleFacts, make_oracle
+from .solvers.heavy_tail.oracles import LARGEST, ORACLES, MeanOracle, make_oracle
 
 __all__ = [
     "MeanPlan",
@@ -214,8 +214,16 @@ def plan_mean(
         norm = kind.order
         per_unit = math.sqrt(2) / amount if norm == 1 else 1 / math.sqrt(2 * amount)
         noise = factor / n * per_unit
-        facts = OracleFacts(n, d, noise, norm, d ** (1 / norm), order, moment)
-        mean = make_oracle(oracle, *own, facts)
+        mean = make_oracle(
+            oracle,
+            *own,
+            n_samples=n,
+            dimension=d,
+            noise=noise,
+            order=norm,
+            size=d ** (1 / norm),
+            moments=(order, moment),
+        )
         mechanism = kind.calibrate(mean.sensitivity(n, d, d, factor, norm), allowance, dimension=d)
         guarantee = Guarantee.of(budget, [Release(f"{oracle} mean", mechanism)], allowance.kind)
         about = _per_column("center", center, d), _per_column("scale", scale, d, low=SMALLEST)
