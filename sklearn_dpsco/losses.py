@@ -254,7 +254,8 @@ class Loss:
 class _Known(Loss):
     """A loss of this package: convex, with slopes up to 1 and a kink, unless it says otherwise.
 
-    `_slope` states the derivative of the envelope, which for an infinite beta is that of the loss.
+    One with a closed form states it in `envelope_derivative`, that of the loss being at an infinite
+    beta; the others state `derivative`.
     """
 
     task: ClassVar[str] = "regression"
@@ -276,17 +277,15 @@ class _Known(Loss):
     def kernel_parameter(self) -> float:
         return getattr(self, self._parameter) if self._parameter else 0.0
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
-        raise NotImplementedError
-
     def derivative(self, z: Array, y: Array) -> Array:
-        return self._slope(z, y, math.inf)
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return self._slope(z, y, beta)
+        return self.envelope_derivative(z, y, math.inf)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return self._steepest
+        if not (self.is_convex and math.isfinite(self.smoothness)):
+            return self._steepest
+        # at a kink or far out a slope may be 1; else it rises in z, and is largest at an end
+        end = self.derivative(np.array([-prediction_bound]), np.array([y_bound]))
+        return abs(float(end[0]))
 
     def best_constant(self, mean: float) -> float:
         return mean
@@ -323,11 +322,8 @@ class Squared(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return (z - y) ** 2 / 2
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return (z - y) * _shrunk(beta)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return prediction_bound + y_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,11 +359,8 @@ class Huber(_Known):
         r = np.abs(z - y)
         return np.where(r <= self.threshold, r**2 / 2, self.threshold * (r - self.threshold / 2))
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip((z - y) * _shrunk(beta), -self.threshold, self.threshold)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return min(self.threshold, prediction_bound + y_bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,8 +416,6 @@ class Welsch(_Known):
         r = z - y
         return r * np.exp(-((r / self.kernel_parameter) ** 2))
 
-    envelope_derivative = Loss.envelope_derivative  # without a closed form
-
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         w = self.kernel_parameter
         r = min(prediction_bound + y_bound, w / math.sqrt(2))
@@ -458,8 +449,6 @@ class Logistic(_Known):
         # numpy's exp is ten times faster than scipy's expit; its overflow gives the limit 0
         with np.errstate(over="ignore"):
             return -y / (1 + np.exp(y * z))
-
-    envelope_derivative = Loss.envelope_derivative  # without a closed form
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return float(expit(prediction_bound))
@@ -517,11 +506,8 @@ class SmoothedHinge(_Known):
         gap = np.maximum(1 - y * z, 0.0)
         return np.where(gap < self.width, gap**2 / (2 * self.width), gap - self.width / 2)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return -y * np.clip((1 - y * z) / (self.width + 1 / beta), 0.0, 1.0)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return min(1.0, (1 + prediction_bound * y_bound) / self.width)
 
     def best_constant(self, mean: float) -> float:
         if mean == 0:
@@ -552,7 +538,7 @@ class Absolute(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.abs(z - y)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip(_pull(z - y, beta), -1.0, 1.0)
 
 
@@ -588,7 +574,7 @@ class Quantile(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(self.level * (y - z), (1 - self.level) * (z - y))
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip(_pull(z - y, beta), -self.level, 1 - self.level)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
@@ -623,7 +609,7 @@ class EpsilonInsensitive(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(np.abs(z - y) - self.width, 0.0)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         r = z - y
         if beta == math.inf:
             return np.where(np.abs(r) > self.width, np.sign(r), 0.0)
@@ -664,7 +650,7 @@ class LogAbsolute(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return self.width * np.log1p(np.abs(z - y) / self.width)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         self.excess(beta)
         m = np.abs(z - y)
         total = m + self.width
@@ -704,16 +690,13 @@ class MCPAbsolute(_Known):
     loss_id: ClassVar[int | None] = 12
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = "width"
-
-    @property
-    def weak_convexity(self) -> float:
-        return 1 / self.width
+    weak_convexity = LogAbsolute.weak_convexity
 
     def value(self, z: Array, y: Array) -> Array:
         r = np.minimum(np.abs(z - y), self.width)
         return r * (1 - r / (2 * self.width))
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         r, falling = z - y, 1 - np.abs(z - y) / self.width
         if beta == math.inf:
             return np.sign(r) * np.maximum(falling, 0.0)
@@ -743,7 +726,7 @@ class Hinge(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1 - y * z, 0.0)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         if beta == math.inf:
             return np.where(y * z < 1, -y, 0.0)
         return -y * np.clip(beta * (1 - y * z), 0.0, 1.0)
@@ -774,11 +757,8 @@ class SquaredHinge(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1 - y * z, 0.0) ** 2 / 2
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return -y * np.maximum(1 - y * z, 0.0) * _shrunk(beta)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return 1 + prediction_bound * y_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -813,8 +793,6 @@ class Sigmoid(_Known):
     def derivative(self, z: Array, y: Array) -> Array:
         e = np.exp(-np.abs(y * z))
         return -y * e / (1 + e) ** 2
-
-    envelope_derivative = Loss.envelope_derivative  # without a closed form
 
 
 # ------------------------------------------------------------------------ several outputs

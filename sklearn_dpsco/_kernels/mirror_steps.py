@@ -1,6 +1,6 @@
 """Steps of mirror maps and Euclidean projections, in O(d) or a few dozen times that.
 
-Sets are known by number (see `Geometry.set_id`): 0 the l1 ball, 1 the simplex, 2 an l_p
+Sets are known by number (see `PowerMap.step`): 0 the l1 ball, 1 the simplex, 2 an l_p
 ball with 1 < p < inf, 3 the cube. All is scaled so that the radius is 1. The formulas are
 derived in doc/extending.rst, "A mirror map".
 """
