@@ -176,7 +176,7 @@ class PowerMap(MirrorMap):
         center: Array | None = None,
         within: float | None = None,
     ) -> Array:
-        from .._kernels.mirror_steps import Domain, power_step
+        from .._kernels.mirror_steps import power_step
 
         if within is None:
             within = math.inf
@@ -187,7 +187,7 @@ class PowerMap(MirrorMap):
             set_id = 3 if kind.p == math.inf else 2
         else:
             set_id = 0 if kind.contains_origin else 1
-        domain = Domain(set_id, kind.p, kind.radius, self.exponent(coef.size))
+        domain = set_id, float(kind.p), float(kind.radius), self.exponent(coef.size)
         return power_step(coef, gradient, step, about, center is not None, within, domain)
 
 
