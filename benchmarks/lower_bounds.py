@@ -55,8 +55,9 @@ from sklearn_dpsco.solvers import (
     Spider,
     Tree,
 )
-from sklearn_dpsco.solvers.base import Problem, SolverData
+from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES
+from sklearn_dpsco.solvers.records import SolverData
 
 DELTA = 1e-6
 

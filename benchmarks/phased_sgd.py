@@ -28,7 +28,7 @@ from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import PhasedSGD
-from sklearn_dpsco.solvers.base import SolverData
+from sklearn_dpsco.solvers.records import SolverData
 
 # ----------------------------------------------------------------------------------- time
 

@@ -34,7 +34,8 @@ from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.losses import Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import Rounds, Selection, Spider, Tree
-from sklearn_dpsco.solvers.base import Problem, SolverData
+from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.records import SolverData
 
 FORMS = ("selection", "rounds", "tree", "spider")
 FAMILIES = ("5 signs", "5 normal", "40 normal")

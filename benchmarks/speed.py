@@ -49,7 +49,7 @@ from sklearn_dpsco.data.rows import Move, Objective, make_rows
 from sklearn_dpsco.losses import Huber, Logistic, SmoothedHinge, Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import NoisyMD
-from sklearn_dpsco.solvers.base import SolverData
+from sklearn_dpsco.solvers.records import SolverData
 
 ESTIMATORS: tuple[Any, ...] = (
     DPFTRLClassifier, DPFTRLRegressor, DPLassoFW, DPLassoFWClassifier, DPMirrorClassifier,

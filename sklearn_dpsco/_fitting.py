@@ -16,9 +16,8 @@ from ._checks import check_count, shown, warn_user
 from ._overview import DocumentationLink, Overview
 from .data.blocks import check_in_memory
 from .data.bounds import is_declaring
-from .data.cells import as_numbers
+from .data.cells import as_numbers, as_users, is_nameless, surplus_rows
 from .data.compressed import compressed
-from .data.records import as_users, is_nameless, surplus_rows
 from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
 from .privacy.accountant import INFINITE, accountant_in_force, active_accountant
 from .privacy.branches import Account

@@ -24,8 +24,8 @@ from .privacy.accountant import accountant_in_force
 from .privacy.budget import Allowance, PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import stream_from_random_state
+from .solvers.base import plan_within
 from .solvers.heavy_tail.oracles import LARGEST, ORACLES, MeanOracle, OracleFacts, make_oracle
-from .solvers.noiseless import plan_within
 
 __all__ = [
     "MeanPlan",

@@ -16,7 +16,7 @@ Neither is a proof: an error that does not show on the given tables is not found
 Use invented tables, since the results on real ones are not private.
 """
 
-from ..solvers.noiseless import map_mechanisms
+from ..solvers.base import map_mechanisms
 from .neighbours import neighbours
 from .outcomes import AuditResult, audit_outcomes
 from .replay import SensitivityResult, check_sensitivity, mechanisms

@@ -11,7 +11,8 @@ from scipy import sparse
 from .._checks import check_choice, check_int
 from ..data.rows import make_rows
 from ..privacy.budget import RELATIONS
-from ..solvers.base import Plan, Problem, SolverData
+from ..solvers.base import Plan, Problem
+from ..solvers.records import SolverData
 
 __all__ = ["Pair", "changed_record", "check_pairs", "differing_rows", "neighbours"]
 

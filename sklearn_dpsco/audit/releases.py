@@ -20,8 +20,7 @@ from scipy.optimize import brentq
 
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
-from ..solvers.base import Plan
-from ..solvers.noiseless import map_mechanisms
+from ..solvers.base import Plan, map_mechanisms
 from .neighbours import Pair
 from .outcomes import AuditResult, epsilon_of_mu
 from .replay import mechanisms

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_int
-from ..solvers.base import Plan
-from ..solvers.noiseless import map_mechanisms
+from ..solvers.base import Plan, map_mechanisms
 from .neighbours import Pair, changed_record, check_pairs, neighbours
 from .traces import Run, TracedStream
 

@@ -14,7 +14,8 @@ from .._checks import check_int, unwarned
 from .._progress import check_verbose, progress_bar
 from ..privacy.budget import check_delta, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
-from ..solvers.base import Plan, SolverData
+from ..solvers.base import Plan
+from ..solvers.records import SolverData
 from .neighbours import check_pairs, differing_rows
 from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, check_confidence, finite_claim
 from .releases import audit_releases

@@ -1,18 +1,20 @@
-"""Public bounds of the data: clip to them, scale by them, and map coefficients back.
+"""Public bounds of the data, or guesses in their place: clip to them, scale by them, and map back.
 
 Internally every feature lies in [-1, 1]. A feature with bounds (low, high) becomes
 ``(x - mid) / half``. Where one end is 0, it is divided by the size of the other end and
 not centred, so that zeros stay zero: a centred 0/1 column would be -1 or 1 in every row.
-No constant is computed from the data.
+Without bounds it becomes (x - center) / scale, both guesses of the user, or neutral where the plan
+releases them. No constant is computed from the data.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +24,20 @@ from .._checks import SMALLEST, listed, shown, warn_user
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
 from .compressed import canonical, stored_places, value_parts, with_values
-from .threads import on_threads
+from .summation import on_threads
 
 __all__ = [
     "OTHER_COLUMNS",
+    "PRIVATE",
     "FeatureScaling",
     "TargetScaling",
     "by_column",
     "check_feature_bounds",
+    "check_magnitude",
     "check_target_bounds",
     "feature_scaling",
+    "guessed_feature_scaling",
+    "guessed_target_scaling",
     "is_declaring",
     "is_nonnegative",
     "target_scaling",
@@ -357,3 +363,44 @@ def target_scaling(bounds: Any, n_targets: int = 1) -> TargetScaling:
     else:
         low, high = (np.broadcast_to(end, (n_targets,)).copy() for end in ends)
     return TargetScaling(low, high, low / 2 + high / 2, high / 2 - low / 2)
+
+
+PRIVATE: Literal["private"] = "private"
+
+
+def check_magnitude(name: str, value: Any, *, positive: bool) -> None:
+    """Raise unless `value` is "private", or in range: a number, an array, or a dict of numbers."""
+    if isinstance(value, Mapping):
+        for column, number in value.items():
+            if isinstance(number, (str, Mapping)) or np.ndim(number) != 0:
+                raise ValueError(f"{name}[{column!r}] must be a number, got {shown(number)}")
+            check_magnitude(f"{name}[{column!r}]", number, positive=positive)
+    elif isinstance(value, str):
+        if value != PRIVATE:
+            raise ValueError(f"{name} must be 'private' or numbers, got {shown(value)}")
+    elif check_numbers(name, value, **({"low": SMALLEST} if positive else {})).ndim > 1:
+        raise ValueError(
+            f"{name} must be 'private', a scalar or one number for each column, got {shown(value)}"
+        )
+
+
+def guessed_feature_scaling(center: Any, scale: Any, n_features: int) -> FeatureScaling:
+    """The map without bounds that guesses make, of which "private" ones are left to the plan."""
+    columns = []
+    for name, value, neutral in (("center_X", center, 0.0), ("scale_X", scale, 1.0)):
+        array = np.asarray(neutral if isinstance(value, str) else value, dtype=np.float64)
+        if array.ndim == 1 and array.size != n_features:
+            raise ValueError(
+                f"{name} must hold a scalar or {n_features} numbers, got {array.size}. "
+                f"{OTHER_COLUMNS}"
+            )
+        columns.append(np.broadcast_to(array, (n_features,)).copy())
+    infinite = np.full(n_features, np.inf)
+    return FeatureScaling(-infinite, infinite, *columns)
+
+
+def guessed_target_scaling(center: Any, scale: Any) -> TargetScaling:
+    """The same for the target."""
+    middle = 0.0 if isinstance(center, str) else float(center)
+    half = 1.0 if isinstance(scale, str) else float(scale)
+    return TargetScaling(-math.inf, math.inf, middle, half)

@@ -1,12 +1,14 @@
-"""Cells of tables and targets as numbers: one address for what is a number and what is none.
+"""Cells of tables as numbers, and which records are invalid: one address for what is none.
 
-A cell that is no number becomes NaN, and decides about no other cell: neither about its value
-nor about an error or a warning. What the type of a whole container says is public.
+A cell that is no number becomes NaN, and each function decides about a record by that record alone:
+what one record holds must not change what another one contributes, nor an error or a warning. What
+the type of a whole container says is public.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -14,16 +16,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 
-from .._checks import LARGEST, listed, shown
+from .._checks import LARGEST, listed, shown, warn_user
+from ..exceptions import PrivacyLeakWarning
+from .compressed import stored_places, value_parts, with_values
 
 __all__ = [
     "NotANumberError",
+    "as_labels",
     "as_numbers",
     "as_objects",
+    "as_users",
+    "as_weights",
+    "check_classes",
     "check_numbers",
+    "clear_rows",
+    "is_missing",
     "is_missing_cell",
+    "is_nameless",
+    "label_codes",
+    "labels_that_occur",
+    "nonfinite_rows",
     "plain",
+    "surplus_rows",
 ]
 
 Array = NDArray[np.float64]
@@ -180,3 +198,204 @@ def _number(cell: Any) -> float | None:
         return float(cell) if isinstance(cell, _NUMBERS) else None
     except Exception:  # whatever an object of another package may raise
         return None
+
+
+Flags = NDArray[np.bool_]
+
+_BLOCK_BYTES = 2**22
+
+
+def nonfinite_rows(X: Any) -> Flags:
+    """Whether a row holds NaN or an infinity, shape (n,).
+
+    Sparse X must be `canonical`: repeated entries of one place may add up to either.
+    """
+    out = np.zeros(X.shape[0], dtype=bool)
+    if sparse.issparse(X):
+        places = np.flatnonzero(~np.isfinite(X.data))
+        is_csr = X.format == "csr"
+        rows = np.searchsorted(X.indptr, places, side="right") - 1 if is_csr else X.indices[places]
+        out[rows] = True
+        return out
+    step = max(1, _BLOCK_BYTES // (X.itemsize * max(1, X.shape[1])))
+    for start in range(0, X.shape[0], step):
+        block = X[start : start + step]
+        with np.errstate(all="ignore"):
+            is_clean = np.isfinite(block.sum())  # usually enough, and far faster
+        if not is_clean:
+            out[start : start + step] = ~np.isfinite(block).all(axis=1)
+    return out
+
+
+def clear_rows(X: Any, which: Flags, original: Any) -> Any:
+    """X with zeros in the flagged rows, in place unless it shares memory with `original`."""
+    if not which.any():
+        return X
+    if sparse.issparse(X):
+        data = X.data.copy() if np.may_share_memory(X.data, original.data) else X.data
+        for part in value_parts(X):
+            data[part][which[stored_places(X, part, 0)]] = 0
+        return with_values(X, data)
+    if np.may_share_memory(X, original):
+        X = X.copy(order="K")
+    X[which] = 0
+    return X
+
+
+def as_labels(y: Any) -> NDArray[Any]:
+    """Labels as an array of shape (n,).
+
+    A plain list becomes an array of objects, since numpy would turn all numbers of a list
+    into text if one label is text.
+    """
+    y = plain(y)
+    labels = y if hasattr(y, "__array__") else as_objects(y)
+    if getattr(getattr(labels, "dtype", None), "kind", "") == "c":
+        raise ValueError("y must hold labels that are numbers or text, got complex numbers")
+    if getattr(labels, "shape", ())[1:] == (1,):
+        warn_user(
+            "A column-vector y was passed when a 1d array was expected: y.ravel() makes one",
+            DataConversionWarning,
+        )
+    return np.asarray(column_or_1d(labels))
+
+
+def as_users(groups: Any) -> NDArray[Any]:
+    """Users of rows as an array of shape (n,).
+
+    What is no numpy array becomes an array of objects, so that one missing user turns no other
+    one into a float, and a user of one chunk is found again in the next. `surplus_rows` takes
+    the text of a whole number for the number.
+    """
+    users = plain(groups if isinstance(groups, np.ndarray) else as_objects(groups))
+    if users.ndim != 1 or users.dtype.kind in "mM":
+        raise ValueError(
+            "groups must have the shape (n_samples,) and hold numbers or text, got an array of "
+            f"shape {users.shape} and type {users.dtype}"
+        )
+    return users
+
+
+def as_weights(sample_weight: Any, largest: float, *, strict: bool) -> NDArray[np.float64]:
+    """Weights of records over the largest that counts, clipped to [0, 1], shape (n,).
+
+    A weight that is negative, missing, infinite or no number is invalid: it counts as 0, and is an
+    error with `strict`.
+    """
+    numbers = as_numbers("sample_weight", sample_weight, strict=strict)
+    if np.ndim(numbers) != 1:
+        raise ValueError(f"sample_weight must have the shape (n_samples,), got {np.shape(numbers)}")
+    weights = np.asarray(numbers, dtype=np.float64)
+    with np.errstate(all="ignore"):  # a warning would tell of some record
+        is_valid = np.isfinite(weights) & (weights >= 0)
+        if strict and not is_valid.all():
+            raise ValueError("sample_weight must hold finite numbers that are not negative")
+        return np.where(is_valid, np.minimum(np.abs(weights) / largest, 1.0), 0.0)
+
+
+def is_missing(labels: NDArray[Any]) -> Flags:
+    """Whether a label is None, NaN, another missing value, or infinite, shape (n,)."""
+    if labels.dtype.kind in "fc":
+        return ~np.isfinite(labels)
+    if labels.dtype.kind in "mM":
+        return np.isnat(labels)
+    if labels.dtype.kind != "O":
+        return np.zeros(labels.shape, dtype=bool)
+    return np.fromiter((is_missing_cell(label) for label in labels), bool, labels.size)
+
+
+def is_nameless(labels: NDArray[Any]) -> Flags:
+    """Whether a label is missing or cannot be compared, shape (n,)."""
+    found = is_missing(labels)
+    for i, label in enumerate(labels if labels.dtype.kind == "O" else ()):
+        try:
+            found[i] |= not {label: True}.get(label, False)
+        except Exception:
+            found[i] = True
+    return found
+
+
+def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, int]) -> Flags:
+    """Whether a row comes after the first `most` of its user, or has none, shape (n,).
+
+    It depends on the rows of that user alone. `counted` holds the number of rows that count
+    of each user so far, and is brought up to date.
+    """
+    nameless = is_nameless(users)
+    surplus = nameless.copy()
+    for i, user in enumerate(map(_user, users.tolist())):
+        if nameless[i]:
+            continue
+        seen = counted.get(user, 0)
+        if seen < most:
+            counted[user] = seen + 1
+        else:
+            surplus[i] = True
+    return surplus
+
+
+def _user(label: Any) -> Any:
+    """The label, as a number if it is the text of one: files give both of the same column."""
+    if isinstance(label, bytes):
+        label = label.decode("utf-8", "surrogateescape")
+    if not isinstance(label, str):
+        return label
+    with suppress(ValueError, OverflowError):
+        number = int(label) if "." not in label else int(float(label))
+        if label in (str(number), f"{number}.0"):
+            return number
+    return label
+
+
+def check_classes(classes: Any) -> NDArray[Any]:
+    """The declared labels, sorted."""
+    # numpy would make text of the numbers of a list
+    kinds = (
+        {isinstance(label, (str, bytes)) for label in classes}
+        if isinstance(classes, (list, tuple))
+        else ()
+    )
+    try:
+        declared = np.unique(np.asarray(classes))
+        is_mixed = len(kinds) > 1
+    except (TypeError, ValueError):
+        is_mixed = True
+    if is_mixed:
+        raise ValueError(f"classes must be of one kind, got {shown(classes)}")
+    if np.ndim(classes) != 1 or declared.size != len(classes) or declared.size < 2:
+        raise ValueError(
+            f"classes must be None or a list of at least two different labels, got {shown(classes)}"
+        )
+    return declared
+
+
+def labels_that_occur(y: NDArray[Any]) -> NDArray[Any]:
+    """The labels of y, sorted, with a `PrivacyLeakWarning`: for classes that nobody declared."""
+    y = np.asarray(y.tolist()) if y.dtype.kind == "O" else y
+    check_classification_targets(y)
+    found = np.unique(y)
+    if found.size < 2:
+        raise ValueError("y has one class only; at least two classes are needed")
+    warn_user(
+        "classes was not given: the list of labels is taken from y, which is outside "
+        "the privacy guarantee. Declare the classes.",
+        PrivacyLeakWarning,
+    )
+    return found
+
+
+def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
+    """Position of each label in the sorted `classes`, -1 for others, shape (n,)."""
+    if labels.dtype.kind == "O" or classes.dtype.kind == "O":
+        codes = {label: code for code, label in enumerate(classes.tolist())}
+        out = np.full(labels.size, -1)
+        for i, label in enumerate(labels.tolist()):
+            with suppress(Exception):  # what cannot be looked up is none of the classes
+                out[i] = codes.get(label, -1)
+        return out
+    # numpy would compare numbers with text as text, and raise for bytes that are no text
+    kinds = {labels.dtype.kind, classes.dtype.kind}
+    if len(kinds) > 1 and kinds & {"U", "S"}:
+        return np.full(labels.shape, -1)
+    found = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
+    return np.where(classes[found] == labels, found, -1)

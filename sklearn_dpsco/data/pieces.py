@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..exceptions import BlocksChangedError, TasksLostError
-from .threads import alone, blas_alone
+from .summation import alone, blas_alone
 
 __all__ = ["Pieces", "Source", "compute", "hold", "losses_told", "new_key", "scheduler"]
 

@@ -36,8 +36,17 @@ from ..losses import (
     kernel_id,
 )
 from .compressed import row_range, stored_places, value_parts
-from .summation import BLOCK_ROWS, UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
-from .threads import on_threads, slices, sum_on_threads, task_rows
+from .summation import (
+    BLOCK_ROWS,
+    UNIT_ROUNDOFF,
+    chunk_rows,
+    norm_error,
+    on_threads,
+    slices,
+    sum_on_threads,
+    sum_over_records,
+    task_rows,
+)
 
 __all__ = ["Change", "Move", "Objective", "Rows", "Terms", "joined_rows", "make_rows", "times_rows"]
 

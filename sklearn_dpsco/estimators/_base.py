@@ -30,15 +30,13 @@ from ..data.bounds import (
     feature_scaling,
     target_scaling,
 )
-from ..data.records import is_missing, labels_that_occur
+from ..data.cells import is_missing, labels_that_occur
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import Declared, declared_bounds
 from ..privacy.branches import Account
 from ..randomness.stream import check_random_state, stream_from_random_state
-from ..solvers.base import Plan, Problem, SolverResult
-from ..solvers.noiseless import plan_within
-from ..solvers.settings import Solver
+from ..solvers.base import Plan, Problem, Solver, SolverResult, plan_within
 from ._coefficients import Affine, coefficient_frame, feature_index
 from ._docstrings import merged
 from ._other_names import naming_equivalents

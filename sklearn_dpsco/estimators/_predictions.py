@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
+from ..data.cells import clear_rows, nonfinite_rows
 from ..data.compressed import canonical
-from ..data.records import clear_rows, nonfinite_rows
 from ._tables import Reader
 
 __all__ = [

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.rows import Objective
-from ..solvers.base import SolverData
+from ..solvers.records import SolverData
 from ._base import DPLinearModel
 
 __all__ = ["HasFeasibleSet"]

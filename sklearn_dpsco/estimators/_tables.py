@@ -15,11 +15,9 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 from .._fitting import checked, checked_table
 from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
 from ..data.bounds import FeatureScaling
-from ..data.cells import as_numbers
-from ..data.compressed import canonical
-from ..data.pieces import Pieces, Source
-from ..data.records import (
+from ..data.cells import (
     as_labels,
+    as_numbers,
     as_users,
     as_weights,
     clear_rows,
@@ -27,9 +25,11 @@ from ..data.records import (
     label_codes,
     nonfinite_rows,
 )
+from ..data.compressed import canonical
+from ..data.pieces import Pieces, Source
 from ..data.rows import Rows, make_rows, times_rows
 from ..exceptions import BlocksChangedError
-from ..solvers.base import SolverData
+from ..solvers.records import SolverData
 from ._targets import Labels, Numbers
 
 __all__ = ["BlocksTable", "FoundBlocks", "LocalTable", "Reader", "read_blocks"]

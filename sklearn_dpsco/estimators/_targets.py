@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._checks import check_size, shown
 from ..data.bounds import TargetScaling
-from ..data.records import check_classes, is_missing
+from ..data.cells import check_classes, is_missing
 from ..solvers.base import SolverResult
 
 __all__ = [

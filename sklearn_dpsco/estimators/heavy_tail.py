@@ -23,9 +23,11 @@ from .._types import (
     Relation,
     SetName,
 )
-from ..data.bounds import FeatureScaling, TargetScaling, by_column
-from ..data.guesses import (
+from ..data.bounds import (
     PRIVATE,
+    FeatureScaling,
+    TargetScaling,
+    by_column,
     check_magnitude,
     guessed_feature_scaling,
     guessed_target_scaling,

@@ -40,9 +40,9 @@ from ..privacy.accountant import accountant_in_force
 from ..privacy.branches import Account
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, stream_from_random_state
-from ..solvers.base import SolverData
+from ..solvers.base import Solver
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
-from ..solvers.settings import Solver
+from ..solvers.records import SolverData
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings, in_data_units
 from ._tables import BlocksTable, LocalTable
 from ._targets import Labels, Numbers, check_classes, n_targets_of

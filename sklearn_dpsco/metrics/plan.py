@@ -21,7 +21,7 @@ from ..privacy.accountant import accountant_in_force
 from ..privacy.budget import PrivacyBudget, check_delta
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
-from ..solvers.noiseless import plan_within
+from ..solvers.base import plan_within
 from .intervals import Law
 from .releases import (
     FORMULAS,

@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import check_count, shown
 from .._types import Auto, Bounds, ClassLabels, Precision, RandomState, Relation, Scoring
 from ..data.blocks import check_in_memory
-from ..data.cells import as_numbers
-from ..data.records import as_labels, check_classes, label_codes
+from ..data.cells import as_labels, as_numbers, check_classes, label_codes
 from ..privacy.accountant import accountant_in_force
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import check_random_state, stream_from_random_state

@@ -22,8 +22,7 @@ from ..mechanisms import Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from ..solvers.base import Part
-from ..solvers.medians import median_on_grid, place_counts
-from ..solvers.sensitivity import median_score
+from ..solvers.statistics import median_on_grid, median_score, place_counts
 
 __all__ = ["Choice", "plan_choice"]
 

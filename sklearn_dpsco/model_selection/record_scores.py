@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from sklearn.base import is_classifier
 
 from .._checks import check_choice
-from ..data.records import label_codes
+from ..data.cells import label_codes
 from .private_steps import last_step
 
 __all__ = ["Targets", "losses", "scoring_of"]

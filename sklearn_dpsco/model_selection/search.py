@@ -25,16 +25,17 @@ from .._fitting import Accounting, PrivateFit, checked
 from .._progress import check_verbose, progress_bar, steps
 from .._types import Auto, Precision, RandomState, Relation, SearchScoring
 from ..data.blocks import check_in_memory
-from ..data.cells import as_numbers, as_objects
-from ..data.compressed import compressed
-from ..data.records import (
+from ..data.cells import (
     as_labels,
+    as_numbers,
+    as_objects,
     as_users,
     as_weights,
     is_missing,
     labels_that_occur,
     surplus_rows,
 )
+from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.allotment import Allotment
 from ..privacy.branches import Account

@@ -22,15 +22,15 @@ from .._fitting import Accounting, checked_table
 from .._overview import Overview, Overviewed
 from .._types import Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
+from ..data.cells import nonfinite_rows
 from ..data.compressed import canonical
-from ..data.records import nonfinite_rows
 from ..data.summation import chunk_rows
 from ..mechanisms import Release, SelectVertex
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from ..solvers import sensitivity
-from ..solvers.noiseless import plan_within
+from ..solvers.base import plan_within
 
 __all__ = ["BoundsPlan", "PrivateBounds", "plan_private_bounds", "private_bounds"]
 

@@ -21,19 +21,22 @@ from .._checks import check_bool, check_choice, check_count, check_size, warn_us
 from .._fitting import Accounting, PrivateFit, checked_table
 from .._overview import Overview, Overviewed
 from .._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
-from ..data.bounds import FeatureScaling, check_feature_bounds, feature_scaling
+from ..data.bounds import (
+    FeatureScaling,
+    check_feature_bounds,
+    feature_scaling,
+    guessed_feature_scaling,
+)
+from ..data.cells import clear_rows, nonfinite_rows
 from ..data.compressed import canonical
-from ..data.guesses import guessed_feature_scaling
-from ..data.records import clear_rows, nonfinite_rows
 from ..data.rows import make_rows
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
-from ..solvers.base import SolverData
-from ..solvers.first_releases import Frame
+from ..solvers.base import plan_within
 from ..solvers.heavy_tail.magnitudes import Columns, MagnitudeSearch
-from ..solvers.noiseless import plan_within
+from ..solvers.records import Frame, SolverData
 from .declared import declared_bounds
 
 __all__ = ["DPScaler", "ScalerPlan"]

@@ -1,5 +1,6 @@
 """Solvers: settings of one algorithm each, for the parameter `solver` of the estimators."""
 
+from .base import Solver
 from .frank_wolfe import FrankWolfe, Gradient, Selection
 from .ftrl import FTRL
 from .heavy_tail import SCOF, SCOFSlices
@@ -9,7 +10,6 @@ from .papers.noisy_sfw import NoisySFW
 from .papers.proximal import Proximal
 from .papers.single_pass import Rounds, Spider, Tree
 from .phased_sgd import PhasedSGD
-from .settings import Solver
 from .unit_descent import Descent
 
 __all__ = [

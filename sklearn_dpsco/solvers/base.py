@@ -1,30 +1,42 @@
-"""What every solver shares: the public facts, the plan, the data and the result."""
+"""What every solver shares: the public facts, settings, the plan and the result."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
+from copy import copy as shallow_copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from sklearn.base import BaseEstimator
 
+from .._checks import auto_or, check_bool, check_choice, check_count, check_real, check_size
 from .._overview import Overview, Overviewed
-from ..data.rows import Objective, Rows, Terms, joined_rows
-from ..data.threads import slices
 from ..geometry import Geometry
 from ..losses import Loss, check_loss
 from ..mechanisms import Release
-from ..privacy.budget import PrivacyBudget
+from ..privacy.budget import LARGEST_EPSILON, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 
-__all__ = ["Part", "Piece", "Plan", "Problem", "SolverData", "SolverResult"]
+__all__ = [
+    "MOST_PHASES",
+    "MOST_STEPS",
+    "Part",
+    "Plan",
+    "Problem",
+    "Solver",
+    "SolverResult",
+    "map_mechanisms",
+    "none_or_count",
+    "plan_within",
+]
 
 Array = NDArray[np.float64]
-Which = slice | NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -144,7 +156,7 @@ class Plan(Overviewed):
         """How many steps `run` reports to `_progress.steps`."""
         return self.max_iter
 
-    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+    def run(self, data: Any, stream: RandomStream) -> SolverResult:
         """Do what the plan says; all noise and all random choices come from `stream`."""
         raise NotImplementedError
 
@@ -154,96 +166,6 @@ class Plan(Overviewed):
         return self.guarantee.overview().below(
             f"solver {self.solver!r}, {self.max_iter} steps, {sizes}"
         )
-
-
-class Piece:
-    """Records in the memory of this process, of which functions make sums or other records.
-
-    Solvers ask for sums over records (`sum`) and for other records (`map`) by functions that
-    depend on nothing else. So records may as well lie in pieces elsewhere: `data.pieces.Pieces` has
-    the same methods, and calls the functions with each piece.
-    """
-
-    is_local: ClassVar[bool] = True
-
-    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The sum over all pieces of the array that the function makes of each."""
-        return function(self, *arguments)
-
-    def sum_numbered(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The sum of ``function(piece, first, ...)``, `first` the number of its first record."""
-        return function(self, 0, *arguments)
-
-    def map(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function makes of each piece, which it leaves as it is."""
-        return function(self, *arguments)
-
-    def kept(self) -> Any:
-        """The same, computed now if it is read many times; see `Pieces.kept`."""
-        return self
-
-
-@dataclass(frozen=True)
-class SolverData(Piece):
-    """Clipped and scaled data.
-
-    Attributes
-    ----------
-    rows : Rows
-    y : ndarray of shape (n_samples,), or (n_samples, n_outputs) if there are several
-        In [-1, 1] (regression), or -1 and +1 (classification: of several classes, +1 for the
-        record's own).
-    """
-
-    rows: Rows
-    y: Array
-
-    @property
-    def n_samples(self) -> int:
-        return self.rows.n_samples
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the rows are stored as a sparse matrix."""
-        return sparse.issparse(self.rows.X)
-
-    def objective(self, terms: Terms) -> Objective:
-        """What is minimized on these records."""
-        return Objective(self.y, *terms)
-
-    def sum_over(
-        self, which: NDArray[np.intp], function: Callable[..., Any], *arguments: Any
-    ) -> Any:
-        """The sum over pieces of ``function(piece, numbers, ...)`` for some of the records.
-
-        `which` lists them, in increasing order.
-        """
-        return function(self, which, *arguments)
-
-    def part(self, which: Which) -> SolverData:
-        """The records of a range or of a list of numbers."""
-        return SolverData(self.rows.part(which), self.y[which])
-
-    def drawn(self, which: NDArray[np.intp]) -> SolverData:
-        """A random batch; see `Rows.drawn`."""
-        return SolverData(self.rows.drawn(which), self.y[which])
-
-    @staticmethod
-    def joined(parts: Sequence[SolverData]) -> SolverData:
-        """The records of several pieces, one after the other."""
-        y = np.concatenate([part.y for part in parts])
-        return SolverData(joined_rows([part.rows for part in parts]), y)
-
-    def in_order(self, which: Which, size: int) -> Iterator[SolverData]:
-        """Those records in the memory of this process, in that order, `size` at a time."""
-        numbers: Any = range(*which.indices(self.n_samples)) if isinstance(which, slice) else which
-        for part in slices(len(numbers), size):
-            some = numbers[part]
-            yield self.part(slice(some.start, some.stop) if isinstance(some, range) else some)
-
-    def row_major(self) -> SolverData:
-        """The same records in a storage of which parts are cheap."""
-        return SolverData(self.rows.row_major(), self.y)
 
 
 @dataclass(frozen=True)
@@ -266,3 +188,199 @@ class SolverResult:
     n_iter: int
     units: Any = None
     frame: Any = None
+
+
+Check = Callable[[str, Any], Any]
+
+
+def _auto(check: Callable[..., Any], **limits: Any) -> Check:
+    return partial(auto_or, check, **limits)
+
+
+def none_or_count(name: str, value: Any) -> int | None:
+    """`None`, or the value checked by `check_count`."""
+    return None if value is None else check_count(name, value)
+
+
+# Limits of what a user may ask for.
+MOST_STEPS = 10**9  # whose noise would drown any model, and which would take weeks
+MOST_PHASES = 100  # a phase has about half of the records of the one before, or of its steps
+
+# a parameter means the same in all solvers, but for what their own `checks` say
+_CHECKS: Mapping[str, Check] = {
+    "average": check_bool,
+    "batch_size": _auto(check_count),
+    "data_norm": _auto(check_size),
+    "gradient_clip": _auto(check_size),
+    "l2_penalty": partial(check_size, low=0),
+    "learning_rate": _auto(check_size),
+    "max_iter": _auto(check_count, high=MOST_STEPS),
+    "mirror_map": partial(check_choice, choices=("auto", "power", "euclidean", "entropy")),
+    "moment_bound": check_size,
+    "moment_order": partial(check_real, low=2),
+    "n_buckets": _auto(check_count),
+    "n_phases": _auto(check_count, high=MOST_PHASES),
+    "n_restarts": _auto(check_count, high=MOST_PHASES),
+    "rank_bound": none_or_count,
+    "shuffle": check_bool,
+    "tau": _auto(check_size),
+}
+# numbers that are stated in units of the features and the targets
+_IN_UNITS = ("data_norm", "gradient_clip", "l2_penalty", "learning_rate")
+
+
+class Solver(BaseEstimator):
+    """Settings of one algorithm, which make its plan; "auto" leaves a value to the plan.
+
+    Parameters are checked when a plan is made, which keeps what follows from them and not the
+    solver itself. So a solver may be changed between fits, also by ``solver__name`` in searches.
+    """
+
+    form: ClassVar[str]
+    checks: ClassVar[Mapping[str, Check]] = {}
+    _is_resolved = False
+
+    def _store(self, arguments: dict[str, Any]) -> None:
+        """Keep the arguments of `__init__` under their names, untouched as scikit-learn asks."""
+        arguments.pop("self")
+        self.__dict__.update(arguments)
+
+    def resolved(self) -> Self:
+        """A copy with checked parameters, None in the place of "auto"."""
+        if self._is_resolved:
+            return self
+        copy = type(self)()
+        for name, value in self.get_params(deep=False).items():
+            value = {**_CHECKS, **self.checks}[name](name, value)
+            setattr(copy, name, None if isinstance(value, str) and value == "auto" else value)
+        copy._is_resolved = True
+        return copy
+
+    def with_facts(self, **facts: Any) -> Self:
+        """A resolved copy with facts that are no parameters, such as what an estimator knows."""
+        copy = shallow_copy(self.resolved())
+        copy.__dict__.update(facts)
+        return copy
+
+    def check(
+        self,
+        loss: Loss,
+        feasible_set: Geometry | type[Geometry],
+        budget: PrivacyBudget,
+        units: str = "auto",
+    ) -> None:
+        """Raise `ValueError` on what cannot work, however many records and features there are."""
+        self.resolved()._check(loss, feasible_set, budget, units)
+
+    def plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
+        """Everything that a run does, from public facts alone.
+
+        Raises
+        ------
+        ValueError
+            As `check`, and if the sizes of the problem do not go with the settings.
+        """
+        solver = self.resolved()
+        solver._check(problem.loss, problem.feasible_set, budget, problem.units)
+        return solver._plan(problem, budget)
+
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
+    ) -> None:
+        raise NotImplementedError
+
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> Any:
+        raise NotImplementedError
+
+    @property
+    def numbers_in_units(self) -> list[str]:
+        """Names of the declared parameters that are stated in units, when resolved."""
+        return [name for name in _IN_UNITS if getattr(self, name, None)]
+
+
+P = TypeVar("P")
+
+
+def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
+    """The plan with each mechanism m of each field replaced by ``change(name, m)``.
+
+    A mechanism is any object with a method `release`; to be replayed, it must state the facts of
+    `mechanisms.Mechanism`. It is searched for in the fields of the plan, in their tuples, and in
+    the fields of the plan's parts (`solvers.base.Part`). Its name is its path, for example
+    ``"first.target"`` or ``"stages[0].noises[0]"``.
+
+    Parameters
+    ----------
+    plan : Plan
+    change : callable (str, mechanism) -> mechanism
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    A plan with half of the noise, which an audit should find:
+
+    >>> from sklearn_dpsco import PrivacyBudget
+    >>> from sklearn_dpsco.losses import Squared
+    >>> from sklearn_dpsco.geometry import L2Ball
+    >>> from sklearn_dpsco.solvers import NoisyMD
+    >>> from sklearn_dpsco.solvers.base import Problem
+    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
+    >>> plan = NoisyMD(max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
+    >>> from dataclasses import replace
+    >>> from sklearn_dpsco.audit import map_mechanisms, mechanisms
+    >>> wrong = map_mechanisms(plan, lambda name, old: replace(old, scale=old.scale / 2))
+    >>> name = list(mechanisms(plan))[-1]
+    >>> mechanisms(wrong)[name].scale / mechanisms(plan)[name].scale
+    0.5
+    """
+
+    def changed(name: str, value: Any) -> Any:
+        if type(value) is tuple:
+            return tuple(changed(f"{name}[{i}]", item) for i, item in enumerate(value))
+        if isinstance(value, Part):
+            return fields_changed(f"{name}.", value)
+        return change(name, value) if hasattr(value, "release") else value
+
+    def fields_changed(prefix: str, whole: Any) -> Any:
+        names = [f.name for f in dataclasses.fields(whole)]
+        values = {name: changed(prefix + name, getattr(whole, name)) for name in names}
+        return dataclasses.replace(whole, **values)
+
+    return fields_changed("", plan)
+
+
+def plan_within(budget: PrivacyBudget, make: Callable[[PrivacyBudget], P]) -> P:
+    """``make(budget)``, or for an infinite epsilon the plan of a finite one without its noise.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget
+    make : callable
+        Makes a plan: a frozen dataclass with a field `guarantee`, whose mechanisms
+        `map_mechanisms` finds.
+    """
+    if not budget.is_infinite:
+        return make(budget)
+    plan: Any = make(dataclasses.replace(budget, epsilon=LARGEST_EPSILON))
+    quiet: dict[int, Any] = {}  # a mechanism of several fields or releases stays one
+
+    def silenced(_: str, mechanism: Any) -> Any:
+        return quiet.setdefault(id(mechanism), dataclasses.replace(mechanism, scale=0.0))
+
+    without_noise = map_mechanisms(plan, silenced)
+    releases = plan.guarantee.releases
+    if any(id(release.mechanism) not in quiet for release in releases):
+        raise AssertionError("a release of the plan has a mechanism that is in none of its fields")
+    guarantee = dataclasses.replace(
+        plan.guarantee,
+        epsilon=math.inf,
+        composition="none",
+        releases=tuple(dataclasses.replace(r, mechanism=quiet[id(r.mechanism)]) for r in releases),
+    )
+    changes: dict[str, Any] = {"guarantee": guarantee}
+    if hasattr(plan, "budget"):
+        changes["budget"] = budget
+    return dataclasses.replace(without_noise, **changes)

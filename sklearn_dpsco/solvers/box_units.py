@@ -20,20 +20,31 @@ from scipy import sparse
 
 from ..data.compressed import stored_places, value_parts, with_values
 from ..data.rows import make_rows
-from ..data.summation import BLOCK_ROWS, chunk_rows, sum_over_records
-from ..data.threads import on_threads, slices, sum_on_threads
+from ..data.summation import (
+    BLOCK_ROWS,
+    chunk_rows,
+    on_threads,
+    slices,
+    sum_on_threads,
+    sum_over_records,
+)
 from ..losses import Absolute, Loss, Quantile, Squared, base_loss
 from ..mechanisms import Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
-from .base import Part, Problem, SolverData
-from .batches import WithNumbers
+from .base import Part, Problem, Solver
 from .defaults import BOX_UNITS, check_copy, may_copy, unit_rules
-from .first_releases import FirstReleases, Frame, Start, shrunk_vector
+from .first_releases import FirstReleases, Start
 from .learned_units import LearnedUnits, accuracy, pays, plan_units
-from .medians import scale_on_grid
-from .settings import Solver
-from .wide_units import clipped_to, measure, norm_counts, short_row_sum
+from .records import Frame, SolverData, WithNumbers
+from .statistics import (
+    clipped_to,
+    measure,
+    norm_counts,
+    scale_on_grid,
+    short_row_sum,
+    shrunk_vector,
+)
 
 __all__ = ["Box", "FirstInUnits", "check_units", "has_no_unit"]
 

@@ -29,10 +29,8 @@ __all__ = [
     "LEARNED_UNITS",
     "MIRROR_DESCENT",
     "MOST_COPIED_FEATURES",
-    "MOST_PHASES",
     "MOST_SCALE_SHARE",
     "MOST_SLICES",
-    "MOST_STEPS",
     "PERMUTE_AND_FLIP",
     "PHASED_SGD",
     "UNIT_DESCENT",
@@ -53,8 +51,6 @@ __all__ = [
 ]
 
 # Limits of what a user may ask for.
-MOST_STEPS = 10**9  # whose noise would drown any model, and which would take weeks
-MOST_PHASES = 100  # a phase has about half of the records of the one before, or of its steps
 MOST_COPIED_FEATURES = 1000  # of a copy in learned units, and of second moments
 LARGEST_COPY = 2**28  # numbers of such a copy
 MOST_SCALE_SHARE = 0.7  # for scales of heavy tails; with the other shares it leaves 0.07

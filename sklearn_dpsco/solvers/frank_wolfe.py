@@ -43,13 +43,12 @@ from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
-from . import defaults, sensitivity
-from .base import Plan, Problem, SolverData, SolverResult
-from .batches import Records
+from . import defaults, sensitivity, statistics
+from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
 from .box_units import Box, FirstInUnits, check_units
-from .defaults import FRANK_WOLFE, MOST_STEPS, FrankWolfeDefaults
+from .defaults import FRANK_WOLFE, FrankWolfeDefaults
 from .first_releases import FirstReleases, plan_constant, plan_first, plan_offset
-from .settings import Solver
+from .records import Records, SolverData
 from .sparse_walk import (
     MOST_SPARSE_STEPS,
     mean_weights,
@@ -393,7 +392,7 @@ class Gradient(FrankWolfe):
                 problem, budget, facts.norm, part, may_shrink=geometry.contains_origin
             ),
         )
-        change = clip * sensitivity.row_mean(problem, budget, facts.norm)
+        change = clip * statistics.row_mean(problem, budget, facts.norm)
         left = allowance.share(first.left)
         step = Gaussian.calibrate(change, left, max_iter, problem.size)
         # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))

@@ -44,10 +44,17 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
-from .base import Part, Plan, Problem, SolverData, SolverResult
-from .first_releases import Frame, constant_for_mean, counted_targets, shrunk_vector
-from .settings import Solver
-from .whitening import isometric_vector, spectral_noise, vector_size, whitening
+from .base import Part, Plan, Problem, Solver, SolverResult
+from .records import Frame, SolverData
+from .statistics import (
+    constant_for_mean,
+    counted_targets,
+    isometric_vector,
+    shrunk_vector,
+    spectral_noise,
+    vector_size,
+    whitening,
+)
 
 __all__ = ["FTRL", "LONGEST_STREAM", "Epoch", "FTRLPlan", "FTRLRun", "FirstMeans"]
 

@@ -24,25 +24,39 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..data.rows import make_rows
-from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, sum_over_records
-from ..data.threads import on_threads, slices, sum_on_threads
+from ..data.summation import (
+    UNIT_ROUNDOFF,
+    chunk_rows,
+    norm_error,
+    on_threads,
+    slices,
+)
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
-from . import sensitivity
-from .base import Part, Problem, SolverData, SolverResult
-from .batches import WithNumbers
+from . import sensitivity, statistics
+from .base import Part, Problem, SolverResult
 from .defaults import BOX_UNITS, has_units, is_wide, unit_rules
-from .first_releases import (
-    Frame,
+from .records import Frame, SolverData, WithNumbers
+from .statistics import (
     constant_for_mean,
+    deviation_sum,
     in_target_units,
+    isometric_vector,
     mean_target,
+    measure,
+    median_on_grid,
+    moment_sum,
+    norm_counts,
+    scale_on_grid,
+    short_row_sum,
     shrunk_vector,
+    spectral_noise,
+    target_counts,
+    vector_size,
+    whitening,
 )
-from .medians import median_on_grid, place_counts, scale_on_grid
-from .whitening import isometric_vector, spectral_noise, vector_size, whitening
-from .wide_units import measure, moments_size, norm_counts, short_row_sum, wide_rows
+from .wide_units import moments_size, wide_rows
 
 __all__ = [
     "LARGEST_ROW_GROWTH",
@@ -179,11 +193,11 @@ class LearnedUnits(Part):
             # anywhere within the bounds, or close to their middle on all scales
             prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
             for j in range(k):
-                counts = functools.partial(data.sum, _target_counts, j, None)
+                counts = functools.partial(data.sum, target_counts, j, None)
                 centers[j] = median_on_grid(counts, n, _CENTRES, prior, self.target_median, stream)
         # in a run of their own: selections of two ranges do not compose by turns
         for j in range(k):
-            counts = functools.partial(data.sum, _target_counts, j, float(centers[j]))
+            counts = functools.partial(data.sum, target_counts, j, float(centers[j]))
             scales[j] = scale_on_grid(counts, n, 2.0, 0.25, self.target_spread, stream)
         centers = self._moved_to_means(data, centers, scales, stream)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
@@ -198,7 +212,7 @@ class LearnedUnits(Part):
             return centers
         k, rules = centers.size, unit_rules(self.problem)
         clip = min(rules.widest_mean, max(1.0, self.accuracy / 20))
-        mean = data.sum(_deviation_sum, centers, scales, clip) / data.n_samples
+        mean = data.sum(deviation_sum, centers, scales, clip) / data.n_samples
         noisy = self.target_mean.release(mean, stream)
         # the slope of Huber's mean where half of the deviations lie within 1
         unit = clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
@@ -252,7 +266,7 @@ class LearnedUnits(Part):
             usual *= 0.9 if row_growth < 2 else 1.0
             last = 1.0
         if self.top is not None:
-            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(_moments)) / n)
+            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(moment_sum)) / n)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
         factor = self._release_factor(copy, usual, stream)
         found = self._joined(transform, top, trace, last)
@@ -281,7 +295,7 @@ class LearnedUnits(Part):
         """
         assert self.moments is not None
         d = self.problem.n_features
-        moments = np.asarray(copy.sum(_moments)) / copy.n_samples
+        moments = np.asarray(copy.sum(moment_sum)) / copy.n_samples
         noisy = self.moments.release(isometric_vector(moments), stream)
         noise = spectral_noise(math.sqrt(self.moments.variance), d)
         root, values, ridge = whitening(noisy, d, noise)
@@ -356,10 +370,10 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     def medians(share: float, count: int = 1) -> SelectVertex | None:
         nonlocal left
         left -= share
-        change = sensitivity.median_score(problem.n_samples, budget.record_factor)
+        change = statistics.median_score(problem.n_samples, budget.record_factor)
         return SelectVertex.calibrate(change, allowance.share(share), count) if share else None
 
-    unit = sensitivity.unit_mean(problem, budget)
+    unit = statistics.unit_mean(problem, budget)
     # what is clipped by must not be wrong once in a thousand fits
     for_place, for_size = (BOX_UNITS.aim, BOX_UNITS.aim) if is_diagonal else (12, 14)
     median_share, median, spread, mean = 0.0, None, None, None
@@ -370,7 +384,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         spread = medians(k * wanted(for_size, rules.spread_share / k, 2), k)
     # a loss that is not convex is for gross errors, which would move a mean
     if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
-        change = unit if is_regression else sensitivity.target_mean(problem, budget, 2)
+        change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
     row_share = wanted(for_place, rules.norm_share, rules.least_for_norms)
     long, length = medians(row_share), medians(row_share)
@@ -379,10 +393,10 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         center = noise(unit, rules.center_share, d)
     if is_diagonal or whitens(problem, budget):
         n_rounds = 2 if m / d**1.5 > rules.whiten_twice and not is_diagonal else 1
-        change, size = sensitivity.second_moments(problem, budget), vector_size(d)
+        change, size = statistics.second_moments(problem, budget), vector_size(d)
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
     elif m >= rules.scalars:
-        of_wide, of_others = sensitivity.moments_size, sensitivity.top_eigenvalue
+        of_wide, of_others = sensitivity.moments_size, statistics.top_eigenvalue
         change = of_wide(problem, budget) if is_wide(problem) else of_others(problem)
         top = noise(change, rules.scalar_share)
     if m >= rules.scalars and not is_diagonal:
@@ -392,20 +406,6 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
 
 
 # -------------------------------------------------------------------------------- running
-
-
-def _target_counts(data: SolverData, k: int, center: float | None, grid: Array) -> Array:
-    """`place_counts` of target k, or of its distances from a centre."""
-    values = data.y if data.y.ndim == 1 else data.y[:, k]
-    values = values if center is None else np.abs(values - center)
-    return place_counts(values, data.rows.present(), grid)
-
-
-def _deviation_sum(data: SolverData, centers: Array, scales: Array, clip: float) -> Array:
-    """Sum of the clipped deviations of the targets, as vectors of norm at most 1."""
-    columns = data.y.reshape(len(data.y), -1)
-    units = np.clip((columns - centers) / scales, -clip, clip) / (clip * math.sqrt(centers.size))
-    return np.asarray(sum_over_records(units * data.rows.present()[:, None]))
 
 
 def _without_intercept(data: SolverData) -> SolverData:
@@ -449,17 +449,6 @@ def _bounded(rows_of: Callable[[slice], Array], out: WithNumbers) -> WithNumbers
 
     on_threads(fill, slices(len(x), chunk_rows(*x.shape)))  # for the cache of a core
     return out
-
-
-def _moments(copy: WithNumbers) -> Any:
-    """Sum of z z^T over the rows of a copy."""
-    x, _ = copy.numbers
-
-    def added(part: slice) -> Array:
-        z = x[part].astype(np.float64)
-        return z.T @ z
-
-    return sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)))
 
 
 def _factor_sum(records: WithNumbers | SolverData) -> Array:

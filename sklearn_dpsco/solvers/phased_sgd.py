@@ -42,8 +42,7 @@ from .._kernels.arguments import (
 from .._progress import steps
 from .._types import Auto
 from ..data.rows import make_rows
-from ..data.summation import UNIT_ROUNDOFF, norm_error
-from ..data.threads import slices
+from ..data.summation import UNIT_ROUNDOFF, norm_error, slices
 from ..geometry import Geometry, L2Ball, Unconstrained
 from ..losses import (
     Joint,
@@ -59,12 +58,12 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
-from .base import Part, Plan, Problem, SolverData, SolverResult, Which
+from .base import Part, Plan, Problem, Solver, SolverResult
 from .box_units import check_units, has_no_unit
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
-from .first_releases import FirstReleases, Frame, plan_first
+from .first_releases import FirstReleases, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Units, accuracy, pays, plan_units
-from .settings import Solver
+from .records import Frame, SolverData, Which
 from .tables import GRID, is_tabulated, tables
 
 __all__ = ["Phase", "PhasedSGD", "PhasedSGDPlan"]

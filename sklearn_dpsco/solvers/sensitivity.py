@@ -21,6 +21,7 @@ from ..losses import largest_constant
 from ..mechanisms.selection import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
+from .statistics import row_mean, unit_mean
 
 __all__ = [
     "LONGEST_CENTER",
@@ -28,25 +29,16 @@ __all__ = [
     "GradientSteps",
     "RecordSteps",
     "batch_mean",
-    "coordinate_mean",
     "corrected_scores",
     "gradient_sum",
-    "mean_of_numbers",
-    "median_score",
     "moments_size",
     "octave_score",
     "phase_mean",
     "quantile_score",
     "record_scores",
     "row_and_target_sum",
-    "row_factor_mean",
-    "row_mean",
     "row_mean_in_norm",
     "second_moment_sum",
-    "second_moments",
-    "target_mean",
-    "top_eigenvalue",
-    "unit_mean",
     "vertex_scores",
     "wide_mean",
 ]
@@ -81,52 +73,6 @@ class GradientSteps(NamedTuple):
     block: int
 
 
-def mean_of_numbers(n_samples: int, n_features: int, record_factor: float) -> float:
-    """Change of the mean of one number in [-1, 1] for each record (sections 3.1c and 7).
-
-    numpy sums in blocks, whose error is far below that of our own chunks.
-    """
-    return record_factor / n_samples + 2 * summation_error(n_samples, n_features)
-
-
-def unit_mean(problem: Problem, budget: PrivacyBudget) -> float:
-    """`mean_of_numbers` over the records of a problem."""
-    return mean_of_numbers(problem.n_samples, problem.n_features, budget.record_factor)
-
-
-def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
-    """l1 or l2 change of the mean of the targets' vectors (sections 2.11 and 3.1c).
-
-    Of several classes a record has the unit vector of its own: two of them are sqrt(2) apart in
-    l2, and 2 in l1. Other targets lie in [-1, 1], each.
-    """
-    n, longest = problem.n_samples, problem.target_norm(order)
-    apart = budget.record_factor ** (1 / order if problem.has_frequencies else 1)
-    return longest * (apart / n + 2 * summation_error(n, problem.n_features))
-
-
-def coordinate_mean(
-    bound: float, change: float, n_samples: int, n_features: int, dimension: int, order: float
-) -> float:
-    """l1 or l2 change of a mean whose coordinates a record influences by `bound` (section 7).
-
-    `change` is that of a coordinate in units of the bound, without the float error.
-    """
-    per_coordinate = bound * (change + 2 * summation_error(n_samples, n_features))
-    return per_coordinate * (dimension if order == 1 else math.sqrt(dimension))
-
-
-def row_mean(problem: Problem, budget: PrivacyBudget, norm: float) -> float:
-    """l2 change of a mean of rows of norm at most `norm`, centred or not (3.1b, 3.1d, 4.1).
-
-    The second term is the float error of the two sums, whose terms for a centred row may
-    have twice the largest norm of a row in the box.
-    """
-    n = problem.n_samples
-    numerical = summation_error(n, problem.n_features) * (norm + 2 * math.sqrt(problem.dimension))
-    return norm * budget.record_factor / n + 2 * numerical
-
-
 def row_mean_in_norm(
     problem: Problem, budget: PrivacyBudget, norm: float, box: float, q: float
 ) -> float:
@@ -146,13 +92,6 @@ def batch_mean(problem: Problem, budget: PrivacyBudget, norm: float, size: int) 
     per_record = norm * budget.record_factor
     numerical = row_mean(problem, budget, norm) - per_record / n
     return per_record / size + numerical * n / size
-
-
-def row_factor_mean(problem: Problem, budget: PrivacyBudget, half_range: float) -> float:
-    """Change of the mean of numbers in [-half_range, half_range] (section 3.1e)."""
-    n = problem.n_samples
-    numerical = 2 * summation_error(n, problem.n_features)
-    return budget.record_factor * half_range / n + numerical
 
 
 def vertex_scores(
@@ -301,14 +240,6 @@ def octave_score(n_samples: int, record_factor: float, roundings: int) -> float:
     return (record_factor / n_samples + 4 * roundings * UNIT_ROUNDOFF) * PRIOR_ROOM
 
 
-def median_score(n_samples: int, record_factor: float) -> float:
-    """Range of the change of the scores of a median's candidates, with a prior (section 4.5).
-
-    Scores are multiples of 1/2 down to -n/2, exact but for the sum with the prior.
-    """
-    return (record_factor + 4 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
-
-
 def quantile_score(n_samples: int, record_factor: float, level: float) -> float:
     """Range of the change of the scores of a quantile's candidates, with a prior (section 2.12).
 
@@ -316,22 +247,6 @@ def quantile_score(n_samples: int, record_factor: float, level: float) -> float:
     """
     change = 2.0 if record_factor == 2 else 2 * level
     return (change + 16 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
-
-
-def second_moments(problem: Problem, budget: PrivacyBudget) -> float:
-    """Frobenius change of the mean of z z^T over rows z of norm at most 1 (section 4.5)."""
-    n = problem.n_samples
-    apart = math.sqrt(budget.record_factor)
-    return apart / n + 2 * (summation_error(n, problem.n_features) + 4 * UNIT_ROUNDOFF)
-
-
-def top_eigenvalue(problem: Problem) -> float:
-    """Change of the largest eigenvalue of that mean, the same under both relations (4.5).
-
-    The second term is the error of the sum and that of LAPACK's solver, a few d u.
-    """
-    n, d = problem.n_samples, problem.n_features
-    return 1 / n + 2 * (summation_error(n, d) + 32 * d * UNIT_ROUNDOFF)
 
 
 def wide_mean(problem: Problem, budget: PrivacyBudget) -> float:

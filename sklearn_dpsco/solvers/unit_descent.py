@@ -30,9 +30,8 @@ from ..mechanisms import Gaussian, Release
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
-from . import sensitivity
-from .base import Plan, Problem, SolverData, SolverResult
-from .batches import gradient_sum
+from . import sensitivity, statistics
+from .base import Plan, Problem, Solver, SolverResult
 from .defaults import (
     UNIT_DESCENT,
     affordable_steps,
@@ -42,7 +41,7 @@ from .defaults import (
     unit_rules,
 )
 from .learned_units import LearnedUnits, Units, pays, plan_units
-from .settings import Solver
+from .records import SolverData, gradient_sum
 
 __all__ = ["Descent", "UnitDescentPlan", "is_best"]
 
@@ -159,7 +158,7 @@ def _plan_descent(problem: Problem, budget: PrivacyBudget, max_iter: Any) -> Uni
     units = plan_units(problem, budget, allowance, LearnedUnits)
     limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
     n_steps = max_iter or affordable_steps(problem, limits)
-    change = sensitivity.mean_of_numbers(problem.n_samples, problem.dimension, budget.record_factor)
+    change = statistics.mean_of_numbers(problem.n_samples, problem.dimension, budget.record_factor)
     if is_wide(problem):
         change = sensitivity.wide_mean(problem, budget)
     step = Gaussian.calibrate(change, allowance.share(units.left), n_steps, problem.size)

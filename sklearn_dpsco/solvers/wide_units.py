@@ -19,49 +19,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.compressed import with_values
 from ..data.rows import make_rows
-from ..data.summation import UNIT_ROUNDOFF
 from ..mechanisms import Gaussian, SelectVertex
 from ..randomness.stream import RandomStream
-from .base import Problem, SolverData
-from .batches import WithNumbers
+from .base import Problem
 from .defaults import WIDE_UNITS
-from .first_releases import shrunk_vector
-from .medians import place_counts, scale_on_grid
+from .records import SolverData, WithNumbers
 from .sensitivity import LONGEST_CENTER
+from .statistics import (
+    clipped_to,
+    measure,
+    norm_counts,
+    scale_on_grid,
+    short_row_sum,
+    shrunk_vector,
+)
 
-__all__ = ["measure", "moments_size", "norm_counts", "short_row_sum", "wide_rows"]
+__all__ = ["moments_size", "wide_rows"]
 
 Array = NDArray[np.float64]
 
 _TINY = 1e-300  # in the place of 0 in a denominator
 _N_DIRECTIONS = 4
-
-
-def measure(
-    data: SolverData, center: Array | None = None, unit: Array | None = None
-) -> WithNumbers:
-    """Records, whose scales are 1 or 0, with the norms of unit (x - center)."""
-    return WithNumbers(data, make_rows(data.rows.X, False).centered(center).norms(unit))
-
-
-def norm_counts(measured: WithNumbers, grid: Array) -> Array:
-    """`place_counts` of the norms of the rows."""
-    return place_counts(measured.numbers, measured.data.rows.present(), grid)
-
-
-def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -> Array:
-    """Sum of the rows over a bound, the longer ones scaled down to 1; or of the sizes of them."""
-    rows = measured.data.rows
-    factors = clipped_to(bound, measured.numbers) / bound * rows.present()
-    X = with_values(rows.X, np.abs(rows.X.data)) if of_sizes else rows.X
-    return make_rows(X, False).weighted_sum(factors)
-
-
-def clipped_to(bound: float, norms: Array) -> Array:
-    """min(1, bound / norm), such that rows times it stay within the bound."""
-    return np.minimum(1.0, bound / np.maximum(norms, _TINY)) * (1 - 8 * UNIT_ROUNDOFF)
 
 
 def wide_rows(

@@ -39,7 +39,7 @@ from sklearn_dpsco import BudgetAccountant, PrivacyLeakWarning
 from sklearn_dpsco.estimators import _tables
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.solvers import NoisyMD
-from sklearn_dpsco.solvers.first_releases import constant_for_mean
+from sklearn_dpsco.solvers.statistics import constant_for_mean
 
 SCALES = (0.25, 0.5, 1.0, 1.0)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support import assert_refuses, storage
 
-from sklearn_dpsco.data.guesses import guessed_feature_scaling, guessed_target_scaling
+from sklearn_dpsco.data.bounds import guessed_feature_scaling, guessed_target_scaling
 
 
 def test_the_map_is_that_of_the_guesses_and_neutral_for_private_ones():

@@ -30,8 +30,7 @@ from sklearn_dpsco.losses import (
     Squared,
     clipped_derivative,
 )
-from sklearn_dpsco.solvers.base import SolverData
-from sklearn_dpsco.solvers.batches import Records
+from sklearn_dpsco.solvers.records import Records, SolverData
 
 STORAGES = ["dense", "fortran", "csr", "csc"]
 

@@ -12,8 +12,14 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from sklearn_dpsco.data.rows import Objective, make_rows
-from sklearn_dpsco.data.summation import BLOCK_ROWS, chunk_rows
-from sklearn_dpsco.data.threads import on_threads, slices, sum_on_threads, task_rows
+from sklearn_dpsco.data.summation import (
+    BLOCK_ROWS,
+    chunk_rows,
+    on_threads,
+    slices,
+    sum_on_threads,
+    task_rows,
+)
 from sklearn_dpsco.losses import Squared
 
 

@@ -29,7 +29,7 @@ from sklearn_dpsco.solvers import (
     Spider,
 )
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.batches import Records
+from sklearn_dpsco.solvers.records import Records
 
 RELATIONS = ["replace-one", "zero-out"]
 EPSILON, DELTA = 4.0, 1e-6

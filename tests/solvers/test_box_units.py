@@ -34,7 +34,7 @@ from sklearn_dpsco.solvers import (
     Rounds,
     Selection,
     box_units,
-    wide_units,
+    statistics,
 )
 from sklearn_dpsco.solvers.box_units import FirstInUnits
 from sklearn_dpsco.solvers.defaults import BOX_UNITS, LEARNED_UNITS
@@ -138,7 +138,7 @@ def test_vectors_of_sizes_and_squares_are_not_negative_and_have_norm_one_at_most
         vectors = []
         for row in X:
             data = solver_data(storage(row[None], kind), [0.0]).row_major()
-            measured = wide_units.measure(data, center if kind == "dense" else None)
+            measured = statistics.measure(data, center if kind == "dense" else None)
             vectors.append(box_units._spread_sum(measured, center, length))
         V = np.array(vectors)
         assert V.min() >= 0, seed
@@ -151,7 +151,7 @@ def test_rows_that_are_not_shortened_are_found(monkeypatch):
     monkeypatch.setattr(box_units, "clipped_to", lambda bound, norms: np.ones_like(norms))
     assert "first.units.moments" in check_sensitivity(plan, pairs).violations
     monkeypatch.undo()
-    monkeypatch.setattr(wide_units, "clipped_to", lambda bound, norms: np.ones_like(norms))
+    monkeypatch.setattr(statistics, "clipped_to", lambda bound, norms: np.ones_like(norms))
     assert "first.units.center" in check_sensitivity(plan, pairs).violations
 
 

@@ -19,7 +19,7 @@ from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.model_selection.choice import plan_choice
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import FTRL, SCOF, Descent, Gradient, NoisyMD, Rounds, Selection
-from sklearn_dpsco.solvers.base import SolverData
+from sklearn_dpsco.solvers.records import SolverData
 
 # Of the other records, in units of the bounds: a median lies in the middle ones, and one record
 # moves the counts on both of its sides.

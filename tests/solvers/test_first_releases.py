@@ -16,16 +16,9 @@ from sklearn_dpsco.mechanisms import Gaussian, Laplace
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import FTRL, MirrorDescent
 from sklearn_dpsco.solvers.defaults import FIRST_RELEASES
-from sklearn_dpsco.solvers.first_releases import (
-    FirstReleases,
-    Frame,
-    faded,
-    plan_constant,
-    plan_first,
-    plan_mean,
-    shrunk_mean,
-    shrunk_vector,
-)
+from sklearn_dpsco.solvers.first_releases import FirstReleases, plan_constant, plan_first, plan_mean
+from sklearn_dpsco.solvers.records import Frame
+from sklearn_dpsco.solvers.statistics import faded, shrunk_mean, shrunk_vector
 
 BUDGET = PrivacyBudget(1.0, 1e-6)
 N, D = 200, 3

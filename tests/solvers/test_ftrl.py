@@ -15,8 +15,9 @@ from sklearn_dpsco.losses import Absolute, Hinge, Logistic, Quantile, Squared
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.randomness.stream import RandomStream
-from sklearn_dpsco.solvers.base import Problem, SolverData
+from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.ftrl import FTRL, FTRLRun, SecondMoments
+from sklearn_dpsco.solvers.records import SolverData
 from sklearn_dpsco.solvers.sensitivity import second_moment_sum
 
 

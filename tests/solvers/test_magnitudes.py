@@ -10,9 +10,9 @@ from support import solver_data, storage, stream
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.mechanisms import Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget
-from sklearn_dpsco.solvers.first_releases import Frame
 from sklearn_dpsco.solvers.heavy_tail import magnitudes
 from sklearn_dpsco.solvers.heavy_tail.magnitudes import Columns, in_released_units, plan_search
+from sklearn_dpsco.solvers.records import Frame
 
 N = 20_000
 

@@ -13,7 +13,7 @@ from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import SCOF
 from sklearn_dpsco.solvers.heavy_tail import magnitudes
 from sklearn_dpsco.solvers.learned_units import LearnedUnits, plan_units
-from sklearn_dpsco.solvers.medians import median_on_grid, scale_on_grid
+from sklearn_dpsco.solvers.statistics import median_on_grid, scale_on_grid
 
 N = 300_000
 

@@ -41,9 +41,9 @@ from sklearn_dpsco.losses import (
 )
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Rounds, Selection, Spider, Tree
-from sklearn_dpsco.solvers.batches import Records
 from sklearn_dpsco.solvers.papers import single_pass
 from sklearn_dpsco.solvers.papers.single_pass import BatchRun, BatchStep, RecordRun
+from sklearn_dpsco.solvers.records import Records
 
 BUDGET = PrivacyBudget(1.0, 1e-6)
 SINGLE_PASS_FORMS = ("spider", "tree", "rounds")

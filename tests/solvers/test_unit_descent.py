@@ -26,7 +26,7 @@ from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Descent, MirrorDescent, PhasedSGD, learned_units, unit_descent
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.medians import median_on_grid, place_counts
+from sklearn_dpsco.solvers.statistics import median_on_grid, place_counts
 
 TASKS = ("regression", "classification")
 

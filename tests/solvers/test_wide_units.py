@@ -25,7 +25,8 @@ from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Descent, MirrorDescent, defaults, sensitivity, wide_units
-from sklearn_dpsco.solvers.base import Problem, SolverData
+from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.records import SolverData
 
 TASKS = ("regression", "classification")
 

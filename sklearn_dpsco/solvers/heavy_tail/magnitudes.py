@@ -19,14 +19,14 @@ from scipy import sparse
 from ..._kernels.arguments import Compressed
 from ...data.compressed import value_parts, with_values
 from ...data.rows import Rows, make_rows
-from ...data.summation import UNIT_ROUNDOFF
-from ...data.threads import slices
+from ...data.summation import UNIT_ROUNDOFF, slices
 from ...mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
 from ...privacy.budget import Allowance
 from ...randomness.stream import RandomStream
-from .. import sensitivity
-from ..base import Part, SolverData
-from ..first_releases import Frame, shrunk_vector
+from .. import sensitivity, statistics
+from ..base import Part
+from ..records import Frame, SolverData
+from ..statistics import shrunk_vector
 
 __all__ = ["Columns", "MagnitudeSearch", "in_released_units", "plan_search"]
 
@@ -236,7 +236,7 @@ class Columns:
 
     def plan_center(self, share: float, n_rounds: int) -> Gaussian | Laplace:
         """Mechanism for the centres of all rounds, which have this share of the budget."""
-        change = self.bound * sensitivity.mean_of_numbers(
+        change = self.bound * statistics.mean_of_numbers(
             self.n_samples, self.n_columns, self.record_factor
         )
         part = self.allowance.share(share)
@@ -262,7 +262,7 @@ def plan_search(
     # a record adds 0 or 1 to the count of those present, under both relations
     if is_single and _EVIDENCE * (columns.mean_noise(1.0, of_presence) / factor) <= _MOST_PRESENCE:
         part, spent = columns.allowance.share(of_presence), of_presence
-        change = sensitivity.mean_of_numbers(n, 1, 1.0)
+        change = statistics.mean_of_numbers(n, 1, 1.0)
         presence = additive_noise(part).calibrate(change, part)
     shares = None
     if private_center and (

@@ -29,10 +29,9 @@ from scipy.special import erf
 from ..._checks import check_size
 from ..._kernels.arguments import Compressed
 from ...data.rows import Objective, Rows, times_rows
-from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF
-from ...data.threads import slices
+from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF, slices
 from ...losses import clipped_derivative, clipped_rows
-from ..sensitivity import coordinate_mean, mean_of_numbers
+from ..statistics import coordinate_mean, mean_of_numbers
 
 __all__ = [
     "LARGEST",

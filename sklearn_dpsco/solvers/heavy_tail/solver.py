@@ -38,12 +38,11 @@ from ...mechanisms import Gaussian, Laplace, Release, additive_noise
 from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
-from .. import sensitivity
-from ..base import Part, Plan, Problem, SolverData, SolverResult
-from ..batches import WithNumbers
+from .. import statistics
+from ..base import Part, Plan, Problem, Solver, SolverResult
 from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
-from ..first_releases import Frame, constant_for_mean, in_target_units, mean_target
-from ..settings import Solver
+from ..records import Frame, SolverData, WithNumbers
+from ..statistics import constant_for_mean, in_target_units, mean_target
 from .magnitudes import Columns, MagnitudeSearch, in_released_units, plan_search
 from .oracles import ORACLES, MeanOracle, OracleFacts, default_threshold, make_oracle
 
@@ -327,7 +326,7 @@ class _Draft:
             if not solver.private_scale_X and solver.learning_rate is None:
                 # how wrong guessed scales are
                 share = self.rules.row_norm_share
-                change = self.rules.row_norm_octaves * sensitivity.unit_mean(problem, budget)
+                change = self.rules.row_norm_octaves * statistics.unit_mean(problem, budget)
                 self.row_norm = self.noise_kind.calibrate(change, self.allowance.share(share))
                 self.left -= share
             self.plan_steps()
@@ -389,7 +388,7 @@ class _Draft:
             noise = self._noise(1.0, 1)
             clip = default_threshold(noise, solver.moment_order, 4 * solver.moment_bound)
             self.target_clip = max(rules.least_target_clip, clip)
-        change = sensitivity.target_mean(problem, self.budget, self.noise_kind.order)
+        change = statistics.target_mean(problem, self.budget, self.noise_kind.order)
         self.intercept = self.noise_kind.calibrate(
             self.target_clip * change, self.allowance.share(share), dimension=problem.n_outputs
         )

@@ -25,12 +25,11 @@ from ...mechanisms.batch import calibrate_batches
 from ...privacy.budget import Allowance, Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.subsets import RandomBatches
-from .. import defaults, sensitivity
-from ..base import Plan, Problem
+from .. import defaults, sensitivity, statistics
+from ..base import Plan, Problem, Solver, none_or_count
 from ..box_units import Box, FirstInUnits, check_units
 from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
-from ..settings import Solver, none_or_count
 from ..slices import fast_restarts, slices, smallest
 from ..unit_descent import Descent, is_best
 from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
@@ -367,7 +366,7 @@ class Facts:
         """
         clip = self.clip if clip is None else clip
         problem, d = replace(self.problem, n_samples=n), self.problem.size
-        change = clip * sensitivity.row_mean(problem, self.budget, self.norm)
+        change = clip * statistics.row_mean(problem, self.budget, self.norm)
         gaussian = Gaussian.calibrate(change, allowance, count, d)
         q = self.dual_exponent
         if allowance.precision == "exact" or q == 2:

@@ -15,10 +15,10 @@ from ...data.rows import Terms
 from ...geometry import Geometry, MirrorMap
 from ...mechanisms import Gaussian, GeneralizedGaussian, Release
 from ...randomness.stream import RandomStream
-from ..base import Part, Plan, SolverData, SolverResult
-from ..batches import Records
+from ..base import Part, Plan, SolverResult
 from ..box_units import FirstInUnits
 from ..first_releases import FirstReleases
+from ..records import Records, SolverData
 
 __all__ = ["MirrorDescentPlan", "Round", "Stage", "VectorNoise"]
 

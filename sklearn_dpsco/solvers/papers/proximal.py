@@ -9,7 +9,7 @@ from ..._types import Auto, MirrorMapName
 from ...geometry import Geometry
 from ...losses import Loss
 from ...privacy.budget import Allowance, PrivacyBudget
-from .. import defaults
+from .. import base, defaults
 from ..mirror_descent.solver import Facts, MirrorDescent
 from ..mirror_descent.stages import Stage
 
@@ -103,4 +103,4 @@ def _n_rounds(facts: Facts, n: int, left: Allowance) -> int:
     ratio = facts.diameter * _curvature(facts) / facts.lipschitz
     single = facts.noise_size(facts.noise(n, left, 1)) / facts.lipschitz
     n_rounds = min(math.sqrt(n * ratio / kappa), (ratio / single**2) ** (1 / 3))
-    return max(1, min(int(n_rounds), defaults.MOST_PHASES, n))
+    return max(1, min(int(n_rounds), base.MOST_PHASES, n))

@@ -47,12 +47,12 @@ from ...privacy.guarantee import Guarantee
 from ...randomness.exact import UNIFORM_ATTEMPTS, refuse
 from ...randomness.stream import RandomStream
 from .. import defaults, sensitivity
-from ..base import Part, Plan, Problem, SolverData, SolverResult
-from ..batches import Records
+from ..base import Part, Plan, Problem, SolverResult
 from ..box_units import Box, FirstInUnits
 from ..defaults import SINGLE_PASS, SinglePassDefaults
 from ..first_releases import FirstReleases, plan_box, plan_offset
 from ..frank_wolfe import Facts, FrankWolfe
+from ..records import Records, SolverData
 from ..slices import fast_restarts, slices, smallest
 
 __all__ = ["BatchRun", "BatchStep", "RecordRun", "Rounds", "SinglePassPlan", "Spider", "Tree"]

@@ -9,15 +9,9 @@ import pytest
 from scipy import sparse
 from support import storage
 
-from sklearn_dpsco.data import compressed, records
+from sklearn_dpsco.data import cells, compressed
+from sklearn_dpsco.data.cells import as_labels, clear_rows, is_missing, label_codes, nonfinite_rows
 from sklearn_dpsco.data.compressed import canonical
-from sklearn_dpsco.data.records import (
-    as_labels,
-    clear_rows,
-    is_missing,
-    label_codes,
-    nonfinite_rows,
-)
 from sklearn_dpsco.data.rows import Move, Objective, make_rows
 from sklearn_dpsco.losses import Logistic, Squared
 
@@ -67,7 +61,7 @@ def test_rows_of_scale_zero_contribute_nothing_to_any_sum(kind, loss):
 @pytest.mark.parametrize("kind", STORAGES)
 def test_cleared_rows_are_zeros_also_where_they_held_nan(monkeypatch, kind, block):
     if block is not None:
-        monkeypatch.setattr(records, "_BLOCK_BYTES", 100)
+        monkeypatch.setattr(cells, "_BLOCK_BYTES", 100)
         monkeypatch.setattr(compressed, "_PART_VALUES", block)
     X = table()
     X[7, 2], X[8, 0] = np.nan, np.inf

@@ -1,0 +1,289 @@
+"""Records that solvers read: sums over them, parts and batches, and what is minimized on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ..data.rows import Change, Objective, Rows, Terms, joined_rows, times_rows
+from ..data.summation import chunk_rows, slices
+from ..losses import clipped_derivative, clipped_to
+from .base import Problem, SolverResult
+
+__all__ = ["Frame", "Piece", "Records", "SolverData", "WithNumbers", "gradient_sum"]
+
+Array = NDArray[np.float64]
+Which = slice | NDArray[np.intp]
+
+
+class Piece:
+    """Records in the memory of this process, of which functions make sums or other records.
+
+    Solvers ask for sums over records (`sum`) and for other records (`map`) by functions that
+    depend on nothing else. So records may as well lie in pieces elsewhere: `data.pieces.Pieces` has
+    the same methods, and calls the functions with each piece.
+    """
+
+    is_local: ClassVar[bool] = True
+
+    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The sum over all pieces of the array that the function makes of each."""
+        return function(self, *arguments)
+
+    def sum_numbered(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The sum of ``function(piece, first, ...)``, `first` the number of its first record."""
+        return function(self, 0, *arguments)
+
+    def map(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the function makes of each piece, which it leaves as it is."""
+        return function(self, *arguments)
+
+    def kept(self) -> Any:
+        """The same, computed now if it is read many times; see `Pieces.kept`."""
+        return self
+
+
+@dataclass(frozen=True)
+class SolverData(Piece):
+    """Clipped and scaled data.
+
+    Attributes
+    ----------
+    rows : Rows
+    y : ndarray of shape (n_samples,), or (n_samples, n_outputs) if there are several
+        In [-1, 1] (regression), or -1 and +1 (classification: of several classes, +1 for the
+        record's own).
+    """
+
+    rows: Rows
+    y: Array
+
+    @property
+    def n_samples(self) -> int:
+        return self.rows.n_samples
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the rows are stored as a sparse matrix."""
+        return sparse.issparse(self.rows.X)
+
+    def objective(self, terms: Terms) -> Objective:
+        """What is minimized on these records."""
+        return Objective(self.y, *terms)
+
+    def sum_over(
+        self, which: NDArray[np.intp], function: Callable[..., Any], *arguments: Any
+    ) -> Any:
+        """The sum over pieces of ``function(piece, numbers, ...)`` for some of the records.
+
+        `which` lists them, in increasing order.
+        """
+        return function(self, which, *arguments)
+
+    def part(self, which: Which) -> SolverData:
+        """The records of a range or of a list of numbers."""
+        return SolverData(self.rows.part(which), self.y[which])
+
+    def drawn(self, which: NDArray[np.intp]) -> SolverData:
+        """A random batch; see `Rows.drawn`."""
+        return SolverData(self.rows.drawn(which), self.y[which])
+
+    @staticmethod
+    def joined(parts: Sequence[SolverData]) -> SolverData:
+        """The records of several pieces, one after the other."""
+        y = np.concatenate([part.y for part in parts])
+        return SolverData(joined_rows([part.rows for part in parts]), y)
+
+    def in_order(self, which: Which, size: int) -> Iterator[SolverData]:
+        """Those records in the memory of this process, in that order, `size` at a time."""
+        numbers: Any = range(*which.indices(self.n_samples)) if isinstance(which, slice) else which
+        for part in slices(len(numbers), size):
+            some = numbers[part]
+            yield self.part(slice(some.start, some.stop) if isinstance(some, range) else some)
+
+    def reweighted(self, class_weight: Array) -> SolverData:
+        """The records, their weights times those of their classes."""
+        y = self.y
+        weights = class_weight[y.argmax(axis=1) if y.ndim == 2 else (y > 0) * 1]
+        return SolverData(self.rows.reweighted(weights), y)
+
+    def row_major(self) -> SolverData:
+        """The same records in a storage of which parts are cheap."""
+        return SolverData(self.rows.row_major(), self.y)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Units and offsets that were released, and the way back to plain rows.
+
+    With the descent's coefficients w, the model predicts the target
+    ``(y - target_center) / target_scale`` as ``offset + factor <[(x - center) / scale, 1], w>``.
+
+    `class_weight` is that of balanced classes, in [0, 1]: the records' weights are still to be
+    multiplied by it. `mean_weight` is that of the classes, declared or balanced, by their released
+    frequencies.
+    """
+
+    offset: Any = 0.0  # the constant prediction that the descent corrects, for each output
+    center: Array | None = None  # None stands for zeros
+    scale: Array | None = None  # None stands for ones
+    factor: float = 1.0
+    target_center: Any = 0.0
+    target_scale: Any = 1.0
+    intercept_unit: float = 1.0  # in the place of the 1 in [(x - center) / scale, 1]
+    class_weight: Array | None = None
+    mean_weight: float = 1.0
+    outer: Frame | None = None  # of the units in which all this is stated
+
+    def weighted(self, data: SolverData) -> SolverData:
+        """The records, their weights times those of their classes if classes are balanced."""
+        return (
+            data
+            if self.class_weight is None
+            else data.map(SolverData.reweighted, self.class_weight)
+        )
+
+    def units(self, problem: Problem) -> Array:
+        """What the coordinates of centred rows are multiplied by, shape (size,)."""
+        units = np.ones(problem.dimension)
+        if self.scale is not None:
+            units[: problem.n_features] /= self.scale
+        units[problem.n_features :] *= self.intercept_unit
+        return np.repeat(units, problem.n_outputs)
+
+    def result(self, solution: Array, problem: Problem, n_iter: int) -> SolverResult:
+        """The model for plain rows, from the descent's coefficients of shape (size,)."""
+        solution = problem.matrix(self.factor * solution).T
+        coef, intercept = solution[..., : problem.n_features], self.offset
+        if problem.fit_intercept:
+            intercept = intercept + self.intercept_unit * solution[..., -1]
+        coef, intercept = self.plain(coef, intercept)
+        # a float, or an array over the outputs
+        intercept = np.broadcast_to(intercept, (problem.n_outputs,))
+        intercept = intercept if problem.n_outputs > 1 else float(intercept[0])
+        return SolverResult(coef, intercept, max(1, n_iter), frame=self)
+
+    def plain(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
+        """A model for (x - center) / scale as one for plain rows and targets."""
+        if self.scale is not None:
+            coef = coef / self.scale
+        if self.center is not None:
+            intercept = intercept - coef @ self.center
+        coef = np.multiply(self.target_scale, coef.T).T
+        intercept = self.target_center + self.target_scale * intercept
+        return (coef, intercept) if self.outer is None else self.outer.plain(coef, intercept)
+
+
+@dataclass(frozen=True)
+class WithNumbers(Piece):
+    """Records with numbers of each that were computed before."""
+
+    data: SolverData
+    numbers: Any
+
+    @property
+    def n_samples(self) -> int:
+        return self.data.n_samples
+
+
+@dataclass(frozen=True)
+class Records:
+    """Some of the records and the objective on them."""
+
+    data: SolverData
+    terms: Terms
+    problem: Problem
+
+    @property
+    def n_samples(self) -> int:
+        return self.data.n_samples
+
+    def part(self, which: Which) -> Records:
+        """The records of a range or of a list of numbers."""
+        return replace(self, data=self.data.part(which))
+
+    def drawn(self, which: NDArray[np.intp]) -> Records:
+        """A random batch."""
+        return replace(self, data=self.data.drawn(which))
+
+    def in_order(self, which: Which, size: int) -> Iterator[Records]:
+        """Those records in the memory of this process, in that order, `size` at a time."""
+        return (replace(self, data=part) for part in self.data.in_order(which, size))
+
+    def mean_gradient(self, coef: Array) -> Array:
+        """At coefficients of shape (size,), and in that shape."""
+        if self.n_samples == 0:
+            return np.zeros(coef.size)
+        total = self.data.sum(gradient_sum, self.problem.matrix(coef), self.terms)
+        return total.ravel() / self.n_samples
+
+    def mean_change(self, coef: Array, before: Array, largest: float, kept: float = 1.0) -> Array:
+        """Mean of the gradients at `coef`, less `kept` times those at `before`.
+
+        The change of each record's derivative is clipped to `largest`, so that the sensitivity
+        depends neither on the loss nor on float errors.
+        """
+        points = self.problem.matrix(coef), self.problem.matrix(before)
+        change = Change(kept, largest)
+        return self.data.sum(_change_sum, points, change, self.terms) / self.n_samples
+
+    def mean_over(
+        self,
+        which: NDArray[np.intp],
+        coef: Array,
+        before: Array | None = None,
+        largest: float = np.inf,
+        kept: float = 1.0,
+    ) -> Array:
+        """`mean_change` over the listed records, or with no point before the mean gradient."""
+        change = Change(0.0 if before is None else kept, largest)
+        points = self.problem.matrix(coef), self.problem.matrix(coef if before is None else before)
+        which = np.sort(which)  # rows in their order are read faster
+        return self.data.sum_over(which, _sum_of_some, points, change, self.terms) / which.size
+
+
+def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
+    """See `Rows.gradient_sum`."""
+    return data.rows.gradient_sum(coef, data.objective(terms))
+
+
+def _change_sum(
+    data: SolverData, points: tuple[Array, Array], change: Change, terms: Terms
+) -> Array:
+    """Sum of the gradients at one point, less `change.kept` times those at the other."""
+    rows = data.rows
+
+    def derivative(coef: Array) -> Array:
+        z = rows.product(coef)
+        if rows.center is not None:
+            z = z - rows.center @ coef[: rows.n_columns]
+        z = times_rows(z, rows.scale) + terms.offset
+        return clipped_derivative(terms.loss, z, data.y, terms.clip)
+
+    r = derivative(points[0])
+    if change.kept > 0:
+        r = clipped_to(r - change.kept * derivative(points[1]), change.largest)
+    return rows.weighted_sum(times_rows(r, rows.factor)).ravel()
+
+
+def _sum_of_some(
+    data: SolverData,
+    which: NDArray[np.intp],
+    points: tuple[Array, Array],
+    change: Change,
+    terms: Terms,
+) -> Array:
+    """`_change_sum` over the listed records. Where it is not compiled, copies some at a time."""
+    if points[0].ndim == 1:
+        total = data.rows.change_sum(which, points, change, data.objective(terms))
+        if total is not None:
+            return total
+    total = np.zeros(points[0].size)
+    for part in slices(which.size, chunk_rows(which.size, data.rows.n_columns)):
+        total = total + _change_sum(data.part(which[part]), points, change, terms)
+    return total

@@ -1,0 +1,422 @@
+r"""Statistics of records: what is summed, beside how far one record moves it.
+
+A function that is named after a change bounds the distance of the released values on two
+neighbouring tables, float error included. `record_factor` (2 under replace-one, 1 under zero-out)
+multiplies every term that comes from a record's own contribution; float errors are counted once for
+each of the two tables under both relations. `n` is the public number of slots, empty records
+included. The sections named below are those of doc/privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.compressed import with_values
+from ..data.rows import make_rows
+from ..data.summation import (
+    BLOCK_ROWS,
+    UNIT_ROUNDOFF,
+    chunk_rows,
+    slices,
+    sum_on_threads,
+    sum_over_records,
+    summation_error,
+)
+from ..losses import best_constants, largest_constant
+from ..mechanisms import SelectVertex
+from ..mechanisms.selection import PRIOR_ROOM
+from ..privacy.budget import PrivacyBudget
+from ..randomness.stream import RandomStream
+from .base import Problem
+from .defaults import FIRST_RELEASES as RULES
+from .records import Frame, SolverData, WithNumbers
+
+__all__ = [
+    "clipped_to",
+    "constant_for_mean",
+    "constants_for",
+    "coordinate_mean",
+    "counted_targets",
+    "deviation_sum",
+    "factor_sum",
+    "faded",
+    "in_target_units",
+    "isometric_vector",
+    "mean_of_numbers",
+    "mean_target",
+    "measure",
+    "median_on_grid",
+    "median_score",
+    "moment_sum",
+    "norm_counts",
+    "place_counts",
+    "residual_sum",
+    "row_factor_mean",
+    "row_mean",
+    "row_sum",
+    "scale_on_grid",
+    "second_moments",
+    "short_row_sum",
+    "shrunk_mean",
+    "shrunk_vector",
+    "spectral_noise",
+    "target_counts",
+    "target_mean",
+    "top_eigenvalue",
+    "unit_mean",
+    "vector_size",
+    "whitening",
+]
+
+Array = NDArray[np.float64]
+
+
+Counts = Callable[[Array], Array]
+
+
+_OCTAVES = 18  # of the grids of scales, four candidates in each
+
+
+_TINY = 1e-300  # in the place of 0 in a denominator
+
+
+# --------------------------------------------------------------------------------- means of numbers
+
+
+def mean_of_numbers(n_samples: int, n_features: int, record_factor: float) -> float:
+    """Change of the mean of one number in [-1, 1] for each record (sections 3.1c and 7).
+
+    numpy sums in blocks, whose error is far below that of our own chunks.
+    """
+    return record_factor / n_samples + 2 * summation_error(n_samples, n_features)
+
+
+def unit_mean(problem: Problem, budget: PrivacyBudget) -> float:
+    """`mean_of_numbers` over the records of a problem."""
+    return mean_of_numbers(problem.n_samples, problem.n_features, budget.record_factor)
+
+
+def coordinate_mean(
+    bound: float, change: float, n_samples: int, n_features: int, dimension: int, order: float
+) -> float:
+    """l1 or l2 change of a mean whose coordinates a record influences by `bound` (section 7).
+
+    `change` is that of a coordinate in units of the bound, without the float error.
+    """
+    per_coordinate = bound * (change + 2 * summation_error(n_samples, n_features))
+    return per_coordinate * (dimension if order == 1 else math.sqrt(dimension))
+
+
+# ------------------------------------------------------------------------------------------ targets
+
+
+def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
+    """l1 or l2 change of the mean of the targets' vectors (sections 2.11 and 3.1c).
+
+    Of several classes a record has the unit vector of its own: two of them are sqrt(2) apart in
+    l2, and 2 in l1. Other targets lie in [-1, 1], each.
+    """
+    n, longest = problem.n_samples, problem.target_norm(order)
+    apart = budget.record_factor ** (1 / order if problem.has_frequencies else 1)
+    return longest * (apart / n + 2 * summation_error(n, problem.n_features))
+
+
+def mean_target(data: SolverData, problem: Problem, clip: float = math.inf) -> Array:
+    """Mean of the targets over all slots, or of several classes their frequencies; (n_outputs,).
+
+    Targets are clipped to [-clip, clip].
+    """
+    return data.sum(_target_sum, problem, clip) / data.n_samples
+
+
+def _target_sum(data: SolverData, problem: Problem, clip: float) -> Array:
+    counted = counted_targets(np.clip(data.y, -clip, clip), problem)
+    return np.atleast_1d(sum_over_records(data.rows.without_empty(counted)))
+
+
+def counted_targets(y: Array, problem: Problem) -> Array:
+    """Targets whose mean is released: of several classes, 1 for a record's own and 0 else."""
+    return np.where(y > 0, 1.0, 0.0) if problem.has_frequencies else y
+
+
+def residual_sum(data: SolverData, centres: Array, clip: float) -> Array:
+    """Sum of the clipped distances of centres from the targets."""
+    residual = np.clip(centres.reshape(data.y.shape[1:]) - data.y, -clip, clip)
+    return np.atleast_1d(sum_over_records(data.rows.without_empty(residual)))
+
+
+def deviation_sum(data: SolverData, centers: Array, scales: Array, clip: float) -> Array:
+    """Sum of the clipped deviations of the targets, as vectors of norm at most 1."""
+    columns = data.y.reshape(len(data.y), -1)
+    units = np.clip((columns - centers) / scales, -clip, clip) / (clip * math.sqrt(centers.size))
+    return np.asarray(sum_over_records(units * data.rows.present()[:, None]))
+
+
+def in_target_units(
+    data: SolverData, center: Any, scale: Any, largest: float = math.inf
+) -> SolverData:
+    """Targets as (y - center) / scale, clipped to [-largest, largest]."""
+    with np.errstate(over="ignore"):
+        y = (data.y - center) / scale
+    return SolverData(data.rows, np.clip(y, -largest, largest))
+
+
+def constant_for_mean(
+    problem: Problem,
+    noisy: Array,
+    variance: float,
+    prior: float = RULES.target_prior,
+    bound: float = 1.0,
+) -> Frame:
+    """The best constant prediction for a noisy `mean_target`, which is shrunk by its noise.
+
+    With the weights of classes. Frequencies then count as at least their noise, and as much as in
+    the log-odds of a mean, so that balanced weights do not make a class that hardly occurs all that
+    counts.
+    """
+    k = problem.n_outputs
+    if problem.has_frequencies:
+        # distances from equal frequencies, in units of these, as for two classes
+        apart = np.array([shrunk_mean(k * mean - 1, k**2 * variance, prior, k) for mean in noisy])
+        means, frequencies, spread = 2 / k * (1 + apart) - 1, (1 + apart) / k, math.sqrt(variance)
+    else:
+        means = np.array([shrunk_mean(mean, variance, prior, bound) for mean in noisy])
+        of_second, spread = (1 + means[0]) / 2, math.sqrt(variance) / 2
+        frequencies = np.array([1 - of_second, of_second])
+    if problem.class_weight is None:
+        return Frame(constants_for(problem, means))
+    frequencies = np.maximum(frequencies, max(spread, RULES.least_frequency / frequencies.size))
+    frequencies /= frequencies.sum()
+    is_balanced = problem.class_weight == "balanced"
+    weights = frequencies.min() / frequencies if is_balanced else np.array(problem.class_weight)
+    counted = weights * frequencies
+    means = 2 * counted / counted.sum() - 1
+    return Frame(
+        constants_for(problem, means if k > 1 else means[1:]),
+        class_weight=weights if is_balanced else None,
+        mean_weight=float(counted.sum()),
+    )
+
+
+def constants_for(problem: Problem, means: Array) -> Any:
+    """The constants for these means: a float, or an array of shape (n_outputs,)."""
+    # what float errors are counted for, whatever a user's loss returns between its ends
+    largest = largest_constant(problem.loss)
+    constants = np.clip(best_constants(problem.loss, means), -largest, largest)
+    return constants if problem.n_outputs > 1 else float(constants[0])
+
+
+def shrunk_mean(released: float, variance: float, prior: float, bound: float = 1.0) -> float:
+    """A noisy mean of targets within `bound`, shrunk towards 0, the middle of their bounds.
+
+    The posterior mean under a normal prior of standard deviation `prior`, so that the intercept is
+    not mostly noise.
+    """
+    return float(np.clip(released, -bound, bound)) / (1 + variance / prior**2)
+
+
+def faded(released: Array, variance: float) -> Array:
+    """Numbers shrunk to 0, the middle of the bounds, where they are not above their noise."""
+    return released * np.maximum(0.0, 1 - variance / np.maximum(released**2, 1e-300))
+
+
+def shrunk_vector(noisy: Array, variance: float) -> Array:
+    """The estimate of James and Stein: shrunk, to 0 where it is not above its noise."""
+    size = float(noisy @ noisy)
+    return noisy * (max(0.0, 1 - noisy.size * variance / size) if size > 0 else 0.0)
+
+
+# --------------------------------------------------------------------------------------------- rows
+
+
+def row_mean(problem: Problem, budget: PrivacyBudget, norm: float) -> float:
+    """l2 change of a mean of rows of norm at most `norm`, centred or not (3.1b, 3.1d, 4.1).
+
+    The second term is the float error of the two sums, whose terms for a centred row may
+    have twice the largest norm of a row in the box.
+    """
+    n = problem.n_samples
+    numerical = summation_error(n, problem.n_features) * (norm + 2 * math.sqrt(problem.dimension))
+    return norm * budget.record_factor / n + 2 * numerical
+
+
+def row_sum(data: SolverData, norm: float | None) -> Array:
+    """Sum of the rows of x, of bounded norm."""
+    return (data.rows if norm is None else data.rows.with_norm_bound(norm)).row_sum()
+
+
+def row_factor_mean(problem: Problem, budget: PrivacyBudget, half_range: float) -> float:
+    """Change of the mean of numbers in [-half_range, half_range] (section 3.1e)."""
+    n = problem.n_samples
+    numerical = 2 * summation_error(n, problem.n_features)
+    return budget.record_factor * half_range / n + numerical
+
+
+def factor_sum(data: SolverData, middle: float, half_range: float) -> Array:
+    """Sum of how far the rows' factors are from the middle of their range."""
+    offsets = np.clip(np.asarray(data.rows.scale) - middle, -half_range, half_range)
+    return np.array([data.rows.without_empty(offsets).sum()])
+
+
+def measure(
+    data: SolverData, center: Array | None = None, unit: Array | None = None
+) -> WithNumbers:
+    """Records, whose scales are 1 or 0, with the norms of unit (x - center)."""
+    return WithNumbers(data, make_rows(data.rows.X, False).centered(center).norms(unit))
+
+
+def norm_counts(measured: WithNumbers, grid: Array) -> Array:
+    """`place_counts` of the norms of the rows."""
+    return place_counts(measured.numbers, measured.data.rows.present(), grid)
+
+
+def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -> Array:
+    """Sum of the rows over a bound, the longer ones scaled down to 1; or of the sizes of them."""
+    rows = measured.data.rows
+    factors = clipped_to(bound, measured.numbers) / bound * rows.present()
+    X = with_values(rows.X, np.abs(rows.X.data)) if of_sizes else rows.X
+    return make_rows(X, False).weighted_sum(factors)
+
+
+def clipped_to(bound: float, norms: Array) -> Array:
+    """min(1, bound / norm), such that rows times it stay within the bound."""
+    return np.minimum(1.0, bound / np.maximum(norms, _TINY)) * (1 - 8 * UNIT_ROUNDOFF)
+
+
+# ----------------------------------------------------------------------------------- second moments
+
+
+def second_moments(problem: Problem, budget: PrivacyBudget) -> float:
+    """Frobenius change of the mean of z z^T over rows z of norm at most 1 (section 4.5)."""
+    n = problem.n_samples
+    apart = math.sqrt(budget.record_factor)
+    return apart / n + 2 * (summation_error(n, problem.n_features) + 4 * UNIT_ROUNDOFF)
+
+
+def moment_sum(copy: WithNumbers) -> Any:
+    """Sum of z z^T over the rows of a copy."""
+    x, _ = copy.numbers
+
+    def added(part: slice) -> Array:
+        z = x[part].astype(np.float64)
+        return z.T @ z
+
+    return sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)))
+
+
+def top_eigenvalue(problem: Problem) -> float:
+    """Change of the largest eigenvalue of that mean, the same under both relations (4.5).
+
+    The second term is the error of the sum and that of LAPACK's solver, a few d u.
+    """
+    n, d = problem.n_samples, problem.n_features
+    return 1 / n + 2 * (summation_error(n, d) + 32 * d * UNIT_ROUNDOFF)
+
+
+def vector_size(n_columns: int) -> int:
+    """Length of the vector of a symmetric matrix."""
+    return n_columns * (n_columns + 1) // 2
+
+
+def isometric_vector(matrix: Array) -> Array:
+    """The diagonal of a symmetric matrix and sqrt(2) times what is above it.
+
+    Distances of such vectors are the Frobenius distances of the matrices.
+    """
+    upper = np.triu_indices(len(matrix))
+    return matrix[upper] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+
+
+def spectral_noise(scale: float, n_columns: int) -> float:
+    """About the spectral norm of the matrix of a vector of noise."""
+    return scale * math.sqrt(2 * n_columns)
+
+
+def whitening(vector: Array, n_columns: int, noise: float) -> tuple[Array, Array, float]:
+    """(G + ridge I)^(-1/2), the eigenvalues of G, negative ones as 0, and the ridge.
+
+    G has this `isometric_vector` and about this `spectral_noise`, which is the ridge.
+    """
+    upper = np.triu_indices(n_columns)
+    matrix = np.zeros((n_columns, n_columns))
+    vector = vector / np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+    matrix[upper] = matrix[upper[::-1]] = vector
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.maximum(values, 0.0)
+    # where there is no noise, above the float errors of the eigenvalues
+    ridge = max(noise, 1e-10 * float(values.max()), 1e-30)
+    return np.asarray((vectors / np.sqrt(values + ridge)) @ vectors.T), values, ridge
+
+
+# ------------------------------------------------------------------------------------------ medians
+
+
+def median_score(n_samples: int, record_factor: float) -> float:
+    """Range of the change of the scores of a median's candidates, with a prior (section 4.5).
+
+    Scores are multiples of 1/2 down to -n/2, exact but for the sum with the prior.
+    """
+    return (record_factor + 4 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
+
+
+def place_counts(values: Array, present: NDArray[np.bool_], grid: Array) -> Array:
+    """Of the values of present records, the number in each interval that ends on a grid.
+
+    The last count is that of the values beyond the grid. Shape (grid.size + 1,).
+    """
+
+    def counted(part: slice) -> Array:
+        places = np.searchsorted(grid, values[part])[present[part]]
+        return np.bincount(places, minlength=grid.size + 1).astype(np.float64)
+
+    return np.asarray(sum_on_threads(counted, slices(values.size, BLOCK_ROWS)))
+
+
+def target_counts(data: SolverData, k: int, center: float | None, grid: Array) -> Array:
+    """`place_counts` of target k, or of its distances from a centre."""
+    values = data.y if data.y.ndim == 1 else data.y[:, k]
+    values = values if center is None else np.abs(values - center)
+    return place_counts(values, data.rows.present(), grid)
+
+
+def median_on_grid(
+    counts_of: Counts,
+    n_samples: int,
+    grid: Array,
+    log_prior: Array,
+    mechanism: SelectVertex,
+    stream: RandomStream,
+) -> float:
+    """A private median on an increasing grid; `counts_of` makes its `place_counts`.
+
+    The score of a candidate is minus the number of records by which the interval from the
+    candidate below it misses the median. An empty record counts as a half on either side.
+    """
+    counts = counts_of(grid)
+    half_empty = (n_samples - counts.sum()) / 2
+    upper = np.cumsum(counts[:-1]) + half_empty
+    lower = np.concatenate(([half_empty], upper[:-1]))
+    scores = -np.maximum(0.0, np.maximum(lower - n_samples / 2, n_samples / 2 - upper))
+    return float(grid[mechanism.release(mechanism.with_prior(scores, log_prior), stream)])
+
+
+def scale_on_grid(
+    counts_of: Counts,
+    n_samples: int,
+    largest: float,
+    guess: float,
+    mechanism: SelectVertex | None,
+    stream: RandomStream,
+) -> float:
+    """A private median of sizes up to `largest`, or the guess."""
+    if mechanism is None:
+        return guess
+    octaves = np.arange(-_OCTAVES, 0.01, 0.25)
+    grid = largest * 2.0**octaves
+    log_prior = -0.5 * np.abs(octaves - math.log2(guess / largest))
+    return median_on_grid(counts_of, n_samples, grid, log_prior, mechanism, stream)
