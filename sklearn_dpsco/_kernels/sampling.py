@@ -26,7 +26,6 @@ __all__ = [
     "flip_coins",
     "floor_draws",
     "index_of",
-    "permute_and_flip",
     "propose_in_groups",
     "propose_uniformly",
     "sharpen_groups",
@@ -150,24 +149,34 @@ def shuffle(words: Any, order: Any, left: int) -> int:
 
 
 @njit(cache=True)
-def propose_uniformly(words: Any, scores: Any, top: float, scale: float) -> Any:
+def propose_uniformly(
+    words: Any, scores: Any, top: float, scale: float, rejected: Any, n_rejected: int
+) -> Any:
     """Draw indices uniformly and accept one with probability exp(-(top - score) / scale).
 
-    Returns (index, words used); the index is `MORE_WORDS` or `UNCERTAIN` where there is
-    none, and in the latter case `used` is where the attempt begins.
+    `rejected` has room for as many rejections as are wanted, and what was rejected is never
+    proposed again; without room, all are proposed at any time. Returns (index, words used, number
+    of rejections so far); the index is `MORE_WORDS` or `UNCERTAIN` where there is none, and in the
+    latter case the words used are those before the attempt.
     """
-    size = np.uint64(scores.size)
+    size, keeps = np.uint64(scores.size), rejected.size > 0
     used = 0
-    while used + 2 <= words.size:
+    while used + 2 <= words.size and not (keeps and n_rejected == rejected.size):
         index = index_of(words[used], size)
+        for k in range(n_rejected):
+            if rejected[k] == index:
+                index = np.int64(-1)
         if index >= 0:
             accepted = coin(words[used + 1], exp_minus((top - scores[index]) / scale))
             if accepted == UNCERTAIN:
-                return UNCERTAIN, used
+                return UNCERTAIN, used, n_rejected
             if accepted == 1:
-                return index, used + 2
+                return index, used + 2, n_rejected
+            if keeps:
+                rejected[n_rejected] = index
+                n_rejected += 1
         used += 2
-    return MORE_WORDS, used
+    return MORE_WORDS, used, n_rejected
 
 
 @njit(cache=True, inline="always")
@@ -284,34 +293,6 @@ def propose_in_groups(words: Any, scores: Any, reference: float, cumulative: Any
                     return np.int64(k * left.size + j), used + 3
         used += 3
     return np.int64(MORE_WORDS), used
-
-
-@njit(cache=True)
-def permute_and_flip(
-    words: Any, scores: Any, top: float, scale: float, rejected: Any, n_rejected: int
-) -> Any:
-    """As `propose_uniformly`, never proposing again what was rejected before.
-
-    `rejected` has room for as many rejections as are wanted. Returns (index, words used,
-    number of rejections so far).
-    """
-    size = np.uint64(scores.size)
-    used = 0
-    while used + 2 <= words.size and n_rejected < rejected.size:
-        index = index_of(words[used], size)
-        for k in range(n_rejected):
-            if rejected[k] == index:
-                index = np.int64(-1)
-        if index >= 0:
-            accepted = coin(words[used + 1], exp_minus((top - scores[index]) / scale))
-            if accepted == UNCERTAIN:
-                return UNCERTAIN, used, n_rejected
-            if accepted == 1:
-                return index, used + 2, n_rejected
-            rejected[n_rejected] = index
-            n_rejected += 1
-        used += 2
-    return MORE_WORDS, used, n_rejected
 
 
 @njit(cache=True)

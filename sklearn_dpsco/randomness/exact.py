@@ -246,10 +246,10 @@ def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
     from .._kernels.sampling import UNCERTAIN, propose_uniformly
 
     scores, top, scale = _in_range(scores, scale)
-    left, size = UNIFORM_ATTEMPTS, 16
+    left, size, keep_none = UNIFORM_ATTEMPTS, 16, np.empty(0, dtype=np.int64)
     while left > 0:
         words = stream.words(2 * size)
-        index, used = propose_uniformly(words, scores, top, scale)
+        index, used, _ = propose_uniformly(words, scores, top, scale, keep_none, 0)
         left, size = left - used // 2, _ATTEMPTS
         if index == UNCERTAIN:
             stream.unread(words.size - used - 2)
@@ -380,15 +380,14 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
     probability, and one of those is drawn uniformly, which gives the same law. The scores
     are finite, and taken as real numbers without error.
     """
-    from .._kernels.sampling import UNCERTAIN
-    from .._kernels.sampling import permute_and_flip as flips
+    from .._kernels.sampling import UNCERTAIN, propose_uniformly
 
     scores, top, scale = _in_range(scores, scale)
     rejected = np.empty(_FLIPS, dtype=np.int64)
     n_rejected = 0
     while n_rejected < _FLIPS:
         words = stream.words(2 * _ATTEMPTS)
-        index, used, n_rejected = flips(words, scores, top, scale, rejected, n_rejected)
+        index, used, n_rejected = propose_uniformly(words, scores, top, scale, rejected, n_rejected)
         if index == UNCERTAIN:
             stream.unread(words.size - used - 2)
             index = _proposed(words[used], scores.size)
