@@ -1,18 +1,15 @@
 """Pointwise losses l(z, y) of a raw prediction z and a target y, in scaled units.
 
-Regression targets lie in [-1, 1]; classification targets are -1 or +1. A loss never sees
-X, and its constants (`smoothness`, `derivative_bound`) are public facts. Each loss of this
-module has an integer `loss_id` by which the compiled kernels know it
-(`_kernels/derivatives.py`). Every other class, those that inherit from one of these included,
-is a user's loss: it runs through numpy, `clipped_derivative` bounds what it returns, and
-`check_loss` tries it out.
+Regression targets lie in [-1, 1]; classification targets are -1 or +1. A loss never sees X, and
+its constants are public facts. The compiled kernels know each loss of this module by its `loss_id`
+(`_kernels/derivatives.py`). Every other class, those that inherit from one of these included, is a
+user's loss: it runs through numpy, `clipped_derivative` bounds what it returns, and `check_loss`
+tries it out.
 
-Most losses here are convex in z. Those that are not (`Welsch`, `LogAbsolute`, `MCPAbsolute`,
-`Sigmoid`) are weakly convex: adding `weak_convexity` z^2 / 2 makes them so. A non-smooth loss
-(`smoothness` infinite) gives a subgradient as its derivative, and can be smoothed: its Moreau
-envelope of a parameter beta above `weak_convexity` (`Envelope`) has a derivative in the same range
-that is Lipschitz, by the closed form of the proximal point, or by bisection for a user's loss that
-declares itself convex or weakly convex.
+Most losses here are convex in z. `Welsch`, `LogAbsolute`, `MCPAbsolute` and `Sigmoid` are weakly
+convex: adding `weak_convexity` z^2 / 2 makes them so. A non-smooth loss gives a subgradient as its
+derivative, and can be smoothed: its Moreau envelope of a parameter beta above `weak_convexity`
+(`Envelope`) has a Lipschitz derivative in the same range.
 """
 
 from __future__ import annotations
@@ -156,26 +153,13 @@ class Loss:
     def derivative(self, z: Array, y: Array) -> Array:
         """dl/dz, elementwise; at a kink some subgradient.
 
-        Parameters
-        ----------
-        z, y : ndarray of shape (n,)
-            Of some of the records, in some order; must be left as they are.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Solvers clip it; NaN counts as 0.
+        Of some of the records, in some order: z, y and the result have shape (n,), and z and y must
+        be left as they are. Solvers clip the result; NaN counts as 0.
         """
         raise NotImplementedError
 
     def excess(self, beta: float) -> float:
-        """How far beta is above `weak_convexity`; positive where there is an envelope.
-
-        Raises
-        ------
-        ValueError
-            If it is not above it.
-        """
+        """How far beta is above `weak_convexity`; `ValueError` unless it is, for an envelope."""
         excess = beta - self.weak_convexity
         if not excess > 0:  # NaN must not pass
             raise ValueError(
@@ -188,12 +172,10 @@ class Loss:
     def prox(self, z: Array, y: Array, beta: float) -> Array:
         r"""Proximal point, :math:`\arg\min_u l(u, y) + \frac{\beta}{2} (u - z)^2`, elementwise.
 
-        For beta above `weak_convexity`; smaller ones leave more than one minimum.
+        For beta above `weak_convexity`. Of the absolute error, soft thresholding:
 
         Examples
         --------
-        Of the absolute error, soft thresholding:
-
         >>> import numpy as np
         >>> from sklearn_dpsco.losses import Absolute
         >>> Absolute().prox(np.array([-3.0, 0.5]), np.zeros(2), beta=1.0).tolist()
@@ -204,12 +186,11 @@ class Loss:
     def envelope(self, z: Array, y: Array, beta: float) -> Array:
         r"""Moreau envelope, :math:`l_\beta(z, y) = \min_u l(u, y) + \frac{\beta}{2} (u - z)^2`.
 
-        At most l, and at least :math:`l - c^2 / (2 \beta)`, c bounding the derivative of l.
+        At most l, and at least :math:`l - c^2 / (2 \beta)`, c bounding the derivative of l. Of the
+        absolute error, Huber's loss:
 
         Examples
         --------
-        Of the absolute error, Huber's loss:
-
         >>> import numpy as np
         >>> from sklearn_dpsco.losses import Absolute
         >>> Absolute().envelope(np.array([0.5, 3.0]), np.zeros(2), beta=1.0).tolist()
@@ -221,15 +202,11 @@ class Loss:
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         r"""Derivative of the envelope in z, :math:`\beta (z - \mathrm{prox}(z))`, elementwise.
 
-        A subgradient of l at the proximal point, hence in the range of `derivative`. Where a class
-        has no closed form, it is found by bisection: with rho the `weak_convexity` and beta > rho,
-        :math:`l'(u) + \beta (u - z)` rises at a rate of at least :math:`\beta - \rho`, so
-        that its root is between z and :math:`z - l'(z, y) / (\beta - \rho)`.
-
-        Raises
-        ------
-        ValueError
-            If the loss has no envelope of that parameter.
+        A subgradient of l at the proximal point, hence in the range of `derivative`. Without a
+        closed form, it is found by bisection: with rho the `weak_convexity` and beta > rho (else
+        `ValueError`), :math:`l'(u) + \beta (u - z)` rises at a rate of at least
+        :math:`\beta - \rho`, so that its root is between z and
+        :math:`z - l'(z, y) / (\beta - \rho)`.
         """
         rate = self.excess(beta)
         near = np.array(z, dtype=np.float64)

@@ -95,20 +95,14 @@ class MirrorMap:
 
         Parameters
         ----------
-        coef : ndarray of shape (dimension,)
-            A point of the set.
-        gradient : ndarray of shape (dimension,)
+        coef, gradient : ndarray of shape (dimension,)
+            A point of the set, and the gradient there.
         step : float >= 0
         center : ndarray of shape (dimension,), optional
             A point of the set. The map is then Phi(w - center), as in the phases of the
             localized method; needs `has_center`.
         within : float > 0, optional
-            Bound on the distance of the result from `center`, in `norm`; `coef` must
-            be within it as well.
-
-        Returns
-        -------
-        ndarray of shape (dimension,)
+            Bound on the distance of `coef` and of the result from `center`, in `norm`.
         """
         raise NotImplementedError
 
