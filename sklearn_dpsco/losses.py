@@ -260,7 +260,7 @@ class _Known(Loss):
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         if not (self.is_convex and math.isfinite(self.smoothness)):
             return self._steepest
-        # at a kink or far out a slope may be 1; else it rises in z, and is largest at an end
+        # it rises in z, and is largest where z and y are farthest apart
         end = self.derivative(np.array([-prediction_bound]), np.array([y_bound]))
         return abs(float(end[0]))
 

@@ -20,7 +20,6 @@ __all__ = [
     "UNCERTAIN",
     "bound_groups",
     "coin",
-    "count_bits",
     "distinct_indices",
     "exp_minus",
     "flip_coins",
@@ -310,25 +309,6 @@ def flip_coins(
             return i
         out[i] = flipped
     return int(scores.size)
-
-
-@njit(cache=True)
-def count_bits(words: Any, size: int) -> Any:
-    """Number of ones among the first `size` bits."""
-    total = np.int64(0)
-    one, by_pairs = np.uint64(1), np.uint64(0x5555555555555555)
-    by_fours, by_bytes = np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
-    for i in range(words.size):
-        word = words[i]
-        if 64 * (i + 1) > size:
-            word &= (one << np.uint64(size - 64 * i)) - one
-        word -= (word >> one) & by_pairs
-        word = (word & by_fours) + ((word >> np.uint64(2)) & by_fours)
-        word = (word + (word >> np.uint64(4))) & by_bytes
-        for shift in (8, 16, 32):
-            word += word >> np.uint64(shift)
-        total += np.int64(word & np.uint64(0xFF))
-    return total
 
 
 @njit(cache=True)

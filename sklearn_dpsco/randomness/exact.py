@@ -415,11 +415,13 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
 
 def _thinned(size: int, stream: RandomStream) -> NDArray[np.int64]:
     """Each index below `size`, kept with probability 2^-10: their number, then a subset."""
-    from .._kernels.sampling import count_bits, distinct_indices
+    from .._kernels.sampling import distinct_indices
 
     number = size
     for _ in range(_GROUP_BITS):
-        number = count_bits(stream.words(-(-number // 64)), number)
+        words = stream.words(-(-number // 64)).astype("<u8")
+        bits = int.from_bytes(words.tobytes(), "little") & ((1 << number) - 1)
+        number = bits.bit_count()
     out, found = np.empty(number, dtype=np.int64), 0
     is_taken = np.zeros(size, dtype=bool)
     while found < number:
