@@ -389,33 +389,27 @@ def power_step(
         top -= middle
     scale = top if set_id == _SIMPLEX else max(-low, top)
     if not has_center and set_id == _SIMPLEX:
-        return _placed(_threshold(theta, p), center, False, radius)
-    if scale < 1e-290:  # nothing moves
-        return center.copy() if has_center else np.zeros(d)
-    # where the set does not bind: the inverse gradient, cut to `within`
-    for j in range(d):
-        theta[j] /= scale
-    dual = _norm(theta, p / (p - 1))
-    length = min(scale * dual, within / radius)
-    for j in range(d):
-        u[j] = length * _signed_power(theta[j] / dual, 1 / (p - 1))
-    if set_id != _SIMPLEX and _norm(u + c, set_p) <= 1:
-        return _placed(u, center, has_center, radius)
-    if not has_center:
-        return _placed(_onto_set(u, theta, scale, domain), center, False, radius)
-    if set_p == 2 and p == 2:
-        _two_balls(theta, scale, c, within / radius, u)
+        u = _threshold(theta, p)
     else:
-        x = math.log(length) - (math.log(dual) + math.log(scale)) / (p - 1)
-        search = domain, theta, scale, c, np.empty(d), math.log(within / radius)
-        _two_constraints(search, x, u)
-    return _placed(u, center, True, radius)
-
-
-@njit(cache=True)
-def _placed(u: Any, center: Any, has_center: bool, radius: float) -> Any:
-    """From the units of the kernels back to those of the set."""
-    for j in range(u.size):
+        if scale < 1e-290:  # nothing moves
+            return center.copy() if has_center else np.zeros(d)
+        # where the set does not bind: the inverse gradient, cut to `within`
+        for j in range(d):
+            theta[j] /= scale
+        dual = _norm(theta, p / (p - 1))
+        length = min(scale * dual, within / radius)
+        for j in range(d):
+            u[j] = length * _signed_power(theta[j] / dual, 1 / (p - 1))
+        if set_id == _SIMPLEX or not _norm(u + c, set_p) <= 1:
+            if not has_center:
+                u = _onto_set(u, theta, scale, domain)
+            elif set_p == 2 and p == 2:
+                _two_balls(theta, scale, c, within / radius, u)
+            else:
+                x = math.log(length) - (math.log(dual) + math.log(scale)) / (p - 1)
+                search = domain, theta, scale, c, np.empty(d), math.log(within / radius)
+                _two_constraints(search, x, u)
+    for j in range(d):
         u[j] = center[j] + radius * u[j] if has_center else radius * u[j]
     return u
 

@@ -178,24 +178,19 @@ def propose_uniformly(
     return MORE_WORDS, used, n_rejected
 
 
-@njit(cache=True, inline="always")
-def _bound_group(left: Any, right: Any, group: int, bits: int, bounds: Any) -> None:
-    start, end = group << bits, min(left.size, (group + 1) << bits)
-    low_left, high_left = left[start], left[start]
-    low_right, high_right = right[start], right[start]
-    for j in range(start, end):
-        low_left, high_left = min(low_left, left[j]), max(high_left, left[j])
-        low_right, high_right = min(low_right, right[j]), max(high_right, right[j])
-    bounds[group, 0], bounds[group, 1] = low_left, high_left
-    bounds[group, 2], bounds[group, 3] = low_right, high_right
-
-
 # No NaN is compared, and the sign of 0 does not matter: with that the loop is vector code.
 @njit(cache=True, fastmath={"nnan", "nsz"})
 def bound_groups(left: Any, right: Any, bits: int, bounds: Any) -> None:
     """Smallest and largest number of `left`, then of `right`, in every group of 2^bits places."""
     for group in range(bounds.shape[0]):
-        _bound_group(left, right, group, bits, bounds)
+        start, end = group << bits, min(left.size, (group + 1) << bits)
+        low_left, high_left = left[start], left[start]
+        low_right, high_right = right[start], right[start]
+        for j in range(start, end):
+            low_left, high_left = min(low_left, left[j]), max(high_left, left[j])
+            low_right, high_right = min(low_right, right[j]), max(high_right, right[j])
+        bounds[group, 0], bounds[group, 1] = low_left, high_left
+        bounds[group, 2], bounds[group, 3] = low_right, high_right
 
 
 @njit(cache=True, inline="always")
@@ -232,15 +227,16 @@ def sharpen_groups(scores: Any, bounds: Any, is_loose: Any, tops: Any) -> bool:
     for k in range(tops.size + 1):
         group = int(first) if k == 0 else k - 1
         if tops[group] > best - _RELEVANT * scale:
+            places = slice(group << bits, min(left.size, (group + 1) << bits))
             if is_loose[group]:
                 is_loose[group] = False
                 before = bounds[group].copy()
-                _bound_group(left, right, group, bits, bounds)
+                bound_groups(left[places], right[places], bits, bounds[group : group + 1])
                 for end in range(0, 4, 2):
                     held &= before[end] <= bounds[group, end]
                     held &= before[end + 1] >= bounds[group, end + 1]
             low, high = math.inf, -math.inf
-            for j in range(group << bits, min(left.size, (group + 1) << bits)):
+            for j in range(places.start, places.stop):
                 direction = a * left[j] + b * right[j]
                 low, high = min(low, direction), max(high, direction)
             top = _top(low, high, values)

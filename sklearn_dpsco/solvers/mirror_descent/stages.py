@@ -108,8 +108,7 @@ class Stage(Part):
                 gradient = gradient + self.anchor * mirror_map.gradient(coef, center)
             energy += mirror_map.dual_norm(gradient) ** 2
             step, weight = self.learning_rate, float(t >= self.n_steps // 2)
-            if self.reach < math.inf:
-                step = min(step, self.reach / math.sqrt(max(self.noise_energy, energy)))
+            step = min(step, self.reach / math.sqrt(max(self.noise_energy, energy)))
             if self.strong_convexity > 0:
                 step, weight = min(step, 2 / (self.strong_convexity * (t + 2))), t + 1.0
             coef = mirror_map.step(coef, gradient, step, center, self.within)
