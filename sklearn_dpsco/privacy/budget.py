@@ -224,7 +224,7 @@ class PrivacyBudget:
     ----------
     epsilon : float in [1e-15, 1e9] or inf
         inf asks for the same method without noise, and so for no privacy at all. It cannot be
-        divided or converted: see `solvers.noiseless`.
+        divided or converted: see `solvers.base.plan_within`.
     delta : float in [0, 1), default=1e-6
         0 asks for pure epsilon-DP.
     relation : {"replace-one", "zero-out"}, default="replace-one"

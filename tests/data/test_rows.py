@@ -1,6 +1,5 @@
 """The linear layer against a naive reference, and the error of its sums."""
 
-import importlib
 import itertools
 import math
 import os
@@ -415,13 +414,6 @@ def test_compiled_kernels_follow_changes_in_the_files_that_they_call(tmp_path):
     with (folder / "derivatives.py").open("a") as file:
         file.write(ANOTHER_CLIP)
     assert run() == 0.5
-
-
-def test_modules_list_what_they_offer():
-    for name in ("bounds", "guesses", "records", "rows", "summation"):
-        module = importlib.import_module(f"sklearn_dpsco.data.{name}")
-        missing = [offered for offered in module.__all__ if not hasattr(module, offered)]
-        assert not missing, name
 
 
 def test_predictions_of_a_random_batch_do_not_depend_on_the_other_records():
