@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from scipy import sparse
 
 from .._kernels.arguments import (
     MULTINOMIAL,
+    NO_MOVE,
     Change,
     Compressed,
     Move,
@@ -372,17 +373,13 @@ class Rows:
         """
         d, coef = self.n_columns, self._plain(coef)
         if self._storage == "dense" and objective.terms.joint_slope is not None:
-            from .._kernels.gradient_sums import dense_gradient_at
-
             outputs = coef.reshape(self.dimension, -1)
             lines = np.zeros((outputs.shape[1], d + 1))
             lines[:, : self.dimension] = outputs.T
-            total = self._dense_sweep(dense_gradient_at, lines, objective, bounds)
-            total = total.reshape(coef.shape)
+            point = lines, np.zeros((0, outputs.shape[1])), NO_MOVE, 0
+            total = self._dense_sweep(point, objective, bounds).reshape(coef.shape)
         elif self._storage == "csr" and objective.terms.slope is not None and bounds is None:
-            from .._kernels.sparse_sums import gradient_at
-
-            total = self._csr_sweep(gradient_at, objective, coef)
+            total = self._csr_sweep((coef, _NONE, NO_MOVE), objective)
         elif self._storage != "dense":
             r = self._derivative(self.product(coef), slice(None), objective, bounds)
             total = self._transposed_product(r)
@@ -432,16 +429,13 @@ class Rows:
         matrix of coefficients row by row.
         """
         if self._storage == "csr" and objective.terms.slope is not None:
-            from .._kernels.sparse_sums import gradient_after_move
-
-            return self._csr_sweep(gradient_after_move, objective, product, move)
+            return self._csr_sweep((_NONE, product, move), objective)
         outputs = product.reshape(self.n_samples, -1)
         coordinate, output = divmod(move.coordinate, outputs.shape[1])
         if self._storage == "dense" and objective.terms.joint_slope is not None:
-            from .._kernels.gradient_sums import dense_gradient_after_move
-
-            point = outputs, move._replace(coordinate=coordinate), output
-            total = self._dense_sweep(dense_gradient_after_move, point, objective, None)
+            no_coef = np.zeros((outputs.shape[1], 0))
+            point = no_coef, outputs, move._replace(coordinate=coordinate), output
+            total = self._dense_sweep(point, objective, None)
             return total.reshape(self.dimension, *product.shape[1:])
         product *= move.decay
         if coordinate == self.n_columns:
@@ -490,10 +484,10 @@ class Rows:
         total = sum_on_threads(added, tasks, np.zeros(d + 1), uses_blas=False)
         return self._centered(total[: self.dimension])
 
-    def _dense_sweep(
-        self, kernel: Callable[..., None], point: Any, objective: Objective, bounds: Array | None
-    ) -> Array:
+    def _dense_sweep(self, point: Any, objective: Objective, bounds: Array | None) -> Array:
         """One pass over dense rows that differentiates and adds up, shape (dimension, K)."""
+        from .._kernels.gradient_sums import dense_gradient_at
+
         y = np.ascontiguousarray(objective.y.reshape(self.n_samples, -1))
         factors = (self.scale, self.factor, bounds)
         records = OfRecords(y, *(_NONE if array is None else array for array in factors))
@@ -502,17 +496,19 @@ class Rows:
 
         def added(part: slice) -> Array:
             total, chunks = np.zeros(shape), (part.start, part.stop, self.chunk)
-            kernel(self.X, records, chunks, point, offset, slope, total)
+            dense_gradient_at(self.X, records, chunks, point, offset, slope, total)
             return total
 
         total = sum_on_threads(added, self._tasks(), np.zeros(shape), uses_blas=False)
         return np.ascontiguousarray(total.T[: self.dimension])
 
-    def _csr_sweep(self, kernel: Callable[..., float], objective: Objective, *point: Any) -> Array:
+    def _csr_sweep(self, point: Any, objective: Objective) -> Array:
         """The same over CSR rows, of a single output."""
+        from .._kernels.sparse_sums import gradient_at
+
         X, total, slope = Compressed.of(self.X), np.zeros(self.n_columns), objective.terms.slope
         records = self.scales(), self.factors(), objective.y
-        total_b = kernel(X, records, *point, slope, BLOCK_ROWS, total)
+        total_b = gradient_at(X, records, point, slope, BLOCK_ROWS, total)
         return np.append(total, total_b) if self.has_intercept else total
 
 

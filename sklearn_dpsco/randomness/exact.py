@@ -242,10 +242,10 @@ def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
     from .._kernels.sampling import UNCERTAIN, propose_uniformly
 
     scores, top, scale = _in_range(scores, scale)
-    left, size = UNIFORM_ATTEMPTS, 16
+    left, size, keep_none = UNIFORM_ATTEMPTS, 16, np.empty(0, dtype=np.int64)
     while left > 0:
         words = stream.words(2 * size)
-        index, used = propose_uniformly(words, scores, top, scale)
+        index, used, _ = propose_uniformly(words, scores, top, scale, keep_none, 0)
         left, size = left - used // 2, _ATTEMPTS
         if index == UNCERTAIN:
             stream.unread(words.size - used - 2)
@@ -367,15 +367,14 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
     After 64 rejections the rest is done at once: every index that is left is kept with its
     probability, and one of those is drawn uniformly. The scores are taken as real numbers.
     """
-    from .._kernels.sampling import UNCERTAIN
-    from .._kernels.sampling import permute_and_flip as flips
+    from .._kernels.sampling import UNCERTAIN, propose_uniformly
 
     scores, top, scale = _in_range(scores, scale)
     rejected = np.empty(_FLIPS, dtype=np.int64)
     n_rejected = 0
     while n_rejected < _FLIPS:
         words = stream.words(2 * _ATTEMPTS)
-        index, used, n_rejected = flips(words, scores, top, scale, rejected, n_rejected)
+        index, used, n_rejected = propose_uniformly(words, scores, top, scale, rejected, n_rejected)
         if index == UNCERTAIN:
             stream.unread(words.size - used - 2)
             index = _proposed(words[used], scores.size)
@@ -402,11 +401,13 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
 
 def _thinned(size: int, stream: RandomStream) -> NDArray[np.int64]:
     """Each index below `size`, kept with probability 2^-10: their number, then a subset."""
-    from .._kernels.sampling import count_bits, distinct_indices
+    from .._kernels.sampling import distinct_indices
 
     number = size
     for _ in range(_GROUP_BITS):
-        number = count_bits(stream.words(-(-number // 64)), number)
+        words = stream.words(-(-number // 64)).astype("<u8")
+        bits = int.from_bytes(words.tobytes(), "little") & ((1 << number) - 1)
+        number = bits.bit_count()
     out, found = np.empty(number, dtype=np.int64), 0
     is_taken = np.zeros(size, dtype=bool)
     while found < number:

@@ -622,13 +622,12 @@ class _Descent:
         if not data.is_local or data.is_sparse or isinstance(which, slice):
             yield from data.in_order(which, self.chunk)
             return
-        from .._kernels.sgd_steps import gather_rows
-
         rows = data.rows
         buffer = np.empty((self.chunk, rows.n_columns), dtype=rows.X.dtype)
         for part in slices(which.size, self.chunk):
             some = which[part]
-            gather_rows(rows.X, some, buffer)
+            # (in the mode "raise", numpy would copy to a buffer of its own first)
+            rows.X.take(some, axis=0, out=buffer[: some.size], mode="clip")
             factors = (None if a is None else a[some] for a in (rows.scale, rows.sample_weight))
             taken = make_rows(buffer[: some.size], rows.has_intercept, *factors)
             yield SolverData(taken, data.y[some])

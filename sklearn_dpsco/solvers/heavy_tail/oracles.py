@@ -177,26 +177,25 @@ class SmoothedTruncation(MeanOracle):
         return coordinate_mean(bound, change, n_samples, n_features, dimension, order)
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        shape = (rows.dimension,)
-        return self.tau * _kernel_sums(rows, r, shape, 1 / self.tau, _SMOOTHED_BOUND)
+        shape = (1, rows.dimension)
+        return self.tau * _kernel_sums(rows, r, shape, _SMOOTHED_BOUND, 1 / self.tau)[0]
 
 
-def _kernel_sums(rows: Rows, r: Array, shape: tuple[int, ...], *numbers: float) -> Array:
-    """Sums of smoothed coordinates, or by bucket of clipped ones; several outputs come last."""
-    from ..._kernels import bounded_sums as kernels
+def _kernel_sums(
+    rows: Rows, r: Array, shape: tuple[int, int], bound: float, factor: float = 0.0
+) -> Array:
+    """Sums by bucket of clipped coordinates, or of smoothed ones; several outputs come last."""
+    from ..._kernels.bounded_sums import bounded_sums, csr_bounded_sums
 
-    kernel: Any
-    if len(shape) == 2:
-        dense, compressed = kernels.clipped_sums, kernels.csr_clipped_sums
-    else:
-        dense, compressed = kernels.smoothed_sums, kernels.csr_smoothed_sums
-    is_dense = isinstance(rows.X, np.ndarray)
-    kernel, X = (dense, rows.X) if is_dense else (compressed, Compressed.of(rows.X))
+    kernel: Any = bounded_sums
+    X = rows.X
+    if not isinstance(X, np.ndarray):
+        kernel, X = csr_bounded_sums, Compressed.of(X)
     r = times_rows(r, rows.sample_weight)
     total = np.zeros((*r.shape[1:], *shape))
     weights = np.ascontiguousarray(r.reshape(r.shape[0], -1).T)
     for of_output, sums in zip(weights, total.reshape(-1, *shape), strict=True):
-        kernel(X, of_output, rows.has_intercept, *numbers, BLOCK_ROWS, sums)
+        kernel(X, of_output, rows.has_intercept, factor, bound, BLOCK_ROWS, sums)
     return total if r.ndim == 1 else np.moveaxis(total, 0, -1)
 
 
