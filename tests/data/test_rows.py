@@ -417,7 +417,7 @@ def test_compiled_kernels_follow_changes_in_the_files_that_they_call(tmp_path):
 
 
 def test_modules_list_what_they_offer():
-    for name in ("bounds", "guesses", "records", "rows", "summation"):
+    for name in ("blocks", "bounds", "cells", "compressed", "pieces", "rows", "summation"):
         module = importlib.import_module(f"sklearn_dpsco.data.{name}")
         missing = [offered for offered in module.__all__ if not hasattr(module, offered)]
         assert not missing, name
