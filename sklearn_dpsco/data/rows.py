@@ -42,13 +42,23 @@ from .summation import (
     chunk_rows,
     norm_error,
     on_threads,
+    row_tasks,
     slices,
     sum_on_threads,
     sum_over_records,
-    task_rows,
 )
 
-__all__ = ["Change", "Move", "Objective", "Rows", "Terms", "joined_rows", "make_rows", "times_rows"]
+__all__ = [
+    "Change",
+    "Move",
+    "Objective",
+    "Rows",
+    "Terms",
+    "joined_rows",
+    "make_rows",
+    "slope_of",
+    "times_rows",
+]
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -68,24 +78,6 @@ class Terms(NamedTuple):
     loss: Loss
     clip: float
 
-    @property
-    def slope(self) -> Slope | None:
-        """The derivative of a single output as compiled kernels take it; None if it is a user's."""
-        loss, base, beta = self.loss, self.loss, math.inf
-        if isinstance(loss, Envelope) and loss.is_closed_form:
-            base, beta = loss.base, loss.beta
-        loss_id = kernel_id(base)
-        if loss_id is None:
-            return None
-        return Slope(loss_id, base.kernel_parameter, self.clip, self.offset, beta)
-
-    @property
-    def joint_slope(self) -> Slope | None:
-        """The same of any number of outputs, without the offset."""
-        if isinstance(self.loss, Multinomial):
-            return Slope(MULTINOMIAL, 0.0, self.clip, 0.0)
-        return Terms(0.0, base_loss(self.loss), self.clip).slope
-
 
 class Objective(NamedTuple):
     """`Terms` with the targets, of shape (n_samples,), or (n_samples, K) for K outputs."""
@@ -95,9 +87,23 @@ class Objective(NamedTuple):
     loss: Loss
     clip: float
 
-    @property
-    def terms(self) -> Terms:
-        return Terms(*self[1:])
+
+def slope_of(terms: Terms | Objective, *, is_joint: bool = False) -> Slope | None:
+    """The derivative as compiled kernels take it; None if it is a user's.
+
+    Of a single output, or if `is_joint` of any number of them and without the offset.
+    """
+    loss, offset, beta = terms.loss, terms.offset, math.inf
+    if is_joint and isinstance(loss, Multinomial):
+        return Slope(MULTINOMIAL, 0.0, terms.clip, 0.0)
+    if is_joint:
+        loss, offset = base_loss(loss), 0.0
+    if isinstance(loss, Envelope) and loss.is_closed_form:
+        loss, beta = loss.base, loss.beta
+    loss_id = kernel_id(loss)
+    if loss_id is None:
+        return None
+    return Slope(loss_id, loss.kernel_parameter, terms.clip, offset, beta)
 
 
 @dataclass(eq=False, repr=False)
@@ -137,14 +143,13 @@ class Rows:
         self.dimension = self.n_columns + self.has_intercept  # of a row, with the intercept's
         self.chunk = chunk_rows(self.n_samples, self.n_columns)
         self._storage = self.X.format if sparse.issparse(self.X) else "dense"
+        weight = self.sample_weight
+        # on each clipped derivative; None for ones
+        self.factor = self.scale if weight is None else times_rows(weight, self.scale)
 
     @functools.cached_property
     def _ones(self) -> Array:
         return np.ones(self.n_samples)
-
-    @functools.cached_property
-    def _weighted_scale(self) -> Array:
-        return times_rows(self.sample_weights(), self.scale)
 
     def scales(self) -> Array:
         """The scale of every row, shape (n,)."""
@@ -154,22 +159,17 @@ class Rows:
         """The weight of every record, shape (n,)."""
         return self._ones if self.sample_weight is None else self.sample_weight
 
-    @property
-    def factor(self) -> Array | None:
-        """What each clipped derivative is multiplied by: scale times weight; None for ones."""
-        return self.scale if self.sample_weight is None else self._weighted_scale
-
     def factors(self) -> Array:
-        """`factor`, shape (n,); the array of `scales` itself without weights."""
-        return self.scales() if self.sample_weight is None else self._weighted_scale
+        """Scale times weight, shape (n,); the array of `scales` itself without weights."""
+        return self._ones if self.factor is None else self.factor
 
     def present(self) -> NDArray[np.bool_]:
         """Flags the records that contribute something, shape (n,)."""
-        return self.scales() > 0
+        return np.ones(self.n_samples, dtype=bool) if self.scale is None else self.scale > 0
 
     def without_empty(self, values: Array) -> Array:
         """Numbers of the records, with 0 for each record that contributes nothing."""
-        return times_rows(values, None if self.scale is None else self.present())
+        return values if self.scale is None else times_rows(values, self.present())
 
     # ----------------------------------------------------------------------------- other rows
 
@@ -224,9 +224,21 @@ class Rows:
 
         `unit` has shape (d,); None stands for ones.
         """
+        error = norm_error(self.n_columns)
         if self._storage == "dense":
-            squares = self._dense_square_norms(unit)
-            return np.sqrt(squares * (1 + norm_error(self.n_columns)) + self.has_intercept)
+            from .._kernels.products import squared_norms
+
+            squares = np.empty(self.n_samples)
+            center = np.zeros(self.n_columns) if self.center is None else self.center
+
+            def fill(part: slice) -> None:
+                if unit is None:
+                    squared_norms(self.X[part], center, squares[part])
+                else:
+                    squares[part] = (((self.dense(part) - center) * unit) ** 2).sum(axis=1)
+
+            on_threads(fill, row_tasks(self.n_samples, self.n_columns))
+            return np.sqrt(squares * (1 + error) + self.has_intercept)
         weights = np.ones(self.n_columns) if unit is None else unit**2
         if self._storage == "csr":
             from .._kernels.sparse_sums import row_norms
@@ -244,26 +256,7 @@ class Rows:
             size = float(weighted @ self.center)
             squares = squares - 2 * self._product(weighted) + size
             largest = (np.sqrt(largest) + math.sqrt(size)) ** 2
-        error = norm_error(self.n_columns)
         return np.sqrt(np.maximum(squares, 0.0) + error * largest + self.has_intercept)
-
-    def _dense_square_norms(self, unit: Array | None) -> Array:
-        from .._kernels.products import squared_norms
-
-        squares = np.empty(self.n_samples)
-        center = np.zeros(self.n_columns) if self.center is None else self.center
-
-        def fill(part: slice) -> None:
-            if unit is None:
-                squared_norms(self.X[part], center, squares[part])
-            else:
-                squares[part] = (((self.dense(part) - center) * unit) ** 2).sum(axis=1)
-
-        on_threads(fill, self._tasks())
-        return squares
-
-    def _tasks(self) -> list[slice]:
-        return slices(self.n_samples, task_rows(self.n_columns, self.chunk))
 
     def product(self, coef: Array) -> Array:
         """<[x_i, 1], coef> for every row, shape (n,), without scale and centre."""
@@ -282,7 +275,7 @@ class Rows:
             out[part] = self._predicted(self.dense(part), weights)
 
         if self._storage == "dense":
-            on_threads(fill, self._tasks())
+            on_threads(fill, row_tasks(self.n_samples, self.n_columns))
             return out
         # scipy would make a copy in float64; here X is the transpose of one in the other storage
         from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
@@ -310,33 +303,30 @@ class Rows:
 
         Weights of shape (n,) give shape (dimension,), those of shape (n, K) (dimension, K).
         """
-        return self._centered(self._transposed_product(weights))
-
-    def row_sum(self) -> Array:
-        """Sum of scale_i * x_i over the records, without the centre, shape (d,)."""
-        return self._transposed_product(self.scales())[: self.n_columns]
-
-    def _transposed_product(self, r: Array) -> Array:
-        """Sum of r_i [x_i, 1] over the records, shape (dimension,) or (dimension, K)."""
-        d, shape = self.n_columns, (self.dimension, *r.shape[1:])
+        d, shape = self.n_columns, (self.dimension, *weights.shape[1:])
 
         def added(part: slice) -> Array:
             total = np.empty(shape)
-            total[:d] = self.dense(part).T @ r[part]
-            total[d:] = r[part].sum(axis=0)
+            total[:d] = self.dense(part).T @ weights[part]
+            total[d:] = weights[part].sum(axis=0)
             return total
 
         if self._storage == "dense":
-            return sum_on_threads(added, self._tasks(), np.zeros(shape))
+            tasks = row_tasks(self.n_samples, d)
+            return self._centered(sum_on_threads(added, tasks, np.zeros(shape)))
         # scipy's product would sum a whole column in one go, beyond the stated error
         from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
 
         kernel = csr_transposed_product if self._storage == "csr" else csc_transposed_product
         total = np.zeros(shape)
-        kernel(Compressed.of(self.X), _as_columns(r), BLOCK_ROWS, _as_columns(total)[:d])
+        kernel(Compressed.of(self.X), _as_columns(weights), BLOCK_ROWS, _as_columns(total)[:d])
         if self.has_intercept:
-            total[d] += sum_over_records(r)
-        return total
+            total[d] += sum_over_records(weights)
+        return self._centered(total)
+
+    def row_sum(self) -> Array:
+        """Sum of scale_i * x_i over the records, without the centre, shape (d,)."""
+        return self.centered(None).weighted_sum(self.scales())[: self.n_columns]
 
     def _centered(self, total: Array) -> Array:
         """A sum over rows [x, 1] as that over rows [x - m, 1], in place."""
@@ -370,22 +360,23 @@ class Rows:
         y and the offset b. `bounds` of shape (n,) are on the l2 norms of the records' derivatives,
         beside the clip.
         """
-        d, coef = self.n_columns, self._plain(coef)
-        if self._storage == "dense" and objective.terms.joint_slope is not None:
+        d, coef, is_dense = self.n_columns, self._plain(coef), self._storage == "dense"
+        slope = slope_of(objective, is_joint=is_dense)
+        if is_dense and slope is not None:
             from .._kernels.gradient_sums import dense_gradient_at
 
             outputs = coef.reshape(self.dimension, -1)
             lines = np.zeros((outputs.shape[1], d + 1))
             lines[:, : self.dimension] = outputs.T
-            total = self._dense_sweep(dense_gradient_at, lines, objective, bounds)
+            total = self._dense_sweep(dense_gradient_at, lines, objective, slope, bounds)
             total = total.reshape(coef.shape)
-        elif self._storage == "csr" and objective.terms.slope is not None and bounds is None:
+        elif self._storage == "csr" and slope is not None and bounds is None:
             from .._kernels.sparse_sums import gradient_at
 
-            total = self._csr_sweep(gradient_at, objective, coef)
-        elif self._storage != "dense":
+            total = self._csr_sweep(gradient_at, objective.y, slope, coef)
+        elif not is_dense:
             r = self._derivative(self.product(coef), slice(None), objective, bounds)
-            total = self._transposed_product(r)
+            return self.weighted_sum(r)
         else:
             total = np.zeros(coef.shape)
             for part in slices(self.n_samples, self.chunk):  # never two calls of a loss at once
@@ -404,7 +395,7 @@ class Rows:
         `gradient_sum`, the prediction is that of the row before it is scaled down: this is
         the gradient of a weighted mean of losses.
         """
-        d, slope = self.n_columns, objective.terms.slope
+        d, slope = self.n_columns, slope_of(objective)
         if slope is None or self._storage == "csc":
             y, offset, loss, clip = objective
             z = self.product(coef) + offset
@@ -431,37 +422,29 @@ class Rows:
         X instead of a product with all of it. The vertex's coordinate counts the entries of a
         matrix of coefficients row by row.
         """
-        if self._storage == "csr" and objective.terms.slope is not None:
+        is_dense = self._storage == "dense"
+        slope = slope_of(objective, is_joint=is_dense)
+        if self._storage == "csr" and slope is not None:
             from .._kernels.sparse_sums import gradient_after_move
 
-            return self._csr_sweep(gradient_after_move, objective, product, move)
+            return self._csr_sweep(gradient_after_move, objective.y, slope, product, move)
         outputs = product.reshape(self.n_samples, -1)
         coordinate, output = divmod(move.coordinate, outputs.shape[1])
-        if self._storage == "dense" and objective.terms.joint_slope is not None:
+        if is_dense and slope is not None:
             from .._kernels.gradient_sums import dense_gradient_after_move
 
             point = outputs, move._replace(coordinate=coordinate), output
-            total = self._dense_sweep(dense_gradient_after_move, point, objective, None)
+            total = self._dense_sweep(dense_gradient_after_move, point, objective, slope, None)
             return total.reshape(self.dimension, *product.shape[1:])
         product *= move.decay
         if coordinate == self.n_columns:
             outputs[:, output] += move.amount
+        elif is_dense:
+            outputs[:, output] += move.amount * self.X[:, coordinate].astype(np.float64)
         else:
-            self._add_column(outputs[:, output], coordinate, move.amount)
-        return self._transposed_product(self._derivative(product, slice(None), objective))
-
-    def _add_column(self, product: Array, column: int, amount: float) -> None:
-        """Add amount times a column of X to `product`."""
-        rows: Any = slice(None)
-        if self._storage == "dense":
-            values = self.X[:, column]
-        elif self._storage == "csr":
-            stored = self.X[:, [column]].tocoo()
-            rows, values = stored.row, stored.data
-        else:
-            span = slice(self.X.indptr[column], self.X.indptr[column + 1])
-            rows, values = self.X.indices[span], self.X.data[span]
-        product[rows] += amount * np.asarray(values, dtype=np.float64)
+            stored = self.X[:, [coordinate]].tocoo()
+            outputs[stored.row, output] += move.amount * stored.data.astype(np.float64)
+        return self.weighted_sum(self._derivative(product, slice(None), objective))
 
     def change_sum(
         self, which: Numbers, points: tuple[Array, Array], change: Change, objective: Objective
@@ -471,7 +454,7 @@ class Rows:
         None where it is not compiled. `which` is in increasing order; the points of shape
         (dimension,) are the coefficients, and those before.
         """
-        slope = objective.terms.slope
+        slope = slope_of(objective)
         if slope is None or self._storage != "dense":
             return None
         from .._kernels.gradient_sums import dense_change_at
@@ -491,34 +474,41 @@ class Rows:
         return self._centered(total[: self.dimension])
 
     def _dense_sweep(
-        self, kernel: Callable[..., None], point: Any, objective: Objective, bounds: Array | None
+        self,
+        kernel: Callable[..., None],
+        point: Any,
+        objective: Objective,
+        slope: Slope,
+        bounds: Array | None,
     ) -> Array:
         """One pass over dense rows that differentiates and adds up, shape (dimension, K)."""
         y = np.ascontiguousarray(objective.y.reshape(self.n_samples, -1))
         factors = (self.scale, self.factor, bounds)
         records = OfRecords(y, *(_NONE if array is None else array for array in factors))
         offset = np.array(np.broadcast_to(objective.offset, y.shape[1]), dtype=np.float64)
-        shape, slope = (y.shape[1], self.n_columns + 1), objective.terms.joint_slope
+        shape = (y.shape[1], self.n_columns + 1)
 
         def added(part: slice) -> Array:
             total, chunks = np.zeros(shape), (part.start, part.stop, self.chunk)
             kernel(self.X, records, chunks, point, offset, slope, total)
             return total
 
-        total = sum_on_threads(added, self._tasks(), np.zeros(shape), uses_blas=False)
+        tasks = row_tasks(self.n_samples, self.n_columns)
+        total = sum_on_threads(added, tasks, np.zeros(shape), uses_blas=False)
         return np.ascontiguousarray(total.T[: self.dimension])
 
-    def _csr_sweep(self, kernel: Callable[..., float], objective: Objective, *point: Any) -> Array:
+    def _csr_sweep(
+        self, kernel: Callable[..., float], y: Array, slope: Slope, *point: Any
+    ) -> Array:
         """The same over CSR rows, of a single output."""
-        X, total, slope = Compressed.of(self.X), np.zeros(self.n_columns), objective.terms.slope
-        records = self.scales(), self.factors(), objective.y
-        total_b = kernel(X, records, *point, slope, BLOCK_ROWS, total)
+        X, total, records = self.X, np.zeros(self.n_columns), (self.scales(), self.factors(), y)
+        total_b = kernel(Compressed.of(X), records, *point, slope, BLOCK_ROWS, total)
         return np.append(total, total_b) if self.has_intercept else total
 
 
 def _as_columns(values: Array) -> Array:
     """Values of shape (n,) or (n, K) as a view of shape (n, 1) or (n, K), also of no records."""
-    return values if values.ndim == 2 else values.reshape(values.size, 1)
+    return values if values.ndim == 2 else values[:, None]
 
 
 def times_rows(values: Array, factors: Any) -> Array:
@@ -550,8 +540,9 @@ def joined_rows(parts: Sequence[Rows]) -> Rows:
         X = sparse.vstack(matrices, format=first.X.format)
     else:
         X = np.concatenate(matrices)
-    scales = [part.scales() for part in parts]
-    weights = [part.sample_weights() for part in parts]
-    scale = None if first.scale is None else np.concatenate(scales)
-    weight = None if first.sample_weight is None else np.concatenate(weights)
+    scale, weight = first.scale, first.sample_weight
+    if scale is not None:
+        scale = np.concatenate([part.scales() for part in parts])
+    if weight is not None:
+        weight = np.concatenate([part.sample_weights() for part in parts])
     return replace(first, X=X, scale=scale, sample_weight=weight)
