@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -94,9 +95,8 @@ def check_real(
     return number
 
 
-def check_size(name: str, value: Any, *, low: float = SMALLEST, high: float = LARGEST) -> float:
-    """Return `value` as a float if it is in [low, high], so that products do not overflow."""
-    return check_real(name, value, low=low, high=high)
+# a float in [SMALLEST, LARGEST], so that products do not overflow
+check_size = partial(check_real, low=SMALLEST, high=LARGEST)
 
 
 def check_int(name: str, value: Any, *, low: int, high: float = math.inf) -> int:
@@ -108,9 +108,8 @@ def check_int(name: str, value: Any, *, low: int, high: float = math.inf) -> int
     return int(value)
 
 
-def check_count(name: str, value: Any, *, low: int = 1, high: float = 1e15) -> int:
-    """Return `value` as an int if it is one in [low, high]: exact as a float, as are its sums."""
-    return check_int(name, value, low=low, high=high)
+# an int that is exact as a float, as are its sums
+check_count = partial(check_int, low=1, high=1e15)
 
 
 def check_bool(name: str, value: Any) -> bool:
@@ -123,8 +122,8 @@ def check_bool(name: str, value: Any) -> bool:
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return `value` if it is one of the names in `choices`."""
     if not isinstance(value, str) or value not in choices:
-        listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name} must be one of {listed}, got {shown(value)}")
+        names = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be one of {names}, got {shown(value)}")
     return value
 
 
@@ -171,18 +170,16 @@ def unwarned() -> Iterator[None]:
 
 
 # packages through which users call this one, and those of Python that run their tasks
-_BETWEEN = frozenset(
-    {
-        "sklearn",
-        "joblib",
-        "dask",
-        "distributed",
-        "asyncio",
-        "concurrent",
-        "multiprocessing",
-        "threading",
-        "runpy",
-    }
+_BETWEEN = (
+    "sklearn",
+    "joblib",
+    "dask",
+    "distributed",
+    "asyncio",
+    "concurrent",
+    "multiprocessing",
+    "threading",
+    "runpy",
 )
 
 

@@ -54,9 +54,15 @@ class Blocks:
         tasks = (key for key, value in self.graph.items() if _kind(value) == "task")
         return all(get_dependencies(self.graph, key) for key in tasks)
 
-    def known_sizes(self) -> tuple[int, ...]:
-        """The numbers of rows, computed if they are not known."""
-        return tuple(results(_n_rows, [self])) if self.sizes is None else self.sizes
+    def sizes_of(self, values: Any) -> tuple[int, ...]:
+        """The numbers of rows, computed if they are not known, if the values have as many rows."""
+        sizes = tuple(results(_n_rows, [self])) if self.sizes is None else self.sizes
+        if sum(sizes) != _n_rows(values):
+            raise ValueError(
+                "Found input variables with inconsistent numbers of samples: "
+                f"{[sum(sizes), _n_rows(values)]}"
+            )
+        return sizes
 
     def groups(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         """Numbers of the blocks that one task reads: a few tasks a thread of those in memory."""
@@ -114,31 +120,34 @@ def is_elsewhere(values: Any) -> bool:
 
     Raises `ValueError` if a list holds something else besides, or collections.
     """
-    parts = _listed(values)
-    if parts is None:
-        return hasattr(values, "__dask_graph__")
-    first = parts[0]
-    if not _is_part(first):
-        if hasattr(first, "__dask_graph__"):
-            raise ValueError(
-                "a list of collections is no table: join them by dask.array.concatenate or "
-                "dask.dataframe.concat, or give a list of delayed parts"
-            )
-        return False
-    if not all(map(_is_part, parts)):
-        raise ValueError("a list of blocks must hold delayed parts or futures alone")
-    return True
+    return hasattr(values, "__dask_graph__") or _parts(values) is not None
 
 
-def _listed(values: Any) -> list[Any] | None:
+def _parts(values: Any) -> list[Any] | None:
     """The parts of a list or an array of them, or a part alone; None for anything else."""
     if _is_part(values):
         return [values]
-    if isinstance(values, np.ndarray) and values.dtype == object and values.size:
-        return list(values.ravel()) if _is_part(values.flat[0]) else None
-    if isinstance(values, (list, tuple)) and values:
-        return list(values)
+    is_array = isinstance(values, np.ndarray) and values.dtype == object
+    if not (is_array or isinstance(values, (list, tuple))):
+        return None
+    cells = values.flat if is_array else values
+    first = next(iter(cells), None)
+    if _is_part(first):
+        parts = list(cells)
+        if not all(map(_is_part, parts)):
+            raise ValueError("a list of blocks must hold delayed parts or futures alone")
+        return parts
+    if hasattr(first, "__dask_graph__"):
+        raise ValueError(
+            "a list of collections is no table: join them by dask.array.concatenate or "
+            "dask.dataframe.concat, or give a list of delayed parts"
+        )
     return None
+
+
+def _is_part(value: Any) -> bool:
+    is_future = type(value).__module__.partition(".")[0] == "distributed"
+    return hasattr(value, "key") and (is_future or hasattr(value, "__dask_graph__"))
 
 
 def check_in_memory(name: str, X: Any) -> None:
@@ -148,11 +157,6 @@ def check_in_memory(name: str, X: Any) -> None:
             f"{name} takes tables in memory; `fit`, `score` and predictions of an estimator take "
             "collections of Dask, too. compute() it, or a block of it"
         )
-
-
-def _is_part(value: Any) -> bool:
-    is_future = type(value).__module__.partition(".")[0] == "distributed" and hasattr(value, "key")
-    return is_future or (hasattr(value, "__dask_graph__") and hasattr(value, "key"))
 
 
 def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | None:
@@ -195,7 +199,7 @@ def _by_rows(
     name: str, values: Any, like: Blocks | None
 ) -> tuple[list[Any], tuple[int, ...] | None]:
     """Delayed blocks of rows, and their sizes if those are known."""
-    parts, sizes = _listed(values), None
+    parts, sizes = _parts(values), None
     if parts is not None:
         return parts, None
     if hasattr(values, "chunks"):
@@ -205,13 +209,7 @@ def _by_rows(
             values = values.rechunk({1: -1})  # a record is in one block
         is_known = not any(math.isnan(size) for size in values.chunks[0])
         if is_known and like is not None:
-            wanted = like.known_sizes()
-            if sum(wanted) != values.shape[0]:
-                raise ValueError(
-                    "Found input variables with inconsistent numbers of samples: "
-                    f"{[sum(wanted), values.shape[0]]}"
-                )
-            values = values.rechunk({0: wanted})
+            values = values.rechunk({0: like.sizes_of(values)})
         sizes = tuple(int(size) for size in values.chunks[0]) if is_known else None
     # optimizing drops what is held by workers already, and may join the blocks of frames
     delayed = values.to_delayed(optimize_graph=not _is_held(values))
@@ -286,12 +284,7 @@ def _is_held(values: Any) -> bool:
 
 def split(values: Any, like: Blocks) -> Blocks:
     """Values in this process, cut like the blocks."""
-    sizes = like.known_sizes()
-    n_values = values.shape[0] if hasattr(values, "shape") else len(values)
-    if sum(sizes) != n_values:
-        raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: {[sum(sizes), n_values]}"
-        )
+    sizes = like.sizes_of(values)
     ends = np.cumsum([0, *sizes])
     take = as_objects(values) if isinstance(values, (list, tuple)) else values
     take = getattr(take, "iloc", take)
@@ -371,7 +364,7 @@ def map_blocks(function: Callable[[Any], Any], X: Any, like: Any) -> Any:
 
 def without_rows(X: Any) -> Any:
     """An empty table with the columns of a collection; None where they are not known."""
-    if _listed(X) is not None:
+    if _parts(X) is not None:
         return None
     if hasattr(X, "chunks"):
         return np.empty((0, *X.shape[1:]))

@@ -7,6 +7,7 @@ the type of a whole container says is public.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -75,8 +76,10 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     neither a number nor missing, or too large, is a `NotANumberError` with `strict`, and then only.
     """
     values = plain(values)
-    kinds = {getattr(getattr(values, "dtype", None), "kind", "O")}
-    if _is_frame(values):
+    kinds = {"O"}
+    if hasattr(values, "dtype"):
+        kinds = {getattr(values.dtype, "kind", "O")}
+    elif _is_frame(values):
         kinds = {_kind(column_type) for column_type in values.dtypes}
         # pandas makes a column complex for a single cell
         kinds = {"O" if kind == "c" else kind for kind in kinds}
@@ -108,8 +111,9 @@ def check_numbers(name: str, value: Any, *, low: float = -LARGEST, high: float =
     """
     try:
         with np.errstate(over="ignore"):
-            array = np.asarray(as_numbers(name, value, strict=True), dtype=np.float64)
-    except (TypeError, ValueError):
+            numbers = value if isinstance(value, Real) else as_numbers(name, value, strict=True)
+            array = np.asarray(numbers, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         array = np.array(np.nan)
     if not np.all((array >= low) & (array <= high)):
         raise ValueError(
@@ -180,15 +184,10 @@ def as_objects(values: Any) -> NDArray[np.object_]:
         or (isinstance(row, Sequence) and not isinstance(row, (str, bytes)))
         for row in values
     )
-    is_table = is_table and len({len(row) for row in values}) == 1
-    out = np.empty((len(values), len(values[0])) if is_table else len(values), dtype=object)
-    for i, row in enumerate(values):
-        if not is_table:
-            out[i] = row
-            continue
-        for j, cell in enumerate(row):
-            out[i, j] = cell
-    return out
+    if not is_table or len({len(row) for row in values}) != 1:
+        return np.fromiter(values, dtype=object, count=len(values))
+    cells = np.fromiter(itertools.chain.from_iterable(values), dtype=object)
+    return cells.reshape(len(values), len(values[0]))
 
 
 def _number(cell: Any) -> float | None:
@@ -349,15 +348,11 @@ def _user(label: Any) -> Any:
 
 def check_classes(classes: Any) -> NDArray[Any]:
     """The declared labels, sorted."""
-    # numpy would make text of the numbers of a list
-    kinds = (
-        {isinstance(label, (str, bytes)) for label in classes}
-        if isinstance(classes, (list, tuple))
-        else ()
-    )
+    is_list, is_mixed = isinstance(classes, (list, tuple)), False
     try:
         declared = np.unique(np.asarray(classes))
-        is_mixed = len(kinds) > 1
+        if is_list and declared.dtype.kind in "US":  # numpy makes text of the numbers of a list
+            is_mixed = not all(isinstance(label, (str, bytes)) for label in classes)
     except (TypeError, ValueError):
         is_mixed = True
     if is_mixed:

@@ -222,11 +222,8 @@ class Pieces:
         pieces = [piece for pieces in found for piece in pieces]
         in_turn = [pieces[k] for k in np.argsort(numbers, kind="stable")]
         whole = self.meta.joined(in_turn)
-        if np.array_equal(order, np.arange(order.size)):
-            return whole
-        back = np.empty_like(order)
-        back[order] = np.arange(order.size)
-        return whole.part(back)
+        is_in_order = np.array_equal(order, np.arange(order.size))
+        return whole if is_in_order else whole.part(np.argsort(order))
 
 
 def _of_group(

@@ -334,14 +334,6 @@ class Rows:
             total[: self.n_columns] -= np.multiply.outer(self.center, total[self.n_columns])
         return total
 
-    def _plain(self, coef: Array) -> Array:
-        """Coefficients for rows [x, 1] that give the same predictions."""
-        if self.center is None:
-            return coef
-        plain = coef.copy()
-        plain[self.n_columns] -= self.center @ coef[: self.n_columns]
-        return plain
-
     def _derivative(
         self, product: Array, part: slice, objective: Objective, bounds: Array | None = None
     ) -> Array:
@@ -360,8 +352,11 @@ class Rows:
         y and the offset b. `bounds` of shape (n,) are on the l2 norms of the records' derivatives,
         beside the clip.
         """
-        d, coef, is_dense = self.n_columns, self._plain(coef), self._storage == "dense"
+        d, is_dense = self.n_columns, self._storage == "dense"
         slope = slope_of(objective, is_joint=is_dense)
+        if self.center is not None:  # the same predictions of rows [x, 1]
+            coef = coef.copy()
+            coef[d] -= self.center @ coef[:d]
         if is_dense and slope is not None:
             from .._kernels.gradient_sums import dense_gradient_at
 
@@ -461,7 +456,10 @@ class Rows:
 
         d, chunk = self.n_columns, chunk_rows(which.size, self.n_columns)
         records = self.scales(), self.factors(), objective.y
-        both = self._plain(points[0]), self._plain(points[1])
+        both = points[0].copy(), points[1].copy()
+        if self.center is not None:  # the same predictions of rows [x, 1]
+            for point in both:
+                point[d] -= self.center @ point[:d]
 
         def added(part: slice) -> Array:
             total = np.zeros(d + 1)
@@ -483,8 +481,12 @@ class Rows:
     ) -> Array:
         """One pass over dense rows that differentiates and adds up, shape (dimension, K)."""
         y = np.ascontiguousarray(objective.y.reshape(self.n_samples, -1))
-        factors = (self.scale, self.factor, bounds)
-        records = OfRecords(y, *(_NONE if array is None else array for array in factors))
+        records = OfRecords(
+            y,
+            _NONE if self.scale is None else self.scale,
+            _NONE if self.factor is None else self.factor,
+            _NONE if bounds is None else bounds,
+        )
         offset = np.array(np.broadcast_to(objective.offset, y.shape[1]), dtype=np.float64)
         shape = (y.shape[1], self.n_columns + 1)
 
