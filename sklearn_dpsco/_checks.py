@@ -42,12 +42,9 @@ _MOST_SHOWN = 20  # elements: what holds more may be a table in the place of a p
 def shown(value: Any) -> str:
     """`value` for a message, cut if it is long; of what may be data the type and the size."""
     try:
-        shape, size = getattr(value, "shape", None), None
-        if isinstance(shape, tuple):
-            size = f"shape {shape}" if math.prod(shape) > _MOST_SHOWN else None
-        elif isinstance(value, _CONTAINERS) and _n_cells(value) > _MOST_SHOWN:
-            size = f"length {len(value)}"
-        if size is not None:
+        if _n_cells(value) > _MOST_SHOWN:
+            shape = getattr(value, "shape", None)
+            size = f"shape {shape}" if isinstance(shape, tuple) else f"length {len(value)}"
             return f"an object of type {type(value).__name__} and {size}"
         text = repr(value)
     except Exception:  # such as that of an integer with too many digits

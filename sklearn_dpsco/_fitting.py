@@ -28,7 +28,7 @@ __all__ = ["Accounting", "PrivateFit", "checked", "checked_table"]
 
 Flags = NDArray[np.bool_]
 
-
+_NO_NOISE = "epsilon=inf adds no noise: nothing that is learned is private"
 # what follows in messages of scikit-learn, in the place of advice that leaks
 _ADVICE = {
     " contains NaN.": "Imputers learn from all records, and dropping rows tells of them: say "
@@ -96,10 +96,7 @@ class Accounting(NamedTuple):
         precision: Any,
         accountant: Any,
     ) -> Accounting:
-        """From parameters of these names.
-
-        "auto" stands for the accountant's delta, so that a fit can spend all of its budget.
-        """
+        """From parameters; delta="auto" is the accountant's: a fit can spend all of its budget."""
         accountant = accountant_in_force(accountant)
         # an accountant adds up plans, in a currency that they share
         currency: Any = "auto" if accountant is None else accountant.currency
@@ -122,15 +119,9 @@ class Accounting(NamedTuple):
         return replace(self.budget, delta=default_delta(n_samples))
 
     def warn_if_weak(self, n_samples: int) -> None:
-        """Warn if epsilon is infinite, or else if delta is not below 1 / n_samples.
-
-        The former is a `PrivacyLeakWarning`, the latter a `PrivacyParameterWarning`.
-        """
+        """Warn if epsilon is infinite, or else if delta is not below 1 / n_samples."""
         if self.budget.is_infinite:
-            warn_user(
-                "epsilon=inf adds no noise: nothing that is learned is private",
-                PrivacyLeakWarning,
-            )
+            warn_user(_NO_NOISE, PrivacyLeakWarning)
             return
         delta = self.budget_of(n_samples).delta
         if delta >= 1 / n_samples:
@@ -268,8 +259,8 @@ class PrivateFit(DocumentationLink):
         return Overview(("Privacy",), rows=rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        # a block does not reach other processes: what is sent there takes its accountant
-        # along, so that a fit in a worker fails instead of spending nothing
+        # a block does not reach other processes: what is sent there takes its accountant along, so
+        # that a fit in a worker fails instead of spending nothing
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         if state.get("accountant") is None and active_accountant() is not None:
             state = {**state, "accountant": active_accountant()}

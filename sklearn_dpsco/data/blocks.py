@@ -19,7 +19,6 @@ from .pieces import Get, compute, losses_told, new_key, scheduler
 
 __all__ = [
     "Blocks",
-    "blocks_of",
     "blocks_of_all",
     "check_in_memory",
     "fingerprint",
@@ -130,7 +129,7 @@ def _parts(values: Any) -> list[Any] | None:
     is_array = isinstance(values, np.ndarray) and values.dtype == object
     if not (is_array or isinstance(values, (list, tuple))):
         return None
-    cells = values.flat if is_array else values
+    cells = values.ravel() if is_array else values
     first = next(iter(cells), None)
     if _is_part(first):
         parts = list(cells)
@@ -159,7 +158,7 @@ def check_in_memory(name: str, X: Any) -> None:
         )
 
 
-def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | None:
+def _blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | None:
     """The blocks of rows of a collection; None for what is in this process.
 
     With `like`, their rows go with those of other blocks. `name` is for messages. Raises
@@ -173,18 +172,16 @@ def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | No
     graph: dict[Any, Any] = {}
     seen: dict[int, Any] = {}  # most blocks share their graph; held, so that no number returns
     for part in parts:
-        if not hasattr(part, "__dask_graph__"):
-            graph[part.key] = part
-            continue
-        tasks = part.__dask_graph__()
+        tasks = part.__dask_graph__() if hasattr(part, "__dask_graph__") else {part.key: part}
         if id(tasks) not in seen:
             seen[id(tasks)] = tasks
             graph.update(dict(tasks))
-    keys = [part.key for part in parts]
-    for i, key in enumerate(keys):
+    keys = []
+    for part in parts:
+        key = part.key
         while _kind(graph.get(key)) == "Alias":
             key = graph[key].target
-        keys[i] = key
+        keys.append(key)
     blocks = Blocks(dict(cull(graph, keys)[0]), tuple(keys), sizes)
     if like is not None and len(keys) != len(like.keys):
         raise ValueError(
@@ -221,18 +218,17 @@ def _by_rows(
 def blocks_of_all(X: Any, others: dict[str, Any]) -> dict[str, Blocks]:
     """The blocks of rows of X, a collection, and of what goes with it row by row.
 
-    What is in this process is cut like X. Raises `ValueError` as `blocks_of`, or if numbers of rows
-    differ.
+    What is in this process is cut like X. Raises `ValueError` if blocks do not go together.
     """
     beside = {name: v for name, v in others.items() if _is_frame(v)} if _is_frame(X) else {}
     if _is_held(X) or any(v.npartitions != X.npartitions for v in beside.values()):
         beside = {}
-    found = _frames_together(X, beside) if beside else {"X": blocks_of("X", X)}
+    found = _frames_together(X, beside) if beside else {"X": _blocks_of("X", X)}
     of_X = found["X"]
     assert of_X is not None
     for name, values in others.items():
         if name not in found:
-            of_one = blocks_of(name, values, like=of_X)
+            of_one = _blocks_of(name, values, like=of_X)
             found[name] = split(values, of_X) if of_one is None else of_one
     return {name: found[name] for name in ("X", *others)}  # type: ignore[misc]
 
@@ -241,7 +237,7 @@ def _frames_together(X: Any, beside: dict[str, Any]) -> dict[str, Blocks | None]
     """Blocks of frames that are read as one: each file once, and cut alike."""
     meta = _side_by_side(X._meta, *(frame._meta for frame in beside.values()))
     joined = X.map_partitions(_side_by_side, *beside.values(), align_dataframes=False, meta=meta)
-    whole = blocks_of("X", joined)
+    whole = _blocks_of("X", joined)
     assert whole is not None
     out: dict[str, Blocks | None] = {}
     start = 0
@@ -314,7 +310,8 @@ def fingerprint(X: Any, *beside: Any) -> int:
     if sparse.issparse(X):
         n_stored = int(X.indptr[-1])  # what is behind that is no entry
         n_lines = X.indptr.size - 1
-        cells = [X.indptr, *(_compared(part[:n_stored], n_lines) for part in (X.indices, X.data))]
+        cells = [X.indptr]
+        cells += [_compared(part[:n_stored], n_lines) for part in (X.indices, X.data)]
     else:
         cells = [_compared(X, X.shape[0])]
     parts = [*cells, *map(np.asarray, beside)]
@@ -373,7 +370,5 @@ def without_rows(X: Any) -> Any:
 
 def here(values: Any) -> Any:
     """Values of a collection as an array in this process; others as they are."""
-    if values is None:
-        return None
-    found = blocks_of("groups", values)
+    found = _blocks_of("groups", values)
     return values if found is None else np.concatenate(results(np.asarray, [found]))

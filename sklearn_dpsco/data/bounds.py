@@ -26,7 +26,6 @@ from .compressed import canonical, stored_places, value_parts, with_values
 from .summation import on_threads, slices
 
 __all__ = [
-    "OTHER_COLUMNS",
     "PRIVATE",
     "FeatureScaling",
     "TargetScaling",
@@ -53,7 +52,7 @@ _SHIFTING_BOUNDS = (
     "bounds would shift its zeros"
 )
 _SHIFTING_CENTER = "sparse X needs center_X=0, since a centre would shift its zeros"
-OTHER_COLUMNS = (
+_OTHER_COLUMNS = (
     "What hands on fewer or more columns (RFE, SequentialFeatureSelector, ClassifierChain, bagging "
     "with max_features) needs scalars, the same for all columns"
 )
@@ -261,7 +260,7 @@ def check_feature_bounds(bounds: Any, n_features: int | None = None) -> tuple[Ar
     if n_features is not None and shapes - {(n_features,)}:
         raise ValueError(
             f"bounds_X must hold scalars or arrays of shape ({n_features},), got shapes "
-            f"{low.shape} and {high.shape}. {OTHER_COLUMNS}"
+            f"{low.shape} and {high.shape}. {_OTHER_COLUMNS}"
         )
     if not _is_wide_enough(low, high):
         raise ValueError(
@@ -367,7 +366,7 @@ def guessed_feature_scaling(center: Any, scale: Any, n_features: int) -> Feature
         if array.ndim == 1 and array.size != n_features:
             raise ValueError(
                 f"{name} must hold a scalar or {n_features} numbers, got {array.size}. "
-                f"{OTHER_COLUMNS}"
+                f"{_OTHER_COLUMNS}"
             )
         columns.append(np.full(n_features, array))
     infinite = np.full(n_features, np.inf)

@@ -1,8 +1,7 @@
-"""Cells of tables as numbers, and which records are invalid: one address for what is none.
+"""Cells of tables as numbers, and which records are invalid.
 
-A cell that is no number becomes NaN, and each function decides about a record by that record alone:
-what one record holds must not change what another one contributes, nor an error or a warning. What
-the type of a whole container says is public.
+Each function decides about a record by that record alone: what one holds must not change what
+another one contributes, nor an error or a warning. What the type of a container says is public.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from sklearn.utils.validation import column_or_1d
 from .._checks import LARGEST, listed, shown, warn_user
 from ..exceptions import PrivacyLeakWarning
 from .compressed import stored_places, value_parts, with_values
+from .summation import slices
 
 __all__ = [
     "NotANumberError",
@@ -36,7 +36,6 @@ __all__ = [
     "check_numbers",
     "clear_rows",
     "is_missing",
-    "is_missing_cell",
     "is_nameless",
     "label_codes",
     "labels_that_occur",
@@ -46,7 +45,9 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
+_BLOCK_BYTES = 2**22
 _NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, and warns
 _NO_NUMBERS = {
     "c": "Complex",
@@ -67,10 +68,9 @@ class NotANumberError(ValueError, TypeError):
 def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     """`values` with all cells numbers or NaN.
 
-    Arrays, sparse matrices and data frames of numeric types are returned as they are: that
-    their types are numeric is public. All else is converted cell by cell to a float64 array:
-    numbers of any kind, and text that `float` reads as one, become the nearest float; those that
-    are too large become infinite or NaN, and all else NaN.
+    Arrays, sparse matrices and data frames of numeric types are returned as they are. All else is
+    converted cell by cell to a float64 array: numbers of any kind, and text that `float` reads as
+    one, become the nearest float; those that are too large become infinite or NaN, all else NaN.
 
     Types that hold no numbers, such as complex numbers or text, are a `ValueError`; a cell that is
     neither a number nor missing, or too large, is a `NotANumberError` with `strict`, and then only.
@@ -92,7 +92,7 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     cells = as_objects(values)
     found = [_number(cell) for cell in cells.flat]
     if strict and any(
-        number is None and not is_missing_cell(cell)
+        number is None and not _is_missing_cell(cell)
         for number, cell in zip(found, cells.flat, strict=True)
     ):
         raise NotANumberError(
@@ -133,12 +133,10 @@ def plain(values: Any) -> Any:
     return np.asarray(values) if hasattr(values, "__array__") and not is_other else values
 
 
-def is_missing_cell(cell: Any) -> bool:
+def _is_missing_cell(cell: Any) -> bool:
     """Whether it is None, NaN or infinite, or does not let itself be compared, like `pandas.NA`."""
-    if cell is None:
-        return True
     try:
-        return bool(cell != cell) or cell in (np.inf, -np.inf)
+        return bool(cell is None or cell != cell or cell in (np.inf, -np.inf))
     except Exception:
         return True
 
@@ -199,11 +197,6 @@ def _number(cell: Any) -> float | None:
         return None
 
 
-Flags = NDArray[np.bool_]
-
-_BLOCK_BYTES = 2**22
-
-
 def nonfinite_rows(X: Any) -> Flags:
     """Whether a row holds NaN or an infinity, shape (n,).
 
@@ -211,18 +204,16 @@ def nonfinite_rows(X: Any) -> Flags:
     """
     out = np.zeros(X.shape[0], dtype=bool)
     if sparse.issparse(X):
-        places = np.flatnonzero(~np.isfinite(X.data))
-        is_csr = X.format == "csr"
-        rows = np.searchsorted(X.indptr, places, side="right") - 1 if is_csr else X.indices[places]
-        out[rows] = True
+        for part in value_parts(X):
+            is_wrong = ~np.isfinite(X.data[part])
+            if is_wrong.any():
+                out[stored_places(X, part, 0)[is_wrong]] = True
         return out
-    step = max(1, _BLOCK_BYTES // (X.itemsize * max(1, X.shape[1])))
-    for start in range(0, X.shape[0], step):
-        block = X[start : start + step]
+    for part in slices(X.shape[0], max(1, _BLOCK_BYTES // (X.itemsize * max(1, X.shape[1])))):
         with np.errstate(all="ignore"):
-            is_clean = np.isfinite(block.sum())  # usually enough, and far faster
+            is_clean = np.isfinite(X[part].sum())  # usually enough, and far faster
         if not is_clean:
-            out[start : start + step] = ~np.isfinite(block).all(axis=1)
+            out[part] = ~np.isfinite(X[part]).all(axis=1)
     return out
 
 
@@ -242,11 +233,7 @@ def clear_rows(X: Any, which: Flags, original: Any) -> Any:
 
 
 def as_labels(y: Any) -> NDArray[Any]:
-    """Labels as an array of shape (n,).
-
-    A plain list becomes an array of objects, since numpy would turn all numbers of a list
-    into text if one label is text.
-    """
+    """Labels as an array of shape (n,), of objects if they are in a list: see `as_objects`."""
     y = plain(y)
     labels = y if hasattr(y, "__array__") else as_objects(y)
     if getattr(getattr(labels, "dtype", None), "kind", "") == "c":
@@ -263,8 +250,7 @@ def as_users(groups: Any) -> NDArray[Any]:
     """Users of rows as an array of shape (n,).
 
     What is no numpy array becomes an array of objects, so that one missing user turns no other
-    one into a float, and a user of one chunk is found again in the next. `surplus_rows` takes
-    the text of a whole number for the number.
+    one into a float, and a user of one chunk is found again in the next.
     """
     users = plain(groups if isinstance(groups, np.ndarray) else as_objects(groups))
     if users.ndim != 1 or users.dtype.kind in "mM":
@@ -278,8 +264,7 @@ def as_users(groups: Any) -> NDArray[Any]:
 def as_weights(sample_weight: Any, largest: float, *, strict: bool) -> NDArray[np.float64]:
     """Weights of records over the largest that counts, clipped to [0, 1], shape (n,).
 
-    A weight that is negative, missing, infinite or no number is invalid: it counts as 0, and is an
-    error with `strict`.
+    One that is negative, missing, infinite or no number counts as 0, or with `strict` is an error.
     """
     numbers = as_numbers("sample_weight", sample_weight, strict=strict)
     if np.ndim(numbers) != 1:
@@ -300,7 +285,7 @@ def is_missing(labels: NDArray[Any]) -> Flags:
         return np.isnat(labels)
     if labels.dtype.kind != "O":
         return np.zeros(labels.shape, dtype=bool)
-    return np.fromiter((is_missing_cell(label) for label in labels), bool, labels.size)
+    return np.fromiter((_is_missing_cell(label) for label in labels), bool, labels.size)
 
 
 def is_nameless(labels: NDArray[Any]) -> Flags:
@@ -317,8 +302,7 @@ def is_nameless(labels: NDArray[Any]) -> Flags:
 def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, int]) -> Flags:
     """Whether a row comes after the first `most` of its user, or has none, shape (n,).
 
-    It depends on the rows of that user alone. `counted` holds the number of rows that count
-    of each user so far, and is brought up to date.
+    `counted` holds the rows that count of each user so far, and is brought up to date.
     """
     nameless = is_nameless(users)
     surplus = nameless.copy()

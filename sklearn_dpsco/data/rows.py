@@ -1,8 +1,7 @@
 """The linear layer: rows [x, 1], their products with coefficients, and sums over records.
 
-The intercept (a column of ones that is not stored, the last coordinate), the scale of the
-rows and the storage of X are handled here alone; solvers see `Rows`. Sums over records are
-cut into pieces as `summation` says.
+The intercept (a column of ones that is not stored), the scale of the rows and the storage of X are
+handled here alone. Sums over records are cut into pieces as `summation` says.
 """
 
 from __future__ import annotations
@@ -17,15 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._kernels.arguments import (
-    MULTINOMIAL,
-    Change,
-    Compressed,
-    Move,
-    OfRecords,
-    RowForm,
-    Slope,
-)
+from .._kernels.arguments import MULTINOMIAL, Change, Compressed, Move, OfRecords, RowForm, Slope
 from ..losses import (
     Envelope,
     Loss,
@@ -99,7 +90,7 @@ def slope_of(terms: Terms | Objective, *, is_joint: bool = False) -> Slope | Non
     if is_joint:
         loss, offset = base_loss(loss), 0.0
     if isinstance(loss, Envelope) and loss.is_closed_form:
-        loss, beta = loss.base, loss.beta
+        beta, loss = loss.beta, loss.base
     loss_id = kernel_id(loss)
     if loss_id is None:
         return None
@@ -110,25 +101,14 @@ def slope_of(terms: Terms | Objective, *, is_joint: bool = False) -> Slope | Non
 class Rows:
     """Rows ``scale_i * [x_i - center, 1]`` of a matrix, and sums over them.
 
-    The centre, which needs an intercept, is never subtracted from the stored values: a model on
-    centred rows is one on plain rows with another intercept. Coefficients and gradients of K > 1
-    outputs are matrices of shape (dimension, K), with one product for all of them.
+    X is an ndarray in C order or a CSR or CSC matrix, of shape (n, d) and in float64 or float32,
+    scaled to [-1, 1] in every coordinate. `scale`, in [0, 1], is 0 for a record that contributes
+    nothing; `sample_weight`, in [0, 1], is a factor on its derivative, in no prediction. Both
+    have shape (n,), and None stands for ones. `is_drawn`: the rows are a random batch, see `drawn`.
 
-    Parameters
-    ----------
-    X : ndarray in C order, CSR or CSC matrix of shape (n, d)
-        Scaled to [-1, 1] in every coordinate; float64 or float32. Indices of either type of
-        integers. A column is added to predictions (`gradient_sum_after_move`) at the cost of its
-        stored values in CSC, of n in dense, and in CSR of a look through all stored values.
-    has_intercept : bool
-        Whether the rows have a last coordinate of ones.
-    scale : ndarray of shape (n,) or None
-        Factor in [0, 1] on each row, 0 for a record that contributes nothing; None for ones.
-    center : ndarray of shape (d,) or None
-    sample_weight : ndarray of shape (n,) or None
-        Factor in [0, 1] on each record's derivative, in no prediction; None for ones.
-    is_drawn : bool
-        Whether the rows are a random batch, see `drawn`.
+    The centre, of shape (d,), needs an intercept and is never subtracted from the stored values: a
+    model on centred rows is one on plain rows with another intercept. Coefficients and gradients of
+    K > 1 outputs are matrices of shape (dimension, K), with one product for all of them.
     """
 
     X: Any
@@ -168,7 +148,7 @@ class Rows:
         return np.ones(self.n_samples, dtype=bool) if self.scale is None else self.scale > 0
 
     def without_empty(self, values: Array) -> Array:
-        """Numbers of the records, with 0 for each record that contributes nothing."""
+        """Numbers of the records, 0 for each that contributes nothing."""
         return values if self.scale is None else times_rows(values, self.present())
 
     # ----------------------------------------------------------------------------- other rows
@@ -207,8 +187,7 @@ class Rows:
         """The rows of a random batch, whose predictions do not depend on the batch.
 
         BLAS rounds a product by the place of its row, and other records have other places in the
-        batches that an analysis compares. At a kink, a last bit may turn a derivative. (The
-        compiled mean gradient does not.)
+        batches that an analysis compares. At a kink, a last bit may turn a derivative.
         """
         return replace(self.part(which), is_drawn=True)
 
@@ -252,9 +231,10 @@ class Rows:
                 np.add.at(squares, self.X.indices[part], weighted)
         largest = squares
         if self.center is not None:
-            weighted = weights * self.center
-            size = float(weighted @ self.center)
-            squares = squares - 2 * self._product(weighted) + size
+            point = np.zeros(self.dimension)
+            point[: self.n_columns] = weights * self.center
+            size = float(point[: self.n_columns] @ self.center)
+            squares = squares - 2 * self.product(point) + size
             largest = (np.sqrt(largest) + math.sqrt(size)) ** 2
         return np.sqrt(np.maximum(squares, 0.0) + error * largest + self.has_intercept)
 
@@ -262,13 +242,10 @@ class Rows:
         """<[x_i, 1], coef> for every row, shape (n,), without scale and centre."""
         if not np.any(coef):
             return np.zeros((self.n_samples, *coef.shape[1:]))
+        weights = coef[: self.n_columns]
         intercept = coef[self.n_columns] if self.has_intercept else 0.0
-        return self._product(coef[: self.n_columns]) + intercept
-
-    def _product(self, weights: Array) -> Array:
-        """X @ weights in float64."""
         if self._storage != "dense" and self.X.dtype == np.float64:
-            return self.X @ weights
+            return self.X @ weights + intercept
         out = np.zeros((self.n_samples, *weights.shape[1:]))
 
         def fill(part: slice) -> None:
@@ -276,14 +253,14 @@ class Rows:
 
         if self._storage == "dense":
             on_threads(fill, row_tasks(self.n_samples, self.n_columns))
-            return out
+            return out + intercept
         # scipy would make a copy in float64; here X is the transpose of one in the other storage
         from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
 
         kernel = csc_transposed_product if self._storage == "csr" else csr_transposed_product
         whole = max(1, *self.X.shape)
         kernel(Compressed.of(self.X), _as_columns(weights), whole, _as_columns(out))
-        return out
+        return out + intercept
 
     def _predicted(self, block: Array, weights: Array) -> Array:
         if not self.is_drawn:
@@ -413,9 +390,8 @@ class Rows:
     def gradient_sum_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
         """`gradient_sum` at the coefficients after a move towards a vertex, without a centre.
 
-        `product` holds <[x_i, 1], w> and is updated in place, which costs one column of
-        X instead of a product with all of it. The vertex's coordinate counts the entries of a
-        matrix of coefficients row by row.
+        `product` holds <[x_i, 1], w> and is updated in place, which costs one column of X instead
+        of a product with all of it. The coordinate counts the entries of a matrix row by row.
         """
         is_dense = self._storage == "dense"
         slope = slope_of(objective, is_joint=is_dense)

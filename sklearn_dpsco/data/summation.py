@@ -1,8 +1,7 @@
 """Sums over records: their pieces, how far rounding carries them, and the threads that make them.
 
-Every sum over records is accumulated in float64, in chunks of `chunk_rows(n, d)` rows or
-blocks of `BLOCK_ROWS`, whose partial sums are added up. Plans add `summation_error`, a bound on
-the relative error, to their sensitivities.
+Every sum is accumulated in float64, in chunks of `chunk_rows(n, d)` rows or blocks of `BLOCK_ROWS`,
+whose partial sums are added up. Plans add `summation_error` to their sensitivities.
 """
 
 from __future__ import annotations
@@ -64,10 +63,7 @@ def piece_rows(n_samples: int, n_features: int, is_sparse: bool) -> int:
 def gamma(k: float) -> float:
     r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings together.
 
-    Raises
-    ------
-    ValueError
-        If k u > 1/2: near 1 the bound says nothing, and beyond that it would be negative.
+    Raises `ValueError` if k u > 1/2: near 1 it says nothing, and beyond that it would be negative.
     """
     if not k * UNIT_ROUNDOFF <= 0.5:  # NaN must not pass
         raise ValueError(f"sums of {k:.3g} numbers have no bound on their float error")
