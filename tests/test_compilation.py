@@ -22,7 +22,7 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco._kernels.jit import njit
 from sklearn_dpsco.data.bounds import feature_scaling
-from sklearn_dpsco.estimators._tables import Reader
+from sklearn_dpsco.estimators._records import Reader
 from sklearn_dpsco.solvers import NoisyMD
 
 PREDICTORS = {
@@ -163,5 +163,5 @@ def test_no_record_decides_which_kernels_are_compiled(is_read_only, cell):
     X[7, 0] = cell
     X.flags.writeable = not is_read_only
     scaling = feature_scaling((-1, 1), 2)
-    data = Reader("test", "regression", False).rows(X, scaling, True, np.isnan(y), None, None)
+    data = Reader("test", "regression", False, 1.0).rows(X, scaling, True, np.isnan(y), None, None)
     assert not data.X.flags.writeable

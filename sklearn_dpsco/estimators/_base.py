@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -34,32 +33,36 @@ from ..data.cells import is_missing, labels_that_occur
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import Declared, declared_bounds
-from ..privacy.branches import Account
 from ..randomness.stream import check_random_state, stream_from_random_state
-from ..solvers.base import Plan, Problem, Solver, SolverResult, plan_within
-from ._coefficients import Affine, coefficient_frame, feature_index
+from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._docstrings import merged
-from ._other_names import naming_equivalents
-from ._predictions import (
+from ._models import (
+    Affine,
     LinearModel,
+    coefficient_frame,
+    feature_index,
     likeliest,
     log_probabilities,
     probabilities,
     read_and_predict,
     scores,
 )
-from ._tables import BlocksTable, LocalTable, Reader, read_blocks
-from ._targets import (
+from ._other_names import naming_equivalents
+from ._records import (
+    BlocksTable,
     Labels,
+    LocalTable,
     Numbers,
+    Reader,
     check_class_weight,
     check_classes,
     class_weights,
     n_outputs_of,
     n_targets_of,
+    read_blocks,
 )
 
-__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "Run", "Settings", "in_data_units"]
+__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "Settings"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -97,19 +100,6 @@ class Settings(NamedTuple):
         )
         budget = self.accounting.budget_of(n_samples)
         return plan_within(budget, functools.partial(self.solver.plan, problem))
-
-
-def in_data_units(result: SolverResult, scaling: FeatureScaling) -> SolverResult:
-    """The model for features in the user's units."""
-    coef, intercept = scaling.unscale(result.coef, result.intercept)
-    return replace(result, coef=coef, intercept=intercept)
-
-
-class Run(NamedTuple):
-    """What a fit was charged for, and the public map of its features to scaled units."""
-
-    plan: Plan
-    scaling: FeatureScaling
 
 
 class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
@@ -198,6 +188,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     _task: str
     _solvers: ClassVar[Mapping[str, type[Solver]]]  # by the names that stand for them
+    _may_plan_set = False  # whether feasible_set="auto" is left to the plan
     _with_settings = ""  # the estimator that has the parameters which this one does without
 
     # parameters that every concrete estimator has
@@ -257,7 +248,10 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """All parameters, checked; raises on any that is wrong whatever the data are."""
         accounting, solver = self._accounting(), self._solver()
         loss = get_loss(self.loss, self._task)
-        feasible_set = self._feasible_set()
+        is_auto = isinstance(self.feasible_set, str) and self.feasible_set == "auto"
+        # the plan chooses the set of "auto", and the radius of another name
+        plans_set = is_auto and self._may_plan_set
+        feasible_set = Geometry if plans_set else get_geometry(self.feasible_set)
         fit_intercept = check_bool("fit_intercept", self.fit_intercept)
         kind = type(feasible_set) if isinstance(feasible_set, Geometry) else feasible_set
         if fit_intercept and not kind.allows_intercept:
@@ -274,10 +268,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         check_feature_bounds(self.bounds_X)
         return Settings(solver, accounting, loss, feasible_set, fit_intercept, units)
 
-    def _feasible_set(self) -> Geometry | type[Geometry]:
-        """The declared set, or of a name its class: the plan chooses the radius."""
-        return get_geometry(self.feasible_set)
-
     def _feature_scaling(self, declared: Declared, n_features: int) -> FeatureScaling:
         """The public map of the features to scaled units."""
         return feature_scaling(declared.bounds, n_features, self._feature_names())
@@ -285,13 +275,14 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     @property
     def _reader(self) -> Reader:
         """How records are read, by the parameters."""
-        return Reader(type(self).__name__, self._task, self._is_strict)
+        # (a stream does not check its parameters again)
+        largest = check_size("max_weight", self.max_weight)
+        return Reader(type(self).__name__, self._task, self._is_strict, largest)
 
     def _validate(
         self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2
     ) -> tuple[Any, Any]:
         """X and y as arrays; with nonfinite="zero" they may hold invalid records."""
-        self._check_has_targets(y)
         check_in_memory("a fit of X in memory", y)
         if getattr(X, "ndim", 2) == 1 and getattr(y, "ndim", 1) == 2:
             raise ValueError("X has one dimension and y has two: fit takes X first, and then y")
@@ -300,77 +291,61 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         check_consistent_length(X, y)
         return X, y
 
-    def _check_has_targets(self, y: Any) -> None:
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
-
     def _table(
         self, X: Any, y: Any, groups: Any, sample_weight: Any, rows_per_user: int
     ) -> LocalTable | BlocksTable:
-        """The validated arguments of a fit."""
-        if is_elsewhere(X):
-            return self._blocks_table(X, y, groups, sample_weight, rows_per_user)
-        X, y = self._validate(X, y)
-        targets = self._read(y)
-        is_surplus = self._surplus(X, groups, rows_per_user, {})
-        weight = self._weights(X, sample_weight, targets)
-        return LocalTable(self._reader, X, targets, is_surplus, weight)
-
-    def _blocks_table(
-        self, X: Any, y: Any, groups: Any, sample_weight: Any, rows_per_user: int
-    ) -> BlocksTable:
-        """The same for blocks of rows elsewhere; of `groups`, all are brought here."""
-        self._check_has_targets(y)
-        classes, wants_labels = self._classes_to_check()
+        """The validated arguments of a fit; of blocks of rows elsewhere, all `groups` come here."""
+        reader = self._reader
+        if not is_elsewhere(X):
+            X, y = self._validate(X, y)
+            targets = self._read(y)
+            is_surplus = self._surplus(X, groups, rows_per_user, {})
+            return LocalTable(
+                reader, X, targets, is_surplus, reader.weights(X, sample_weight, targets)
+            )
         there = groups if is_elsewhere(groups) else None  # read with X, whose order may change
         given = {"y": y, "weight": sample_weight, "groups": there}
-        largest = check_size("max_weight", self.max_weight)
-        found = read_blocks(self._reader, X, given, classes, wants_labels=wants_labels)
+        found = read_blocks(reader, X, given, self._declared_classes())
         validate_data(self, found.given, "no_validation", reset=True, skip_check_array=True)
-        if sum(found.sizes) < 2:
+        if found.shape[0] < 2:
             raise ValueError(
-                f"Found array with {sum(found.sizes)} sample(s) while a minimum of 2 is required."
+                f"Found array with {found.shape[0]} sample(s) while a minimum of 2 is required."
             )
         users = groups if there is None else found.users
-        surplus = self._surplus(users, users, rows_per_user, {})
-        found = found if surplus is None else found.without(surplus)
-        targets = self._read(found.targets).without_records()
-        return BlocksTable(self._reader, found, targets, largest)
+        return found.of(self._read(found.targets), self._surplus(users, users, rows_per_user, {}))
 
-    def _classes_to_check(self) -> tuple[Any, bool]:
-        """The declared classes, and whether there are none but should be."""
-        return None, False
+    def _declared_classes(self) -> NDArray[Any] | None:
+        """Those of a classifier; None if there are none."""
+        return None
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
-    def _charge(self, settings: Settings, table: LocalTable | BlocksTable, has_groups: bool) -> Run:
-        """The plan of the fit, charged to the accountant; reads no value of X."""
-        n_samples, n_features = table.shape
-        # the block of an accountant may have been opened since
-        settings = settings._replace(accounting=self._accounting())
-        settings.accounting.warn_if_weak(n_samples)
+    def _charge(
+        self,
+        settings: Settings,
+        n_samples: int,
+        empty: Any,
+        targets: Numbers | Labels,
+        has_groups: bool,
+    ) -> tuple[Any, FeatureScaling]:
+        """The plan of a fit, charged to the accountant, and the public map of the features.
+
+        `empty` is X without its records; no value of X is read.
+        """
+        n_features = empty.shape[1]
         declared = declared_bounds(self.bounds_X, n_features)
-        facts = declared, table.targets.n_outputs, table.targets.class_weight
-        run = self._run(settings.plan(n_samples, n_features, *facts), declared, table.empty)
-        self._spend(settings.accounting.accountant, run.plan, has_groups)
-        return run
-
-    def _run(self, plan: Plan, declared: Declared, empty: Any) -> Run:
-        """A plan, and the map of the features; `empty` is X without its records."""
-        scaling = self._feature_scaling(declared, empty.shape[1])
+        facts = declared, targets.n_outputs, targets.class_weight
+        plan = settings.plan(n_samples, n_features, *facts)
+        scaling = self._feature_scaling(declared, n_features)
         scaling.transform(empty)  # bounds that do not suit sparse X: an error before the charge
-        return Run(plan, scaling)
-
-    def _spend(self, account: Account | None, plan: Plan, has_groups: bool) -> None:
+        account = settings.accounting.accountant
         if account is not None:
             account.spend(plan, estimator=type(self).__name__, has_groups=has_groups)
+        return plan, scaling
 
-    def _solve(self, run: Run, table: LocalTable | BlocksTable) -> None:
+    def _solve(self, plan: Plan, scaling: FeatureScaling, table: LocalTable | BlocksTable) -> None:
         """Follow the plan, and set the attributes of the model."""
-        plan, scaling = run
         stream = stream_from_random_state(self.random_state)
         with working(self.verbose, plan, type(self).__name__):
             data: Any = table.data(scaling, plan.problem.fit_intercept)
@@ -383,7 +358,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             _scaled_model=result,
             _scaling=scaling,  # declared bounds are not found again outside of the fit
             **self._units_used(scaling, result.units),
-            **table.targets.model(in_data_units(result, scaling)),
+            **table.targets.model(result, scaling),
         )
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
@@ -442,16 +417,15 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             with self._until_spent():
                 rows = settings.accounting.budget.rows_per_user
                 table = self._table(X, y, groups, sample_weight, rows)
-                run = self._charge(settings, table, groups is not None)
-            self.__dict__.update(table.targets.attributes)
-            self._solve(run, table)
+                n_samples, targets = table.shape[0], table.targets
+                # the block of an accountant may have been opened since
+                settings = settings._replace(accounting=self._accounting())
+                settings.accounting.warn_if_weak(n_samples)
+                charge = settings, n_samples, table.empty, targets, groups is not None
+                plan, scaling = self._charge(*charge)
+            self.__dict__.update(targets.attributes)
+            self._solve(plan, scaling, table)
         return self
-
-    def _weights(self, X: Any, sample_weight: Any, targets: Numbers | Labels) -> Array | None:
-        """The records' weights in [0, 1], times those of their classes; None if there are none."""
-        # (a stream does not check its parameters again)
-        largest = check_size("max_weight", self.max_weight)
-        return self._reader.weights(X, sample_weight, largest, targets)
 
     @abstractmethod
     def _read(self, y: Any) -> Numbers | Labels:
@@ -628,15 +602,11 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         return tags
 
 
-def _classification_loss(estimator: Any) -> Any:
-    """The loss of the fitted model, or before a fit that of the parameters."""
-    if hasattr(estimator, "plan_"):
-        return estimator.plan_.problem.loss
-    return get_loss(estimator.loss, "classification")
-
-
 def _loss_has_probabilities(estimator: Any) -> bool:
-    return hasattr(base_loss(_classification_loss(estimator)), "probability")
+    """Of the fitted model, or before a fit of the parameters."""
+    is_fitted = hasattr(estimator, "plan_")
+    loss = estimator.plan_.problem.loss if is_fitted else get_loss(estimator.loss, estimator._task)
+    return hasattr(base_loss(loss), "probability")
 
 
 class DPClassifier(ClassifierMixin, DPLinearModel):
@@ -678,29 +648,20 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     classes: Any
     class_weight: Any
 
-    def _read(self, y: Any) -> Labels:
-        declared = self._declared_classes()
-        if declared is None:
-            declared = labels_that_occur(y if self._is_strict else y[~is_missing(y)])
-        return self._labels(y, declared)
+    def _read(self, y: Any, classes: NDArray[Any] | None = None) -> Labels:
+        classes = self._declared_classes() if classes is None else classes
+        if classes is None:
+            classes = labels_that_occur(y if self._is_strict else y[~is_missing(y)])
+        weights = class_weights(self.class_weight, classes)
+        return Labels(self._reader.codes(y, classes), classes, weights)
 
     def _read_known(self, y: Any) -> Labels:
         weights = self.plan_.problem.class_weight
         return Labels(self._reader.codes(y, self.classes_), self.classes_, weights)
 
-    def _labels(self, y: Any, classes: NDArray[Any]) -> Labels:
-        """Labels with the declared weights of the classes."""
-        return Labels(
-            self._reader.codes(y, classes), classes, class_weights(self.class_weight, classes)
-        )
-
     def _output_labels(self) -> list[Any]:
         labels: list[Any] = self.classes_.tolist()
         return labels if len(labels) > 2 else labels[1:]
-
-    def _classes_to_check(self) -> tuple[Any, bool]:
-        declared = self._declared_classes()
-        return declared, declared is None
 
     def _declared_classes(self) -> NDArray[Any] | None:
         return None if self.classes is None else check_classes(self.classes)

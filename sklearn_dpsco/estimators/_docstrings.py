@@ -23,16 +23,7 @@ _FIRST_ATTRIBUTES = ("coef_", "intercept_", "classes_")
 
 
 class Entry(NamedTuple):
-    """One item of a section, such as ``scale_X_, center_X_ : ndarray`` and its text.
-
-    Attributes
-    ----------
-    names : tuple of str
-    header : str
-        The first line.
-    text : list of str
-        The lines that follow, indented, without blank lines at the end.
-    """
+    """One item of a section, such as ``scale_X_, center_X_ : ndarray`` and the lines below it."""
 
     names: tuple[str, ...]
     header: str
@@ -50,7 +41,7 @@ def sections(docstring: str | None) -> dict[str, list[str]]:
             found[title] = []
         elif not (title and not found[title] and line == "-" * len(title)):
             found[title].append(line)
-    return {name: _without_blank_end(part) for name, part in found.items()}
+    return {name: "\n".join(part).rstrip().splitlines() for name, part in found.items()}
 
 
 def entries(lines: list[str]) -> list[Entry]:
@@ -62,52 +53,40 @@ def entries(lines: list[str]) -> list[Entry]:
             found.append(Entry(names, line, []))
         elif found:
             found[-1].text.append(line)
-    return [Entry(names, header, _without_blank_end(text)) for names, header, text in found]
+    return [Entry(e.names, e.header, "\n".join(e.text).rstrip().splitlines()) for e in found]
 
 
 def merged(cls: type) -> str | None:
     """The complete docstring of an estimator's class; None under ``python -OO``.
 
     The parameters come in the order of `__init__`, each from the first class in the MRO that
-    describes it. A text that begins with ``...`` continues the one of the next class. Notes
-    and References are those of the first class that has them.
+    describes it, and then all attributes: of the model, of the algorithm, of all. A text that
+    begins with ``...`` continues the one of the next class. Notes and References are those of the
+    first class that has them.
     """
     if vars(cls).get("__doc__") is None:
         return None
-    parts = [sections(vars(kind).get("__doc__")) for kind in cls.__mro__ if _is_ours(kind)]
-    parameters = [name for name in inspect.signature(cls).parameters if name != "self"]
-    lines = _summary(parts[0])
-    lines += _section("Parameters", _described(parts, "Parameters", parameters))
-    lines += _section("Attributes", _described(parts, "Attributes", _attributes(parts)))
-    for title in ("Notes", "References"):
-        lines += _section(title, next((part[title] for part in parts if title in part), []))
-    lines += _section("Examples", parts[0].get("Examples", []))
-    return "\n".join(lines) + "\n"
-
-
-def _is_ours(kind: type) -> bool:
-    """Whether it is neither of scikit-learn nor built in."""
-    return kind.__module__.partition(".")[0] not in ("sklearn", "builtins")
-
-
-def _summary(part: dict[str, list[str]]) -> list[str]:
-    paragraphs = "\n".join(part[""]).split("\n\n")
-    kept = [text for text in paragraphs if not text.startswith(FILE_NOTE)]
-    return "\n\n".join(kept).splitlines()
-
-
-def _section(title: str, lines: list[str]) -> list[str]:
-    return ["", title, "-" * len(title), *lines] if lines else []
-
-
-def _attributes(parts: list[dict[str, list[str]]]) -> list[str]:
-    """All documented attributes: the model, what the algorithm adds, and what all have."""
+    ours = [k for k in cls.__mro__ if k.__module__.partition(".")[0] not in ("sklearn", "builtins")]
+    parts = [sections(vars(kind).get("__doc__")) for kind in ours]
     owners: dict[str, int] = {}
     for k, part in reversed(list(enumerate(parts))):
         for entry in entries(part.get("Attributes", [])):
             for name in entry.names:
                 owners.setdefault(name, k)
-    return sorted(owners, key=lambda name: (name not in _FIRST_ATTRIBUTES, owners[name]))
+    attributes = sorted(owners, key=lambda name: (name not in _FIRST_ATTRIBUTES, owners[name]))
+    paragraphs = "\n".join(parts[0][""]).split("\n\n")
+    kept = [text for text in paragraphs if not text.startswith(FILE_NOTE)]
+    body = {
+        "Parameters": _described(parts, "Parameters", list(inspect.signature(cls).parameters)),
+        "Attributes": _described(parts, "Attributes", attributes),
+    }
+    for title in ("Notes", "References"):
+        body[title] = next((part[title] for part in parts if title in part), [])
+    body["Examples"] = parts[0].get("Examples", [])
+    lines = "\n\n".join(kept).splitlines()
+    for title, text in body.items():
+        lines += ["", title, "-" * len(title), *text] if text else []
+    return "\n".join(lines) + "\n"
 
 
 def _described(parts: list[dict[str, list[str]]], title: str, names: list[str]) -> list[str]:
@@ -120,23 +99,16 @@ def _described(parts: list[dict[str, list[str]]], title: str, names: list[str]) 
     done: set[str] = set()
     for name in names:
         found = [described[name] for described in by_class if name in described]
-        if found and name not in done:
-            lines += [found[0].header, *_whole_text(found)]
-            done |= set(found[0].names)
-    return lines
-
-
-def _whole_text(found: list[Entry]) -> list[str]:
-    """The text of the first entry, after those that it continues."""
-    text = found[0].text
-    if not text or not text[0].lstrip().startswith(_CONTINUED):
-        return text
-    indent, _, rest = text[0].partition(_CONTINUED)
-    own = [indent + rest.lstrip(), *text[1:]] if rest.strip() else text[1:]
-    return [*_whole_text(found[1:]), *own]
-
-
-def _without_blank_end(lines: list[str]) -> list[str]:
-    while lines and not lines[-1].strip():
-        lines = lines[:-1]
+        if not found or name in done:
+            continue
+        text: list[str] = []
+        for entry in found:  # of which each may continue the next one
+            first, *rest = entry.text or [""]
+            if not first.lstrip().startswith(_CONTINUED):
+                text = [*entry.text, *text]
+                break
+            indent, _, own = first.partition(_CONTINUED)
+            text = [*([indent + own.lstrip()] if own.strip() else []), *rest, *text]
+        lines += [found[0].header, *text]
+        done |= set(found[0].names)
     return lines

@@ -37,8 +37,7 @@ from ..losses import Loss
 from ..preprocessing.declared import Declared
 from ..privacy.branches import Account
 from ..solvers import SCOF, SCOFSlices, Solver
-from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings
-from ._tables import BlocksTable, LocalTable
+from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings
 
 __all__ = ["HeavyTailDPClassifier", "HeavyTailDPRegressor"]
 
@@ -157,14 +156,13 @@ class _HeavyTailMixin(DPLinearModel):
                 raise ValueError(f"{name} has {len(value)} columns, but n_features={sizes[1]}")
         return sizes
 
-    def _charge(self, settings: Settings, table: LocalTable | BlocksTable, has_groups: bool) -> Run:
-        if (
-            not isinstance(table.empty, np.ndarray)
-            and isinstance(self.center_X, str)
-            and self.fit_intercept
-        ):
+    def _charge(
+        self, settings: Settings, n_samples: int, empty: Any, *facts: Any
+    ) -> tuple[Any, FeatureScaling]:
+        is_private = isinstance(self.center_X, str) and self.fit_intercept
+        if is_private and not isinstance(empty, np.ndarray):
             raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")
-        return super()._charge(settings, table, has_groups)
+        return super()._charge(settings, n_samples, empty, *facts)
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
         used = super()._units_used(scaling, units) | {"scale_X_": None, "center_X_": None}

@@ -96,11 +96,7 @@ class MirrorModel(HasFeasibleSet):
         "proximal": Proximal,
         "noisy-sfw": NoisySFW,
     }
-
-    def _feasible_set(self) -> Geometry | type[Geometry]:
-        if isinstance(self.feasible_set, str) and self.feasible_set == "auto":
-            return Geometry  # the plan chooses
-        return super()._feasible_set()
+    _may_plan_set = True
 
 
 class DPMirrorRegressor(MirrorModel, DPRegressor):

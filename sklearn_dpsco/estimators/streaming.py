@@ -35,7 +35,6 @@ from ..data.compressed import row_range
 from ..data.summation import piece_rows
 from ..geometry import Geometry
 from ..losses import Loss
-from ..preprocessing.declared import declared_bounds
 from ..privacy.accountant import accountant_in_force
 from ..privacy.branches import Account
 from ..privacy.guarantee import Guarantee
@@ -43,9 +42,8 @@ from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import Solver
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
 from ..solvers.records import SolverData
-from ._base import DPClassifier, DPLinearModel, DPRegressor, Run, Settings, in_data_units
-from ._tables import BlocksTable, LocalTable
-from ._targets import Labels, Numbers, check_classes, n_targets_of
+from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings
+from ._records import BlocksTable, Labels, LocalTable, Numbers, check_classes, n_targets_of
 
 __all__ = ["DPFTRLClassifier", "DPFTRLRegressor"]
 
@@ -170,9 +168,9 @@ class _StreamingModel(DPLinearModel):
             check_count("horizon", self.horizon, high=LONGEST_STREAM)
         return super()._settings()
 
-    def _solve(self, run: Run, table: LocalTable | BlocksTable) -> None:
-        super()._solve(run, table)
-        self.n_seen_ = run.plan.problem.n_samples
+    def _solve(self, plan: Any, scaling: FeatureScaling, table: LocalTable | BlocksTable) -> None:
+        super()._solve(plan, scaling, table)
+        self.n_seen_ = plan.problem.n_samples
 
     def _between_chunks(self) -> AbstractContextManager[Any]:
         """A part of a call in which no other thread feeds the stream, if one is in progress."""
@@ -181,13 +179,10 @@ class _StreamingModel(DPLinearModel):
 
     @contextmanager
     def _until_spent(self) -> Iterator[None]:
-        with self._between_chunks(), super()._until_spent():
-            yield
-
-    def _charge(self, settings: Settings, table: LocalTable | BlocksTable, has_groups: bool) -> Run:
-        run = super()._charge(settings, table, has_groups)
-        self._stream = None  # also if the fit is interrupted later on
-        return run
+        with self._between_chunks():
+            with super()._until_spent():
+                yield
+            self._stream = None  # also if the fit is interrupted later on
 
     def finish(self) -> Any:
         """End the stream, and forget its un-noised sums.
@@ -259,7 +254,7 @@ class _StreamingModel(DPLinearModel):
                 begun = progress.accounting if isinstance(progress, Settings) else progress.plan
                 rows = begun.budget.rows_per_user
                 is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
-                weight = self._weights(X, sample_weight, targets)
+                weight = self._reader.weights(X, sample_weight, targets)
                 if isinstance(progress, Settings):
                     progress = self._begin(progress, X, targets, counted is not None, lock)
                 else:
@@ -297,11 +292,8 @@ class _StreamingModel(DPLinearModel):
         # without a horizon, no delta is known to be large
         accounting.warn_if_weak(self.horizon or 1)
         settings = settings._replace(solver=solver, accounting=accounting)
-        declared = declared_bounds(self.bounds_X, X.shape[1])
-        facts = X.shape[1], declared, targets.n_outputs, targets.class_weight
-        plan: Any = settings.plan(self.horizon or _NO_HORIZON, *facts)
-        features = self._run(plan, declared, X[:0]).scaling
-        self._spend(accounting.accountant, plan, has_groups)
+        facts = self.horizon or _NO_HORIZON, X[:0], targets, has_groups
+        plan, features = self._charge(settings, *facts)
         charged = [] if accounting.accountant is None else [accounting.accountant]
         root = stream_from_random_state(self.random_state)
         self.__dict__.update(
@@ -324,7 +316,8 @@ class _StreamingModel(DPLinearModel):
         if account is None or any(earlier.covers(account) for earlier in charged):
             return
         # in full: what is released from now on may hold all of the stream
-        self._spend(account, progress.plan, progress.rows_of_users is not None)
+        has_groups = progress.rows_of_users is not None
+        account.spend(progress.plan, estimator=type(self).__name__, has_groups=has_groups)
         progress.charged = [*charged, account]
 
     def _feed(
@@ -361,14 +354,14 @@ class _StreamingModel(DPLinearModel):
                 )
                 run.add(SolverData(rows, scaled[part]), stream)
                 bar.update(part.stop - part.start)
-            result = in_data_units(run.result(), progress.features)
+            result = run.result()
             published = {
                 "n_seen_": run.n_seen,
                 "n_iter_": result.n_iter,
                 "guarantee_": plan.guarantee_after(run.n_seen),
                 # nothing un-noised outlives the last release
                 "_stream": None if run.n_seen == plan.problem.n_samples else progress,
-                **targets.model(result),
+                **targets.model(result, progress.features),
             }
             # no interrupt comes between these: no call ends before the last of them
             if self._stream is not progress:
@@ -602,7 +595,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
 
         def read(y: Any) -> Labels:
             is_first = isinstance(progress, Settings)
-            return self._labels(y, declared) if is_first else self._read_known(y)
+            return self._read(y, declared) if is_first else self._read_known(y)
 
         return self._take_in(X, y, groups, sample_weight, progress, read)
 

@@ -51,8 +51,6 @@ from .statistics import (
     counted_targets,
     isometric_vector,
     shrunk_vector,
-    spectral_noise,
-    vector_size,
     whitening,
 )
 
@@ -156,8 +154,9 @@ class SecondMoments(Part):
         The mean square norm of the rows becomes about d, also where the noise is above G.
         """
         unit, d = self.norm**2 / self.n_records, self.n_features
-        noise = unit * spectral_noise(self.noise.scale, d)
-        root, values, ridge = whitening(self.noise.release(total, stream) * unit, d, noise)
+        root, values, ridge = whitening(
+            self.noise.release(total, stream) * unit, d, unit * self.noise.scale
+        )
         white = values / (values + ridge)
         longest = _LARGEST_MOMENT / max(float(white.max()), 1e-6)
         size = min(d / max(float(white.sum()), 1e-6), longest)
@@ -166,7 +165,7 @@ class SecondMoments(Part):
     @property
     def width(self) -> int:
         """Length of the vector that is released."""
-        return vector_size(self.n_features)
+        return self.n_features * (self.n_features + 1) // 2
 
 
 def _centred(rows: Rows) -> Array:
@@ -446,7 +445,7 @@ class FTRL(Solver):
         allowance = budget.gaussian_allowance
         # the mean moment is about B^2 / (4 d) where the columns fill half of their bounds
         spread = budget.record_factor / math.sqrt(2 * allowance.amount)
-        noise_of_one = 4 * d * spectral_noise(spread, d)
+        noise_of_one = 4 * d * (spread * math.sqrt(2 * d))
         least: float = rules.moments_per_column * d
         if self.doubling:  # there is no model before, so as few as possible
             wanted = max(least, noise_of_one / rules.clear_moments + 1)
@@ -464,7 +463,7 @@ class FTRL(Solver):
         if not (is_free and is_possible):
             return None
         change = sensitivity.second_moment_sum(n_records, budget.record_factor)
-        noise = Gaussian.calibrate(change, allowance, dimension=vector_size(d))
+        noise = Gaussian.calibrate(change, allowance, dimension=d * (d + 1) // 2)
         return SecondMoments(d, norm, n_records, noise)
 
     def _epoch(self, plan: FTRLPlan, number: int, size: int) -> Epoch:

@@ -34,7 +34,7 @@ from ..data.summation import (
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
-from . import sensitivity, statistics
+from . import statistics
 from .base import Part, Problem, SolverResult
 from .defaults import BOX_UNITS, has_units, is_wide, unit_rules
 from .records import Frame, SolverData, WithNumbers
@@ -51,12 +51,10 @@ from .statistics import (
     scale_on_grid,
     short_row_sum,
     shrunk_vector,
-    spectral_noise,
     target_counts,
-    vector_size,
     whitening,
 )
-from .wide_units import moments_size, wide_rows
+from .wide_units import moments_size, size_of_moments, wide_rows
 
 __all__ = [
     "LARGEST_ROW_GROWTH",
@@ -65,7 +63,6 @@ __all__ = [
     "accuracy",
     "pays",
     "plan_units",
-    "whitens",
 ]
 
 Array = NDArray[np.float64]
@@ -232,7 +229,7 @@ class LearnedUnits(Part):
         data, unit, center = wide_rows(*records, problem, rough, *mechanisms, row_growth, stream)
         top = 1.0
         if self.top is not None:
-            top = self._release_top(np.array([moments_size(data, unit, center)]), stream)
+            top = self._release_top(np.array([size_of_moments(data, unit, center)]), stream)
         usual = min(0.95, unit_rules(problem).row_bound * row_growth)
         factor = self._release_factor(data, usual, stream)
         found = self._joined(unit, top, 0.9 / row_growth**2, 0.5)
@@ -297,8 +294,7 @@ class LearnedUnits(Part):
         d = self.problem.n_features
         moments = np.asarray(copy.sum(moment_sum)) / copy.n_samples
         noisy = self.moments.release(isometric_vector(moments), stream)
-        noise = spectral_noise(math.sqrt(self.moments.variance), d)
-        root, values, ridge = whitening(noisy, d, noise)
+        root, values, ridge = whitening(noisy, d, math.sqrt(self.moments.variance))
         white = values / (values + ridge)
         usual = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
         bound = usual * row_growth
@@ -339,13 +335,6 @@ def pays(problem: Problem, budget: PrivacyBudget) -> bool:
     if budget.is_pure or not has_units(problem):
         return False
     return accuracy(problem, budget) >= unit_rules(problem).least
-
-
-def whitens(problem: Problem, budget: PrivacyBudget) -> bool:
-    """Whether n is so large against d that second moments are released."""
-    if is_wide(problem):
-        return False
-    return accuracy(problem, budget) / problem.n_features**1.5 > unit_rules(problem).whiten
 
 
 def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, kind: type[K]) -> K:
@@ -391,13 +380,13 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     center, moments, top, row_factor, n_rounds = None, None, None, None, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
-    if is_diagonal or whitens(problem, budget):
+    if is_diagonal or (not is_wide(problem) and m / d**1.5 > rules.whiten):
         n_rounds = 2 if m / d**1.5 > rules.whiten_twice and not is_diagonal else 1
-        change, size = statistics.second_moments(problem, budget), vector_size(d)
+        change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
     elif m >= rules.scalars:
-        of_wide, of_others = sensitivity.moments_size, statistics.top_eigenvalue
-        change = of_wide(problem, budget) if is_wide(problem) else of_others(problem)
+        whole = statistics.top_eigenvalue(problem)
+        change = moments_size(problem, budget) if is_wide(problem) else whole
         top = noise(change, rules.scalar_share)
     if m >= rules.scalars and not is_diagonal:
         row_factor = noise(0.5 * unit, rules.scalar_share)

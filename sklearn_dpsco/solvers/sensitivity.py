@@ -21,17 +21,15 @@ from ..losses import largest_constant
 from ..mechanisms.selection import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
-from .statistics import row_mean, unit_mean
+from .statistics import row_mean
 
 __all__ = [
-    "LONGEST_CENTER",
     "Corrections",
     "GradientSteps",
     "RecordSteps",
     "batch_mean",
     "corrected_scores",
     "gradient_sum",
-    "moments_size",
     "octave_score",
     "phase_mean",
     "quantile_score",
@@ -40,12 +38,7 @@ __all__ = [
     "row_mean_in_norm",
     "second_moment_sum",
     "vertex_scores",
-    "wide_mean",
 ]
-
-
-# Of the released centre of wide rows, in units of their bound.
-LONGEST_CENTER = 16.0
 
 
 class GradientSteps(NamedTuple):
@@ -247,20 +240,6 @@ def quantile_score(n_samples: int, record_factor: float, level: float) -> float:
     """
     change = 2.0 if record_factor == 2 else 2 * level
     return (change + 16 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
-
-
-def wide_mean(problem: Problem, budget: PrivacyBudget) -> float:
-    """l2 change of the mean of vectors of norm at most 1 in the units of wide rows (section 4.5b).
-
-    A centred sum is a difference of two, whose terms are longer by up to the norm of the centre.
-    """
-    n, d = problem.n_samples, problem.n_features
-    return unit_mean(problem, budget) + 4 * LONGEST_CENTER * (summation_error(n, d) + gamma(8))
-
-
-def moments_size(problem: Problem, budget: PrivacyBudget) -> float:
-    """Change of the norm of a mean of matrices of norm at most 1, one a record (section 4.5b)."""
-    return wide_mean(problem, budget) + 2 * gamma(4 * problem.n_features + 16)
 
 
 def row_and_target_sum(n_records: int, record_factor: float) -> float:

@@ -64,12 +64,10 @@ __all__ = [
     "short_row_sum",
     "shrunk_mean",
     "shrunk_vector",
-    "spectral_noise",
     "target_counts",
     "target_mean",
     "top_eigenvalue",
     "unit_mean",
-    "vector_size",
     "whitening",
 ]
 
@@ -318,11 +316,6 @@ def top_eigenvalue(problem: Problem) -> float:
     return 1 / n + 2 * (summation_error(n, d) + 32 * d * UNIT_ROUNDOFF)
 
 
-def vector_size(n_columns: int) -> int:
-    """Length of the vector of a symmetric matrix."""
-    return n_columns * (n_columns + 1) // 2
-
-
 def isometric_vector(matrix: Array) -> Array:
     """The diagonal of a symmetric matrix and sqrt(2) times what is above it.
 
@@ -332,15 +325,11 @@ def isometric_vector(matrix: Array) -> Array:
     return matrix[upper] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
 
 
-def spectral_noise(scale: float, n_columns: int) -> float:
-    """About the spectral norm of the matrix of a vector of noise."""
-    return scale * math.sqrt(2 * n_columns)
-
-
-def whitening(vector: Array, n_columns: int, noise: float) -> tuple[Array, Array, float]:
+def whitening(vector: Array, n_columns: int, scale: float) -> tuple[Array, Array, float]:
     """(G + ridge I)^(-1/2), the eigenvalues of G, negative ones as 0, and the ridge.
 
-    G has this `isometric_vector` and about this `spectral_noise`, which is the ridge.
+    G has this `isometric_vector`, each number with noise of this scale; the ridge is about the
+    spectral norm of the noise in G.
     """
     upper = np.triu_indices(n_columns)
     matrix = np.zeros((n_columns, n_columns))
@@ -349,7 +338,7 @@ def whitening(vector: Array, n_columns: int, noise: float) -> tuple[Array, Array
     values, vectors = np.linalg.eigh(matrix)
     values = np.maximum(values, 0.0)
     # where there is no noise, above the float errors of the eigenvalues
-    ridge = max(noise, 1e-10 * float(values.max()), 1e-30)
+    ridge = max(scale * math.sqrt(2 * n_columns), 1e-10 * float(values.max()), 1e-30)
     return np.asarray((vectors / np.sqrt(values + ridge)) @ vectors.T), values, ridge
 
 

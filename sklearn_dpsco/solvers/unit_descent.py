@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,7 @@ from ..mechanisms import Gaussian, Release
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
-from . import sensitivity, statistics
+from . import statistics
 from .base import Plan, Problem, Solver, SolverResult
 from .defaults import (
     UNIT_DESCENT,
@@ -42,6 +41,7 @@ from .defaults import (
 )
 from .learned_units import LearnedUnits, Units, pays, plan_units
 from .records import SolverData, gradient_sum
+from .wide_units import wide_mean
 
 __all__ = ["Descent", "UnitDescentPlan", "is_best"]
 
@@ -124,7 +124,21 @@ class Descent(Solver):
             )
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnitDescentPlan:
-        return _plan_descent(problem, budget, self.max_iter)
+        if not is_wide(problem):
+            check_copy(problem, "solver='descent'", "another solver")
+        allowance = budget.mixed_allowance
+        units = plan_units(problem, budget, allowance, LearnedUnits)
+        limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
+        n_steps = self.max_iter or affordable_steps(problem, limits)
+        sizes = problem.n_samples, problem.dimension
+        change = statistics.mean_of_numbers(*sizes, budget.record_factor)
+        if is_wide(problem):
+            change = wide_mean(problem, budget)
+        step = Gaussian.calibrate(change, allowance.share(units.left), n_steps, problem.size)
+        releases = (*units.releases, Release("mean gradient", step, n_steps))
+        guarantee = Guarantee.of(budget, releases, allowance.kind)
+        facts = problem, budget, self.form, n_steps, guarantee
+        return UnitDescentPlan(*facts, units=units, step=step)
 
 
 def is_best(problem: Problem, budget: PrivacyBudget) -> bool:
@@ -149,22 +163,6 @@ def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
         return loss
     wider: float = UNIT_DESCENT.widening ** max(0.0, 1 - 2 * t / n_steps)
     return Welsch(UNIT_DESCENT.width * wider).of_outputs(loss.n_outputs)
-
-
-def _plan_descent(problem: Problem, budget: PrivacyBudget, max_iter: Any) -> UnitDescentPlan:
-    if not is_wide(problem):
-        check_copy(problem, "solver='descent'", "another solver")
-    allowance = budget.mixed_allowance
-    units = plan_units(problem, budget, allowance, LearnedUnits)
-    limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
-    n_steps = max_iter or affordable_steps(problem, limits)
-    change = statistics.mean_of_numbers(problem.n_samples, problem.dimension, budget.record_factor)
-    if is_wide(problem):
-        change = sensitivity.wide_mean(problem, budget)
-    step = Gaussian.calibrate(change, allowance.share(units.left), n_steps, problem.size)
-    releases = (*units.releases, Release("mean gradient", step, n_steps))
-    guarantee = Guarantee.of(budget, releases, allowance.kind)
-    return UnitDescentPlan(problem, budget, "descent", n_steps, guarantee, units=units, step=step)
 
 
 def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float, float]:

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.rows import make_rows
+from ..data.summation import gamma, summation_error
 from ..mechanisms import Gaussian, SelectVertex
+from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
 from .base import Problem
 from .defaults import WIDE_UNITS
 from .records import SolverData, WithNumbers
-from .sensitivity import LONGEST_CENTER
 from .statistics import (
     clipped_to,
     measure,
@@ -33,14 +34,26 @@ from .statistics import (
     scale_on_grid,
     short_row_sum,
     shrunk_vector,
+    unit_mean,
 )
 
-__all__ = ["moments_size", "wide_rows"]
+__all__ = ["moments_size", "size_of_moments", "wide_mean", "wide_rows"]
 
 Array = NDArray[np.float64]
 
+# Of the released centre of wide rows, in units of their bound.
+LONGEST_CENTER = 16.0
 _TINY = 1e-300  # in the place of 0 in a denominator
 _N_DIRECTIONS = 4
+
+
+def wide_mean(problem: Problem, budget: PrivacyBudget) -> float:
+    """l2 change of the mean of vectors of norm at most 1 in the units of wide rows (section 4.5b).
+
+    A centred sum is a difference of two, whose terms are longer by up to the norm of the centre.
+    """
+    n, d = problem.n_samples, problem.n_features
+    return unit_mean(problem, budget) + 4 * LONGEST_CENTER * (summation_error(n, d) + gamma(8))
 
 
 def wide_rows(
@@ -97,7 +110,12 @@ def _scaled_down(measured: WithNumbers, center: Array, norm: float) -> SolverDat
     return SolverData(scaled, measured.data.y)
 
 
-def moments_size(data: Any, unit: Array, center: Array) -> float:
+def moments_size(problem: Problem, budget: PrivacyBudget) -> float:
+    """Change of the norm of a mean of matrices of norm at most 1, one a record (section 4.5b)."""
+    return wide_mean(problem, budget) + 2 * gamma(4 * problem.n_features + 16)
+
+
+def size_of_moments(data: Any, unit: Array, center: Array) -> float:
     r"""About the Frobenius norm of the second moments M of `wide_rows`, times their units.
 
     :math:`\|M V\|_F / \sqrt k` for k public vectors of random signs, the products of a row

@@ -54,7 +54,7 @@ from sklearn_dpsco import (
     dp_score,
 )
 from sklearn_dpsco.data import blocks, pieces
-from sklearn_dpsco.estimators import _tables as tables
+from sklearn_dpsco.estimators import _records as tables
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.solvers import FTRL, SCOF, NoisyMD, Selection
 

@@ -36,7 +36,7 @@ from support import problem
 from test_audits import THREE, replay
 
 from sklearn_dpsco import BudgetAccountant, PrivacyLeakWarning
-from sklearn_dpsco.estimators import _tables
+from sklearn_dpsco.estimators import _records
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.solvers import NoisyMD
 from sklearn_dpsco.solvers.statistics import constant_for_mean
@@ -207,7 +207,7 @@ def test_replays_flag_weights_that_are_not_clipped(name, form, monkeypatch):
     def unclipped(sample_weight, largest, *, strict):
         return np.asarray(sample_weight, dtype=np.float64) * 5 / largest
 
-    monkeypatch.setattr(_tables, "as_weights", unclipped)
+    monkeypatch.setattr(_records, "as_weights", unclipped)
     # (where coordinates are clipped after they are weighted, no weight does harm)
     is_clipped = form in ("guesses", "buckets")
     relation = relation_of(name, form)

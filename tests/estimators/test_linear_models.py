@@ -17,7 +17,7 @@ from sklearn_dpsco import (
     DPPhasedSGDClassifier,
     DPPhasedSGDRegressor,
 )
-from sklearn_dpsco.estimators import _tables
+from sklearn_dpsco.estimators import _records
 from sklearn_dpsco.geometry import Geometry, L1Ball
 from sklearn_dpsco.losses import Hinge, Loss, SmoothedHinge, Squared
 from sklearn_dpsco.solvers import Gradient, Localized, NoisyMD, NoisySFW, PhasedSGD, Selection
@@ -76,8 +76,8 @@ def test_a_memmap_within_the_bounds_is_never_copied(tmp_path, monkeypatch):
     np.save(path, X)
     mapped = np.load(path, mmap_mode="r")
     seen = []
-    make_rows = _tables.make_rows
-    monkeypatch.setattr(_tables, "make_rows", lambda X, *a: seen.append(X) or make_rows(X, *a))
+    make_rows = _records.make_rows
+    monkeypatch.setattr(_records, "make_rows", lambda X, *a: seen.append(X) or make_rows(X, *a))
     model = regressor().fit(mapped, y)
     assert np.shares_memory(seen[0], mapped)
     np.testing.assert_array_equal(model.coef_, regressor().fit(X, y).coef_)

@@ -10,7 +10,7 @@ from sklearn_dpsco.data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from sklearn_dpsco.geometry import AxisVertices
 from sklearn_dpsco.mechanisms.selection import PRIOR_ROOM
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import sensitivity, statistics
+from sklearn_dpsco.solvers import sensitivity, statistics, wide_units
 from sklearn_dpsco.solvers.sensitivity import Corrections, GradientSteps, RecordSteps
 
 D, NORM, CLIP, ETA, SIZE = 5, 1.5, 0.3, 0.01, 7
@@ -46,8 +46,8 @@ EVERY = {
         lambda n, budget: sensitivity.row_mean_in_norm(facts(n), budget, NORM, 2.0, 4.0),
         lambda n: NORM / n,
     ),
-    "wide_mean": (lambda n, budget: sensitivity.wide_mean(facts(n), budget), lambda n: 1 / n),
-    "moments_size": (lambda n, budget: sensitivity.moments_size(facts(n), budget), lambda n: 1 / n),
+    "wide_mean": (lambda n, budget: wide_units.wide_mean(facts(n), budget), lambda n: 1 / n),
+    "moments_size": (lambda n, budget: wide_units.moments_size(facts(n), budget), lambda n: 1 / n),
     "target_mean": (
         lambda n, budget: statistics.target_mean(facts(n, n_outputs=4), budget, 2),
         lambda n: 2 / n,

@@ -24,7 +24,7 @@ from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import Descent, MirrorDescent, defaults, sensitivity, wide_units
+from sklearn_dpsco.solvers import Descent, MirrorDescent, defaults, wide_units
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.records import SolverData
 
@@ -156,7 +156,7 @@ def test_the_size_of_the_moments_moves_as_far_as_stated_and_bounds_the_top_eigen
         tables = [in_units(X[[i, *range(1, n)]], unit, center) for i in (0, n, 0)]
         empty = tables[2][0].rows
         empty.scale = empty.scales() * (np.arange(n) > 0)
-        sizes = [wide_units.moments_size(*table) for table in tables]
+        sizes = [wide_units.size_of_moments(*table) for table in tables]
         assert abs(sizes[2] - sizes[0]) <= 1 / n + 1e-12
         assert abs(sizes[1] - sizes[0]) <= 2 / n + 1e-12
         worst = max(worst, n * abs(sizes[2] - sizes[0]))
@@ -164,19 +164,19 @@ def test_the_size_of_the_moments_moves_as_far_as_stated_and_bounds_the_top_eigen
     # of rows of norm 1 in one direction it is the moments' only eigenvalue
     X = np.outer(rng.choice([-1.0, 1.0], 400), np.eye(50)[3])
     whole = SolverData(make_rows(X, True).centered(np.zeros(50)), np.zeros(400))
-    assert wide_units.moments_size(whole, np.ones(50), np.zeros(50)) == pytest.approx(1.0)
+    assert wide_units.size_of_moments(whole, np.ones(50), np.zeros(50)) == pytest.approx(1.0)
     X = rng.standard_normal((4000, 50))
     wide = in_units(X, np.full(50, 0.14), np.zeros(50))
     Z = 0.14 * X * wide[0].rows.scales()[:, None]
     exact = np.linalg.norm(Z.T @ Z / 4000)
-    assert wide_units.moments_size(*wide) == pytest.approx(exact, rel=0.2)
+    assert wide_units.size_of_moments(*wide) == pytest.approx(exact, rel=0.2)
 
 
 def test_the_sums_of_centred_rows_err_by_less_than_is_stated():
     # a centre as long as it may be, in units of the bound on the rows, and rows near it
     rng = np.random.default_rng(2)
     n, d = 3000, 40
-    center = np.full(d, sensitivity.LONGEST_CENTER / math.sqrt(d))
+    center = np.full(d, wide_units.LONGEST_CENTER / math.sqrt(d))
     X = center + rng.standard_normal((n, d)) / math.sqrt(d) / 3
     r = rng.choice([-1.0, 1.0], n)
     rows = make_rows(X, True).centered(center)
@@ -184,7 +184,7 @@ def test_the_sums_of_centred_rows_err_by_less_than_is_stated():
     exact = np.array([math.fsum(column) for column in ((X - center) * r[:, None]).T]) / n
     fact = facts(n, d)
     budget = PrivacyBudget(1.0, 1e-6, "zero-out")
-    allowed = sensitivity.wide_mean(fact, budget) - 1 / n
+    allowed = wide_units.wide_mean(fact, budget) - 1 / n
     assert 0 < np.linalg.norm(found - exact) < allowed / 2
 
 

@@ -1,8 +1,8 @@
-"""Predictions of linear models, by what may be sent to whoever holds the rows."""
+"""Fitted linear models: predictions, by what may be sent to whoever holds the rows, and frames."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
+from .._checks import import_pandas
 from ..data.cells import clear_rows, nonfinite_rows
 from ..data.compressed import canonical
-from ._tables import Reader
+from ._records import Reader
 
 __all__ = [
+    "Affine",
     "LinearModel",
+    "coefficient_frame",
+    "feature_index",
     "likeliest",
     "log_probabilities",
     "probabilities",
@@ -110,3 +114,54 @@ def log_probabilities(loss: Any, raw: Array) -> Array:
     """Their logarithms."""
     with np.errstate(divide="ignore"):
         return np.log(probabilities(loss, raw))
+
+
+_INTERCEPT = "(intercept)"
+
+
+class Affine(NamedTuple):
+    """A linear model of several outputs: shapes (n_outputs, n_features) and (n_outputs,)."""
+
+    coef: Array
+    intercept: Array
+
+    def of_features(self, shift: Array, width: Array) -> Affine:
+        """The same function of z, where the model's features are (z - shift) / width."""
+        coef = self.coef / width
+        return Affine(coef, self.intercept - coef @ shift)
+
+    def in_features(self, shift: Array, width: Array) -> Affine:
+        """The same function of (x - shift) / width, x being the model's features."""
+        return Affine(self.coef * width, self.intercept + self.coef @ shift)
+
+
+def feature_index(names: Any, n_features: int, encoder: Any) -> tuple[Any, Any]:
+    """An index of the features and the intercept, and the encoder's output columns, if it tells.
+
+    Raises
+    ------
+    ValueError
+        If the encoder has another number of outputs than the model has features.
+    """
+    pandas = import_pandas("coef_frame")
+    if encoder is None:
+        names = [f"x{k}" for k in range(n_features)] if names is None else names
+        return pandas.Index([*names, _INTERCEPT], name="feature"), None
+    names = encoder.get_feature_names_out()
+    if len(names) != n_features:
+        raise ValueError(
+            f"encoder has {len(names)} output columns, but the model has {n_features} features: "
+            "give the step right before it"
+        )
+    if not hasattr(encoder, "output_columns"):
+        return pandas.Index([*names, _INTERCEPT], name="feature"), None
+    columns = encoder.output_columns()
+    pairs = [(c.source, "" if c.category is None else c.category) for c in columns]
+    levels = ["column", "category"]
+    return pandas.MultiIndex.from_tuples([*pairs, (_INTERCEPT, "")], names=levels), columns
+
+
+def coefficient_frame(model: Affine, index: Any, labels: Sequence[Any]) -> Any:
+    """A row for each feature and the intercept, a column for each output."""
+    pandas = import_pandas("coef_frame")
+    return pandas.DataFrame(np.vstack((model.coef.T, model.intercept)), index, list(labels))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,14 +13,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
+from .._checks import check_size, shown
 from .._fitting import checked, checked_table
 from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
-from ..data.bounds import FeatureScaling
+from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.cells import (
     as_labels,
     as_numbers,
     as_users,
     as_weights,
+    check_classes,
     clear_rows,
     is_missing,
     label_codes,
@@ -29,13 +32,160 @@ from ..data.compressed import canonical
 from ..data.pieces import Pieces, Source
 from ..data.rows import Rows, make_rows, times_rows
 from ..exceptions import BlocksChangedError
+from ..solvers.base import SolverResult
 from ..solvers.records import SolverData
-from ._targets import Labels, Numbers
 
-__all__ = ["BlocksTable", "FoundBlocks", "LocalTable", "Reader", "read_blocks"]
+__all__ = [
+    "BlocksTable",
+    "Labels",
+    "LocalTable",
+    "Numbers",
+    "Reader",
+    "check_class_weight",
+    "check_classes",
+    "class_weights",
+    "n_outputs_of",
+    "n_targets_of",
+    "read_blocks",
+]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Targets of a regression, shape (n,) or (n, n_targets), and their public scaling."""
+
+    y: Array
+    scaling: TargetScaling
+    class_weight: None = None
+    record_weight: None = None
+
+    @property
+    def n_outputs(self) -> int:
+        return n_targets_of(self.y)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What is public of the targets."""
+        return {}
+
+    @cached_property
+    def is_empty(self) -> Flags:
+        """Flags the records whose target is invalid."""
+        columns = self.y if self.y.ndim == 2 else self.y[:, None]
+        return np.any([is_missing(column) for column in columns.T], axis=0)
+
+    def without_records(self) -> Numbers:
+        """What is public of the targets."""
+        return replace(self, y=self.y[:0])
+
+    def scaled(self) -> Array:
+        """In [-1, 1]; 0 for an invalid record. Several targets have a column each."""
+        scaled = self.scaling.transform(self.y)
+        scaled[self.is_empty] = 0.0
+        return scaled.ravel() if self.n_outputs == 1 else scaled
+
+    def model(self, result: SolverResult, features: FeatureScaling) -> dict[str, Any]:
+        """Coefficients in the user's units; if y is a matrix, with a row for each target."""
+        plain = features.unscale(result.coef, result.intercept)
+        coef, intercept = self.scaling.unscale(*plain)
+        if self.y.ndim == 2:
+            coef, intercept = np.atleast_2d(coef), np.atleast_1d(intercept)
+        return {"coef_": coef, "intercept_": intercept}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels by their position among the sorted classes, -1 for one that is not among them.
+
+    `class_weight` is that of `solvers.base.Problem`.
+    """
+
+    codes: NDArray[np.int_]
+    classes: NDArray[Any]
+    class_weight: tuple[float, ...] | str | None = None
+
+    @property
+    def record_weight(self) -> Array | None:
+        """The declared weight of each record's class, 0 for none; None without such weights."""
+        if not isinstance(self.class_weight, tuple):
+            return None
+        return np.array([*self.class_weight, 0.0])[self.codes]
+
+    @property
+    def n_outputs(self) -> int:
+        return n_outputs_of(self.classes.size)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What is public of the labels."""
+        return {"classes_": self.classes}
+
+    @cached_property
+    def is_empty(self) -> Flags:
+        """Flags the records whose label is invalid."""
+        return self.codes < 0
+
+    def without_records(self) -> Labels:
+        """What is public of the labels."""
+        return replace(self, codes=self.codes[:0])
+
+    def scaled(self) -> Array:
+        """+1 for the second of two classes and -1 for the first, of several a column for each."""
+        if self.classes.size == 2:
+            return np.where(self.codes == 1, 1.0, -1.0)
+        return np.where(self.codes[:, None] == np.arange(self.classes.size), 1.0, -1.0)
+
+    def model(self, result: SolverResult, features: FeatureScaling) -> dict[str, Any]:
+        """Coefficients with a row for each output."""
+        coef, intercept = features.unscale(result.coef, result.intercept)
+        return {"coef_": np.atleast_2d(coef), "intercept_": np.atleast_1d(intercept)}
+
+
+def n_targets_of(y: Array) -> int:
+    """Number of columns."""
+    return 1 if y.ndim == 1 else y.shape[1]
+
+
+def n_outputs_of(n_classes: int) -> int:
+    """How many outputs tell so many classes apart."""
+    return 1 if n_classes == 2 else n_classes
+
+
+def check_class_weight(class_weight: Any) -> None:
+    """Raise unless it is None, "balanced" or a dict of weights of at least 0, not all 0."""
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            "class_weight must be None, 'balanced' or a dict {label: weight}, got "
+            f"{shown(class_weight)}"
+        )
+    for label, weight in class_weight.items():
+        check_size(f"class_weight[{shown(label)}]", weight, low=0)
+
+
+def class_weights(class_weight: Any, classes: NDArray[Any]) -> tuple[float, ...] | str | None:
+    """The weights of the sorted classes over the largest, 1 before that for one without any.
+
+    "balanced" stays as it is, and None stands for equal weights.
+    """
+    if class_weight is None or class_weight == "balanced":
+        return None if class_weight is None else "balanced"
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    if unknown:
+        raise ValueError(
+            f"class_weight has labels that are not among the classes: {shown(unknown)}"
+        )
+    weights = [float(class_weight.get(label, 1.0)) for label in labels]
+    largest = max(weights)
+    if largest == 0:
+        raise ValueError("class_weight must be positive for at least one class, got 0 for all")
+    return None if min(weights) == largest else tuple(weight / largest for weight in weights)
+
 
 _OTHER_LABELS = "y has labels that are not among the declared classes"
 _CODES = (
@@ -55,11 +205,14 @@ class Reader:
     task : {"regression", "classification"}
     is_strict : bool
         Whether a record that is invalid is an error.
+    max_weight : float
+        The largest weight that counts.
     """
 
     name: str
     task: str
     is_strict: bool
+    max_weight: float
 
     def features(self, X: Any, min_samples: int = 1) -> Any:
         """X as an array or a sparse matrix."""
@@ -68,6 +221,8 @@ class Reader:
 
     def targets(self, y: Any) -> Any:
         """Numbers, shape (n,) or (n, n_targets), or labels, if not strict with invalid ones."""
+        if y is None:
+            raise ValueError(f"{self.name} requires y to be passed, but the target y is None")
         if self.task == "regression":
             y = checked(
                 check_array,
@@ -101,13 +256,11 @@ class Reader:
             raise ValueError(f"{_OTHER_LABELS}. {_CODES}")
         return codes
 
-    def weights(
-        self, X: Any, sample_weight: Any, largest: float, targets: Numbers | Labels
-    ) -> Array | None:
+    def weights(self, X: Any, sample_weight: Any, targets: Numbers | Labels) -> Array | None:
         """The records' weights in [0, 1], times those of their classes; None if there are none."""
         if sample_weight is None:
             return targets.record_weight
-        weights = as_weights(sample_weight, largest, strict=self.is_strict)
+        weights = as_weights(sample_weight, self.max_weight, strict=self.is_strict)
         check_consistent_length(X, weights)
         return times_rows(weights, targets.record_weight)
 
@@ -180,28 +333,24 @@ class LocalTable:
 class _Facts(NamedTuple):
     """What a check tells of a block: public facts of its form, the labels if they are asked for.
 
-    `given` and `empty` are X as it was given and as it is read, without records; `mark` is the
+    `given` and `empty` are X as it was given and as it is read, without records; `form` must be
+    the same for all blocks, and has the shape of a record's targets last; `mark` is the
     `fingerprint` of the block, and `users` are those of its rows if there are any.
     """
 
     n_samples: int = 0
     given: Any = None
     empty: Any = None
-    of_targets: tuple[int, ...] = ()
+    form: tuple[Any, ...] = ()
     labels: tuple[Any, ...] = ()
     mark: int = 0
     users: Any = None
     error: Exception | None = None
 
-    @property
-    def form(self) -> tuple[Any, ...]:
-        """What must be the same for all blocks."""
-        names = list(self.given.columns) if hasattr(self.given, "columns") else None
-        return self.empty.shape, sparse.issparse(self.empty), self.of_targets, names
 
-
-class FoundBlocks(NamedTuple):
-    """Checked blocks.
+@dataclass(frozen=True)
+class BlocksTable:
+    """Checked arguments of a fit in blocks of rows elsewhere.
 
     Attributes
     ----------
@@ -211,12 +360,14 @@ class FoundBlocks(NamedTuple):
         Numbers of records of the blocks, and their fingerprints.
     given, empty : array-like of shape (0, d)
         X as it was given and as it is read, without records.
-    targets : ndarray
-        The labels that occur, if they are asked for; else y without records.
+    targets : Numbers, Labels or ndarray
+        What is public of them. Before that is known, the labels that occur, if they are asked for;
+        else y without records.
     users : ndarray or None
         Those of all rows, if they were in blocks.
     """
 
+    reader: Reader
     blocks: dict[str, Blocks]
     sizes: tuple[int, ...]
     marks: tuple[int, ...]
@@ -225,56 +376,34 @@ class FoundBlocks(NamedTuple):
     targets: Any
     users: Any
 
-    def without(self, surplus: Flags) -> FoundBlocks:
-        """Blocks of which some rows do not count."""
-        flags = split(surplus, replace(self.blocks["X"], sizes=self.sizes))
-        return self._replace(blocks=self.blocks | {"surplus": flags})
-
-
-@dataclass(frozen=True)
-class BlocksTable:
-    """Validated arguments of a fit in blocks of rows elsewhere.
-
-    Attributes
-    ----------
-    reader, found
-        How the blocks are read, and where they are.
-    targets : Numbers or Labels
-        What is public of them.
-    largest_weight : float
-        The `max_weight` of the estimator.
-    """
-
-    reader: Reader
-    found: FoundBlocks
-    targets: Numbers | Labels
-    largest_weight: float
-
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of records and of features."""
-        return sum(self.found.sizes), self.empty.shape[1]
+        return sum(self.sizes), self.empty.shape[1]
 
-    @property
-    def empty(self) -> Any:
-        """X without its records."""
-        return self.found.empty
+    def of(self, targets: Numbers | Labels, surplus: Flags | None) -> BlocksTable:
+        """The same with their targets, and without the rows that do not count."""
+        blocks = self.blocks
+        if surplus is not None:
+            flags = split(surplus, replace(blocks["X"], sizes=self.sizes))
+            blocks = blocks | {"surplus": flags}
+        return replace(self, blocks=blocks, targets=targets.without_records())
 
     def data(self, scaling: FeatureScaling, fit_intercept: bool) -> Pieces:
         """Scaled records, where the blocks are."""
-        blocks, sizes = self.found.blocks, self.found.sizes
-        facts = scaling, fit_intercept, self.targets, self.largest_weight
+        facts = tuple(self.blocks), scaling, fit_intercept, self.targets
         reads = [
-            functools.partial(_read, self.reader, mark, tuple(blocks), *facts)
-            for mark in (None, *self.found.marks)
+            functools.partial(_read, self.reader, mark, *facts) for mark in (None, *self.marks)
         ]
-        inputs = tuple(zip(*(of_one.keys for of_one in blocks.values()), strict=True))
-        graph = {key: task for of_one in blocks.values() for key, task in of_one.graph.items()}
-        of_X = blocks["X"]
-        source = Source(graph, of_X.groups(sizes), inputs, reads[1:], of_X.is_in_memory, of_X.get)
-        nothing = [np.zeros(0, dtype=float if kind == "weight" else bool) for kind in blocks][2:]
-        of_targets = np.zeros((0, *self.found.targets.shape[1:]), dtype=self.found.targets.dtype)
-        return Pieces(source, sizes, reads[0](self.empty, of_targets, *nothing)).kept()
+        inputs = tuple(zip(*(of_one.keys for of_one in self.blocks.values()), strict=True))
+        graph = {key: task for of_one in self.blocks.values() for key, task in of_one.graph.items()}
+        of_X = self.blocks["X"]
+        groups = of_X.groups(self.sizes)
+        source = Source(graph, groups, inputs, reads[1:], of_X.is_in_memory, of_X.get)
+        is_numeric = isinstance(self.targets, Numbers)
+        y = self.targets.y if is_numeric else self.targets.classes[:0]
+        nothing = [np.zeros(0, float if kind == "weight" else bool) for kind in self.blocks][2:]
+        return Pieces(source, self.sizes, reads[0](self.empty, y, *nothing)).kept()
 
 
 def _read(
@@ -284,7 +413,6 @@ def _read(
     scaling: FeatureScaling,
     fit_intercept: bool,
     meta: Numbers | Labels,
-    largest_weight: float,
     *arrays: Any,
 ) -> SolverData:
     """A block as scaled records; `mark` is what its fingerprint was, None if there was none.
@@ -297,13 +425,13 @@ def _read(
     given = dict(zip(kinds, arrays, strict=True))
     with suppress(ValueError):  # the block of the check was valid
         X, y = _read_both(reader, given)
-        if mark is None or _mark(X, y, given) == mark:
+        if mark is None or fingerprint(X, y, *(given[k] for k in given if k == "weight")) == mark:
             targets: Numbers | Labels
             if isinstance(meta, Numbers):
                 targets = replace(meta, y=y)
             else:
                 targets = replace(meta, codes=reader.codes(y, meta.classes))
-            weight = reader.weights(X, given.get("weight"), largest_weight, targets)
+            weight = reader.weights(X, given.get("weight"), targets)
             flags = targets.is_empty, given.get("surplus")
             rows = reader.rows(X, scaling, fit_intercept, *flags, weight)
             return SolverData(rows, targets.scaled())
@@ -318,19 +446,13 @@ def _read(
 
 def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
     """X and y of a block."""
-    y = given["y"]
+    y: Any = given.get("y")
     if reader.task == "classification" and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
         y = np.asarray(y)[:, 0]  # each block would warn of the column in each step
     return reader.features(given["X"], min_samples=0), reader.targets(y)
 
 
-def _mark(X: Any, y: Any, given: dict[str, Any]) -> int:
-    return fingerprint(X, y, *([given["weight"]] if "weight" in given else []))
-
-
-def _checked_block(
-    reader: Reader, kinds: tuple[str, ...], classes: Any, wants_labels: bool, *arrays: Any
-) -> _Facts:
+def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays: Any) -> _Facts:
     """The facts of a block.
 
     What is wrong is returned: schedulers log what is raised together with the arguments.
@@ -341,17 +463,20 @@ def _checked_block(
             X, y = _read_both(reader, given)
             check_consistent_length(X, y)
             if "weight" in given:
-                weights = as_weights(given["weight"], 1.0, strict=reader.is_strict)
+                weights = as_weights(given["weight"], reader.max_weight, strict=reader.is_strict)
                 check_consistent_length(X, weights)
             users = as_users(given["groups"]) if "groups" in given else None
             check_consistent_length(X, users)
         labels = ()
-        if wants_labels:
-            labels = tuple(set(y[~is_missing(y)].tolist()))
-        elif classes is not None:
+        if classes is not None:
             reader.codes(y, classes)
-        forms = _emptied(given["X"]), _emptied(X), y.shape[1:]
-        return _Facts(X.shape[0], *forms, labels, _mark(X, y, given), users)
+        elif reader.task == "classification":
+            labels = tuple(set(y[~is_missing(y)].tolist()))
+        bare, empty = _emptied(given["X"]), _emptied(X)
+        names = list(bare.columns) if hasattr(bare, "columns") else None
+        form = empty.shape, sparse.issparse(empty), names, y.shape[1:]
+        mark = fingerprint(X, y, *(given[kind] for kind in given if kind == "weight"))
+        return _Facts(X.shape[0], bare, empty, form, labels, mark, users)
     except Exception as error:
         return _Facts(error=error.with_traceback(None))
 
@@ -362,9 +487,7 @@ def _emptied(block: Any) -> Any:
     return empty.copy() if hasattr(empty, "copy") else empty
 
 
-def read_blocks(
-    reader: Reader, X: Any, others: dict[str, Any], classes: Any, *, wants_labels: bool
-) -> FoundBlocks:
+def read_blocks(reader: Reader, X: Any, others: dict[str, Any], classes: Any) -> BlocksTable:
     """Blocks of rows of X and of what goes with it, checked where they are.
 
     Parameters
@@ -374,9 +497,7 @@ def read_blocks(
     others : dict of str to array-like or collection
         None for what is not there.
     classes : ndarray or None
-        Among which labels must be.
-    wants_labels : bool
-        Whether the labels that occur are looked up.
+        Among which labels must be; None looks up those that occur.
 
     Raises
     ------
@@ -385,7 +506,7 @@ def read_blocks(
     """
     given = {kind: values for kind, values in others.items() if values is not None}
     blocks = blocks_of_all(X, given)
-    check = functools.partial(_checked_block, reader, tuple(blocks), classes, wants_labels)
+    check = functools.partial(_checked_block, reader, tuple(blocks), classes)
     facts: list[_Facts] = results(check, list(blocks.values()))
     for fact in facts:
         if fact.error is not None:
@@ -396,7 +517,7 @@ def read_blocks(
             "blocks must all have the same columns (with the same names) and targets, and be all "
             "dense or all sparse"
         )
-    targets: Any = np.empty((0, *first.of_targets))
+    targets: Any = np.empty((0, *first.form[-1]))
     if reader.task == "classification":
         targets = as_labels(sorted({label for fact in facts for label in fact.labels}, key=repr))
     sizes = tuple(fact.n_samples for fact in facts)
@@ -410,4 +531,4 @@ def read_blocks(
     if blocks.pop("groups", None):  # numpy would make text of the numbers beside text
         users = np.concatenate([fact.users.astype(object) for fact in facts])
     marks = tuple(fact.mark for fact in facts)
-    return FoundBlocks(blocks, sizes, marks, first.given, first.empty, targets, users)
+    return BlocksTable(reader, blocks, sizes, marks, first.given, first.empty, targets, users)
