@@ -119,6 +119,8 @@ def is_elsewhere(values: Any) -> bool:
 
     Raises `ValueError` if a list holds something else besides, or collections.
     """
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return False
     return hasattr(values, "__dask_graph__") or _parts(values) is not None
 
 
@@ -126,10 +128,9 @@ def _parts(values: Any) -> list[Any] | None:
     """The parts of a list or an array of them, or a part alone; None for anything else."""
     if _is_part(values):
         return [values]
-    is_array = isinstance(values, np.ndarray) and values.dtype == object
-    if not (is_array or isinstance(values, (list, tuple))):
+    if not isinstance(values, (list, tuple, np.ndarray)):
         return None
-    cells = values.ravel() if is_array else values
+    cells = values.ravel() if isinstance(values, np.ndarray) else values
     first = next(iter(cells), None)
     if _is_part(first):
         parts = list(cells)
