@@ -39,7 +39,7 @@ from scipy import sparse
 from ..._kernels.arguments import Compressed, RecordWalk
 from ..._progress import advance, steps
 from ..._types import Auto
-from ...data.rows import Terms
+from ...data.rows import Terms, slope_of
 from ...geometry import AxisVertices, Geometry, Vertices, known_vertices, moved
 from ...losses import Loss
 from ...mechanisms import Release, SelectSequence, softmax_scale
@@ -579,7 +579,7 @@ class _RecordWalk:
 
     def _kernel(self) -> tuple[Any, ...] | None:
         """What compiled steps need, if they know the loss, the set and the law of the noise."""
-        vertices, slope = self.plan.vertices, self.whole.terms.slope
+        vertices, slope = self.plan.vertices, slope_of(self.whole.terms)
         scale, is_one = softmax_scale(self.run.noise), self.plan.problem.n_outputs == 1
         if slope is None or scale is None or not is_one or not isinstance(vertices, AxisVertices):
             return None
