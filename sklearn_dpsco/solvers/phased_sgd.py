@@ -57,7 +57,7 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity
 from .base import Part, Plan, Problem, Solver, SolverResult
-from .box_units import check_units, has_no_unit
+from .box_units import has_no_unit
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, pays, plan_units
@@ -261,7 +261,7 @@ class PhasedSGD(Solver):
                 "phased SGD needs the derivatives of a convex function, and those of the "
                 f"multinomial loss are not if they are clipped; got {self.gradient_clip!r}"
             )
-        check_units(self, budget, units)
+        self._check_units(budget, units)
         self._longest(loss, self.data_norm or 1.0, PHASED_SGD[loss.task])  # no default B is below 1
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> PhasedSGDPlan:
