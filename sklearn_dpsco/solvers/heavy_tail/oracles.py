@@ -152,8 +152,8 @@ class MedianOfMeans(MeanOracle):
         return coordinate_mean(bound, change, n_samples, n_features, dimension, order)
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        shape = self.n_buckets, rows.dimension
-        return np.roll(_kernel_sums(rows, r, shape, _INTERVAL * self.tau), first, axis=0)
+        sums = _kernel_sums(rows, r, self.n_buckets, _INTERVAL * self.tau)
+        return np.roll(sums, first, axis=0)
 
     def mean_of(self, sums: Array, n_samples: int) -> Array:
         sizes = np.full(self.n_buckets, n_samples // self.n_buckets)
@@ -177,13 +177,10 @@ class SmoothedTruncation(MeanOracle):
         return coordinate_mean(bound, change, n_samples, n_features, dimension, order)
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        shape = (1, rows.dimension)
-        return self.tau * _kernel_sums(rows, r, shape, _SMOOTHED_BOUND, 1 / self.tau)[0]
+        return self.tau * _kernel_sums(rows, r, 1, _SMOOTHED_BOUND, 1 / self.tau)[0]
 
 
-def _kernel_sums(
-    rows: Rows, r: Array, shape: tuple[int, int], bound: float, factor: float = 0.0
-) -> Array:
+def _kernel_sums(rows: Rows, r: Array, n_buckets: int, bound: float, factor: float = 0.0) -> Array:
     """Sums by bucket of clipped coordinates, or of smoothed ones; several outputs come last."""
     from ..._kernels.bounded_sums import bounded_sums, csr_bounded_sums
 
@@ -191,7 +188,7 @@ def _kernel_sums(
     X = rows.X
     if not isinstance(X, np.ndarray):
         kernel, X = csr_bounded_sums, Compressed.of(X)
-    r = times_rows(r, rows.sample_weight)
+    r, shape = times_rows(r, rows.sample_weight), (n_buckets, rows.dimension)
     total = np.zeros((*r.shape[1:], *shape))
     weights = np.ascontiguousarray(r.reshape(r.shape[0], -1).T)
     for of_output, sums in zip(weights, total.reshape(-1, *shape), strict=True):
