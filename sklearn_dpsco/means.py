@@ -184,7 +184,8 @@ def plan_mean(
     Raises
     ------
     ValueError
-        If a parameter is out of range or there are fewer records than buckets.
+        If a parameter is out of range or there are fewer records than buckets, or if `n_buckets` is
+        given for another oracle.
 
     Examples
     --------
@@ -202,6 +203,8 @@ def plan_mean(
     order = check_real("moment_order", moment_order, low=2)
     moment = check_size("moment_bound", moment_bound)
     own = auto_or(check_size, "tau", tau), auto_or(check_count, "n_buckets", n_buckets)
+    if own[1] is not None and oracle != "median-of-means":
+        raise ValueError(f"n_buckets is for oracle='median-of-means', got {n_buckets!r}")
     epsilon = epsilon if rho is None else 1.0
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     accounting.warn_if_weak(n)

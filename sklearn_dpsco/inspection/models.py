@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._checks import check_bool, check_int, warn_user
+from .._checks import check_bool, check_int, unwarned, warn_user
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyLeakWarning
 from ..model_selection.private_steps import private_last, private_steps
@@ -435,5 +435,6 @@ def _clones(estimator: Any, random_state: Any, settings: Sequence[dict[str, Any]
     for seed, given in zip(seeds, settings, strict=True):
         own = {"random_state": seed, **given}
         params = {f"{prefix}{name}": own[name] for prefix in steps for name in own}
-        clones.append(clone(estimator).set_params(**params))
+        with unwarned():  # the seed is the one that was asked for
+            clones.append(clone(estimator).set_params(**params))
     return clones

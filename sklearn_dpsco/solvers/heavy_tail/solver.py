@@ -253,6 +253,8 @@ class SCOF(Solver):
     ) -> None:
         if not math.isfinite(loss.smoothness):
             raise ValueError(f"the heavy-tail solvers need a smooth loss, got {loss!r}")
+        if self.n_buckets is not None and self.oracle != "median-of-means":
+            raise ValueError(f"n_buckets={self.n_buckets} needs oracle='median-of-means'")
         geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
         if type(geometry).project is Geometry.project:
             raise ValueError(f"the heavy-tail solvers need a set with `project`, got {geometry!r}")
