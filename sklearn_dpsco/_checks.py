@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -41,12 +42,9 @@ _MOST_SHOWN = 20  # elements: what holds more may be a table in the place of a p
 def shown(value: Any) -> str:
     """`value` for a message, cut if it is long; of what may be data the type and the size."""
     try:
-        shape, size = getattr(value, "shape", None), None
-        if isinstance(shape, tuple):
-            size = f"shape {shape}" if math.prod(shape) > _MOST_SHOWN else None
-        elif isinstance(value, _CONTAINERS) and _n_cells(value) > _MOST_SHOWN:
-            size = f"length {len(value)}"
-        if size is not None:
+        if _n_cells(value) > _MOST_SHOWN:
+            shape = getattr(value, "shape", None)
+            size = f"shape {shape}" if isinstance(shape, tuple) else f"length {len(value)}"
             return f"an object of type {type(value).__name__} and {size}"
         text = repr(value)
     except Exception:  # such as that of an integer with too many digits
@@ -94,9 +92,8 @@ def check_real(
     return number
 
 
-def check_size(name: str, value: Any, *, low: float = SMALLEST, high: float = LARGEST) -> float:
-    """Return `value` as a float if it is in [low, high], so that products do not overflow."""
-    return check_real(name, value, low=low, high=high)
+# a float in [SMALLEST, LARGEST], so that products do not overflow
+check_size = partial(check_real, low=SMALLEST, high=LARGEST)
 
 
 def check_int(name: str, value: Any, *, low: int, high: float = math.inf) -> int:
@@ -108,9 +105,8 @@ def check_int(name: str, value: Any, *, low: int, high: float = math.inf) -> int
     return int(value)
 
 
-def check_count(name: str, value: Any, *, low: int = 1, high: float = 1e15) -> int:
-    """Return `value` as an int if it is one in [low, high]: exact as a float, as are its sums."""
-    return check_int(name, value, low=low, high=high)
+# an int that is exact as a float, as are its sums
+check_count = partial(check_int, low=1, high=1e15)
 
 
 def check_bool(name: str, value: Any) -> bool:
@@ -123,8 +119,8 @@ def check_bool(name: str, value: Any) -> bool:
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return `value` if it is one of the names in `choices`."""
     if not isinstance(value, str) or value not in choices:
-        listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name} must be one of {listed}, got {shown(value)}")
+        names = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be one of {names}, got {shown(value)}")
     return value
 
 
@@ -171,18 +167,16 @@ def unwarned() -> Iterator[None]:
 
 
 # packages through which users call this one, and those of Python that run their tasks
-_BETWEEN = frozenset(
-    {
-        "sklearn",
-        "joblib",
-        "dask",
-        "distributed",
-        "asyncio",
-        "concurrent",
-        "multiprocessing",
-        "threading",
-        "runpy",
-    }
+_BETWEEN = (
+    "sklearn",
+    "joblib",
+    "dask",
+    "distributed",
+    "asyncio",
+    "concurrent",
+    "multiprocessing",
+    "threading",
+    "runpy",
 )
 
 

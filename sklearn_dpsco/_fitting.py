@@ -28,7 +28,7 @@ __all__ = ["Accounting", "PrivateFit", "checked", "checked_table"]
 
 Flags = NDArray[np.bool_]
 
-
+_NO_NOISE = "epsilon=inf adds no noise: nothing that is learned is private"
 # what follows in messages of scikit-learn, in the place of advice that leaks
 _ADVICE = {
     " contains NaN.": "Imputers learn from all records, and dropping rows tells of them: say "
@@ -56,29 +56,20 @@ def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
     raise ValueError(f"{head} Reshape your data." if quote else head)
 
 
-def _refuse_no_table(name: str, X: Any) -> None:
-    """Raise for what is no table by its type, whatever it holds."""
-    if type(X).__name__ == "LazyFrame":
-        raise ValueError(f"{name} is a lazy frame: collect() it")
-    is_dict = isinstance(X, dict) and not sparse.issparse(X)  # some sparse matrices are dicts
-    if X is None or is_dict or isinstance(X, (str, bytes)):
-        raise ValueError(
-            f"{name} must be a table, such as an array or a data frame, got {type(X).__name__}"
-        )
-
-
 def checked_table(X: Any, *, strict: bool, name: str = "X", **settings: Any) -> Any:
     """X as an array, or a CSR or CSC matrix, of finite numbers, or if not `strict` of any."""
-    _refuse_no_table(name, X)
+    kind, is_sparse = type(X).__name__, sparse.issparse(X)  # some sparse matrices are dicts
+    if kind == "LazyFrame":
+        raise ValueError(f"{name} is a lazy frame: collect() it")
+    if X is None or isinstance(X, (str, bytes)) or (isinstance(X, dict) and not is_sparse):
+        raise ValueError(f"{name} must be a table, such as an array or a data frame, got {kind}")
     table = as_numbers(name, X, strict=strict)
     # One cell may decide on the type and the layout that a frame has as an array, and so on
     # the rounding of products with other rows: only those of an array are kept.
-    is_array = isinstance(X, np.ndarray) or sparse.issparse(X)
-    if sparse.issparse(table):
-        table = compressed(table)
+    is_array = isinstance(X, np.ndarray) or is_sparse
     return checked(
         check_array,
-        table,
+        compressed(table) if sparse.issparse(table) else table,
         accept_sparse=("csr", "csc"),
         input_name=name,
         dtype=(np.float64, np.float32) if is_array else np.float64,
@@ -105,10 +96,7 @@ class Accounting(NamedTuple):
         precision: Any,
         accountant: Any,
     ) -> Accounting:
-        """From parameters of these names.
-
-        "auto" stands for the accountant's delta, so that a fit can spend all of its budget.
-        """
+        """From parameters; delta="auto" is the accountant's: a fit can spend all of its budget."""
         accountant = accountant_in_force(accountant)
         # an accountant adds up plans, in a currency that they share
         currency: Any = "auto" if accountant is None else accountant.currency
@@ -131,15 +119,9 @@ class Accounting(NamedTuple):
         return replace(self.budget, delta=default_delta(n_samples))
 
     def warn_if_weak(self, n_samples: int) -> None:
-        """Warn if epsilon is infinite, or else if delta is not below 1 / n_samples.
-
-        The former is a `PrivacyLeakWarning`, the latter a `PrivacyParameterWarning`.
-        """
+        """Warn if epsilon is infinite, or else if delta is not below 1 / n_samples."""
         if self.budget.is_infinite:
-            warn_user(
-                "epsilon=inf adds no noise: nothing that is learned is private",
-                PrivacyLeakWarning,
-            )
+            warn_user(_NO_NOISE, PrivacyLeakWarning)
             return
         delta = self.budget_of(n_samples).delta
         if delta >= 1 / n_samples:
@@ -191,8 +173,7 @@ class PrivateFit(DocumentationLink):
         return Accounting.of(*claim, self.precision, self.accountant)
 
     def _feature_names(self) -> list[str] | None:
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else list(names)
+        return list(getattr(self, "feature_names_in_", ())) or None
 
     @property
     def _is_strict(self) -> bool:
@@ -220,21 +201,19 @@ class PrivateFit(DocumentationLink):
             return None
         users = as_users(groups)
         check_consistent_length(X, users)
-        is_surplus = surplus_rows(users, most, counted)
         if self._is_strict and np.any(is_nameless(users)):
             raise ValueError("groups contains labels that are missing or cannot be compared")
-        return is_surplus
+        return surplus_rows(users, most, counted)
 
     @contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:
         """A part of a call after which an error leaves the estimator as it was."""
-        state = self.__dict__
-        before = dict(state)
+        before = dict(self.__dict__)
         try:
             yield
         except BaseException:
-            state.clear()
-            state.update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
 
     @contextmanager
@@ -244,11 +223,11 @@ class PrivateFit(DocumentationLink):
         An error inside leaves an earlier fit as it was. Afterwards the earlier fit is gone,
         so that a fit that is interrupted leaves no model.
         """
-        earlier = [name for name in self.__dict__ if name.endswith("_")]
+        earlier = set(self.__dict__) - {"n_features_in_", "feature_names_in_"}
         with self._unchanged_on_error():
             yield
         for name in earlier:
-            if name not in ("n_features_in_", "feature_names_in_"):
+            if name.endswith("_"):
                 self.__dict__.pop(name, None)
 
     @property
@@ -280,8 +259,8 @@ class PrivateFit(DocumentationLink):
         return Overview(("Privacy",), rows=rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        # a block does not reach other processes: what is sent there takes its accountant
-        # along, so that a fit in a worker fails instead of spending nothing
+        # a block does not reach other processes: what is sent there takes its accountant along, so
+        # that a fit in a worker fails instead of spending nothing
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         if state.get("accountant") is None and active_accountant() is not None:
             state = {**state, "accountant": active_accountant()}

@@ -214,9 +214,7 @@ def running(plan, run):
 
 
 def solver_data(X, y, *, fit_intercept=True, scale=None):
-    rows = make_rows(X, fit_intercept)
-    rows.scale = scale
-    return SolverData(rows, np.asarray(y, dtype=np.float64))
+    return SolverData(make_rows(X, fit_intercept, scale), np.asarray(y, dtype=np.float64))
 
 
 def in_pieces(data, cuts):

@@ -19,7 +19,6 @@ from .pieces import Get, compute, losses_told, new_key, scheduler
 
 __all__ = [
     "Blocks",
-    "blocks_of",
     "blocks_of_all",
     "check_in_memory",
     "fingerprint",
@@ -54,9 +53,15 @@ class Blocks:
         tasks = (key for key, value in self.graph.items() if _kind(value) == "task")
         return all(get_dependencies(self.graph, key) for key in tasks)
 
-    def known_sizes(self) -> tuple[int, ...]:
-        """The numbers of rows, computed if they are not known."""
-        return tuple(results(_n_rows, [self])) if self.sizes is None else self.sizes
+    def sizes_of(self, values: Any) -> tuple[int, ...]:
+        """The numbers of rows, computed if they are not known, if the values have as many rows."""
+        sizes = tuple(results(_n_rows, [self])) if self.sizes is None else self.sizes
+        if sum(sizes) != _n_rows(values):
+            raise ValueError(
+                "Found input variables with inconsistent numbers of samples: "
+                f"{[sum(sizes), _n_rows(values)]}"
+            )
+        return sizes
 
     def groups(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         """Numbers of the blocks that one task reads: a few tasks a thread of those in memory."""
@@ -114,31 +119,35 @@ def is_elsewhere(values: Any) -> bool:
 
     Raises `ValueError` if a list holds something else besides, or collections.
     """
-    parts = _listed(values)
-    if parts is None:
-        return hasattr(values, "__dask_graph__")
-    first = parts[0]
-    if not _is_part(first):
-        if hasattr(first, "__dask_graph__"):
-            raise ValueError(
-                "a list of collections is no table: join them by dask.array.concatenate or "
-                "dask.dataframe.concat, or give a list of delayed parts"
-            )
+    if isinstance(values, np.ndarray) and values.dtype != object:
         return False
-    if not all(map(_is_part, parts)):
-        raise ValueError("a list of blocks must hold delayed parts or futures alone")
-    return True
+    return hasattr(values, "__dask_graph__") or _parts(values) is not None
 
 
-def _listed(values: Any) -> list[Any] | None:
+def _parts(values: Any) -> list[Any] | None:
     """The parts of a list or an array of them, or a part alone; None for anything else."""
     if _is_part(values):
         return [values]
-    if isinstance(values, np.ndarray) and values.dtype == object and values.size:
-        return list(values.ravel()) if _is_part(values.flat[0]) else None
-    if isinstance(values, (list, tuple)) and values:
-        return list(values)
+    if not isinstance(values, (list, tuple, np.ndarray)):
+        return None
+    cells = values.ravel() if isinstance(values, np.ndarray) else values
+    first = next(iter(cells), None)
+    if _is_part(first):
+        parts = list(cells)
+        if not all(map(_is_part, parts)):
+            raise ValueError("a list of blocks must hold delayed parts or futures alone")
+        return parts
+    if hasattr(first, "__dask_graph__"):
+        raise ValueError(
+            "a list of collections is no table: join them by dask.array.concatenate or "
+            "dask.dataframe.concat, or give a list of delayed parts"
+        )
     return None
+
+
+def _is_part(value: Any) -> bool:
+    is_future = type(value).__module__.partition(".")[0] == "distributed"
+    return hasattr(value, "key") and (is_future or hasattr(value, "__dask_graph__"))
 
 
 def check_in_memory(name: str, X: Any) -> None:
@@ -150,12 +159,7 @@ def check_in_memory(name: str, X: Any) -> None:
         )
 
 
-def _is_part(value: Any) -> bool:
-    is_future = type(value).__module__.partition(".")[0] == "distributed" and hasattr(value, "key")
-    return is_future or (hasattr(value, "__dask_graph__") and hasattr(value, "key"))
-
-
-def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | None:
+def _blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | None:
     """The blocks of rows of a collection; None for what is in this process.
 
     With `like`, their rows go with those of other blocks. `name` is for messages. Raises
@@ -169,18 +173,16 @@ def blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | No
     graph: dict[Any, Any] = {}
     seen: dict[int, Any] = {}  # most blocks share their graph; held, so that no number returns
     for part in parts:
-        if not hasattr(part, "__dask_graph__"):
-            graph[part.key] = part
-            continue
-        tasks = part.__dask_graph__()
+        tasks = part.__dask_graph__() if hasattr(part, "__dask_graph__") else {part.key: part}
         if id(tasks) not in seen:
             seen[id(tasks)] = tasks
             graph.update(dict(tasks))
-    keys = [part.key for part in parts]
-    for i, key in enumerate(keys):
+    keys = []
+    for part in parts:
+        key = part.key
         while _kind(graph.get(key)) == "Alias":
             key = graph[key].target
-        keys[i] = key
+        keys.append(key)
     blocks = Blocks(dict(cull(graph, keys)[0]), tuple(keys), sizes)
     if like is not None and len(keys) != len(like.keys):
         raise ValueError(
@@ -195,7 +197,7 @@ def _by_rows(
     name: str, values: Any, like: Blocks | None
 ) -> tuple[list[Any], tuple[int, ...] | None]:
     """Delayed blocks of rows, and their sizes if those are known."""
-    parts, sizes = _listed(values), None
+    parts, sizes = _parts(values), None
     if parts is not None:
         return parts, None
     if hasattr(values, "chunks"):
@@ -205,13 +207,7 @@ def _by_rows(
             values = values.rechunk({1: -1})  # a record is in one block
         is_known = not any(math.isnan(size) for size in values.chunks[0])
         if is_known and like is not None:
-            wanted = like.known_sizes()
-            if sum(wanted) != values.shape[0]:
-                raise ValueError(
-                    "Found input variables with inconsistent numbers of samples: "
-                    f"{[sum(wanted), values.shape[0]]}"
-                )
-            values = values.rechunk({0: wanted})
+            values = values.rechunk({0: like.sizes_of(values)})
         sizes = tuple(int(size) for size in values.chunks[0]) if is_known else None
     # optimizing drops what is held by workers already, and may join the blocks of frames
     delayed = values.to_delayed(optimize_graph=not _is_held(values))
@@ -223,18 +219,17 @@ def _by_rows(
 def blocks_of_all(X: Any, others: dict[str, Any]) -> dict[str, Blocks]:
     """The blocks of rows of X, a collection, and of what goes with it row by row.
 
-    What is in this process is cut like X. Raises `ValueError` as `blocks_of`, or if numbers of rows
-    differ.
+    What is in this process is cut like X. Raises `ValueError` if blocks do not go together.
     """
     beside = {name: v for name, v in others.items() if _is_frame(v)} if _is_frame(X) else {}
     if _is_held(X) or any(v.npartitions != X.npartitions for v in beside.values()):
         beside = {}
-    found = _frames_together(X, beside) if beside else {"X": blocks_of("X", X)}
+    found = _frames_together(X, beside) if beside else {"X": _blocks_of("X", X)}
     of_X = found["X"]
     assert of_X is not None
     for name, values in others.items():
         if name not in found:
-            of_one = blocks_of(name, values, like=of_X)
+            of_one = _blocks_of(name, values, like=of_X)
             found[name] = split(values, of_X) if of_one is None else of_one
     return {name: found[name] for name in ("X", *others)}  # type: ignore[misc]
 
@@ -243,7 +238,7 @@ def _frames_together(X: Any, beside: dict[str, Any]) -> dict[str, Blocks | None]
     """Blocks of frames that are read as one: each file once, and cut alike."""
     meta = _side_by_side(X._meta, *(frame._meta for frame in beside.values()))
     joined = X.map_partitions(_side_by_side, *beside.values(), align_dataframes=False, meta=meta)
-    whole = blocks_of("X", joined)
+    whole = _blocks_of("X", joined)
     assert whole is not None
     out: dict[str, Blocks | None] = {}
     start = 0
@@ -286,12 +281,7 @@ def _is_held(values: Any) -> bool:
 
 def split(values: Any, like: Blocks) -> Blocks:
     """Values in this process, cut like the blocks."""
-    sizes = like.known_sizes()
-    n_values = values.shape[0] if hasattr(values, "shape") else len(values)
-    if sum(sizes) != n_values:
-        raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: {[sum(sizes), n_values]}"
-        )
+    sizes = like.sizes_of(values)
     ends = np.cumsum([0, *sizes])
     take = as_objects(values) if isinstance(values, (list, tuple)) else values
     take = getattr(take, "iloc", take)
@@ -321,7 +311,8 @@ def fingerprint(X: Any, *beside: Any) -> int:
     if sparse.issparse(X):
         n_stored = int(X.indptr[-1])  # what is behind that is no entry
         n_lines = X.indptr.size - 1
-        cells = [X.indptr, *(_compared(part[:n_stored], n_lines) for part in (X.indices, X.data))]
+        cells = [X.indptr]
+        cells += [_compared(part[:n_stored], n_lines) for part in (X.indices, X.data)]
     else:
         cells = [_compared(X, X.shape[0])]
     parts = [*cells, *map(np.asarray, beside)]
@@ -371,7 +362,7 @@ def map_blocks(function: Callable[[Any], Any], X: Any, like: Any) -> Any:
 
 def without_rows(X: Any) -> Any:
     """An empty table with the columns of a collection; None where they are not known."""
-    if _listed(X) is not None:
+    if _parts(X) is not None:
         return None
     if hasattr(X, "chunks"):
         return np.empty((0, *X.shape[1:]))
@@ -380,7 +371,5 @@ def without_rows(X: Any) -> Any:
 
 def here(values: Any) -> Any:
     """Values of a collection as an array in this process; others as they are."""
-    if values is None:
-        return None
-    found = blocks_of("groups", values)
+    found = _blocks_of("groups", values)
     return values if found is None else np.concatenate(results(np.asarray, [found]))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Real
 from typing import Any, Literal
 
@@ -24,10 +23,9 @@ from .._checks import SMALLEST, listed, shown, warn_user
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
 from .compressed import canonical, stored_places, value_parts, with_values
-from .summation import on_threads
+from .summation import on_threads, slices
 
 __all__ = [
-    "OTHER_COLUMNS",
     "PRIVATE",
     "FeatureScaling",
     "TargetScaling",
@@ -49,7 +47,12 @@ _NARROWEST = SMALLEST  # high - low, and in units of the larger end:
 _FINEST = 1e-12
 _APART = f"at least {_NARROWEST:g} and {_FINEST:g} times the larger end apart"
 
-OTHER_COLUMNS = (
+_SHIFTING_BOUNDS = (
+    "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column, since other "
+    "bounds would shift its zeros"
+)
+_SHIFTING_CENTER = "sparse X needs center_X=0, since a centre would shift its zeros"
+_OTHER_COLUMNS = (
     "What hands on fewer or more columns (RFE, SequentialFeatureSelector, ClassifierChain, bagging "
     "with max_features) needs scalars, the same for all columns"
 )
@@ -69,86 +72,58 @@ class FeatureScaling:
     shift: Array
     width: Array
 
-    @cached_property
-    def _has_bounds(self) -> bool:
-        return bool(np.all(np.isfinite(self.low)))
-
-    @cached_property
-    def _is_identity(self) -> bool:
-        return bool(np.all(self.shift == 0) and np.all(self.width == 1))
-
-    def _is_within(self, values: Any, columns: Any = None) -> bool:
-        """Whether rows, or stored values of these columns, are within the bounds."""
-        if not self._has_bounds:
-            return True
-        low, high = self.low[0], self.high[0]
-        if columns is not None:
-            low, high = self.low[columns], self.high[columns]
-        elif np.all(self.low == low) and np.all(self.high == high):  # ten times faster
-            return bool(values.min() >= low and values.max() <= high)
-        else:
-            low, high = self.low, self.high
-        return bool(np.all(values >= low) and np.all(values <= high))
-
     def transform(self, X: Any) -> Any:
         """Scaled X: one copy, or X itself where nothing needs to change, dense in C order.
 
         Dense in X's dtype; sparse canonical, in X's dtype if all columns have a middle of 0 and a
         width of 1, else in float64.
         """
-        # a warning about a NaN would reveal a record
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._transform_sparse(X) if sparse.issparse(X) else self._transform_dense(X)
-
-    def _scale(self, values: Any, columns: Any, out: Any) -> None:
-        """Rows, or stored values of these columns, scaled into `out`."""
-        values = np.clip(values, self.low[columns], self.high[columns])
-        if not self._is_identity:
-            values = (values - self.shift[columns]) / self.width[columns]
-        if self._has_bounds:  # the division may round past 1
-            np.clip(values, -1.0, 1.0, out=out, casting="same_kind")
+        low, high, is_sparse = self.low, self.high, sparse.issparse(X)
+        has_bounds = bool(np.all(np.isfinite(low)))
+        is_identity = bool(np.all(self.shift == 0) and np.all(self.width == 1))
+        is_uniform = bool(np.all(low == low[0]) and np.all(high == high[0]))
+        if is_sparse:
+            if np.any(self.shift != 0):
+                raise ValueError(_SHIFTING_BOUNDS if has_bounds else _SHIFTING_CENTER)
+            X = canonical(X)
+            values, parts = X.data, value_parts(X)
         else:
-            out[...] = values
+            values, n_rows = X, max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
+            parts = slices(X.shape[0], n_rows)
 
-    def _transform_dense(self, X: Any) -> Any:
-        step = max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
-        parts = [slice(start, start + step) for start in range(0, X.shape[0], step)]
-        # A copy is in C order and aligned, and products of other arrays may round differently.
-        # Whether a value of one record is out of bounds must not change those of other records.
-        like_a_copy = X.flags.c_contiguous and X.flags.aligned
-        if like_a_copy and self._is_identity and all(self._is_within(X[part]) for part in parts):
-            return X
-        out = np.empty(X.shape, dtype=X.dtype)
+        def is_kept(part: slice, block: Any) -> bool:
+            if not (is_identity and has_bounds):
+                return is_identity
+            if is_uniform:  # ten times faster
+                return bool(block.min() >= low[0] and block.max() <= high[0])
+            columns = stored_places(X, part, 1) if is_sparse else slice(None)
+            return bool(np.all(block >= low[columns]) and np.all(block <= high[columns]))
 
         def fill(part: slice) -> None:
-            block = np.ascontiguousarray(X[part])  # in one order, the rest is far faster
-            if self._is_identity and self._is_within(block):
-                out[part] = block
-            else:
-                self._scale(block, slice(None), out[part])
+            block = np.ascontiguousarray(values[part])  # in one order, the rest is far faster
+            if not is_kept(part, block):
+                columns = stored_places(X, part, 1) if is_sparse else slice(None)
+                block = np.clip(block, low[columns], high[columns])
+                if not is_identity:
+                    block = (block - self.shift[columns]) / self.width[columns]
+                if has_bounds:  # the division may round past 1
+                    block = np.clip(block, -1.0, 1.0)
+            out[part] = block
 
-        on_threads(fill, parts, uses_blas=False)
-        return out
-
-    def _transform_sparse(self, X: Any) -> Any:
-        if np.any(self.shift != 0):
-            raise ValueError(
-                "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column, "
-                "since other bounds would shift its zeros"
-                if self._has_bounds
-                else "sparse X needs center_X=0, since a centre would shift its zeros"
-            )
-        X = canonical(X)
-        parts = value_parts(X)
-        # Values of an identity are clipped to -1, 0 and 1, which all types of floats hold exactly.
-        if self._is_identity and all(
-            self._is_within(X.data[part], stored_places(X, part, 1)) for part in parts
-        ):
-            return X
-        values = np.empty(X.nnz, dtype=X.dtype if self._is_identity else np.float64)
-        for part in parts:
-            self._scale(X.data[part], stored_places(X, part, 1), values[part])
-        return with_values(X, values)
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a record
+            # A copy is in C order and aligned, and products of other arrays may round differently.
+            # Whether a value of one record is out of bounds must not change those of other records.
+            if is_identity and (is_sparse or (X.flags.c_contiguous and X.flags.aligned)):
+                for part in parts:
+                    if not is_kept(part, values[part]):
+                        break
+                else:
+                    return X
+            # an identity clips to -1, 0 and 1, which all types of floats hold exactly
+            dtype = np.float64 if is_sparse and not is_identity else X.dtype
+            out = np.empty(values.shape, dtype=dtype)
+            on_threads(fill, parts, uses_blas=False)
+        return with_values(X, out) if is_sparse else out
 
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
         """Coefficients and intercept for unscaled features, with the same predictions.
@@ -173,7 +148,6 @@ class TargetScaling:
     half: Any
 
     def transform(self, y: Any) -> Array:
-        """Scaled targets, a new array."""
         with np.errstate(over="ignore", invalid="ignore"):  # as for the features
             y = np.clip(np.asarray(y, dtype=np.float64), self.low, self.high)
             y = (y - self.middle) / self.half
@@ -186,14 +160,12 @@ class TargetScaling:
 
 def _pair(name: str, bounds: Any) -> tuple[Array, Array]:
     is_array = isinstance(bounds, np.ndarray) and bounds.ndim > 0
-    if not is_array and (not isinstance(bounds, Sequence) or isinstance(bounds, (str, bytes))):
-        raise ValueError(f"{name} must be a pair (low, high), got {shown(bounds)}")
-    if len(bounds):
+    is_list = isinstance(bounds, Sequence) and not isinstance(bounds, (str, bytes))
+    if (is_array or is_list) and len(bounds) and not isinstance(bounds[0], Real):
         _refuse_pairs(name, bounds)
-    if len(bounds) != 2:
+    if not (is_array or is_list) or len(bounds) != 2:
         raise ValueError(f"{name} must be a pair (low, high), got {shown(bounds)}")
-    low, high = (check_numbers(name, end) for end in bounds)
-    return low, high
+    return check_numbers(name, bounds[0]), check_numbers(name, bounds[1])
 
 
 def _refuse_pairs(name: str, bounds: Sequence[Any]) -> None:
@@ -259,43 +231,49 @@ def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:
     return np.array([value[column] for column in columns], dtype=np.float64)
 
 
-def check_feature_bounds(bounds: Any, n_features: int | None = None) -> None:
-    """Raise `ValueError` for `bounds_X` that are wrong for that number of features, or for any."""
+def check_feature_bounds(bounds: Any, n_features: int | None = None) -> tuple[Array, Array] | None:
+    """The ends that `bounds_X` declares, if they are right for that number of features, or for any.
+
+    Of a dict those in its order; None if there are none, or a transformer declares them.
+    """
+    if bounds is None or is_declaring(bounds):
+        return None
     if isinstance(bounds, Mapping):
         if n_features not in (None, len(bounds)):
             raise ValueError(f"bounds_X names {len(bounds)} columns, but n_features={n_features}")
-        for name in bounds:
-            low, high = _pair(f"bounds_X[{name!r}]", bounds[name])
+        lows, highs = np.empty(len(bounds)), np.empty(len(bounds))
+        for i, (column, pair) in enumerate(bounds.items()):
+            low, high = _pair(f"bounds_X[{column!r}]", pair)
             if low.ndim or high.ndim or not _is_wide_enough(low, high):
                 raise ValueError(
-                    f"bounds_X[{name!r}] must be two numbers with low < high, {_APART}, "
-                    f"got {shown(bounds[name])}"
+                    f"bounds_X[{column!r}] must be two numbers with low < high, {_APART}, "
+                    f"got {shown(pair)}"
                 )
-    elif bounds is not None and not is_declaring(bounds):
-        low, high = _pair("bounds_X", bounds)
-        if low.ndim > 1 or high.ndim > 1:
-            raise ValueError("bounds_X must hold scalars or arrays of shape (n_features,)")
-        if low.ndim and high.ndim and low.shape != high.shape:
-            raise ValueError(f"bounds_X has ends of shapes {low.shape} and {high.shape}")
-        if n_features is not None and any(e.ndim and e.size != n_features for e in (low, high)):
-            raise ValueError(
-                f"bounds_X must hold scalars or arrays of shape ({n_features},), got shapes "
-                f"{low.shape} and {high.shape}. {OTHER_COLUMNS}"
-            )
-        if not _is_wide_enough(low, high):
-            raise ValueError(
-                f"bounds_X must have low < high in every column, {_APART}; it is one pair "
-                "(low, high) of scalars or of arrays over the columns, or a dict of pairs by "
-                "column name"
-            )
+            lows[i], highs[i] = low, high
+        return lows, highs
+    low, high = _pair("bounds_X", bounds)
+    shapes = {low.shape, high.shape} - {()}
+    if max(low.ndim, high.ndim) > 1:
+        raise ValueError("bounds_X must hold scalars or arrays of shape (n_features,)")
+    if len(shapes) > 1:
+        raise ValueError(f"bounds_X has ends of shapes {low.shape} and {high.shape}")
+    if n_features is not None and shapes - {(n_features,)}:
+        raise ValueError(
+            f"bounds_X must hold scalars or arrays of shape ({n_features},), got shapes "
+            f"{low.shape} and {high.shape}. {_OTHER_COLUMNS}"
+        )
+    if not _is_wide_enough(low, high):
+        raise ValueError(
+            f"bounds_X must have low < high in every column, {_APART}; it is one pair (low, high) "
+            "of scalars or of arrays over the columns, or a dict of pairs by column name"
+        )
+    return low, high
 
 
 def is_nonnegative(bounds: Any) -> bool:
     """Whether all bounds begin at 0, so that no scaled feature is negative."""
-    if bounds is None:
-        return False
-    pairs = bounds.values() if isinstance(bounds, Mapping) else (bounds,)
-    return all(bool(np.all(_pair("bounds_X", pair)[0] == 0)) for pair in pairs)
+    ends = check_feature_bounds(bounds)
+    return ends is not None and bool(np.all(ends[0] == 0))
 
 
 def is_declaring(bounds: Any) -> bool:
@@ -310,23 +288,21 @@ def feature_scaling(
 
     Raises `ValueError` as `check_feature_bounds`, or if a dict does not name each column.
     """
-    bounds = _or_unit("bounds_X", "features", bounds)
-    check_feature_bounds(bounds, None if isinstance(bounds, Mapping) else n_features)
-    if isinstance(bounds, Mapping):
+    if bounds is None:
+        low, high = _undeclared("bounds_X", "features")
+    elif isinstance(bounds, Mapping):
+        check_feature_bounds(bounds)
         low, high = by_column("bounds_X", bounds, feature_names).T
-    else:
-        low, high = _pair("bounds_X", bounds)
-    low, high = (np.broadcast_to(end, (n_features,)).copy() for end in (low, high))
+    else:  # a transformer is no pair
+        low, high = check_feature_bounds(bounds, n_features) or _pair("bounds_X", bounds)
+    low, high = np.full(n_features, low), np.full(n_features, high)
     one_sided = (low == 0) | (high == 0)
     shift = np.where(one_sided, 0.0, low / 2 + high / 2)
     width = np.where(one_sided, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
     return FeatureScaling(low, high, shift, width)
 
 
-def _or_unit(name: str, what: str, bounds: Any) -> Any:
-    """The bounds, or (-1, 1) with a warning."""
-    if bounds is not None:
-        return bounds
+def _undeclared(name: str, what: str) -> tuple[Any, Any]:
     warn_user(
         f"{name} was not given: {what} are clipped to (-1, 1). Declare the bounds from "
         "domain knowledge, not from the data.",
@@ -335,12 +311,12 @@ def _or_unit(name: str, what: str, bounds: Any) -> Any:
     return -1.0, 1.0
 
 
-def check_target_bounds(bounds: Any, n_targets: int | None = None) -> None:
-    """Raise `ValueError` for `bounds_y` that are wrong for that number of targets, or for any."""
+def check_target_bounds(bounds: Any, n_targets: int | None = None) -> tuple[Array, Array] | None:
+    """The ends of `bounds_y`, if they are right for that number of targets, or for any."""
     if bounds is None:
-        return
+        return None
     low, high = _pair("bounds_y", bounds)
-    shapes = {end.shape for end in (low, high)} - {()}
+    shapes = {low.shape, high.shape} - {()}
     if len(shapes) > 1 or max(low.ndim, high.ndim) > 1 or not _is_wide_enough(low, high):
         raise ValueError(
             f"bounds_y must be two numbers with low < high, {_APART}, or two arrays of such "
@@ -348,6 +324,7 @@ def check_target_bounds(bounds: Any, n_targets: int | None = None) -> None:
         )
     if n_targets is not None and shapes - {(n_targets,)}:
         raise ValueError(f"bounds_y has the ends of {shapes.pop()[0]} targets, y has {n_targets}")
+    return low, high
 
 
 def target_scaling(bounds: Any, n_targets: int = 1) -> TargetScaling:
@@ -355,13 +332,10 @@ def target_scaling(bounds: Any, n_targets: int = 1) -> TargetScaling:
 
     Raises `ValueError` as `check_target_bounds`.
     """
-    bounds = _or_unit("bounds_y", "targets", bounds)
-    check_target_bounds(bounds, n_targets)
-    ends: list[Any] = [*_pair("bounds_y", bounds)]
+    low, high = check_target_bounds(bounds, n_targets) or _undeclared("bounds_y", "targets")
+    low, high = np.full(n_targets, low), np.full(n_targets, high)
     if n_targets == 1:
-        low, high = (end.item() for end in ends)
-    else:
-        low, high = (np.broadcast_to(end, (n_targets,)).copy() for end in ends)
+        low, high = low.item(), high.item()
     return TargetScaling(low, high, low / 2 + high / 2, high / 2 - low / 2)
 
 
@@ -392,9 +366,9 @@ def guessed_feature_scaling(center: Any, scale: Any, n_features: int) -> Feature
         if array.ndim == 1 and array.size != n_features:
             raise ValueError(
                 f"{name} must hold a scalar or {n_features} numbers, got {array.size}. "
-                f"{OTHER_COLUMNS}"
+                f"{_OTHER_COLUMNS}"
             )
-        columns.append(np.broadcast_to(array, (n_features,)).copy())
+        columns.append(np.full(n_features, array))
     infinite = np.full(n_features, np.inf)
     return FeatureScaling(-infinite, infinite, *columns)
 

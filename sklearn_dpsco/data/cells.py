@@ -1,12 +1,12 @@
-"""Cells of tables as numbers, and which records are invalid: one address for what is none.
+"""Cells of tables as numbers, and which records are invalid.
 
-A cell that is no number becomes NaN, and each function decides about a record by that record alone:
-what one record holds must not change what another one contributes, nor an error or a warning. What
-the type of a whole container says is public.
+Each function decides about a record by that record alone: what one holds must not change what
+another one contributes, nor an error or a warning. What the type of a container says is public.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -23,6 +23,7 @@ from sklearn.utils.validation import column_or_1d
 from .._checks import LARGEST, listed, shown, warn_user
 from ..exceptions import PrivacyLeakWarning
 from .compressed import stored_places, value_parts, with_values
+from .summation import slices
 
 __all__ = [
     "NotANumberError",
@@ -35,7 +36,6 @@ __all__ = [
     "check_numbers",
     "clear_rows",
     "is_missing",
-    "is_missing_cell",
     "is_nameless",
     "label_codes",
     "labels_that_occur",
@@ -45,7 +45,9 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
+_BLOCK_BYTES = 2**22
 _NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, and warns
 _NO_NUMBERS = {
     "c": "Complex",
@@ -66,17 +68,18 @@ class NotANumberError(ValueError, TypeError):
 def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     """`values` with all cells numbers or NaN.
 
-    Arrays, sparse matrices and data frames of numeric types are returned as they are: that
-    their types are numeric is public. All else is converted cell by cell to a float64 array:
-    numbers of any kind, and text that `float` reads as one, become the nearest float; those that
-    are too large become infinite or NaN, and all else NaN.
+    Arrays, sparse matrices and data frames of numeric types are returned as they are. All else is
+    converted cell by cell to a float64 array: numbers of any kind, and text that `float` reads as
+    one, become the nearest float; those that are too large become infinite or NaN, all else NaN.
 
     Types that hold no numbers, such as complex numbers or text, are a `ValueError`; a cell that is
     neither a number nor missing, or too large, is a `NotANumberError` with `strict`, and then only.
     """
     values = plain(values)
-    kinds = {getattr(getattr(values, "dtype", None), "kind", "O")}
-    if _is_frame(values):
+    kinds = {"O"}
+    if hasattr(values, "dtype"):
+        kinds = {getattr(values.dtype, "kind", "O")}
+    elif _is_frame(values):
         kinds = {_kind(column_type) for column_type in values.dtypes}
         # pandas makes a column complex for a single cell
         kinds = {"O" if kind == "c" else kind for kind in kinds}
@@ -89,7 +92,7 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     cells = as_objects(values)
     found = [_number(cell) for cell in cells.flat]
     if strict and any(
-        number is None and not is_missing_cell(cell)
+        number is None and not _is_missing_cell(cell)
         for number, cell in zip(found, cells.flat, strict=True)
     ):
         raise NotANumberError(
@@ -108,8 +111,9 @@ def check_numbers(name: str, value: Any, *, low: float = -LARGEST, high: float =
     """
     try:
         with np.errstate(over="ignore"):
-            array = np.asarray(as_numbers(name, value, strict=True), dtype=np.float64)
-    except (TypeError, ValueError):
+            numbers = value if isinstance(value, Real) else as_numbers(name, value, strict=True)
+            array = np.asarray(numbers, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         array = np.array(np.nan)
     if not np.all((array >= low) & (array <= high)):
         raise ValueError(
@@ -129,12 +133,10 @@ def plain(values: Any) -> Any:
     return np.asarray(values) if hasattr(values, "__array__") and not is_other else values
 
 
-def is_missing_cell(cell: Any) -> bool:
+def _is_missing_cell(cell: Any) -> bool:
     """Whether it is None, NaN or infinite, or does not let itself be compared, like `pandas.NA`."""
-    if cell is None:
-        return True
     try:
-        return bool(cell != cell) or cell in (np.inf, -np.inf)
+        return bool(cell is None or cell != cell or cell in (np.inf, -np.inf))
     except Exception:
         return True
 
@@ -180,15 +182,10 @@ def as_objects(values: Any) -> NDArray[np.object_]:
         or (isinstance(row, Sequence) and not isinstance(row, (str, bytes)))
         for row in values
     )
-    is_table = is_table and len({len(row) for row in values}) == 1
-    out = np.empty((len(values), len(values[0])) if is_table else len(values), dtype=object)
-    for i, row in enumerate(values):
-        if not is_table:
-            out[i] = row
-            continue
-        for j, cell in enumerate(row):
-            out[i, j] = cell
-    return out
+    if not is_table or len({len(row) for row in values}) != 1:
+        return np.fromiter(values, dtype=object, count=len(values))
+    cells = np.fromiter(itertools.chain.from_iterable(values), dtype=object)
+    return cells.reshape(len(values), len(values[0]))
 
 
 def _number(cell: Any) -> float | None:
@@ -200,11 +197,6 @@ def _number(cell: Any) -> float | None:
         return None
 
 
-Flags = NDArray[np.bool_]
-
-_BLOCK_BYTES = 2**22
-
-
 def nonfinite_rows(X: Any) -> Flags:
     """Whether a row holds NaN or an infinity, shape (n,).
 
@@ -212,18 +204,16 @@ def nonfinite_rows(X: Any) -> Flags:
     """
     out = np.zeros(X.shape[0], dtype=bool)
     if sparse.issparse(X):
-        places = np.flatnonzero(~np.isfinite(X.data))
-        is_csr = X.format == "csr"
-        rows = np.searchsorted(X.indptr, places, side="right") - 1 if is_csr else X.indices[places]
-        out[rows] = True
+        for part in value_parts(X):
+            is_wrong = ~np.isfinite(X.data[part])
+            if is_wrong.any():
+                out[stored_places(X, part, 0)[is_wrong]] = True
         return out
-    step = max(1, _BLOCK_BYTES // (X.itemsize * max(1, X.shape[1])))
-    for start in range(0, X.shape[0], step):
-        block = X[start : start + step]
+    for part in slices(X.shape[0], max(1, _BLOCK_BYTES // (X.itemsize * max(1, X.shape[1])))):
         with np.errstate(all="ignore"):
-            is_clean = np.isfinite(block.sum())  # usually enough, and far faster
+            is_clean = np.isfinite(X[part].sum())  # usually enough, and far faster
         if not is_clean:
-            out[start : start + step] = ~np.isfinite(block).all(axis=1)
+            out[part] = ~np.isfinite(X[part]).all(axis=1)
     return out
 
 
@@ -243,11 +233,7 @@ def clear_rows(X: Any, which: Flags, original: Any) -> Any:
 
 
 def as_labels(y: Any) -> NDArray[Any]:
-    """Labels as an array of shape (n,).
-
-    A plain list becomes an array of objects, since numpy would turn all numbers of a list
-    into text if one label is text.
-    """
+    """Labels as an array of shape (n,), of objects if they are in a list: see `as_objects`."""
     y = plain(y)
     labels = y if hasattr(y, "__array__") else as_objects(y)
     if getattr(getattr(labels, "dtype", None), "kind", "") == "c":
@@ -264,8 +250,7 @@ def as_users(groups: Any) -> NDArray[Any]:
     """Users of rows as an array of shape (n,).
 
     What is no numpy array becomes an array of objects, so that one missing user turns no other
-    one into a float, and a user of one chunk is found again in the next. `surplus_rows` takes
-    the text of a whole number for the number.
+    one into a float, and a user of one chunk is found again in the next.
     """
     users = plain(groups if isinstance(groups, np.ndarray) else as_objects(groups))
     if users.ndim != 1 or users.dtype.kind in "mM":
@@ -279,8 +264,7 @@ def as_users(groups: Any) -> NDArray[Any]:
 def as_weights(sample_weight: Any, largest: float, *, strict: bool) -> NDArray[np.float64]:
     """Weights of records over the largest that counts, clipped to [0, 1], shape (n,).
 
-    A weight that is negative, missing, infinite or no number is invalid: it counts as 0, and is an
-    error with `strict`.
+    One that is negative, missing, infinite or no number counts as 0, or with `strict` is an error.
     """
     numbers = as_numbers("sample_weight", sample_weight, strict=strict)
     if np.ndim(numbers) != 1:
@@ -301,7 +285,7 @@ def is_missing(labels: NDArray[Any]) -> Flags:
         return np.isnat(labels)
     if labels.dtype.kind != "O":
         return np.zeros(labels.shape, dtype=bool)
-    return np.fromiter((is_missing_cell(label) for label in labels), bool, labels.size)
+    return np.fromiter((_is_missing_cell(label) for label in labels), bool, labels.size)
 
 
 def is_nameless(labels: NDArray[Any]) -> Flags:
@@ -318,8 +302,7 @@ def is_nameless(labels: NDArray[Any]) -> Flags:
 def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, int]) -> Flags:
     """Whether a row comes after the first `most` of its user, or has none, shape (n,).
 
-    It depends on the rows of that user alone. `counted` holds the number of rows that count
-    of each user so far, and is brought up to date.
+    `counted` holds the rows that count of each user so far, and is brought up to date.
     """
     nameless = is_nameless(users)
     surplus = nameless.copy()
@@ -349,15 +332,11 @@ def _user(label: Any) -> Any:
 
 def check_classes(classes: Any) -> NDArray[Any]:
     """The declared labels, sorted."""
-    # numpy would make text of the numbers of a list
-    kinds = (
-        {isinstance(label, (str, bytes)) for label in classes}
-        if isinstance(classes, (list, tuple))
-        else ()
-    )
+    is_list, is_mixed = isinstance(classes, (list, tuple)), False
     try:
         declared = np.unique(np.asarray(classes))
-        is_mixed = len(kinds) > 1
+        if is_list and declared.dtype.kind in "US":  # numpy makes text of the numbers of a list
+            is_mixed = not all(isinstance(label, (str, bytes)) for label in classes)
     except (TypeError, ValueError):
         is_mixed = True
     if is_mixed:

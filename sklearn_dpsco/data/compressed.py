@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from .summation import slices
+
 __all__ = [
     "canonical",
     "compressed",
@@ -111,8 +113,7 @@ def row_range(X: Any, which: slice) -> Any:
 
 def value_parts(X: Any) -> list[slice]:
     """Ranges of stored values that are small enough to make arrays of their length."""
-    starts = range(0, X.nnz, _PART_VALUES)
-    return [slice(first, min(first + _PART_VALUES, X.nnz)) for first in starts]
+    return slices(X.nnz, _PART_VALUES)
 
 
 def stored_places(X: Any, part: slice, axis: int) -> Any:

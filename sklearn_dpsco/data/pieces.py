@@ -1,12 +1,9 @@
 """Records that lie in pieces elsewhere: sums over them by tasks of Dask.
 
 Whoever holds the pieces gets functions and coefficients, and gives back sums; noise is added to
-those in this process alone. A task that is computed again, since a worker was lost or the pieces
-are not kept, gives the same bits: functions depend on a piece and on public or released numbers,
-and a piece that is not what it was stops the fit.
-
-Partial sums are added up pairwise, in an order that follows from the numbers of rows; whatever it
-is, `summation.summation_error` bounds what rounding does.
+those in this process alone. A task that is computed again gives the same bits: functions depend on
+a piece and on public or released numbers, and a piece that is not what it was stops the fit.
+Partial sums are added up pairwise; `summation.summation_error` holds for any order.
 """
 
 from __future__ import annotations
@@ -45,8 +42,7 @@ class Source:
 
     One task reads each of the `groups` of pieces. `inputs` are the keys of the arguments for each
     piece; of kept pieces, that of each group. `reads` make each piece, or raise
-    `BlocksChangedError`; None if the groups are lists of pieces. Inputs in memory are held here or
-    by workers. `get` is the `scheduler`.
+    `BlocksChangedError`; None if the groups are lists of pieces. `get` is the `scheduler`.
     """
 
     graph: dict[Any, Any]
@@ -122,15 +118,11 @@ class Pieces:
                 continue
             pieces = [group[k] for k in taken]
             works = [
-                [
-                    (function, arguments if own is None else (own[i], *arguments))
-                    for function, own, arguments in steps
-                ]
+                [(f, given if own is None else (own[i], *given)) for f, own, given in steps]
                 for i in pieces
             ]
-            if source.reads is None:
-                reads, inputs = None, [source.inputs[number][0]]
-            else:
+            reads, inputs = None, [source.inputs[number][0]]
+            if source.reads is not None:
                 reads = [source.reads[i] for i in pieces]
                 inputs = [list(source.inputs[i]) for i in pieces]
             keys.append(new_key("piece"))
@@ -182,10 +174,10 @@ class Pieces:
         if is_kept or not self.source.is_in_memory:
             return self
         graph, keys = self._tasks(self.steps, self.sizes, is_sum=False)
-        found = hold(graph, keys, self.source.get)
         groups = [tuple(i for i in group if self.sizes[i] > 0) for group in self.source.groups]
         filled, inputs = tuple(filter(None, groups)), tuple((key,) for key in keys)
-        source = Source(found, filled, inputs, None, True, self.source.get)
+        held = hold(graph, keys, self.source.get)
+        source = Source(held, filled, inputs, None, True, self.source.get)
         return replace(self, source=source, steps=())
 
     def in_order(self, which: Which, size: int) -> Iterator[Any]:
@@ -222,11 +214,8 @@ class Pieces:
         pieces = [piece for pieces in found for piece in pieces]
         in_turn = [pieces[k] for k in np.argsort(numbers, kind="stable")]
         whole = self.meta.joined(in_turn)
-        if np.array_equal(order, np.arange(order.size)):
-            return whole
-        back = np.empty_like(order)
-        back[order] = np.arange(order.size)
-        return whole.part(back)
+        is_in_order = np.array_equal(order, np.arange(order.size))
+        return whole if is_in_order else whole.part(np.argsort(order))
 
 
 def _of_group(
@@ -304,14 +293,10 @@ def hold(graph: dict[Any, Any], keys: list[Any], get: Get) -> dict[Any, Any]:
     from dask.base import persist
     from dask.delayed import Delayed
 
-    wanted = [Delayed(key, graph) for key in keys]
-    client = _client_of(get)
+    wanted, client = [Delayed(key, graph) for key in keys], _client_of(get)
     with blas_alone(), losses_told(graph, get):
         held: Any = persist(*wanted, scheduler=get) if client is None else client.persist(wanted)
-    found: dict[Any, Any] = {}
-    for delayed in held:
-        found.update(dict(delayed.__dask_graph__()))
-    return found
+    return {key: task for part in held for key, task in dict(part.__dask_graph__()).items()}
 
 
 def _client_of(get: Get) -> Any:

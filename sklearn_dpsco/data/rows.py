@@ -1,8 +1,7 @@
 """The linear layer: rows [x, 1], their products with coefficients, and sums over records.
 
-The intercept (a column of ones that is not stored, the last coordinate), the scale of the
-rows and the storage of X are handled here alone; solvers see `Rows`. Sums over records are
-cut into pieces as `summation` says.
+The intercept (a column of ones that is not stored), the scale of the rows and the storage of X are
+handled here alone. Sums over records are cut into pieces as `summation` says.
 """
 
 from __future__ import annotations
@@ -43,13 +42,23 @@ from .summation import (
     chunk_rows,
     norm_error,
     on_threads,
+    row_tasks,
     slices,
     sum_on_threads,
     sum_over_records,
-    task_rows,
 )
 
-__all__ = ["Change", "Move", "Objective", "Rows", "Terms", "joined_rows", "make_rows", "times_rows"]
+__all__ = [
+    "Change",
+    "Move",
+    "Objective",
+    "Rows",
+    "Terms",
+    "joined_rows",
+    "make_rows",
+    "slope_of",
+    "times_rows",
+]
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -69,24 +78,6 @@ class Terms(NamedTuple):
     loss: Loss
     clip: float
 
-    @property
-    def slope(self) -> Slope | None:
-        """The derivative of a single output as compiled kernels take it; None if it is a user's."""
-        loss, base, beta = self.loss, self.loss, math.inf
-        if isinstance(loss, Envelope) and loss.is_closed_form:
-            base, beta = loss.base, loss.beta
-        loss_id = kernel_id(base)
-        if loss_id is None:
-            return None
-        return Slope(loss_id, base.kernel_parameter, self.clip, self.offset, beta)
-
-    @property
-    def joint_slope(self) -> Slope | None:
-        """The same of any number of outputs, without the offset."""
-        if isinstance(self.loss, Multinomial):
-            return Slope(MULTINOMIAL, 0.0, self.clip, 0.0)
-        return Terms(0.0, base_loss(self.loss), self.clip).slope
-
 
 class Objective(NamedTuple):
     """`Terms` with the targets, of shape (n_samples,), or (n_samples, K) for K outputs."""
@@ -96,34 +87,37 @@ class Objective(NamedTuple):
     loss: Loss
     clip: float
 
-    @property
-    def terms(self) -> Terms:
-        return Terms(*self[1:])
+
+def slope_of(terms: Terms | Objective, *, is_joint: bool = False) -> Slope | None:
+    """The derivative as compiled kernels take it; None if it is a user's.
+
+    Of a single output, or if `is_joint` of any number of them and without the offset.
+    """
+    loss, offset, beta = terms.loss, terms.offset, math.inf
+    if is_joint and isinstance(loss, Multinomial):
+        return Slope(MULTINOMIAL, 0.0, terms.clip, 0.0)
+    if is_joint:
+        loss, offset = base_loss(loss), 0.0
+    if isinstance(loss, Envelope) and loss.is_closed_form:
+        beta, loss = loss.beta, loss.base
+    loss_id = kernel_id(loss)
+    if loss_id is None:
+        return None
+    return Slope(loss_id, loss.kernel_parameter, terms.clip, offset, beta)
 
 
 @dataclass(eq=False, repr=False)
 class Rows:
     """Rows ``scale_i * [x_i - center, 1]`` of a matrix, and sums over them.
 
-    The centre, which needs an intercept, is never subtracted from the stored values: a model on
-    centred rows is one on plain rows with another intercept. Coefficients and gradients of K > 1
-    outputs are matrices of shape (dimension, K), with one product for all of them.
+    X is an ndarray in C order or a CSR or CSC matrix, of shape (n, d) and in float64 or float32,
+    scaled to [-1, 1] in every coordinate. `scale`, in [0, 1], is 0 for a record that contributes
+    nothing; `sample_weight`, in [0, 1], is a factor on its derivative, in no prediction. Both
+    have shape (n,), and None stands for ones. `is_drawn`: the rows are a random batch, see `drawn`.
 
-    Parameters
-    ----------
-    X : ndarray in C order, CSR or CSC matrix of shape (n, d)
-        Scaled to [-1, 1] in every coordinate; float64 or float32. Indices of either type of
-        integers. A column is added to predictions (`gradient_sum_after_move`) at the cost of its
-        stored values in CSC, of n in dense, and in CSR of a look through all stored values.
-    has_intercept : bool
-        Whether the rows have a last coordinate of ones.
-    scale : ndarray of shape (n,) or None
-        Factor in [0, 1] on each row, 0 for a record that contributes nothing; None for ones.
-    center : ndarray of shape (d,) or None
-    sample_weight : ndarray of shape (n,) or None
-        Factor in [0, 1] on each record's derivative, in no prediction; None for ones.
-    is_drawn : bool
-        Whether the rows are a random batch, see `drawn`.
+    The centre, of shape (d,), needs an intercept and is never subtracted from the stored values: a
+    model on centred rows is one on plain rows with another intercept. Coefficients and gradients of
+    K > 1 outputs are matrices of shape (dimension, K), with one product for all of them.
     """
 
     X: Any
@@ -138,14 +132,13 @@ class Rows:
         self.dimension = self.n_columns + self.has_intercept  # of a row, with the intercept's
         self.chunk = chunk_rows(self.n_samples, self.n_columns)
         self._storage = self.X.format if sparse.issparse(self.X) else "dense"
+        weight = self.sample_weight
+        # on each clipped derivative; None for ones
+        self.factor = self.scale if weight is None else times_rows(weight, self.scale)
 
     @functools.cached_property
     def _ones(self) -> Array:
         return np.ones(self.n_samples)
-
-    @functools.cached_property
-    def _weighted_scale(self) -> Array:
-        return times_rows(self.sample_weights(), self.scale)
 
     def scales(self) -> Array:
         """The scale of every row, shape (n,)."""
@@ -155,22 +148,17 @@ class Rows:
         """The weight of every record, shape (n,)."""
         return self._ones if self.sample_weight is None else self.sample_weight
 
-    @property
-    def factor(self) -> Array | None:
-        """What each clipped derivative is multiplied by: scale times weight; None for ones."""
-        return self.scale if self.sample_weight is None else self._weighted_scale
-
     def factors(self) -> Array:
-        """`factor`, shape (n,); the array of `scales` itself without weights."""
-        return self.scales() if self.sample_weight is None else self._weighted_scale
+        """Scale times weight, shape (n,); the array of `scales` itself without weights."""
+        return self._ones if self.factor is None else self.factor
 
     def present(self) -> NDArray[np.bool_]:
         """Flags the records that contribute something, shape (n,)."""
-        return self.scales() > 0
+        return np.ones(self.n_samples, dtype=bool) if self.scale is None else self.scale > 0
 
     def without_empty(self, values: Array) -> Array:
-        """Numbers of the records, with 0 for each record that contributes nothing."""
-        return times_rows(values, None if self.scale is None else self.present())
+        """Numbers of the records, 0 for each that contributes nothing."""
+        return values if self.scale is None else times_rows(values, self.present())
 
     # ----------------------------------------------------------------------------- other rows
 
@@ -208,8 +196,7 @@ class Rows:
         """The rows of a random batch, whose predictions do not depend on the batch.
 
         BLAS rounds a product by the place of its row, and other records have other places in the
-        batches that an analysis compares. At a kink, a last bit may turn a derivative. (The
-        compiled mean gradient does not.)
+        batches that an analysis compares. At a kink, a last bit may turn a derivative.
         """
         return replace(self.part(which), is_drawn=True)
 
@@ -225,9 +212,21 @@ class Rows:
 
         `unit` has shape (d,); None stands for ones.
         """
+        error = norm_error(self.n_columns)
         if self._storage == "dense":
-            squares = self._dense_square_norms(unit)
-            return np.sqrt(squares * (1 + norm_error(self.n_columns)) + self.has_intercept)
+            from .._kernels.products import squared_norms
+
+            squares = np.empty(self.n_samples)
+            center = np.zeros(self.n_columns) if self.center is None else self.center
+
+            def fill(part: slice) -> None:
+                if unit is None:
+                    squared_norms(self.X[part], center, squares[part])
+                else:
+                    squares[part] = (((self.dense(part) - center) * unit) ** 2).sum(axis=1)
+
+            on_threads(fill, row_tasks(self.n_samples, self.n_columns))
+            return np.sqrt(squares * (1 + error) + self.has_intercept)
         weights = np.ones(self.n_columns) if unit is None else unit**2
         if self._storage == "csr":
             from .._kernels.sparse_sums import row_norms
@@ -241,57 +240,36 @@ class Rows:
                 np.add.at(squares, self.X.indices[part], weighted)
         largest = squares
         if self.center is not None:
-            weighted = weights * self.center
-            size = float(weighted @ self.center)
-            squares = squares - 2 * self._product(weighted) + size
+            point = np.zeros(self.dimension)
+            point[: self.n_columns] = weights * self.center
+            size = float(point[: self.n_columns] @ self.center)
+            squares = squares - 2 * self.product(point) + size
             largest = (np.sqrt(largest) + math.sqrt(size)) ** 2
-        error = norm_error(self.n_columns)
         return np.sqrt(np.maximum(squares, 0.0) + error * largest + self.has_intercept)
-
-    def _dense_square_norms(self, unit: Array | None) -> Array:
-        from .._kernels.products import squared_norms
-
-        squares = np.empty(self.n_samples)
-        center = np.zeros(self.n_columns) if self.center is None else self.center
-
-        def fill(part: slice) -> None:
-            if unit is None:
-                squared_norms(self.X[part], center, squares[part])
-            else:
-                squares[part] = (((self.dense(part) - center) * unit) ** 2).sum(axis=1)
-
-        on_threads(fill, self._tasks())
-        return squares
-
-    def _tasks(self) -> list[slice]:
-        return slices(self.n_samples, task_rows(self.n_columns, self.chunk))
 
     def product(self, coef: Array) -> Array:
         """<[x_i, 1], coef> for every row, shape (n,), without scale and centre."""
         if not np.any(coef):
             return np.zeros((self.n_samples, *coef.shape[1:]))
+        weights = coef[: self.n_columns]
         intercept = coef[self.n_columns] if self.has_intercept else 0.0
-        return self._product(coef[: self.n_columns]) + intercept
-
-    def _product(self, weights: Array) -> Array:
-        """X @ weights in float64."""
         if self._storage != "dense" and self.X.dtype == np.float64:
-            return self.X @ weights
+            return self.X @ weights + intercept
         out = np.zeros((self.n_samples, *weights.shape[1:]))
 
         def fill(part: slice) -> None:
             out[part] = self._predicted(self.dense(part), weights)
 
         if self._storage == "dense":
-            on_threads(fill, self._tasks())
-            return out
+            on_threads(fill, row_tasks(self.n_samples, self.n_columns))
+            return out + intercept
         # scipy would make a copy in float64; here X is the transpose of one in the other storage
         from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
 
         kernel = csc_transposed_product if self._storage == "csr" else csr_transposed_product
         whole = max(1, *self.X.shape)
         kernel(Compressed.of(self.X), _as_columns(weights), whole, _as_columns(out))
-        return out
+        return out + intercept
 
     def _predicted(self, block: Array, weights: Array) -> Array:
         if not self.is_drawn:
@@ -311,47 +289,36 @@ class Rows:
 
         Weights of shape (n,) give shape (dimension,), those of shape (n, K) (dimension, K).
         """
-        return self._centered(self._transposed_product(weights))
-
-    def row_sum(self) -> Array:
-        """Sum of scale_i * x_i over the records, without the centre, shape (d,)."""
-        return self._transposed_product(self.scales())[: self.n_columns]
-
-    def _transposed_product(self, r: Array) -> Array:
-        """Sum of r_i [x_i, 1] over the records, shape (dimension,) or (dimension, K)."""
-        d, shape = self.n_columns, (self.dimension, *r.shape[1:])
+        d, shape = self.n_columns, (self.dimension, *weights.shape[1:])
 
         def added(part: slice) -> Array:
             total = np.empty(shape)
-            total[:d] = self.dense(part).T @ r[part]
-            total[d:] = r[part].sum(axis=0)
+            total[:d] = self.dense(part).T @ weights[part]
+            total[d:] = weights[part].sum(axis=0)
             return total
 
         if self._storage == "dense":
-            return sum_on_threads(added, self._tasks(), np.zeros(shape))
+            tasks = row_tasks(self.n_samples, d)
+            return self._centered(sum_on_threads(added, tasks, np.zeros(shape)))
         # scipy's product would sum a whole column in one go, beyond the stated error
         from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
 
         kernel = csr_transposed_product if self._storage == "csr" else csc_transposed_product
         total = np.zeros(shape)
-        kernel(Compressed.of(self.X), _as_columns(r), BLOCK_ROWS, _as_columns(total)[:d])
+        kernel(Compressed.of(self.X), _as_columns(weights), BLOCK_ROWS, _as_columns(total)[:d])
         if self.has_intercept:
-            total[d] += sum_over_records(r)
-        return total
+            total[d] += sum_over_records(weights)
+        return self._centered(total)
+
+    def row_sum(self) -> Array:
+        """Sum of scale_i * x_i over the records, without the centre, shape (d,)."""
+        return self.centered(None).weighted_sum(self.scales())[: self.n_columns]
 
     def _centered(self, total: Array) -> Array:
         """A sum over rows [x, 1] as that over rows [x - m, 1], in place."""
         if self.center is not None:
             total[: self.n_columns] -= np.multiply.outer(self.center, total[self.n_columns])
         return total
-
-    def _plain(self, coef: Array) -> Array:
-        """Coefficients for rows [x, 1] that give the same predictions."""
-        if self.center is None:
-            return coef
-        plain = coef.copy()
-        plain[self.n_columns] -= self.center @ coef[: self.n_columns]
-        return plain
 
     def _derivative(
         self, product: Array, part: slice, objective: Objective, bounds: Array | None = None
@@ -371,18 +338,22 @@ class Rows:
         y and the offset b. `bounds` of shape (n,) are on the l2 norms of the records' derivatives,
         beside the clip.
         """
-        d, coef = self.n_columns, self._plain(coef)
-        if self._storage == "dense" and objective.terms.joint_slope is not None:
+        d, is_dense = self.n_columns, self._storage == "dense"
+        slope = slope_of(objective, is_joint=is_dense)
+        if self.center is not None:  # the same predictions of rows [x, 1]
+            coef = coef.copy()
+            coef[d] -= self.center @ coef[:d]
+        if is_dense and slope is not None:
             outputs = coef.reshape(self.dimension, -1)
             lines = np.zeros((outputs.shape[1], d + 1))
             lines[:, : self.dimension] = outputs.T
             point = lines, np.zeros((0, outputs.shape[1])), NO_MOVE, 0
-            total = self._dense_sweep(point, objective, bounds).reshape(coef.shape)
-        elif self._storage == "csr" and objective.terms.slope is not None and bounds is None:
-            total = self._csr_sweep((coef, _NONE, NO_MOVE), objective)
-        elif self._storage != "dense":
+            total = self._dense_sweep(point, objective, slope, bounds).reshape(coef.shape)
+        elif self._storage == "csr" and slope is not None and bounds is None:
+            total = self._csr_sweep((coef, _NONE, NO_MOVE), objective.y, slope)
+        elif not is_dense:
             r = self._derivative(self.product(coef), slice(None), objective, bounds)
-            total = self._transposed_product(r)
+            return self.weighted_sum(r)
         else:
             total = np.zeros(coef.shape)
             for part in slices(self.n_samples, self.chunk):  # never two calls of a loss at once
@@ -401,7 +372,7 @@ class Rows:
         `gradient_sum`, the prediction is that of the row before it is scaled down: this is
         the gradient of a weighted mean of losses.
         """
-        d, slope = self.n_columns, objective.terms.slope
+        d, slope = self.n_columns, slope_of(objective)
         if slope is None or self._storage == "csc":
             y, offset, loss, clip = objective
             z = self.product(coef) + offset
@@ -424,38 +395,29 @@ class Rows:
     def gradient_sum_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
         """`gradient_sum` at the coefficients after a move towards a vertex, without a centre.
 
-        `product` holds <[x_i, 1], w> and is updated in place, which costs one column of
-        X instead of a product with all of it. The vertex's coordinate counts the entries of a
-        matrix of coefficients row by row.
+        `product` holds <[x_i, 1], w> and is updated in place, which costs one column of X instead
+        of a product with all of it. The coordinate counts the entries of a matrix row by row.
         """
-        if self._storage == "csr" and objective.terms.slope is not None:
-            return self._csr_sweep((_NONE, product, move), objective)
+        is_dense = self._storage == "dense"
+        slope = slope_of(objective, is_joint=is_dense)
+        if self._storage == "csr" and slope is not None:
+            return self._csr_sweep((_NONE, product, move), objective.y, slope)
         outputs = product.reshape(self.n_samples, -1)
         coordinate, output = divmod(move.coordinate, outputs.shape[1])
-        if self._storage == "dense" and objective.terms.joint_slope is not None:
+        if is_dense and slope is not None:
             no_coef = np.zeros((outputs.shape[1], 0))
             point = no_coef, outputs, move._replace(coordinate=coordinate), output
-            total = self._dense_sweep(point, objective, None)
+            total = self._dense_sweep(point, objective, slope, None)
             return total.reshape(self.dimension, *product.shape[1:])
         product *= move.decay
         if coordinate == self.n_columns:
             outputs[:, output] += move.amount
+        elif is_dense:
+            outputs[:, output] += move.amount * self.X[:, coordinate].astype(np.float64)
         else:
-            self._add_column(outputs[:, output], coordinate, move.amount)
-        return self._transposed_product(self._derivative(product, slice(None), objective))
-
-    def _add_column(self, product: Array, column: int, amount: float) -> None:
-        """Add amount times a column of X to `product`."""
-        rows: Any = slice(None)
-        if self._storage == "dense":
-            values = self.X[:, column]
-        elif self._storage == "csr":
-            stored = self.X[:, [column]].tocoo()
-            rows, values = stored.row, stored.data
-        else:
-            span = slice(self.X.indptr[column], self.X.indptr[column + 1])
-            rows, values = self.X.indices[span], self.X.data[span]
-        product[rows] += amount * np.asarray(values, dtype=np.float64)
+            stored = self.X[:, [coordinate]].tocoo()
+            outputs[stored.row, output] += move.amount * stored.data.astype(np.float64)
+        return self.weighted_sum(self._derivative(product, slice(None), objective))
 
     def change_sum(
         self, which: Numbers, points: tuple[Array, Array], change: Change, objective: Objective
@@ -465,14 +427,17 @@ class Rows:
         None where it is not compiled. `which` is in increasing order; the points of shape
         (dimension,) are the coefficients, and those before.
         """
-        slope = objective.terms.slope
+        slope = slope_of(objective)
         if slope is None or self._storage != "dense":
             return None
         from .._kernels.gradient_sums import dense_change_at
 
         d, chunk = self.n_columns, chunk_rows(which.size, self.n_columns)
         records = self.scales(), self.factors(), objective.y
-        both = self._plain(points[0]), self._plain(points[1])
+        both = points[0].copy(), points[1].copy()
+        if self.center is not None:  # the same predictions of rows [x, 1]
+            for point in both:
+                point[d] -= self.center @ point[:d]
 
         def added(part: slice) -> Array:
             total = np.zeros(d + 1)
@@ -484,37 +449,43 @@ class Rows:
         total = sum_on_threads(added, tasks, np.zeros(d + 1), uses_blas=False)
         return self._centered(total[: self.dimension])
 
-    def _dense_sweep(self, point: Any, objective: Objective, bounds: Array | None) -> Array:
+    def _dense_sweep(
+        self, point: Any, objective: Objective, slope: Slope, bounds: Array | None
+    ) -> Array:
         """One pass over dense rows that differentiates and adds up, shape (dimension, K)."""
         from .._kernels.gradient_sums import dense_gradient_at
 
         y = np.ascontiguousarray(objective.y.reshape(self.n_samples, -1))
-        factors = (self.scale, self.factor, bounds)
-        records = OfRecords(y, *(_NONE if array is None else array for array in factors))
+        records = OfRecords(
+            y,
+            _NONE if self.scale is None else self.scale,
+            _NONE if self.factor is None else self.factor,
+            _NONE if bounds is None else bounds,
+        )
         offset = np.array(np.broadcast_to(objective.offset, y.shape[1]), dtype=np.float64)
-        shape, slope = (y.shape[1], self.n_columns + 1), objective.terms.joint_slope
+        shape = (y.shape[1], self.n_columns + 1)
 
         def added(part: slice) -> Array:
             total, chunks = np.zeros(shape), (part.start, part.stop, self.chunk)
             dense_gradient_at(self.X, records, chunks, point, offset, slope, total)
             return total
 
-        total = sum_on_threads(added, self._tasks(), np.zeros(shape), uses_blas=False)
+        tasks = row_tasks(self.n_samples, self.n_columns)
+        total = sum_on_threads(added, tasks, np.zeros(shape), uses_blas=False)
         return np.ascontiguousarray(total.T[: self.dimension])
 
-    def _csr_sweep(self, point: Any, objective: Objective) -> Array:
+    def _csr_sweep(self, point: Any, y: Array, slope: Slope) -> Array:
         """The same over CSR rows, of a single output."""
         from .._kernels.sparse_sums import gradient_at
 
-        X, total, slope = Compressed.of(self.X), np.zeros(self.n_columns), objective.terms.slope
-        records = self.scales(), self.factors(), objective.y
-        total_b = gradient_at(X, records, point, slope, BLOCK_ROWS, total)
+        X, total, records = self.X, np.zeros(self.n_columns), (self.scales(), self.factors(), y)
+        total_b = gradient_at(Compressed.of(X), records, point, slope, BLOCK_ROWS, total)
         return np.append(total, total_b) if self.has_intercept else total
 
 
 def _as_columns(values: Array) -> Array:
     """Values of shape (n,) or (n, K) as a view of shape (n, 1) or (n, K), also of no records."""
-    return values if values.ndim == 2 else values.reshape(values.size, 1)
+    return values if values.ndim == 2 else values[:, None]
 
 
 def times_rows(values: Array, factors: Any) -> Array:
@@ -546,8 +517,9 @@ def joined_rows(parts: Sequence[Rows]) -> Rows:
         X = sparse.vstack(matrices, format=first.X.format)
     else:
         X = np.concatenate(matrices)
-    scales = [part.scales() for part in parts]
-    weights = [part.sample_weights() for part in parts]
-    scale = None if first.scale is None else np.concatenate(scales)
-    weight = None if first.sample_weight is None else np.concatenate(weights)
+    scale, weight = first.scale, first.sample_weight
+    if scale is not None:
+        scale = np.concatenate([part.scales() for part in parts])
+    if weight is not None:
+        weight = np.concatenate([part.sample_weights() for part in parts])
     return replace(first, X=X, scale=scale, sample_weight=weight)

@@ -1,8 +1,7 @@
 """Sums over records: their pieces, how far rounding carries them, and the threads that make them.
 
-Every sum over records is accumulated in float64, in chunks of `chunk_rows(n, d)` rows or
-blocks of `BLOCK_ROWS`, whose partial sums are added up. Plans add `summation_error`, a bound on
-the relative error, to their sensitivities.
+Every sum is accumulated in float64, in chunks of `chunk_rows(n, d)` rows or blocks of `BLOCK_ROWS`,
+whose partial sums are added up. Plans add `summation_error` to their sensitivities.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ __all__ = [
     "norm_error",
     "on_threads",
     "piece_rows",
+    "row_tasks",
     "slices",
     "sum_on_threads",
     "sum_over_records",
     "summation_error",
-    "task_rows",
 ]
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -44,6 +43,10 @@ _DOUBLINGS = 128  # of the number of pieces
 BLOCK_ROWS = 65536  # a block is summed by one product
 # A public number of rows: the number of stored values in a piece depends on private data.
 _SPARSE_PIECE = 8192
+_TASK_NUMBERS = 2**19  # of a dense task: many beside what it costs to hand it out
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def chunk_rows(n_samples: int, n_features: int) -> int:
@@ -60,10 +63,7 @@ def piece_rows(n_samples: int, n_features: int, is_sparse: bool) -> int:
 def gamma(k: float) -> float:
     r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings together.
 
-    Raises
-    ------
-    ValueError
-        If k u > 1/2: near 1 the bound says nothing, and beyond that it would be negative.
+    Raises `ValueError` if k u > 1/2: near 1 it says nothing, and beyond that it would be negative.
     """
     if not k * UNIT_ROUNDOFF <= 0.5:  # NaN must not pass
         raise ValueError(f"sums of {k:.3g} numbers have no bound on their float error")
@@ -94,29 +94,25 @@ def summation_error(n_samples: int, n_features: int) -> float:
     term and dividing adds 5. Pieces of a table elsewhere (`pieces`) have sums of their own, which
     are added pairwise: once for each doubling of their number (doc/privacy, section 2.5).
     """
-    sizes = chunk_rows(n_samples, n_features), min(n_samples, BLOCK_ROWS)
-    k = max(rows + math.ceil(n_samples / rows) for rows in sizes) + 6 + _DOUBLINGS
-    return gamma(k)
+    chunk, block = chunk_rows(n_samples, n_features), min(n_samples, BLOCK_ROWS)
+    k = max(chunk + math.ceil(n_samples / chunk), block + math.ceil(n_samples / block))
+    return gamma(k + 6 + _DOUBLINGS)
 
 
-T = TypeVar("T")
-R = TypeVar("R")
-
-_TASK_NUMBERS = 2**19  # of a dense task: many beside what it costs to hand it out
-
-
-def task_rows(n_columns: int, chunk: int) -> int:
-    """Rows of a task: whole chunks of this many, and at most a block.
+def row_tasks(n_samples: int, n_columns: int) -> list[slice]:
+    """The rows of each task: whole chunks of them, of which a task has at most a block.
 
     Public facts only, whatever the number of threads.
     """
+    chunk = chunk_rows(n_samples, n_columns)
     wanted = round(_TASK_NUMBERS / (chunk * max(1, n_columns)))
-    return chunk * max(1, min(wanted, BLOCK_ROWS // chunk))
+    return slices(n_samples, chunk * max(1, min(wanted, BLOCK_ROWS // chunk)))
 
 
 def slices(n: int, size: int) -> list[slice]:
     """Of range(n), each of this size but the last."""
-    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    edges = [*range(0, n, size), n]
+    return list(map(slice, edges, edges[1:]))
 
 
 def on_threads(function: Callable[[T], Any], tasks: Sequence[T], *, uses_blas: bool = True) -> None:

@@ -45,7 +45,7 @@ from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity, statistics
 from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
-from .box_units import Box, FirstInUnits, check_units
+from .box_units import Box, FirstInUnits
 from .defaults import FRANK_WOLFE, FrankWolfeDefaults
 from .first_releases import FirstReleases, plan_constant, plan_first, plan_offset
 from .records import Records, SolverData
@@ -172,7 +172,7 @@ class FrankWolfe(Solver):
                 f"min_selections={self.min_selections} needs feasible_set='l1', got "
                 f"{type(geometry).__name__}"
             )
-        check_units(self, budget, units)
+        self._check_units(budget, units)
         if form == "auto":
             form = "selection" if geometry.has_vertices else "gradient"
         kind = type(geometry)

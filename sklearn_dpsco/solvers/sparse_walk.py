@@ -25,7 +25,7 @@ from scipy import sparse
 
 from .._kernels.arguments import Compressed, Secant
 from .._progress import steps
-from ..data.rows import Objective, Rows
+from ..data.rows import Objective, Rows, slope_of
 from ..geometry import AxisVertices, Vertex, Vertices
 from ..mechanisms import softmax_scale
 from ..randomness.exact import GroupedScores
@@ -97,7 +97,7 @@ def sparse_schedule(
     The number of stored values is private, so it is not looked at: sparse X is taken to be sparse.
     """
     is_known = sparse.issparse(rows.X) and rows.center is None and objective.y.ndim == 1
-    if not is_known or objective.terms.slope is None or not isinstance(vertices, AxisVertices):
+    if not is_known or slope_of(objective) is None or not isinstance(vertices, AxisVertices):
         return None
     if rows.n_columns < _LEAST_FEATURES:
         return None
@@ -204,7 +204,7 @@ class SparseWalk:
         """Bring the contributions of these rows up to date, and the sums with them."""
         from .._kernels.vertex_steps import contribute
 
-        rows, scores, slope = self.rows, self.scores, self.objective.terms.slope
+        rows, scores, slope = self.rows, self.scores, slope_of(self.objective)
         # For many of them all bounds are made anew, which is faster. How many is private, but
         # decides on time alone: bounds that hold leave the law of a selection as it is.
         n, size = self.product.size, self.sums.shape[0]

@@ -28,7 +28,6 @@ from sklearn_dpsco import losses
 from sklearn_dpsco.audit import audit, check_sensitivity
 from sklearn_dpsco.audit import neighbours as pairs_of_tables
 from sklearn_dpsco.data import rows
-from sklearn_dpsco.data.rows import Terms
 from sklearn_dpsco.estimators import _base
 from sklearn_dpsco.privacy.budget import RELATIONS
 from sklearn_dpsco.solvers.base import SolverResult
@@ -87,7 +86,10 @@ THREE = ["a", "b", "c"]
 
 def clip_one_by_one(monkeypatch):
     """Leave out that derivatives are clipped together, which compiled kernels would do."""
-    monkeypatch.setattr(Terms, "joint_slope", None)
+    slope_of = rows.slope_of
+    monkeypatch.setattr(
+        rows, "slope_of", lambda terms, is_joint=False: None if is_joint else slope_of(terms)
+    )
     for module in (losses, oracles, rows):
         monkeypatch.setattr(module, "clipped_rows", lambda values, clips, order: values)
 

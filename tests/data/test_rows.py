@@ -77,8 +77,7 @@ def test_gradient_sum_against_a_loop(kind):
         X, y, scale, coef = make_case(
             n, d, has_intercept=has_intercept, has_scale=has_scale, dtype=dtype
         )
-        rows = make_rows(storage(X, kind), has_intercept)
-        rows.scale = scale
+        rows = make_rows(storage(X, kind), has_intercept, scale)
         for clip, offset in ((0.4, 0.2), (100.0, -1.0)):
             case = f"{loss} {n} x {d} {has_intercept} {has_scale} {dtype} {clip}"
             expected = reference_gradient(X, y, scale, coef, offset, loss, clip)
@@ -104,8 +103,7 @@ def test_gradient_sum_of_centered_rows(kind):
     for loss, has_scale in itertools.product((Logistic(), PseudoHuber()), (True, False)):
         X, y, scale, coef = make_case(37, 5, has_intercept=True, has_scale=has_scale)
         center, before = np.linspace(-1, 1, 5), coef.copy()
-        rows = make_rows(storage(X, kind), True)
-        rows.scale = scale
+        rows = make_rows(storage(X, kind), True, scale)
         gradient = rows.centered(center).gradient_sum(coef, Objective(y, 0.2, loss, 0.4)) / 37
         expected = reference_gradient(X, y, scale, coef, 0.2, loss, 0.4, center)
         np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=repr(loss))
@@ -293,9 +291,7 @@ def test_norm_bound_holds_in_exact_arithmetic(case):
 
 
 def test_norm_bound_keeps_an_earlier_scale():
-    X = np.ones((3, 4))
-    rows = make_rows(X, False)
-    rows.scale = np.array([0.0, 0.5, 1.0])
+    rows = make_rows(np.ones((3, 4)), False, np.array([0.0, 0.5, 1.0]))
     np.testing.assert_allclose(rows.with_norm_bound(1.0).scale, [0, 0.25, 0.5], rtol=1e-12)
 
 

@@ -16,9 +16,9 @@ from sklearn_dpsco.data.summation import (
     BLOCK_ROWS,
     chunk_rows,
     on_threads,
+    row_tasks,
     slices,
     sum_on_threads,
-    task_rows,
 )
 from sklearn_dpsco.losses import Squared
 
@@ -121,8 +121,9 @@ def test_tasks_may_have_tasks(two_threads):
 def test_tasks_are_whole_chunks_and_at_most_a_block():
     for d in (1, 3, 10, 60, 500, 10**6):
         chunk = chunk_rows(10**6, d)
-        assert task_rows(d, chunk) % chunk == 0
-        assert task_rows(d, chunk) <= BLOCK_ROWS
+        size = row_tasks(10**6, d)[0].stop
+        assert size % chunk == 0
+        assert size <= BLOCK_ROWS
     assert slices(7, 3) == [slice(0, 3), slice(3, 6), slice(6, 7)]
 
 

@@ -140,9 +140,9 @@ def test_norms_in_units_are_those_of_the_rows_and_never_below():
 
 
 def in_units(X, unit, center):
-    rows = make_rows(X, True, np.ones(len(X))).centered(center)
-    norms = rows.norms(unit)
-    rows.scale = wide_units.clipped_to(1.0, np.sqrt(norms**2 - 1))
+    norms = make_rows(X, True).centered(center).norms(unit)
+    scale = wide_units.clipped_to(1.0, np.sqrt(norms**2 - 1))
+    rows = make_rows(X, True, scale).centered(center)
     return SolverData(rows, np.zeros(len(X))), unit, center
 
 

@@ -27,7 +27,7 @@ from ...privacy.guarantee import Guarantee
 from ...randomness.subsets import RandomBatches
 from .. import defaults, sensitivity, statistics
 from ..base import Plan, Problem, Solver, none_or_count
-from ..box_units import Box, FirstInUnits, check_units
+from ..box_units import Box, FirstInUnits
 from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
 from ..slices import fast_restarts, slices, smallest
@@ -72,10 +72,10 @@ class MirrorDescent(Solver):
                 "mirror descent has no pure-DP form (delta=0); "
                 "DPLassoFW(solver='selection') and its classifier have one"
             )
-        check_units(self, budget, units)
+        self._check_units(budget, units)
         candidates: tuple[Any, ...] = (feasible_set,)
-        if feasible_set is Geometry:
-            candidates = (L2Ball, L1Ball)  # the plan may choose either
+        if feasible_set is Geometry:  # the plan may choose either, which have the automatic map
+            candidates = (L2Ball, L1Ball) if self.mirror_map or self.is_anchored else ()
         for candidate in candidates:
             self._map(candidate(1.0) if isinstance(candidate, type) else candidate)
 
