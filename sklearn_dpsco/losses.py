@@ -68,30 +68,26 @@ _WELSCH_WIDTH = 0.4  # where no spread is learned
 class Loss:
     r"""Base class: the methods and constants that solvers use.
 
-    A loss of your own is a frozen dataclass that inherits from this class. The guarantee of a
-    fit with it rests on your word that `derivative` is a function of each record's own z and y
-    and of nothing else, for all z and y, on arrays of any length; that it raises and warns for
-    no value of them; and that no field of the object was taken from private data. If this is
-    false, the privacy claim is void. `check_loss` tries out the first on a few public numbers,
-    before anything is spent. The other facts are not trusted: whatever `derivative` returns is
-    clipped, and a wrong `smoothness`, `derivative_bound` or `best_constant` costs accuracy
-    alone (doc/extending.rst, "A loss").
+    A loss of your own is a frozen dataclass that inherits from this class. The guarantee of a fit
+    with it rests on your word that `derivative` is a function of each record's own z and y and of
+    nothing else, for all z and y, on arrays of any length; that it raises and warns for no value of
+    them; and that no field of the object was taken from private data. If this is false, the privacy
+    claim is void. `check_loss` tries out the first on a few public numbers, before anything is
+    spent. The other facts are not trusted: whatever `derivative` returns is clipped, and a wrong
+    constant costs accuracy alone (doc/extending.rst, "A loss").
 
     Attributes
     ----------
     task : {"regression", "classification"}
     loss_id : int or None
-        Number by which the compiled kernels know the derivative. Set for the very classes of
-        this package, and without effect in any other.
+        Number by which the compiled kernels know a class of this package; else without effect.
     smoothness : float
         Bound on the second derivative in z, at least 0; infinite for a non-smooth loss.
     is_convex : bool
-        Whether l is convex in z, so that phased SGD takes it. False unless declared; where that is
-        false, the model is another one, and the guarantee holds all the same.
+        Whether l is convex in z, so that phased SGD takes it. False unless declared.
     weak_convexity : float
-        rho, at least 0, with l + rho z^2 / 2 convex in z; infinite if there is none. It is
-        0 for a convex loss, and otherwise the smoothness unless declared. Where it is finite, l has
-        an envelope.
+        rho, at least 0, with l + rho z^2 / 2 convex in z; infinite if there is none. It is 0 for a
+        convex loss, else the smoothness unless declared. Where it is finite, l has an envelope.
 
     Examples
     --------
@@ -920,11 +916,7 @@ _ROUNDOFF = 2.0**-52  # relative error of an operation, and as much again
 
 
 def kernel_id(loss: Loss) -> int | None:
-    """Number by which the compiled kernels know the loss; None for a user's loss.
-
-    A class of this package itself, whose derivative and constants are those that the kernels
-    and the proofs have; a subclass may differ in any of them.
-    """
+    """Number by which the compiled kernels know the loss; None for a user's, also of a subclass."""
     return loss.loss_id if type(loss) in _LOSSES.values() else None
 
 
@@ -1024,13 +1016,8 @@ _LAST_BITS = 2.0**-48
 def check_loss(loss: Loss) -> None:
     """Try out a user's loss on fixed public numbers.
 
-    The derivative of a record must be the same alone, among others, in any order, and when
-    asked for again, up to the last bits.
-
-    Raises
-    ------
-    ValueError
-        If it is not, or if a constant of the loss is out of its range.
+    `ValueError` unless the derivative of a record is the same alone, among others, in any order,
+    and when asked for again, up to the last bits, and the constants are in their ranges.
     """
     loss = base_loss(loss)
     if kernel_id(loss.base if isinstance(loss, Envelope) else loss) is not None:

@@ -99,8 +99,7 @@ class Geometry:
     def vertices(self, n_features: int) -> Vertices:
         """All vertices: `AxisVertices`, a `VertexList` or a `VertexMatrix`, nothing else.
 
-        These compute what the privacy of a selection rests on, its scores and their range, so
-        that a set cannot state it wrongly.
+        These compute scores and their range, on which the privacy of a selection rests.
         """
         raise NotImplementedError
 
@@ -125,16 +124,9 @@ class Geometry:
     def mirror_map(self, kind: str | None = None) -> MirrorMap:
         """The mirror map of that kind on this set; None means the first it offers.
 
-        Parameters
-        ----------
-        kind : {"euclidean", "power", "entropy"} or None
-            Half the squared l2 norm; half the squared l_p norm, with the p of the set
-            or, on the l1 ball and the simplex, p = 1 + 1 / ln d; negative entropy.
-
-        Raises
-        ------
-        ValueError
-            If the set has no map of that kind.
+        "euclidean" is half the squared l2 norm; "power" half the squared l_p norm, with the p of
+        the set or, on the l1 ball and the simplex, p = 1 + 1 / ln d; "entropy" the negative
+        entropy. `ValueError` if the set has no map of that kind.
         """
         if not self.mirror_maps:
             raise ValueError(f"{type(self).__name__} has no mirror map")

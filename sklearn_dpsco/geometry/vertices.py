@@ -42,15 +42,12 @@ class Vertex(NamedTuple):
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a selection reads of vertices, beside `scores` of a direction and `vertex` by number.
-
-    Their number, the number of coordinates that a score is a sum over, and the largest l1 norm of
-    one and l1 distance of two of them, or a little more.
-    """
+    """What a selection reads of vertices, beside `scores` of a direction and `vertex` by number."""
 
     n_features: int
     size: int = field(init=False, repr=False, compare=False)
-    width: int = field(init=False, repr=False, compare=False)
+    width: int = field(init=False, repr=False, compare=False)  # coordinates a score is a sum over
+    # the largest of one vertex, and distance of two, or a little more
     l1_norm: float = field(init=False, repr=False, compare=False)
     l1_diameter: float = field(init=False, repr=False, compare=False)
 

@@ -115,7 +115,8 @@ class MirrorDescent(Solver):
         self, facts: Facts, first: FirstReleases | FirstInUnits, left: Allowance
     ) -> tuple[Sequence[Stage | Round], Composition | None]:
         """The stages of all runs, and the analysis if it is not that of the allowance."""
-        runs = self._runs(facts.problem.n_samples)
+        n = facts.problem.n_samples
+        runs = slices(n, self._restarts(n), growing=True)
         return [stage for run in runs for stage in self._run_stages(facts, run, left)], None
 
     def _run_stages(
@@ -148,14 +149,12 @@ class MirrorDescent(Solver):
 
     def _fits(self, n: int) -> bool:
         """Whether no slice or batch is empty."""
-        return all(self._fits_run(stop - start) for start, stop in self._runs(n))
+        runs = slices(n, self._restarts(n), growing=True)
+        return all(self._fits_run(stop - start) for start, stop in runs)
 
     def _fits_run(self, size: int) -> bool:
         """The same of a run on so many records."""
         return size > 0
-
-    def _runs(self, n: int) -> list[tuple[int, int]]:
-        return slices(n, self._restarts(n), growing=True)
 
     def _restarts(self, n: int) -> int:
         if self.n_restarts is not None:

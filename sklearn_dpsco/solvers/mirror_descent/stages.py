@@ -140,25 +140,13 @@ class Stage(Part):
 
 @dataclass(frozen=True)
 class Round(Part):
-    """Frank-Wolfe steps t = 0, 1, ... of weight 1 / sqrt(t + 1), each on a batch of its own.
+    """Frank-Wolfe steps t = 0, 1, ... of weight 1 / sqrt(t + 1), each on a batch of its own."""
 
-    Attributes
-    ----------
-    noises : tuple of mechanisms
-        Those of the steps.
-    records : tuple (start, stop)
-        Slice of the secret order of the records.
-    n_steps : int
-    batches : tuple of int
-        Their sizes; records that are left over are not used.
-    largest_terms : tuple of float
-        Clips of what a record adds to the estimate, over the norm of its row.
-    """
-
-    noises: tuple[VectorNoise, ...]
-    records: tuple[int, int]
+    noises: tuple[VectorNoise, ...]  # of the steps
+    records: tuple[int, int]  # slice of the secret order of the records
     n_steps: int
-    batches: tuple[int, ...]
+    batches: tuple[int, ...]  # their sizes; records that are left over are not used
+    # clips of what a record adds to the estimate, over the norm of its row
     largest_terms: tuple[float, ...]
 
     @property
