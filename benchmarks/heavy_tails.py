@@ -32,7 +32,7 @@ from sklearn_dpsco.estimators.lasso import DPLassoFW
 from sklearn_dpsco.estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
 from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.solvers import SCOF
-from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES, OracleFacts, make_oracle
+from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES, make_oracle
 
 ORACLE_NAMES = tuple(ORACLES)
 
@@ -297,8 +297,10 @@ def speed(repetitions: int) -> None:
     rows = make_rows(X, True)
     print(f"one call of an oracle on {n} x {d}, over X.T @ r")
     for name in ORACLE_NAMES:
-        facts = OracleFacts(n, d + 1, 1e-4, order=2, size=10.0, moment_order=2.0, moment_bound=1.0)
-        oracle = make_oracle(name, 1.0, None, facts)
+        oracle = make_oracle(
+            name, 1.0, None, n_samples=n, dimension=d + 1, noise=1e-4, order=2, size=10.0,
+            moments=(2.0, 1.0),
+        )  # fmt: skip
         limits = oracle.limits(rows, 2)
         # taken in turns, since the machine's speed drifts
         ratios = [

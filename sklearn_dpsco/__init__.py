@@ -15,10 +15,8 @@ from .exceptions import (
     PrivacyParameterWarning,
     TasksLostError,
 )
-from .inspection.budgets import LedgerDisplay, PlanDisplay
-from .inspection.coefficients import CoefficientDisplay
-from .inspection.tradeoff import TradeoffCurveDisplay
-from .inspection.utility import PrivacyUtilityDisplay
+from .inspection.budgets import LedgerDisplay, PlanDisplay, TradeoffCurveDisplay
+from .inspection.models import CoefficientDisplay, PrivacyUtilityDisplay
 from .metrics import DPScore, dp_score, plan_score
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from .preprocessing.encoder import PublicEncoder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from typing import Any
 
 __all__ = ["DocumentationLink", "Overview", "Overviewed"]
 
@@ -58,11 +59,15 @@ class Overview:
 
 
 class Overviewed:
-    """Mixin: `overview` as text, and as HTML in notebooks."""
+    """Mixin of what has a guarantee: `overview` as text, and as HTML in notebooks."""
+
+    guarantee: Any
+    _headline = ""  # a format of this object: of what the releases are
 
     def overview(self) -> Overview:
-        """What is shown."""
-        raise NotImplementedError
+        """All releases, below a line that says of what."""
+        found: Overview = self.guarantee.overview().below(self._headline.format(self))
+        return found
 
     def __str__(self) -> str:
         return self.overview().text()

@@ -1,18 +1,15 @@
 """Pointwise losses l(z, y) of a raw prediction z and a target y, in scaled units.
 
-Regression targets lie in [-1, 1]; classification targets are -1 or +1. A loss never sees
-X, and its constants (`smoothness`, `derivative_bound`) are public facts. Each loss of this
-module has an integer `loss_id` by which the compiled kernels know it
-(`_kernels/derivatives.py`). Every other class, those that inherit from one of these included,
-is a user's loss: it runs through numpy, `clipped_derivative` bounds what it returns, and
-`check_loss` tries it out.
+Regression targets lie in [-1, 1]; classification targets are -1 or +1. A loss never sees X, and
+its constants are public facts. The compiled kernels know each loss of this module by its `loss_id`
+(`_kernels/derivatives.py`). Every other class, those that inherit from one of these included, is a
+user's loss: it runs through numpy, `clipped_derivative` bounds what it returns, and `check_loss`
+tries it out.
 
-Most losses here are convex in z. Those that are not (`Welsch`, `LogAbsolute`, `MCPAbsolute`,
-`Sigmoid`) are weakly convex: adding `weak_convexity` z^2 / 2 makes them so. A non-smooth loss
-(`smoothness` infinite) gives a subgradient as its derivative, and can be smoothed: its Moreau
-envelope of a parameter beta above `weak_convexity` (`Envelope`) has a derivative in the same range
-that is Lipschitz, by the closed form of the proximal point, or by bisection for a user's loss that
-declares itself convex or weakly convex.
+Most losses here are convex in z. `Welsch`, `LogAbsolute`, `MCPAbsolute` and `Sigmoid` are weakly
+convex: adding `weak_convexity` z^2 / 2 makes them so. A non-smooth loss gives a subgradient as its
+derivative, and can be smoothed: its Moreau envelope of a parameter beta above `weak_convexity`
+(`Envelope`) has a Lipschitz derivative in the same range.
 """
 
 from __future__ import annotations
@@ -156,26 +153,13 @@ class Loss:
     def derivative(self, z: Array, y: Array) -> Array:
         """dl/dz, elementwise; at a kink some subgradient.
 
-        Parameters
-        ----------
-        z, y : ndarray of shape (n,)
-            Of some of the records, in some order; must be left as they are.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Solvers clip it; NaN counts as 0.
+        Of some of the records, in some order: z, y and the result have shape (n,), and z and y must
+        be left as they are. Solvers clip the result; NaN counts as 0.
         """
         raise NotImplementedError
 
     def excess(self, beta: float) -> float:
-        """How far beta is above `weak_convexity`; positive where there is an envelope.
-
-        Raises
-        ------
-        ValueError
-            If it is not above it.
-        """
+        """How far beta is above `weak_convexity`; `ValueError` unless it is, for an envelope."""
         excess = beta - self.weak_convexity
         if not excess > 0:  # NaN must not pass
             raise ValueError(
@@ -188,12 +172,10 @@ class Loss:
     def prox(self, z: Array, y: Array, beta: float) -> Array:
         r"""Proximal point, :math:`\arg\min_u l(u, y) + \frac{\beta}{2} (u - z)^2`, elementwise.
 
-        For beta above `weak_convexity`; smaller ones leave more than one minimum.
+        For beta above `weak_convexity`. Of the absolute error, soft thresholding:
 
         Examples
         --------
-        Of the absolute error, soft thresholding:
-
         >>> import numpy as np
         >>> from sklearn_dpsco.losses import Absolute
         >>> Absolute().prox(np.array([-3.0, 0.5]), np.zeros(2), beta=1.0).tolist()
@@ -204,12 +186,11 @@ class Loss:
     def envelope(self, z: Array, y: Array, beta: float) -> Array:
         r"""Moreau envelope, :math:`l_\beta(z, y) = \min_u l(u, y) + \frac{\beta}{2} (u - z)^2`.
 
-        At most l, and at least :math:`l - c^2 / (2 \beta)`, c bounding the derivative of l.
+        At most l, and at least :math:`l - c^2 / (2 \beta)`, c bounding the derivative of l. Of the
+        absolute error, Huber's loss:
 
         Examples
         --------
-        Of the absolute error, Huber's loss:
-
         >>> import numpy as np
         >>> from sklearn_dpsco.losses import Absolute
         >>> Absolute().envelope(np.array([0.5, 3.0]), np.zeros(2), beta=1.0).tolist()
@@ -221,15 +202,11 @@ class Loss:
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         r"""Derivative of the envelope in z, :math:`\beta (z - \mathrm{prox}(z))`, elementwise.
 
-        A subgradient of l at the proximal point, hence in the range of `derivative`. Where a class
-        has no closed form, it is found by bisection: with rho the `weak_convexity` and beta > rho,
-        :math:`l'(u) + \beta (u - z)` rises at a rate of at least :math:`\beta - \rho`, so
-        that its root is between z and :math:`z - l'(z, y) / (\beta - \rho)`.
-
-        Raises
-        ------
-        ValueError
-            If the loss has no envelope of that parameter.
+        A subgradient of l at the proximal point, hence in the range of `derivative`. Without a
+        closed form, it is found by bisection: with rho the `weak_convexity` and beta > rho (else
+        `ValueError`), :math:`l'(u) + \beta (u - z)` rises at a rate of at least
+        :math:`\beta - \rho`, so that its root is between z and
+        :math:`z - l'(z, y) / (\beta - \rho)`.
         """
         rate = self.excess(beta)
         near = np.array(z, dtype=np.float64)
@@ -254,7 +231,8 @@ class Loss:
 class _Known(Loss):
     """A loss of this package: convex, with slopes up to 1 and a kink, unless it says otherwise.
 
-    `_slope` states the derivative of the envelope, which for an infinite beta is that of the loss.
+    One with a closed form states it in `envelope_derivative`, that of the loss being at an infinite
+    beta; the others state `derivative`.
     """
 
     task: ClassVar[str] = "regression"
@@ -276,17 +254,15 @@ class _Known(Loss):
     def kernel_parameter(self) -> float:
         return getattr(self, self._parameter) if self._parameter else 0.0
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
-        raise NotImplementedError
-
     def derivative(self, z: Array, y: Array) -> Array:
-        return self._slope(z, y, math.inf)
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return self._slope(z, y, beta)
+        return self.envelope_derivative(z, y, math.inf)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return self._steepest
+        if not (self.is_convex and math.isfinite(self.smoothness)):
+            return self._steepest
+        # it rises in z, and is largest where z and y are farthest apart
+        end = self.derivative(np.array([-prediction_bound]), np.array([y_bound]))
+        return abs(float(end[0]))
 
     def best_constant(self, mean: float) -> float:
         return mean
@@ -323,11 +299,8 @@ class Squared(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return (z - y) ** 2 / 2
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return (z - y) * _shrunk(beta)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return prediction_bound + y_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,11 +336,8 @@ class Huber(_Known):
         r = np.abs(z - y)
         return np.where(r <= self.threshold, r**2 / 2, self.threshold * (r - self.threshold / 2))
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip((z - y) * _shrunk(beta), -self.threshold, self.threshold)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return min(self.threshold, prediction_bound + y_bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,8 +393,6 @@ class Welsch(_Known):
         r = z - y
         return r * np.exp(-((r / self.kernel_parameter) ** 2))
 
-    envelope_derivative = Loss.envelope_derivative  # without a closed form
-
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         w = self.kernel_parameter
         r = min(prediction_bound + y_bound, w / math.sqrt(2))
@@ -458,8 +426,6 @@ class Logistic(_Known):
         # numpy's exp is ten times faster than scipy's expit; its overflow gives the limit 0
         with np.errstate(over="ignore"):
             return -y / (1 + np.exp(y * z))
-
-    envelope_derivative = Loss.envelope_derivative  # without a closed form
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return float(expit(prediction_bound))
@@ -517,11 +483,8 @@ class SmoothedHinge(_Known):
         gap = np.maximum(1 - y * z, 0.0)
         return np.where(gap < self.width, gap**2 / (2 * self.width), gap - self.width / 2)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return -y * np.clip((1 - y * z) / (self.width + 1 / beta), 0.0, 1.0)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return min(1.0, (1 + prediction_bound * y_bound) / self.width)
 
     def best_constant(self, mean: float) -> float:
         if mean == 0:
@@ -552,7 +515,7 @@ class Absolute(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.abs(z - y)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip(_pull(z - y, beta), -1.0, 1.0)
 
 
@@ -588,7 +551,7 @@ class Quantile(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(self.level * (y - z), (1 - self.level) * (z - y))
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip(_pull(z - y, beta), -self.level, 1 - self.level)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
@@ -623,7 +586,7 @@ class EpsilonInsensitive(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(np.abs(z - y) - self.width, 0.0)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         r = z - y
         if beta == math.inf:
             return np.where(np.abs(r) > self.width, np.sign(r), 0.0)
@@ -664,7 +627,7 @@ class LogAbsolute(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return self.width * np.log1p(np.abs(z - y) / self.width)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         self.excess(beta)
         m = np.abs(z - y)
         total = m + self.width
@@ -704,16 +667,13 @@ class MCPAbsolute(_Known):
     loss_id: ClassVar[int | None] = 12
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = "width"
-
-    @property
-    def weak_convexity(self) -> float:
-        return 1 / self.width
+    weak_convexity = LogAbsolute.weak_convexity
 
     def value(self, z: Array, y: Array) -> Array:
         r = np.minimum(np.abs(z - y), self.width)
         return r * (1 - r / (2 * self.width))
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         r, falling = z - y, 1 - np.abs(z - y) / self.width
         if beta == math.inf:
             return np.sign(r) * np.maximum(falling, 0.0)
@@ -743,7 +703,7 @@ class Hinge(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1 - y * z, 0.0)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         if beta == math.inf:
             return np.where(y * z < 1, -y, 0.0)
         return -y * np.clip(beta * (1 - y * z), 0.0, 1.0)
@@ -774,11 +734,8 @@ class SquaredHinge(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1 - y * z, 0.0) ** 2 / 2
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return -y * np.maximum(1 - y * z, 0.0) * _shrunk(beta)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return 1 + prediction_bound * y_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -813,8 +770,6 @@ class Sigmoid(_Known):
     def derivative(self, z: Array, y: Array) -> Array:
         e = np.exp(-np.abs(y * z))
         return -y * e / (1 + e) ** 2
-
-    envelope_derivative = Loss.envelope_derivative  # without a closed form
 
 
 # ------------------------------------------------------------------------ several outputs

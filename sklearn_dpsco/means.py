@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ._checks import SMALLEST, auto_or, check_choice, check_count, check_real, check_size
 from ._fitting import Accounting
-from ._overview import Overview, Overviewed
+from ._overview import Overviewed
 from ._types import Auto, Oracle, Precision, RandomState, Relation
 from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
@@ -23,9 +23,9 @@ from .mechanisms import Gaussian, Laplace, Release, additive_noise
 from .privacy.accountant import accountant_in_force
 from .privacy.budget import Allowance, PrivacyBudget
 from .privacy.guarantee import Guarantee
-from .randomness.stream import stream_from_random_state
+from .randomness.stream import check_random_state, stream_from_random_state
 from .solvers.base import plan_within
-from .solvers.heavy_tail.oracles import LARGEST, ORACLES, MeanOracle, OracleFacts, make_oracle
+from .solvers.heavy_tail.oracles import LARGEST, ORACLES, MeanOracle, make_oracle
 
 __all__ = [
     "MeanPlan",
@@ -64,6 +64,8 @@ class MeanPlan(Overviewed):
     True
     """
 
+    _headline = "means of {0.n_features} columns on {0.n_samples} records"
+
     oracle: MeanOracle
     budget: PrivacyBudget
     n_samples: int
@@ -72,11 +74,6 @@ class MeanPlan(Overviewed):
     scale: Array
     noise: Gaussian | Laplace
     guarantee: Guarantee
-
-    def overview(self) -> Overview:
-        """All releases, below a line that says of what."""
-        head = f"means of {self.n_features} columns on {self.n_samples} records"
-        return self.guarantee.overview().below(head)
 
     def statistic(self, X: Any) -> Array:
         """The mean to which the noise is added. Not private."""
@@ -184,10 +181,6 @@ def plan_mean(
         Whose delta "auto" stands for. The functions that release a mean charge it, before
         anything is computed from X; `plan_mean` charges nothing.
 
-    Returns
-    -------
-    MeanPlan
-
     Raises
     ------
     ValueError
@@ -221,8 +214,16 @@ def plan_mean(
         norm = kind.order
         per_unit = math.sqrt(2) / amount if norm == 1 else 1 / math.sqrt(2 * amount)
         noise = factor / n * per_unit
-        facts = OracleFacts(n, d, noise, norm, d ** (1 / norm), order, moment)
-        mean = make_oracle(oracle, *own, facts)
+        mean = make_oracle(
+            oracle,
+            *own,
+            n_samples=n,
+            dimension=d,
+            noise=noise,
+            order=norm,
+            size=d ** (1 / norm),
+            moments=(order, moment),
+        )
         mechanism = kind.calibrate(mean.sensitivity(n, d, d, factor, norm), allowance, dimension=d)
         guarantee = Guarantee.of(budget, [Release(f"{oracle} mean", mechanism)], allowance.kind)
         about = _per_column("center", center, d), _per_column("scale", scale, d, low=SMALLEST)
@@ -233,6 +234,7 @@ def plan_mean(
 
 def _estimate(X: Any, oracle: Oracle, settings: dict[str, Any], random_state: Any) -> Array:
     X = _check_sample(X)
+    check_random_state(random_state)
     accountant = accountant_in_force(settings.pop("accountant", None))
     plan = plan_mean(*X.shape, oracle=oracle, accountant=accountant, **settings)
     if accountant is not None:

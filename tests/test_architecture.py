@@ -39,9 +39,7 @@ ORDERED = {
         "accountant",
     ],
     "preprocessing": [
-        "columns",
         "schema",
-        "proposals",
         "declared",
         "scaler",
         "encoder",

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "MULTINOMIAL",
+    "NO_MOVE",
     "TABULATED",
     "Change",
     "Compressed",
@@ -157,9 +158,12 @@ class Secant(NamedTuple):
 class Move(NamedTuple):
     """The new coefficients ``decay * coef + amount * e_coordinate``.
 
-    The number of columns as the coordinate stands for the intercept.
+    The number of columns as the coordinate stands for the intercept; a negative one for no move.
     """
 
     decay: float
     coordinate: int
     amount: float
+
+
+NO_MOVE = Move(1.0, -1, 0.0)

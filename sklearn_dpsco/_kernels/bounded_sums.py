@@ -11,12 +11,10 @@ from .arguments import Compressed
 from .jit import njit
 
 __all__ = [
-    "clipped_sums",
-    "csr_clipped_sums",
+    "bounded_sums",
+    "csr_bounded_sums",
     "csr_octave_counts",
-    "csr_smoothed_sums",
     "octave_counts",
-    "smoothed_sums",
 ]
 
 
@@ -49,12 +47,14 @@ def _smooth(value: float, bound: float) -> float:
     return math.copysign(min(h * (a * inverse), bound), value)
 
 
-@njit(cache=True)
-def clipped_sums(X: Any, r: Any, has_intercept: bool, bound: float, chunk: int, total: Any) -> None:
+@njit(cache=True, error_model="numpy")
+def bounded_sums(
+    X: Any, r: Any, has_intercept: bool, factor: float, bound: float, chunk: int, total: Any
+) -> None:
     """Add the coordinates r_i [x_i, 1], each clipped to [-bound, bound], to `total`.
 
-    Row i goes to row i mod m of `total`, which has shape (m, d) or, with an intercept,
-    (m, d + 1).
+    Where the factor is not 0, add the smoothed truncations of them times the factor instead. Row i
+    goes to row i mod m of `total`, which has shape (m, d) or, with an intercept, (m, d + 1).
     """
     n, d = X.shape
     part = np.zeros(total.shape)
@@ -62,18 +62,25 @@ def clipped_sums(X: Any, r: Any, has_intercept: bool, bound: float, chunk: int, 
         part[:] = 0.0
         for i in range(first, min(n, first + chunk)):
             bucket = part[i % total.shape[0]]
-            for j in range(d):
-                bucket[j] += _clip(r[i] * X[i, j], bound)
-            if has_intercept:
-                bucket[d] += _clip(r[i], bound)
+            if factor == 0.0:
+                for j in range(d):
+                    bucket[j] += _clip(r[i] * X[i, j], bound)
+                if has_intercept:
+                    bucket[d] += _clip(r[i], bound)
+            else:
+                weight = r[i] * factor
+                for j in range(d):
+                    bucket[j] += _smooth(weight * X[i, j], bound)
+                if has_intercept:
+                    bucket[d] += _smooth(weight, bound)
         total += part
 
 
-@njit(cache=True)
-def csr_clipped_sums(
-    X: Compressed, r: Any, has_intercept: bool, bound: float, chunk: int, total: Any
+@njit(cache=True, error_model="numpy")
+def csr_bounded_sums(
+    X: Compressed, r: Any, has_intercept: bool, factor: float, bound: float, chunk: int, total: Any
 ) -> None:
-    """`clipped_sums` for rows in CSR storage."""
+    """`bounded_sums` for rows in CSR storage."""
     data, indices, indptr = X
     n, d = indptr.size - 1, total.shape[1] - has_intercept
     part = np.zeros(total.shape)
@@ -81,47 +88,17 @@ def csr_clipped_sums(
         part[:] = 0.0
         for i in range(first, min(n, first + chunk)):
             bucket = part[i % total.shape[0]]
-            for k in range(indptr[i], indptr[i + 1]):
-                bucket[np.uint64(indices[k])] += _clip(r[i] * data[k], bound)
-            if has_intercept:
-                bucket[d] += _clip(r[i], bound)
-        total += part
-
-
-@njit(cache=True, error_model="numpy")
-def smoothed_sums(
-    X: Any, r: Any, has_intercept: bool, factor: float, bound: float, chunk: int, total: Any
-) -> None:
-    """Add the smoothed truncations of r_i [x_i, 1] factor to `total`, shape (d [+ 1],)."""
-    n, d = X.shape
-    part = np.zeros(total.size)
-    for first in range(0, n, chunk):
-        part[:] = 0.0
-        for i in range(first, min(n, first + chunk)):
-            weight = r[i] * factor
-            for j in range(d):
-                part[j] += _smooth(weight * X[i, j], bound)
-            if has_intercept:
-                part[d] += _smooth(weight, bound)
-        total += part
-
-
-@njit(cache=True, error_model="numpy")
-def csr_smoothed_sums(
-    X: Compressed, r: Any, has_intercept: bool, factor: float, bound: float, chunk: int, total: Any
-) -> None:
-    """`smoothed_sums` for rows in CSR storage."""
-    data, indices, indptr = X
-    n, d = indptr.size - 1, total.size - has_intercept
-    part = np.zeros(total.size)
-    for first in range(0, n, chunk):
-        part[:] = 0.0
-        for i in range(first, min(n, first + chunk)):
-            weight = r[i] * factor
-            for k in range(indptr[i], indptr[i + 1]):
-                part[np.uint64(indices[k])] += _smooth(weight * data[k], bound)
-            if has_intercept:
-                part[d] += _smooth(weight, bound)
+            if factor == 0.0:
+                for k in range(indptr[i], indptr[i + 1]):
+                    bucket[np.uint64(indices[k])] += _clip(r[i] * data[k], bound)
+                if has_intercept:
+                    bucket[d] += _clip(r[i], bound)
+            else:
+                weight = r[i] * factor
+                for k in range(indptr[i], indptr[i + 1]):
+                    bucket[np.uint64(indices[k])] += _smooth(weight * data[k], bound)
+                if has_intercept:
+                    bucket[d] += _smooth(weight, bound)
         total += part
 
 

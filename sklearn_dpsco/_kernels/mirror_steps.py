@@ -1,6 +1,6 @@
 """Steps of mirror maps and Euclidean projections, in O(d) or a few dozen times that.
 
-Sets are known by number (see `Geometry.set_id`): 0 the l1 ball, 1 the simplex, 2 an l_p
+Sets are known by number (see `PowerMap.step`): 0 the l1 ball, 1 the simplex, 2 an l_p
 ball with 1 < p < inf, 3 the cube. All is scaled so that the radius is 1. The formulas are
 derived in doc/extending.rst, "A mirror map".
 """
@@ -8,14 +8,13 @@ derived in doc/extending.rst, "A mirror map".
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from .jit import njit
 
 __all__ = [
-    "Domain",
     "entropy_dual_l1",
     "entropy_step_l1",
     "entropy_step_simplex",
@@ -29,15 +28,6 @@ _MOST = 100  # iterations of any loop; a bracket in floats is exhausted well bef
 _LARGEST = 1e20  # bound on a step: then the result depends on its direction, to 20 digits
 _SMALLEST = 1e-200  # smaller coordinates of the simplex are raised to it: 0 would stay 0
 _EDGE = 1e-15  # an l1 norm above 1 - this is lowered to it: at 1 the map's gradient is infinite
-
-
-class Domain(NamedTuple):
-    """A set of this radius, p of its norm, and the map |w|_p^2 / (2 (p - 1)) on it."""
-
-    set_id: int
-    set_p: float
-    radius: float
-    p: float
 
 
 @njit(cache=True, inline="always")
@@ -169,14 +159,21 @@ def _newton(
 
 
 @njit(cache=True)
-def _shrink(y: Any, multiplier: float, p: float, out: Any) -> None:
-    """Solve w + multiplier * sign(w) |w|^(p - 1) = y, coordinate by coordinate."""
+def _shrunk(y: float, factor: float, multiplier: float, p: float) -> float:
+    """The w with factor w + multiplier sign(w) |w|^(p - 1) = y."""
+    if p > 2:
+        w = _sum_of_powers(multiplier, factor, p - 1, abs(y))
+    else:
+        w = _sum_of_powers(factor, multiplier, 1 / (p - 1), abs(y)) ** (1 / (p - 1))
+    return math.copysign(w, y)
+
+
+@njit(cache=True)
+def _shrink(y: Any, multiplier: float, p: float, out: Any) -> float:
+    """Into `out` the point of that multiplier; returns how far outside of the unit ball it is."""
     for j in range(y.size):
-        if p > 2:
-            w = _sum_of_powers(multiplier, 1.0, p - 1, abs(y[j]))
-        else:
-            w = _sum_of_powers(1.0, multiplier, 1 / (p - 1), abs(y[j])) ** (1 / (p - 1))
-        out[j] = math.copysign(w, y[j])
+        out[j] = _shrunk(y[j], 1.0, multiplier, p)
+    return _norm(out, p) - 1
 
 
 @njit(cache=True)
@@ -185,15 +182,13 @@ def project_lp(y: Any, p: float) -> Any:
     out = np.empty(y.size)
     # the multiplier is |y - w|_q, at most |y|_q
     a, b = 0.0, _norm(y, p / (p - 1))
-    f_a = _norm(y, p) - 1
-    _shrink(y, b, p, out)
-    bracket = (a, f_a, b, _norm(out, p) - 1, a, f_a)
+    f_a, f_b = _norm(y, p) - 1, _shrink(y, b, p, out)
+    bracket = (a, f_a, b, f_b, a, f_a)
     for _ in range(_MOST):
         _, x, is_done = _look(bracket, 0.0, 1e-15)
         if is_done:
             break
-        _shrink(y, x, p, out)
-        bracket = _narrowed(bracket, x, _norm(out, p) - 1)
+        bracket = _narrowed(bracket, x, _shrink(y, x, p, out))
     a, f_a, b, f_b, _, _ = bracket
     _shrink(y, a if abs(f_a) <= abs(f_b) else b, p, out)
     size = max(1.0, _norm(out, p))
@@ -214,11 +209,10 @@ def power_gradient(u: Any, p: float, out: Any) -> None:
 
 
 @njit(cache=True)
-def _threshold(theta: Any, p: float, sign: bool) -> Any:
+def _threshold(theta: Any, p: float) -> Any:
     """The unit l1 norm point proportional to (theta - nu)_+^(q - 1), nu fit to the map.
 
-    With `sign`, of |theta|, and the signs of theta put back. With delta = max - nu and
-    z = (1 - (max - theta) / delta)_+, delta solves
+    With delta = max - nu and z = (1 - (max - theta) / delta)_+, delta solves
     delta (sum z^(q-1)) (sum z^q)^(1 - 2/p) = 1, and lies in [d^(-2/q), 1].
     """
     d = theta.size
@@ -226,12 +220,12 @@ def _threshold(theta: Any, p: float, sign: bool) -> Any:
     out = np.empty(d)
     top = -math.inf
     for j in range(d):
-        top = max(top, abs(theta[j]) if sign else theta[j])
+        top = max(top, theta[j])
     low, high, delta = d ** (-2 / q) * (1 - 1e-14), 1.0, d ** (-1 / q)
     for _ in range(_MOST):
         lower, higher, lower_slope = 0.0, 0.0, 0.0
         for j in range(d):
-            z = 1 - (top - (abs(theta[j]) if sign else theta[j])) / delta
+            z = 1 - (top - theta[j]) / delta
             if z > 0:
                 power = z ** (q - 2)
                 lower_slope += power * (1 - z)
@@ -251,9 +245,8 @@ def _threshold(theta: Any, p: float, sign: bool) -> Any:
             break
         delta = new
     for j in range(d):
-        z = 1 - (top - (abs(theta[j]) if sign else theta[j])) / delta
-        power = z ** (q - 1) / lower if z > 0 else 0.0
-        out[j] = math.copysign(power, theta[j]) if sign else power
+        z = 1 - (top - theta[j]) / delta
+        out[j] = z ** (q - 1) / lower if z > 0 else 0.0
     return out
 
 
@@ -263,11 +256,12 @@ def _candidate(search: Any, x: float, delta: float, u: Any) -> tuple[float, floa
 
     `search` is (domain, theta, scale, c, bend, log_within) of a step that the set binds.
 
-    Here a scale = exp(-(p - 1) x), and `bend` is <c>^(p-1). Returns ln |u|_p and how far
-    u + c lies outside the set. The argument is delta, and not the multiplier 1 - delta, since
-    small differences from 1, the largest |theta|, would be rounded.
+    Here a scale = exp(-(p - 1) x), and `bend` is <c>^(p-1). Returns what increases in x, and is 0
+    where u has the norm that the map or `within` asks for, and how far u + c lies outside the set.
+    The argument is delta, and not the multiplier 1 - delta, since small differences from 1, the
+    largest |theta|, would be rounded.
     """
-    (set_id, set_p, _, p), theta, scale, c, bend, _ = search
+    (set_id, set_p, _, p), theta, scale, c, bend, log_within = search
     a = math.exp(min(600.0, max(-600.0, -(p - 1) * x))) / scale
     e, lam = 1 / (p - 1), 1 - delta
     total, size = 0.0, 0.0
@@ -276,14 +270,7 @@ def _candidate(search: Any, x: float, delta: float, u: Any) -> tuple[float, floa
             if lam == 0.0:
                 u[j] = _signed_power(theta[j] / a, e)
             elif p == 2.0:
-                y = theta[j] + a * c[j]
-                if set_p == 2:
-                    w = abs(y) / (a + lam)
-                elif set_p > 2:
-                    w = _sum_of_powers(lam, a, set_p - 1, abs(y))
-                else:
-                    w = _sum_of_powers(a, lam, 1 / (set_p - 1), abs(y)) ** (1 / (set_p - 1))
-                u[j] = math.copysign(w, y) - c[j]
+                u[j] = _shrunk(theta[j] + a * c[j], a, lam, set_p) - c[j]
             else:  # here the norm of the set is that of the map
                 share = _shifted_powers(1 / a, 1 / lam, e, theta[j], -c[j])
                 rest = theta[j] - share
@@ -292,42 +279,35 @@ def _candidate(search: Any, x: float, delta: float, u: Any) -> tuple[float, floa
                     u[j] = _signed_power(share / a, e)
                 else:
                     u[j] = _signed_power(rest / lam, e) - c[j]
-        return math.log(max(_norm(u, p), 1e-300)), _norm(u + c, set_p) - 1
-    for j in range(u.size):
-        above, below = (theta[j] - 1) + delta, (theta[j] + 1) - delta
-        if set_id == _CUBE:
-            u[j] = min(max(theta[j] / a, -1 - c[j]), 1 - c[j])
-            total += u[j] * u[j]
-        elif above + a * bend[j] > 0 or (set_id == _L1 and below + a * bend[j] < 0):
-            y = (above if above + a * bend[j] > 0 else below) / a
-            u[j] = _signed_power(y, e)
-            total += abs(u[j] * y)
-            size += abs(u[j] + c[j])
-        else:
-            u[j] = -c[j]
-            total += abs(c[j] * bend[j])
-    return math.log(max(total, 1e-300)) / p, size - 1
-
-
-@njit(cache=True)
-def _excess(search: Any, log_u: float, x: float) -> float:
-    """Increasing in x, and 0 where u has the norm that the map or `within` asks for."""
-    domain, log_within = search[0], search[-1]
-    return max((2 - domain.p) * log_u + (domain.p - 1) * x, log_u - log_within)
+        log_u, size = math.log(max(_norm(u, p), 1e-300)), _norm(u + c, set_p)
+    else:
+        for j in range(u.size):
+            above, below = (theta[j] - 1) + delta, (theta[j] + 1) - delta
+            if set_id == _CUBE:
+                u[j] = min(max(theta[j] / a, -1 - c[j]), 1 - c[j])
+                total += u[j] * u[j]
+            elif above + a * bend[j] > 0 or (set_id == _L1 and below + a * bend[j] < 0):
+                y = (above if above + a * bend[j] > 0 else below) / a
+                u[j] = _signed_power(y, e)
+                total += abs(u[j] * y)
+                size += abs(u[j] + c[j])
+            else:
+                u[j] = -c[j]
+                total += abs(c[j] * bend[j])
+        log_u = math.log(max(total, 1e-300)) / p
+    return max((2 - p) * log_u + (p - 1) * x, log_u - log_within), size - 1
 
 
 @njit(cache=True)
 def _balance(search: Any, delta: float, x: float, u: Any) -> tuple[float, float]:
     """For a multiplier of the set, find x = -ln(a scale) / (p - 1), a that of the norm."""
-    log_u, outside = _candidate(search, x, delta, u)
-    f = _excess(search, log_u, x)
+    f, outside = _candidate(search, x, delta, u)
     if f == 0.0:
         return x, outside
     a, f_a, b, f_b, width = x, f, x, f, 0.125
     for _ in range(_MOST):  # the function's slope is at most 1: walk at least f
         b = a - math.copysign(max(width, min(abs(f_a), 50.0)) * (1 + 1e-12), f)
-        log_u, outside = _candidate(search, b, delta, u)
-        f_b = _excess(search, log_u, b)
+        f_b, outside = _candidate(search, b, delta, u)
         if (f_b > 0) != (f > 0):
             break
         a, f_a, width = b, f_b, 2 * width
@@ -338,24 +318,24 @@ def _balance(search: Any, delta: float, x: float, u: Any) -> tuple[float, float]
         if is_done:
             break
         last = x
-        log_u, outside = _candidate(search, last, delta, u)
-        bracket = _narrowed(bracket, last, _excess(search, log_u, last))
+        f, outside = _candidate(search, last, delta, u)
+        bracket = _narrowed(bracket, last, f)
     if best != last:
-        log_u, outside = _candidate(search, best, delta, u)
+        f, outside = _candidate(search, best, delta, u)
     return best, outside
 
 
 @njit(cache=True)
 def _two_constraints(search: Any, x: float, u: Any) -> None:
     """Fill u for a point that the set binds, x a first guess: root in its multiplier."""
-    domain, _, scale, c, bend, _ = search
+    (set_id, _, _, p), _, scale, c, bend, _ = search
     for j in range(u.size):
-        bend[j] = _signed_power(c[j], domain.p - 1)
-    if domain.set_id == _CUBE:
+        bend[j] = _signed_power(c[j], p - 1)
+    if set_id == _CUBE:
         _balance(search, 1.0, x, u)
         return
     # outside of the set at a, the delta of the smallest multiplier; look for b within
-    a = 2.0 if domain.set_id == _SIMPLEX else 1.0
+    a = 2.0 if set_id == _SIMPLEX else 1.0
     x, f_a = _balance(search, a, x, u)
     smallest = 1e-3 / scale
     b, f_b = a, f_a
@@ -378,10 +358,11 @@ def _two_constraints(search: Any, x: float, u: Any) -> None:
 
 @njit(cache=True)
 def power_step(
-    coef: Any, g: Any, step: float, center: Any, has_center: bool, within: float, domain: Domain
+    coef: Any, g: Any, step: float, center: Any, has_center: bool, within: float, domain: Any
 ) -> Any:
     """Argmin of <g, w> + D(w, coef) / step over the set and |w - center|_p <= within.
 
+    `domain` is (number of the set, p of its norm, radius, p of the map |w|_p^2 / (2 (p - 1))).
     With u = w - center and theta = grad(coef) - step * g this is the argmin of
     |u|_p^2 / 2 - <theta, u>, in closed form where only one norm binds.
     """
@@ -408,45 +389,40 @@ def power_step(
         top -= middle
     scale = top if set_id == _SIMPLEX else max(-low, top)
     if not has_center and set_id == _SIMPLEX:
-        return _placed(_threshold(theta, p, False), center, False, radius)
-    if scale < 1e-290:  # nothing moves
-        return center.copy() if has_center else np.zeros(d)
-    # where the set does not bind: the inverse gradient, cut to `within`
-    for j in range(d):
-        theta[j] /= scale
-    dual = _norm(theta, p / (p - 1))
-    length = min(scale * dual, within / radius)
-    for j in range(d):
-        u[j] = length * _signed_power(theta[j] / dual, 1 / (p - 1))
-    if set_id != _SIMPLEX and _norm(u + c, set_p) <= 1:
-        return _placed(u, center, has_center, radius)
-    if not has_center:
-        return _placed(_onto_set(u, theta, scale, domain), center, False, radius)
-    if set_p == 2 and p == 2:
-        _two_balls(theta, scale, c, within / radius, u)
+        u = _threshold(theta, p)
     else:
-        x = math.log(length) - (math.log(dual) + math.log(scale)) / (p - 1)
-        search = domain, theta, scale, c, np.empty(d), math.log(within / radius)
-        _two_constraints(search, x, u)
-    return _placed(u, center, True, radius)
-
-
-@njit(cache=True)
-def _placed(u: Any, center: Any, has_center: bool, radius: float) -> Any:
-    """From the units of the kernels back to those of the set."""
-    for j in range(u.size):
+        if scale < 1e-290:  # nothing moves
+            return center.copy() if has_center else np.zeros(d)
+        # where the set does not bind: the inverse gradient, cut to `within`
+        for j in range(d):
+            theta[j] /= scale
+        dual = _norm(theta, p / (p - 1))
+        length = min(scale * dual, within / radius)
+        for j in range(d):
+            u[j] = length * _signed_power(theta[j] / dual, 1 / (p - 1))
+        if set_id == _SIMPLEX or not _norm(u + c, set_p) <= 1:
+            if not has_center:
+                u = _onto_set(u, theta, scale, domain)
+            elif set_p == 2 and p == 2:
+                _two_balls(theta, scale, c, within / radius, u)
+            else:
+                x = math.log(length) - (math.log(dual) + math.log(scale)) / (p - 1)
+                search = domain, theta, scale, c, np.empty(d), math.log(within / radius)
+                _two_constraints(search, x, u)
+    for j in range(d):
         u[j] = center[j] + radius * u[j] if has_center else radius * u[j]
     return u
 
 
 @njit(cache=True)
-def _onto_set(u: Any, theta: Any, scale: float, domain: Domain) -> Any:
+def _onto_set(u: Any, theta: Any, scale: float, domain: Any) -> Any:
     """The step of a map about 0 that leaves the set."""
     set_id, set_p, _, p = domain
     if set_id == _L1:
+        w = _threshold(np.abs(theta * scale), p)
         for j in range(u.size):
-            theta[j] *= scale
-        return _threshold(theta, p, True)
+            w[j] = math.copysign(w[j], theta[j])
+        return w
     if set_id == _LP and set_p != p:
         return project_lp(u, set_p)
     size = _norm(u, p)

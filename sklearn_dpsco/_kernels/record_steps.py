@@ -130,13 +130,9 @@ def dense_record_steps(
     the last move and what it added there; and the factors of w and of v, by which they are
     multiplied in the point and in the estimate.
 
-    Returns
-    -------
-    done : int
-        Steps made. If they are fewer than the rows, v is that of the next step, whose selection
-        the words did not decide: it is the caller's, with a `move`.
-    used : int
-        Words read by the steps made, or `IMPOSSIBLE`.
+    Returns the number of steps made, and of the words that they read, or `IMPOSSIBLE`. If the steps
+    are fewer than the rows, v is that of the next step, whose selection the words did not decide:
+    it is the caller's, with a `move`.
     """
     (scales, factors, y), (last, w, v) = records, state
     d, used = X.shape[1], 0

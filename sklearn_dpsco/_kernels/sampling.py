@@ -20,13 +20,11 @@ __all__ = [
     "UNCERTAIN",
     "bound_groups",
     "coin",
-    "count_bits",
     "distinct_indices",
     "exp_minus",
     "flip_coins",
     "floor_draws",
     "index_of",
-    "permute_and_flip",
     "propose_in_groups",
     "propose_uniformly",
     "sharpen_groups",
@@ -150,36 +148,34 @@ def shuffle(words: Any, order: Any, left: int) -> int:
 
 
 @njit(cache=True)
-def propose_uniformly(words: Any, scores: Any, top: float, scale: float) -> Any:
+def propose_uniformly(
+    words: Any, scores: Any, top: float, scale: float, rejected: Any, n_rejected: int
+) -> Any:
     """Draw indices uniformly and accept one with probability exp(-(top - score) / scale).
 
-    Returns (index, words used); the index is `MORE_WORDS` or `UNCERTAIN` where there is
-    none, and in the latter case `used` is where the attempt begins.
+    `rejected` has room for as many rejections as are wanted, and what was rejected is never
+    proposed again; without room, all are proposed at any time. Returns (index, words used, number
+    of rejections so far); the index is `MORE_WORDS` or `UNCERTAIN` where there is none, and in the
+    latter case the words used are those before the attempt.
     """
-    size = np.uint64(scores.size)
+    size, keeps = np.uint64(scores.size), rejected.size > 0
     used = 0
-    while used + 2 <= words.size:
+    while used + 2 <= words.size and not (keeps and n_rejected == rejected.size):
         index = index_of(words[used], size)
+        for k in range(n_rejected):
+            if rejected[k] == index:
+                index = np.int64(-1)
         if index >= 0:
             accepted = coin(words[used + 1], exp_minus((top - scores[index]) / scale))
             if accepted == UNCERTAIN:
-                return UNCERTAIN, used
+                return UNCERTAIN, used, n_rejected
             if accepted == 1:
-                return index, used + 2
+                return index, used + 2, n_rejected
+            if keeps:
+                rejected[n_rejected] = index
+                n_rejected += 1
         used += 2
-    return MORE_WORDS, used
-
-
-@njit(cache=True, inline="always")
-def _bound_group(left: Any, right: Any, group: int, bits: int, bounds: Any) -> None:
-    start, end = group << bits, min(left.size, (group + 1) << bits)
-    low_left, high_left = left[start], left[start]
-    low_right, high_right = right[start], right[start]
-    for j in range(start, end):
-        low_left, high_left = min(low_left, left[j]), max(high_left, left[j])
-        low_right, high_right = min(low_right, right[j]), max(high_right, right[j])
-    bounds[group, 0], bounds[group, 1] = low_left, high_left
-    bounds[group, 2], bounds[group, 3] = low_right, high_right
+    return MORE_WORDS, used, n_rejected
 
 
 # No NaN is compared, and the sign of 0 does not matter: with that the loop is vector code.
@@ -187,7 +183,14 @@ def _bound_group(left: Any, right: Any, group: int, bits: int, bounds: Any) -> N
 def bound_groups(left: Any, right: Any, bits: int, bounds: Any) -> None:
     """Smallest and largest number of `left`, then of `right`, in every group of 2^bits places."""
     for group in range(bounds.shape[0]):
-        _bound_group(left, right, group, bits, bounds)
+        start, end = group << bits, min(left.size, (group + 1) << bits)
+        low_left, high_left = left[start], left[start]
+        low_right, high_right = right[start], right[start]
+        for j in range(start, end):
+            low_left, high_left = min(low_left, left[j]), max(high_left, left[j])
+            low_right, high_right = min(low_right, right[j]), max(high_right, right[j])
+        bounds[group, 0], bounds[group, 1] = low_left, high_left
+        bounds[group, 2], bounds[group, 3] = low_right, high_right
 
 
 @njit(cache=True, inline="always")
@@ -224,15 +227,16 @@ def sharpen_groups(scores: Any, bounds: Any, is_loose: Any, tops: Any) -> bool:
     for k in range(tops.size + 1):
         group = int(first) if k == 0 else k - 1
         if tops[group] > best - _RELEVANT * scale:
+            places = slice(group << bits, min(left.size, (group + 1) << bits))
             if is_loose[group]:
                 is_loose[group] = False
                 before = bounds[group].copy()
-                _bound_group(left, right, group, bits, bounds)
+                bound_groups(left[places], right[places], bits, bounds[group : group + 1])
                 for end in range(0, 4, 2):
                     held &= before[end] <= bounds[group, end]
                     held &= before[end + 1] >= bounds[group, end + 1]
             low, high = math.inf, -math.inf
-            for j in range(group << bits, min(left.size, (group + 1) << bits)):
+            for j in range(places.start, places.stop):
                 direction = a * left[j] + b * right[j]
                 low, high = min(low, direction), max(high, direction)
             top = _top(low, high, values)
@@ -287,34 +291,6 @@ def propose_in_groups(words: Any, scores: Any, reference: float, cumulative: Any
 
 
 @njit(cache=True)
-def permute_and_flip(
-    words: Any, scores: Any, top: float, scale: float, rejected: Any, n_rejected: int
-) -> Any:
-    """As `propose_uniformly`, never proposing again what was rejected before.
-
-    `rejected` has room for as many rejections as are wanted. Returns (index, words used,
-    number of rejections so far).
-    """
-    size = np.uint64(scores.size)
-    used = 0
-    while used + 2 <= words.size and n_rejected < rejected.size:
-        index = index_of(words[used], size)
-        for k in range(n_rejected):
-            if rejected[k] == index:
-                index = np.int64(-1)
-        if index >= 0:
-            accepted = coin(words[used + 1], exp_minus((top - scores[index]) / scale))
-            if accepted == UNCERTAIN:
-                return UNCERTAIN, used, n_rejected
-            if accepted == 1:
-                return index, used + 2, n_rejected
-            rejected[n_rejected] = index
-            n_rejected += 1
-        used += 2
-    return MORE_WORDS, used, n_rejected
-
-
-@njit(cache=True)
 def flip_coins(
     words: Any, scores: Any, top: float, scale: float, factor: float, start: int, out: Any
 ) -> int:
@@ -329,25 +305,6 @@ def flip_coins(
             return i
         out[i] = flipped
     return int(scores.size)
-
-
-@njit(cache=True)
-def count_bits(words: Any, size: int) -> Any:
-    """Number of ones among the first `size` bits."""
-    total = np.int64(0)
-    one, by_pairs = np.uint64(1), np.uint64(0x5555555555555555)
-    by_fours, by_bytes = np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
-    for i in range(words.size):
-        word = words[i]
-        if 64 * (i + 1) > size:
-            word &= (one << np.uint64(size - 64 * i)) - one
-        word -= (word >> one) & by_pairs
-        word = (word & by_fours) + ((word >> np.uint64(2)) & by_fours)
-        word = (word + (word >> np.uint64(4))) & by_bytes
-        for shift in (8, 16, 32):
-            word += word >> np.uint64(shift)
-        total += np.int64(word & np.uint64(0xFF))
-    return total
 
 
 @njit(cache=True)

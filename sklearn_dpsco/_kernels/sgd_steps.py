@@ -22,7 +22,7 @@ from .derivatives import derivative, joint_derivative
 from .jit import njit
 from .products import dense_products, inner_product, row_factor, stored_products
 
-__all__ = ["csr_steps", "dense_steps", "gather_rows", "joint_csr_steps", "joint_dense_steps"]
+__all__ = ["csr_steps", "dense_steps", "joint_csr_steps", "joint_dense_steps"]
 
 
 @njit(cache=True, inline="always")
@@ -38,15 +38,6 @@ def _close_block(w: Any, radius: float, is_averaged: bool, total: Any) -> int:
     for j in range(flat.size):
         flat_total[j] += flat[j]
     return 1
-
-
-@njit(cache=True)
-def gather_rows(X: Any, order: Any, out: Any) -> None:
-    """Copy the rows X[order] to `out`."""
-    for t in range(order.size):
-        i = order[t]
-        for j in range(out.shape[1]):
-            out[t, j] = X[i, j]
 
 
 @njit(cache=True)

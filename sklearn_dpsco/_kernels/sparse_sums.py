@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Compressed, Move, Slope
+from .arguments import Compressed, Slope
 from .derivatives import clipped_derivative
 from .jit import njit
 
 __all__ = [
     "csc_transposed_product",
     "csr_transposed_product",
-    "gradient_after_move",
     "gradient_at",
     "row_norms",
 ]
@@ -25,45 +24,18 @@ __all__ = [
 
 @njit(cache=True)
 def gradient_at(
-    X: Compressed, records: Any, coef: Any, slope: Slope, chunk: int, total: Any
+    X: Compressed, records: Any, point: Any, slope: Slope, chunk: int, total: Any
 ) -> float:
     """Add sum_i factor_i l'(z_i) x_i to `total`; return the intercept's component.
 
-    `records` are scale, factor and y; z_i = offset + scale_i <[x_i, 1], coef>, without the 1 if
-    coef has no such coordinate.
+    `records` are scale, factor and y, z_i = offset + scale_i product_i, and `point` is (coef,
+    product, move). The products are <[x_i, 1], coef>, without the 1 if coef has no such coordinate;
+    or where there is a move, the given ones, which move. Then column indices must be sorted and
+    unique within each row.
     """
-    (data, indices, indptr), (scale, factor, y) = X, records
+    (data, indices, indptr), (scale, factor, y), (coef, product, move) = X, records, point
     n = indptr.size - 1
     intercept = coef[total.size] if coef.size > total.size else 0.0
-    part = np.zeros(total.size)
-    total_b = 0.0
-    for first in range(0, n, chunk):
-        part[:] = 0.0
-        part_b = 0.0
-        for i in range(first, min(n, first + chunk)):
-            start, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
-            product = intercept
-            for k in range(start, end):
-                product += data[k] * coef[np.uint64(indices[k])]
-            r = factor[i] * clipped_derivative(slope, scale[i] * product, y[i])
-            part_b += r
-            for k in range(start, end):
-                part[np.uint64(indices[k])] += r * data[k]
-        total += part
-        total_b += part_b
-    return total_b
-
-
-@njit(cache=True)
-def gradient_after_move(
-    X: Compressed, records: Any, xw: Any, move: Move, slope: Slope, chunk: int, total: Any
-) -> float:
-    """Move xw_i = <[x_i, 1], coef> to decay * xw_i + amount * x_i[coordinate], then as above.
-
-    Column indices are sorted and unique within each row.
-    """
-    (data, indices, indptr), (scale, factor, y) = X, records
-    n = indptr.size - 1
     column = np.int32(move.coordinate)
     part = np.zeros(total.size)
     total_b = 0.0
@@ -72,18 +44,23 @@ def gradient_after_move(
         part_b = 0.0
         for i in range(first, min(n, first + chunk)):
             start, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
-            moved = move.decay * xw[i]
-            if move.coordinate == total.size:
-                moved += move.amount
-            else:
-                smaller = np.int32(0)  # counting is vectorized, a search is not
+            if move.coordinate < 0:
+                z = intercept
                 for k in range(start, end):
-                    smaller = np.int32(smaller + np.int32(indices[k] < column))
-                at = start + np.uint64(smaller)
-                if at < end and indices[at] == column:
-                    moved += move.amount * data[at]
-            xw[i] = moved
-            r = factor[i] * clipped_derivative(slope, scale[i] * moved, y[i])
+                    z += data[k] * coef[np.uint64(indices[k])]
+            else:
+                z = move.decay * product[i]
+                if move.coordinate == total.size:
+                    z += move.amount
+                else:
+                    smaller = np.int32(0)  # counting is vectorized, a search is not
+                    for k in range(start, end):
+                        smaller = np.int32(smaller + np.int32(indices[k] < column))
+                    at = start + np.uint64(smaller)
+                    if at < end and indices[at] == column:
+                        z += move.amount * data[at]
+                product[i] = z
+            r = factor[i] * clipped_derivative(slope, scale[i] * z, y[i])
             part_b += r
             for k in range(start, end):
                 part[np.uint64(indices[k])] += r * data[k]

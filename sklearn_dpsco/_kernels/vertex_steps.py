@@ -60,20 +60,12 @@ def contribute(
 ) -> None:
     """Bring what the listed rows contribute to both sums up to date.
 
-    Parameters
-    ----------
-    rows : ndarray of int
-    records : tuple of four ndarrays of shape (n,)
-        Scale, factor, y, and product_i = <x_i, u>, with the coefficients s u for a factor s, the
-        intercept's left out.
-    slope : Slope
-        Its clip bounds abs(l').
-    found : tuple
-        What each row contributed so far for either factor, unit factor_i l'(z_i), of shape (n, 2);
-        and the sums, int64 of shape (d + 1, 2) or (d, 2), the intercept's last if there is one.
-    groups : tuple
-        `bits`, `bounds` and `is_loose` of `randomness.exact.GroupedScores`, and whether the bounds
-        are kept valid; if not, all of them must be made anew.
+    `records` are scale, factor, y, and product_i = <x_i, u>, with the coefficients s u for a factor
+    s, the intercept's left out. `found` is what each row contributed so far for either factor,
+    unit factor_i l'(z_i), of shape (n, 2), and the sums, int64 of shape (d + 1, 2) or (d, 2), the
+    intercept's last if there is one. `groups` are `bits`, `bounds` and `is_loose` of
+    `randomness.exact.GroupedScores`, and whether the bounds are kept valid; if not, all of them
+    must be made anew.
     """
     scale, factor, y, product = records
     r, sums = found

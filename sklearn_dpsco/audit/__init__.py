@@ -1,16 +1,14 @@
 r"""Audits: do the outputs or the releases of a fit depend on one record more than claimed?
 
-`audit` fits an estimator thousands of times on two tables that differ in one record, and
-computes lower bounds on epsilon from how well the outcomes tell the tables apart. It can
-find errors of every kind, noise that is too small included, but it cannot show an epsilon
-above about log(n_trials / 30). `audit_plan` does the same for a solver and its plan, in
-seconds, or for a plan of Gaussian noise by its releases, in about a tenth of the runs.
-`audit_outcomes` takes outcomes from anywhere.
+`audit` fits an estimator thousands of times on two tables that differ in one record, and computes
+lower bounds on epsilon from how well the outcomes tell the tables apart. It can find errors of
+every kind, but it cannot show an epsilon above about log(n_trials / 30). `audit_plan` does the same
+for a plan, in seconds, or by its releases; `audit_outcomes` takes outcomes from anywhere.
 
-`check_sensitivity` runs a solver on neighbours with the answers of its mechanisms frozen.
-The values that still differ depend on the record, so every release is compared with the
-sensitivity that its noise was calibrated to. The order of the releases and the random words
-that they read are checked, too. It is exact and fast, but does not test the law of the noise.
+`check_sensitivity` runs a plan on neighbours with the answers of its mechanisms frozen. The values
+that still differ depend on the record, so every release is compared with its sensitivity. The order
+of the releases and the random words that they read are checked, too. It is exact and fast, but does
+not test the law of the noise.
 
 Neither is a proof: an error that does not show on the given tables is not found.
 Use invented tables, since the results on real ones are not private.

@@ -65,35 +65,19 @@ def neighbours(
 ) -> list[Pair]:
     """Pairs of tables that differ in one record, which has extreme values.
 
-    Its features are at a corner of the box, at the centre or on one axis, its target at
-    an end of the interval. Under "zero-out" one table has a record of scale 0 in its
-    place. The other records are drawn at random in every first of two pairs; in every second
-    they are what may lead a solver onto a rare path: all of one label, without any signal, all
-    alike, constant in each column, or empty. Half of the pairs have weights, that of the record
-    differs between most of them, too. Dense, CSR and CSC storage alternate.
-
-    Parameters
-    ----------
-    problem : Problem
-    relation : {"replace-one", "zero-out"}
-    n_pairs : int, default=24
-    random_state : int, default=0
-
-    Returns
-    -------
-    list of (SolverData, SolverData)
+    Its features are at a corner of the box, at the centre or on one axis, its target at an end of
+    the interval. Under "zero-out" one table has a record of scale 0 in its place. The other records
+    are random in every first of two pairs; in every second they are what may lead a solver onto a
+    rare path: all of one label, without any signal, all alike, constant in each column, or empty.
+    Half of the pairs have weights. Dense, CSR and CSC storage alternate.
 
     Examples
     --------
-    >>> from sklearn_dpsco.losses import Squared
-    >>> from sklearn_dpsco.geometry import L2Ball
-    >>> from sklearn_dpsco.solvers.base import Problem
-    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-
+    >>> from sklearn_dpsco import DPLinearRegression
     >>> from sklearn_dpsco.audit import neighbours
-    >>> pairs = neighbours(problem, "zero-out", n_pairs=4)
-    >>> len(pairs), len(pairs[0])
-    (4, 2)
+    >>> plan = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1)).plan(n_samples=12, n_features=2)
+    >>> len(neighbours(plan.problem, "zero-out", n_pairs=4))
+    4
     """
     check_choice("relation", relation, RELATIONS)
     check_int("n_pairs", n_pairs, low=1)

@@ -20,7 +20,6 @@ __all__ = [
     "LEAST_TRIALS",
     "AuditResult",
     "audit_outcomes",
-    "check_confidence",
     "epsilon_of_mu",
     "finite_claim",
 ]
@@ -41,21 +40,20 @@ class AuditResult:
     epsilon, delta : float
         The claim for tables that differ in one record.
     epsilon_lower_bound : float
-        Bound on the epsilon, at `delta`, of what produced the outcomes. For a threshold
-        with false positive rate a and false negative rate b, (epsilon, delta)-DP implies
-        :math:`\epsilon \ge \log((1 - b - \delta) / a)` and the same with a and b
-        exchanged. No other assumption.
+        Bound on the epsilon, at `delta`, of what produced the outcomes. For a threshold with false
+        positive rate a and false negative rate b, (epsilon, delta)-DP implies
+        :math:`\epsilon \ge \log((1 - b - \delta) / a)` and the same with a and b exchanged.
     gaussian_epsilon_lower_bound : float
-        As before, if the trade-off between a and b is that of Gaussian noise. Much larger
-        than the other bound where delta is small, but not valid for other trade-offs: pure
-        epsilon-DP mechanisms may exceed their claim here. NaN for delta = 0.
+        As before, if the trade-off between a and b is that of Gaussian noise. Much larger where
+        delta is small, but not valid for other trade-offs: pure epsilon-DP mechanisms may exceed
+        their claim here. NaN for delta = 0.
     gaussian_mu_lower_bound : float
         The mu of Gaussian DP behind it, :math:`\Phi^{-1}(1 - a) - \Phi^{-1}(b)`.
     decided_by : {"assumption-free", "gaussian", "releases"}
-        Which of the two bounds `flagged` compares with the claim. It is the Gaussian one where
-        the claim is of Gaussian DP, as that of a plan whose releases are all Gaussian.
-        "releases": the Gaussian bound of `audit_plan` with ``statistic="releases"``, which
-        comes from the noise of the releases, not from a threshold; the other one is 0.
+        Which of the two bounds `flagged` compares with the claim: the Gaussian one where the claim
+        is of Gaussian DP, as that of a plan whose releases are all Gaussian. "releases": that of
+        `audit_plan` with ``statistic="releases"``, from the noise of the releases instead of a
+        threshold; the other one is 0.
     confidence : float
         Each bound holds with at least this probability.
     scores, neighbour_scores : ndarray of shape (n,)
@@ -85,28 +83,17 @@ class AuditResult:
     def flagged(self) -> bool:
         """Whether the bound that decides exceeds the claim.
 
-        If the claim is true, this happens with probability at most 1 - `confidence`: only one
-        of the bounds is compared, and which one does not depend on the outcomes.
+        If the claim is true, this happens with probability at most 1 - `confidence`: which bound
+        is compared does not depend on the outcomes.
         """
         if self.decided_by != "assumption-free":
             return self.gaussian_mu_lower_bound > PrivacyBudget(self.epsilon, self.delta).mu
         return self.epsilon_lower_bound > self.epsilon
 
     def plot(self, ax: Any = None) -> Any:
-        """Histograms of the two arrays of scores.
+        """Histograms of the two arrays of scores on matplotlib Axes, new ones by default.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes or None
-
-        Returns
-        -------
-        matplotlib Axes
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
+        Raises `ImportError` if matplotlib is not installed.
         """
         if ax is None:
             ax = import_pyplot("AuditResult.plot").subplots()[1]
@@ -131,26 +118,20 @@ def audit_outcomes(
 ) -> AuditResult:
     """Lower bounds on epsilon from outcomes of independent runs on two neighbours.
 
-    Half of the scores choose a threshold and its direction, one pair for each bound. The
-    other half give bounds of Clopper and Pearson on both error rates together.
+    Half of the scores choose a threshold and its direction, one pair for each bound. The other half
+    give bounds of Clopper and Pearson on both error rates together.
 
     Parameters
     ----------
     outcomes, neighbour_outcomes : array-like of shape (n_trials,) or (n_trials, k)
         Finite. With k > 1, the first fifth of the trials chooses a direction (a linear
         discriminant with Ledoit-Wolf shrinkage) and the others are projected on it.
-    epsilon : float
+    epsilon, delta : float
         The claim.
-    delta : float, default=0.0
-        Of the claim.
     gaussian : bool, default=False
-        Whether the claim is of the mu-Gaussian DP that gives this (epsilon, delta), and not of
-        (epsilon, delta)-DP alone. Then the Gaussian bound decides. Needs delta > 0.
+        Whether the claim is of the mu-Gaussian DP that gives this (epsilon, delta), delta > 0. Then
+        the Gaussian bound decides.
     confidence : float in (0, 1), default=0.9999
-
-    Returns
-    -------
-    AuditResult
 
     Raises
     ------
@@ -170,7 +151,7 @@ def audit_outcomes(
     (True, True)
     """
     claim = finite_claim(epsilon, delta)
-    check_confidence(confidence)
+    check_real("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
     if check_bool("gaussian", gaussian) and claim.is_pure:
         raise ValueError("gaussian must be False for delta=0: no Gaussian noise is pure DP")
     first, second = (
@@ -197,10 +178,6 @@ def audit_outcomes(
     decided_by = "gaussian" if gaussian else "assumption-free"
     claimed = claim.epsilon, claim.delta
     return AuditResult(*claimed, *bounds, mu, decided_by, confidence, first, second)
-
-
-def check_confidence(confidence: Any) -> None:
-    check_real("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
 
 
 def _scores(first: Array, second: Array) -> tuple[Array, Array]:

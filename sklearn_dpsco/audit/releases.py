@@ -11,7 +11,8 @@ of a run then cost :math:`\mu^2 = \sum_t \|\delta_t\|^2 / (\kappa \sigma_t)^2`
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ from scipy.optimize import brentq
 
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
-from ..solvers.base import Plan, map_mechanisms
+from ..solvers.base import Plan
 from .neighbours import Pair
 from .outcomes import AuditResult, epsilon_of_mu
-from .replay import mechanisms
+from .replay import Run, mechanisms, replay
 
-__all__ = ["NoiseScale", "audit_releases"]
+__all__ = ["audit_releases", "evidence", "upper_bound"]
 
 Array = NDArray[np.float64]
 
@@ -37,104 +38,56 @@ _FACTORS = np.array([*2 ** (np.arange(1, 9) / 8), 4.0, 8.0, 16.0, 64.0, 256.0, 6
 _LOG_FACTORS = np.log(_FACTORS)
 
 
-@dataclass
-class NoiseScale:
-    r"""Upper confidence bound on kappa from draws of :math:`N(0, \kappa^2)`, valid at any time.
+def evidence(log_scale: float, n_draws: int, energy: float, alpha: float) -> float:
+    r"""How far N draws of :math:`N(0, \kappa^2)` rule a scale out; from 0 on, they do.
 
-    For a factor g > 1 the likelihood ratio of :math:`N(0, (\kappa_0 / g)^2)` against
-    :math:`N(0, \kappa_0^2)` after N draws of sum of squares S is
+    For a factor g > 1 and the sum S of their squares, the likelihood ratio of
+    :math:`N(0, (\kappa_0 / g)^2)` against :math:`N(0, \kappa_0^2)` is
     :math:`\exp(N \log g - S (g^2 - 1) / (2 \kappa_0^2))`: a martingale of mean 1 if
-    :math:`\kappa = \kappa_0`. So is the mean over several g, which exceeds 1 / alpha at any
-    time with probability at most alpha (Ville). It grows with :math:`\kappa_0`; the bound is
-    where it is 1 / alpha.
+    :math:`\kappa = \kappa_0`. So is the mean over several g, which exceeds 1 / alpha at any time
+    with probability at most alpha (Ville). Returned is the logarithm of alpha times this mean,
+    which grows with :math:`\kappa_0`.
     """
-
-    alpha: float
-    n_draws: int = 0
-    energy: float = 0.0
-
-    def add(self, draws: Array) -> None:
-        self.n_draws += draws.size
-        self.energy += float(draws @ draws)
-
-    @property
-    def estimate(self) -> float:
-        return math.sqrt(self.energy / self.n_draws) if self.n_draws else math.inf
-
-    def rules_out(self, scale: float) -> bool:
-        """Whether the draws are too small for this scale, and so for every larger one."""
-        return self._evidence(math.log(scale)) >= 0
-
-    @property
-    def upper_bound(self) -> float:
-        """The least scale that is ruled out, infinite while there is none."""
-        low, high = math.log(_SMALLEST), math.log(_LARGEST)
-        if not self.rules_out(_LARGEST):
-            return math.inf
-        if self.rules_out(_SMALLEST):
-            return _SMALLEST
-        return math.exp(float(brentq(self._evidence, low, high))) * (1 + 1e-9)
-
-    def _evidence(self, log_scale: float) -> float:
-        """Logarithm of alpha times the mean likelihood ratio."""
-        power = self.energy / (2 * math.exp(2 * log_scale))
-        ratios = self.n_draws * _LOG_FACTORS - power * (_FACTORS**2 - 1)
-        top = float(ratios.max())
-        return top + math.log(float(np.exp(ratios - top).mean()) * self.alpha)
+    power = energy / (2 * math.exp(2 * log_scale))
+    ratios = n_draws * _LOG_FACTORS - power * (_FACTORS**2 - 1)
+    top = float(ratios.max())
+    return top + math.log(float(np.exp(ratios - top).mean()) * alpha)
 
 
-@dataclass(eq=False)
-class _Witness:
-    """Stands for a mechanism: the first run gets its true answers, the second one the same."""
-
-    mechanism: Any
-    answers: list[Array] = field(default_factory=list)
-    values: list[list[Array]] = field(default_factory=list)  # of each run
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.mechanism, name)
-
-    def release(self, value: Array, stream: RandomStream) -> Array:
-        # also in the second run, so that both read the same words for what follows
-        answer = self.mechanism.release(value, stream)
-        values = self.values[-1]
-        values.append(np.array(value, dtype=np.float64))
-        if len(self.answers) < len(values):
-            self.answers.append(answer)
-        return self.answers[len(values) - 1].copy()
+def upper_bound(*seen: Any) -> float:
+    """Upper confidence bound on kappa, valid at any time: the least scale that is ruled out."""
+    low, high = math.log(_SMALLEST), math.log(_LARGEST)
+    if evidence(high, *seen) < 0:
+        return math.inf
+    if evidence(low, *seen) >= 0:
+        return _SMALLEST
+    return math.exp(float(brentq(evidence, low, high, args=seen))) * (1 + 1e-9)
 
 
-def _transcript(
-    plan: Plan, pair: Pair, root: RandomStream, names: tuple[int, int]
-) -> tuple[float, float, Array]:
+def _transcript(plan: Plan, pair: Pair, stream_of: Callable[[], Any]) -> tuple[float, float, Array]:
     """Of a run and its replay on the other table: what it tells of which is which.
 
     Returns the log-likelihood ratio of the run's table to the other one and mu^2 of the releases,
     both by the stated noise, and the noise along each difference, over the stated scale.
     """
-    witnesses: dict[str, _Witness] = {}
-
-    def witness(name: str, mechanism: Any) -> _Witness:
-        return witnesses.setdefault(name, _Witness(mechanism))
-
-    watched = map_mechanisms(plan, witness)
-    for data in pair:
-        for w in witnesses.values():
-            w.values.append([])
-        watched.run(data, root.substream(*names))
+    run = Run(0, "own")
+    other_run = Run(0, "own", answers=run.answers)
+    for data, of_table in zip(pair, (run, other_run), strict=True):
+        replay(plan, data, of_table, stream_of())
     loss, cost, draws = 0.0, 0.0, []
-    for name, w in witnesses.items():
-        first, second = w.values
+    for name, mechanism in mechanisms(plan).items():
+        first, second = run.values[name], other_run.values[name]
         if [v.shape for v in first] != [v.shape for v in second]:
             raise ValueError(
                 f"how often {name} is released depends on the data: see check_sensitivity"
             )
-        for value, other, answer in zip(first, second, w.answers, strict=True):
-            change, noise = (other - value) / w.scale, (answer - value) / w.scale
+        scale = mechanism.scale
+        for value, other, answer in zip(first, second, run.answers[name], strict=True):
+            change, noise = (other - value) / scale, (answer - value) / scale
             size = float(np.linalg.norm(change))
             cost += size**2
             loss += size**2 / 2 - float(change @ noise)
-            if size * w.scale >= _LEAST_CHANGE * w.sensitivity:
+            if size * scale >= _LEAST_CHANGE * mechanism.sensitivity:
                 draws.append(float(change @ noise) / size)
     return loss, cost, np.array(draws)
 
@@ -150,21 +103,22 @@ def audit_releases(
     ):
         raise ValueError("statistic='releases' needs a plan whose noise is Gaussian throughout")
     claim = PrivacyBudget(guarantee.epsilon, guarantee.delta).mu
-    noise, largest = NoiseScale(1 - confidence), 0.0
+    n_draws, energy, largest = 0, 0.0, 0.0
     scores: tuple[list[float], list[float]] = ([], [])
     for k in range(2 * n_trials):
         side = k % 2
         tables = pair if side == 0 else (pair[1], pair[0])
-        loss, cost, draws = _transcript(plan, tables, root, (side, k // 2))
+        loss, cost, draws = _transcript(plan, tables, partial(root.substream, side, k // 2))
         scores[side].append(loss if side else -loss)  # of the neighbour against the table
-        noise.add(draws)
+        n_draws, energy = n_draws + draws.size, energy + float(draws @ draws)
+        seen = n_draws, energy, 1 - confidence
         largest = max(largest, math.sqrt(cost))
-        if noise.n_draws and any(
-            noise.rules_out(min(max(scale, _SMALLEST), _LARGEST))
-            for scale in (largest / claim, noise.estimate / _CLOSE)
-        ):
-            break
-    bound = largest / noise.upper_bound
+        if n_draws:
+            estimate = math.sqrt(energy / n_draws)
+            scales = np.clip((largest / claim, estimate / _CLOSE), _SMALLEST, _LARGEST)
+            if any(evidence(math.log(scale), *seen) >= 0 for scale in scales):
+                break
+    bound = largest / upper_bound(*seen)
     bounds = 0.0, epsilon_of_mu(bound, guarantee.delta), bound
     of_tables = np.array(scores[0]), np.array(scores[1])
     claimed = guarantee.epsilon, guarantee.delta

@@ -5,6 +5,7 @@ What the checks prove: doc/privacy, section 9.1.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,13 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_int
+from ..randomness.stream import RandomStream
 from ..solvers.base import Plan, map_mechanisms
 from .neighbours import Pair, changed_record, check_pairs, neighbours
-from .traces import Run, TracedStream
 
-__all__ = ["SensitivityResult", "check_sensitivity", "mechanisms"]
+__all__ = ["Run", "SensitivityResult", "check_sensitivity", "mechanisms", "replay"]
 
 Array = NDArray[np.float64]
+Path = tuple[Any, ...]
 
 _EXCESS = 1e-12  # relative float error of a replayed distance
 _ROUNDS = 8  # of all pairs, with other streams, until every release was moved
@@ -37,9 +39,9 @@ class SensitivityResult:
     Attributes
     ----------
     ratios : dict of str to float
-        For every mechanism, by the name of the plan's field: the largest distance between
-        its values on two neighbours, over its sensitivity. Infinite if the number
-        of releases or their shape depends on the data.
+        For every mechanism, by the name of the plan's field: the largest distance between its
+        values on two neighbours, over its sensitivity. Infinite if the number of releases or their
+        shape depends on the data.
     violations : dict of str to str
         What is wrong, by the name of the mechanism, or "result", "groups", "sequence" or
         "streams". Empty if nothing was found.
@@ -69,83 +71,123 @@ class SensitivityResult:
 def mechanisms(plan: Any) -> dict[str, Any]:
     """The mechanisms of a plan by name, see `map_mechanisms`.
 
-    Parameters
-    ----------
-    plan : Plan
-
-    Returns
-    -------
-    dict of str to mechanism
-
     Examples
     --------
-    >>> from sklearn_dpsco import PrivacyBudget
-    >>> from sklearn_dpsco.losses import Squared
-    >>> from sklearn_dpsco.geometry import L2Ball
-    >>> from sklearn_dpsco.solvers import NoisyMD
-    >>> from sklearn_dpsco.solvers.base import Problem
-    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = NoisyMD(max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
-
+    >>> from sklearn_dpsco import DPMirrorRegressor
     >>> from sklearn_dpsco.audit import mechanisms
+    >>> plan = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1)).plan(n_samples=12, n_features=2)
     >>> all(mechanism.sensitivity > 0 for mechanism in mechanisms(plan).values())
     True
     """
-    found = {}
-
-    def note(name: str, mechanism: Any) -> Any:
-        found[name] = mechanism
-        return mechanism
-
-    map_mechanisms(plan, note)
+    found: dict[str, Any] = {}
+    map_mechanisms(plan, found.setdefault)
     return found
 
 
-@dataclass
-class _Frozen:
-    """What is the same in the runs on both tables of a pair, and the run in progress.
+# ------------------------------------------------------------------- what stands for a plan's parts
 
-    By mechanism, `answers` and whether the record is in a batch (`presences`); the first run makes
-    them.
+
+@dataclass
+class Run:
+    """A run on one of two tables, and what it did: by stream, by mechanism, or as a whole.
+
+    Two runs share the `answers` of mechanisms and whether the record is in their batches
+    (`presences`); the first one makes them.
     """
 
     record: int
     kind: str
-    rng: np.random.Generator
+    rng: Any = None
     answers: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     presences: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
-    run: Run = field(default_factory=Run)
+    n_words: dict[Path, int] = field(default_factory=lambda: defaultdict(int))  # the solver's own
+    # the streams of each path that were read
+    readers: dict[Path, set[object]] = field(default_factory=lambda: defaultdict(set))
+    # every release and every draw of a batch, and the path of the stream that it was given
+    events: list[tuple[str, Path | None]] = field(default_factory=list)
+    # what each mechanism was given
+    values: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
+    # for each release from a batch: whether the record is not in it
+    absent: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
+    # the batches as drawn, before the record is put in or left out
+    draws: dict[str, list[NDArray[np.intp]]] = field(default_factory=lambda: defaultdict(list))
+    problems: dict[str, str] = field(default_factory=dict)  # what is wrong with this run alone
+    outcome: Array = field(default_factory=lambda: np.empty(0))  # coefficients, intercept, steps
+
+
+class TracedStream(RandomStream):
+    """The stream of a run, or a substream of it, known by its path of names.
+
+    Two streams of one path give the same words, from the start on: a word is used twice exactly
+    where two of them are read at all. A twin has the `reader` of another stream.
+    """
+
+    def __init__(self, seed: int, run: Run, path: Path = (), reader: object = None) -> None:
+        key = hashlib.sha256(repr((seed, path)).encode()).digest()
+        super().__init__(key, is_secure=False)
+        self.path, self.n_read = path, 0
+        self._seed, self._run, self._is_twin = seed, run, reader is not None
+        self._reader = reader or object()
+
+    def substream(self, *names: str | int) -> TracedStream:
+        return TracedStream(self._seed, self._run, (*self.path, names))
+
+    def twin(self) -> TracedStream:
+        """Counts as this stream, and leaves it where it is."""
+        return TracedStream(self._seed, self._run, self.path, self._reader)
+
+    def words(self, size: int) -> NDArray[np.uint64]:
+        if size > 0:
+            self._run.readers[self.path].add(self._reader)
+        self._count(size)
+        return super().words(size)
+
+    def unread(self, size: int) -> None:
+        self._count(-size)
+        super().unread(size)
+
+    def _count(self, size: int) -> None:
+        self.n_read += size
+        if not self._is_twin:
+            self._run.n_words[self.path] += size
 
 
 @dataclass(eq=False)
 class _Recorder:
-    """Replaces a mechanism: keeps the values it gets, and gives both runs the same answers.
+    """Replaces a mechanism and its random batches: keeps what it gets, and answers alike.
 
-    An answer to a vector is the first run's value plus noise of its size ("near"), every second
-    one times 100 ("large"), the value itself ("exact") or zeros ("zero"); to scores, a random
-    index, that of the largest ("exact") or 0 ("zero"). The mechanism's own release is made as
-    well, to see which random words it reads, and dropped.
+    An answer to a vector is the mechanism's own ("own"), the first run's value plus noise of its
+    size ("near"), every second one times 100 ("large"), the value itself ("exact") or zeros
+    ("zero"); to scores, a random index, that of the largest ("exact") or 0 ("zero"). The
+    mechanism's own release is always made, to see or to use up the random words that it reads.
+
+    A batch is drawn, and then the record put in or left out, by a fair coin that both runs share:
+    small batches would hardly ever hold it.
     """
 
     name: str
     mechanism: Any
-    frozen: _Frozen
+    run: Run
     batch: NDArray[np.intp] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        # other attributes that a solver reads, such as the scale
-        return getattr(self.mechanism, name)
+        # other attributes that a solver reads, such as the scale, or the size of a batch
+        owner = self.mechanism if hasattr(self.mechanism, name) else self.mechanism.batches
+        return getattr(owner, name)
 
     @property
-    def batches(self) -> _BatchRecorder | None:
-        return None if self.mechanism.batches is None else _BatchRecorder(self)
+    def batches(self) -> _Recorder | None:
+        return None if self.mechanism.batches is None else self
 
     def release(self, value: ArrayLike, stream: Any) -> Any:
-        run, name = self.frozen.run, self.name
+        run, name, own = self.run, self.name, None
         value = np.array(value, dtype=np.float64)
+        k, answers = len(run.values[name]), run.answers[name]
         run.values[name].append(value)
         run.events.append((name, getattr(stream, "path", None)))
-        if isinstance(stream, TracedStream):
+        if run.kind == "own":
+            own = self.mechanism.release(value.copy(), stream)
+        elif isinstance(stream, TracedStream):
             # a selection may read more words on one table than on the other: the run must not
             stream = stream.twin()
             self.mechanism.release(value.copy(), stream)
@@ -157,15 +199,14 @@ class _Recorder:
             if self.batch is None:
                 run.problems[name] = "is computed without a batch of its own"
             else:
-                run.absent[name].append(self.frozen.record not in self.batch)
+                run.absent[name].append(run.record not in self.batch)
             self.batch = None
-        k, answers = len(run.values[name]) - 1, self.frozen.answers[name]
         if k == len(answers):
-            answers.append(self._answer(value, k))
+            answers.append(self._answer(value, k) if own is None else own)
         return np.copy(answers[k]) if isinstance(answers[k], np.ndarray) else answers[k]
 
     def _answer(self, value: Array, k: int) -> Any:
-        kind, rng = self.frozen.kind, self.frozen.rng
+        kind, rng = self.run.kind, self.run.rng
         if self.mechanism.selects:
             drawn = int(rng.integers(value.size))
             return {"exact": int(np.argmax(value)), "zero": 0}.get(kind, drawn)
@@ -174,40 +215,26 @@ class _Recorder:
         noise = rng.standard_normal(value.shape) * (np.abs(value).mean() + 0.1)
         return (value + noise) * (100 if kind == "large" and k % 2 else 1)
 
-
-@dataclass(eq=False)
-class _BatchRecorder:
-    """Replaces the random batches of a mechanism.
-
-    Draws a batch, and then puts the record in or leaves it out, by a fair coin that both runs
-    share: small batches would hardly ever hold it.
-    """
-
-    recorder: _Recorder
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.recorder.mechanism.batches, name)
-
     def draw(self, stream: Any) -> NDArray[np.intp]:
-        name, frozen = self.recorder.name, self.recorder.frozen
-        batches, record = self.recorder.mechanism.batches, frozen.record
-        frozen.run.events.append((f"{name}: batch", getattr(stream, "path", None)))
+        run, name, batches = self.run, self.name, self.mechanism.batches
+        record = run.record
+        run.events.append((f"{name}: batch", getattr(stream, "path", None)))
         before = getattr(stream, "n_read", 0)
         batch = batches.draw(stream)
         is_whole = batches.batch_size == batches.n_samples
         if getattr(stream, "n_read", 0) <= before and not is_whole:
-            frozen.run.problems[name] = "its batch is not drawn from the stream of the run"
-        frozen.run.draws[name].append(batch)
-        presences, k = frozen.presences[name], len(frozen.run.absent[name])
+            run.problems[name] = "its batch is not drawn from the stream of the run"
+        run.draws[name].append(batch)
+        presences, k = run.presences[name], len(run.absent[name])
         while len(presences) <= k:
-            presences.append(bool(frozen.rng.integers(2)))
+            presences.append(bool(run.rng.integers(2)))
         if presences[k] != (record in batch) and not is_whole:
             rest = batch[batch != record]
             if batches.law == "fixed":  # another record makes room, or takes the place
                 others = np.setdiff1d(np.arange(batches.n_samples), np.append(batch, record))
                 rest = batch[1:] if presences[k] else np.append(rest, others[:1])
             batch = np.sort(np.append(rest, record) if presences[k] else rest)
-        self.recorder.batch = batch
+        self.batch = batch
         return batch
 
 
@@ -216,16 +243,15 @@ def check_sensitivity(
 ) -> SensitivityResult:
     """Replay a plan on neighbours and compare every release with its sensitivity.
 
-    ``plan.run`` runs on both tables of a pair with the plan's mechanisms replaced by
-    recorders whose answers are the same for both: near the values, with every second vector
-    100 times too large, equal to the values without any noise, or zero. These must hold:
+    ``plan.run`` runs on both tables of a pair, with mechanisms whose answers are the same for both:
+    near the values, with every second vector 100 times too large, equal to the values without any
+    noise, or zero. These must hold:
 
     * For each release, the `distance` of the two values, in the mechanism's own metric, does not
-      exceed the sensitivity; a mechanism with a true `is_joint` counts all its releases of a run
-      as one.
+      exceed the sensitivity; with a true `is_joint` all releases of a run count as one.
     * All runs, on whatever data, make the same releases and draw the same batches, in the same
-      order and from the same substreams. They make at least as many as the plan's guarantee
-      counts, and no more of them than it counts depend on one record.
+      order and from the same substreams: at least as many as the plan's guarantee counts, and no
+      more than it counts depend on one record.
     * No word of randomness is used twice, and each release reads some. Each release from a random
       batch has a fresh one, and depends on the record only if it is in that batch.
     * No two groups of releases that claim disjoint records depend on the same one.
@@ -237,15 +263,10 @@ def check_sensitivity(
     Parameters
     ----------
     plan : Plan
-        Its mechanisms are found by `map_mechanisms`.
     pairs : iterable of (SolverData, SolverData) or None, default=None
         Neighbours under the relation of the plan. None takes those of `neighbours`.
     random_state : int, default=0
-        Decides the answers, the order of the records and the batches.
-
-    Returns
-    -------
-    SensitivityResult
+        Decides the answers and the batches.
 
     Raises
     ------
@@ -255,16 +276,11 @@ def check_sensitivity(
 
     Examples
     --------
-    >>> from sklearn_dpsco import PrivacyBudget
-    >>> from sklearn_dpsco.losses import Squared
-    >>> from sklearn_dpsco.geometry import L2Ball
-    >>> from sklearn_dpsco.solvers import NoisyMD
-    >>> from sklearn_dpsco.solvers.base import Problem
-    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = NoisyMD(max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
-
+    >>> from sklearn_dpsco import DPMirrorRegressor
     >>> from sklearn_dpsco.audit import check_sensitivity
-    >>> result = check_sensitivity(plan)
+    >>> from sklearn_dpsco.solvers import NoisyMD
+    >>> model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1), solver=NoisyMD(max_iter=3))
+    >>> result = check_sensitivity(model.plan(n_samples=12, n_features=2))
     >>> result.passed, max(result.ratios.values()) <= 1
     (True, True)
     """
@@ -278,20 +294,22 @@ def check_sensitivity(
     for attempt in range(_ROUNDS):
         for k, (pair, record) in enumerate(zip(pairs, records, strict=True)):
             for kind in _ANSWERS[(k + attempt) % 2]:
-                frozen, seed = _Frozen(record, kind, rng), int(rng.integers(2**32))
-                findings.add(*(_replayed(plan, data, frozen, seed) for data in pair))
+                seed, first = int(rng.integers(2**32)), Run(record, kind, rng)
+                second = Run(record, kind, rng, first.answers, first.presences)
+                for data, run in zip(pair, (first, second), strict=True):
+                    replay(plan, data, run, TracedStream(seed, run))
+                findings.add(first, second)
         # a single pair takes two rounds, to get every kind of answer
         if (attempt or len(pairs) > 1) and not findings.result().untested:
             break
     return findings.result()
 
 
-def _replayed(plan: Plan, data: Any, frozen: _Frozen, seed: int) -> Run:
-    frozen.run = run = Run()
-    replayed = map_mechanisms(plan, lambda name, m: _Recorder(name, m, frozen))
-    result = replayed.run(data, TracedStream(seed, run))
+def replay(plan: Plan, data: Any, run: Run, stream: RandomStream) -> None:
+    """Carry a run out."""
+    watched = map_mechanisms(plan, lambda name, m: _Recorder(name, m, run))
+    result = watched.run(data, stream)
     run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter))
-    return run
 
 
 class _Findings:

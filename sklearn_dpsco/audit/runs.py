@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from .._checks import check_int, unwarned
+from .._checks import check_int, check_real, unwarned
 from .._progress import check_verbose, progress_bar
 from ..privacy.budget import check_delta, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan
 from ..solvers.records import SolverData
 from .neighbours import check_pairs, differing_rows
-from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, check_confidence, finite_claim
+from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, finite_claim
 from .releases import audit_releases
 
 __all__ = ["audit", "audit_plan"]
@@ -42,40 +42,32 @@ def audit(
     Parameters
     ----------
     estimator : estimator
-        With the interface of scikit-learn; clones of it are fitted, and an `accountant`
-        among its parameters is not charged.
+        With the interface of scikit-learn; clones of it are fitted, and its `accountant` is not
+        charged.
     data, neighbour : pair (X, y)
         Two invented tables of the same shape that differ in one record, or in as many as the
-        estimator's `max_rows_per_user`. The more they change the model, the better the bounds:
-        take few records, and one in a corner of the bounds against its mirror image or its
-        other label.
+        estimator's `max_rows_per_user`. The more they change the model, the better the bounds: take
+        few records, and one in a corner of the bounds against its mirror image or other label.
     n_trials : int >= 20, default=5000
         Fits of each table. No epsilon above about log(n_trials / 30) can be shown.
     statistic : callable or None, default=None
-        Maps a fitted estimator to a number. None projects `coef_` and `intercept_` on a
-        direction chosen by the first fifth of the trials (see `audit_outcomes`).
+        Maps a fitted estimator to a number. None projects `coef_` and `intercept_` on a direction
+        chosen by the first fifth of the trials (see `audit_outcomes`).
     claim : pair (epsilon, delta) or None, default=None
-        For tables that differ in one record. None reads the parameters `epsilon`, `delta`
-        (absent: 0) and `relation`; "zero-out" counts as the
-        (2 epsilon, (1 + e^epsilon) delta) that it implies for such tables. Where the fitted
-        `guarantee_` counts Gaussian releases only, the Gaussian bound decides.
+        For tables that differ in one record. None reads the parameters `epsilon`, `delta` (absent:
+        0) and `relation`; "zero-out" counts as the (2 epsilon, (1 + e^epsilon) delta) that it
+        implies. Where `guarantee_` counts Gaussian releases only, the Gaussian bound decides.
     confidence : float in (0, 1), default=0.9999
     random_state : None, int or RandomState, default=None
-        None fits with ``random_state=None``. Otherwise each fit gets a seed of its own
-        derived from it, and the audit is reproducible.
+        None fits with ``random_state=None``; otherwise each fit gets a seed derived from it.
     verbose : int >= 0 or bool, default=0
         From 1 on, a bar on standard error counts the fits (needs tqdm).
-
-    Returns
-    -------
-    AuditResult
 
     Raises
     ------
     ValueError
-        Before any fit, if a parameter is wrong or the tables are not neighbours. After a
-        fit, if the outcome is not a finite number, or there is no `coef_` and no
-        `statistic`.
+        Before any fit, if a parameter is wrong or the tables are not neighbours; after one, if the
+        outcome is not a finite number, or there is no `coef_` and no `statistic`.
 
     Examples
     --------
@@ -99,10 +91,8 @@ def audit(
         raise ValueError("random_state was given, but the estimator has no such parameter")
     start = int(stream_from_random_state(random_state).words(1)[0] % np.uint64(2**31))
     fixed = {"accountant": None} if "accountant" in parameters else {}
-    guarantee: Any = None
 
     def run(side: int, k: int) -> Any:
-        nonlocal guarantee
         settings: dict[str, Any] = dict(fixed)
         if "random_state" in parameters:
             seed = (start + side * n_trials + k) % 2**32
@@ -112,15 +102,13 @@ def audit(
         model.fit(*(data, neighbour)[side])
         guarantee = getattr(model, "guarantee_", None)
         if statistic is not None:
-            return _number(statistic(model))
+            return guarantee, _number(statistic(model))
         if not hasattr(model, "coef_"):
             raise ValueError(f"{type(model).__name__} has no coef_: give a statistic")
-        return np.append(np.ravel(model.coef_), np.ravel(getattr(model, "intercept_", 0.0)))
+        intercept = np.ravel(getattr(model, "intercept_", 0.0))
+        return guarantee, np.append(np.ravel(model.coef_), intercept)
 
-    outcomes = _repeat(run, n_trials, verbose)
-    gaussian = delta > 0 and _is_gaussian(guarantee)
-    claimed: Any = {"epsilon": epsilon, "delta": delta, "gaussian": gaussian}
-    return audit_outcomes(*outcomes, **claimed, confidence=confidence)
+    return _audited(run, n_trials, verbose, epsilon, delta, confidence)
 
 
 def audit_plan(
@@ -145,39 +133,29 @@ def audit_plan(
     n_trials : int >= 20, default=5000
         Runs of each table; with "releases" at most.
     statistic : callable, "releases" or None, default=None
-        Maps a `SolverResult` to a number; None as in `audit`. "releases" looks at all releases
-        of a run instead of its result, and at the noise in them: each run is replayed on the
-        other table with the same answers, and the noise is measured along the differences. It
-        needs a plan of Gaussian noise only. It stops as soon as the claim is refuted, or the
-        bound is within a tenth of what it estimates: after about 120 releases if the noise is
-        too small by sqrt 2, at most about 1,500 otherwise. The false alarms are as rare as ever,
-        however it stops. As a bound on mu it assumes that the scales of the noise have the plan's
-        proportions, and it is of the costliest run that was seen.
+        Maps a `SolverResult` to a number; None as in `audit`. "releases" looks at all releases of a
+        run instead of its result: each run is replayed on the other table with the same answers,
+        and the noise is measured along the differences. It needs a plan of Gaussian noise only. It
+        stops as soon as the claim is refuted, or the bound is within a tenth of what it estimates:
+        after about 120 releases if the noise is too small by sqrt 2, at most about 1,500 otherwise,
+        with false alarms as rare as ever. The bound on mu assumes that the scales of the noise have
+        the plan's proportions, and is of the costliest run that was seen.
     confidence, random_state, verbose
         As in `audit`; "releases" shows nothing.
-
-    Returns
-    -------
-    AuditResult
 
     Raises
     ------
     ValueError
-        As `audit`. With "releases", if a release of the plan is not Gaussian, or the number of
-        releases depends on the data.
+        As `audit`. With "releases", if one is not Gaussian, or their number depends on the data.
 
     Examples
     --------
-    >>> from sklearn_dpsco import PrivacyBudget
-    >>> from sklearn_dpsco.losses import Squared
-    >>> from sklearn_dpsco.geometry import L2Ball
-    >>> from sklearn_dpsco.solvers import NoisyMD
-    >>> from sklearn_dpsco.solvers.base import Problem
-    >>> problem = Problem(12, 2, Squared(), L2Ball(1.0))
-    >>> plan = NoisyMD(max_iter=3).plan(problem, PrivacyBudget(1.0, 1e-3))
-
+    >>> from sklearn_dpsco import DPMirrorRegressor
     >>> from sklearn_dpsco.audit import audit_plan, neighbours
-    >>> pair = neighbours(problem, "replace-one", n_pairs=1)[0]
+    >>> from sklearn_dpsco.solvers import NoisyMD
+    >>> model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1), solver=NoisyMD(max_iter=3))
+    >>> plan = model.plan(n_samples=12, n_features=2)
+    >>> pair = neighbours(plan.problem, "replace-one", n_pairs=1)[0]
     >>> audit_plan(plan, *pair, 100, random_state=0).flagged
     False
     """
@@ -193,23 +171,36 @@ def audit_plan(
     def run(side: int, k: int) -> Any:
         result = plan.run((data, neighbour)[side], root.substream(side, k))
         if callable(statistic):
-            return _number(statistic(result))
-        return np.append(result.coef, result.intercept)  # flattened
+            return guarantee, _number(statistic(result))
+        return guarantee, np.append(result.coef, result.intercept)  # flattened
 
-    outcomes = _repeat(run, n_trials, verbose)
-    gaussian = guarantee.delta > 0 and _is_gaussian(guarantee)
-    claimed: Any = {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "gaussian": gaussian}
-    return audit_outcomes(*outcomes, **claimed, confidence=confidence)
+    return _audited(run, n_trials, verbose, guarantee.epsilon, guarantee.delta, confidence)
 
 
-def _is_gaussian(guarantee: Any) -> bool:
-    """Whether it is of Gaussian DP: by its composition, or as all noise is Gaussian."""
+def _audited(
+    run: Callable[[int, int], tuple[Any, Any]],
+    n_trials: int,
+    verbose: Any,
+    epsilon: float,
+    delta: float,
+    confidence: float,
+) -> AuditResult:
+    """The audit of what `run(side, k)` gives for both sides: its guarantee and its outcome."""
+    sides: list[Array] = []
+    with progress_bar(verbose, 2 * n_trials, "run", "audit") as bar:
+        for side in (0, 1):
+            outcomes = []
+            for k in range(n_trials):
+                guarantee, outcome = run(side, k)
+                outcomes.append(outcome)
+                bar.update(1)
+            sides.append(np.array(outcomes, dtype=np.float64))
     releases = getattr(guarantee, "releases", ())
-    if len(releases) == 0 or guarantee.composition == "pld":  # sampling is not Gaussian DP
-        return False
-    return guarantee.composition == "gdp" or all(
-        r.mechanism.noise_multiplier is not None for r in releases
-    )
+    gaussian = delta > 0 and len(releases) > 0 and guarantee.composition != "pld"  # sampling
+    if gaussian and guarantee.composition != "gdp":
+        gaussian = all(release.mechanism.noise_multiplier is not None for release in releases)
+    claimed: Any = {"epsilon": epsilon, "delta": delta, "gaussian": gaussian}
+    return audit_outcomes(*sides, **claimed, confidence=confidence)
 
 
 def _check_trials(
@@ -218,7 +209,7 @@ def _check_trials(
     check_int("n_trials", n_trials, low=LEAST_TRIALS)
     if statistic is not None and not callable(statistic):
         raise ValueError(f"statistic must be None or callable, got {statistic!r}")
-    check_confidence(confidence)
+    check_real("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
     check_random_state(random_state)
     check_verbose(verbose)
 
@@ -264,16 +255,3 @@ def _number(value: Any) -> float:
     if np.size(value) != 1:
         raise ValueError(f"statistic must return one number, got shape {np.shape(value)}")
     return float(np.ravel(value)[0])
-
-
-def _repeat(run: Callable[[int, int], Any], n_trials: int, verbose: Any) -> tuple[Array, Array]:
-    """Outcomes of `run(side, k)` for both sides."""
-    sides: list[Array] = []
-    with progress_bar(verbose, 2 * n_trials, "run", "audit") as bar:
-        for side in (0, 1):
-            outcomes = []
-            for k in range(n_trials):
-                outcomes.append(run(side, k))
-                bar.update(1)
-            sides.append(np.array(outcomes, dtype=np.float64))
-    return sides[0], sides[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._kernels.arguments import MULTINOMIAL, Change, Compressed, Move, OfRecords, RowForm, Slope
+from .._kernels.arguments import (
+    MULTINOMIAL,
+    NO_MOVE,
+    Change,
+    Compressed,
+    Move,
+    OfRecords,
+    RowForm,
+    Slope,
+)
 from ..losses import (
     Envelope,
     Loss,
@@ -335,17 +344,13 @@ class Rows:
             coef = coef.copy()
             coef[d] -= self.center @ coef[:d]
         if is_dense and slope is not None:
-            from .._kernels.gradient_sums import dense_gradient_at
-
             outputs = coef.reshape(self.dimension, -1)
             lines = np.zeros((outputs.shape[1], d + 1))
             lines[:, : self.dimension] = outputs.T
-            total = self._dense_sweep(dense_gradient_at, lines, objective, slope, bounds)
-            total = total.reshape(coef.shape)
+            point = lines, np.zeros((0, outputs.shape[1])), NO_MOVE, 0
+            total = self._dense_sweep(point, objective, slope, bounds).reshape(coef.shape)
         elif self._storage == "csr" and slope is not None and bounds is None:
-            from .._kernels.sparse_sums import gradient_at
-
-            total = self._csr_sweep(gradient_at, objective.y, slope, coef)
+            total = self._csr_sweep((coef, _NONE, NO_MOVE), objective.y, slope)
         elif not is_dense:
             r = self._derivative(self.product(coef), slice(None), objective, bounds)
             return self.weighted_sum(r)
@@ -396,16 +401,13 @@ class Rows:
         is_dense = self._storage == "dense"
         slope = slope_of(objective, is_joint=is_dense)
         if self._storage == "csr" and slope is not None:
-            from .._kernels.sparse_sums import gradient_after_move
-
-            return self._csr_sweep(gradient_after_move, objective.y, slope, product, move)
+            return self._csr_sweep((_NONE, product, move), objective.y, slope)
         outputs = product.reshape(self.n_samples, -1)
         coordinate, output = divmod(move.coordinate, outputs.shape[1])
         if is_dense and slope is not None:
-            from .._kernels.gradient_sums import dense_gradient_after_move
-
-            point = outputs, move._replace(coordinate=coordinate), output
-            total = self._dense_sweep(dense_gradient_after_move, point, objective, slope, None)
+            no_coef = np.zeros((outputs.shape[1], 0))
+            point = no_coef, outputs, move._replace(coordinate=coordinate), output
+            total = self._dense_sweep(point, objective, slope, None)
             return total.reshape(self.dimension, *product.shape[1:])
         product *= move.decay
         if coordinate == self.n_columns:
@@ -448,14 +450,11 @@ class Rows:
         return self._centered(total[: self.dimension])
 
     def _dense_sweep(
-        self,
-        kernel: Callable[..., None],
-        point: Any,
-        objective: Objective,
-        slope: Slope,
-        bounds: Array | None,
+        self, point: Any, objective: Objective, slope: Slope, bounds: Array | None
     ) -> Array:
         """One pass over dense rows that differentiates and adds up, shape (dimension, K)."""
+        from .._kernels.gradient_sums import dense_gradient_at
+
         y = np.ascontiguousarray(objective.y.reshape(self.n_samples, -1))
         records = OfRecords(
             y,
@@ -468,19 +467,19 @@ class Rows:
 
         def added(part: slice) -> Array:
             total, chunks = np.zeros(shape), (part.start, part.stop, self.chunk)
-            kernel(self.X, records, chunks, point, offset, slope, total)
+            dense_gradient_at(self.X, records, chunks, point, offset, slope, total)
             return total
 
         tasks = row_tasks(self.n_samples, self.n_columns)
         total = sum_on_threads(added, tasks, np.zeros(shape), uses_blas=False)
         return np.ascontiguousarray(total.T[: self.dimension])
 
-    def _csr_sweep(
-        self, kernel: Callable[..., float], y: Array, slope: Slope, *point: Any
-    ) -> Array:
+    def _csr_sweep(self, point: Any, y: Array, slope: Slope) -> Array:
         """The same over CSR rows, of a single output."""
+        from .._kernels.sparse_sums import gradient_at
+
         X, total, records = self.X, np.zeros(self.n_columns), (self.scales(), self.factors(), y)
-        total_b = kernel(Compressed.of(X), records, *point, slope, BLOCK_ROWS, total)
+        total_b = gradient_at(Compressed.of(X), records, point, slope, BLOCK_ROWS, total)
         return np.append(total, total_b) if self.has_intercept else total
 
 

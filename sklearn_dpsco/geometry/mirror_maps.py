@@ -95,20 +95,14 @@ class MirrorMap:
 
         Parameters
         ----------
-        coef : ndarray of shape (dimension,)
-            A point of the set.
-        gradient : ndarray of shape (dimension,)
+        coef, gradient : ndarray of shape (dimension,)
+            A point of the set, and the gradient there.
         step : float >= 0
         center : ndarray of shape (dimension,), optional
             A point of the set. The map is then Phi(w - center), as in the phases of the
             localized method; needs `has_center`.
         within : float > 0, optional
-            Bound on the distance of the result from `center`, in `norm`; `coef` must
-            be within it as well.
-
-        Returns
-        -------
-        ndarray of shape (dimension,)
+            Bound on the distance of `coef` and of the result from `center`, in `norm`.
         """
         raise NotImplementedError
 
@@ -176,14 +170,18 @@ class PowerMap(MirrorMap):
         center: Array | None = None,
         within: float | None = None,
     ) -> Array:
-        from .._kernels.mirror_steps import Domain, power_step
+        from .._kernels.mirror_steps import power_step
 
         if within is None:
             within = math.inf
         elif center is None:
             raise ValueError("within needs a center")
         kind, about = self.geometry, coef if center is None else center
-        domain = Domain(kind.set_id, kind.p, kind.radius, self.exponent(coef.size))
+        if kind.p > 1:
+            set_id = 3 if kind.p == math.inf else 2
+        else:
+            set_id = 0 if kind.contains_origin else 1
+        domain = set_id, float(kind.p), float(kind.radius), self.exponent(coef.size)
         return power_step(coef, gradient, step, about, center is not None, within, domain)
 
 

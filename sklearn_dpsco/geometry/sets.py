@@ -42,6 +42,8 @@ class Geometry:
 
     Attributes
     ----------
+    p : float
+        Of the set's norm, the l_p norm, unless the set has methods `norm` and `dual_norm`.
     allows_intercept : bool
         Whether the intercept may be one more coordinate of the set.
     contains_origin : bool
@@ -62,6 +64,7 @@ class Geometry:
 
     radius: float
 
+    p: ClassVar[float]
     allows_intercept: ClassVar[bool] = True
     contains_origin: ClassVar[bool] = True
     has_vertices: ClassVar[bool] = False
@@ -72,17 +75,22 @@ class Geometry:
         object.__setattr__(self, "radius", check_size("radius", self.radius))
 
     @property
+    def q(self) -> float:
+        """The exponent of the dual norm."""
+        return dual_exponent(self.p)
+
+    @property
     def diameter(self) -> float:
-        """Largest distance of two points of the set, in its norm."""
-        raise NotImplementedError
+        """Largest distance of two points of the set, in its norm: twice the radius by default."""
+        return 2.0 * self.radius
 
     def norm(self, x: Array) -> float:
         """The norm of the set."""
-        raise NotImplementedError
+        return lp_norm(x, self.p)
 
     def dual_norm(self, g: Array) -> float:
         """Sup of <x, g> over norm(x) <= 1."""
-        raise NotImplementedError
+        return lp_norm(g, self.q)
 
     def center(self, n_features: int) -> Array:
         """The point that a solver starts from: 0, unless the set says otherwise."""
@@ -137,8 +145,7 @@ class Geometry:
         if kind == "euclidean":
             return PowerMap(self, 2.0)
         # None is 1 + 1 / ln d; for p > 2, half the squared norm is not strongly convex enough
-        p: float = self.p  # type: ignore[attr-defined]
-        return PowerMap(self, None if p == 1 else min(p, 2.0))
+        return PowerMap(self, None if self.p == 1 else min(self.p, 2.0))
 
 
 def _project_simplex(x: Array, radius: float) -> Array:
@@ -151,29 +158,7 @@ def _project_simplex(x: Array, radius: float) -> Array:
 
 
 @dataclass(frozen=True)
-class _LpSet(Geometry):
-    """A set in the l_p norm, of diameter 2 s unless it says otherwise."""
-
-    p: ClassVar[float]
-
-    @property
-    def q(self) -> float:
-        """The exponent of the dual norm."""
-        return dual_exponent(self.p)
-
-    @property
-    def diameter(self) -> float:
-        return 2.0 * self.radius
-
-    def norm(self, x: Array) -> float:
-        return lp_norm(x, self.p)
-
-    def dual_norm(self, g: Array) -> float:
-        return lp_norm(g, self.q)
-
-
-@dataclass(frozen=True)
-class L1Ball(_LpSet):
+class L1Ball(Geometry):
     r"""The l1 ball :math:`\{w : \|w\|_1 \le s\}`.
 
     2 d vertices :math:`\pm s e_j`, diameter 2 s, dual norm l-infinity.
@@ -196,7 +181,6 @@ class L1Ball(_LpSet):
     has_vertices: ClassVar[bool] = True
     mirror_maps: ClassVar[tuple[str, ...]] = _L1_MAPS
     p: ClassVar[float] = 1.0
-    set_id: ClassVar[int] = 0
 
     def vertices(self, n_features: int) -> Vertices:
         return AxisVertices(n_features, (self.radius, -self.radius))
@@ -213,7 +197,7 @@ class L1Ball(_LpSet):
 
 
 @dataclass(frozen=True)
-class Simplex(_LpSet):
+class Simplex(Geometry):
     r"""The scaled simplex :math:`\{w \ge 0 : \sum_j w_j = s\}`.
 
     d vertices :math:`s e_j`, diameter 2 s in the l1 norm. The intercept cannot be one of
@@ -236,7 +220,6 @@ class Simplex(_LpSet):
     has_vertices: ClassVar[bool] = True
     mirror_maps: ClassVar[tuple[str, ...]] = _L1_MAPS
     p: ClassVar[float] = 1.0
-    set_id: ClassVar[int] = 1
 
     def center(self, n_features: int) -> Array:
         return np.full(n_features, self.radius / n_features)
@@ -249,7 +232,7 @@ class Simplex(_LpSet):
 
 
 @dataclass(frozen=True, init=False)
-class Polytope(_LpSet):
+class Polytope(Geometry):
     r"""The convex hull of given points, :math:`s \, \mathrm{conv}(v_1, \dots, v_K)`.
 
     For coefficients that are a mixture of known ones. They are in scaled units: coefficient
@@ -302,7 +285,7 @@ class Polytope(_LpSet):
 
 
 @dataclass(frozen=True)
-class LpBall(_LpSet):
+class LpBall(Geometry):
     r"""The l_p ball :math:`\{w : \|w\|_p \le s\}`, 1 < p <= infinity.
 
     Diameter 2 s, dual norm :math:`\ell_q`, q = p / (p - 1).
@@ -331,10 +314,6 @@ class LpBall(_LpSet):
         super().__post_init__()
         if not (isinstance(self.p, float) and self.p == math.inf):
             object.__setattr__(self, "p", check_real("p", self.p, low=1, low_open=True))
-
-    @property
-    def set_id(self) -> int:
-        return 3 if self.p == math.inf else 2
 
     def extreme_point(self, direction: Array) -> Array:
         size = self.dual_norm(direction)
@@ -397,7 +376,7 @@ class LInfBall(LpBall):
 
 
 @dataclass(frozen=True)
-class Unconstrained(_LpSet):
+class Unconstrained(Geometry):
     """All coefficients, without a bound; the norm is the Euclidean one.
 
     Has no radius: `radius` is infinite.

@@ -7,6 +7,7 @@ diameter are computed here from the vertices themselves, never taken from a feas
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,6 +55,8 @@ class _Facts:
     l1_diameter: float = field(init=False, repr=False, compare=False)
 
     def _set(self, **facts: Any) -> None:
+        if not facts.get("l1_diameter", SMALLEST) >= SMALLEST:
+            raise ValueError(f"two vertices must be at least {SMALLEST:g} apart in the l1 norm")
         for name, value in facts.items():
             object.__setattr__(self, name, value)
 
@@ -144,7 +147,7 @@ class VertexList(_Facts):
         # two vertices on one axis, or the two that are farthest out on different ones
         size = np.sort(np.maximum(np.abs(high), np.abs(low)))
         apart = float(size[-2:].sum()) if size.size > 1 else 0.0
-        diameter = _apart(max(float((high - low).max()), apart) * (1 + 2.0**-50))
+        diameter = max(float((high - low).max()), apart) * (1 + 2.0**-50)
         largest = max(map(abs, self.values))
         self._set(size=len(coordinates), width=1, l1_norm=largest, l1_diameter=diameter)
         self._set(arrays=arrays)
@@ -157,7 +160,7 @@ class VertexList(_Facts):
         return Vertex(self.coordinates[number], self.values[number])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class VertexMatrix(_Facts):
     """Any vertices, one in each row of a matrix.
 
@@ -175,7 +178,8 @@ class VertexMatrix(_Facts):
     """
 
     n_features: int = field(init=False, repr=False)
-    matrix: Any
+    matrix: Any = field(compare=False)
+    digest: bytes = field(init=False, repr=False)  # of the matrix, of which arrays have no equality
 
     def __post_init__(self) -> None:
         matrix = self.matrix
@@ -191,8 +195,10 @@ class VertexMatrix(_Facts):
         # NaN must not pass
         if not np.all(np.abs(arrays[0]) <= LARGEST):
             raise ValueError(f"vertices must be in [{-LARGEST:g}, {LARGEST:g}]")
-        for array in arrays:  # it could be changed after a plan was made of it
-            array.flags.writeable = False
+        digest = hashlib.sha256(str(matrix.shape).encode())
+        for array in arrays:
+            array.flags.writeable = False  # it could be changed after a plan was made of it
+            digest.update(array.tobytes())
         n, d = matrix.shape
         rounding = 1 + (d + 4) * 2.0**-50
         norms = np.asarray(abs(matrix).sum(axis=1)).ravel() * rounding
@@ -201,21 +207,8 @@ class VertexMatrix(_Facts):
             diameter = float(pdist(points, "cityblock").max(initial=0.0)) * rounding
         else:
             diameter = float(np.sort(norms)[-2:].sum())  # no two are farther apart
-        self._set(matrix=matrix, n_features=d, size=n, width=d)
-        self._set(l1_norm=float(norms.max()), l1_diameter=_apart(diameter))
-
-    @property
-    def _key(self) -> tuple[Any, ...]:
-        if sparse.issparse(self.matrix):
-            parts = (self.matrix.data, self.matrix.indices, self.matrix.indptr)
-            return (self.matrix.shape, *(part.tobytes() for part in parts))
-        return (self.matrix.shape, self.matrix.tobytes())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, VertexMatrix) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
+        self._set(matrix=matrix, digest=digest.digest(), n_features=d, size=n, width=d)
+        self._set(l1_norm=float(norms.max()), l1_diameter=diameter)
 
     def scores(self, direction: Array) -> Array:
         return -np.asarray(self.matrix @ direction)
@@ -234,12 +227,6 @@ def _checked(values: tuple[float, ...]) -> tuple[float, ...]:
 
 
 Vertices = AxisVertices | VertexList | VertexMatrix
-
-
-def _apart(l1_diameter: float) -> float:
-    if not l1_diameter >= SMALLEST:
-        raise ValueError(f"two vertices must be at least {SMALLEST:g} apart in the l1 norm")
-    return l1_diameter
 
 
 def known_vertices(vertices: Vertices, n_features: int) -> Vertices:

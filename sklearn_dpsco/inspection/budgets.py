@@ -1,4 +1,4 @@
-"""Where budgets go: the ledger of an accountant, and the releases of a plan."""
+"""Where budgets go: ledgers and plans; and what an attacker can tell, at most."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Any, Self
 import numpy as np
 
 from ..privacy.accountant import BudgetAccountant
+from ..privacy.guarantee import Guarantee
 from .axes import axes_for
 
-__all__ = ["LedgerDisplay", "PlanDisplay"]
+__all__ = ["LedgerDisplay", "PlanDisplay", "TradeoffCurveDisplay"]
+
+_NEAR_0 = np.geomspace(1e-6, 0.02, 60)  # where a curve is steep, or flat at the other end
+_FALSE_ALARMS = np.unique([0.0, *_NEAR_0, *np.linspace(0.02, 0.98, 97), *(1 - _NEAR_0), 1.0])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -20,9 +24,8 @@ class LedgerDisplay:
     A bar is what a charge added to the epsilon of all charges so far, at the budget's delta
     (`BudgetAccountant.running_total`). Its height depends on what came before, since charges
     compose to less than the sum of their epsilons; in a branch of `parallel` it is what exceeds
-    the other branches. The dashed line is the budget.
-
-    Make one by `from_accountant`. A ledger holds public facts only.
+    the other branches. The dashed line is the budget. A ledger holds public facts only; make a
+    display by `from_accountant`.
 
     Parameters
     ----------
@@ -30,16 +33,13 @@ class LedgerDisplay:
         Epsilon after each charge.
     labels : list of str
         Of each charge; those of one label have one colour.
-    epsilon : float
-        Of the budget.
+    epsilon : float, of the budget
 
     Attributes
     ----------
-    bars_ : dict of str to matplotlib BarContainer
-        The bars of each label.
+    bars_ : dict of str to matplotlib BarContainer, by label
     budget_line_ : matplotlib Line2D
-    ax_, figure_
-        Axes and figure.
+    ax_, figure_ : matplotlib Axes and Figure
 
     Examples
     --------
@@ -64,10 +64,6 @@ class LedgerDisplay:
             A charge without a label has the name of its estimator.
         ax, **kwargs
             As in `plot`.
-
-        Returns
-        -------
-        LedgerDisplay
         """
         totals = accountant.running_total()
         charges = accountant.ledger[: len(totals)]  # others may be charging
@@ -81,18 +77,9 @@ class LedgerDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None: new ones.
+            None: new ones. An `ImportError` says if matplotlib is not installed.
         **kwargs
             For the bars, as `matplotlib.axes.Axes.bar` takes them.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         ax = axes_for(self, ax)
         totals = np.asarray(self.totals, dtype=np.float64)
@@ -117,8 +104,7 @@ class PlanDisplay:
 
     Shares are those of `Guarantee.shares`. Releases on disjoint records, whose bars name their
     records, each have the share of what a record among them bears: such bars do not add up to 1.
-
-    Make one by `from_plan` or `from_estimator`. A plan holds public facts only.
+    A plan holds public facts only; make a display by `from_plan` or `from_estimator`.
 
     Parameters
     ----------
@@ -130,8 +116,7 @@ class PlanDisplay:
     Attributes
     ----------
     bars_ : matplotlib BarContainer
-    ax_, figure_
-        Axes and figure.
+    ax_, figure_ : matplotlib Axes and Figure
 
     Examples
     --------
@@ -155,10 +140,6 @@ class PlanDisplay:
             search, a scaler or a score.
         ax, max_bars, **kwargs
             As in `plot`.
-
-        Returns
-        -------
-        PlanDisplay
         """
         guarantee = getattr(plan, "guarantee", plan)
         found = guarantee.shares()
@@ -182,19 +163,11 @@ class PlanDisplay:
         Parameters
         ----------
         estimator : estimator, search or scaler of this package
+            A `TypeError` says if it has no `plan`, as a pipeline has none.
         n_samples, n_features : int
             As its `plan` takes them.
         ax, max_bars, **kwargs
             As in `plot`.
-
-        Returns
-        -------
-        PlanDisplay
-
-        Raises
-        ------
-        TypeError
-            If `estimator` has no `plan`, as a pipeline has none.
         """
         if not hasattr(estimator, "plan"):
             raise TypeError(
@@ -210,20 +183,11 @@ class PlanDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None: new ones.
+            None: new ones. An `ImportError` says if matplotlib is not installed.
         max_bars : int, default=30
             Of more releases, the largest shares are drawn.
         **kwargs
             For the bars, as `matplotlib.axes.Axes.barh` takes them.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         ax = axes_for(self, ax)
         shares = np.asarray(self.shares, dtype=np.float64)
@@ -238,4 +202,94 @@ class PlanDisplay:
         )
         if self.title is not None:
             ax.set_title(self.title)
+        return self
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TradeoffCurveDisplay:
+    """False alarms against missed detections of any attack on a guarantee.
+
+    An attacker sees what is published, and is to tell whether a record had one value or another.
+    Whatever they do and know of the other records, their rates of false alarms and of missed
+    detections make a point on the curve or above it (`Guarantee.trade_off`). On the diagonal is
+    who guesses without looking: the closer the curve is to it, the more private. All shown is
+    public; make a display by `from_guarantee`.
+
+    Parameters
+    ----------
+    false_alarms, missed_detections : ndarray of shape (n_points,)
+        Rates in [0, 1].
+    name : str or None, default=None
+        For the legend.
+
+    Attributes
+    ----------
+    line_, chance_level_ : matplotlib Line2D, the latter or None
+    ax_, figure_ : matplotlib Axes and Figure
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import DPLinearRegression, TradeoffCurveDisplay
+    >>> model = DPLinearRegression(epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> guarantee = model.plan(n_samples=5000, n_features=10).guarantee
+    >>> display = TradeoffCurveDisplay.from_guarantee(guarantee)  # doctest: +SKIP
+    """
+
+    false_alarms: Any
+    missed_detections: Any
+    name: str | None = None
+
+    @classmethod
+    def from_guarantee(
+        cls,
+        guarantee: Guarantee,
+        *,
+        name: str | None = None,
+        ax: Any = None,
+        plot_chance_level: bool = True,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the curve of a guarantee.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            Of a plan or of a fitted estimator. A `TypeError` says if it is something else.
+        name : str or None, default=None
+            For the legend. None: its epsilon and delta.
+        ax, plot_chance_level, **kwargs
+            As in `plot`.
+        """
+        if not isinstance(guarantee, Guarantee):
+            raise TypeError(
+                f"guarantee must be a Guarantee, got {type(guarantee).__name__}: of a fitted "
+                "estimator give guarantee_, of a plan guarantee"
+            )
+        missed = np.array([guarantee.trade_off(float(alpha)) for alpha in _FALSE_ALARMS])
+        name = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}" if name is None else name
+        display = cls(false_alarms=_FALSE_ALARMS.copy(), missed_detections=missed, name=name)
+        return display.plot(ax=ax, plot_chance_level=plot_chance_level, **kwargs)
+
+    def plot(self, *, ax: Any = None, plot_chance_level: bool = True, **kwargs: Any) -> Self:
+        """Draw the curve.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Give those of another display to compare guarantees. None: new ones. An `ImportError`
+            says if matplotlib is not installed.
+        plot_chance_level : bool, default=True
+            Whether to draw the diagonal.
+        **kwargs
+            For the line, as `matplotlib.axes.Axes.plot` takes them.
+        """
+        ax = axes_for(self, ax)
+        style = {"label": self.name, **kwargs}
+        (self.line_,) = ax.plot(self.false_alarms, self.missed_detections, **style)
+        self.chance_level_ = None
+        if plot_chance_level:
+            chance = {"color": "gray", "linestyle": "--", "label": "no information"}
+            (self.chance_level_,) = ax.plot([0, 1], [1, 0], **chance)
+        ax.set(xlabel="False alarms", ylabel="Missed detections", aspect="equal")
+        ax.legend(loc="upper right")
         return self

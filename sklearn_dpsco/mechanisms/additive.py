@@ -33,9 +33,9 @@ _LARGEST_STEP = 2.0**61
 class AdditiveNoise(Mechanism):
     """Noise on every coordinate of a vector, drawn exactly on a grid or in floating point.
 
-    Exact: the value is rounded to the nearest multiple of the width g of the grid, a power
-    of two; the noise is the floor, in units of g, of a real variable of the stated law; and
-    half a unit is added back. The result is a function of the rounded value plus real noise.
+    Exact: the value is rounded to the nearest multiple of the width g of the grid, a power of two;
+    the noise is the floor, in units of g, of a real variable of the stated law; and half a unit is
+    added back. The result is a function of the rounded value plus real noise.
 
     Parameters
     ----------
@@ -48,7 +48,6 @@ class AdditiveNoise(Mechanism):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn_dpsco import PrivacyBudget
     >>> from sklearn_dpsco.mechanisms import additive_noise
     >>> allowance = PrivacyBudget(epsilon=1.0, delta=0.0).gaussian_allowance
@@ -87,11 +86,11 @@ class AdditiveNoise(Mechanism):
 
     @cached_property
     def _width(self) -> float:
-        wanted = min(
-            _ROUNDING_SHARE * self.sensitivity / self.rounding_factor,
-            self.scale / _STEPS_PER_SCALE,
+        share = _ROUNDING_SHARE * self.sensitivity / self.rounding_factor
+        wanted, least = (
+            min(share, self.scale / _STEPS_PER_SCALE),
+            self.scale / _MOST_STEPS_PER_SCALE,
         )
-        least = self.scale / _MOST_STEPS_PER_SCALE
         exponent = max(math.frexp(wanted)[1] - 1, math.frexp(least)[1])
         return math.ldexp(1.0, exponent)
 
@@ -121,8 +120,7 @@ class AdditiveNoise(Mechanism):
         """The mechanism with the scale `noise_multiplier` times its `rounded_sensitivity`."""
         mechanism = self
         for _ in range(64):
-            grid = mechanism.grid
-            scale = (mechanism.sensitivity + grid * mechanism.rounding_factor) * noise_multiplier
+            grid, scale = mechanism.grid, mechanism.rounded_sensitivity * noise_multiplier
             mechanism = dataclasses.replace(mechanism, scale=scale * ROUNDING)
             if math.isfinite(mechanism.scale) and mechanism.grid <= grid:
                 return mechanism
@@ -134,12 +132,9 @@ class AdditiveNoise(Mechanism):
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
         """`value` plus noise, shape (dimension,).
 
-        Raises
-        ------
-        ValueError
-            If `value` holds NaN or has another number of coordinates.
+        Raises `ValueError` if `value` holds NaN or has another number of coordinates.
         """
-        if value.size != self.dimension:
+        if value.size != self.dimension and not self.is_joint:  # else it is a part of a run
             raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")
         return self.with_noise(value, stream)
 
@@ -157,10 +152,7 @@ class AdditiveNoise(Mechanism):
         return (steps + noise).astype(np.float64) * grid + grid / 2
 
     def cost(self, composition: str, count: int = 1) -> float:
-        """Epsilon ("pure"), rho ("zcdp") or mu^2 / 2 ("gdp") of `count` releases.
-
-        For Gaussian noise the last two are the same number.
-        """
+        """Epsilon ("pure"), rho ("zcdp") or mu^2 / 2 ("gdp", the same) of `count` releases."""
         self.check(composition)
         ratio = self.rounded_sensitivity / self.scale
         return count * (ratio if composition == "pure" else ratio**2 / 2)
@@ -170,10 +162,9 @@ class AdditiveNoise(Mechanism):
 class Gaussian(AdditiveNoise):
     r"""Add :math:`N(0, \sigma^2)` to every coordinate.
 
-    With l2 sensitivity :math:`\Delta` one release is
-    :math:`\Delta^2 / (2 \sigma^2)`-zCDP and :math:`(\Delta / \sigma)`-Gaussian-DP
-    (doc/privacy, section 2.1); rounding onto a grid of width g adds
-    :math:`g \sqrt d` to :math:`\Delta` (section 2.5).
+    With l2 sensitivity :math:`\Delta` one release is :math:`\Delta^2 / (2 \sigma^2)`-zCDP and
+    :math:`(\Delta / \sigma)`-Gaussian-DP (doc/privacy, section 2.1); rounding onto a grid of width
+    g adds :math:`g \sqrt d` to :math:`\Delta` (section 2.5).
 
     Parameters
     ----------
@@ -186,8 +177,6 @@ class Gaussian(AdditiveNoise):
 
     Examples
     --------
-    Noise for 10 releases of a mean, and what they cost:
-
     >>> from sklearn_dpsco import PrivacyBudget
     >>> from sklearn_dpsco.mechanisms import Gaussian
     >>> allowance = PrivacyBudget(epsilon=1.0, delta=1e-6).allowance
@@ -212,9 +201,9 @@ class Gaussian(AdditiveNoise):
 class Laplace(AdditiveNoise):
     r"""Add Laplace noise of scale b to every coordinate.
 
-    With l1 sensitivity :math:`\Delta` one release is pure
-    :math:`\Delta / b`-DP and :math:`(\Delta / b)^2 / 2`-zCDP; rounding onto a grid of width
-    g adds :math:`g d` to :math:`\Delta` (doc/privacy, section 2.5).
+    With l1 sensitivity :math:`\Delta` one release is pure :math:`\Delta / b`-DP and
+    :math:`(\Delta / b)^2 / 2`-zCDP; rounding onto a grid of width g adds :math:`g d` to
+    :math:`\Delta` (doc/privacy, section 2.5).
 
     Parameters
     ----------

@@ -1,8 +1,7 @@
 """The base class of mechanisms: what every mechanism states about itself.
 
-A mechanism releases a noisy value. The scale that is used and the cost that is claimed are
-fields of one frozen object, so that they cannot differ. Its sensitivity comes from the plan.
-Other modules read the attributes below instead of asking for the class of a mechanism.
+The scale that is used and the cost that is claimed are fields of one frozen object, so that they
+cannot differ. Other modules read the attributes below instead of asking for a mechanism's class.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ __all__ = ["Mechanism", "releasable"]
 def releasable(value: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
     """`value` within [-largest, largest], which moves no two values apart.
 
-    Noise hides neither NaN nor an infinity: added to one, it would be released as it is.
-    Raises `ValueError` if a number is NaN, for which no sensitivity holds.
+    Noise hides neither an infinity nor NaN, for which no sensitivity holds: `ValueError`.
     """
     if np.isnan(value).any():
         raise ValueError("a value to be released must not hold NaN")
@@ -41,8 +39,8 @@ class Mechanism:
     sensitivity : float > 0
         Largest `distance` of two values that neighbours can give.
     scale : float >= 0
-        Of the noise. At 0 the value is released as it is: only plans for an infinite epsilon have
-        such mechanisms, and every other guarantee refuses them.
+        Of the noise. 0 releases the value as it is, which every guarantee of a finite epsilon
+        refuses.
 
     Attributes
     ----------
@@ -64,12 +62,10 @@ class Mechanism:
 
     Examples
     --------
-    >>> from sklearn_dpsco import DPMirrorRegressor
-    >>> from sklearn_dpsco.audit import mechanisms
-    >>> model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1), solver="noisy-md")
-    >>> plan = model.plan(n_samples=5000, n_features=3)
-    >>> all(found.sensitivity > 0 and found.scale > 0 for found in mechanisms(plan).values())
-    True
+    >>> from sklearn_dpsco.mechanisms import Laplace, Mechanism
+    >>> noise = Laplace(sensitivity=0.01, scale=0.02)
+    >>> isinstance(noise, Mechanism), noise.order, noise.compositions
+    (True, 1.0, ('zcdp', 'pure'))
     """
 
     sensitivity: float
@@ -92,18 +88,14 @@ class Mechanism:
         raise NotImplementedError
 
     def dp_event(self, composition: str, count: int = 1, rows: int = 1) -> Any:
-        """The event of `count` releases: Gaussian noise by its multiplier, else their cost.
-
-        For so many rows of a user together.
-        """
+        """The event of `count` releases for so many rows of a user: Gaussian noise, or a cost."""
         from ..privacy import events
 
         if composition != "pld":  # the cost of a whole plan
             self.check(composition)
         if self.noise_multiplier is not None:
-            return events.SelfComposedDpEvent(
-                events.GaussianDpEvent(self.noise_multiplier / rows), count
-            )
+            noise = events.GaussianDpEvent(self.noise_multiplier / rows)
+            return events.SelfComposedDpEvent(noise, count)
         if composition == "pure":
             return events.pure(rows * self.cost(composition), count)
         cost = rows**2 * self.cost(composition, count)
@@ -126,9 +118,6 @@ class Mechanism:
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> Any:
         """A noisy version of `value`.
 
-        Raises
-        ------
-        ValueError
-            If `value` holds NaN.
+        Raises `ValueError` if `value` holds NaN.
         """
         raise NotImplementedError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from ..privacy.budget import Composition, PrivacyBudget
 from ..privacy.guarantee import Release, composed_event, renyi
@@ -30,7 +30,8 @@ _MOST_COMPOSED = 10**7  # releases: more would take a transform of too many poin
 class BatchGaussian(Gaussian):
     """Gaussian noise on the mean over a secret random batch, fresh at every use.
 
-    `sensitivity` and `scale` are those of the mean over one batch.
+    `sensitivity` and `scale` are those of the mean over one batch. A `cost` is that without
+    amplification, as the random choice of the batch costs nothing.
 
     Parameters
     ----------
@@ -39,10 +40,6 @@ class BatchGaussian(Gaussian):
     """
 
     sampling: RandomBatches = field(kw_only=True)
-
-    # The cost without amplification, which adds up with other releases: given the batch, this
-    # is a Gaussian release, and the random choice of the batch costs nothing.
-    compositions: ClassVar[tuple[str, ...]] = ("zcdp", "gdp")
 
     @property
     def batches(self) -> RandomBatches:  # type: ignore[override]
@@ -62,13 +59,12 @@ class BatchGaussian(Gaussian):
             return super().dp_event(composition, count, rows)
         if rows > 1:
             raise ValueError("random batches of rows are not amplified for users of several")
-        noise = events.GaussianDpEvent(self.noise_multiplier)
+        n, size = sampling.n_samples, sampling.batch_size
+        event: Any = events.GaussianDpEvent(self.noise_multiplier)
         if sampling.law == "fixed":
-            event = events.SampledWithoutReplacementDpEvent(
-                sampling.n_samples, sampling.batch_size, noise
-            )
+            event = events.SampledWithoutReplacementDpEvent(n, size, event)
         else:
-            event = events.PoissonSampledDpEvent(sampling.batch_size / sampling.n_samples, noise)
+            event = events.PoissonSampledDpEvent(size / n, event)
         return events.SelfComposedDpEvent(event, count)
 
 
@@ -81,8 +77,8 @@ def calibrate_batches(
     """The least noise, to 0.2 %, with which a plan meets the budget, and how it composes.
 
     `make` gives the mechanism with a noise multiplier, `releases` every release of the plan with
-    that mechanism; `enough` is the multiplier that is enough without sampling, and is never
-    exceeded. If the budget has an `order`, what the plan costs there is kept within rho as well.
+    it; `enough` is the multiplier that is enough without sampling. If the budget has an `order`,
+    what the plan costs there is kept within rho as well.
     """
     from ..privacy import events
 

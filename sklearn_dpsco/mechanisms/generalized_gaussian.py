@@ -29,13 +29,11 @@ class GeneralizedGaussian(Mechanism):
     r"""Add noise of density proportional to :math:`\exp(-\|z\|_r^2 / (2 \sigma^2))`.
 
     With :math:`\ell_q` sensitivity :math:`\Delta`, :math:`2 \le r \le q` and
-    :math:`\kappa = (r - 1) d^{2 (1/r - 1/q)}`, one release is
-    :math:`\kappa \Delta^2 / (2 \sigma^2)`-zCDP and
-    :math:`(\sqrt \kappa \Delta / \sigma)`-Gaussian-DP (doc/privacy, section 2.2). r = 2
-    is Gaussian noise of standard deviation :math:`\sigma` on each coordinate.
-
-    There is no exact sampler: only ``precision="float"`` is offered, which is not safe
-    against attacks on the low bits of what is released.
+    :math:`\kappa = (r - 1) d^{2 (1/r - 1/q)}`, one release is :math:`\kappa \Delta^2 / (2
+    \sigma^2)`-zCDP and :math:`(\sqrt \kappa \Delta / \sigma)`-Gaussian-DP (doc/privacy, section
+    2.2). r = 2 is Gaussian noise of standard deviation :math:`\sigma` on each coordinate. There is
+    no exact sampler: only ``precision="float"`` is offered, which is not safe against attacks on
+    the low bits of what is released.
 
     Source: Bassily, Guzmán and Nandi (2021), Section 4, with the constants corrected.
 
@@ -68,7 +66,6 @@ class GeneralizedGaussian(Mechanism):
     q: float
     exponent: float
     dimension: int
-
     precision: Precision = "float"
 
     compositions: ClassVar[tuple[str, ...]] = ("zcdp", "gdp")
@@ -123,10 +120,7 @@ class GeneralizedGaussian(Mechanism):
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
         """`value` plus noise, shape (dimension,).
 
-        Raises
-        ------
-        ValueError
-            If `value` holds NaN or has another number of coordinates.
+        Raises `ValueError` if `value` holds NaN or has another number of coordinates.
         """
         if value.size != self.dimension:
             raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")
@@ -164,9 +158,8 @@ def vector_mechanism(
 ) -> Gaussian | GeneralizedGaussian:
     r"""The vector noise with the least expected l_q norm, for an l_q sensitivity, q >= 2.
 
-    Gaussian noise, with the l2 sensitivity :math:`d^{1/2 - 1/q} \Delta_q`; or generalized
-    Gaussian noise, where that is smaller and the precision is "float"
-    (doc/privacy, section 2.2).
+    Gaussian noise, with the l2 sensitivity :math:`d^{1/2 - 1/q} \Delta_q`; or generalized Gaussian
+    noise, where that is smaller and the precision is "float" (doc/privacy, section 2.2).
 
     Parameters
     ----------

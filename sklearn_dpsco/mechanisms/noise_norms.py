@@ -6,11 +6,11 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammainc, gammaln
 
 __all__ = ["best_exponent", "mean_noise_norm", "regularity"]
 
+_gauss_legendre = lru_cache(maxsize=1)(np.polynomial.legendre.leggauss)
 _STEP = 0.25  # of the exponents that are tried
 # From here on the l_q norm is taken for its limit, the l_inf norm. It is larger by d^(1/q) at most;
 # in the mean by a share of about r ln(d) / q^2, since few coordinates come near the largest: 3e-3
@@ -52,16 +52,13 @@ def mean_noise_norm(q: float, r: float, dimension: int) -> float:
     log_length = gammaln((d + 1) / r) - gammaln(d / r)
     if r == q or d == 1:
         return math.exp(log_radius)
-    mean = _mean_largest(r, d) if q > _LARGEST_Q else _mean_norm(q, r, d)
+    if q > _LARGEST_Q:  # E max_j |Y_j|: the integral of 1 - P(|Y| <= y)^d
+        nodes, weights = _gauss_legendre(300)
+        half = (math.log(d) + 40) ** (1 / r) / 2
+        mean = float(half * weights @ (1 - gammainc(1 / r, (half * (nodes + 1)) ** r) ** d))
+    else:
+        mean = _mean_norm(q, r, d)
     return math.exp(log_radius - log_length) * mean
-
-
-def _mean_largest(r: float, dimension: int) -> float:
-    """E max_j |Y_j|: the integral of 1 - P(|Y| <= y)^d, by Gauss and Legendre."""
-    nodes, weights = _legendre()
-    half = (math.log(dimension) + 40) ** (1 / r) / 2
-    y = half * (nodes + 1)
-    return float(half * weights @ (1 - gammainc(1 / r, y**r) ** dimension))
 
 
 def _mean_norm(q: float, r: float, dimension: int) -> float:
@@ -86,9 +83,3 @@ def _mean_norm(q: float, r: float, dimension: int) -> float:
     total = 0.25 * (scaled.sum() - (scaled[0] + scaled[-1]) / 2)
     total += scaled[0] / (1 - s) + scaled[-1] / s
     return float(math.exp(-s * middle - gammaln(1 - s)) * s * total)
-
-
-@lru_cache(maxsize=1)
-def _legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    nodes, weights = np.polynomial.legendre.leggauss(300)
-    return nodes, weights

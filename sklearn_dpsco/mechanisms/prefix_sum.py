@@ -1,14 +1,14 @@
 r"""Noisy sums of the first t vectors of a stream, for every t, in bounded memory.
 
-A lower triangular matrix C of public numbers and a left inverse turn the prefix sums A x
-into :math:`A C^{-1} (C x + z)` with independent Gaussian z. The rows of C x + z are
-released one by one; the rest is post-processing. A record that changes one vector of the
-stream changes C x by at most the largest column norm of C times that change, also if the
-vectors are chosen after looking at earlier releases (doc/privacy, section 2.4).
+A lower triangular matrix C of public numbers and a left inverse turn the prefix sums A x into
+:math:`A C^{-1} (C x + z)` with independent Gaussian z. The rows of C x + z are released one by one;
+the rest is post-processing. A record that changes one vector of the stream changes C x by at most
+the largest column norm of C times that change (doc/privacy, section 2.4).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from .._checks import check_choice, check_int
 from ..data.summation import UNIT_ROUNDOFF
 from ..privacy.budget import ROUNDING, Allowance
-from ..randomness.stream import RandomStream
 from .additive import Gaussian
 
 __all__ = ["FACTORIZATIONS", "PrefixSum"]
@@ -28,8 +27,6 @@ __all__ = ["FACTORIZATIONS", "PrefixSum"]
 Array = NDArray[np.float64]
 
 FACTORIZATIONS = ("toeplitz", "tree", "honaker")
-
-
 _MOST_STEPS = 2**40  # the largest rate must be told apart from 1
 # Quadrature of the arcsine law in the logit of 1 - theta: width of a panel, and how far it
 # reaches beyond 1 / n_steps and 1 / 2. Finer ones lower the noise by less than 1e-4 of it.
@@ -110,26 +107,27 @@ class _ToeplitzRun:
 
 
 @lru_cache(maxsize=64)
-def _honaker_variances(levels: int) -> tuple[float, ...]:
-    """Variance of the best estimate of a node from all nodes below it, by level."""
+def _node_variances(levels: int, factorization: str) -> tuple[float, ...]:
+    """Variance of the estimate of a node, by level: with "honaker" from all nodes below it, too."""
     variances = [1.0]
     while len(variances) < levels:
-        variances.append(1 / (1 + 1 / (2 * variances[-1])))
+        below = 1 / (2 * variances[-1]) if factorization == "honaker" else 0.0
+        variances.append(1 / (1 + below))
     return tuple(variances)
 
 
 class _TreeRun:
     """The binary tree: released are the nodes that a step completes.
 
-    One step belongs to at most ``n_steps.bit_length()`` of them. With `honaker`, each node is
+    One step belongs to at most ``n_steps.bit_length()`` of them. With "honaker", each node is
     estimated from its own released sum and those of all nodes below it, weighted by their variances
     ("estimation from below", Honaker 2015).
     """
 
-    def __init__(self, n_steps: int, width: int, honaker: bool) -> None:
+    def __init__(self, n_steps: int, width: int, factorization: str) -> None:
         levels = n_steps.bit_length()
-        self._honaker = honaker
-        self._variances = _honaker_variances(levels)
+        self._honaker = factorization == "honaker"
+        self._variances = _node_variances(levels, factorization)
         self._width = width
         self._sums = np.zeros((levels, width))  # of complete left siblings
         self._estimates = np.zeros((levels, width))
@@ -167,8 +165,8 @@ class PrefixSum(Gaussian):
     r"""Gaussian noise on an encoded stream, from which every prefix sum can be estimated.
 
     ``run = mechanism.start(width)`` begins a stream. At each step,
-    ``run.decode(mechanism.release(run.encode(vector), stream))`` is the noisy sum of the
-    vectors so far. Vectors may depend on earlier results (doc/privacy, section 2.4).
+    ``run.decode(mechanism.release(run.encode(vector), stream))`` is the noisy sum of the vectors so
+    far, which may depend on earlier results (doc/privacy, section 2.4).
 
     Parameters
     ----------
@@ -183,14 +181,8 @@ class PrefixSum(Gaussian):
         Length of the stream.
     factorization : {"toeplitz", "tree", "honaker"}, default="toeplitz"
         "toeplitz": C has the coefficients of the square root of the prefix sum, up to an
-        approximation by O(log n_steps) exponentials that costs less than 0.01 % of noise.
-        "tree": released are the nodes of a binary tree. "honaker": the same nodes, and the
-        best estimates of each from below.
-
-    Attributes
-    ----------
-    is_joint : bool
-        True: one sensitivity for all releases of a run together.
+        approximation by O(log n_steps) exponentials that costs less than 0.01 % of noise. "tree":
+        released are the nodes of a binary tree. "honaker": and each is best estimated from below.
 
     Examples
     --------
@@ -255,27 +247,14 @@ class PrefixSum(Gaussian):
             float_error = 1.2 * levels * UNIT_ROUNDOFF * 2.0**levels
             n_rows = sum(n_steps >> level for level in range(levels))  # complete nodes
         total = (sensitivity * norm + 2 * largest_norm * float_error) * ROUNDING
-        multiplier = math.sqrt(1 / (2 * allowance.amount))
-        noise = cls(
-            total, total * multiplier, n_rows * width, allowance.precision, n_steps, factorization
-        )
-        return noise.with_multiplier(multiplier)
+        noise = super().calibrate(total, allowance, dimension=n_rows * width)
+        return dataclasses.replace(noise, n_steps=n_steps, factorization=factorization)
 
     def start(self, width: int) -> _ToeplitzRun | _TreeRun:
         """A new run over vectors of shape (width,)."""
         if self.factorization == "toeplitz":
             return _ToeplitzRun(self.n_steps, width)
-        return _TreeRun(self.n_steps, width, self.factorization == "honaker")
-
-    def release(self, value: Array, stream: RandomStream) -> Array:
-        """One step of the encoded stream plus noise, in the shape of `value`.
-
-        Raises
-        ------
-        ValueError
-            If `value` holds NaN.
-        """
-        return self.with_noise(value, stream)
+        return _TreeRun(self.n_steps, width, self.factorization)
 
     @property
     def worst_scale(self) -> float:
@@ -283,8 +262,7 @@ class PrefixSum(Gaussian):
         if self.factorization == "toeplitz":
             # both factors of the square root are the same
             return self.scale * _column_norm(*_exponentials(self.n_steps), self.n_steps) * 1.001
-        levels = self.n_steps.bit_length()
-        by_level = _honaker_variances(levels) if self.factorization == "honaker" else [1.0] * levels
+        by_level = _node_variances(self.n_steps.bit_length(), self.factorization)
         return self.scale * math.sqrt(sum(by_level))
 
     def prefix_scales(self) -> Array:
@@ -297,8 +275,7 @@ class PrefixSum(Gaussian):
         else:
             steps = np.arange(1, self.n_steps + 1)
             variances = np.zeros(self.n_steps)
-            by_level = _honaker_variances(self.n_steps.bit_length())
+            by_level = _node_variances(self.n_steps.bit_length(), self.factorization)
             for level, variance in enumerate(by_level):
-                is_in = (steps >> level & 1).astype(np.float64)
-                variances += is_in * (variance if self.factorization == "honaker" else 1.0)
+                variances += variance * (steps >> level & 1)
         return self.scale * np.sqrt(variances)

@@ -99,8 +99,8 @@ class SelectVertex(Mechanism):
     def cost(self, composition: str, count: int = 1) -> float:
         """Epsilon ("pure"), rho ("zcdp") or mu^2 / 2 ("gdp") of `count` selections.
 
-        Under "gdp" many cost less than one does times their number; only releases with
-        Gaussian noise may come between them.
+        Under "gdp" many cost less than one does times their number; only releases with Gaussian
+        noise may come between them.
         """
         self.check(composition)
         epsilon = self.sensitivity / self.scale
@@ -125,22 +125,18 @@ class SelectVertex(Mechanism):
     def release(self, scores: NDArray[np.float64], stream: RandomStream) -> int:
         """Index of the selected score.
 
-        Raises
-        ------
-        ValueError
-            If a score is not finite.
+        Raises `ValueError` if a score is not finite.
         """
-        scores = np.asarray(scores, dtype=np.float64)
+        scores, is_gumbel = np.asarray(scores, dtype=np.float64), self.noise == "gumbel"
         if not np.isfinite(scores).all():
             raise ValueError("the scores of a selection must be finite")
-        if self.scale == 0:
-            return int(np.argmax(scores))
-        is_gumbel = self.noise == "gumbel"
-        if self.precision == "exact":
+        if self.scale > 0 and self.precision == "exact":
             sample = sample_softmax if is_gumbel else permute_and_flip
             return sample(scores, self.scale, stream)
-        draw = stream.gumbel if is_gumbel else stream.exponential
-        return int(np.argmax(scores + self.scale * draw(scores.size)))
+        if self.scale > 0:
+            draw = stream.gumbel if is_gumbel else stream.exponential
+            scores = scores + self.scale * draw(scores.size)
+        return int(np.argmax(scores))
 
 
 @dataclass(frozen=True)
@@ -149,9 +145,8 @@ class SelectSequence(SelectVertex):
 
     With :math:`r_j` the range of the change of the scores of selection j by one record, given the
     outcomes before, the run is :math:`\sum_j r_j / b`-DP, and with Gumbel noise
-    :math:`\sum_j r_j^2 / (8 b^2)`-zCDP (doc/privacy, section 2.3). So the
-    sensitivity is that of all selections together: the l1 or the l2 norm of the ranges.
-    `norm` (1 or 2) is that of the ranges, `n_scores` the number of scores of one selection.
+    :math:`\sum_j r_j^2 / (8 b^2)`-zCDP (doc/privacy, section 2.3): the sensitivity is the l1 or the
+    l2 norm (`norm`) of the ranges. `n_scores` is the number of scores of one selection.
     """
 
     norm: int = 2
@@ -168,14 +163,12 @@ class SelectSequence(SelectVertex):
 
         `flips`: whether a pure one may be made by permute-and-flip.
         """
-        is_pure = allowance.kind == "pure"
-        if is_pure:
-            scale = sensitivity / allowance.amount
+        if allowance.kind == "pure":
+            scale, norm = sensitivity / allowance.amount, 1
         else:
-            scale = sensitivity / math.sqrt(8 * allowance.amount)
-        law = "exponential" if is_pure and flips else "gumbel"
-        norm, precision = 1 if is_pure else 2, allowance.precision
-        return cls(sensitivity, scale * ROUNDING, law, precision, norm, n_scores)
+            scale, norm = sensitivity / math.sqrt(8 * allowance.amount), 2
+        law = "exponential" if norm == 1 and flips else "gumbel"
+        return cls(sensitivity, scale * ROUNDING, law, allowance.precision, norm, n_scores)
 
     @property
     def compositions(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -186,14 +179,6 @@ class SelectSequence(SelectVertex):
         """The norm of the ranges of the changes of a run's scores, one selection after another."""
         ranges = np.ptp(difference.reshape(-1, self.n_scores), axis=1)
         return float(np.linalg.norm(ranges, self.norm))
-
-    def cost(self, composition: str, count: int = 1) -> float:
-        """Epsilon ("pure") or rho ("zcdp") of `count` runs."""
-        self.check(composition)
-        total = self.sensitivity / self.scale
-        if composition == "pure":
-            return count * total
-        return count * total**2 / (8 if self.noise == "gumbel" else 2)
 
 
 def softmax_scale(mechanism: Mechanism) -> float | None:

@@ -272,6 +272,12 @@ def _errors(facts: Facts, answers: Answers) -> Array:
     return np.minimum(np.abs(error), facts.max_error) / facts.max_error
 
 
+_SQUARED = _Formula(
+    ("neg_mean_squared_error",),
+    _NUMBERS,
+    lambda facts: facts.max_error**2,
+    lambda facts, of: _errors(facts, of) ** 2,
+)
 # Mean losses; cheaper ones first.
 _LOSSES = {
     "log loss": _Formula(
@@ -283,18 +289,8 @@ _LOSSES = {
             / facts.max_log_loss
         ),
     ),
-    "squared error": _Formula(
-        ("neg_mean_squared_error",),
-        _NUMBERS,
-        lambda facts: facts.max_error**2,
-        lambda facts, of: _errors(facts, of) ** 2,
-    ),
-    "squared error and target": _Formula(
-        ("r2", "neg_mean_squared_error"),
-        _NUMBERS,
-        lambda facts: facts.max_error**2,
-        lambda facts, of: _errors(facts, of) ** 2,
-    ),
+    "squared error": _SQUARED,
+    "squared error and target": _SQUARED._replace(tells=("r2", "neg_mean_squared_error")),
     "absolute error": _Formula(
         ("neg_mean_absolute_error",), _NUMBERS, lambda facts: facts.max_error, _errors
     ),

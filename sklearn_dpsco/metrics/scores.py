@@ -1,8 +1,9 @@
-"""Scores of a fitted estimator on held-out records under differential privacy."""
+"""Scores of a fitted estimator on held-out records under differential privacy, and their plan."""
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,23 +14,208 @@ from scipy.special import expit
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_count, shown
+from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown
+from .._fitting import Accounting
+from .._overview import Overview, Overviewed
 from .._types import Auto, Bounds, ClassLabels, Precision, RandomState, Relation, Scoring
 from ..data.blocks import check_in_memory
+from ..data.bounds import check_target_bounds
 from ..data.cells import as_labels, as_numbers, check_classes, label_codes
+from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.accountant import accountant_in_force
+from ..privacy.budget import PrivacyBudget, check_delta
 from ..privacy.guarantee import Guarantee
-from ..randomness.stream import check_random_state, stream_from_random_state
-from .plan import check_scorings, plan_score
-from .releases import Answers
+from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from ..solvers.base import plan_within
+from .intervals import Law
+from .releases import (
+    FORMULAS,
+    LARGEST_SAMPLE,
+    SCORINGS,
+    Answers,
+    Estimate,
+    Facts,
+    Query,
+    queries_for,
+    sized,
+)
 
-__all__ = ["DPScore", "dp_score"]
+__all__ = ["DPScore", "ScorePlan", "dp_score", "plan_score"]
 
 Array = NDArray[np.float64]
 
-_PLANNED = inspect.signature(plan_score).parameters  # what the plan takes under the same name
 _OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error")
 _OF_PROBABILITIES = ("roc_auc", "roc_curve", "calibration_curve", "neg_log_loss")
+_OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve")
+
+
+@dataclass(frozen=True)
+class ScorePlan(Overviewed):
+    """All that private scores depend on besides the records; made before any is read.
+
+    Attributes
+    ----------
+    scorings : tuple of str
+    queries : tuple of Query
+        What is released: the fewest sums that tell all of the scores.
+    noises : tuple of Gaussian or Laplace
+        On each of them.
+    confidence : float
+    guarantee : Guarantee
+        Of all scores together.
+    """
+
+    scorings: tuple[str, ...]
+    queries: tuple[Query, ...]
+    noises: tuple[Gaussian | Laplace, ...]
+    confidence: float
+    guarantee: Guarantee
+
+    def overview(self) -> Overview:
+        """All releases, below a line that says of what."""
+        return self.guarantee.overview().below(
+            f"{', '.join(self.scorings)} on {self.n_samples} records"
+        )
+
+    @property
+    def n_samples(self) -> int:
+        """Number of records."""
+        return self.queries[0].facts.n_samples
+
+    def statistics(self, answers: Answers) -> list[Array]:
+        """The sums to which noise is added. Not private."""
+        return [query.statistic(answers) for query in self.queries]
+
+    def release(self, statistics: Sequence[Array], stream: RandomStream) -> list[Array]:
+        """The sums with noise."""
+        pairs = zip(self.noises, statistics, strict=True)
+        return [noise.release(value, stream) for noise, value in pairs]
+
+    def estimates(self, noisy: Sequence[Array]) -> dict[str, Estimate]:
+        """Each score and its interval: functions of the noisy sums and of this plan."""
+        found: dict[str, Estimate] = {}
+        for query, noise, sums in zip(self.queries, self.noises, noisy, strict=True):
+            law = Law(noise.variance, self.confidence, noise.noise_multiplier is not None)
+            for name in set(self.scorings) & set(FORMULAS[query.name].tells):
+                value, interval, more = query.estimate(name, sums, law)
+                found[name] = Estimate(value, interval, {**more, "counts": sums})
+        return {name: found[name] for name in self.scorings}
+
+
+def _scorings(scoring: Any) -> tuple[str, ...]:
+    """The names of one scoring or of several."""
+    names = (scoring,) if isinstance(scoring, str) else scoring
+    if not isinstance(names, (list, tuple)) or not names or len(set(map(str, names))) < len(names):
+        raise ValueError(
+            f"scoring must be a name or a list of different names, got {shown(scoring)}"
+        )
+    return tuple(check_choice("scoring", name, SCORINGS) for name in names)
+
+
+def plan_score(
+    n_samples: int,
+    *,
+    scoring: Scoring | Sequence[Scoring] = "accuracy",
+    n_classes: int = 2,
+    epsilon: float = 1.0,
+    delta: float | Auto = "auto",
+    relation: Relation = "replace-one",
+    confidence: float = 0.95,
+    max_rows_per_user: int = 1,
+    bounds_y: Bounds | None = None,
+    max_error: float | Auto = "auto",
+    max_log_loss: float = 5.0,
+    n_thresholds: int | Auto = "auto",
+    n_bins: int = 5,
+    score_bounds: Any = (0.0, 1.0),
+    precision: Precision = "exact",
+    accountant: Any = None,
+) -> ScorePlan:
+    """The plan that `dp_score` follows on so many records; reads no data and spends nothing.
+
+    Parameters
+    ----------
+    n_samples : int in [2, 2^32]
+        Invalid records are counted.
+    scoring : str, or list of str, default="accuracy"
+        As in `dp_score`.
+    n_classes : int in [2, 1e4], default=2
+        Two for "roc_auc", "roc_curve" and "calibration_curve".
+    epsilon, delta, relation, confidence, max_rows_per_user, bounds_y, max_error, max_log_loss, \
+n_thresholds, n_bins, score_bounds, precision, accountant
+        As in `dp_score`. Here `bounds_y` must be given for scores of regressions.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Examples
+    --------
+    How large is the noise in an accuracy on 500 records?
+
+    >>> from sklearn_dpsco import plan_score
+    >>> plan = plan_score(500, scoring="accuracy", epsilon=0.5)
+    >>> plan.guarantee.epsilon, plan.guarantee.delta
+    (0.5, 0.0)
+    >>> round(plan.noises[0].scale / 500, 3)  # Laplace noise of this scale
+    0.004
+    """
+    names = _scorings(scoring)
+    n = check_count("n_samples", n_samples, low=2, high=LARGEST_SAMPLE)
+    needing = [name for name in names if name in _OF_NUMBERS]
+    if bounds_y is None and needing:
+        raise ValueError(f"scoring={needing[0]!r} needs bounds_y, a pair (low, high)")
+    low, high = (-1.0, 1.0) if bounds_y is None else _pair("bounds_y", bounds_y)
+    n_classes = check_count("n_classes", n_classes, low=2, high=1e4)
+    most = auto_or(check_size, "max_error", max_error, high=1e51)
+    facts = Facts(
+        n,
+        n_classes,
+        low,
+        high,
+        high - low if most is None else min(most, high - low),
+        check_real("max_log_loss", max_log_loss, low=0.1, high=700),
+        auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
+        check_count("n_bins", n_bins, high=10_000),
+        *_pair("score_bounds", score_bounds),
+    )
+    two = set(_OF_TWO_CLASSES) & set(names)
+    if two and n_classes != 2:
+        raise ValueError(f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}")
+    confidence = check_real("confidence", confidence, low=0.5, high=1 - 1e-9)
+    if check_delta(delta) is None and accountant_in_force(accountant) is None:
+        delta = 0.0  # Laplace noise is less for one release; next to others it costs more
+    claim = epsilon, delta, relation, max_rows_per_user, precision
+    accounting = Accounting.of(*claim, accountant)
+    accounting.warn_if_weak(n)
+
+    def within(budget: PrivacyBudget) -> ScorePlan:
+        allowance, factor = budget.gaussian_allowance, budget.record_factor
+        noise = additive_noise(allowance)
+        queries = queries_for(names, facts, noise.order)
+        share = allowance.share(1 / len(queries))
+        noises = []
+        for k, query in enumerate(queries):
+            one = noise.calibrate(query.sensitivity(factor), share)
+            queries[k] = query = sized(query, math.sqrt(one.variance))
+            change = query.sensitivity(factor)
+            noises.append(noise.calibrate(change, share, dimension=query.dimension))
+        releases = [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
+        guarantee = Guarantee.of(budget, releases, allowance.kind)
+        return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee)
+
+    return plan_within(accounting.budget_of(n), within)
+
+
+def _pair(name: str, bounds: Any) -> tuple[float, float]:
+    """Two numbers, the first one smaller."""
+    try:
+        check_target_bounds(bounds, 1)
+    except ValueError as error:
+        raise ValueError(str(error).replace("bounds_y", name)) from None
+    low, high = (float(np.ravel(end)[0]) for end in bounds)
+    return low, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +301,9 @@ class DPScore:
             return f"{self.scoring} = {self.value:.4g} in [{low:.4g}, {high:.4g}] ({end})"
         with np.printoptions(precision=4, suppress=True, threshold=50):
             return f"{self.scoring} ({end})\n{self.value}\nlow\n{low}\nhigh\n{high}"
+
+
+_PLANNED = inspect.signature(plan_score).parameters  # what the plan takes under the same name
 
 
 def dp_score(
@@ -206,11 +395,9 @@ def dp_score(
     Raises
     ------
     ValueError
-        If a parameter or a shape is wrong. Nothing is spent then, nor if the estimator raises.
-    TypeError
-        If `estimator` is none.
-    PrivacyBudgetError
-        If the accountant refuses the charge.
+        If a parameter or a shape is wrong, a `TypeError` if `estimator` is none, and a
+        `PrivacyBudgetError` if the accountant refuses. Nothing is spent then, nor if the estimator
+        raises.
 
     Notes
     -----
@@ -238,7 +425,7 @@ def dp_score(
         raise TypeError(f"estimator must be a fitted estimator, got {shown(estimator)}")
     if scoring is None:
         planned["scoring"] = "accuracy" if is_classifier(estimator) else "r2"
-    names = planned["scoring"] = check_scorings(planned["scoring"])
+    names = planned["scoring"] = _scorings(planned["scoring"])
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)
@@ -247,16 +434,16 @@ def dp_score(
     n = _n_records(X, y)
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
-        answers = _answers(estimator, X, y, plan.needs, labels, n)
+        needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
+        answers = _answers(estimator, X, y, needs, labels, n)
         if accountant is not None:
             accountant.spend(plan, estimator=f"score of {type(_last(estimator)).__name__}")
         stream = stream_from_random_state(random_state)
         noisy = plan.release(plan.statistics(answers), stream.substream("score"))
     # what follows is made of the release alone
     facts = plan.confidence, n, plan.guarantee, stream.is_secure, labels
-    counts = {name: sums for sums, told in zip(noisy, plan.told, strict=True) for name in told}
     scores = {
-        name: DPScore(name, value, interval, *facts, counts=counts[name], **more)
+        name: DPScore(name, value, interval, *facts, **more)
         for name, (value, interval, more) in plan.estimates(noisy).items()
     }
     return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .._overview import Overview, Overviewed
-from ..privacy.budget import Allowance, Composition, PrivacyBudget
+from ..privacy.budget import Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from .choice import Choice, plan_choice
 
@@ -66,7 +66,6 @@ class SearchPlan(Overviewed):
 
     def overview(self) -> Overview:
         """What is done above what the guarantee shows."""
-        head = f"search among {len(self.candidates)} settings on {self.n_samples} records: "
         if self.choice is None:
             how = (
                 "too few records for a choice at this epsilon, so that the default is fitted with "
@@ -74,7 +73,8 @@ class SearchPlan(Overviewed):
             )
         else:
             how = f"{len(self.probes)} probes, a private choice, and a fit of what was chosen"
-        return self.guarantee.overview().below(f"{head}{how}")
+        head = f"search among {len(self.candidates)} settings on {self.n_samples} records"
+        return self.guarantee.overview().below(f"{head}: {how}")
 
 
 class UnfitCurrencyError(Exception):
@@ -94,31 +94,46 @@ def plan_probes(
     `plans_of` gives the plans of the private steps of a candidate within a part of the budget, or
     raises `UnfitCurrencyError`.
     """
-    if budget.is_pure:
-        amount = budget.epsilon / budget.rows_per_user
-    else:
-        amount = math.sqrt(2 * budget.mixed_allowance.amount)
     plain: Composition = "pure" if budget.is_pure else "zcdp"
-    if len(candidates) < 2 or n_samples * amount / budget.record_factor < LEAST_ACCURACY:
+    allowed = budget.epsilon / budget.rows_per_user
+    if not budget.is_pure:
+        allowed = math.sqrt(2 * budget.mixed_allowance.amount)
+    if len(candidates) < 2 or n_samples * allowed / budget.record_factor < LEAST_ACCURACY:
         # the default alone, in the currency that gives it the least noise
         plans = plans_of(candidates[0], budget, plain)
         default = (), None, (plans,), _together(budget, plain, plans), budget, budget, plain
         return SearchPlan(n_samples, budget, tuple(candidates), *default)
+
+    def planned(currency: Composition, *, has_order: bool = False, size: float = 1.0) -> SearchPlan:
+        """With parts that add up in the currency, and have an accountant's order if so."""
+        shares = _PROBES / len(candidates), 1 - _PROBES - _CHOICE, _CHOICE
+        parts = [budget.part(size * share, currency) for share in shares]
+        probe, refit, of_choice = (p if has_order else replace(p, order=None) for p in parts)
+        probes = tuple(plans_of(settings, probe, currency) for settings in candidates)
+        refits = tuple(plans_of(settings, refit, currency) for settings in candidates)
+        kind: Composition = "gdp" if currency == "pld" else currency
+        allowance = of_choice.mixed_allowance if kind == "gdp" else of_choice.allowance
+        choice = plan_choice(scoring, n_samples, n_outputs, of_choice, allowance)
+        named = [(f"probe {k}", [_together(probe, currency, p)]) for k, p in enumerate(probes)]
+        named += [
+            ("choice", [Guarantee.of(of_choice, choice.releases, kind)]),
+            ("fit of what was chosen", [_together(refit, currency, plans) for plans in refits]),
+        ]
+        guarantee = _composed(budget, currency, named)
+        given = n_samples, budget, tuple(candidates)
+        return SearchPlan(*given, probes, choice, refits, guarantee, probe, refit, currency)
+
     # the last way, with batches as if they were not random, is always possible
     ways: list[tuple[Composition, bool]] = [(plain, False)]
     if not budget.is_pure:
         ways.insert(0, ("zcdp", True))
     if budget.mixed_allowance.kind == "gdp":
         ways[:0] = [("gdp", True), ("pld", False)]
-    choose = functools.partial(plan_choice, scoring, n_samples, n_outputs)
-    planned = functools.partial(_plan_in, plans_of, candidates, budget, choose, n_samples)
     for currency, has_order in ways:
-        try:
+        with suppress(UnfitCurrencyError):
             if currency == "pld":
                 return _plan_in_losses(budget, planned)
             return planned(currency, has_order=has_order)
-        except UnfitCurrencyError:
-            continue
     raise AssertionError("a plan does not fit its part of the budget")
 
 
@@ -140,36 +155,6 @@ def _plan_in_losses(budget: PrivacyBudget, planned: Callable[..., SearchPlan]) -
     if found is None:
         raise UnfitCurrencyError
     return found
-
-
-def _plan_in(
-    plans_of: PlansOf,
-    candidates: Sequence[dict[str, Any]],
-    budget: PrivacyBudget,
-    choose: Callable[[PrivacyBudget, Allowance], Choice],
-    n_samples: int,
-    currency: Composition,
-    *,
-    has_order: bool = False,
-    size: float = 1.0,
-) -> SearchPlan:
-    """The plan whose parts add up in a currency; without the order of an accountant if so."""
-    shares = _PROBES / len(candidates), 1 - _PROBES - _CHOICE, _CHOICE
-    parts = [budget.part(size * share, currency) for share in shares]
-    probe, refit, of_choice = (part if has_order else replace(part, order=None) for part in parts)
-    probes = tuple(plans_of(settings, probe, currency) for settings in candidates)
-    refits = tuple(plans_of(settings, refit, currency) for settings in candidates)
-    kind: Composition = "gdp" if currency == "pld" else currency
-    allowance = of_choice.mixed_allowance if kind == "gdp" else of_choice.allowance
-    choice = choose(of_choice, allowance)
-    named = [(f"probe {k}", [_together(probe, currency, plans)]) for k, plans in enumerate(probes)]
-    named += [
-        ("choice", [Guarantee.of(of_choice, choice.releases, kind)]),
-        ("fit of what was chosen", [_together(refit, currency, plans) for plans in refits]),
-    ]
-    guarantee = _composed(budget, currency, named)
-    given = n_samples, budget, tuple(candidates)
-    return SearchPlan(*given, probes, choice, refits, guarantee, probe, refit, currency)
 
 
 def _together(budget: PrivacyBudget, currency: Composition, plans: Sequence[Any]) -> Guarantee:

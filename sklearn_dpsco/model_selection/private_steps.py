@@ -1,16 +1,38 @@
-"""The private steps of an estimator, their plans, and the parts of a budget that they get."""
+"""The private steps of an estimator, the parts of a budget that they get, and their plans.
+
+An estimator checks its parameters and its data, makes its plan and only then spends. In a rehearsal
+whoever takes the charge stops the fit, so that a search knows of every candidate that it can be
+fitted, and exactly by which plan, before anything is spent.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn, Self
 
+import numpy as np
+from joblib import parallel_config
+from scipy import sparse
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.pipeline import Pipeline
 
+from .._checks import unwarned
+from .._progress import silent
+from ..data.cells import as_numbers
 from ..privacy.allotment import Allotment
 from ..privacy.budget import Composition, PrivacyBudget
 
-__all__ = ["OWN", "check_steps", "last_step", "private_steps", "set_parts"]
+__all__ = [
+    "OWN",
+    "check_steps",
+    "fitted_alone",
+    "last_step",
+    "private_last",
+    "private_steps",
+    "rehearsed",
+    "set_parts",
+]
 
 # what a search sets in every private step
 OWN = ("epsilon", "delta", "relation", "max_rows_per_user", "accountant")
@@ -39,14 +61,20 @@ def last_step(estimator: Any) -> Any:
     return estimator
 
 
-def check_steps(estimator: Any) -> None:
-    """Raise `ValueError` if what predicts is not private, or another step selects by a model."""
+def private_last(estimator: Any, what: str) -> Any:
+    """The last step; a `ValueError` that begins with `what` if it is not private."""
     last = last_step(estimator)
     if not (_is_private(last) and hasattr(last, "predict")):
         raise ValueError(
-            "estimator must be a private estimator of this package, or a pipeline that ends with "
-            f"one, got {last if isinstance(last, str) else type(last).__name__}"
+            f"{what} of this package, or a pipeline that ends with one, got "
+            f"{last if isinstance(last, str) else type(last).__name__}"
         )
+    return last
+
+
+def check_steps(estimator: Any) -> None:
+    """Raise `ValueError` if what predicts is not private, or another step selects by a model."""
+    last = private_last(estimator, "estimator must be a private estimator")
     for prefix, step in private_steps(estimator).items():
         if hasattr(step, "predict") and step is not last and prefix.count("__") > 1:
             raise ValueError(
@@ -63,8 +91,7 @@ def set_parts(estimator: Any, budget: PrivacyBudget, currency: Composition) -> A
     """
     steps = private_steps(estimator)
     costs: dict[str, float] = {}
-    several = steps if len(steps) > 1 else {}
-    for prefix, step in several.items():
+    for prefix, step in steps.items() if len(steps) > 1 else ():
         asked = replace(budget, epsilon=step.epsilon)
         if asked.is_infinite:
             raise ValueError(
@@ -83,3 +110,96 @@ def set_parts(estimator: Any, budget: PrivacyBudget, currency: Composition) -> A
         names = [f"{prefix}{name}" for name in OWN]
         estimator.set_params(**dict(zip(names, own, strict=True)))
     return estimator
+
+
+def fitted_alone(estimator: Any, X: Any, y: Any, **extras: Any) -> Any:
+    """The estimator, fitted without the warnings of its rehearsal, in silence, in this process.
+
+    There a part of a budget is a copy, which does not know whether the part was spent.
+    """
+    with unwarned(), silent(), parallel_config("sequential"):
+        return estimator.fit(X, y, **extras)
+
+
+# --------------------------------------------------------------------------- rehearsals
+
+
+class RehearsalOver(Exception):
+    """A fit has come to its charge."""
+
+
+class _Rehearsal(Allotment):
+    """A part of a budget that stops whoever spends it. Its copies are the same object."""
+
+    plan: Any = None  # that was to be charged
+    has_groups = False
+
+    def spend(self, guarantee: Any, *_: Any, has_groups: bool = False, **__: Any) -> NoReturn:
+        self.plan, self.has_groups = guarantee, has_groups
+        raise RehearsalOver
+
+
+class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """In the place of a private transformer: rehearses its fit, and lets columns through."""
+
+    def __init__(self, step: Any) -> None:
+        self.step = step
+
+    def fit(self, X: Any, y: Any = None, **extras: Any) -> Self:
+        with suppress(RehearsalOver):
+            self.step.fit(X, y, **extras)
+        self.n_features_in_ = X.shape[1]
+        if hasattr(X, "columns"):
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        # within [-1, 1]: what a private transformer gives is bounded, whatever a cell holds
+        X = as_numbers("X", X, strict=False)
+        is_sparse = sparse.issparse(X)
+        X = X.tocsr(copy=True) if is_sparse else X
+        values = np.nan_to_num(np.asarray(X.data if is_sparse else X, dtype=np.float64))
+        values = values / (1 + np.abs(values))
+        if not is_sparse:
+            return values
+        X.data = values
+        return X
+
+    def get_metadata_routing(self) -> Any:
+        return self.step.get_metadata_routing()
+
+
+def rehearsed(estimator: Any, X: Any, y: Any, **extras: Any) -> dict[str, Any]:
+    """The plans of the private steps, by their prefix, when the estimator is fitted on data.
+
+    The estimator is used up. A `ValueError` says if a private step comes to no charge, or without
+    the groups that another one has.
+    """
+    nested = estimator.get_params(deep=True)
+    # from a cache, no fit would come to its charge
+    estimator.set_params(**{name: None for name in nested if name.rpartition("__")[2] == "memory"})
+    last, steps = last_step(estimator), private_steps(estimator)
+    parts = {prefix: _Rehearsal(step.accountant.budget) for prefix, step in steps.items()}
+    for prefix, step in steps.items():
+        if isinstance(step.get_metadata_routing().fit.requests.get("groups"), str):
+            raise ValueError(
+                "a private step of a search requests groups under another name: the search claims "
+                "what it claims of its own groups, so say set_fit_request(groups=True)"
+            )
+        step.set_params(accountant=parts[prefix])
+        if step is not last:
+            estimator.set_params(**{prefix.removesuffix("__"): _StandIn(step)})
+    with suppress(RehearsalOver), parallel_config("sequential"):  # as when it is fitted
+        estimator.fit(X, y, **extras)
+    missing = [prefix.removesuffix("__") for prefix, part in parts.items() if part.plan is None]
+    if missing:
+        raise ValueError(
+            f"the fits of the private steps {missing} cannot be planned: they are not fitted with "
+            "the pipeline"
+        )
+    if len({part.has_groups for part in parts.values()}) > 1:
+        raise ValueError(
+            "groups must reach all private steps of a search or none, since it claims the same of "
+            "all: request them of each, as by set_fit_request(groups=True)"
+        )
+    return {prefix: part.plan for prefix, part in parts.items()}

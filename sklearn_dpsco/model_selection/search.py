@@ -41,10 +41,17 @@ from ..privacy.allotment import Allotment
 from ..privacy.branches import Account
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from .choice import Targets, losses, scoring_of
 from .plan import SearchPlan, UnfitCurrencyError, plan_probes
-from .private_steps import OWN, check_steps, last_step, private_steps, set_parts
-from .record_scores import Targets, losses, scoring_of
-from .rehearsal import fitted_alone, rehearsed
+from .private_steps import (
+    OWN,
+    check_steps,
+    fitted_alone,
+    last_step,
+    private_steps,
+    rehearsed,
+    set_parts,
+)
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
 
@@ -100,8 +107,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
     _settings: Callable[[], list[dict[str, Any]]]  # the candidates, without the default
 
-    # ------------------------------------------------------------------------- planning
-
     def _accounting(self) -> Accounting:
         accounting = super()._accounting()
         if accounting.budget.is_infinite:
@@ -116,15 +121,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        n_samples : int
-        n_features : int
-            Number of columns that reach the private steps.
+        n_samples, n_features : int
+            Numbers of records, and of columns that reach the private steps.
         n_outputs : int or None
             Number of classes, or of targets; None stands for the declared classes, or 1.
-
-        Returns
-        -------
-        SearchPlan
 
         Examples
         --------
@@ -229,8 +229,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 )
         return scoring_of(made, self.scoring)
 
-    # -------------------------------------------------------------------------- fitting
-
     def fit(
         self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None, **fit_params: Any
     ) -> Self:
@@ -246,16 +244,11 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         **fit_params
             The last two by the names of a pipeline, such as ``step__sample_weight``.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError
-            If a parameter, a setting of the grid or the data are wrong; nothing is spent then.
-        PrivacyBudgetError
-            If the accountant refuses the charge of the whole search; nothing is spent then.
+            If a parameter, a setting of the grid or the data are wrong; or `PrivacyBudgetError` if
+            the accountant refuses the charge of the whole search. Nothing is spent then.
         """
         with self._until_spent():
             table, plan, stream = self._charged(X, y, groups, sample_weight, fit_params)

@@ -17,11 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 
 from ..data.bounds import check_feature_bounds, is_declaring, is_nonnegative
 
-__all__ = ["Declared", "DeclaredOutput", "branches", "declared_bounds", "is_passthrough"]
+__all__ = [
+    "Declared",
+    "DeclaredOutput",
+    "branches",
+    "declared_bounds",
+    "declares_categories",
+    "is_passthrough",
+]
 
 Array = NDArray[np.float64]
 
@@ -87,6 +94,12 @@ def is_passthrough(step: Any) -> bool:
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
+def declares_categories(step: OneHotEncoder | OrdinalEncoder) -> bool:
+    """Whether an encoder of scikit-learn takes nothing from its data."""
+    is_declared = not isinstance(step.categories, str)
+    return is_declared and step.min_frequency is None and step.max_categories is None
+
+
 class Declared(NamedTuple):
     """What `bounds_X` stands for."""
 
@@ -129,13 +142,11 @@ def _output_of(name: str, step: Any) -> DeclaredOutput | None:
         return None
     if isinstance(step, ColumnTransformer | FeatureUnion):
         return _output_of_branches(name, step)
-    if isinstance(step, OneHotEncoder) and not isinstance(step.categories, str):
-        learned = step.drop, step.min_frequency, step.max_categories
-        if all(limit is None for limit in learned):
-            # 0/1 columns, of which one of each group is 1 at most
-            size = sum(len(group) for group in step.categories)
-            row_norm = float(np.sqrt(len(step.categories)))
-            return DeclaredOutput(np.zeros(size), np.ones(size), row_norm)
+    if isinstance(step, OneHotEncoder) and declares_categories(step) and step.drop is None:
+        # 0/1 columns, of which one of each group is 1 at most
+        size = sum(len(group) for group in step.categories)
+        row_norm = float(np.sqrt(len(step.categories)))
+        return DeclaredOutput(np.zeros(size), np.ones(size), row_norm)
     _refuse(name, type(step).__name__, "does not declare bounds of its outputs")
 
 

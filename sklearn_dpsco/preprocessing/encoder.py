@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -11,26 +12,33 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array
 
-from .._checks import check_bool, check_choice, warn_user
+from .._checks import check_bool, check_choice, check_count, shown, warn_user
 from .._overview import DocumentationLink
 from .._types import Missing, Unknown
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyParameterWarning
-from .columns import Cells, is_frame, read_column
 from .declared import DeclaredOutput
-from .proposals import proposed_schema
-from .schema import MISSING, UNKNOWN, Field, OutputColumn, Rule, fields_of, from_json, to_json
+from .schema import (
+    MISSING,
+    UNKNOWN,
+    Cells,
+    Field,
+    OutputColumn,
+    fields_of,
+    is_frame,
+    proposed,
+    read_column,
+)
 
 __all__ = ["PublicEncoder"]
 
 Array = NDArray[np.float64]
 
+_FORMAT = "sklearn_dpsco.PublicEncoder"
+
 
 class BadParametersError(ValueError, AttributeError):
-    """An attribute is asked for that wrong parameters leave without a value.
-
-    An `AttributeError`, too, so that `hasattr` and `dir` work.
-    """
+    """Of an attribute that wrong parameters leave without a value: `hasattr` and `dir` work."""
 
 
 class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
@@ -66,10 +74,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    n_features_in_ : int
-        Number of columns of the table.
-    feature_names_in_ : ndarray of shape (n_columns,)
-        Their names, in the order of the schema.
+    n_features_in_, feature_names_in_ : int and ndarray of shape (n_columns,)
+        The columns of the table, in the order of the schema.
     bounds_X : pair of ndarray of shape (n_outputs,)
         Bounds of the outputs. Estimators take the encoder itself, ``bounds_X=encoder``.
     row_norm : float
@@ -116,24 +122,20 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         self.unknown = unknown
         self.sparse_output = sparse_output
 
-    # ------------------------------------------------------------------ public facts
-
-    def _checked(self) -> tuple[tuple[Field, ...], Rule]:
-        """The columns and the rule; raises on parameters that are wrong."""
-        fields = fields_of(self.schema)
-        rule = Rule(
-            check_choice("missing", self.missing, MISSING),
-            check_choice("unknown", self.unknown, UNKNOWN),
-        )
+    def _fields(self) -> list[Field]:
+        """The columns of the table; raises on parameters that are wrong."""
+        fields = fields_of(self.schema, self.missing, self.unknown)
+        check_choice("missing", self.missing, MISSING)
+        check_choice("unknown", self.unknown, UNKNOWN)
         check_bool("sparse_output", self.sparse_output)
-        names = [column.name for field in fields for column in field.output_columns(rule)]
+        names = [column.name for field in fields for column in field.columns]
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ValueError(
                 f"schema gives two output columns the same name ({twice[:5]!r}): rename columns or "
                 "categories"
             )
-        return fields, rule
+        return fields
 
     @staticmethod
     def _fact(find: Callable[[], Any]) -> Any:
@@ -145,11 +147,11 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     def declared_output(self) -> DeclaredOutput:
         """Bounds and row norm of the outputs, from the parameters alone."""
-        fields, rule = self._checked()
-        low, high, squares = zip(*(field.facts(rule) for field in fields), strict=True)
-        return DeclaredOutput(
-            np.concatenate(low), np.concatenate(high), float(np.sqrt(sum(squares)))
-        )
+        fields = self._fields()
+        low = np.array([end for field in fields for end in field.low])
+        high = np.array([end for field in fields for end in field.high])
+        row_norm = float(np.sqrt(sum(field.square for field in fields)))
+        return DeclaredOutput(low, high, row_norm)
 
     @property
     def bounds_X(self) -> tuple[Array, Array]:
@@ -164,25 +166,17 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     @property
     def n_features_in_(self) -> int:
         """Number of columns of the table."""
-        return len(self._fact(self._checked)[0])
+        return len(self._fact(self._fields))
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
         """Their names, in the order of the schema."""
-        fields, _ = self._fact(self._checked)
-        return np.array([field.name for field in fields], dtype=object)
+        return np.array([field.name for field in self._fact(self._fields)], dtype=object)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the outputs: ``age``, ``edu_hs``, ``age_missing``, ``edu_other``.
 
-        Parameters
-        ----------
-        input_features : array-like of str or None
-            Checked against the schema, if given.
-
-        Returns
-        -------
-        ndarray of str
+        `input_features`, if given, are checked against the schema.
         """
         names = [column.name for column in self.output_columns()]
         if input_features is not None:
@@ -191,10 +185,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     def output_columns(self) -> list[OutputColumn]:
         """What each output column stands for: the table's column, the category, and the units."""
-        fields, rule = self._checked()
-        return [column for field in fields for column in field.output_columns(rule)]
-
-    # ------------------------------------------------------------------ tables
+        return [column for field in self._fields() for column in field.columns]
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check the parameters, and the types of the columns of X. Learns nothing.
@@ -204,17 +195,13 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         X : data frame of pandas or polars
         y : ignored
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError
             If a parameter is wrong, or the columns of X are not those of the schema, or the type
             of a column does not go with it. No message depends on a cell.
         """
-        fields, _ = self._checked()
+        fields = self._fields()
         for name, value in self.schema.items():
             # two integers are probably meant as bounds
             is_list = isinstance(value, list) and len(value) == 2
@@ -229,7 +216,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Encode a table.
+        """Encode a table; its errors are those of `fit`.
 
         Parameters
         ----------
@@ -239,19 +226,14 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray or CSR array of shape (n_samples, n_outputs), or what `set_output` asked for
-
-        Raises
-        ------
-        ValueError
-            As `fit`.
         """
-        fields, rule = self._checked()
+        fields = self._fields()
         cells, first = self._read(X, fields), 0
         shape = (X.shape[0], len(self.get_feature_names_out()))
         entries = []
         for field, column in zip(fields, cells, strict=True):
-            entries += [(first + k, *entry) for k, *entry in field.encode(column, rule)]
-            first += len(field.output_columns(rule))
+            entries += [(first + k, *entry) for k, *entry in field.encode(column)]
+            first += len(field.columns)
         if not self.sparse_output:
             out = np.zeros(shape)
             for position, rows, values in entries:
@@ -278,7 +260,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             stays clipped. None stands for an unknown category, and with ``missing="indicator"``
             for what was missing; else a missing number is what stands for it.
         """
-        fields, rule = self._checked()
+        fields = self._fields()
         table = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=0)
         table = table.toarray() if sparse.issparse(table) else table
         first, size = 0, len(self.get_feature_names_out())
@@ -286,12 +268,12 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             raise ValueError(f"X has {table.shape[1]} columns, but the encoder gives {size}")
         out = np.empty((len(table), len(fields)), dtype=object)
         for position, field in enumerate(fields):
-            width = len(field.output_columns(rule))
-            out[:, position] = field.decode(table[:, first : first + width], rule)
-            first += width
+            last = first + len(field.columns)
+            out[:, position] = field.decode(table[:, first:last])
+            first = last
         return out
 
-    def _read(self, X: Any, fields: tuple[Field, ...]) -> list[Cells]:
+    def _read(self, X: Any, fields: list[Field]) -> list[Cells]:
         """The cells of each column of the schema, their types checked."""
         check_in_memory("PublicEncoder", X)
         if not is_frame(X):
@@ -303,7 +285,12 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         self._check_names(list(X.columns))
         columns = [read_column(X, field.name) for field in fields]
         for field, cells in zip(fields, columns, strict=True):
-            field.check(cells)
+            is_text = isinstance(field.declared, list) and isinstance(field.declared[0], str)
+            if cells.kind not in ("text" if is_text else "numbers", "objects"):
+                raise ValueError(
+                    f"column {field.name!r} has the type {cells.type_name}, which does not go with "
+                    f"its schema {shown(field.declared)}: convert the column"
+                )
         return columns
 
     def _check_names(self, names: list[Any]) -> None:
@@ -332,24 +319,54 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         >>> copy.missing, copy.fit().get_feature_names_out().tolist()[:2]
         ('indicator', ['age', 'age_missing'])
         """
-        fields, rule = self._checked()
-        settings = rule._asdict() | {"sparse_output": bool(self.sparse_output)}
-        return to_json(fields, settings)
+        schema: dict[str, Any] = {}
+        for field in self._fields():
+            match field.declared:
+                case list(categories):
+                    schema[field.name] = {"type": "category", "categories": categories}
+                case (low, high):
+                    schema[field.name] = {"type": "number", "low": low, "high": high}
+                case _:
+                    schema[field.name] = {"type": "bool"}
+        settings = {
+            "format": _FORMAT,
+            "version": 1,
+            "schema": schema,
+            "missing": self.missing,
+            "unknown": self.unknown,
+            "sparse_output": bool(self.sparse_output),
+        }
+        return json.dumps(settings, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The encoder of a text that `to_json` made.
-
-        Raises
-        ------
-        ValueError
-            If it is no such text, or its schema or parameters are wrong.
-        """
-        schema, settings = from_json(text)
-        if unknown := settings.keys() - {"missing", "unknown", "sparse_output"}:
+        """The encoder of a text that `to_json` made; a `ValueError` for any other text."""
+        try:
+            found = json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"text must be JSON, as to_json gives it: {error}") from None
+        is_ours = isinstance(found, dict) and found.pop("format", None) == _FORMAT
+        if not is_ours or found.pop("version", None) != 1:
+            raise ValueError(f"text must be JSON with format {_FORMAT!r} and version 1")
+        schema = found.pop("schema", None)
+        if not isinstance(schema, dict):
+            raise ValueError("text must be JSON with a schema")
+        if unknown := found.keys() - {"missing", "unknown", "sparse_output"}:
             raise ValueError(f"text has parameters that an encoder does not have: {unknown}")
-        encoder = cls(schema, **settings)
-        encoder._checked()
+        for name, plain in schema.items():
+            match plain:
+                case {"type": "bool"}:
+                    schema[name] = bool
+                case {"type": "number", "low": low, "high": high}:
+                    schema[name] = low, high
+                case {"type": "category", "categories": list(categories)}:
+                    schema[name] = categories
+                case _:
+                    raise ValueError(
+                        f"schema[{name!r}] in the text is none of number, category and bool"
+                    )
+        encoder = cls(schema, **found)
+        encoder._fields()
         return encoder
 
     @classmethod
@@ -364,7 +381,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
         Booleans become ``bool``; text, and integers of at most ten values, become categories;
         other numbers get the bounds that they lie in, rounded outwards to multiples of a tenth to
-        a fifth of their range (1, 2 or 5 times a power of ten).
+        a fifth of their range (1, 2 or 5 times a power of ten). A column of dates or the like, with
+        too many categories or without any value, is a `ValueError`.
 
         Parameters
         ----------
@@ -373,15 +391,6 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             Largest number of categories of text.
         **parameters
             Of the encoder: `missing`, `unknown`, `sparse_output`.
-
-        Returns
-        -------
-        PublicEncoder
-
-        Raises
-        ------
-        ValueError
-            If a column is of dates or the like, has too many categories or no value at all.
 
         Examples
         --------
@@ -396,8 +405,10 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
             raise ValueError(
                 f"df must be a data frame of pandas or polars, got {type(df).__name__}"
             )
-        encoder = cls(proposed_schema(df, max_categories), **parameters)
-        encoder._checked()
+        most = check_count("max_categories", max_categories)
+        schema = {name: proposed(name, read_column(df, name), most) for name in df.columns}
+        encoder = cls(schema, **parameters)
+        encoder._fields()
         return encoder
 
     def __sklearn_is_fitted__(self) -> bool:

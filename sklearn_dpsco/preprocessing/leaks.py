@@ -14,7 +14,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from .._checks import shown
-from .declared import branches, is_passthrough
+from .declared import branches, declares_categories, is_passthrough
 
 __all__ = ["LeakFinding", "LeakReport", "check_pipeline"]
 
@@ -25,14 +25,10 @@ class LeakFinding:
 
     Attributes
     ----------
-    step : str
-        Its name, after those of the pipelines that it is in: ``prepare: scale``.
-    kind : str
-        Its class.
-    leaks : str
-        What it takes from the data.
-    instead : str
-        What to take in its place.
+    step, kind : str
+        Its name, after those of the pipelines that it is in, ``prepare: scale``; and its class.
+    leaks, instead : str
+        What it takes from the data, and what to take in its place.
 
     Examples
     --------
@@ -105,17 +101,12 @@ def check_pipeline(pipe: Any) -> LeakReport:
     Parameters
     ----------
     pipe : estimator
-        A pipeline, a transformer, or a search or the like; fitted or not.
+        A pipeline, a transformer, or a search or the like, fitted or not; else a `TypeError`.
 
     Returns
     -------
     LeakReport
         Its `findings`; ``bool(report)`` and `report.ok` are True if there are none.
-
-    Raises
-    ------
-    TypeError
-        If `pipe` is none of these.
 
     Examples
     --------
@@ -145,7 +136,6 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding]:
         return LeakFinding(name or "the estimator itself", type(step).__name__, leaks, instead)
 
     held: Iterable[tuple[str, Any]] = ()
-    kind = _known_kind(step)
     if _is_ours(step):
         if is_classifier(step) and getattr(step, "classes", ()) is None:
             yield finding("the list of labels, taken from y", "declare them: classes=[...]")
@@ -154,22 +144,24 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding]:
     elif isinstance(step, Pipeline | FeatureUnion | ColumnTransformer):
         held = step.steps if isinstance(step, Pipeline) else branches(step)
     else:
+        # the nearest class of scikit-learn that it derives from
+        ancestors = [k for k in type(step).__mro__ if k.__module__.partition(".")[0] == "sklearn"]
+        kind = next((k.__name__ for k in ancestors if k.__name__ in _KNOWN), "")
         if rule := _rule_of(step, kind):
             yield finding(*rule)
         if kind in _HOLDERS:
-            if _has_stratified_folds(step):
+            given = step.get_params(deep=False)
+            folds, several = given.get("cv", ()), given.get("estimators")
+            # the default folds of classifiers depend on labels
+            is_default = folds is None or isinstance(folds, int)
+            is_stratified = isinstance(folds, StratifiedKFold | StratifiedShuffleSplit)
+            if is_stratified or (is_default and is_classifier(step)):
                 yield finding(*_FOLDS)
-            held = _held(step)
+            names = ("transformer", "estimator", "regressor", "final_estimator")
+            alone = [(n, given[n]) for n in names if hasattr(given.get(n), "fit")]
+            held = [*alone, *(several if isinstance(several, list) else [])]
     for inner, part in held:
         yield from _look_at(f"{name}: {inner}" if name else str(inner), part)
-
-
-def _known_kind(step: Any) -> str:
-    """Its class, or the nearest class of scikit-learn that it derives from; "" if none is known."""
-    for kind in type(step).__mro__:
-        if kind.__name__ in _KNOWN and kind.__module__.partition(".")[0] == "sklearn":
-            return kind.__name__
-    return ""
 
 
 def _is_ours(step: Any) -> bool:
@@ -191,24 +183,6 @@ def _rule_of(step: Any, kind: str) -> _Rule | None:
     if type(step).__module__.partition(".")[0] != "sklearn" and hasattr(step, "fit"):
         return _UNKNOWN
     return _PREDICTOR if hasattr(step, "predict") else _ANY
-
-
-def _held(step: Any) -> list[tuple[str, Any]]:
-    """The named estimators that an estimator holds."""
-    parameters = step.get_params(deep=False)
-    names = ("transformer", "estimator", "regressor", "final_estimator")
-    held = [(n, parameters[n]) for n in names if hasattr(parameters.get(n), "fit")]
-    several = parameters.get("estimators")
-    return [*held, *(several if isinstance(several, list) else [])]
-
-
-def _has_stratified_folds(step: Any) -> bool:
-    """Whether folds depend on labels, as scikit-learn's default ones of classifiers do."""
-    if "cv" not in step.get_params(deep=False):
-        return False
-    is_default = step.cv is None or isinstance(step.cv, int)
-    is_stratified = isinstance(step.cv, StratifiedKFold | StratifiedShuffleSplit)
-    return is_stratified or (is_default and is_classifier(step))
 
 
 # ------------------------------------------------------------------------ what is known
@@ -327,26 +301,21 @@ _NOTHING_BUT_WHAT_THEY_HOLD = (
 )
 
 
-def _by_name(harmless: str, leaks: tuple[tuple[str, str, str], ...]) -> dict[str, _Rule | None]:
-    rules: dict[str, _Rule | None] = dict.fromkeys(harmless.split())
-    for names, what, instead in leaks:
-        rules |= dict.fromkeys(names.split(), (what, instead))
-    return rules
-
-
-_HOLDERS = _by_name(_NOTHING_BUT_WHAT_THEY_HOLD, _LEAKS_OF_HOLDERS)
-_KNOWN = _by_name(_NOTHING, _LEAKS) | _HOLDERS
-
-
-def _declares_categories(step: Any) -> bool:
-    is_declared = not isinstance(step.categories, str)
-    return is_declared and step.min_frequency is None and step.max_categories is None
+_KNOWN: dict[str, _Rule | None] = dict.fromkeys(
+    f"{_NOTHING} {_NOTHING_BUT_WHAT_THEY_HOLD}".split()
+) | {
+    name: (what, instead)
+    for names, what, instead in _LEAKS + _LEAKS_OF_HOLDERS
+    for name in names.split()
+}
+_HOLDERS = {name for names, *_ in _LEAKS_OF_HOLDERS for name in names.split()}
+_HOLDERS |= set(_NOTHING_BUT_WHAT_THEY_HOLD.split())
 
 
 # with which parameters a step leaves nothing to learn
 _HARMLESS: dict[str, Callable[[Any], bool]] = {
-    "OneHotEncoder": _declares_categories,
-    "OrdinalEncoder": _declares_categories,
+    "OneHotEncoder": declares_categories,
+    "OrdinalEncoder": declares_categories,
     "MultiLabelBinarizer": lambda step: step.classes is not None,
     "SimpleImputer": lambda step: step.strategy == "constant" and not step.add_indicator,
     "MissingIndicator": lambda step: step.features == "all",

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from .._checks import check_choice, check_count, check_real, shown
 from .._fitting import Accounting, checked_table
-from .._overview import Overview, Overviewed
+from .._overview import Overviewed
 from .._types import Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.cells import nonfinite_rows
@@ -80,6 +80,8 @@ class BoundsPlan(Overviewed):
     guarantee : Guarantee
     """
 
+    _headline = "bounds of {0.n_features} columns on {0.n_samples} records"
+
     n_samples: int
     n_features: int
     levels: tuple[float, float]
@@ -87,12 +89,6 @@ class BoundsPlan(Overviewed):
     log_prior: Array | None
     select: SelectVertex
     guarantee: Guarantee
-
-    def overview(self) -> Overview:
-        """All releases, below a line that says of what."""
-        return self.guarantee.overview().below(
-            f"bounds of {self.n_features} columns on {self.n_samples} records"
-        )
 
     def grid(self, column: int) -> Array:
         """The candidates of a column."""
@@ -183,19 +179,9 @@ def plan_private_bounds(
 
     Parameters
     ----------
-    n_samples : int in [2, 1e15]
-    n_features : int in [1, 1e15], default=1
+    n_samples, n_features : int in [2, 1e15] and [1, 1e15]
     quantiles, epsilon, delta, relation, max_rows_per_user, within, precision, accountant
-        As in `private_bounds`.
-
-    Returns
-    -------
-    BoundsPlan
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or there are too few records for the budget.
+        As in `private_bounds`, as are its errors.
 
     Examples
     --------
@@ -260,9 +246,7 @@ def private_bounds(
     ------
     ValueError
         If a parameter or the data is wrong, or n_samples so small that noise could choose the
-        bounds. Nothing is spent then.
-    PrivacyBudgetError
-        If the accountant refuses the charge. Nothing is spent then, either.
+        bounds; or `PrivacyBudgetError` if the accountant refuses. Nothing is spent then.
 
     Examples
     --------
@@ -310,7 +294,15 @@ def _plan(
 ) -> BoundsPlan:
     n, d = check_count("n_samples", shape[0], low=2), check_count("n_features", shape[1])
     low, high = _check_quantiles(quantiles)
-    grids, prior = _grids(within, d, names), _LOG_PRIOR if within is None else None
+    grids: tuple[Array, ...] = (_GRID,)
+    prior = _LOG_PRIOR if within is None else None
+    if within is not None:
+        try:
+            outer = feature_scaling(within, d, names)
+        except ValueError as error:
+            raise ValueError(str(error).replace("bounds_X", "within")) from None
+        ends = list(zip(outer.low.tolist(), outer.high.tolist(), strict=True))
+        grids = tuple(_candidates(*pair) for pair in (ends[:1] if len(set(ends)) == 1 else ends))
 
     def calibrated(budget: PrivacyBudget, level: float) -> SelectVertex:
         """Selections of both ends of d columns, at levels between 1 - level and level."""
@@ -349,19 +341,6 @@ def _check_quantiles(quantiles: Any) -> tuple[float, float]:
     if not low < high:
         raise ValueError(f"quantiles must be increasing, got {shown(quantiles)}")
     return low, high
-
-
-def _grids(within: Any, n_features: int, names: tuple[str, ...] | None) -> tuple[Array, ...]:
-    """The candidates of each column."""
-    if within is None:
-        return (_GRID,)
-    try:
-        outer = feature_scaling(within, n_features, names)
-    except ValueError as error:
-        raise ValueError(str(error).replace("bounds_X", "within")) from None
-    ends = list(zip(outer.low.tolist(), outer.high.tolist(), strict=True))
-    ends = ends[:1] if len(set(ends)) == 1 else ends
-    return tuple(_candidates(low, high) for low, high in ends)
 
 
 def _candidates(low: float, high: float) -> Array:

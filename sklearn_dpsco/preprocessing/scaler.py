@@ -8,6 +8,7 @@ section 7.4.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -19,10 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_choice, check_count, check_size, warn_user
 from .._fitting import Accounting, PrivateFit, checked_table
-from .._overview import Overview, Overviewed
+from .._overview import Overviewed
 from .._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import (
-    FeatureScaling,
     check_feature_bounds,
     feature_scaling,
     guessed_feature_scaling,
@@ -72,16 +72,12 @@ class ScalerPlan(Overviewed):
     guarantee : Guarantee
     """
 
+    _headline = "scales of {0.n_features} columns on {0.n_samples} records"
+
     n_samples: int
     n_features: int
     search: MagnitudeSearch | None
     guarantee: Guarantee
-
-    def overview(self) -> Overview:
-        """All releases, below a line that says of what."""
-        return self.guarantee.overview().below(
-            f"scales of {self.n_features} columns on {self.n_samples} records"
-        )
 
     @classmethod
     def of(
@@ -93,10 +89,8 @@ class ScalerPlan(Overviewed):
         columns = Columns("feature", *facts, allowance, allowance)
         # the search with most rounds whose noise allows them; none if all of it is too noisy
         rounds = (*_ROUNDS, (0, math.inf)) if with_centering else ((0, math.inf),)
-        for n_rounds, most in rounds:
-            search = _search(columns, n_rounds, most)
-            if search is not None:
-                break
+        searches = (_search(columns, n_rounds, most) for n_rounds, most in rounds)
+        search = next((found for found in searches if found is not None), None)
         releases = () if search is None else search.releases
         return cls(n_samples, n_features, search, Guarantee.of(budget, releases, allowance.kind))
 
@@ -250,10 +244,6 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         ----------
         n_samples, n_features : int in [2, 1e15] and [1, 1e15]
 
-        Returns
-        -------
-        ScalerPlan
-
         Examples
         --------
         >>> from sklearn_dpsco import DPScaler
@@ -291,26 +281,19 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         groups : array-like of shape (n_samples,) or None, default=None
             The user whom each row belongs to: of each, the first `max_rows_per_user` rows count.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError
-            If a parameter or the data are wrong. Nothing is spent then.
-        PrivacyBudgetError
-            If the accountant refuses the charge. Nothing is spent then, either.
+            If a parameter or the data are wrong; or `PrivacyBudgetError` if the accountant refuses
+            the charge. Nothing is spent then.
         """
         self._check()
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X = self._features(X, reset=True, min_samples=2)
-                self._check_storage(X)
-                known: FeatureScaling  # from which the search starts
-                if self.bounds_X is None:
-                    known = guessed_feature_scaling(0.0, 1.0, X.shape[1])
-                else:
+                self._refuse_sparse(X)
+                known = guessed_feature_scaling(0.0, 1.0, X.shape[1])
+                if self.bounds_X is not None:
                     bounds = declared_bounds(self.bounds_X, X.shape[1]).bounds
                     known = feature_scaling(bounds, X.shape[1], self._feature_names())
                 known.transform(X[:0])  # bounds that do not suit sparse X: an error before
@@ -321,7 +304,16 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
                     name, has_groups = type(self).__name__, groups is not None
                     accounting.accountant.spend(plan, estimator=name, has_groups=has_groups)
             stream = stream_from_random_state(self.random_state)
-            found = plan.release(self._data(X, known, surplus), stream.substream("scaler", 0))
+            # rows in the known units, from which the search starts
+            X = canonical(X) if sparse.issparse(X) else X
+            empty = nonfinite_rows(X)
+            if surplus is not None:
+                empty |= surplus
+            X = clear_rows(known.transform(X), empty, X)
+            X = X if sparse.issparse(X) else np.ascontiguousarray(X)
+            rows = make_rows(X, False, np.where(empty, 0.0, 1.0))
+            data = SolverData(rows, np.empty(0))  # no target is read
+            found = plan.release(data, stream.substream("scaler", 0))
         center, scale = np.asarray(found.center), np.asarray(found.scale)
         if self.bounds_X is not None:  # what is known is used
             center, scale = np.clip(center, -1.0, 1.0), np.minimum(scale, 1.0)
@@ -331,30 +323,16 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         self.noise_is_secret_ = stream.is_secure
         return self
 
-    def _data(self, X: Any, known: FeatureScaling, is_surplus: Any) -> SolverData:
-        """Rows in the known units; invalid ones and those beyond a user's are empty."""
-        X = canonical(X) if sparse.issparse(X) else X
-        empty = nonfinite_rows(X)
-        if is_surplus is not None:
-            empty |= is_surplus
-        cleared = clear_rows(known.transform(X), empty, X)
-        cleared = cleared if sparse.issparse(cleared) else np.ascontiguousarray(cleared)
-        rows = make_rows(cleared, False, np.where(empty, 0.0, 1.0))
-        return SolverData(rows, np.empty(0))  # no target is read
-
     def transform(self, X: Any) -> Any:
         """``clip((X - center_) / scale_, -clip, clip)``, of the kind and the dtype of X."""
         check_is_fitted(self)
         with np.errstate(all="ignore"):
             X = self._features(X, reset=False)
             X = canonical(X) if sparse.issparse(X) else X
-            if sparse.issparse(X):
-                values = np.clip(X.data / self._of_values(X), -self.clip, self.clip)
-                values = values.astype(X.dtype, copy=False)
-                out = type(X)((values, X.indices, X.indptr), shape=X.shape)
-            else:
-                out = np.clip((X - self.center_) / self.scale_, -self.clip, self.clip)
-                out = out.astype(X.dtype, copy=False)
+            out = self._of_values(
+                X,
+                lambda x, center, scale: np.clip((x - center) / scale, -self.clip, self.clip),
+            )
             return out if self._is_strict else clear_rows(out, nonfinite_rows(X), X)
 
     def inverse_transform(self, X: Any) -> Any:
@@ -364,19 +342,19 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, {self.n_features_in_} are expected")
         with np.errstate(all="ignore"):
-            if not sparse.issparse(X):
-                return (X * self.scale_ + self.center_).astype(X.dtype, copy=False)
-            values = (X.data * self._of_values(X)).astype(X.dtype, copy=False)
-            return type(X)((values, X.indices, X.indptr), shape=X.shape)
+            return self._of_values(X, lambda x, center, scale: x * scale + center)
 
-    def _of_values(self, X: Any) -> Array:
-        """The scale of each stored value's column."""
-        self._check_storage(X)
-        if X.format == "csr":
-            return self.scale_[X.indices]
-        return np.repeat(self.scale_, np.diff(X.indptr))
+    def _of_values(self, X: Any, change: Callable[[Any, Any, Any], Any]) -> Any:
+        """The table of ``change(values, center, scale)``, of a sparse one's stored values."""
+        if not sparse.issparse(X):
+            return change(X, self.center_, self.scale_).astype(X.dtype, copy=False)
+        self._refuse_sparse(X)
+        is_by_row = X.format == "csr"
+        scale = self.scale_[X.indices] if is_by_row else np.repeat(self.scale_, np.diff(X.indptr))
+        values = change(X.data, 0.0, scale).astype(X.dtype, copy=False)
+        return type(X)((values, X.indices, X.indptr), shape=X.shape)
 
-    def _check_storage(self, X: Any) -> None:
+    def _refuse_sparse(self, X: Any) -> None:
         if sparse.issparse(X) and self.with_centering:
             raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
 

@@ -1,27 +1,34 @@
-"""The schema of a raw table: what is publicly known of each column, and how a row is encoded."""
+"""The schema of a raw table: what is publicly known of each column, and how a row is encoded.
+
+The type of a whole column is public and decides on its kind. Within a column of objects each
+cell decides about itself alone.
+"""
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import shown
 from ..data.bounds import check_feature_bounds, feature_scaling
-from .columns import Cells
+from ..data.cells import as_numbers
 
 __all__ = [
     "MISSING",
     "UNKNOWN",
+    "Cells",
     "Field",
     "OutputColumn",
     "fields_of",
-    "from_json",
-    "to_json",
+    "is_frame",
+    "nice_bounds",
+    "proposed",
+    "read_column",
 ]
 
 Array = NDArray[np.float64]
@@ -34,14 +41,87 @@ _FORMS = (
     "booleans), or the type bool"
 )
 _LARGEST_INTEGER = 2**53  # those below are told apart as floats
-_FORMAT = "sklearn_dpsco.PublicEncoder"
+_FEW_INTEGERS = 10  # that are proposed as categories
+_POLARS_KINDS = {
+    "numbers": "Int8 Int16 Int32 Int64 UInt8 UInt16 UInt32 UInt64 Float32 Float64 Boolean",
+    "text": "String Utf8 Categorical Enum",
+    "objects": "Decimal Int128 UInt128 Float16 Object Null",
+}
+
+# ------------------------------------------------------------------------------- cells
 
 
-class Rule(NamedTuple):
-    """How missing values and unknown categories are encoded; one of `MISSING` and of `UNKNOWN`."""
+class Cells(NamedTuple):
+    """The cells of a column."""
 
-    missing: str
-    unknown: str
+    kind: str  # "numbers", booleans included, "text", "objects" or "other", such as dates
+    type_name: str  # of the column, for messages
+    values: NDArray[Any]  # float64 with NaN for what is missing, or objects
+
+    def numbers(self) -> Array:
+        """The cells as numbers, NaN for what is missing, infinite or no number."""
+        values = self.values
+        if values.dtype == object:
+            values = as_numbers("X", values, strict=False)
+        return np.where(np.isfinite(values), values, np.nan)
+
+    def codes(self, categories: Sequence[Any]) -> NDArray[np.int64]:
+        """Position of each cell among the categories: -1 if it is none of them, -2 if missing.
+
+        Text is compared with text, and numbers with numbers, 1.0 and True being 1.
+        """
+        if isinstance(categories[0], str):
+            places = {category: k for k, category in enumerate(categories)}
+            found = (places.get(c, -1) if isinstance(c, str) else -2 for c in self.values.flat)
+            return np.fromiter(found, dtype=np.int64, count=self.values.size)
+        numbers = self.numbers()
+        codes = np.where(np.isnan(numbers), -2, -1)
+        for position, category in enumerate(categories):
+            codes[numbers == float(category)] = position
+        return codes
+
+
+def is_frame(X: Any) -> bool:
+    """Whether it is a data frame with columns that are in memory."""
+    # (of a lazy frame of polars the first is missing, and the others warn)
+    return all(hasattr(X, name) for name in ("shape", "columns", "dtypes", "__getitem__"))
+
+
+def read_column(X: Any, name: str) -> Cells:
+    """One column of a frame, of pandas or polars."""
+    column = X[name]
+    is_polars = type(column).__module__.partition(".")[0] == "polars"
+    if is_polars:
+        type_name = column.dtype.base_type().__name__
+        found = [kind for kind, names in _POLARS_KINDS.items() if type_name in names.split()]
+        kind = found[0] if found else "other"
+        is_plain = kind == "numbers" and type_name != "Boolean"
+    else:
+        type_name, kind = str(column.dtype), _kind_of(column.dtype)
+        is_plain = kind == "numbers" and isinstance(column.dtype, np.dtype)
+    if is_plain:
+        return Cells(kind, type_name, column.to_numpy().astype(np.float64))
+    cells: Any = ()
+    if kind != "other":
+        cells = column.to_list() if is_polars else column.astype(object).to_numpy()
+    return Cells(kind, type_name, np.fromiter(iter(cells), dtype=object, count=len(cells)))
+
+
+def _kind_of(dtype: Any) -> str:
+    """Of a numpy or a pandas type."""
+    name = getattr(dtype, "name", "")
+    if name == "category":
+        return _kind_of(dtype.categories.dtype)
+    letter = getattr(dtype, "kind", "O")
+    if name in ("str", "string") or letter in "UTS":
+        return "text"
+    if letter in "biuf":
+        return "numbers"
+    # pandas makes a column complex for a single cell
+    return "objects" if letter in "Oc" else "other"
+
+
+# ------------------------------------------------------------------------------ fields
 
 
 class OutputColumn(NamedTuple):
@@ -69,151 +149,108 @@ class OutputColumn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Field:
-    """A column of the table, as the schema declares it, and the columns that it becomes.
-
-    `output_columns` are what these stand for, and `facts` their lower and upper bounds and their
-    largest sum of squares. `encode` gives entries of them: triples (column, rows, values), rows
-    being indices or flags. `decode` makes cells of them, as objects; None where nothing is known.
-    """
+class Field:
+    """A column of the table, as the schema declares it, and the columns that it becomes."""
 
     name: str
-    declared: Any
+    declared: Any  # (low, high), the type bool, or a list of categories
+    missing: str  # one of `MISSING`
+    unknown: str  # one of `UNKNOWN`
+    columns: list[OutputColumn]
+    low: list[float]  # bounds of these columns
+    high: list[float]
+    square: float  # their largest sum of squares
+    scaling: Any = None  # of a number or a boolean; else each category is a 0/1 column
 
-    def check(self, cells: Cells) -> None:
-        """Raise `ValueError` if the type of the whole column holds no such values."""
-        is_text = isinstance(self.declared, list) and isinstance(self.declared[0], str)
-        if cells.kind not in ("text" if is_text else "numbers", "objects"):
-            raise ValueError(
-                f"column {self.name!r} has the type {cells.type_name}, which does not go with "
-                f"its schema {shown(self.declared)}: convert the column"
-            )
+    @classmethod
+    def of_number(cls, name: str, declared: Any, missing: str, unknown: str) -> Self:
+        """A number, clipped to its bounds and scaled as the estimators scale features.
 
-    def _missing(self, rule: Rule) -> list[OutputColumn]:
-        return [OutputColumn(self.name, "missing")] if rule.missing == "indicator" else []
-
-
-@dataclass(frozen=True)
-class Number(_Field):
-    """A number that is clipped to its bounds and scaled as the estimators scale features.
-
-    Or a boolean: True is 1 and False is 0; numbers 1 and 0 are read as such, others as missing.
-    """
-
-    @property
-    def _scaling(self) -> Any:
-        return feature_scaling((0, 1) if self.declared is bool else self.declared, 1)
-
-    @property
-    def _ends(self) -> tuple[float, float]:
-        """The bounds in output units."""
-        low, high = (0, 1) if self.declared is bool else self.declared
-        return 0.0 if low == 0 else -1.0, 0.0 if high == 0 else 1.0
-
-    def output_columns(self, rule: Rule) -> list[OutputColumn]:
-        shift, width = float(self._scaling.shift[0]), float(self._scaling.width[0])
-        return [OutputColumn(self.name, None, shift, width), *self._missing(rule)]
-
-    def facts(self, rule: Rule) -> tuple[Any, Any, float]:
-        low, high = self._ends
-        if rule.missing != "indicator":
-            return [low], [high], 1.0
+        Or a boolean: True is 1 and False is 0; numbers 1 and 0 are read as such, others as missing.
+        """
+        first, last = bounds = (0, 1) if declared is bool else declared
+        scaling = feature_scaling(bounds, 1)
+        low, high = 0.0 if first == 0 else -1.0, 0.0 if last == 0 else 1.0
+        columns = [OutputColumn(name, None, float(scaling.shift[0]), float(scaling.width[0]))]
+        facts = name, declared, missing, unknown
+        if missing != "indicator":
+            return cls(*facts, columns, [low], [high], 1.0, scaling)
         # a missing value is the middle, 0 or +-1/2, and has a 1 in the column of its own
-        return [low, 0.0], [high, 1.0], 1.0 + ((low + high) / 2) ** 2
+        columns, square = [*columns, OutputColumn(name, "missing")], 1.0 + ((low + high) / 2) ** 2
+        return cls(*facts, columns, [low, 0.0], [high, 1.0], square, scaling)
 
-    def encode(self, cells: Cells, rule: Rule) -> Iterator[tuple[int, Any, Any]]:
-        values: Array = cells.numbers()
+    @classmethod
+    def of_categories(cls, name: str, declared: list[Any], missing: str, unknown: str) -> Self:
+        """One 0/1 column for each category, of which a row has at most one 1."""
+        more = ["other"] * (unknown == "other") + ["missing"] * (missing == "indicator")
+        columns = [OutputColumn(name, category) for category in [*declared, *more]]
+        ends = [0.0] * len(columns), [1.0] * len(columns)
+        return cls(name, declared, missing, unknown, columns, *ends, 1.0)
+
+    def encode(self, cells: Cells) -> Iterator[tuple[int, Any, Any]]:
+        """Entries of the columns: triples (column, rows, values)."""
+        if self.scaling is None:
+            codes, size = cells.codes(self.declared), len(self.declared)
+            has_other = self.unknown == "other"
+            if has_other:
+                codes[codes == -1] = size
+            if self.missing == "indicator":
+                # missing is one more category, and the only 1 of its group
+                codes[codes == -2] = size + has_other
+            elif self.missing == "middle" and has_other:
+                codes[codes == -2] = size
+            for position in range(len(self.columns)):
+                yield position, np.flatnonzero(codes == position), 1.0
+            return
+        values = cells.numbers()
         if self.declared is bool:
             values = np.where((values == 0) | (values == 1), values, np.nan)
         else:
-            values = self._scaling.transform(values[:, None])[:, 0]
+            values = self.scaling.transform(values[:, None])[:, 0]
         is_missing = np.isnan(values)
-        values[is_missing] = 0.0 if rule.missing == "zero" else sum(self._ends) / 2
+        values[is_missing] = 0.0 if self.missing == "zero" else (self.low[0] + self.high[0]) / 2
         yield 0, np.arange(values.size), values
-        if rule.missing == "indicator":
+        if self.missing == "indicator":
             yield 1, np.flatnonzero(is_missing), 1.0
 
-    def decode(self, block: Array, rule: Rule) -> NDArray[Any]:
-        values, scaling = block[:, 0], self._scaling
+    def decode(self, block: Array) -> NDArray[Any]:
+        """Cells of which `encode` makes these rows, as objects; None where nothing is known."""
+        cells = np.full(len(block), None, dtype=object)
+        if self.scaling is None:
+            for position, category in enumerate(self.declared):
+                cells[block[:, position] > 0.5] = category
+            return cells
         if self.declared is bool:
-            cells = (values > 0.5).astype(object)
+            cells = (block[:, 0] > 0.5).astype(object)
         else:
             low, high = map(float, self.declared)
-            cells = np.clip(values * scaling.width[0] + scaling.shift[0], low, high).astype(object)
-        if rule.missing == "indicator":
+            values = block[:, 0] * self.scaling.width[0] + self.scaling.shift[0]
+            cells = np.clip(values, low, high).astype(object)
+        if self.missing == "indicator":
             cells[block[:, 1] > 0.5] = None
         return cells
 
 
-@dataclass(frozen=True)
-class Category(_Field):
-    """One 0/1 column for each category, of which a row has at most one 1."""
-
-    def output_columns(self, rule: Rule) -> list[OutputColumn]:
-        other = ["other"] if rule.unknown == "other" else []
-        columns = [OutputColumn(self.name, category) for category in [*self.declared, *other]]
-        return [*columns, *self._missing(rule)]
-
-    def facts(self, rule: Rule) -> tuple[Any, Any, float]:
-        size = len(self.output_columns(rule))
-        return [0.0] * size, [1.0] * size, 1.0
-
-    def encode(self, cells: Cells, rule: Rule) -> Iterator[tuple[int, Any, Any]]:
-        codes, size = cells.codes(self.declared), len(self.declared)
-        has_other = rule.unknown == "other"
-        if has_other:
-            codes[codes == -1] = size
-        if rule.missing == "indicator":
-            # missing is one more category, and the only 1 of its group
-            codes[codes == -2] = size + has_other
-        elif rule.missing == "middle" and has_other:
-            codes[codes == -2] = size
-        for position in range(len(self.output_columns(rule))):
-            yield position, np.flatnonzero(codes == position), 1.0
-
-    def decode(self, block: Array, rule: Rule) -> NDArray[Any]:
-        cells = np.full(len(block), None, dtype=object)
-        for position, category in enumerate(self.declared):
-            cells[block[:, position] > 0.5] = category
-        return cells
-
-
-Field = Number | Category
-
-# ------------------------------------------------------------------------------ checks
-
-
-def fields_of(schema: Any) -> tuple[Field, ...]:
+def fields_of(schema: Any, missing: str, unknown: str) -> list[Field]:
     """The columns that a schema declares; errors name the column."""
     if not isinstance(schema, Mapping) or not schema:
         raise ValueError(
             "schema must be a dict with an entry for every column of the table, each of them "
             f"{_FORMS}; got {shown(schema)}"
         )
-    return tuple(_field(name, declaration) for name, declaration in schema.items())
-
-
-def _field(name: Any, declaration: Any) -> Field:
-    if not isinstance(name, str):
-        raise ValueError(f"schema must have text for column names, got {shown(name)}")
-    if declaration is bool:
-        return Number(name, bool)
-    if isinstance(declaration, list | np.ndarray):
-        return Category(name, _categories(name, declaration))
-    if not isinstance(declaration, tuple):
-        raise ValueError(f"schema[{name!r}] must be {_FORMS}; got {shown(declaration)}")
-    ends = tuple(_plain(end) for end in declaration)
-    numbers = [
-        None if type(end) is bool or not isinstance(end, int | float) else end for end in ends
-    ]
-    try:
-        check_feature_bounds({name: numbers})
-    except ValueError:
-        raise ValueError(
-            f"schema[{name!r}] must be two finite numbers (low, high) with low < high, at most "
-            f"1e50 in size, or for categories a list; got {shown(declaration)}"
-        ) from None
-    return Number(name, ends)
+    fields = []
+    for name, given in schema.items():
+        if not isinstance(name, str):
+            raise ValueError(f"schema must have text for column names, got {shown(name)}")
+        if isinstance(given, list | np.ndarray):
+            fields.append(Field.of_categories(name, _categories(name, given), missing, unknown))
+        elif given is bool:
+            fields.append(Field.of_number(name, bool, missing, unknown))
+        elif isinstance(given, tuple):
+            fields.append(Field.of_number(name, _ends(name, given), missing, unknown))
+        else:
+            raise ValueError(f"schema[{name!r}] must be {_FORMS}; got {shown(given)}")
+    return fields
 
 
 def _plain(value: Any) -> Any:
@@ -221,64 +258,86 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _categories(name: str, values: Any) -> list[Any]:
-    table, where = np.asarray(values, dtype=object), f"schema[{name!r}]"
+def _ends(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    ends = tuple(_plain(end) for end in given)
+    # text that reads as a number, and booleans, are none here
+    is_number = [isinstance(end, int | float) and type(end) is not bool for end in ends]
+    numbers = [end if known else None for end, known in zip(ends, is_number, strict=True)]
+    try:
+        check_feature_bounds({name: numbers})
+    except ValueError:
+        raise ValueError(
+            f"schema[{name!r}] must be two finite numbers (low, high) with low < high, at most "
+            f"1e50 in size, or for categories a list; got {shown(given)}"
+        ) from None
+    return ends
+
+
+def _categories(name: str, given: Any) -> list[Any]:
+    table = np.asarray(given, dtype=object)
     categories = [_plain(value) for value in table.flat]
     kinds = {type(category) for category in categories}
+    fault = ""
     if not categories or table.ndim != 1:
-        raise ValueError(f"{where} must be a list of one category or more, got {shown(values)}")
-    if len(kinds) > 1 or not kinds <= {str, int, bool}:
-        raise ValueError(
-            f"{where} must hold categories of one type, all text, all integers or all booleans; "
-            f"got {shown(values)}"
-        )
-    if len(set(categories)) < len(categories):
-        raise ValueError(f"{where} must name each category once, got {shown(values)}")
-    if int in kinds and max(map(abs, categories)) >= _LARGEST_INTEGER:
-        raise ValueError(f"{where} must hold integers within 2^53, got {shown(values)}")
+        fault = "be a list of one category or more"
+    elif len(kinds) > 1 or not kinds <= {str, int, bool}:
+        fault = "hold categories of one type, all text, all integers or all booleans"
+    elif len(set(categories)) < len(categories):
+        fault = "name each category once"
+    elif int in kinds and max(map(abs, categories)) >= _LARGEST_INTEGER:
+        fault = "hold integers within 2^53"
+    if fault:
+        raise ValueError(f"schema[{name!r}] must {fault}; got {shown(given)}")
     return categories
 
 
-# -------------------------------------------------------------------------------- JSON
+# --------------------------------------------------------------------------- proposals
 
 
-def to_json(fields: Sequence[Field], settings: Mapping[str, Any]) -> str:
-    """Schema and settings as text."""
-    schema: dict[str, Any] = {}
-    for field in fields:
-        if field.declared is bool:
-            schema[field.name] = {"type": "bool"}
-        elif isinstance(field.declared, list):
-            schema[field.name] = {"type": "category", "categories": field.declared}
-        else:
-            low, high = field.declared
-            schema[field.name] = {"type": "number", "low": low, "high": high}
-    return json.dumps({"format": _FORMAT, "version": 1, "schema": schema, **settings}, indent=2)
+def proposed(name: Any, cells: Cells, most: int) -> Any:
+    """Bounds, `most` categories or less, or `bool`. Reads values, and must see no private ones."""
+    if cells.kind == "other":
+        raise ValueError(
+            f"column {name!r} has the type {cells.type_name}, which no schema describes: drop or "
+            "convert it"
+        )
+    if cells.type_name.lower() in ("bool", "boolean", "bool[pyarrow]"):
+        return bool
+    of_texts = cells.values if cells.kind != "numbers" else ()
+    texts = [cell for cell in of_texts if isinstance(cell, str)]
+    if cells.kind == "text" or (cells.kind == "objects" and any(texts)):
+        categories = sorted({str(cell) for cell in texts})
+        if not 1 <= len(categories) <= most:
+            raise ValueError(
+                f"column {name!r} has {len(categories)} categories, and max_categories={most}: "
+                "drop it or declare it yourself"
+            )
+        return categories
+    numbers = cells.numbers()
+    is_present = ~np.isnan(numbers)
+    if not is_present.any():
+        raise ValueError(f"column {name!r} has no values: declare it yourself")
+    if cells.kind == "objects" and all(isinstance(cell, bool) for cell in cells.values[is_present]):
+        return bool
+    values = np.unique(numbers[is_present])
+    is_integer = bool(np.all(values == np.round(values)) and np.all(np.abs(values) < 2**53))
+    if is_integer and 2 <= values.size <= _FEW_INTEGERS:
+        return [int(value) for value in values]
+    low, high = nice_bounds(float(values[0]), float(values[-1]))
+    return (int(low), int(high)) if is_integer and low.is_integer() else (low, high)
 
 
-def from_json(text: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema and the settings of a text made by `to_json`."""
-    try:
-        found = json.loads(text)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"text must be JSON, as to_json gives it: {error}") from None
-    if not isinstance(found, dict) or found.get("format") != _FORMAT or found.get("version") != 1:
-        raise ValueError(f"text must be JSON with format {_FORMAT!r} and version 1")
-    del found["format"], found["version"]
-    schema = found.pop("schema", None)
-    if not isinstance(schema, dict):
-        raise ValueError("text must be JSON with a schema")
-    declared: dict[str, Any] = {}
-    for name, plain in schema.items():
-        match plain:
-            case {"type": "bool"}:
-                declared[name] = bool
-            case {"type": "number", "low": low, "high": high}:
-                declared[name] = low, high
-            case {"type": "category", "categories": list(categories)}:
-                declared[name] = categories
-            case _:
-                raise ValueError(
-                    f"schema[{name!r}] in the text is none of number, category and bool"
-                )
-    return declared, found
+def nice_bounds(low: float, high: float) -> tuple[float, float]:
+    """Bounds about [low, high]: multiples of the largest of 1, 2, 5 times 10^k <= range / 5.
+
+    For the range of a single value its size stands, or for 0 the number 5.
+    """
+    spread = high / 5 - low / 5 if high > low else (abs(low) or 5.0) / 5
+    power = 10.0 ** math.floor(math.log10(spread))
+    step = power * max(k for k in (1, 2, 5) if k * power <= spread * (1 + 1e-9) or k == 1)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    if first == last:
+        first, last = first - 1, last + 1
+    # decimal digits of the step, so that 3 * 0.1 is 0.3
+    digits = max(0, -math.floor(math.log10(step)))
+    return round(first * step, digits), round(last * step, digits)

@@ -11,13 +11,11 @@ from decimal import ROUND_DOWN, ROUND_UP, Context
 from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .._checks import check_int, check_real, import_pandas, shown
 from .._overview import Overview
-from .._types import Disjoint, Relation
+from .._types import Relation
 from ..exceptions import PrivacyBudgetError
+from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
@@ -43,17 +41,15 @@ _USERS_IN_BRANCHES = (
 class BudgetAccountant(Account):
     r"""A total budget that fits on the same records share, and the ledger of its charges.
 
-    An estimator with ``accountant=`` charges its guarantee in full, after X and y are
-    validated and before anything is computed from their values. A charge that would exceed
-    the budget raises `PrivacyBudgetError` and is not made; a charge that was made is never
-    refunded, not even if the fit then fails.
+    An estimator with ``accountant=`` charges its guarantee in full, after X and y are validated and
+    before anything is computed from their values. A charge that would exceed the budget raises
+    `PrivacyBudgetError` and is not made; one that was made is never refunded, not even if the fit
+    then fails.
 
-    As a context manager, it charges all fits in this process, in any thread, whose
-    estimator has ``accountant=None``. Only one accountant's block can be open at a
-    time; it may be opened again inside itself.
-
-    `save` binds the ledger to a file, and `load` opens one: every charge then is in the file
-    before its fit begins, and all processes that use the file share one budget.
+    As a context manager, it charges all fits in this process, in any thread, whose estimator has
+    ``accountant=None``. Only one accountant's block can be open at a time; it may be opened again
+    inside itself. `save` binds the ledger to a file that several processes can share, and `load`
+    opens one.
 
     Parameters
     ----------
@@ -69,8 +65,8 @@ class BudgetAccountant(Account):
 
     Notes
     -----
-    Releases are composed, not the epsilons of the fits. A charge is accepted if the total
-    passes one of two tests:
+    Releases are composed, not the epsilons of the fits. A charge is accepted if the total passes
+    one of two tests:
 
     * *pure*: all guarantees on the ledger compose purely, and
       :math:`\sum \varepsilon_i \le \varepsilon`;
@@ -91,16 +87,16 @@ class BudgetAccountant(Account):
     Plans of fits under an accountant are made in zCDP, those with random batches at the order
     :math:`\alpha`, so that they add up whatever their mechanisms are. A plan with Gaussian noise
     alone then has sqrt(mu^2 / (2 rho)) times the noise that it has without an accountant: 7 % more
-    at (1, 1e-6), and 2 to 13 % for delta from 1e-10 to 1e-5 and epsilon from 0.01 to 100. It is
-    more for small epsilon and large delta: up to 28 % at delta = 1e-3, and 51 % at delta = 0.1.
+    at (1, 1e-6), 2 to 13 % for delta from 1e-10 to 1e-5 and epsilon from 0.01 to 100, and up to
+    28 % at delta = 1e-3 and 51 % at delta = 0.1.
 
-    Copies (`copy.copy`, `copy.deepcopy`, `sklearn.clone`) are the same object, so every fit
-    of a search is charged. A pickle holds an identifier only, and the path of the file if there
-    is one. Loaded in the process of the accountant, it gives the accountant. Elsewhere it gives
-    the accountant of the file; without a file, an object that refuses every charge, so that fits
-    in other processes (``n_jobs > 1``) fail. An estimator that is pickled or copied while a
-    block is open gets the block's accountant as its `accountant`. `skops` loads an object that
-    is equal to the accountant and shares all with it. All of this holds for a `Branch`, too.
+    Copies (`copy.copy`, `copy.deepcopy`, `sklearn.clone`) are the same object, so every fit of a
+    search is charged. A pickle, also of a `Branch`, holds an identifier, and the path of the file
+    if there is one. In the process of the accountant it gives the accountant; elsewhere that of the
+    file or, without a file, an object that refuses every charge, so that fits in other processes
+    (``n_jobs > 1``) fail. An estimator that is pickled or copied while a block is open gets the
+    block's accountant as its `accountant`. What `skops` loads is equal to the accountant and shares
+    all with it.
 
     Examples
     --------
@@ -126,7 +122,7 @@ class BudgetAccountant(Account):
 
     def _set_up(self, snapshot: Snapshot, file: LedgerFile | None = None) -> None:
         self._id, self._budget, self._rows, self._order, self._ledger = snapshot
-        self._process: object = _process()
+        self._process = current_process()
         self._file = file
         self._why_not: str | None = None
         self._turn: dict[str, Turn] = {}  # who has it
@@ -135,11 +131,10 @@ class BudgetAccountant(Account):
 
     @classmethod
     def load(cls, path: Any) -> Self:
-        """The accountant of a file that `save` made.
+        """The accountant of a file that `save` made, with its budget and charges.
 
-        It goes on with the file: what it charges is in the file first, and what others charge
-        counts here. Budget and charges are those of the file. Loaded twice in one process, it is
-        one object.
+        What it charges is in the file first, and what others charge counts here. Loaded twice in
+        one process, it is one object.
 
         Parameters
         ----------
@@ -182,18 +177,17 @@ class BudgetAccountant(Account):
     def save(self, path: Any) -> None:
         """Bind the ledger to a new file, which from now on holds every charge before its fit.
 
-        The file is JSON text. It holds the budget, and of each charge what `Charge` describes:
-        no values of the data. All processes that `load` it, or an estimator that was pickled
-        with this accountant, share the budget; a charge waits until no other process is
-        charging, reads the file again, and is on the disk before the fit begins. If the file
-        cannot be read or written, the charge is refused.
+        The file is JSON text: the budget, and of each charge what `Charge` describes, no values of
+        the data. All processes that `load` it, or an estimator that was pickled with this
+        accountant, share the budget. A charge waits until no other process is charging, reads the
+        file again, and is on the disk before the fit begins; it is refused if the file cannot be
+        read or written.
 
         A second file, `path` + ".lock", is the lock; leave it there. Both must be on a file system
         where file locks and atomic renames work between all that use them: a local disk, or a
         network file system of which that is known. The file protects against crashes and races,
-        and its total against slips of an editor; not against somebody who wants to change it.
-        Never put back an older state of it, and do not go on with a copy: the budget would be
-        spent twice.
+        its total against slips of an editor; nothing against somebody who wants to change it. Never
+        put back an older state or go on with a copy: the budget would be spent twice.
 
         Parameters
         ----------
@@ -240,10 +234,7 @@ class BudgetAccountant(Account):
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.
 
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
+        Raises `ImportError` if pandas is not installed.
         """
         pandas = import_pandas("BudgetAccountant.to_frame")
         columns = [name for name in Charge.__dataclass_fields__ if name != "guarantee"]
@@ -254,15 +245,7 @@ class BudgetAccountant(Account):
 
     @contextmanager
     def label(self, text: str) -> Iterator[None]:
-        """Charges of this process inside the ``with`` block get this label, in any thread.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import BudgetAccountant
-        >>> accountant = BudgetAccountant(epsilon=1.0)
-        >>> with accountant.label("search"):
-        ...     pass  # fits
-        """
+        """Charges of this process inside the ``with`` block get this label, in any thread."""
         check_string("label", text)
         self._check_process()
         entry = [text]  # a list is told from others with the same text by what it is
@@ -272,40 +255,15 @@ class BudgetAccountant(Account):
         finally:
             self._labels[:] = [other for other in self._labels if other is not entry]
 
-    def remaining(self, delta: float | None = None) -> float:
-        """Largest epsilon of one more fit on all records; 0 if nothing is left.
-
-        A fit with this epsilon and `delta`, and the budget's relation, is accepted if its
-        guarantee composes in zCDP (delta > 0) or purely (delta = 0). A guarantee with
-        delta > 0 may compose purely, too (few selections); next to others that compose in
-        zCDP it costs more, and may be refused.
-
-        Parameters
-        ----------
-        delta : float in [0, 1) or None
-            delta of that fit. None stands for the budget's.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import BudgetAccountant, DPLinearRegression
-        >>> accountant = BudgetAccountant(epsilon=1.0, delta=1e-6)
-        >>> model = DPLinearRegression(epsilon=0.5, bounds_X=(0, 1), bounds_y=(0, 1))
-        >>> with accountant:
-        ...     _ = model.fit([[0.0], [1.0]] * 500, [0.0, 1.0] * 500)
-        >>> 0.5 < accountant.remaining() < 1.0  # noise is composed, so that more is left than 0.5
-        True
-        """
-        return self._in_turn(lambda: self._largest_epsilon((), delta))
-
     def total_spent(self) -> float:
         """Epsilon of the ledger at the budget's delta, 0 if nothing was charged.
 
-        The smallest of the sum of epsilons (if all compose purely), the epsilon of the sum
-        of rho, and that of the Renyi divergence at the order of the budget; and never above the
-        budget's. It holds if the fits were fixed in advance; if later ones were chosen after
-        looking at the results of earlier ones, the budget itself is the guarantee.
+        The smallest of the sum of epsilons (if all compose purely), the epsilon of the sum of rho,
+        that of the Renyi divergence at the order of the budget, and the budget's. It holds if the
+        fits were fixed in advance; if later ones were chosen after looking at the results of
+        earlier ones, the budget itself is the guarantee.
         """
-        return self._in_turn(lambda: self._spent_by(self._ledger))
+        return self._in_turn(lambda: self._epsilon_of(self._ledger))
 
     def running_total(self) -> list[float]:
         """`total_spent` after each charge of the ledger, in order.
@@ -315,39 +273,8 @@ class BudgetAccountant(Account):
         so_far, totals = Ledger(), []
         for charge in self.ledger:
             so_far = so_far.plus(charge)
-            totals.append(self._spent_by(so_far))
+            totals.append(self._epsilon_of(so_far))
         return totals
-
-    def _spent_by(self, ledger: Ledger) -> float:
-        return min(self._epsilon(ledger.tree.total()), float(self._budget.epsilon))
-
-    def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
-        """A group of branches on disjoint records, which cost the largest of them.
-
-        You state that no record is used in two branches, and that the branch of a record
-        is fixed without looking at its values, for example by its position: a changed value
-        must not move a record to another branch. Charged is the largest total of a branch, so
-        a later branch costs only what exceeds that. What is charged to the accountant itself is
-        in no branch, and adds to all of them.
-
-        A user with records in two branches bears both. So fits with `groups`, or with
-        max_rows_per_user > 1 (a promise about the whole table), are refused in them, unless you
-        state of this group, and of those around it, that all records of a user are in one branch.
-
-        Parameters
-        ----------
-        disjoint : {"rows", "users"}, default="rows"
-            What is in one branch only.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import BudgetAccountant, DPLassoFW
-        >>> accountant = BudgetAccountant(epsilon=1.0)
-        >>> group = accountant.parallel()
-        >>> first = DPLassoFW(accountant=group.branch())  # for the first half of the records
-        >>> second = DPLassoFW(accountant=group.branch())  # for the second half
-        """
-        return ParallelGroup(self, (), disjoint)
 
     # --------------------------------------------------------------- what is accepted
 
@@ -361,11 +288,25 @@ class BudgetAccountant(Account):
         if guarantee.is_void:
             raise PrivacyBudgetError(INFINITE)
 
+        is_of_users = has_groups or guarantee.rows_per_user > 1
+
         def accept() -> None:
-            self._check_unit(guarantee, has_groups, path)
+            budget = self._budget
+            if guarantee.relation != budget.relation:
+                raise PrivacyBudgetError(
+                    f"the accountant's relation is {budget.relation!r}, that of the "
+                    f"guarantee {guarantee.relation!r}"
+                )
+            if guarantee.rows_per_user < self._rows:
+                raise PrivacyBudgetError(
+                    f"the accountant's budget is for users of up to {self._rows} rows, the "
+                    f"guarantee for those of up to {guarantee.rows_per_user}: set max_rows_per_user"
+                )
+            if is_of_users and not all(group.startswith("users-") for group in path[::2]):
+                raise PrivacyBudgetError(_USERS_IN_BRANCHES)
             charge = self._entry(guarantee, plan, path, label, estimator)
-            ledger, budget = self._ledger.plus(charge), self._budget
-            epsilon, _, rho = ledger.tree.total()
+            ledger = self._ledger.plus(charge)
+            epsilon, _, rho = ledger.total()
             if not (epsilon <= budget.epsilon * ROUNDING or rho <= budget.rho * ROUNDING):
                 raise PrivacyBudgetError(self._refusal(charge, ledger))
             if self._file is not None:
@@ -380,37 +321,21 @@ class BudgetAccountant(Account):
 
         self._in_turn(accept, to_write=True)
 
-    def _check_unit(self, guarantee: Guarantee, has_groups: bool, path: BranchPath) -> None:
-        """Raise unless the guarantee is about whom the budget is for."""
-        if guarantee.relation != self._budget.relation:
-            raise PrivacyBudgetError(
-                f"the accountant's relation is {self._budget.relation!r}, that of the "
-                f"guarantee {guarantee.relation!r}"
-            )
-        if guarantee.rows_per_user < self._rows:
-            raise PrivacyBudgetError(
-                f"the accountant's budget is for users of up to {self._rows} rows, the "
-                f"guarantee for those of up to {guarantee.rows_per_user}: set max_rows_per_user"
-            )
-        is_of_users = has_groups or guarantee.rows_per_user > 1
-        if is_of_users and not all(group.startswith("users-") for group in path[::2]):
-            raise PrivacyBudgetError(_USERS_IN_BRANCHES)
-
-    def _epsilon(self, total: NDArray[np.float64]) -> float:
-        """Epsilon of a total at the budget's delta."""
-        (epsilon, rho, at_order), delta = total, self._budget.delta
-        if delta == 0 or at_order == 0:
-            return float(epsilon)
-        # one part in 1e12: the other end of the bracket
-        by_rho = zcdp_epsilon(rho, delta) * (1 + 1e-12) if math.isfinite(rho) else math.inf
-        by_order = renyi_epsilon(self._order, self._order * at_order, delta)
-        return float(min(epsilon, by_rho, by_order))
+    def _epsilon_of(self, ledger: Ledger, most: float | None = None) -> float:
+        """Epsilon of a ledger at the budget's delta, at most the budget's epsilon or `most`."""
+        (epsilon, rho, at_order), delta = ledger.total(), self._budget.delta
+        bounds = [self._budget.epsilon if most is None else most, epsilon]
+        if delta > 0 and at_order > 0:
+            # one part in 1e12: the other end of the bracket
+            bounds += [zcdp_epsilon(rho, delta) * (1 + 1e-12)] if math.isfinite(rho) else []
+            bounds.append(renyi_epsilon(self._order, self._order * at_order, delta))
+        return float(min(bounds))
 
     def _largest_epsilon(self, path: BranchPath, delta: float | None) -> float:
         """Of one more fit at this path, at the budget's delta if there is none."""
         delta = self._budget.delta if delta is None else delta
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
-        epsilon, _, rho = self._ledger.tree.total(path)
+        epsilon, _, rho = self._ledger.total(path)
         left = max(0.0, self._budget.rho - rho)
         if delta > 0:
             return zcdp_epsilon(left, delta)
@@ -422,7 +347,7 @@ class BudgetAccountant(Account):
         budget = self._budget
         if budget.is_pure and not math.isfinite(charge.pure_epsilon):
             return "a budget with delta=0 accepts only guarantees that compose purely (delta=0)"
-        spent, would_be = self._spent_by(self._ledger), self._epsilon(ledger.tree.total())
+        spent, would_be = self._epsilon_of(self._ledger), self._epsilon_of(ledger, math.inf)
         delta = 0.0 if charge.composition == "pure" else charge.delta
         left = self._largest_epsilon(charge.branch, delta)
         return (
@@ -477,11 +402,14 @@ class BudgetAccountant(Account):
                 "the file is not the one that was loaded, or charges are missing from it. Put back "
                 "the newest state; the budget of an older one may be spent"
             )
-        self._ledger = self._ledger.plus(*charges[len(known) :])
+        ledger = self._ledger
+        for charge in charges[len(known) :]:
+            ledger = ledger.plus(charge)
+        self._ledger = ledger
 
     def _obstacle(self) -> str | None:
         """Why nothing can be charged here, if so."""
-        if self._why_not is None and self._file is None and self._process != _process():
+        if self._why_not is None and self._file is None and self._process != current_process():
             return _ELSEWHERE
         return self._why_not
 
@@ -578,23 +506,19 @@ class BudgetAccountant(Account):
             if self._file is not None:
                 with suppress(OSError, ValueError):  # then what was known last
                     self._take_in(self._file.read())
-            facts["spent"] = f"{self._spent_by(self._ledger):.4g}"
+            facts["spent"] = f"{self._epsilon_of(self._ledger):.4g}"
             facts["left"] = f"{self._largest_epsilon((), None):.4g}"
             facts["charges"] = str(len(self._ledger.charges))
         return "", facts
 
 
-# Everything in force in this process. A fork makes another process, whatever its number is, in
-# which other threads will never give back their turns.
+# Everything in force in this process. After a fork, other threads never give back their turns.
 _accountants: WeakValueDictionary[str, BudgetAccountant] = WeakValueDictionary()
 _active: dict[object, BudgetAccountant] = {}  # by each open block, all the same ledger
 _opening: dict[str, Turn] = {}
-_process_token = object()
 
 
 def _after_fork_in_child() -> None:
-    global _process_token
-    _process_token = object()
     _opening.clear()
     for accountant in list(_accountants.values()):
         accountant._turn = {}
@@ -602,11 +526,6 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _process() -> object:
-    """What tells this process from all others."""
-    return _process_token, os.getpid()  # the number, too, for forks that Python does not see
 
 
 def active_accountant() -> BudgetAccountant | None:

@@ -13,11 +13,9 @@ __all__ = ["Allotment"]
 
 
 class Allotment(Account):
-    """What one fit may cost; in the place of an accountant, it accepts one plan within its part.
+    """In the place of an accountant, it accepts one plan within a part that was charged already.
 
-    Whoever makes it has charged the whole, so that nothing has to be written where it is spent:
-    a copy may be sent to another process, and is spent there. Copies here spend it together, once:
-    scikit-learn copies the steps of some pipelines.
+    Nothing is written where it is spent, so that a copy may be sent to another process.
     """
 
     def __init__(self, budget: PrivacyBudget) -> None:

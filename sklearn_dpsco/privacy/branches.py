@@ -16,10 +16,7 @@ BranchPath = tuple[str, ...]  # group, branch, group, branch, ... from the outer
 
 
 class Account:
-    """What a fit is charged to: an accountant, a branch of one, or a part of a search's budget.
-
-    Copies are the same object, so that all copies of an estimator share it.
-    """
+    """What a fit is charged to: an accountant, a branch of one, or a part of a search's budget."""
 
     def _place(self) -> tuple[Any, BranchPath]:
         """The accountant, and the branch of it."""
@@ -27,8 +24,8 @@ class Account:
 
     def _terms(self) -> tuple[PrivacyBudget, Currency, float | None, int]:
         """`budget`, `currency`, `order` and `max_rows_per_user`."""
-        terms: tuple[PrivacyBudget, Currency, float | None, int] = self._place()[0]._terms()
-        return terms
+        root: Account = self._place()[0]
+        return root._terms()
 
     @property
     def budget(self) -> PrivacyBudget:
@@ -74,17 +71,17 @@ class Account:
         Raises
         ------
         PrivacyBudgetError
-            If the total would exceed the budget, the relation is not the budget's, the
-            budget has delta=0 and the guarantee does not compose purely, users are protected in a
-            branch of disjoint records, this is not the process of the accountant, or its file
-            cannot be read or written. Then the charge is not accepted.
+            If the total would exceed the budget, the relation is not the budget's, the budget has
+            delta=0 and the guarantee does not compose purely, users are protected in a branch of
+            disjoint records, this is not the process of the accountant, or its file cannot be read
+            or written. Nothing is charged.
         ValueError
             If `guarantee` is neither a guarantee nor a plan, `label` or `estimator` no string, or a
-            size of the plan no positive integer. Nothing is charged then.
+            size of the plan no positive integer. Nothing is charged.
 
         Examples
         --------
-        Fits charge by themselves. This is for a release of your own, by a mechanism of the package:
+        Fits charge by themselves. This is for a release of your own:
 
         >>> from sklearn_dpsco import BudgetAccountant
         >>> from sklearn_dpsco.means import plan_mean
@@ -97,11 +94,56 @@ class Account:
         account, path = self._place()
         account._charge(path, guarantee, label, estimator, has_groups)
 
+    def remaining(self, delta: float | None = None) -> float:
+        """Largest epsilon of one more fit on all records, or in a branch; 0 if nothing is left.
+
+        A fit with this epsilon and `delta`, and the budget's relation, is accepted if its guarantee
+        composes in zCDP (delta > 0) or purely (delta = 0). One with delta > 0 that composes purely
+        (few selections) costs more next to others in zCDP, and may be refused.
+
+        Parameters
+        ----------
+        delta : float in [0, 1) or None
+            delta of that fit. None stands for the budget's.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import BudgetAccountant, DPLinearRegression
+        >>> accountant = BudgetAccountant(epsilon=1.0, delta=1e-6)
+        >>> model = DPLinearRegression(epsilon=0.5, bounds_X=(0, 1), bounds_y=(0, 1))
+        >>> with accountant:
+        ...     _ = model.fit([[0.0], [1.0]] * 500, [0.0, 1.0] * 500)
+        >>> 0.5 < accountant.remaining() < 1.0  # noise is composed, so that more is left than 0.5
+        True
+        """
+        root, path = self._place()
+        return float(root._in_turn(lambda: root._largest_epsilon(path, delta)))
+
+    def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
+        """A group of branches on disjoint records, which cost the largest of them.
+
+        You state that no record is used in two branches, and that the branch of a record is fixed
+        without looking at its values, for example by its position: a changed value must not move a
+        record to another branch. Charged is the largest total of a branch, so a later branch costs
+        only what exceeds that. What is charged to the accountant itself adds to all branches.
+
+        A user with records in two branches bears both. So fits with `groups`, or with
+        max_rows_per_user > 1 (a promise about the whole table), are refused in them, unless you
+        state of this group, and of those around it, that all records of a user are in one branch.
+
+        Parameters
+        ----------
+        disjoint : {"rows", "users"}, default="rows"
+            What is in one branch only.
+        """
+        return ParallelGroup(*self._place(), disjoint)
+
     def covers(self, other: Account) -> bool:
         """Whether a charge here counts for all records for which one there would."""
         (root, path), (other_root, other_path) = self._place(), other._place()
         return root == other_root and other_path[: len(path)] == path
 
+    # all copies of an estimator share it
     def __copy__(self, memo: object = None) -> Self:
         return self
 
@@ -112,9 +154,8 @@ class Account:
 class Branch(Account):
     """A branch of an accountant; give it as ``accountant=`` to what uses its records only.
 
-    Made by `ParallelGroup.branch`. Its copies and pickles are the same branch, of the accountant
-    that copies and pickles of the accountant stand for, in worker processes, too. What is given
-    the accountant itself is in no branch, and adds to all of them.
+    Made by `ParallelGroup.branch`. Copies and pickles are the same branch, also in worker
+    processes. What is given the accountant itself is in no branch, and adds to all of them.
 
     Attributes
     ----------
@@ -126,20 +167,12 @@ class Branch(Account):
     --------
     >>> from sklearn_dpsco import BudgetAccountant, DPLassoFW
     >>> group = BudgetAccountant(epsilon=1.0).parallel()
-    >>> models = [DPLassoFW(accountant=group.branch()) for _ in range(2)]
+    >>> first = DPLassoFW(accountant=group.branch())  # for the first half of the records
+    >>> second = DPLassoFW(accountant=group.branch())  # for the second half
     """
 
     accountant: Account
     path: BranchPath
-
-    def remaining(self, delta: float | None = None) -> float:
-        """Largest epsilon of one more fit in this branch, see `BudgetAccountant.remaining`."""
-        root: Any = self.accountant
-        return float(root._in_turn(lambda: root._largest_epsilon(self.path, delta)))
-
-    def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
-        """Branches inside of this one, see `BudgetAccountant.parallel`."""
-        return ParallelGroup(self.accountant, self.path, disjoint)
 
     def _place(self) -> tuple[Any, BranchPath]:
         return self.accountant, self.path

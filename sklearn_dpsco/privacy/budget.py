@@ -65,7 +65,6 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     """
     if rho <= 0:
         return 0.0
-
     log_gap = best_log_gap(rho, epsilon)
     if log_gap is None:
         return 1.0  # rho so large that no alpha proves a delta below 1
@@ -138,7 +137,7 @@ def _whole(currency: Currency, epsilon: float, delta: float) -> float:
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Epsilon that rho-zCDP proves at `delta`: the low end of a bracket, 0 for rho = 0."""
+    """Epsilon that rho-zCDP proves at `delta`: the low end of a bracket."""
     return _largest(lambda epsilon: -zcdp_delta(rho, epsilon), -delta) if rho > 0 else 0.0
 
 
@@ -192,14 +191,9 @@ def renyi_delta(
 class Allowance:
     """A part of a budget in the currency that its mechanisms compose in.
 
-    Parameters
-    ----------
-    kind : {"zcdp", "gdp", "pure"}
-    amount : float
-        rho for "zcdp", mu^2 / 2 for "gdp" (Gaussian DP), epsilon for "pure". A Gaussian
-        release of sensitivity Delta costs Delta^2 / (2 sigma^2) of either of the first two.
-    precision : {"exact", "float"}, default="exact"
-        Arithmetic of the noise that is bought with it.
+    `amount` is rho for "zcdp", mu^2 / 2 for "gdp" (Gaussian DP), epsilon for "pure". A Gaussian
+    release of sensitivity Delta costs Delta^2 / (2 sigma^2) of either of the first two. `precision`
+    is the arithmetic of the noise that is bought with it.
     """
 
     kind: Composition
@@ -223,24 +217,21 @@ class PrivacyBudget:
     Parameters
     ----------
     epsilon : float in [1e-15, 1e9] or inf
-        inf asks for the same method without noise, and so for no privacy at all. It cannot be
-        divided or converted: see `solvers.noiseless`.
+        inf asks for the same method without noise, and so for no privacy at all.
     delta : float in [0, 1), default=1e-6
         0 asks for pure epsilon-DP.
     relation : {"replace-one", "zero-out"}, default="replace-one"
         Neighbouring tables have the same number of records and differ in one record
-        ("replace-one"), or one record is replaced by one that contributes nothing
-        ("zero-out"). Zero-out (epsilon, delta) implies replace-one
-        (2 epsilon, (1 + e^epsilon) delta).
+        ("replace-one"), or one record is replaced by one that contributes nothing ("zero-out").
+        Zero-out (epsilon, delta) implies replace-one (2 epsilon, (1 + e^epsilon) delta).
     precision : {"exact", "float"}, default="exact"
         Arithmetic of the noise; "float" is not safe against attacks on low bits.
     currency : {"auto", "zcdp", "gdp"}, default="auto"
         "zcdp" for plans that an accountant adds up with others of any kind, "gdp" for those that
-        are added up in Gaussian DP, if all of them can be; "auto" takes the analysis that gives a
-        single plan the least noise.
+        are added up in Gaussian DP; "auto" takes the analysis that gives a single plan the least
+        noise.
     order : float > 1 or None, default=None
-        Order of the Renyi filter of that accountant, for plans that cost less at one order
-        than rho says (random batches).
+        Order of the Renyi filter of that accountant, at which random batches cost less than in rho.
     rows_per_user : int >= 1, default=1
         The guarantee is for all rows of a user together, of whom nobody has more than this.
         `rho`, `mu` and the allowances are what is left for one row (doc/privacy, section 2.14).
@@ -288,18 +279,15 @@ class PrivacyBudget:
 
     @cached_property
     def rho(self) -> float:
-        """Largest rho such that rho-zCDP implies (epsilon, delta)-DP; 0 if delta is 0.
+        """Largest rho such that rho-zCDP for one of a user's m rows implies (epsilon, delta)-DP.
 
-        Divided by m^2, m being `rows_per_user`: rho-zCDP for a row is m^2 rho-zCDP for m.
+        That of the whole over m^2; 0 if delta is 0.
         """
         return self._size("zcdp") / self.rows_per_user**2
 
     @cached_property
     def mu(self) -> float:
-        """Largest mu such that mu-Gaussian-DP implies (epsilon, delta)-DP; 0 if delta is 0.
-
-        Divided by `rows_per_user`.
-        """
+        """As `rho`, for mu-Gaussian-DP: that of the whole over m."""
         return self._size("gdp") / self.rows_per_user
 
     def _size(self, currency: Currency) -> float:
@@ -340,15 +328,12 @@ class PrivacyBudget:
     def part(self, fraction: float, currency: Composition) -> PrivacyBudget:
         """The budget of a plan that may cost this fraction of the whole in a currency.
 
-        Plans within such parts whose fractions add up to 1 are together within this budget.
-        Delta is that of the whole, and the epsilon that goes with it is rounded down. Parts in
-        "pld" are those in "gdp", for plans that have only this pair: together they may cost
-        a little more or less, which is found by adding up their privacy loss distributions.
+        Plans within such parts whose fractions add up to 1 are together within this budget. Delta
+        is that of the whole, and the epsilon that goes with it is rounded down. Parts in "pld" are
+        those in "gdp", for plans whose privacy loss distributions are then added up: together they
+        may cost a little more or less.
 
-        Raises
-        ------
-        ValueError
-            If the part is so small that delta alone allows it: noise for it cannot be planned.
+        Raises `ValueError` if the part is so small that delta alone allows it.
         """
         check_real("fraction", fraction, low=0, high=1, low_open=True)
         delta, whole, rho = float(self.delta), float(self.epsilon), self._size("zcdp")

@@ -1,7 +1,6 @@
 """Releases as events of `dp_accounting`, and its accountants.
 
-No other module imports that library. This one is imported inside the functions that need it,
-since the library takes about a second to load.
+This module alone imports that library, which takes about a second: it is imported inside functions.
 """
 
 from __future__ import annotations
@@ -54,12 +53,9 @@ _DENSE_ORDERS = (*(1 + np.geomspace(1e-3, 1, 150)), *np.geomspace(2.01, 1e5, 150
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class AdaptiveSelectionsDpEvent(DpEvent):
-    """Selections of bounded range, each chosen after looking at the earlier outcomes.
+    """`count` selections of bounded range, each chosen after looking at the earlier outcomes.
 
-    A mechanism has range eta if, for any two neighbours, the logarithm of the ratio of the
-    probabilities stays in an interval of length eta over all outcomes: the exponential
-    mechanism is one. The accountants of `dp_accounting` refuse this event.
-    `log_range` is the eta of each of `count` selections.
+    The accountants of `dp_accounting` refuse this event.
     """
 
     log_range: float
@@ -68,10 +64,7 @@ class AdaptiveSelectionsDpEvent(DpEvent):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class OneOfDpEvent(DpEvent):
-    """One of several events, chosen after looking at earlier outcomes.
-
-    The accountants of `dp_accounting` refuse it; privacy loss distributions are made of it here.
-    """
+    """One of several events, chosen after looking at earlier outcomes; known only here."""
 
     events: tuple[Any, ...]
 
@@ -137,12 +130,11 @@ _MOST_KNOWN = 256
 
 
 def _composed(event: Any, epsilon: float) -> tuple[list[Any], float]:
-    """The privacy loss distributions of an event, and their rounding in delta; cached.
+    """The laws of the privacy loss for each order of neighbours, and their rounding in delta.
 
-    There is one for each order of neighbours that has its own. Any grid is on the safe side;
-    `epsilon` sets it. Each law is made of the curve of `sampling.mixture_delta`, by the library's
-    own pessimistic discretization: the library has none for batches of a fixed size, and computes
-    the other curves point by point, which takes seconds.
+    Any grid is on the safe side; `epsilon` sets it. A law is made of `sampling.mixture_delta`, by
+    the library's pessimistic discretization: the library has none for batches of a fixed size, and
+    takes seconds for the others.
     """
     key = (repr(event), float(epsilon))
     if key not in _known:

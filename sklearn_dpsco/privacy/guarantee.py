@@ -1,10 +1,8 @@
-"""The tree of what is released, and the guarantee that follows from it.
+"""The tree of what is released, and the guarantee that follows from it; doc/privacy, section 1.
 
-A leaf is a `Release`: a mechanism, and how often it is used; its random batches are a matter of the
-mechanism. A node is a `Guarantee`. What stands in it one after the other adds up. Where it forks,
-into releases on disjoint records or into alternatives of which one is carried out, a record bears
-one branch, and the costliest counts. Costs, divergences and events all follow from this tree;
-doc/privacy, section 1.
+A leaf is a `Release`, a node a `Guarantee`. What stands in it one after the other adds up. Where it
+forks, into releases on disjoint records or into alternatives of which one is carried out, a record
+bears one branch, and the costliest counts. Costs, divergences and events follow from this tree.
 """
 
 from __future__ import annotations
@@ -102,14 +100,12 @@ class Guarantee(Overviewed):
         As in `PrivacyBudget`: the claim.
     composition : {"zcdp", "gdp", "pure", "adaptive-range", "pld", "renyi", "none"}
         The analysis under which the releases compose. "adaptive-range" is the optimum for
-        adaptively chosen selections of one range and Gaussian releases; it proves this
-        epsilon at this delta and no other pair. "pld" adds up privacy loss distributions,
-        for Gaussian noise on random batches; "renyi" adds up Renyi divergences of the best order.
-        "none", if and only if `epsilon` is infinite: there is no noise, every cost is infinite,
-        and nothing is proved at any other epsilon.
+        adaptively chosen selections of one range and Gaussian releases; it proves this epsilon at
+        this delta and no other pair. "pld" adds up privacy loss distributions, for Gaussian noise
+        on random batches; "renyi" Renyi divergences of the best order. "none", if and only if
+        `epsilon` is infinite: no noise, infinite costs, and nothing proved at any other epsilon.
     releases : tuple of Release
-        Every mechanism that touches the data, with the number of its uses. Releases of
-        different groups are on disjoint records.
+        Every mechanism that touches the data, with the number of its uses.
     rows_per_user : int
         The claim is for all rows of a user, of whom nobody has more. The releases state the
         sensitivity to one row; costs are those of so many.
@@ -126,6 +122,12 @@ class Guarantee(Overviewed):
     >>> guarantee.epsilon, guarantee.delta, guarantee.relation
     (1.0, 1e-06, 'replace-one')
     >>> guarantee.epsilon_at(1e-9) > 1.0  # the same fit, at a smaller delta
+    True
+    >>> guarantee.delta_at(0.5) > 1e-6  # and at a smaller epsilon
+    True
+    >>> 0.8 < guarantee.trade_off(0.05) < 0.95  # without any model: 0.95
+    True
+    >>> len(guarantee.to_frame()) == len(guarantee.releases)
     True
     >>> guarantee.second_opinion() <= 1.001  # by dp_accounting
     True
@@ -146,10 +148,7 @@ class Guarantee(Overviewed):
         releases: Iterable[Release],
         composition: Composition | None = None,
     ) -> Guarantee:
-        """The guarantee of releases that were planned within a budget.
-
-        `composition` None stands for the budget's own currency.
-        """
+        """Of releases that were planned within a budget, by default in its own currency."""
         composition = composition or budget.allowance.kind
         claim = budget.epsilon, budget.delta, budget.relation
         return cls(*claim, composition, tuple(releases), budget.rows_per_user)
@@ -208,7 +207,8 @@ class Guarantee(Overviewed):
     def overview(self) -> Overview:
         """The claim, and a row for each release, or for each part."""
         if self.parts:
-            counts = [sum(release.count for release in part.releases) for part in self._costliest]
+            parts = self._costliest(_additive(self.composition))
+            counts = [sum(release.count for release in part.releases) for part in parts]
             return Overview(
                 (f"{self.claim}, {self.composition} composition of {len(self.parts)} parts",),
                 ("part", "share", "releases"),
@@ -256,8 +256,9 @@ class Guarantee(Overviewed):
             names = [f"{r.name} ({r.group})" if r.group else r.name for r in self.releases]
             return list(zip(names, self._shares_of_releases(), strict=True))
         currency = _additive(self.composition)
-        costs, total = [part.cost(currency) for part in self._costliest], self.cost(currency)
-        return [(name, cost / total) for (name, _), cost in zip(self.parts, costs, strict=True)]
+        costliest, total = self._costliest(currency), self.cost(currency)
+        names = [name for name, _ in self.parts]
+        return [(n, p.cost(currency) / total) for n, p in zip(names, costliest, strict=True)]
 
     def _shares_of_releases(self) -> list[float]:
         if self.is_void:
@@ -289,22 +290,15 @@ class Guarantee(Overviewed):
         if composition == "renyi":
             order = PrivacyBudget(self.epsilon, self.delta).best_order
             return renyi_delta(self.renyi, self.epsilon, order)
-        power = 1 if composition == "pure" else 2
-        factor = 1 if self.parts else self.rows_per_user**power  # parts count rows by themselves
-        nodes = _worst(self._forks, lambda node: node.cost(composition))
-        return factor * sum(node.cost(composition) for node in nodes)
+        if self.parts:  # which count rows by themselves
+            return sum(part.cost(composition) for part in self._costliest(composition))
+        borne = _worst(self.releases, lambda release: release.cost(composition))
+        factor = self.rows_per_user ** (1 if composition == "pure" else 2)
+        return factor * sum(release.cost(composition) for release in borne)
 
-    @property
-    def _forks(self) -> list[list[Sequence[Any]]]:
-        alternatives: list[list[Sequence[Any]]]
-        alternatives = [[(part,) for part in options] for _, options in self.parts]
-        return alternatives or _by_group(self.releases)
-
-    @property
-    def _costliest(self) -> list[Guarantee]:
+    def _costliest(self, currency: Composition) -> list[Guarantee]:
         """Of the alternatives of each part."""
-        currency = _additive(self.composition)
-        return _worst(self._forks, lambda part: part.cost(currency))
+        return [max(options, key=lambda part: part.cost(currency)) for _, options in self.parts]
 
     def renyi(self, order: float) -> float:
         """Renyi divergence of this order (above 1), for the worst record; delta must be above 0.
@@ -327,18 +321,8 @@ class Guarantee(Overviewed):
     def delta_at(self, epsilon: float) -> float:
         """Smallest delta that is proved at another epsilon >= 0.
 
-        The least over all analyses that hold for these releases: that of `composition`, and
-        zCDP, Gaussian DP and pure DP where all of them have a cost there. Never above `delta`
-        at `epsilon` and beyond.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import DPMirrorRegressor
-        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
-        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
-
-        >>> guarantee.delta_at(0.5) > guarantee.delta  # a smaller epsilon than 1
-        True
+        The least over all analyses that hold for these releases: that of `composition`, and zCDP,
+        Gaussian DP and pure DP where all have a cost there. At most `delta` from `epsilon` on.
         """
         epsilon = check_real("epsilon", epsilon, low=0)
         found = [1.0] if epsilon < self.epsilon else [1.0, self.delta]
@@ -363,15 +347,6 @@ class Guarantee(Overviewed):
         """Smallest epsilon that is proved at another delta in [0, 1); inf if none is.
 
         To one part in 1e9, from above.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import DPMirrorRegressor
-        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
-        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
-
-        >>> 1.0 < guarantee.epsilon_at(1e-9) < 1.5
-        True
         """
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
         if delta == 0:
@@ -399,28 +374,11 @@ class Guarantee(Overviewed):
         return mu if math.isfinite(mu) else None
 
     def trade_off(self, alpha: float) -> float:
-        r"""Least false-negative rate of any test of two neighbours at a false-positive rate.
+        r"""Least false-negative rate of a test of two neighbours, alpha in [0, 1] the other rate.
 
         A lower bound on the trade-off curve f: :math:`\Phi(\Phi^{-1}(1 - \alpha) - \mu)` where
         there is a `mu`, and :math:`\sup_\epsilon \max(1 - \delta - e^\epsilon \alpha,
         e^{-\epsilon} (1 - \delta - \alpha))` over the pairs of `delta_at`.
-
-        Parameters
-        ----------
-        alpha : float in [0, 1]
-
-        Returns
-        -------
-        float in [0, 1 - alpha]
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import DPMirrorRegressor
-        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
-        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
-
-        >>> 0.85 < guarantee.trade_off(0.05) < 0.95  # without any model: 0.95
-        True
         """
         alpha = check_real("alpha", alpha, low=0, high=1)
         bounds, mu = [0.0], self.mu
@@ -454,20 +412,9 @@ class Guarantee(Overviewed):
     def to_frame(self) -> Any:
         """The releases as a pandas data frame, one row each.
 
-        Columns: release, uses, mechanism, sensitivity, scale, records (the
-        group, None for all), and share, of the plan's total in rho (in epsilon for delta = 0);
-        groups have the shares of what a record in them bears, so that those on all records and
-        of any one group add up to at most 1. Without noise they are NaN.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import DPMirrorRegressor
-        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
-        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
-
-        >>> frame = guarantee.to_frame()
-        >>> len(frame) == len(guarantee.releases)
-        True
+        Columns: release, uses, mechanism, sensitivity, scale, records (the group, None for all),
+        and share, of the plan's total in rho (in epsilon for delta = 0). Shares on all records and
+        of any one group add up to at most 1; without noise they are NaN.
         """
         return import_pandas("Guarantee.to_frame").DataFrame(
             [
@@ -488,20 +435,17 @@ class Guarantee(Overviewed):
     def dp_event(self) -> Any:
         """The releases as a `dp_accounting` event, for a second opinion on epsilon.
 
-        For "zcdp" use the RDP accountant with orders up to 1e5, as its default orders are
-        too coarse; for "gdp" the PLD accountant, and for "pld" with Poisson batches. Batches of
-        a fixed size are only known to its RDP accountant, with the REPLACE_ONE relation, which
-        asks for more than is needed. For "pure" use the PLD accountant with the REPLACE_ONE
-        relation and a tiny delta: each event is a binary response with exactly the epsilon of the
-        release, whatever the relation of this guarantee. Selections in "gdp" are exported as the
-        Gaussian noise that bounds them.
-        Of groups on disjoint records and of alternatives, the event holds the one that costs most.
-        In "pld" no alternative need be the costliest at every epsilon: an event that only
-        `second_opinion` knows stands for all of them.
+        For "zcdp" use the RDP accountant with orders up to 1e5, as its default orders are too
+        coarse; for "gdp" the PLD accountant, and for "pld" with Poisson batches. Batches of a fixed
+        size are only known to its RDP accountant, with the REPLACE_ONE relation, which asks for
+        more than is needed. For "pure" use the PLD accountant with the REPLACE_ONE relation and a
+        tiny delta: each event is a binary response with the epsilon of the release, whatever the
+        relation of this guarantee. Selections in "gdp" are the Gaussian noise that bounds them.
+        Of groups on disjoint records and of alternatives, the event holds the one that costs most;
+        in "pld" an event that only `second_opinion` knows stands for all alternatives.
 
-        No accountant of that library knows the composition of "adaptive-range". Its event,
-        an `AdaptiveSelectionsDpEvent` next to the Gaussian ones, says what was composed,
-        and accountants refuse it (`UnsupportedEventError`). Without noise it is a
+        No accountant of that library knows "adaptive-range": its `AdaptiveSelectionsDpEvent` says
+        what was composed, and they refuse it (`UnsupportedEventError`). Without noise it is a
         `NonPrivateDpEvent`.
         """
         from . import events
@@ -516,40 +460,29 @@ class Guarantee(Overviewed):
         if not self.parts:
             return composed_event(self.releases, self.composition, self.rows_per_user)
         if self.composition == "pld":
-            # what has no random batches adds up with them as Gaussian noise
-            forks = [
-                [
-                    part.dp_event
-                    if part.composition == "pld"
-                    else composed_event(part.releases, "gdp", self.rows_per_user)
-                    for part in options
-                ]
-                for _, options in self.parts
-            ]
+            forks = [[part._event_among_batches() for part in options] for _, options in self.parts]
             return events.composed([events.one_of(options) for options in forks])
-        return events.composed([part.dp_event for part in self._costliest])
+        parts = self._costliest(_additive(self.composition))
+        return events.composed([part.dp_event for part in parts])
+
+    def _event_among_batches(self) -> Any:
+        """Next to random batches, what has none adds up with them as Gaussian noise."""
+        if self.composition == "pld":
+            return self.dp_event
+        return composed_event(self.releases, "gdp", self.rows_per_user)
 
     def second_opinion(self) -> float:
         """Epsilon at `delta` that `dp_accounting` computes for `dp_event`.
 
-        At most `epsilon`, up to the resolution of its accountants (a few parts in 1e4):
-        Renyi DP with dense orders for "zcdp", privacy loss distributions for "gdp", "pld", and
-        each release of "pure". The distribution of batches of a fixed size is made here, from
-        the curve of section 2.6. Next to random batches, what is not Gaussian counts as if it were.
+        At most `epsilon`, up to the resolution of its accountants (a few parts in 1e4): Renyi DP
+        with dense orders for "zcdp", privacy loss distributions for "gdp", "pld", and each release
+        of "pure". The distribution of batches of a fixed size is made here (doc/privacy, section
+        2.6). Next to random batches, what is not Gaussian counts as if it were.
 
         Raises
         ------
         dp_accounting.privacy_accountant.UnsupportedEventError
             For "adaptive-range", which that library does not know.
-
-        Examples
-        --------
-        >>> from sklearn_dpsco import DPMirrorRegressor
-        >>> public = {"bounds_X": (0, 1), "bounds_y": (0, 1), "solver": "noisy-md"}
-        >>> guarantee = DPMirrorRegressor(delta=1e-6, **public).plan(5000, 4).guarantee
-
-        >>> abs(guarantee.second_opinion() - guarantee.epsilon) < 0.01
-        True
         """
         if self.is_void:
             return math.inf
@@ -558,16 +491,12 @@ class Guarantee(Overviewed):
         if self.composition == "pld":
             return events.pld_epsilon(self.dp_event, self.delta, self.epsilon)
         if self.composition == "renyi" and self.parts:
-            found = [
-                composed_event(
-                    part.releases, "pld" if part.composition == "pld" else "gdp", self.rows_per_user
-                )
-                for part in _worst(
-                    self._forks,
-                    lambda p: p.renyi(PrivacyBudget(p.epsilon, p.delta).best_order),
-                )
+            costliest = [
+                max(options, key=lambda p: p.renyi(PrivacyBudget(p.epsilon, p.delta).best_order))
+                for _, options in self.parts
             ]
-            return events.pld_epsilon(events.composed(found), self.delta, self.epsilon)
+            found = events.composed([part._event_among_batches() for part in costliest])
+            return events.pld_epsilon(found, self.delta, self.epsilon)
         return events.second_opinion(self.dp_event, self.composition, self.epsilon, self.delta)
 
 
@@ -609,38 +538,27 @@ def selection_slack(budget: PrivacyBudget, releases: Sequence[Release]) -> float
 
 def renyi(releases: Sequence[Release], order: float) -> float:
     """Renyi divergence of this order of all releases, for the worst record."""
-    nodes = _worst(_by_group(releases), lambda r: r.count * r.mechanism.renyi(order))
-    return sum(release.count * release.mechanism.renyi(order) for release in nodes)
+    borne = _worst(releases, lambda release: release.count * release.mechanism.renyi(order))
+    return sum(release.count * release.mechanism.renyi(order) for release in borne)
 
 
 def composed_event(releases: Sequence[Release], composition: str, rows: int = 1) -> Any:
     """The releases that may read one record as one event."""
     from . import events
 
-    nodes = _worst(_by_group(releases), lambda release: release.cost(composition))
-    return events.composed([release.dp_event(composition, rows) for release in nodes])
+    borne = _worst(releases, lambda release: release.cost(composition))
+    return events.composed([release.dp_event(composition, rows) for release in borne])
 
 
-def _by_group(releases: Sequence[Release]) -> list[list[Sequence[Any]]]:
-    """Those on all records, and a fork with a branch for each group."""
+def _worst(releases: Sequence[Release], cost: Callable[[Release], float]) -> list[Release]:
+    """What the worst record bears: the releases on all records, and those of a costliest group."""
     groups: dict[str | None, list[Release]] = {None: []}
     for release in releases:
         groups.setdefault(release.group, []).append(release)
-    forks: list[list[Sequence[Any]]] = [[groups.pop(None)]]
-    if groups:
-        forks.append([*groups.values()])
-    return forks
-
-
-def _worst(forks: Sequence[Sequence[Sequence[Any]]], cost: Callable[[Any], float]) -> list[Any]:
-    """The nodes that the worst record bears: at each fork those of the costliest branch."""
-    nodes: list[Any] = []
-    for branches in forks:
-        if len(branches) == 1:
-            nodes += branches[0]
-        else:
-            nodes += max(branches, key=lambda branch: sum(map(cost, branch)))
-    return nodes
+    on_all = groups.pop(None)
+    if len(groups) > 1:
+        return on_all + max(groups.values(), key=lambda group: sum(map(cost, group)))
+    return on_all + [release for group in groups.values() for release in group]
 
 
 def _additive(composition: Composition) -> Composition:

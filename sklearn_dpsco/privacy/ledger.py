@@ -49,19 +49,16 @@ class Charge:
     branch : tuple of str
         The branch of `BudgetAccountant.parallel` that was charged: group, branch, group, branch,
         ... from the outermost, a group by what was declared of it, such as "rows-1c9a27f04be3".
-        Empty outside of all branches.
     label : str or None
         What the user called it.
     estimator : str or None
         Class of the estimator, or name of the private mean.
     n_samples, n_features : int or None
-        Size of the table that the plan is made for; for a stream, its horizon, or the longest
-        stream that there may be.
+        Size of the table that the plan is made for; for a stream, the longest that there may be.
     time : datetime
         When it was charged, in UTC.
     guarantee : Guarantee or None
-        The guarantee itself, if this process charged it and the accountant has not been loaded
-        since.
+        The guarantee itself, if this process charged it and has not loaded the accountant since.
     """
 
     epsilon: float
@@ -110,11 +107,16 @@ class Charge:
         return {key: value for key, value in vars(self).items() if key != "guarantee"}
 
 
-class _Branch(NamedTuple):
-    """Charges that may fall on the same unit: its own, and the largest of each group."""
+class Ledger(NamedTuple):
+    """Charges in order, and what they cost: on all records, and by group and branch.
 
-    own: Cost
-    groups: dict[str, dict[str, _Branch]]  # never changed
+    The costs are vectors (pure epsilon, rho, rho at the order). A ledger is never changed, so that
+    one step puts a new state in the place of an old one.
+    """
+
+    charges: tuple[Charge, ...] = ()
+    own: Cost = np.zeros(len(COSTS))
+    groups: dict[str, dict[str, Ledger]] = {}
 
     def total(self, path: BranchPath = ()) -> Cost:
         """Of the worst unit; with a path, of one there, which is in no sibling of its branches."""
@@ -127,36 +129,17 @@ class _Branch(NamedTuple):
         total = self.own + sum(largest, np.zeros(3))
         if group is None or branch is None:
             return total
-        return total + self.groups.get(group, {}).get(branch, _EMPTY).total(path[2:])
+        return total + self.groups.get(group, {}).get(branch, Ledger()).total(path[2:])
 
-    def plus(self, path: BranchPath, cost: Cost) -> _Branch:
-        if not path:
-            return self._replace(own=self.own + cost)
-        group, branch, *rest = path
+    def plus(self, charge: Charge, depth: int = 0) -> Ledger:
+        """The ledger with one more entry; `depth` is how much of its branch led here."""
+        charges = (*self.charges, charge)
+        if depth == len(charge.branch):
+            return self._replace(charges=charges, own=self.own + charge.cost)
+        group, branch = charge.branch[depth : depth + 2]
         branches = self.groups.get(group, {})
-        inner = branches.get(branch, _EMPTY).plus(tuple(rest), cost)
-        return self._replace(groups={**self.groups, group: {**branches, branch: inner}})
-
-
-_EMPTY = _Branch(np.zeros(3), {})
-
-
-class Ledger(NamedTuple):
-    """Charges in order, and the tree of their costs, of which each group gives its largest branch.
-
-    The costs are vectors (pure epsilon, rho, rho at the order). A ledger is never changed, so that
-    one step puts a new state in the place of an old one.
-    """
-
-    charges: tuple[Charge, ...] = ()
-    tree: _Branch = _EMPTY
-
-    def plus(self, *charges: Charge) -> Ledger:
-        """The ledger with more entries."""
-        tree = self.tree
-        for charge in charges:
-            tree = tree.plus(charge.branch, charge.cost)
-        return Ledger((*self.charges, *charges), tree)
+        branches = {**branches, branch: branches.get(branch, Ledger()).plus(charge, depth + 2)}
+        return self._replace(charges=charges, groups={**self.groups, group: branches})
 
 
 class Snapshot(NamedTuple):
@@ -172,9 +155,8 @@ class Snapshot(NamedTuple):
 class LedgerFile:
     """A ledger in a file of JSON text, of which every state is complete.
 
-    A new state is written beside the file, forced to the disk, and put in its place in one
-    step. So whoever reads sees the old state or the new one, and a file that is cut off was not
-    cut off by a crash. Writers hold the lock of the file at `path` + ".lock".
+    A new state is written beside the file, forced to the disk, and put in its place in one step.
+    Writers hold the lock of the file at `path` + ".lock".
     """
 
     def __init__(self, path: Any) -> None:
@@ -201,17 +183,17 @@ class LedgerFile:
             budget = PrivacyBudget(*(document[key] for key in ("epsilon", "delta", "relation")))
             rows = check_int("max_rows_per_user", document["max_rows_per_user"], low=1)
             order = check_real("order", document["order"], low=1)
-            charges = []
+            ledger = Ledger()
             for entry in document["charges"]:
                 if set(entry) != set(Charge.__dataclass_fields__) - {"guarantee"}:
                     raise ValueError("a charge with missing or unexpected keywords")
                 costs = {key: math.inf if entry[key] is None else entry[key] for key in COSTS}
                 branch, time = tuple(entry["branch"]), datetime.fromisoformat(entry["time"])
-                charges.append(Charge(**entry | costs | {"branch": branch, "time": time}))
-                if charges[-1].relation != budget.relation:
+                charge = Charge(**entry | costs | {"branch": branch, "time": time})
+                if charge.relation != budget.relation:
                     raise ValueError("a charge has another relation than the budget")
-            ledger = Ledger().plus(*charges)
-            if document["total"] != _stated(ledger.tree.total()):
+                ledger = ledger.plus(charge)
+            if document["total"] != _stated(ledger.total()):
                 raise ValueError("its charges do not add up to its total")
             return Snapshot(check_string("id", document["id"]), budget, rows, order, ledger)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -236,7 +218,7 @@ class LedgerFile:
             "relation": budget.relation,
             "max_rows_per_user": snapshot.max_rows_per_user,
             "order": snapshot.order,
-            "total": _stated(snapshot.ledger.tree.total()),
+            "total": _stated(snapshot.ledger.total()),
             "charges": entries,
         }
         text = json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"

@@ -68,13 +68,14 @@ def batch_renyi(order: float, noise_multiplier: float, probability: float, law: 
     start = 0.5 / z if law == "fixed" else -_REACH
     w = np.linspace(start, max(end, start + _REACH), n_panels + 1)
     log_ratio = np.logaddexp(math.log1p(-q), math.log(q) + w / z - 1 / (2 * z**2))
-    if law == "fixed":
-        # (1 - r^-a) (r^alpha - 1), which is the sum above without cancellation
-        log_ratio = np.maximum(log_ratio, 0.0)
-        terms = _log(-np.expm1(-a * log_ratio)) + _log(-np.expm1(-order * log_ratio))
-        terms += order * log_ratio
-    else:
-        terms = _log_excess(log_ratio, order)
+    with np.errstate(divide="ignore", over="ignore"):
+        if law == "fixed":
+            # (1 - r^-a) (r^alpha - 1), which is the sum above without cancellation
+            log_ratio = np.maximum(log_ratio, 0.0)
+            terms = np.log(-np.expm1(-a * log_ratio)) + np.log(-np.expm1(-order * log_ratio))
+            terms += order * log_ratio
+        else:
+            terms = _log_excess(log_ratio, order)
     weights = np.ones(w.size)  # Simpson's
     weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0
     weights *= (w[1] - w[0]) / 3
@@ -91,13 +92,7 @@ def _log_excess(u: Array, order: float) -> Array:
     exponent = order * u
     near = np.abs(exponent) < 1e-5  # Taylor's remainder, free of cancellation
     remainder = order * (order - 1) / 2 * np.expm1(np.where(near, u, 1.0)) ** 2
-    with np.errstate(over="ignore"):
-        exact = np.expm1(np.minimum(exponent, 50.0)) - order * np.expm1(np.minimum(u, 50.0))
+    exact = np.expm1(np.minimum(exponent, 50.0)) - order * np.expm1(np.minimum(u, 50.0))
     remainder *= np.exp(np.where(near, np.abs(exponent), 0.0))
-    middle = _log(np.where(near, remainder, np.maximum(exact, 0.0)))
+    middle = np.log(np.where(near, remainder, np.maximum(exact, 0.0)))
     return np.where(exponent > 40.0, exponent, middle)
-
-
-def _log(values: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(values))

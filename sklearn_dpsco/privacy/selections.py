@@ -10,13 +10,11 @@ at the earlier outcomes. Then :math:`H_0(\gamma) = (1 - \gamma)_+` and
           p_t H_{k-1}(\gamma e^{-t}) + (1 - p_t) H_{k-1}(\gamma e^{\eta - t}),
           \qquad p_t = \frac{1 - e^{t - \eta}}{1 - e^{-\eta}} .
 
-It is computed on a grid as an upper bound, whose only error is interpolation: H_k is convex
-in gamma, so chords between grid points lie above it, and for a function made of chords the
-maximum over all real t has a closed form. Slopes are held in units of the points, so that no
-number grows with e^epsilon. Proofs: doc/privacy, section 1.
-
-Where selections are many, or occur in a plan with other releases, a Gaussian curve above H_k
-bounds them (`selections_mu`): such curves add up with all that has a Gaussian-DP cost.
+It is computed on a grid as an upper bound, whose only error is interpolation: H_k is convex in
+gamma, so chords between grid points lie above it, and for a function made of chords the maximum
+over all real t has a closed form. Slopes are held in units of the points, so that no number grows
+with e^epsilon. Where selections are many, or next to other releases, a Gaussian curve above H_k
+bounds them (`selections_mu`). Proofs: doc/privacy, section 1.
 """
 
 from __future__ import annotations
@@ -91,9 +89,8 @@ def gaussian_delta(epsilon: NDArray[np.floating[Any]], mu: float) -> Array:
             near = ndtr(-a) - density * erfcx(b / math.sqrt(2)) / 2
             at_size = np.where(a > 0, density * mills / 2, near)
             if mu < _SMALL_MU:
-                # the two terms are nearly equal: in floats their difference would be rounding
-                # error. A bound: mu times the slope of the Mills ratio at a, which is too large
-                # by 1 + mu at most.
+                # the difference of nearly equal terms would be rounding error. A bound: mu times
+                # the slope of the Mills ratio at a, which is too large by 1 + mu at most.
                 ratio = math.sqrt(math.pi / 2) * erfcx(np.minimum(a, _FAR) / math.sqrt(2))
                 at_size = mu * density * np.maximum(0.0, 1 - a * ratio) / math.sqrt(2 * math.pi)
     return np.where(epsilon >= 0, at_size, -np.expm1(-size) + np.exp(-size) * at_size)

@@ -67,9 +67,8 @@ class Turn:
     def take_file(self, path: Path, patience: float) -> None:
         """Exclude whoever takes the lock of the same file, in any process.
 
-        The file is made if there is none, and never removed. Raises `TimeoutError` if others hold
-        the lock for so many seconds, `OSError` if the file cannot be opened, or its file system has
-        no locks.
+        Raises `TimeoutError` if others hold it for so many seconds, `OSError` if the file cannot be
+        opened or locked.
         """
         self._wait(lambda: self._has_file(path), patience, f"process holds the lock {str(path)!r}")
 

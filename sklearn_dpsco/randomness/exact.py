@@ -1,15 +1,15 @@
 r"""Exact samplers: their outputs have exactly the claimed law, not one that is close to it.
 
-Every decision is taken on the leading bits of real random numbers. Where a kernel finds
-that those bits do not decide (once in about :math:`2^{39}` comparisons with a probability),
-the same attempt is repeated here in rational arithmetic with as many further bits as needed.
-Derivations: doc/privacy, section 2.5.
+Every decision is taken on the leading bits of real random numbers. Where a kernel finds that those
+do not decide (once in about :math:`2^{39}` comparisons with a probability), the attempt is repeated
+here in rational arithmetic with as many further bits as needed (doc/privacy, section 2.5).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -53,21 +53,19 @@ def _in_range(scores: Array, scale: float) -> tuple[Array, float, float]:
 
 
 def refuse() -> NoReturn:
-    """Stop where a probability would not be one, as with a bound that does not hold.
-
-    To go on would be to draw from another law than the guarantee counts.
-    """
+    """Stop where a bound does not hold, and another law would be drawn from than is claimed."""
     raise RuntimeError(
         "internal error: a score of a selection was above its bound, so that the claimed law could "
         "not be drawn from, and nothing is released; please report this as a privacy bug"
     )
 
 
+@dataclass
 class _LazyUniform:
     """A uniform real in [0, 1), of which some leading bits are known."""
 
-    def __init__(self, leading: int, bits: int) -> None:
-        self.leading, self.bits = leading, bits
+    leading: int
+    bits: int
 
     def extend(self, stream: RandomStream) -> None:
         self.leading = (self.leading << 64) + int(stream.words(1)[0])
@@ -126,11 +124,9 @@ def _normal_cumulative(k: int, digits: int) -> Bounds:
     while n_terms**2 < 6 * digits:
         n_terms += 1
     terms = [_exp_bounds(Fraction(j * j, 2), Fraction(j * j, 2), digits) for j in range(n_terms)]
-    head_low = sum((low for low, _ in terms[: k + 1]), Fraction(0))
-    head_high = sum((high for _, high in terms[: k + 1]), Fraction(0))
-    tail_low = sum((low for low, _ in terms[k + 1 :]), Fraction(0))
-    # each term beyond is less than half of the one before
-    tail_high = sum((high for _, high in terms[k + 1 :]), Fraction(0)) + terms[-1][1]
+    head_low, head_high = (sum(side, Fraction(0)) for side in zip(*terms[: k + 1], strict=True))
+    tail_low, tail_high = (sum(side, Fraction(0)) for side in zip(*terms[k + 1 :], strict=True))
+    tail_high += terms[-1][1]  # each term beyond is less than half of the one before
     return head_low / (head_low + tail_high), head_high / (head_high + tail_low)
 
 
@@ -240,16 +236,16 @@ def _exact_coin(
 def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
     """An index with probability exactly proportional to exp(scores / scale).
 
-    Rejection from uniform proposals; where few scores are near the top and this takes long, from
-    those of `GroupedScores`. The scores are finite, and taken as real numbers without error.
+    Rejection from uniform proposals; where few scores are near the top, from those of
+    `GroupedScores`. The scores are finite, and taken as real numbers without error.
     """
     from .._kernels.sampling import UNCERTAIN, propose_uniformly
 
     scores, top, scale = _in_range(scores, scale)
-    left, size = UNIFORM_ATTEMPTS, 16
+    left, size, keep_none = UNIFORM_ATTEMPTS, 16, np.empty(0, dtype=np.int64)
     while left > 0:
         words = stream.words(2 * size)
-        index, used = propose_uniformly(words, scores, top, scale)
+        index, used, _ = propose_uniformly(words, scores, top, scale, keep_none, 0)
         left, size = left - used // 2, _ATTEMPTS
         if index == UNCERTAIN:
             stream.unread(words.size - used - 2)
@@ -266,22 +262,14 @@ def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
 class GroupedScores:
     r"""Scores :math:`-v (a l_j + b r_j)` of k places j and some values v, sampled in groups.
 
-    Groups of consecutive places have bounds on the l and on the r. From them, an integer weight
-    above :math:`2^{20} e^{(S - S_{\max}) / scale}` for all scores S of the group is proposed, in
-    time proportional to the number of groups. With tight bounds a sample takes on average at most
-    about twice as many attempts as a group has scores, whatever the scores are. Whoever changes
-    l or r keeps the bounds valid: they may be wider than needed where `is_loose` says so. A sample
-    that meets a score above its bound is refused, and `check` looks at all of them.
+    Groups of 2^`bits` consecutive places have `bounds`, of shape (n_groups, 4): the smallest and
+    largest l and r. From them, integer weights above :math:`2^{20} e^{(S - S_{\max}) / scale}` for
+    all scores S of a group are proposed, in time proportional to the number of groups. With tight
+    bounds a sample takes on average at most about twice as many attempts as a group has scores.
+    Whoever changes l or r keeps the bounds valid: they may be wider than needed where `is_loose`
+    says so. A sample that meets a score above its bound is refused, and `check` looks at all.
 
     `left` and `right` are l and r, of shape (k,), float64 or int64, and not copied.
-
-    Attributes
-    ----------
-    bits : int
-        A group has 2^bits places.
-    bounds : ndarray of shape (n_groups, 4)
-        Smallest and largest l and smallest and largest r of each group.
-    is_loose : ndarray of bool of shape (n_groups,)
     """
 
     def __init__(self, left: NDArray[Any], right: NDArray[Any], values: tuple[float, ...]) -> None:
@@ -377,18 +365,16 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
     """An index by permute-and-flip: visit in random order, accept with exp(-(top - s) / scale).
 
     After 64 rejections the rest is done at once: every index that is left is kept with its
-    probability, and one of those is drawn uniformly, which gives the same law. The scores
-    are finite, and taken as real numbers without error.
+    probability, and one of those is drawn uniformly. The scores are taken as real numbers.
     """
-    from .._kernels.sampling import UNCERTAIN
-    from .._kernels.sampling import permute_and_flip as flips
+    from .._kernels.sampling import UNCERTAIN, propose_uniformly
 
     scores, top, scale = _in_range(scores, scale)
     rejected = np.empty(_FLIPS, dtype=np.int64)
     n_rejected = 0
     while n_rejected < _FLIPS:
         words = stream.words(2 * _ATTEMPTS)
-        index, used, n_rejected = flips(words, scores, top, scale, rejected, n_rejected)
+        index, used, n_rejected = propose_uniformly(words, scores, top, scale, rejected, n_rejected)
         if index == UNCERTAIN:
             stream.unread(words.size - used - 2)
             index = _proposed(words[used], scores.size)
@@ -400,8 +386,7 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
         stream.unread(words.size - used)
         if index >= 0:
             return int(index)
-    # each index that is left is kept with its probability: one coin for each that is near the top,
-    # and for the others one after they were thinned
+    # one coin for each that is near the top, and for the others one after they were thinned
     is_out = top - scores < _NEAR * scale
     near = np.flatnonzero(is_out)
     is_out[rejected] = True
@@ -416,11 +401,13 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
 
 def _thinned(size: int, stream: RandomStream) -> NDArray[np.int64]:
     """Each index below `size`, kept with probability 2^-10: their number, then a subset."""
-    from .._kernels.sampling import count_bits, distinct_indices
+    from .._kernels.sampling import distinct_indices
 
     number = size
     for _ in range(_GROUP_BITS):
-        number = count_bits(stream.words(-(-number // 64)), number)
+        words = stream.words(-(-number // 64)).astype("<u8")
+        bits = int.from_bytes(words.tobytes(), "little") & ((1 << number) - 1)
+        number = bits.bit_count()
     out, found = np.empty(number, dtype=np.int64), 0
     is_taken = np.zeros(size, dtype=bool)
     while found < number:

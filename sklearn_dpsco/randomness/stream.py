@@ -1,15 +1,15 @@
 """Random streams: a cipher in counter mode, with a new key for every fit.
 
-``random_state=None`` takes the key from the operating system; an int or a
-``RandomState`` makes the stream reproducible, and therefore *not private*: anyone who
-knows the seed can subtract the noise. Both run the same code after the key is chosen, so
-tests with a seed test what users run.
+``random_state=None`` takes the key from the operating system; an int or a ``RandomState`` makes the
+stream reproducible, and therefore *not private*: who knows the seed can subtract the noise. Both
+run the same code after the key is chosen, so tests with a seed test what users run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -19,24 +19,17 @@ from scipy.special import ndtri
 
 from .._checks import shown
 
-__all__ = ["RandomStream", "check_random_state", "stream_from_random_state"]
+__all__ = ["RandomStream", "check_random_state", "current_process", "stream_from_random_state"]
 
 _KEY_BYTES = 32
-_forks = 0  # number of forks between the first process and this one
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-
-
-def _process() -> tuple[int, int]:
-    """Differs from that of every parent process; a process id alone may be used again."""
-    return os.getpid(), _forks
-
-
+_forks: list[None] = []  # one for each fork between the first process and this one
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
+    os.register_at_fork(after_in_child=partial(_forks.append, None))
+
+
+def current_process() -> tuple[int, int]:
+    """Differs from that of every parent process; a process id alone may be used again."""
+    return os.getpid(), len(_forks)
 
 
 def _secret_key() -> bytes:
@@ -50,9 +43,9 @@ _MIN_WORDS = 1024  # for fewer words, the 5 us that a call of the cipher takes w
 class RandomStream:
     """Words of a block cipher (AES-256 in counter mode) and the laws drawn from them.
 
-    The key has 32 bytes; `is_secure` says that it came from the operating system. A stream cannot
-    be pickled or copied, since two holders of one key would draw the same noise. After a fork a
-    secure stream takes a new key in the child process.
+    `is_secure` says that the key came from the operating system. A stream cannot be pickled or
+    copied, since two holders of one key would draw the same noise. After a fork a secure stream
+    takes a new key in the child process.
     """
 
     def __init__(self, key: bytes, *, is_secure: bool) -> None:
@@ -63,7 +56,7 @@ class RandomStream:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         self._key = key
-        self._process = _process()
+        self._process = current_process()
         self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self._buffer: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
         self._next = 0  # position in the buffer
@@ -79,17 +72,17 @@ class RandomStream:
         return RandomStream(key, is_secure=self.is_secure)
 
     def _check_process(self) -> None:
-        if self.is_secure and _process() != self._process:
+        if self.is_secure and current_process() != self._process:
             self._start(_secret_key())
 
     def words(self, size: int) -> NDArray[np.uint64]:
         """Uniform 64-bit words, shape (size,)."""
         self._check_process()
-        if size > self._buffer.size - self._next:
-            n_new = max(size - (self._buffer.size - self._next), _MIN_WORDS)
-            fresh = np.frombuffer(self._encryptor.update(bytes(8 * n_new)), dtype=np.uint64)
-            self._buffer = np.concatenate((self._buffer[self._next :], fresh))
-            self._next = 0
+        n_new = size - (self._buffer.size - self._next)
+        if n_new > 0:
+            text = self._encryptor.update(bytes(8 * max(n_new, _MIN_WORDS)))
+            fresh = np.frombuffer(text, dtype=np.uint64)
+            self._buffer, self._next = np.concatenate((self._buffer[self._next :], fresh)), 0
         self._next += size
         return self._buffer[self._next - size : self._next]
 
@@ -136,10 +129,7 @@ class RandomStream:
 
 
 def stream_from_random_state(random_state: Any) -> RandomStream:
-    """Stream for one fit.
-    None draws the key from the operating system; an int or a RandomState gives a reproducible
-    stream that is *not private*. Raises `ValueError` if it is of another type or negative.
-    """
+    """Stream for one fit; `ValueError` unless it is None, a non-negative int or a RandomState."""
     check_random_state(random_state)
     if random_state is None:
         return RandomStream(_secret_key(), is_secure=True)

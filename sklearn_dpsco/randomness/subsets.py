@@ -62,19 +62,14 @@ def _subset(n: int, size: int, stream: RandomStream) -> Indices:
         return np.sort(stream.permutation(n)[:size])
     if size == 1:
         return np.array([stream.integer(n)], dtype=np.intp)
-    if n > _LARGEST_MAP * size:
-        return _distinct(n, size, stream)
-    from .._kernels.sampling import distinct_indices
+    if n <= _LARGEST_MAP * size:
+        from .._kernels.sampling import distinct_indices
 
-    is_in = np.zeros(n, dtype=bool)
-    found, out = 0, np.empty(size, dtype=np.int64)
-    while found < size:
-        found = distinct_indices(stream.words(size - found + 4), is_in, out, found)
-    return np.flatnonzero(is_in) if n < _DENSE_MAP * size else np.sort(out)
-
-
-def _distinct(n: int, size: int, stream: RandomStream) -> Indices:
-    """As `_subset`, without a map of all numbers."""
+        is_in = np.zeros(n, dtype=bool)
+        found, out = 0, np.empty(size, dtype=np.int64)
+        while found < size:
+            found = distinct_indices(stream.words(size - found + 4), is_in, out, found)
+        return np.flatnonzero(is_in) if n < _DENSE_MAP * size else np.sort(out)
     seen: Indices = np.empty(0, dtype=np.intp)
     largest = np.uint64(2**64 - 1 - 2**64 % n)
     while seen.size < size:
@@ -82,9 +77,6 @@ def _distinct(n: int, size: int, stream: RandomStream) -> Indices:
         # exactly uniform, by refusing the highest words
         fresh = (words[words <= largest] % np.uint64(n)).astype(np.intp)
         seen = np.concatenate((seen, fresh))
-        ordered = np.sort(seen)
-        if not np.any(ordered[1:] == ordered[:-1]):
-            continue
         first = np.unique(seen, return_index=True)[1]
         seen = seen[np.sort(first)]
     return np.sort(seen)
@@ -102,12 +94,14 @@ def _coins(n: int, size: int, stream: RandomStream) -> Indices:
         return _flip(n, size, stream)
     n_blocks = -(-size // _EXPECTED_COUNT)
     ends = [n * (i + 1) // n_blocks for i in range(n_blocks)]
-    parts = [
-        start + _subset(stop - start, count, stream)
-        for start, stop in zip([0, *ends[:-1]], ends, strict=True)
-        if (count := _count(stop - start, size, n, stream)) > 0
-    ]
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.intp)
+    parts = [np.empty(0, dtype=np.intp)]
+    for start, stop in zip([0, *ends[:-1]], ends, strict=True):
+        # a binomial number of successes, by inversion of 128 bits
+        high, low = (int(word) for word in stream.words(2))
+        count = bisect_right(_cumulative(stop - start, size, n), high << 64 | low)
+        if count > 0:
+            parts.append(start + _subset(stop - start, count, stream))
+    return np.concatenate(parts)
 
 
 def _flip(n: int, size: int, stream: RandomStream) -> Indices:
@@ -118,12 +112,6 @@ def _flip(n: int, size: int, stream: RandomStream) -> Indices:
         words = stream.words(min(_BLOCK, n - first))
         parts.append(first + np.nonzero(words < threshold)[0])
     return np.concatenate(parts)
-
-
-def _count(trials: int, size: int, n: int, stream: RandomStream) -> int:
-    """A binomial number of successes with probability size / n, by inversion of 128 bits."""
-    high, low = (int(word) for word in stream.words(2))
-    return bisect_right(_cumulative(trials, size, n), high << 64 | low)
 
 
 @lru_cache(maxsize=64)

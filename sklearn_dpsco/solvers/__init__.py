@@ -5,9 +5,7 @@ from .frank_wolfe import FrankWolfe, Gradient, Selection
 from .ftrl import FTRL
 from .heavy_tail import SCOF, SCOFSlices
 from .mirror_descent import MirrorDescent, NoisyMD
-from .papers.localized import Localized
-from .papers.noisy_sfw import NoisySFW
-from .papers.proximal import Proximal
+from .papers.mirror_descent import Localized, NoisySFW, Proximal
 from .papers.single_pass import Rounds, Spider, Tree
 from .phased_sgd import PhasedSGD
 from .unit_descent import Descent

@@ -292,6 +292,13 @@ class Solver(BaseEstimator):
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Any:
         raise NotImplementedError
 
+    def _check_units(self, budget: PrivacyBudget, units: str) -> None:
+        """Raise if units="learned" does not go with what is declared."""
+        if units == "learned" and budget.is_pure:
+            raise ValueError("units='learned' has no pure-DP form (delta=0): take units='bounds'")
+        if units == "learned" and getattr(self, "data_norm", None) is not None:
+            raise ValueError("data_norm is in the units of the bounds: it needs units='bounds'")
+
     @property
     def numbers_in_units(self) -> list[str]:
         """Names of the declared parameters that are stated in units, when resolved."""

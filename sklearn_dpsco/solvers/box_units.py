@@ -46,7 +46,7 @@ from .statistics import (
     shrunk_vector,
 )
 
-__all__ = ["Box", "FirstInUnits", "check_units", "has_no_unit"]
+__all__ = ["Box", "FirstInUnits", "has_no_unit"]
 
 Array = NDArray[np.float64]
 
@@ -54,16 +54,6 @@ Array = NDArray[np.float64]
 def has_no_unit(loss: Loss) -> bool:
     """Whether the loss has no parameter in the targets' units, and may be stated in others."""
     return loss.task == "classification" or type(base_loss(loss)) in (Squared, Absolute, Quantile)
-
-
-def check_units(solver: Solver, budget: PrivacyBudget, units: str) -> None:
-    """Raise if units="learned" does not go with what is declared."""
-    if units != "learned":
-        return
-    if budget.is_pure:
-        raise ValueError("units='learned' has no pure-DP form (delta=0): take units='bounds'")
-    if getattr(solver, "data_norm", None) is not None:
-        raise ValueError("data_norm is in the units of the bounds: it needs units='bounds'")
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,7 @@ SINGLE_PASS = {
 
 @dataclass(frozen=True, kw_only=True)
 class MirrorDescentDefaults(StepLimits):
-    """Radii, clips and the step rule (`Stage.step_size`)."""
+    """Radii, clips and the step rule (`Stage`)."""
 
     radius: float
     smallest_clip: float

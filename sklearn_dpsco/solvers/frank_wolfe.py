@@ -24,9 +24,10 @@ The sensitivities are derived in doc/privacy, sections 2.1, 2.3, 2.7, 3.1 and 3.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +45,12 @@ from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
 from . import defaults, sensitivity, statistics
 from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
-from .box_units import Box, FirstInUnits, check_units
+from .box_units import Box, FirstInUnits
 from .defaults import FRANK_WOLFE, FrankWolfeDefaults
 from .first_releases import FirstReleases, plan_constant, plan_first, plan_offset
 from .records import Records, SolverData
 from .sparse_walk import (
     MOST_SPARSE_STEPS,
-    SparseSchedule,
     mean_weights,
     run_sparse_walk,
     sparse_schedule,
@@ -172,10 +172,16 @@ class FrankWolfe(Solver):
                 f"min_selections={self.min_selections} needs feasible_set='l1', got "
                 f"{type(geometry).__name__}"
             )
-        check_units(self, budget, units)
+        self._check_units(budget, units)
         if form == "auto":
             form = "selection" if geometry.has_vertices else "gradient"
-        _check_support(geometry, form)
+        kind = type(geometry)
+        if form != "gradient" and not kind.has_vertices:
+            raise ValueError(f"solver={form!r} needs a set with vertices, {kind.__name__} has none")
+        if form == "gradient" and not _has_projection(kind):
+            raise ValueError(
+                f"solver='gradient' needs a set with `project`, {kind.__name__} has none"
+            )
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
         solver = self
@@ -310,7 +316,10 @@ class Selection(FrankWolfe):
         problem, budget, geometry = facts.problem, facts.budget, facts.selection_geometry
         vertices = known_vertices(geometry.vertices(problem.size), problem.size)
         clip = self._clip(facts, vertices.l1_norm, facts.selection_noise)
-        max_iter = self.max_iter or facts.selection_steps
+        # more steps come closer to the optimum and add noise to each
+        power = -0.5 if budget.is_pure else -0.75
+        fitting = min(facts.rules.most_steps, max(4, round(facts.selection_noise**power)))
+        max_iter = self.max_iter or fitting
         if self.min_selections > max_iter:
             raise ValueError(
                 f"min_selections must be at most the number of steps, {max_iter}, "
@@ -367,9 +376,14 @@ class Gradient(FrankWolfe):
         self._store(locals())
 
     def _plan_form(self, facts: Facts) -> Plan:
-        problem, budget, geometry = facts.problem, facts.budget, facts.gradient_geometry
-        clip = self._clip(facts, geometry.radius, facts.gradient_noise)
-        max_iter = self.max_iter or defaults.affordable_steps(problem, facts.rules)
+        problem, budget, rules = facts.problem, facts.budget, facts.rules
+        noise = facts.gradient_noise
+        # of a set that is not declared, the radius falls as the noise grows
+        fading = min(1.0, (rules.noisy / noise) ** 1.5)
+        radius = min(rules.largest_radius, rules.gradient_radius / math.sqrt(noise)) * fading
+        geometry = defaults.sized_set(problem, radius * problem.n_outputs)
+        clip = self._clip(facts, geometry.radius, noise)
+        max_iter = self.max_iter or defaults.affordable_steps(problem, rules)
         facts = facts.smoothed(clip, max_iter)
         problem, allowance = facts.problem, facts.box.allowance
         first = facts.box.first(
@@ -383,7 +397,7 @@ class Gradient(FrankWolfe):
         step = Gaussian.calibrate(change, left, max_iter, problem.size)
         # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
         # per coordinate; its l2 norm against the radius sets the smoothing
-        noise = step.scale * math.sqrt(4 * problem.size / 3)
+        left_over = step.scale * math.sqrt(4 * problem.size / 3)
         return self._finish(
             facts,
             "gradient",
@@ -393,27 +407,22 @@ class Gradient(FrankWolfe):
             max_iter=max_iter,
             step=step,
             gradient_clip=clip,
-            smoothing=noise / (facts.rules.smoothing * geometry.radius),
-            curvature=facts.rules.curvature * problem.loss.smoothness + self.l2_penalty,
+            smoothing=left_over / (rules.smoothing * geometry.radius),
+            curvature=rules.curvature * problem.loss.smoothness + self.l2_penalty,
         )
 
 
-class _Selections(NamedTuple):
-    """The mechanisms of a plan by selection, and how their uses compose."""
-
-    composition: Composition
-    first: FirstReleases | FirstInUnits
-    step: SelectVertex
+_Selections = tuple[Composition, FirstReleases | FirstInUnits, SelectVertex]
 
 
 def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:
-    """The analysis with the least noise, of those that the budget may use."""
+    """What is released with the least noise, and the analysis, of those that the budget may use."""
     budget = box.budget
 
     def composed(budget: PrivacyBudget, whole: Allowance) -> _Selections:
         first = box.first(whole, lambda problem, part: plan_offset(problem, budget, part))
         step = SelectVertex.calibrate(change, whole.share(first.left), max_iter)
-        return _Selections(whole.kind, first, step)
+        return whole.kind, first, step
 
     if box.is_learned:
         return composed(budget, box.allowance)
@@ -425,30 +434,22 @@ def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:
     pure = replace(budget, delta=0.0)
     found = [basic, composed(pure, pure.allowance)]
     if has_optimum(budget.epsilon, budget.delta, max_iter):
-        gaussian = sum(release.cost("gdp") for release in basic.first.releases)
+        first = basic[1]
+        gaussian = sum(release.cost("gdp") for release in first.releases)
         # of all rows of a user
         mu = budget.rows_per_user * math.sqrt(2 * gaussian)
         eta = selection_epsilon(float(budget.epsilon), float(budget.delta), max_iter, mu)
         if eta > 0:
             step = SelectVertex.of_range(change, eta / budget.rows_per_user, budget.precision)
-            found.append(_Selections("adaptive-range", basic.first, step))
+            found.append(("adaptive-range", first, step))
     else:
         found.append(composed(budget, budget.mixed_allowance))
 
     def noise(selections: _Selections) -> float:
-        is_gumbel = selections.step.noise == "gumbel"
-        return selections.step.scale * (1.0 if is_gumbel else defaults.PERMUTE_AND_FLIP)
+        step = selections[2]
+        return step.scale * (1.0 if step.noise == "gumbel" else defaults.PERMUTE_AND_FLIP)
 
     return min(found, key=noise)
-
-
-def _check_support(geometry: Geometry, form: str) -> None:
-    """Raise unless the set has the methods that the form of the solver needs."""
-    kind = type(geometry)
-    if form not in ("gradient", "constant") and not kind.has_vertices:
-        raise ValueError(f"solver={form!r} needs a set with vertices, {kind.__name__} has none")
-    if form == "gradient" and not _has_projection(kind):
-        raise ValueError(f"solver='gradient' needs a set with `project`, {kind.__name__} has none")
 
 
 def _has_projection(kind: type[Geometry]) -> bool:
@@ -487,25 +488,11 @@ class Facts:
         return scale * math.log(2 * problem.size)
 
     @property
-    def gradient_geometry(self) -> Geometry:
-        """The declared set, or one whose radius falls as the noise grows."""
-        rules, noise = self.rules, self.gradient_noise
-        fading = min(1.0, (rules.noisy / noise) ** 1.5)
-        radius = min(rules.largest_radius, rules.gradient_radius / math.sqrt(noise)) * fading
-        return defaults.sized_set(self.problem, radius * self.problem.n_outputs)
-
-    @property
     def selection_geometry(self) -> Geometry:
-        """The same, for selections."""
+        """The declared set, or one whose radius falls as the noise of selections grows."""
         fading = min(1.0, self.rules.selectable / self.selection_noise)
         radius = self.rules.selection_radius * fading * self.problem.n_outputs
         return defaults.sized_set(self.problem, radius)
-
-    @property
-    def selection_steps(self) -> int:
-        """More steps come closer to the optimum and add noise to each."""
-        power = -0.5 if self.budget.is_pure else -0.75
-        return min(self.rules.most_steps, max(4, round(self.selection_noise**power)))
 
 
 # -------------------------------------------------------------------------------- running
@@ -515,111 +502,78 @@ def _descend(data: SolverData, offset: Any, plan: FrankWolfePlan, stream: Random
     """Mean of the second half of the iterates, or the last one, shape (size,)."""
     if plan.step is None:
         return plan.geometry.center(plan.problem.size)
-    records = Records(data, Terms(offset, plan.problem.loss, plan.gradient_clip), plan.problem)
+    terms = Terms(offset, plan.problem.loss, plan.gradient_clip)
     first = plan.max_iter // 2 if plan.min_selections == 1 else plan.max_iter - 1
-    schedule = _sparse_schedule(records, plan)
-    if schedule is not None:
-        objective = data.objective(records.terms)
-        return run_sparse_walk(data.rows, objective, plan, schedule, first, stream)
-    kind = _VertexWalk if plan.step.selects else _GradientWalk
-    walk: _Walk = kind(records, plan, stream)
+    # where it pays, a walk over sparse X, whose sums stay in this process
+    is_free = plan.l2_penalty == 0 and plan.max_iter <= MOST_SPARSE_STEPS
+    if plan.vertices is not None and is_free and data.is_local:
+        objective, rates = data.objective(terms), _step_size(plan, np.arange(plan.max_iter))
+        schedule = sparse_schedule(data.rows, objective, plan.vertices, rates)
+        if schedule is not None:
+            return run_sparse_walk(data.rows, objective, plan, schedule, first, stream)
+    make = _vertex_iterates if plan.step.selects else _gradient_iterates
     total = np.zeros(plan.problem.size)
-    for t in steps(range(plan.max_iter)):
-        walk.step(t)
+    for t, coef in enumerate(make(Records(data, terms, plan.problem), plan, stream)):
         if t >= first:
-            total += walk.coef
+            total += coef
     return total / (plan.max_iter - first)
 
 
-def _sparse_schedule(records: Records, plan: FrankWolfePlan) -> SparseSchedule | None:
-    """Of a walk by `sparse_walk` in place of `_VertexWalk`, if that pays."""
-    if plan.vertices is None or plan.l2_penalty > 0 or plan.max_iter > MOST_SPARSE_STEPS:
-        return None
-    data = records.data
-    if not data.is_local:  # whose sums stay in this process
-        return None
-    objective = data.objective(records.terms)
-    return sparse_schedule(data.rows, objective, plan.vertices, _step_sizes(plan))
-
-
 def _step_size(plan: FrankWolfePlan, t: Any) -> Any:
-    # the usual step 2 / (t + 2) would make the first iterate a vertex
-    return 2 / (t + 12) if plan.learning_rate is None else plan.learning_rate
+    """Of one step, or of an array of them."""
+    if plan.learning_rate is not None:
+        return np.full_like(t, plan.learning_rate, dtype=np.float64)
+    return 2 / (t + 12)  # the usual step 2 / (t + 2) would make the first iterate a vertex
 
 
-def _step_sizes(plan: FrankWolfePlan) -> Array:
-    """Of all steps, shape (max_iter,)."""
-    return np.broadcast_to(_step_size(plan, np.arange(plan.max_iter)), plan.max_iter)
+def _vertex_iterates(
+    records: Records, plan: FrankWolfePlan, stream: RandomStream
+) -> Iterator[Array]:
+    """The points after each selection.
 
-
-class _Walk:
-    """The state of one run: the coefficients, and how to take a step."""
-
-    def __init__(self, records: Records, plan: FrankWolfePlan, stream: RandomStream) -> None:
-        self.records, self.plan, self.stream = records, plan, stream
-        self.mechanism: Any = plan.step
-        self.coef = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
-
-    def step(self, t: int) -> None:
-        raise NotImplementedError
-
-
-class _VertexWalk(_Walk):
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.products = _Products(self.records, self.coef) if self.records.data.is_local else None
-
-    def step(self, t: int) -> None:
-        vertices = self.plan.vertices
-        assert vertices is not None
-        source: Any = self.records if self.products is None else self.products
-        scores = vertices.scores(source.mean_gradient(self.coef) + self.plan.l2_penalty * self.coef)
-        vertex = vertices.vertex(self.mechanism.release(scores, self.stream))
-        eta = _step_size(self.plan, t)
-        self.coef = moved(self.coef, vertex, eta)
-        if self.products is not None:
-            self.products.follow(self.coef, vertex, eta)
-
-
-class _Products:
-    """Products <[x_i, 1], coef> of records in this process, kept up to date by a column a step."""
-
-    def __init__(self, records: Records, coef: Array) -> None:
-        self.rows, self.problem = records.data.rows, records.problem
-        self.objective = records.data.objective(records.terms)
-        self._start(coef)
-
-    def _start(self, coef: Array) -> None:
-        self.product = self.rows.product(self.problem.matrix(coef))
-        self.move = Move(1.0, 0, 0.0)
-
-    def mean_gradient(self, coef: Array) -> Array:
-        """As `Records.mean_gradient`, at the point that was last followed to."""
-        total = self.rows.gradient_sum_after_move(self.product, self.move, self.objective)
-        return total.ravel() / self.rows.n_samples
-
-    def follow(self, coef: Array, vertex: Any, eta: float) -> None:
-        """Note a step to `coef`, towards a vertex."""
-        if isinstance(vertex, Vertex):
-            self.move = Move(1 - eta, vertex.coordinate, eta * vertex.value)
+    Of records in this process, the products <[x_i, 1], coef> are kept: a step changes them by a
+    column.
+    """
+    data, problem, vertices = records.data, plan.problem, plan.vertices
+    assert vertices is not None
+    mechanism: Any = plan.step
+    coef = np.array(plan.geometry.center(problem.size), dtype=np.float64)
+    product, move = None, Move(1.0, 0, 0.0)
+    for t in steps(range(plan.max_iter)):
+        if not data.is_local:
+            gradient = records.mean_gradient(coef)
         else:
-            self._start(coef)
+            if product is None:
+                product, move = data.rows.product(problem.matrix(coef)), Move(1.0, 0, 0.0)
+            objective = data.objective(records.terms)
+            total = data.rows.gradient_sum_after_move(product, move, objective)
+            gradient = total.ravel() / data.n_samples
+        scores = vertices.scores(gradient + plan.l2_penalty * coef)
+        vertex, rate = vertices.vertex(mechanism.release(scores, stream)), _step_size(plan, t)
+        coef = moved(coef, vertex, rate)
+        if isinstance(vertex, Vertex):
+            move = Move(1 - rate, vertex.coordinate, rate * vertex.value)
+        else:
+            product = None
+        yield coef
 
 
-class _GradientWalk(_Walk):
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.momentum = np.zeros_like(self.coef)
-
-    def step(self, t: int) -> None:
-        plan = self.plan
-        noisy = self.mechanism.release(self.records.mean_gradient(self.coef), self.stream)
-        noisy = noisy + plan.l2_penalty * self.coef
+def _gradient_iterates(
+    records: Records, plan: FrankWolfePlan, stream: RandomStream
+) -> Iterator[Array]:
+    """The points after each noisy gradient."""
+    mechanism: Any = plan.step
+    coef = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
+    momentum = np.zeros_like(coef)
+    for t in steps(range(plan.max_iter)):
+        noisy = mechanism.release(records.mean_gradient(coef), stream)
+        noisy = noisy + plan.l2_penalty * coef
         # weights proportional to t: the momentum is a mean of all gradients so far
-        self.momentum += 2 / (t + 2) * (noisy - self.momentum)
+        momentum += 2 / (t + 2) * (noisy - momentum)
         q = plan.smoothing / math.sqrt(t + 1) + plan.curvature / (t + 2)
-        target = plan.geometry.project(self.coef - self.momentum / q)
-        self.coef = self.coef + _step_size(self.plan, t) * (target - self.coef)
+        target = plan.geometry.project(coef - momentum / q)
+        coef = coef + _step_size(plan, t) * (target - coef)
+        yield coef
 
 
 def _without_rare(coef: Array, plan: FrankWolfePlan) -> Array:
@@ -629,7 +583,8 @@ def _without_rare(coef: Array, plan: FrankWolfePlan) -> Array:
     """
     if plan.min_selections == 1:
         return coef
-    shares = np.sort(mean_weights(_step_sizes(plan), plan.max_iter - 1)[1])[::-1]
+    rates = _step_size(plan, np.arange(plan.max_iter))
+    shares = np.sort(mean_weights(rates, plan.max_iter - 1)[1])[::-1]
     largest = plan.geometry.radius * float(shares[: plan.min_selections - 1].sum())
     # the iterates' own rounding
     is_rare = np.abs(coef) <= largest * (1 + plan.max_iter * 2.0**-50)

@@ -7,17 +7,14 @@ for a noisy sum :math:`\tilde G_t` of all gradients so far, and
 .. math:: w_{t+1} = \arg\min_{w} \; \langle \tilde G_t, w \rangle + D_\Psi(w, w_1) / \lambda
 
 over the feasible set, :math:`D_\Psi` the Bregman divergence of a mirror map. Each record
-enters one step, so that the whole sequence of iterates costs one release.
+enters one step, so that the whole sequence of iterates costs one release. This replaces the method
+of Arora, Marinov and Ullah (2020), whose noise is too small.
 
-A stream of unknown length is cut into epochs that double. Each has its own records, and
-therefore the full budget, and starts from the last result of the epoch before.
+The first records buy private means of the targets and the features, and where their number allows
+it the next ones the second moments of the features, each with the full budget: in coordinates in
+which these are alike, the descent is well conditioned. A stream of unknown length is cut into
+epochs that double; each has its own records, and starts from the last result.
 
-The first records are used for private means of the targets and the features, also with the
-full budget, before the descent starts. Where their number allows it, the next ones give the
-second moments of the features: in coordinates in which these are alike, the descent is well
-conditioned.
-
-This replaces the method of Arora, Marinov and Ullah (2020), whose noise is too small.
 Sensitivities: doc/privacy, sections 2.4 and 6.
 """
 
@@ -25,8 +22,9 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,11 +93,6 @@ class FirstMeans(Part):
         return (Release("first means", self.noise, 1, "first records"),)
 
     @property
-    def width(self) -> int:
-        """Length of the vector that is released."""
-        return self.problem.n_features + self.problem.n_outputs
-
-    @property
     def weights(self) -> tuple[float, float]:
         """The factors a and b."""
         down = 1 - 8 * UNIT_ROUNDOFF
@@ -130,8 +123,7 @@ class FirstMeans(Part):
 class SecondMoments(Part):
     """One release of the second moments of the records that follow the first ones.
 
-    It is the sum of z z^T / B^2, z the centred row whose norm is bounded by B, as an
-    `isometric_vector`.
+    It is the `isometric_vector` of the sum of z z^T / B^2, z a centred row of norm at most B.
     """
 
     n_features: int
@@ -161,11 +153,6 @@ class SecondMoments(Part):
         longest = _LARGEST_MOMENT / max(float(white.max()), 1e-6)
         size = min(d / max(float(white.sum()), 1e-6), longest)
         return math.sqrt(max(1.0, size)) * root
-
-    @property
-    def width(self) -> int:
-        """Length of the vector that is released."""
-        return self.n_features * (self.n_features + 1) // 2
 
 
 def _centred(rows: Rows) -> Array:
@@ -279,11 +266,9 @@ class FTRL(Solver):
         Factor of a step's mean gradient; "auto" takes the largest that is stable and keeps the
         noise in the coefficients in bounds, by public facts.
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
-        Bound c on the absolute derivative of the loss in the raw prediction, in scaled units;
-        derivatives beyond it are clipped. Noise is proportional to c. "auto" is 0.3 in regression
-        and 0.5 in classification where the noise is large, and grows to 1 as it falls. A c above
-        the largest derivative that the loss can have for a model of the feasible set is lowered to
-        it.
+        Bound c on the absolute derivative of the loss in the raw prediction, as in `NoisyMD`;
+        "auto" is 0.3 in regression and 0.5 in classification where the noise is large, and grows
+        to 1 as it falls.
     data_norm : "auto" or float in [1e-50, 1e50], default="auto"
         Bound B on the l2 norm of a scaled row with the intercept's 1, as in `NoisyMD`; but a longer
         row stays as it is, and its gradient is scaled down. With second moments it bounds the rows
@@ -400,8 +385,7 @@ class FTRL(Solver):
     ) -> MirrorMap:
         """The declared map, or "euclidean", or "power" where it has far less noise.
 
-        In the dual norm of "power", noise in many coordinates is smaller, but gradients are,
-        too, so that "power" is better only if the noise is large.
+        In the dual norm of "power" noise in many coordinates is smaller, but gradients are, too.
         """
         if self.mirror_map is not None or "euclidean" not in geometry.mirror_maps:
             return geometry.mirror_map(self.mirror_map)
@@ -412,7 +396,7 @@ class FTRL(Solver):
         return geometry.mirror_map("power" if is_noisy else "euclidean")
 
     def _plan_first(self, problem: Problem, budget: PrivacyBudget, norm: float) -> FirstMeans:
-        """The first means, of so many records that their noise is what `FTRLDefaults` aims at."""
+        """Of so many records that their noise is what `FTRLDefaults` aims at."""
         rules, allowance = defaults.FTRL[problem.loss.task], budget.gaussian_allowance
         first = FirstMeans(problem, norm, 0, None, rules.target_share)
         if not problem.fit_intercept:
@@ -429,7 +413,8 @@ class FTRL(Solver):
         if n_records == 0:
             return first
         change = sensitivity.row_and_target_sum(n_records, budget.record_factor)
-        mechanism = Gaussian.calibrate(change, allowance, dimension=first.width)
+        width = problem.n_features + problem.n_outputs
+        mechanism = Gaussian.calibrate(change, allowance, dimension=width)
         return replace(first, n_records=n_records, noise=mechanism)
 
     def _plan_moments(
@@ -522,7 +507,6 @@ def _learning_rate(plan: FTRLPlan, n_records: int, batch_size: int, noise: Prefi
 # ------------------------------------------------------------------------------ a stream
 
 
-@dataclass
 class FTRLRun:
     """A stream in progress.
 
@@ -530,21 +514,16 @@ class FTRLRun:
     of `PrefixSum`. `result` is private at any time, the object itself never.
     """
 
-    plan: FTRLPlan
-    n_seen: int = 0  # records taken in
-    n_steps: int = 0  # and steps released
-
-    _part: int = field(default=-1, init=False)
-    _left: int = field(default=0, init=False)  # records until the next release
-    _left_in_part: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        problem = self.plan.problem
-        width = problem.size
+    def __init__(self, plan: FTRLPlan) -> None:
+        self.plan = plan
+        self.n_seen = 0  # records taken in
+        self.n_steps = 0  # and steps released
         self._frame = Frame()
         self._whitening: Array | None = None
-        self._coef = self._average = self._start = self.plan.geometry.center(width)
+        self._coef = self._average = self._start = plan.geometry.center(plan.problem.size)
         self._n_averaged = 0
+        self._prefix_run: Any = None
+        self._part, self._end = -1, 0  # number of the part, and the records up to its end
         self._begin()
 
     def add(self, data: SolverData, stream: RandomStream) -> None:
@@ -567,13 +546,12 @@ class FTRLRun:
             start = stop
             if self._left == 0:
                 self._release(stream)
+                self._begin()
 
     def copy(self) -> FTRLRun:
         """A run in the same state. If both continue, earlier records are released in both."""
         other = copy.copy(self)
-        other._sum = self._sum.copy()
-        if hasattr(self, "_prefix_run"):
-            other._prefix_run = copy.deepcopy(self._prefix_run)
+        other._sum, other._prefix_run = self._sum.copy(), copy.deepcopy(self._prefix_run)
         return other
 
     def result(self) -> SolverResult:
@@ -599,50 +577,46 @@ class FTRLRun:
         if self._whitening is not None:
             white = _centred(rows) @ self._whitening
             rows = make_rows(white, rows.has_intercept, rows.scale, rows.sample_weight)
-        self._add_gradients(rows, y)
-
-    def _add_gradients(self, rows: Rows, y: Array) -> None:
-        """Gradients of factor_i * l(offset + <row_i, w>, y_i), each of norm at most c B."""
-        plan = self.plan
+        # gradients of factor_i * l(offset + <row_i, w>, y_i), each of norm at most c B
         objective = Objective(y, self._frame.offset, plan.problem.loss, plan.gradient_clip)
         coef = plan.problem.matrix(self._coef)
         self._sum += rows.clipped_gradient_sum(coef, objective, plan.data_norm).ravel()
 
     def _release(self, stream: RandomStream) -> None:
         """Finish a step, or a part before the steps."""
-        plan, part, n_records = self.plan, self.plan.parts[self._part], self._left_in_part
-        if isinstance(part, Epoch):
-            n_records = min(part.batch_size, n_records)
-            released = part.noise.release(self._prefix_run.encode(self._sum), stream)
-            prefix = self._prefix_run.decode(released)
-            self._coef = plan.mirror_map.step(self._start, prefix, part.learning_rate)
-            self._n_averaged += n_records
-            power = defaults.FTRL[plan.problem.loss.task].average_power
-            weight = (power + 1) * n_records / (self._n_averaged + power * n_records)
-            self._average = self._average + weight * (self._coef - self._average)
-            self.n_steps += 1
-            advance(1)
-        elif part is plan.first:
-            self._frame = plan.first.run(self._sum, stream)
-        elif plan.moments is not None:
-            self._whitening = plan.moments.run(self._sum, stream)
-        self._left_in_part -= n_records
-        self._begin()
+        plan, part = self.plan, self.plan.parts[self._part]
+        if not isinstance(part, Epoch):
+            released = part.run(self._sum, stream)
+            if isinstance(released, Frame):
+                self._frame = released
+            else:
+                self._whitening = released
+            return
+        encoded = part.noise.release(self._prefix_run.encode(self._sum), stream)
+        prefix = self._prefix_run.decode(encoded)
+        self._coef = plan.mirror_map.step(self._start, prefix, part.learning_rate)
+        self._n_averaged += self._size
+        power = defaults.FTRL[plan.problem.loss.task].average_power
+        weight = (power + 1) * self._size / (self._n_averaged + power * self._size)
+        self._average = self._average + weight * (self._coef - self._average)
+        self.n_steps += 1
+        advance(1)
 
     def _begin(self) -> None:
         """Get ready for the records of the next release, if there are any."""
         parts = self.plan.parts
-        while self._left_in_part == 0:
+        while self.n_seen == self._end:
             self._part += 1
             if self._part == len(parts):
                 return
             part = parts[self._part]
-            self._left_in_part = part.n_records
+            self._end += part.n_records
             if isinstance(part, Epoch):
                 self._start, self._prefix_run = self._coef, part.noise.start(self._coef.size)
-        part = parts[self._part]
+        part, size = parts[self._part], self._end - self.n_seen
         if isinstance(part, Epoch):
-            self._sum = np.zeros(self._coef.size)
-            self._left = min(part.batch_size, self._left_in_part)
+            size, width = min(part.batch_size, size), self._coef.size
         else:
-            self._sum, self._left = np.zeros(part.width), part.n_records
+            assert part.noise is not None
+            width = part.noise.dimension
+        self._left, self._size, self._sum = size, size, np.zeros(width)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -280,7 +279,7 @@ class LearnedUnits(Part):
         whole = np.zeros((dimension,) * transform.ndim)
         whole[(slice(d),) * transform.ndim] = transform / size
         whole[(slice(d, None),) * transform.ndim] = last / size
-        top, trace = (max(x, _LEAST) / size**2 for x in (max(top, last**2), trace + last**2))
+        top, trace = max(top, last**2, _LEAST) / size**2, max(trace + last**2, _LEAST) / size**2
         return {"transform": whole, "longest": size, "top": top, "trace": trace}
 
     def _release_moments(
@@ -332,9 +331,8 @@ def accuracy(problem: Problem, budget: PrivacyBudget) -> float:
 
 def pays(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether units can be learned, and are better than those of the bounds."""
-    if budget.is_pure or not has_units(problem):
-        return False
-    return accuracy(problem, budget) >= unit_rules(problem).least
+    is_possible = not budget.is_pure and has_units(problem)
+    return is_possible and accuracy(problem, budget) >= unit_rules(problem).least
 
 
 def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, kind: type[K]) -> K:
@@ -404,39 +402,40 @@ def _without_intercept(data: SolverData) -> SolverData:
 
 
 def _copied(data: SolverData, center: Array, norm: float) -> WithNumbers:
-    """A dense copy of the rows as (x - center) / norm, bounded.
+    """A dense copy of the rows as (x - center) / norm, those longer than 1 scaled down to it.
 
     The numbers are x, in float32, which halves the time to read it, and the factors of the scaling
-    down.
-    """
-    data = data.row_major()
-    rows = data.rows
-    x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    copy = WithNumbers(data, (x, rows.present().astype(np.float64)))
-    return _bounded(lambda part: (rows.dense(part) - center) / norm, copy)
-
-
-def _multiplied(copy: WithNumbers, matrix: Array, is_in_place: bool) -> WithNumbers:
-    """The rows times a matrix, bounded."""
-    x, factors = copy.numbers
-    out = copy if is_in_place else WithNumbers(copy.data, (np.empty_like(x), factors.copy()))
-    # in float64, whose rounding by place in a block is lost in the rounding to float32
-    return _bounded(lambda part: x[part].astype(np.float64) @ matrix, out)
-
-
-def _bounded(rows_of: Callable[[slice], Array], out: WithNumbers) -> WithNumbers:
-    """Fill a copy with rows, those longer than 1 scaled down to it.
-
-    Its factors are multiplied by those of the scaling. Rows of a factor of 0 become 0.
+    down. Rows of a factor of 0 become 0.
     """
     from .._kernels.products import bound_rows
 
-    x, factors = out.numbers
+    data = data.row_major()
+    rows = data.rows
+    x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
+    factors, error = rows.present().astype(np.float64), norm_error(rows.n_columns)
 
     def fill(part: slice) -> None:
-        bound_rows(rows_of(part), _LONGEST, norm_error(x.shape[1]), factors[part], x[part])
+        scaled = (rows.dense(part) - center) / norm
+        bound_rows(scaled, _LONGEST, error, factors[part], x[part])
 
     on_threads(fill, slices(len(x), chunk_rows(*x.shape)))  # for the cache of a core
+    return WithNumbers(data, (x, factors))
+
+
+def _multiplied(copy: WithNumbers, matrix: Array, is_in_place: bool) -> WithNumbers:
+    """The rows times a matrix, again scaled down, by which their factors are multiplied."""
+    from .._kernels.products import bound_rows
+
+    x, factors = copy.numbers
+    out = copy if is_in_place else WithNumbers(copy.data, (np.empty_like(x), factors.copy()))
+    to, factors = out.numbers
+
+    def fill(part: slice) -> None:
+        # in float64, whose rounding by place in a block is lost in the rounding to float32
+        turned = x[part].astype(np.float64) @ matrix
+        bound_rows(turned, _LONGEST, norm_error(x.shape[1]), factors[part], to[part])
+
+    on_threads(fill, slices(len(x), chunk_rows(*x.shape)))
     return out
 
 

@@ -70,10 +70,6 @@ class SparseSchedule:
             bounds.append(min(fallen, rates.size))
         return cls(rates, factors, tuple(bounds))
 
-    @property
-    def n_epochs(self) -> int:
-        return len(self.bounds) - 1
-
     def ends(self, epoch: int) -> tuple[float, float]:
         """The factor s at the start of an epoch and at that of the next, or after the last step."""
         start, stop = self.bounds[epoch : epoch + 2]
@@ -108,7 +104,7 @@ def sparse_schedule(
     if float(np.prod(1 - rates)) < _SMALLEST:
         return None
     schedule = SparseSchedule.of(rates)
-    pays = _EPOCH_COST * schedule.n_epochs + _START_COST <= rates.size
+    pays = _EPOCH_COST * (len(schedule.bounds) - 1) + _START_COST <= rates.size
     return schedule if pays else None
 
 

@@ -30,7 +30,7 @@ from sklearn_dpsco.audit import (
     neighbours,
 )
 from sklearn_dpsco.audit.neighbours import changed_record
-from sklearn_dpsco.audit.releases import NoiseScale
+from sklearn_dpsco.audit.releases import evidence, upper_bound
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
 from sklearn_dpsco.randomness.stream import stream_from_random_state
@@ -563,10 +563,8 @@ def test_solver_and_estimator_agree():
 
 def ever_below(draws, alpha):
     """After how many draws the bound on their scale is below 1; None if it never is."""
-    noise = NoiseScale(alpha)
-    for k, draw in enumerate(draws):
-        noise.add(np.array([draw]))
-        if noise.rules_out(1.0):
+    for k, energy in enumerate(np.cumsum(draws**2)):
+        if evidence(0.0, k + 1, energy, alpha) >= 0:  # of a scale of 1
             return k + 1
     return None
 
@@ -582,10 +580,9 @@ def test_the_bound_on_the_noise_holds_at_all_times_together():
 
 
 def test_the_bound_on_the_noise_closes_in_on_its_scale():
-    noise = NoiseScale(1e-4)
-    assert noise.upper_bound == math.inf
-    noise.add(3.0 * np.random.default_rng(0).standard_normal(5000))
-    assert 3.0 < noise.upper_bound < 3.3
+    assert upper_bound(0, 0.0, 1e-4) == math.inf
+    draws = 3.0 * np.random.default_rng(0).standard_normal(5000)
+    assert 3.0 < upper_bound(5000, float(draws @ draws), 1e-4) < 3.3
 
 
 def test_an_audit_by_releases_sees_through_what_the_result_hides():

@@ -211,7 +211,7 @@ def test_nothing_unnoised_outlives_the_stream(kind):
 
 # ------------------------------------------------------------------------------ interrupts
 
-METHODS = ["add", "result", "_release", "_add_gradients"]
+METHODS = ["add", "result", "_release", "_take"]
 
 
 def interrupt(monkeypatch, method, call):

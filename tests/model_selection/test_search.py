@@ -45,8 +45,7 @@ from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.model_selection import choice as choice_module
 from sklearn_dpsco.model_selection import plan as plan_module
 from sklearn_dpsco.model_selection import search as search_module
-from sklearn_dpsco.model_selection.choice import Choice, plan_choice
-from sklearn_dpsco.model_selection.record_scores import Targets, losses
+from sklearn_dpsco.model_selection.choice import Choice, Targets, losses, plan_choice
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import SCOF, Descent, NoisyMD, Rounds

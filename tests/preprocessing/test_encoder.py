@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from support import rest_is_slow
 
 from sklearn_dpsco import PrivacyParameterWarning, PublicEncoder, preprocessing
-from sklearn_dpsco.preprocessing.proposals import nice_bounds
+from sklearn_dpsco.preprocessing.schema import nice_bounds
 
 SCHEMA = {
     "age": (18, 98),

@@ -455,15 +455,6 @@ def test_thinning_is_binomial_and_uniform():
         assert stats.kstest(everything, "uniform").pvalue > LEVEL
 
 
-def test_count_bits():
-    rng = np.random.default_rng(0)
-    words = rng.integers(0, 2**64, 5, dtype=np.uint64)
-    bits = "".join(format(int(w), "064b")[::-1] for w in words)
-    for size in (0, 1, 63, 64, 65, 320):
-        part = words[: -(-size // 64)]
-        assert kernels.count_bits(part, size) == bits[:size].count("1")
-
-
 @pytest.mark.parametrize("sample", [sample_softmax, permute_and_flip])
 def test_selections_at_extreme_scores(sample):
     one = stream(1)

@@ -49,7 +49,7 @@ def test_poisson_batches_are_independent_coins(monkeypatch, by_blocks):
         monkeypatch.setattr(subsets, "_EXPECTED_COUNT", expected)
         assert found("poisson", 6, size, source) > LAW_LEVEL, (expected, size)
     if by_blocks:  # as many of each block as are expected
-        monkeypatch.setattr(subsets, "_count", lambda *_: 1)
+        monkeypatch.setattr(subsets, "bisect_right", lambda *_: 1)
     else:
         monkeypatch.setattr(
             subsets, "_flip", lambda n, size, s: subsets._subset(n, 1 + s.integer(2 * size - 1), s)

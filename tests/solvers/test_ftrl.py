@@ -141,7 +141,7 @@ def test_the_change_of_second_moments_is_attained_and_not_exceeded():
     moments = SecondMoments(d, norm, 1, noise)
 
     def vector(x):
-        total = np.zeros(moments.width)
+        total = np.zeros(noise.dimension)
         moments.add(total, make_rows(x[None, :], False))
         return total
 

@@ -203,7 +203,7 @@ def test_epochs_end_where_the_factor_has_fallen():
             assert (left, right) == (schedule.factors[start], schedule.factors[stop])
             assert left / 1.5 < schedule.factors[stop - 1]
             assert right <= left / 1.5 or stop == rates.size
-    assert SparseSchedule.of(usual_rates(1000)).n_epochs == 22
+    assert len(SparseSchedule.of(usual_rates(1000)).bounds) == 1 + 22
 
 
 def test_mean_weights_give_the_mean_of_the_iterates():

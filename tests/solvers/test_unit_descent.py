@@ -24,7 +24,14 @@ from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import LogAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import Descent, MirrorDescent, PhasedSGD, learned_units, unit_descent
+from sklearn_dpsco.solvers import (
+    Descent,
+    MirrorDescent,
+    PhasedSGD,
+    learned_units,
+    statistics,
+    unit_descent,
+)
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.statistics import median_on_grid, place_counts
 
@@ -170,7 +177,7 @@ def test_scores_of_a_median_change_by_no_more_than_their_range():
 def moments_of(x):
     data = solver_data(x, np.zeros(len(x)))
     copy = learned_units._copied(data, np.zeros(x.shape[1]), 1.0)
-    return learned_units._moments(copy) / len(x)
+    return statistics.moment_sum(copy) / len(x)
 
 
 def test_the_top_eigenvalue_and_second_moments_move_as_far_as_stated():

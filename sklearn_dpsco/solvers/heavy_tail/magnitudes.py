@@ -264,15 +264,15 @@ def plan_search(
         part, spent = columns.allowance.share(of_presence), of_presence
         change = statistics.mean_of_numbers(n, 1, 1.0)
         presence = additive_noise(part).calibrate(change, part)
-    shares = None
-    if private_center and (
+    may_center = private_center and (
         math.isinf(largest_noise)
         or columns.mean_noise(columns.bound, largest_share / 6) <= _USELESS_CENTER
-    ):
-        shares = _shares(columns, private_scale, largest_share - spent, 1, largest_noise)
-    if shares is None:
-        shares = _shares(columns, private_scale, largest_share - spent, 0, largest_noise)
-    if shares is None:
+    )
+    for n_rounds in (1, 0) if may_center else (0,):
+        shares = _shares(columns, private_scale, largest_share - spent, n_rounds, largest_noise)
+        if shares is not None:
+            break
+    else:
         return None
     n_rounds, n_shared, shared, scales, center = shares
     n_scales = n_rounds + 1 if scales else 0

@@ -12,15 +12,15 @@ Each oracle bounds the contribution of a record, and averages (KLZ22, Algorithms
 ``"coordinate-clipped"``
     Coordinates clipped, then averaged.
 
-They are used on samples by `means`, and by the solver on gradients, which are rows times
-scalars and never stored. Sensitivities: doc/privacy, section 7.
+`means` uses them on samples, and the solver on gradients, which are rows times scalars and never
+stored. Sensitivities: doc/privacy, section 7.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,19 +28,14 @@ from scipy.special import erf
 
 from ..._checks import check_size
 from ..._kernels.arguments import Compressed
-from ...data.rows import Objective, Rows, times_rows
+from ..._types import Oracle
+from ...data.rows import Rows, Terms, times_rows
 from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF, slices
 from ...losses import clipped_derivative, clipped_rows
+from ..records import WithNumbers
 from ..statistics import coordinate_mean, mean_of_numbers
 
-__all__ = [
-    "LARGEST",
-    "ORACLES",
-    "MeanOracle",
-    "OracleFacts",
-    "default_threshold",
-    "make_oracle",
-]
+__all__ = ["LARGEST", "ORACLES", "MeanOracle", "default_threshold", "make_oracle"]
 
 Array = NDArray[np.float64]
 # Bounds on the norms of the r_i, shape (n,), and the order of the norm, 1 or 2.
@@ -50,6 +45,7 @@ _INTERVAL = 3.0  # KLZ22 clip to 3 tau
 _SMOOTHING = 1 / 3  # c, the variance of the multiplicative noise that is averaged over
 _SMOOTHED_BOUND = 2 * math.sqrt(2) / 3 * float(erf(1 / math.sqrt(2 * _SMOOTHING)))
 _FAILURE = 0.1  # beta: KLZ22's bucket count is for an error that holds with 1 - beta
+ORACLES: tuple[str, ...] = get_args(Oracle)
 LARGEST = 2.0**300  # larger values, infinities included, count as this
 _SHORTEST = 1e-150  # smaller norms count as this, since their squares underflow
 
@@ -59,8 +55,6 @@ class MeanOracle:
     """A mean of vectors, on which each vector has a bounded influence."""
 
     tau: float  # size of the values that pass nearly unchanged, in [1e-50, 1e50]
-
-    name: ClassVar[str]
 
     def __post_init__(self) -> None:
         check_size("tau", self.tau)
@@ -73,17 +67,7 @@ class MeanOracle:
         `n_samples` counts empty slots, too; `n_features` decides how sums are chunked, and
         `dimension` is that of the mean.
         """
-        change = self._change(n_samples, record_factor)
-        return coordinate_mean(self.bound, change, n_samples, n_features, dimension, order)
-
-    def _change(self, n_samples: int, record_factor: float) -> float:
-        """Change of a coordinate by a record, in units of `bound`."""
-        return record_factor / n_samples
-
-    @property
-    def bound(self) -> float:
-        """Largest influence of a record, in one coordinate."""
-        return self.tau
+        raise NotImplementedError
 
     def limits(self, rows: Rows, order: float) -> Limits | None:
         """Numbers that `mean` needs for each row, computed once; None if it needs none."""
@@ -101,13 +85,12 @@ class MeanOracle:
         """What pieces of the rows add to it; `first` is the number of the first of these rows."""
         raise NotImplementedError
 
-    def gradient_sums(
-        self, rows: Rows, coef: Array, objective: Objective, limits: Limits | None, first: int
-    ) -> Array:
-        """`sums` of the derivatives times [x_i, 1], at predictions of rows without centre."""
-        y, offset, loss, clip = objective
-        r = clipped_derivative(loss, rows.product(coef) + offset, y, clip)
-        return self.sums(rows, rows.without_empty(r), limits, first)
+    def gradient_sums(self, part: WithNumbers, first: int, coef: Array, terms: Terms) -> Array:
+        """`sums` of the derivatives l'(z_i, y_i) times [x_i, 1], of rows without centre."""
+        rows, y = part.data.rows, part.data.y
+        z = rows.product(coef) + terms.offset
+        r = clipped_derivative(terms.loss, z, y, terms.clip)
+        return self.sums(rows, rows.without_empty(r), part.numbers, first)
 
     def mean_of(self, sums: Array, n_samples: int) -> Array:
         """The mean, of the sums of all pieces."""
@@ -117,8 +100,6 @@ class MeanOracle:
 @dataclass(frozen=True)
 class NormClipped(MeanOracle):
     """Mean of vectors shrunk to a norm of at most tau, then times their weights."""
-
-    name: ClassVar[str] = "clipped"
 
     def sensitivity(
         self, n_samples: int, n_features: int, dimension: int, record_factor: float, order: float
@@ -143,50 +124,36 @@ class NormClipped(MeanOracle):
         assert limits is not None
         return rows.weighted_sum(times_rows(clipped_rows(r, *limits), rows.sample_weight))
 
-    def gradient_sums(
-        self, rows: Rows, coef: Array, objective: Objective, limits: Limits | None, first: int
-    ) -> Array:
-        assert limits is not None
-        bounds, order = limits
+    def gradient_sums(self, part: WithNumbers, first: int, coef: Array, terms: Terms) -> Array:
+        bounds, order = part.numbers
         if coef.ndim > 1 and order == 1:
-            return super().gradient_sums(rows, coef, objective, limits, first)
+            return super().gradient_sums(part, first, coef, terms)
         # one pass; the rows' scales are 0 for empty records, and 1
-        return rows.gradient_sum(coef, objective, bounds)
+        return part.data.rows.gradient_sum(coef, part.data.objective(terms), bounds)
 
 
 @dataclass(frozen=True)
-class CoordinateClipped(MeanOracle):
-    """Mean of vectors whose coordinates are clipped to [-3 tau, 3 tau]."""
+class MedianOfMeans(MeanOracle):
+    """Median, in each coordinate, of the means of buckets of clipped coordinates.
 
-    name: ClassVar[str] = "coordinate-clipped"
-
-    @property
-    def bound(self) -> float:
-        return _INTERVAL * self.tau
-
-    def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        return _kernel_sums(rows, r, (1, rows.dimension), self.bound)[0]
-
-
-@dataclass(frozen=True)
-class MedianOfMeans(CoordinateClipped):
-    """Median, in each coordinate, of the clipped means of buckets (KLZ22 Algorithm 3).
-
-    Record i falls into bucket i mod m.
+    They are clipped to [-3 tau, 3 tau], and record i falls into bucket i mod m (KLZ22 Algorithm 3).
+    With a single bucket it is the mean of clipped coordinates.
     """
 
     n_buckets: int = 1  # m
 
-    name: ClassVar[str] = "median-of-means"
-
-    def _change(self, n_samples: int, record_factor: float) -> float:
+    def sensitivity(
+        self, n_samples: int, n_features: int, dimension: int, record_factor: float, order: float
+    ) -> float:
         # the midpoint of the two middle means moves by half of what one of them does
         halved = 0.5 if self.n_buckets % 2 == 0 else 1.0
-        return halved * record_factor / (n_samples // self.n_buckets)
+        change = halved * record_factor / (n_samples // self.n_buckets)
+        bound = _INTERVAL * self.tau
+        return coordinate_mean(bound, change, n_samples, n_features, dimension, order)
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
         shape = self.n_buckets, rows.dimension
-        return np.roll(_kernel_sums(rows, r, shape, self.bound), first, axis=0)
+        return np.roll(_kernel_sums(rows, r, shape, _INTERVAL * self.tau), first, axis=0)
 
     def mean_of(self, sums: Array, n_samples: int) -> Array:
         sizes = np.full(self.n_buckets, n_samples // self.n_buckets)
@@ -203,38 +170,32 @@ class SmoothedTruncation(MeanOracle):
     a (1 - O(a^2)) near 0.
     """
 
-    name: ClassVar[str] = "smoothed"
-
-    @property
-    def bound(self) -> float:
-        return self.tau * _SMOOTHED_BOUND
+    def sensitivity(
+        self, n_samples: int, n_features: int, dimension: int, record_factor: float, order: float
+    ) -> float:
+        bound, change = self.tau * _SMOOTHED_BOUND, record_factor / n_samples
+        return coordinate_mean(bound, change, n_samples, n_features, dimension, order)
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        shape = (rows.dimension,)
-        return self.tau * _kernel_sums(rows, r, shape, 1 / self.tau, _SMOOTHED_BOUND)
+        shape = (1, rows.dimension)
+        return self.tau * _kernel_sums(rows, r, shape, _SMOOTHED_BOUND, 1 / self.tau)[0]
 
 
-ORACLES: dict[str, type[MeanOracle]] = {
-    kind.name: kind for kind in (NormClipped, MedianOfMeans, SmoothedTruncation, CoordinateClipped)
-}
-
-
-def _kernel_sums(rows: Rows, r: Array, shape: tuple[int, ...], *numbers: float) -> Array:
+def _kernel_sums(
+    rows: Rows, r: Array, shape: tuple[int, int], bound: float, factor: float = 0.0
+) -> Array:
     """Sums by bucket of clipped coordinates, or of smoothed ones; several outputs come last."""
-    from ..._kernels import bounded_sums as kernels
+    from ..._kernels.bounded_sums import bounded_sums, csr_bounded_sums
 
-    kernel: Any
-    if len(shape) == 2:
-        dense, compressed = kernels.clipped_sums, kernels.csr_clipped_sums
-    else:
-        dense, compressed = kernels.smoothed_sums, kernels.csr_smoothed_sums
-    is_dense = isinstance(rows.X, np.ndarray)
-    kernel, X = (dense, rows.X) if is_dense else (compressed, Compressed.of(rows.X))
+    kernel: Any = bounded_sums
+    X = rows.X
+    if not isinstance(X, np.ndarray):
+        kernel, X = csr_bounded_sums, Compressed.of(X)
     r = times_rows(r, rows.sample_weight)
     total = np.zeros((*r.shape[1:], *shape))
     weights = np.ascontiguousarray(r.reshape(r.shape[0], -1).T)
     for of_output, sums in zip(weights, total.reshape(-1, *shape), strict=True):
-        kernel(X, of_output, rows.has_intercept, *numbers, BLOCK_ROWS, sums)
+        kernel(X, of_output, rows.has_intercept, factor, bound, BLOCK_ROWS, sums)
     return total if r.ndim == 1 else np.moveaxis(total, 0, -1)
 
 
@@ -244,56 +205,53 @@ def _kernel_sums(rows: Rows, r: Array, shape: tuple[int, ...], *numbers: float) 
 def default_threshold(noise: float, moment_order: float, moment_bound: float) -> float:
     r"""The clipping bound b that minimizes the bias plus the noise, for moments up to k.
 
-    A variable with :math:`E |X|^k \le \gamma` has
-    :math:`E (|X| - b)_+ \le \gamma \frac{(k - 1)^{k-1}}{k^k} b^{1 - k}`, and the noise is
-    :math:`b \nu`. Their sum is least at
-    :math:`b = \frac{k - 1}{k} (\gamma / \nu)^{1/k}`, which has the exponent of KLZ22,
-    Corollary 4.2, and its own constant. `noise` is nu, the standard deviation per unit of b.
+    For :math:`E |X|^k \le \gamma` the bias :math:`E (|X| - b)_+` is at most
+    :math:`\gamma \frac{(k - 1)^{k-1}}{k^k} b^{1 - k}`; the noise is :math:`b \nu`, where `noise` is
+    nu. Their sum is least at :math:`b = \frac{k - 1}{k} (\gamma / \nu)^{1/k}`, which has the
+    exponent of KLZ22, Corollary 4.2, and its own constant.
     """
     k = moment_order
     return (k - 1) / k * (moment_bound / noise) ** (1 / k)
 
 
-@dataclass(frozen=True)
-class OracleFacts:
-    """Public facts that the rules for an oracle's numbers need."""
-
-    n_samples: int
-    dimension: int
-    noise: float  # standard deviation in a coordinate, for a mean of vectors of norm at most 1
-    order: float  # of the norm that the noise is calibrated to, 1 or 2
-    size: float  # norm of a vector whose coordinates are at their moment bound
-    moment_order: float
-    moment_bound: float
-
-
 def make_oracle(
-    name: str, tau: float | None, n_buckets: int | None, facts: OracleFacts
+    name: str,
+    tau: float | None,
+    n_buckets: int | None,
+    *,
+    n_samples: int,
+    dimension: int,
+    noise: float,
+    order: float,
+    size: float,
+    moments: tuple[float, float],
 ) -> MeanOracle:
-    """The oracle of that name, one of `ORACLES`; `None` leaves a value to rules.
+    """The oracle of that name; `None` leaves a value to rules.
+
+    `noise` is the standard deviation in a coordinate of a mean of vectors of norm at most 1, in the
+    norm of that order, 1 or 2. `size` is the norm of a vector whose coordinates are at their moment
+    bound; `moments` are the order of the moments and that bound.
 
     Raises
     ------
     ValueError
         If there are more buckets than records.
     """
-    moments = facts.moment_order, facts.moment_bound
     if name == "clipped":
-        whole = facts.noise * math.sqrt(facts.dimension)
-        return NormClipped(tau or facts.size * default_threshold(whole, *moments))
-    noise = facts.noise * facts.dimension ** (1 / facts.order)  # times the norm of a vector of ones
+        whole = noise * math.sqrt(dimension)
+        return NormClipped(tau or size * default_threshold(whole, *moments))
+    noise *= dimension ** (1 / order)  # times the norm of a vector of ones
     if name == "smoothed":
         return SmoothedTruncation(tau or default_threshold(noise, *moments) / _SMOOTHED_BOUND)
-    if name == "coordinate-clipped":
-        return CoordinateClipped(tau or default_threshold(noise, *moments) / _INTERVAL)
-    # 4 log(2 d / beta) of KLZ22, made even, and at most n
-    wanted = 2 * math.ceil(2 * math.log(2 * facts.dimension / _FAILURE))
-    buckets = n_buckets or max(1, min(wanted, facts.n_samples // 2 * 2))
-    if buckets > facts.n_samples:
+    buckets = 1
+    if name == "median-of-means":
+        # 4 log(2 d / beta) of KLZ22, made even, and at most n
+        wanted = 2 * math.ceil(2 * math.log(2 * dimension / _FAILURE))
+        buckets = n_buckets or max(1, min(wanted, n_samples // 2 * 2))
+    if buckets > n_samples:
         raise ValueError(
-            f"n_buckets={buckets} is more than there are records ({facts.n_samples}): a bucket "
+            f"n_buckets={buckets} is more than there are records ({n_samples}): a bucket "
             "would be empty"
         )
     spread = buckets * (0.5 if buckets % 2 == 0 else 1.0)
-    bound = default_threshold(noise * spread, *moments)
-    return MedianOfMeans(tau or bound / _INTERVAL, buckets)
+    return MedianOfMeans(tau or default_threshold(noise * spread, *moments) / _INTERVAL, buckets)

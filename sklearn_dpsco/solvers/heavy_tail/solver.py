@@ -5,17 +5,11 @@ centre for each column and for the target (`magnitudes`); in those units each st
 the mean of the gradients l'(z_i, y_i) [x_i, 1] by an oracle that bounds what one record
 adds (`oracles`), and takes a step of gradient descent with it.
 
-``"scof"``
-    Every step uses all records (the convex case of the paper).
-``"scof-slices"``
-    Every step uses new records, and has the whole budget for them (the strongly convex
-    case).
-
 The default oracle shrinks whole gradients to a norm tau. For rows times scalars that is a
 bound tau / norm([x_i, 1]) on the derivative of record i: the descent minimizes a loss that
 is l for ordinary records, and linear beyond the bound for records with extreme x or y.
 
-The sensitivities are derived in doc/privacy, section 7.
+Sensitivities: doc/privacy, section 7.
 """
 
 from __future__ import annotations
@@ -44,7 +38,7 @@ from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_ste
 from ..records import Frame, SolverData, WithNumbers
 from ..statistics import constant_for_mean, in_target_units, mean_target
 from .magnitudes import Columns, MagnitudeSearch, in_released_units, plan_search
-from .oracles import ORACLES, MeanOracle, OracleFacts, default_threshold, make_oracle
+from .oracles import ORACLES, MeanOracle, default_threshold, make_oracle
 
 __all__ = ["SCOF", "FirstMagnitudes", "HeavyTailPlan", "SCOFSlices"]
 
@@ -124,12 +118,11 @@ class FirstMagnitudes(Part):
         data = data.map(in_released_units, found)
         if self.row_norm is None:
             return data, found, 1.0
-        rules, d = HEAVY_TAIL[self.problem.loss.task], self.problem.n_features
-        most = rules.row_norm_octaves
+        rules = HEAVY_TAIL[self.problem.loss.task]
+        most, smoothness = rules.row_norm_octaves, rules.smoothness * self.problem.n_features
         mean = data.sum(_log_norm_sum, most) / data.n_samples
         octaves = float(np.clip(self.row_norm.release(mean, stream)[0], -most, most))
-        smoothness = _row_smoothness(d, rules.smoothness)
-        speedup = smoothness / _row_smoothness(d, rules.smoothness, octaves)
+        speedup = (smoothness + 1) / (smoothness * 4.0**octaves + 1)
         return data, found, min(rules.largest_speedup, speedup)
 
 
@@ -177,7 +170,7 @@ class HeavyTailPlan(Plan):
         penalized = np.arange(problem.size) < problem.n_features * problem.n_outputs
         for t in steps(range(self.max_iter)):
             k = t % len(parts)
-            sums = parts[k].sum_numbered(_gradient_sums, problem.matrix(coef), terms, self.oracle)
+            sums = parts[k].sum_numbered(self.oracle.gradient_sums, problem.matrix(coef), terms)
             gradient = self.oracle.mean_of(sums, parts[k].n_samples)
             noisy = self.steps[k].release(gradient.ravel(), stream)
             moved = coef - rate * (noisy + self.l2_penalty * np.where(penalized, coef, 0.0))
@@ -278,7 +271,23 @@ class SCOF(Solver):
                 draft, factor, step, composition = other, factor * step, slack, "adaptive-range"
             else:
                 step = 1 + (step - 1) / 2
-        return draft.finish(composition)
+        # A defect of the package: a negative share would lower the cost of a plan.
+        if draft.left < -1e-12:
+            raise AssertionError("a plan spends more than its budget")
+        kind = problem.feasible_set
+        return HeavyTailPlan(
+            problem,
+            budget,
+            self.form,
+            draft.max_iter,
+            guarantee=Guarantee.of(budget, draft.releases, composition),
+            geometry=kind if isinstance(kind, Geometry) else kind(draft.rules.radius),
+            first=draft.first,
+            oracle=draft.oracle,
+            steps=draft.steps,
+            learning_rate=draft.learning_rate,
+            l2_penalty=self.l2_penalty,
+        )
 
 
 class SCOFSlices(SCOF):
@@ -427,8 +436,17 @@ class _Draft:
             tau = rules.bounded_clip * largest * solver.moment_bound ** (1 / solver.moment_order)
             tau *= max(1.0, math.sqrt(rules.accurate / (noise * math.sqrt(problem.size))))
             tau *= size if solver.oracle == "clipped" else 1.0
-        facts = OracleFacts(n_step, problem.size, noise, order, size, *moments)
-        self.oracle = make_oracle(solver.oracle, tau, solver.n_buckets, facts)
+        self.oracle = make_oracle(
+            solver.oracle,
+            tau,
+            solver.n_buckets,
+            n_samples=n_step,
+            dimension=problem.size,
+            noise=noise,
+            order=order,
+            size=size,
+            moments=moments,
+        )
         change = self.oracle.sensitivity(
             n_step, problem.n_features, problem.size, self.budget.record_factor, order
         )
@@ -436,40 +454,15 @@ class _Draft:
         step = self.noise_kind.calibrate(change, part, n_iter // n_slices, dimension=problem.size)
         # a mechanism object for each slice, since audits identify mechanisms by object
         self.steps = tuple(replace(step) for _ in range(n_slices))
-        smoothness = _row_smoothness(problem.n_features, rules.smoothness)
-        smoothness = problem.loss.smoothness * smoothness + solver.l2_penalty
+        # about the top eigenvalue of the mean of [x, 1] [x, 1]^T
+        rows = rules.smoothness * problem.n_features + 1
+        smoothness = problem.loss.smoothness * rows + solver.l2_penalty
         whole = math.sqrt(step.variance * problem.size)
         self.learning_rate = solver.learning_rate or min(
             1.9 / smoothness,
             rules.reach / (2 * whole * math.sqrt(n_iter)),
             rules.noise_energy**2 / (smoothness * whole**2),
         )
-
-    def finish(self, composition: Composition) -> HeavyTailPlan:
-        """The plan, with the guarantee of all its releases."""
-        problem, budget = self.problem, self.budget
-        # A defect of the package: a negative share would lower the cost of a plan.
-        if self.left < -1e-12:
-            raise AssertionError("a plan spends more than its budget")
-        kind = problem.feasible_set
-        return HeavyTailPlan(
-            problem,
-            budget,
-            self.solver.form,
-            self.max_iter,
-            guarantee=Guarantee.of(budget, self.releases, composition),
-            geometry=kind if isinstance(kind, Geometry) else kind(self.rules.radius),
-            first=self.first,
-            oracle=self.oracle,
-            steps=self.steps,
-            learning_rate=self.learning_rate,
-            l2_penalty=self.solver.l2_penalty,
-        )
-
-
-def _row_smoothness(n_features: int, per_feature: float, octaves: float = 0.0) -> float:
-    """About the top eigenvalue of the mean of [x, 1] [x, 1]^T, x too long by 2^octaves."""
-    return per_feature * n_features * 4.0**octaves + 1
 
 
 # -------------------------------------------------------------------------------- running
@@ -489,14 +482,6 @@ def _slices(data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> list
 
 def _limited(data: SolverData, oracle: MeanOracle, order: float) -> WithNumbers:
     return WithNumbers(data, oracle.limits(data.rows, order))
-
-
-def _gradient_sums(
-    part: WithNumbers, first: int, coef: Array, terms: Terms, oracle: MeanOracle
-) -> Array:
-    """The oracle's sums for l'(z_i, y_i) [x_i, 1]."""
-    data = part.data
-    return oracle.gradient_sums(data.rows, coef, data.objective(terms), part.numbers, first)
 
 
 def _targets_as_rows(data: SolverData) -> SolverData:

@@ -27,7 +27,7 @@ from ...privacy.guarantee import Guarantee
 from ...randomness.subsets import RandomBatches
 from .. import defaults, sensitivity, statistics
 from ..base import Plan, Problem, Solver, none_or_count
-from ..box_units import Box, FirstInUnits, check_units
+from ..box_units import Box, FirstInUnits
 from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
 from ..slices import fast_restarts, slices, smallest
@@ -72,10 +72,10 @@ class MirrorDescent(Solver):
                 "mirror descent has no pure-DP form (delta=0); "
                 "DPLassoFW(solver='selection') and its classifier have one"
             )
-        check_units(self, budget, units)
+        self._check_units(budget, units)
         candidates: tuple[Any, ...] = (feasible_set,)
-        if feasible_set is Geometry:
-            candidates = (L2Ball, L1Ball)  # the plan may choose either
+        if feasible_set is Geometry:  # the plan may choose either, which have the automatic map
+            candidates = (L2Ball, L1Ball) if self.mirror_map or self.is_anchored else ()
         for candidate in candidates:
             self._map(candidate(1.0) if isinstance(candidate, type) else candidate)
 
@@ -142,13 +142,9 @@ class MirrorDescent(Solver):
             raise ValueError(
                 f"n_samples={n} leaves a slice of solver={self.form!r}, "
                 f"n_restarts={self._restarts(n)} empty; "
-                f"the smallest n that works with these settings is {self.least_samples}"
+                "the smallest n that works with these settings is "
+                f"{max(self.batch_size or 1, smallest(self._fits))}"
             )
-
-    @property
-    def least_samples(self) -> int:
-        """The least n whose slices and batches are not empty."""
-        return max(self.batch_size or 1, smallest(self._fits))
 
     def _fits(self, n: int) -> bool:
         """Whether no slice or batch is empty."""
@@ -169,17 +165,40 @@ class MirrorDescent(Solver):
         return fast_restarts(n) if self.l2_penalty > 0 and self.needs_restarts else 1
 
     def _facts(self, problem: Problem, budget: PrivacyBudget) -> Facts:
-        rules = MIRROR_DESCENT[problem.loss.task]
+        rules, loss, size = MIRROR_DESCENT[problem.loss.task], problem.loss, problem.size
         norm = self.data_norm or defaults.data_norm(problem)
         geometry = self._geometry(problem, budget, rules)
-        noise = _gradient_noise(problem, budget, norm)
+        mirror_map, penalty = self._map(geometry), float(self.l2_penalty)
+        power, dual_exponent = mirror_map.exponent(size), mirror_map.dual_exponent(size)
+        l2_radius = geometry.radius * size ** max(0.0, 0.5 - 1 / float(getattr(geometry, "p", 1.0)))
         clip = self.gradient_clip
-        clip = clip or defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
-        largest = norm * _l2_radius(geometry, problem.size)
-        largest += largest_constant(problem.loss)
-        clip = bounded_clip(problem.loss, clip, largest)
-        penalty = float(self.l2_penalty)
-        return Facts(problem, budget, rules, geometry, self._map(geometry), norm, clip, penalty)
+        if clip is None:
+            amount = budget.gaussian_allowance.amount
+            noise = defaults.gradient_noise(problem, budget, norm, amount)
+            clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
+        clip = bounded_clip(loss, clip, norm * l2_radius + largest_constant(loss))
+        box = 2.0 if problem.fit_intercept else 1.0
+        row_norm = min(norm, box * problem.dimension ** (1 / dual_exponent))
+        reach = math.sqrt(2 * mirror_map.bregman_diameter(size))
+        return Facts(
+            problem,
+            budget,
+            rules,
+            geometry,
+            mirror_map,
+            norm,
+            clip,
+            penalty,
+            box=box,
+            dual_exponent=dual_exponent,
+            row_norm=row_norm,
+            lipschitz=clip * row_norm,
+            largest_move=norm * (2 * l2_radius),
+            weak_convexity=loss.weak_convexity * row_norm**2,
+            strong_convexity=penalty if power == 2 else 0.0,
+            reach=reach,
+            diameter=max(2 * reach * math.sqrt(power - 1), 1e-50),
+        )
 
     def _geometry(
         self, problem: Problem, budget: PrivacyBudget, rules: MirrorDescentDefaults
@@ -189,7 +208,12 @@ class MirrorDescent(Solver):
         if isinstance(kind, Geometry):
             return kind
         if kind is Geometry:
-            kind = _default_kind(problem, budget, rules)
+            # the l1 ball for many features and large noise, which suits a sparse model
+            kind = L2Ball
+            if problem.n_features >= rules.wide:
+                norm, amount = defaults.data_norm(problem), budget.gaussian_allowance.amount
+                if defaults.gradient_noise(problem, budget, norm, amount) > rules.drowning:
+                    kind = L1Ball
         if not kind.contains_origin:
             return kind(1.0)  # convex combinations
         radius = rules.radius * (rules.boundary if self.steps_to_boundary else 1.0)
@@ -280,20 +304,10 @@ class NoisyMD(MirrorDescent):
     ) -> tuple[Sequence[Stage | Round], Composition | None]:
         if self.batch_size in (None, facts.problem.n_samples):
             return super()._stages(facts, first, left)
-        return self._plan_batches(facts, first, left)
-
-    def _run_stages(self, facts: Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
-        n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
-        noise = facts.noise(run[1] - run[0], left, n_steps)
-        records = None if run == (0, facts.problem.n_samples) else run
-        return [facts.stage(records, noise, n_steps, self.learning_rate)]
-
-    def _plan_batches(
-        self, facts: Facts, first: FirstReleases | FirstInUnits, left: Allowance
-    ) -> tuple[list[Stage], Composition]:
-        """Noise on random batches, calibrated by an accountant that counts the sampling."""
+        # noise on random batches, calibrated by an accountant that counts the sampling
         problem, budget, size = facts.problem, facts.budget, int(self.batch_size or 0)
-        n_steps = self.max_iter or _batch_iterations(problem, size)
+        # of about ten passes over the records
+        n_steps = self.max_iter or min(2000, max(200, 10 * problem.n_samples // size))
         fixed = budget.relation == "replace-one"
         sampling = RandomBatches(problem.n_samples, size, "fixed" if fixed else "poisson")
         change = facts.clip * sensitivity.batch_mean(problem, budget, facts.norm, size)
@@ -312,6 +326,12 @@ class NoisyMD(MirrorDescent):
         noise, composition = calibrate_batches(budget, make, releases, enough)
         return [facts.stage(None, noise, n_steps, self.learning_rate)], composition
 
+    def _run_stages(self, facts: Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
+        n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
+        noise = facts.noise(run[1] - run[0], left, n_steps)
+        records = None if run == (0, facts.problem.n_samples) else run
+        return [facts.stage(records, noise, n_steps, self.learning_rate)]
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -325,43 +345,16 @@ class Facts:
     norm: float
     clip: float
     penalty: float
-
-    @property
-    def box(self) -> float:
-        """Bound on the coordinates of a row: centred ones may be 2."""
-        return 2.0 if self.problem.fit_intercept else 1.0
-
-    @property
-    def dual_exponent(self) -> float:
-        return self.mirror_map.dual_exponent(self.problem.size)
-
-    @property
-    def row_norm(self) -> float:
-        """Bound on the l_q norm of a row, q >= 2 the map's dual exponent."""
-        return min(self.norm, self.box * self.problem.dimension ** (1 / self.dual_exponent))
-
-    @property
-    def lipschitz(self) -> float:
-        return self.clip * self.row_norm
-
-    @property
-    def largest_move(self) -> float:
-        """Bound on abs(<row, v - w>) over two points of the set."""
-        diameter = 2 * _l2_radius(self.geometry, self.problem.size)
-        return self.norm * diameter
-
-    @property
-    def weak_convexity(self) -> float:
-        """That of the objective in the map's norm: abs(<row, v>) is at most row_norm norm(v)."""
-        return self.problem.loss.weak_convexity * self.row_norm**2
-
-    @property
-    def strong_convexity(self) -> float:
-        """That of the penalty, relative to the map; counted as 0 for maps with p < 2."""
-        is_euclidean = self.mirror_map.exponent(self.problem.size) == 2
-        return self.penalty if is_euclidean else 0.0
-
-    # ------------------------------------------------------------- noise
+    box: float  # bound on the coordinates of a row: centred ones may be 2
+    dual_exponent: float  # q >= 2, of the map's dual norm
+    row_norm: float  # bound on the l_q norm of a row
+    lipschitz: float  # bound on the dual norm of a record's gradient
+    largest_move: float  # bound on abs(<row, v - w>) over two points of the set
+    # of the objective in the map's norm: abs(<row, v>) is at most row_norm norm(v)
+    weak_convexity: float
+    strong_convexity: float  # of the penalty, relative to the map; counted as 0 for p < 2
+    reach: float  # largest distance of the start from the solution, in the map's units
+    diameter: float  # of the set in the map's norm; not 0, as of a set of one point
 
     def noise(
         self, n: int, allowance: Allowance, count: int, clip: float | None = None
@@ -388,13 +381,6 @@ class Facts:
         """Expected dual norm of the noise."""
         return noise.expected_norm(self.dual_exponent)
 
-    # ------------------------------------------------------------- steps
-
-    @property
-    def reach(self) -> float:
-        """Largest distance of the start from the solution, in the map's units."""
-        return math.sqrt(2 * self.mirror_map.bregman_diameter(self.problem.size))
-
     def stage(
         self,
         records: tuple[int, int] | None,
@@ -402,7 +388,7 @@ class Facts:
         n_steps: int,
         learning_rate: float | None,
     ) -> Stage:
-        """A whole descent, with the declared step or by the rule of `Stage.step_size`."""
+        """A whole descent, with the declared step or by that of `Stage`, from its noise."""
         if learning_rate is not None:
             return Stage(
                 (noise,), records, n_steps, learning_rate, strong_convexity=self.strong_convexity
@@ -445,38 +431,3 @@ class Facts:
         return Stage(
             (noise,), records, n_steps, learning_rate, reach, energy, convexity, anchor, within
         )
-
-    @property
-    def diameter(self) -> float:
-        """That of the set in the map's norm."""
-        power = self.mirror_map.exponent(self.problem.size)
-        return max(2 * self.reach * math.sqrt(power - 1), 1e-50)  # 0 for a set of one point
-
-
-# ------------------------------------------------- defaults: functions of public facts only
-
-
-def _gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float) -> float:
-    """`defaults.gradient_noise` with the analysis that the plan uses."""
-    return defaults.gradient_noise(problem, budget, norm, budget.gaussian_allowance.amount)
-
-
-def _l2_radius(geometry: Geometry, dimension: int) -> float:
-    """Largest l2 norm of a point of the set."""
-    p = float(getattr(geometry, "p", 1.0))
-    return geometry.radius * dimension ** max(0.0, 0.5 - 1 / p)
-
-
-def _default_kind(
-    problem: Problem, budget: PrivacyBudget, rules: MirrorDescentDefaults
-) -> type[Geometry]:
-    """The l1 ball for many features and large noise, which suits a sparse model; else l2."""
-    if problem.n_features < rules.wide:
-        return L2Ball
-    noise = _gradient_noise(problem, budget, defaults.data_norm(problem))
-    return L1Ball if noise > rules.drowning else L2Ball
-
-
-def _batch_iterations(problem: Problem, size: int) -> int:
-    """The steps of about ten passes over the records, but 200 to 2000."""
-    return min(2000, max(200, 10 * problem.n_samples // size))

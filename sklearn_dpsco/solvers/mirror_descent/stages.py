@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,8 @@ class Stage(Part):
         "noisy-sfw": clip of the change of a derivative between two steps.
     """
 
+    n_results: ClassVar[int] = 1  # points among which the plan's result may be drawn: its last
+
     noises: tuple[VectorNoise, ...]
     records: tuple[int, int] | None
     n_steps: int
@@ -68,11 +71,6 @@ class Stage(Part):
     largest_change: float = 0.0
 
     @property
-    def n_results(self) -> int:
-        """The points among which the plan's result may be drawn: its last."""
-        return 1
-
-    @property
     def releases(self) -> tuple[Release, ...]:
         """Releases that read one record: all steps, or those of the one batch that it is in."""
         group = None if self.records is None else f"records {self.records}"
@@ -85,21 +83,6 @@ class Stage(Part):
         (noise,) = self.noises
         name = "mean gradient" if noise.batches is None else "batch gradient"
         return (Release(name, noise, self.n_steps, group),)
-
-    def step_size(self, t: int, energy: float) -> float:
-        """Step t = 0, 1, ..., after gradients whose squared dual norms sum to `energy`."""
-        step = self.learning_rate
-        if self.reach < math.inf:
-            step = min(step, self.reach / math.sqrt(max(self.noise_energy, energy)))
-        if self.strong_convexity > 0:
-            step = min(step, 2 / (self.strong_convexity * (t + 2)))
-        return step
-
-    def weight(self, t: int) -> float:
-        """Weight of the point after step t in the result, up to a factor."""
-        if self.strong_convexity > 0:
-            return t + 1.0
-        return float(t >= self.n_steps // 2)
 
     def points(
         self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
@@ -124,9 +107,11 @@ class Stage(Part):
             if center is not None:
                 gradient = gradient + self.anchor * mirror_map.gradient(coef, center)
             energy += mirror_map.dual_norm(gradient) ** 2
-            step = self.step_size(t, energy)
+            step, weight = self.learning_rate, float(t >= self.n_steps // 2)
+            step = min(step, self.reach / math.sqrt(max(self.noise_energy, energy)))
+            if self.strong_convexity > 0:
+                step, weight = min(step, 2 / (self.strong_convexity * (t + 2))), t + 1.0
             coef = mirror_map.step(coef, gradient, step, center, self.within)
-            weight = self.weight(t)
             total += weight * coef
             weights += weight
         return total / weights

@@ -1,1 +1,1 @@
-"""Methods that serve theory more than tables: one file for each, and no default plan knows them."""
+"""Methods that serve theory more than tables, which no default plan knows."""

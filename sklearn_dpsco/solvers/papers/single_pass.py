@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -48,8 +49,8 @@ from ...randomness.exact import UNIFORM_ATTEMPTS, refuse
 from ...randomness.stream import RandomStream
 from .. import defaults, sensitivity
 from ..base import Part, Plan, Problem, SolverResult
-from ..box_units import Box, FirstInUnits
-from ..defaults import SINGLE_PASS, SinglePassDefaults
+from ..box_units import FirstInUnits
+from ..defaults import SINGLE_PASS
 from ..first_releases import FirstReleases, plan_box, plan_offset
 from ..frank_wolfe import Facts, FrankWolfe
 from ..records import Records, SolverData
@@ -58,8 +59,6 @@ from ..slices import fast_restarts, slices, smallest
 __all__ = ["BatchRun", "BatchStep", "RecordRun", "Rounds", "SinglePassPlan", "Spider", "Tree"]
 
 Array = NDArray[np.float64]
-
-SINGLE_PASS_FORMS = ("spider", "tree", "rounds")
 
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
@@ -215,40 +214,7 @@ class SinglePassPlan(Plan):
 # ------------------------------------------------------------------------------- planning
 
 
-class _SinglePass(FrankWolfe):
-    """What the solvers have in common that read every record once."""
-
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        n_restarts: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
-
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
-        if self.form != "spider" and (self.max_iter or 1) > MOST_BATCHES:
-            raise ValueError(
-                f"max_iter must be at most {MOST_BATCHES} for solver={self.form!r}, "
-                f"got {self.max_iter}"
-            )
-        super()._check(loss, feasible_set, budget, units)
-
-    def _plan_form(self, facts: Facts) -> SinglePassPlan:
-        geometry, size = facts.selection_geometry, facts.problem.size
-        vertices = known_vertices(geometry.vertices(size), size)
-        clip = self._clip(facts, vertices.l1_norm, facts.selection_noise)
-        return plan_single_pass(
-            SinglePassFacts(self, facts.problem, facts.box, geometry, vertices, clip)
-        )
-
-
-class Rounds(_SinglePass):
+class Rounds(FrankWolfe):
     """Frank-Wolfe in a single pass with a corrected estimate of the gradient (BGM21, Algorithm 1).
 
     Every record is read once, and every step corrects the estimate by a batch of fresh records. It
@@ -272,8 +238,66 @@ class Rounds(_SinglePass):
 
     form = "rounds"
 
+    def __init__(
+        self,
+        *,
+        max_iter: int | Auto = "auto",
+        n_restarts: int | Auto = "auto",
+        learning_rate: float | Auto = "auto",
+        gradient_clip: float | Auto = "auto",
+        l2_penalty: float = 0.0,
+    ) -> None:
+        self._store(locals())
 
-class Tree(_SinglePass):
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
+    ) -> None:
+        if self.form != "spider" and (self.max_iter or 1) > MOST_BATCHES:
+            raise ValueError(
+                f"max_iter must be at most {MOST_BATCHES} for solver={self.form!r}, "
+                f"got {self.max_iter}"
+            )
+        super()._check(loss, feasible_set, budget, units)
+
+    def _plan_form(self, facts: Facts) -> SinglePassPlan:
+        """The plan under the analysis and with the number of steps that err least."""
+        draft = _Draft(self, facts)
+        n, budget = draft.problem.n_samples, draft.box.budget
+        if not draft.fits(n):
+            raise ValueError(
+                f"n_samples={n} is too small for solver={self.form!r}, "
+                f"max_iter={self.max_iter}, n_restarts={draft.restarts}: the smallest n that "
+                f"works with these settings is {smallest(draft.fits)}"
+            )
+        is_spider = self.form == "spider"
+        plan_runs = draft.record_runs if is_spider else draft.batch_runs
+        plan_before = plan_offset if is_spider else plan_box
+        allowances = [budget.allowance]
+        if not (budget.is_pure or draft.box.is_learned) and budget.currency == "auto":
+            # that of pure DP is better for few steps
+            allowances.append(replace(budget, delta=0.0).allowance)
+        plans = []
+        for whole in allowances:
+            first = draft.box.first(whole, lambda problem, part: plan_before(problem, budget, part))
+            plans.append((*plan_runs(whole.share(first.left)), whole, first))
+        _, problem, runs, whole, first = min(plans, key=lambda plan: plan[0])
+        releases = [*first.releases, *(release for run in runs for release in run.releases)]
+        return SinglePassPlan(
+            problem,
+            budget,
+            self.form,
+            sum(run.n_steps for run in runs),
+            Guarantee.of(budget, releases, whole.kind),
+            geometry=draft.geometry,
+            vertices=draft.vertices,
+            first=first,
+            gradient_clip=draft.clip,
+            l2_penalty=self.l2_penalty,
+            runs=runs,
+        )
+
+
+class Tree(Rounds):
     """Frank-Wolfe in a single pass whose corrections form a tree (AFKT21, Algorithm 3).
 
     As `Rounds`, but each estimate corrects that of an ancestor in a binary tree. It takes up to
@@ -292,7 +316,7 @@ class Tree(_SinglePass):
     form = "tree"
 
 
-class Spider(_SinglePass):
+class Spider(Rounds):
     """Frank-Wolfe in a single pass with steps of one record each (BGN21, Algorithm 1).
 
     As `Rounds`, but it takes 10,000 to several million records.
@@ -320,30 +344,27 @@ class Spider(_SinglePass):
         self._store(locals())
 
 
-@dataclass(frozen=True)
-class SinglePassFacts:
-    """What a plan is made of."""
+class _Draft:
+    """A plan in the making."""
 
-    solver: _SinglePass  # resolved
-    problem: Problem
-    box: Box
-    geometry: Geometry
-    vertices: Vertices
-    clip: float
+    def __init__(self, solver: Rounds, facts: Facts) -> None:
+        self.solver, self.problem, self.box = solver, facts.problem, facts.box
+        self.rules = SINGLE_PASS[facts.problem.loss.task]
+        self.geometry, size = facts.selection_geometry, facts.problem.size
+        self.vertices = known_vertices(self.geometry.vertices(size), size)
+        self.clip = solver._clip(facts, self.vertices.l1_norm, facts.selection_noise)
+        self.restarts = solver.n_restarts or 1
+        if solver.n_restarts is None and solver.l2_penalty > 0:
+            self.restarts = fast_restarts(facts.problem.n_samples)
 
-    @property
-    def budget(self) -> PrivacyBudget:
-        return self.box.budget
-
-    @property
-    def rules(self) -> SinglePassDefaults:
-        return SINGLE_PASS[self.problem.loss.task]
-
-    @property
-    def restarts(self) -> int:
-        if self.solver.n_restarts is not None:
-            return self.solver.n_restarts
-        return fast_restarts(self.problem.n_samples) if self.solver.l2_penalty > 0 else 1
+    def fits(self, n: int) -> bool:
+        """Whether no slice lacks a record for a batch, or for "spider" has no more than ln K."""
+        solver, runs = self.solver, slices(n, self.restarts, growing=True)
+        if solver.form == "spider":
+            least = 0.0 if solver.learning_rate is not None else math.log(self.vertices.size)
+            return all(stop - start >= 2 and stop - start > least for start, stop in runs)
+        needed = (self.steps_of(run, solver.max_iter or 1) for run in range(len(runs)))
+        return all(stop - start >= k for k, (start, stop) in zip(needed, runs, strict=True))
 
     def steps_of(self, run: int, n_steps: int) -> int:
         """Steps of a run, half as many as of the next one; of a tree a power of 2."""
@@ -351,10 +372,12 @@ class SinglePassFacts:
             n_steps = 1 << (n_steps.bit_length() - 1)
         return max(1, n_steps >> (self.restarts - 1 - run))
 
-    def smoothed(self, n_steps: int) -> SinglePassFacts:
-        """The same facts, with the envelope of a loss that is not smooth."""
+    def smoothed(self, n_steps: int) -> _Draft:
+        """The same, with the envelope of a loss that is not smooth."""
         loss = defaults.smoothed_for(self.problem.loss, self.clip, n_steps)
-        return replace(self, problem=replace(self.problem, loss=loss))
+        draft = copy(self)
+        draft.problem = replace(self.problem, loss=loss)
+        return draft
 
     def change(self, kept: float, moved: float) -> float:
         """Bound on the change of a derivative where the point made a part of the way to vertices.
@@ -367,190 +390,120 @@ class SinglePassFacts:
         # (a clip of 0 would have no noise to go with it)
         return max(min(moving, (1 + kept) * self.clip), 1e-6 * self.clip)
 
+    def selection_error(self, noise: SelectSequence) -> float:
+        """Expected error of a selection, in units of the radius times the clip."""
+        flips = defaults.PERMUTE_AND_FLIP if noise.noise == "exponential" else 1.0
+        radius = self.vertices.l1_diameter / 2
+        return flips * noise.scale * math.log(noise.n_scores) / (radius * self.clip)
 
-def plan_single_pass(facts: SinglePassFacts) -> SinglePassPlan:
-    """The plan of a form, under the analysis and with the number of steps that err least.
+    def sampling_error(self, run: BatchRun) -> float:
+        """The same for what batches vary, by their bounds."""
+        variances: list[float] = []
+        for step in run.steps:
+            before = variances[step.base] if step.base >= 0 else 0.0
+            variances.append(step.clip**2 / step.size + step.kept**2 * before)
+        late = variances[run.n_steps // 2 :]
+        return math.sqrt(2 * math.log(run.noise.n_scores) * sum(late) / len(late)) / self.clip
 
-    Raises
-    ------
-    ValueError
-        If a slice has too few records.
-    """
-    _check_size(facts)
-    budget, is_spider = facts.budget, facts.solver.form == "spider"
-    plan_runs = _plan_records if is_spider else _plan_batches
-    plan_before = plan_offset if is_spider else plan_box
-    allowances = [budget.allowance]
-    if not (budget.is_pure or facts.box.is_learned) and budget.currency == "auto":
-        # that of pure DP is better for few steps
-        allowances.append(replace(budget, delta=0.0).allowance)
-    plans = []
-    for whole in allowances:
-        first = facts.box.first(whole, lambda problem, part: plan_before(problem, budget, part))
-        plans.append((*plan_runs(facts, whole.share(first.left)), whole, first))
-    _, problem, runs, whole, first = min(plans, key=lambda plan: plan[0])
-    releases = [*first.releases, *(release for run in runs for release in run.releases)]
-    return SinglePassPlan(
-        problem,
-        budget,
-        facts.solver.form,
-        sum(run.n_steps for run in runs),
-        Guarantee.of(budget, releases, whole.kind),
-        geometry=facts.geometry,
-        vertices=facts.vertices,
-        first=first,
-        gradient_clip=facts.clip,
-        l2_penalty=facts.solver.l2_penalty,
-        runs=runs,
-    )
+    # ------------------------------------------------------------ batches
 
+    def batch_runs(self, left: Allowance) -> tuple[float, Problem, tuple[BatchRun, ...]]:
+        """A measure of the error, the smooth problem and the runs: the best of some plans."""
+        n, rules, solver = self.problem.n_samples, self.rules, self.solver
+        counts = [count for count in _COUNTS if count <= n]
+        if solver.max_iter is not None:
+            counts = [self.steps_of(self.restarts - 1, solver.max_iter)]
+        # what the batches weigh makes no difference in a tree
+        weights = rules.weights if solver.form == "rounds" else (math.nan,)
+        plans = []
+        for n_steps, weight in itertools.product(counts, weights):
+            smooth, runs, done = self.smoothed(n_steps), [], 0
+            for run, records in enumerate(slices(n, self.restarts, growing=True)):
+                count = self.steps_of(run, n_steps)
+                if records[1] - records[0] < count:
+                    break
+                runs.append(smooth.batch_run(left, records, count, done, weight))
+                done += count
+            if len(runs) == self.restarts:
+                error = rules.unfinished / done + self.selection_error(runs[-1].noise)
+                error += rules.variation * self.sampling_error(runs[-1])
+                plans.append((error, smooth.problem, tuple(runs)))
+        return min(plans, key=lambda plan: plan[0])
 
-def _check_size(facts: SinglePassFacts) -> None:
-    """Raise if a slice lacks a record for a batch; for "spider" if it has no more than ln K."""
-
-    def fits(n: int) -> bool:
-        runs = slices(n, facts.restarts, growing=True)
-        if facts.solver.form == "spider":
-            least = 0.0 if facts.solver.learning_rate is not None else math.log(facts.vertices.size)
-            return all(stop - start >= 2 and stop - start > least for start, stop in runs)
-        needed = (facts.steps_of(run, facts.solver.max_iter or 1) for run in range(len(runs)))
-        return all(stop - start >= k for k, (start, stop) in zip(needed, runs, strict=True))
-
-    n = facts.problem.n_samples
-    if not fits(n):
-        raise ValueError(
-            f"n_samples={n} is too small for solver={facts.solver.form!r}, "
-            f"max_iter={facts.solver.max_iter}, n_restarts={facts.restarts}: the smallest n that "
-            f"works with these settings is {smallest(fits)}"
-        )
-
-
-# ---------------------------------------------------------------- batches
-
-
-def _plan_batches(
-    facts: SinglePassFacts, left: Allowance
-) -> tuple[float, Problem, tuple[BatchRun, ...]]:
-    """A measure of the error, the smooth problem and the runs: the best of some plans."""
-    n, rules = facts.problem.n_samples, facts.rules
-    counts = [count for count in _COUNTS if count <= n]
-    if facts.solver.max_iter is not None:
-        counts = [facts.steps_of(facts.restarts - 1, facts.solver.max_iter)]
-    # what the batches weigh makes no difference in a tree
-    weights = rules.weights if facts.solver.form == "rounds" else (math.nan,)
-    plans = []
-    for n_steps, weight in itertools.product(counts, weights):
-        smooth, runs, done = facts.smoothed(n_steps), [], 0
-        for run, records in enumerate(slices(n, facts.restarts, growing=True)):
-            count = facts.steps_of(run, n_steps)
-            if records[1] - records[0] < count:
-                break
-            runs.append(_batch_run(smooth, left, records, count, done, weight))
-            done += count
-        if len(runs) == facts.restarts:
-            error = rules.unfinished / done + _selection_error(facts, runs[-1].noise)
-            error += rules.variation * _sampling_error(facts, runs[-1])
-            plans.append((error, smooth.problem, tuple(runs)))
-    return min(plans, key=lambda plan: plan[0])
-
-
-def _selection_error(facts: SinglePassFacts, noise: SelectSequence) -> float:
-    """Expected error of a selection, in units of the radius times the clip."""
-    flips = defaults.PERMUTE_AND_FLIP if noise.noise == "exponential" else 1.0
-    radius = facts.vertices.l1_diameter / 2
-    return flips * noise.scale * math.log(noise.n_scores) / (radius * facts.clip)
-
-
-def _sampling_error(facts: SinglePassFacts, run: BatchRun) -> float:
-    """The same for what batches vary, by their bounds."""
-    variances: list[float] = []
-    for step in run.steps:
-        before = variances[step.base] if step.base >= 0 else 0.0
-        variances.append(step.clip**2 / step.size + step.kept**2 * before)
-    late = variances[run.n_steps // 2 :]
-    return math.sqrt(2 * math.log(run.noise.n_scores) * sum(late) / len(late)) / facts.clip
-
-
-def _batch_run(
-    facts: SinglePassFacts,
-    left: Allowance,
-    records: tuple[int, int],
-    n_steps: int,
-    done: int,
-    weight: float,
-) -> BatchRun:
-    """A run after `done` steps of earlier ones; of `weight`: see `SinglePassDefaults.weights`."""
-    problem, budget = facts.problem, facts.budget
-    norm = 1 if left.kind == "pure" else 2
-    rates, corrections = _corrections(facts, n_steps, done, weight)
-    # batches as large as their influence, and at least one record, so that all have the same
-    n = records[1] - records[0]
-    wanted = corrections.clip * corrections.influence(norm)
-    sizes = 1 + np.floor((n - n_steps) * (1 - 1e-12) * wanted / wanted.sum()).astype(np.intp)
-    sizes[np.argsort(-wanted / sizes, kind="stable")[: n - int(sizes.sum())]] += 1
-    change = sensitivity.corrected_scores(
-        problem, budget, facts.vertices, corrections, sizes, facts.solver.l2_penalty, norm
-    )
-    noise = SelectSequence.of_ranges(change, left, facts.vertices.size, flips=True)
-    columns = (sizes, *corrections, rates)
-    steps = tuple(BatchStep(*row) for row in zip(*(c.tolist() for c in columns), strict=True))
-    group = None if n == problem.n_samples else f"records {records}"
-    return BatchRun(noise, records, group, steps)
-
-
-def _corrections(
-    facts: SinglePassFacts, n_steps: int, done: int, weight: float
-) -> tuple[Array, sensitivity.Corrections]:
-    """The weights of the steps, and which estimate each of them corrects."""
-    rules, k = facts.rules, np.arange(n_steps)
-    if facts.solver.learning_rate is not None:
-        rates = np.full(n_steps, float(facts.solver.learning_rate))
-    else:
-        rates = 2 / (done + k + rules.late)
-    if facts.solver.form == "tree":
-        base = np.where(k > 0, k - (k & -k), -1)
-        kept = np.where(k > 0, 1.0, 0.0)
-    else:
-        base = k - 1
-        kept = np.where(k > 0, np.maximum(0.0, 1 - weight * rates), 0.0)
-    # how far the point went since the step that is corrected, as a part of the way to vertices
-    gone = np.concatenate(([0.0], np.cumsum(np.log1p(-np.minimum(rates, 1 - 1e-15)))))
-    moved = -np.expm1(gone[k] - gone[np.maximum(base, 0)])
-    clip = [
-        facts.change(float(q), float(way)) if b >= 0 else facts.clip
-        for q, way, b in zip(kept, moved, base, strict=True)
-    ]
-    return rates, sensitivity.Corrections(base.astype(np.intp), kept, np.array(clip))
-
-
-# ---------------------------------------------------------------- single records
-
-
-def _plan_records(
-    facts: SinglePassFacts, left: Allowance
-) -> tuple[float, Problem, tuple[RecordRun, ...]]:
-    """As `_plan_batches`."""
-    facts = facts.smoothed(facts.problem.n_samples)
-    problem, runs = facts.problem, []
-    for records in slices(problem.n_samples, facts.restarts, growing=True):
-        n, rate = records[1] - records[0], facts.solver.learning_rate
-        first_batch = max(1, n // 2)
-        if rate is None:
-            # BGN21's step, for a run of n / 2
-            wanted = math.log(n / max(1.0, math.log(facts.vertices.size)))
-            rate = max(min(0.5, facts.rules.forgets * wanted / n), 1 / n)
-        rate = min(rate, 1 - 1e-9)
-        clip = facts.change(1 - rate, rate)
-        steps = sensitivity.RecordSteps(n - first_batch, first_batch, rate, facts.clip, clip)
+    def batch_run(
+        self, left: Allowance, records: tuple[int, int], n_steps: int, done: int, weight: float
+    ) -> BatchRun:
+        """A run after `done` steps of others; `weight`: see `SinglePassDefaults.weights`."""
         norm = 1 if left.kind == "pure" else 2
-        change, *scales = sensitivity.record_scores(
-            problem, facts.budget, facts.vertices, steps, facts.solver.l2_penalty, norm
+        rates, corrections = self.corrections(n_steps, done, weight)
+        # batches as large as their influence, and at least one record, so that all have the same
+        n = records[1] - records[0]
+        wanted = corrections.clip * corrections.influence(norm)
+        sizes = 1 + np.floor((n - n_steps) * (1 - 1e-12) * wanted / wanted.sum()).astype(np.intp)
+        sizes[np.argsort(-wanted / sizes, kind="stable")[: n - int(sizes.sum())]] += 1
+        change = sensitivity.corrected_scores(
+            self.problem,
+            self.box.budget,
+            self.vertices,
+            corrections,
+            sizes,
+            self.solver.l2_penalty,
+            norm,
         )
-        # so many steps are mostly noise, where both laws are the same
-        noise = SelectSequence.of_ranges(change, left, facts.vertices.size, flips=False)
-        group = None if n == problem.n_samples else f"records {records}"
-        runs.append(RecordRun(noise, records, group, first_batch, rate, clip, *scales))
-    return _selection_error(facts, runs[-1].noise), problem, tuple(runs)
+        noise = SelectSequence.of_ranges(change, left, self.vertices.size, flips=True)
+        columns = (sizes, *corrections, rates)
+        steps = tuple(BatchStep(*row) for row in zip(*(c.tolist() for c in columns), strict=True))
+        group = None if n == self.problem.n_samples else f"records {records}"
+        return BatchRun(noise, records, group, steps)
+
+    def corrections(
+        self, n_steps: int, done: int, weight: float
+    ) -> tuple[Array, sensitivity.Corrections]:
+        """The weights of the steps, and which estimate each of them corrects."""
+        k = np.arange(n_steps)
+        if self.solver.learning_rate is not None:
+            rates = np.full(n_steps, float(self.solver.learning_rate))
+        else:
+            rates = 2 / (done + k + self.rules.late)
+        if self.solver.form == "tree":
+            base = np.where(k > 0, k - (k & -k), -1)
+            kept = np.where(k > 0, 1.0, 0.0)
+        else:
+            base = k - 1
+            kept = np.where(k > 0, np.maximum(0.0, 1 - weight * rates), 0.0)
+        # how far the point went since the step that is corrected, as a part of the way to vertices
+        gone = np.concatenate(([0.0], np.cumsum(np.log1p(-np.minimum(rates, 1 - 1e-15)))))
+        moved = -np.expm1(gone[k] - gone[np.maximum(base, 0)])
+        clip = [
+            self.change(float(q), float(way)) if b >= 0 else self.clip
+            for q, way, b in zip(kept, moved, base, strict=True)
+        ]
+        return rates, sensitivity.Corrections(base.astype(np.intp), kept, np.array(clip))
+
+    # ------------------------------------------------------------ single records
+
+    def record_runs(self, left: Allowance) -> tuple[float, Problem, tuple[RecordRun, ...]]:
+        """As `batch_runs`."""
+        smooth, runs, n_vertices = self.smoothed(self.problem.n_samples), [], self.vertices.size
+        problem, norm = smooth.problem, 1 if left.kind == "pure" else 2
+        for records in slices(problem.n_samples, self.restarts, growing=True):
+            n, rate = records[1] - records[0], self.solver.learning_rate
+            first_batch = max(1, n // 2)
+            if rate is None:
+                # BGN21's step, for a run of n / 2
+                wanted = math.log(n / max(1.0, math.log(n_vertices)))
+                rate = max(min(0.5, self.rules.forgets * wanted / n), 1 / n)
+            rate = min(rate, 1 - 1e-9)
+            clip = smooth.change(1 - rate, rate)
+            steps = sensitivity.RecordSteps(n - first_batch, first_batch, rate, self.clip, clip)
+            change, *scales = sensitivity.record_scores(
+                problem, self.box.budget, self.vertices, steps, self.solver.l2_penalty, norm
+            )
+            # so many steps are mostly noise, where both laws are the same
+            noise = SelectSequence.of_ranges(change, left, n_vertices, flips=False)
+            group = None if n == problem.n_samples else f"records {records}"
+            runs.append(RecordRun(noise, records, group, first_batch, rate, clip, *scales))
+        return self.selection_error(runs[-1].noise), problem, tuple(runs)
 
 
 # -------------------------------------------------------------------------------- running
@@ -590,62 +543,52 @@ class _RecordWalk:
 
     def steps(self, part: Records, stream: RandomStream) -> None:
         """A step for each of these records."""
-        n, done = part.n_samples, 0
+        n, done, kept = part.n_samples, 0, 1 - self.run.rate
         if self.compiled is None:
             for k in range(n):
                 self.correct(part, np.array([k]))
                 self.select(1.0, stream)
             return
+        from ..._kernels import record_steps as kernels
+
+        values = self.compiled[-1]
         if self.state is None:
             self.state = np.array([0.0, 0.0, 1.0, 1.0]), self.before.copy(), self.gradient.copy()
-            self._move(self.number)
+            kernels.move(self.state[1], self.state[0], kept, values, self.number)
+        last, w, v = self.state
         while done < n:
             # as many steps as the words decide; the estimate is then that of the next one
-            words = stream.words(_WORDS)
-            count, used = self.compiled(part.part(slice(done, None)), self.state, words)
+            words, rest = stream.words(_WORDS), part.data.part(slice(done, None))
+            known = (rest.rows.scales(), rest.rows.factors(), rest.y), *self.compiled, self.state
+            X = rest.rows.X
+            if sparse.issparse(X):
+                count, used = kernels.csr_record_steps(Compressed.of(X), *known, words)
+            else:
+                count, used = kernels.dense_record_steps(np.ascontiguousarray(X), *known, words)
             if used < 0:
                 refuse()
             stream.unread(words.size - used)
             done += count
             if done < n:  # the words did not decide the selection of this one
-                self._move(self._settled(stream))
+                kernels.move(w, last, kept, values, self._settled(stream))
                 done += 1
-        last, w, v = self.state
         self.coef, self.gradient = last[2] * w, last[3] * v
         self.before = self.coef.copy()
         self.before[int(last[0])] -= last[1]
-        self.before /= 1 - self.run.rate
+        self.before /= kept
 
-    def _kernel(self) -> Any:
-        """The compiled steps, if they know the loss, the set and the law of the noise."""
+    def _kernel(self) -> tuple[Any, ...] | None:
+        """What compiled steps need, if they know the loss, the set and the law of the noise."""
         vertices, slope = self.plan.vertices, slope_of(self.whole.terms)
         scale, is_one = softmax_scale(self.run.noise), self.plan.problem.n_outputs == 1
         if slope is None or scale is None or not is_one or not isinstance(vertices, AxisVertices):
             return None
-        from ..._kernels.record_steps import csr_record_steps, dense_record_steps
-
         sizes = 2 * UNIFORM_ATTEMPTS, self.plan.problem.n_features
         walk = RecordWalk(1 - self.run.rate, self.run.clip, self.plan.l2_penalty, scale, *sizes)
-        fixed = slope, walk, np.array(vertices.values, dtype=np.float64)
-
-        def steps(part: Records, state: Any, words: Any) -> tuple[int, int]:
-            rows = part.data.rows
-            records = rows.scales(), rows.factors(), part.data.y
-            if sparse.issparse(rows.X):
-                return csr_record_steps(Compressed.of(rows.X), records, *fixed, state, words)
-            return dense_record_steps(np.ascontiguousarray(rows.X), records, *fixed, state, words)
-
-        return steps
+        return slope, walk, np.array(vertices.values, dtype=np.float64)
 
     def _settled(self, stream: RandomStream) -> int:
         """A selection among the scores of the compiled steps, the same to the last bit."""
         (state, w, v), noise = self.state, self.run.noise
         scores = self.plan.vertices.scores(v + self.plan.l2_penalty * state[2] / state[3] * w)
         return replace(noise, scale=noise.scale / state[3]).release(scores, stream)
-
-    def _move(self, number: int) -> None:
-        from ..._kernels.record_steps import move
-
-        vertices: Any = self.plan.vertices
-        state, w, _ = self.state
-        move(w, state, 1 - self.run.rate, np.array(vertices.values, dtype=np.float64), number)

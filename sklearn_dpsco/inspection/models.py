@@ -1,0 +1,439 @@
+"""Models: what they say of each feature, and what privacy costs them, on public tables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import (
+    ShuffleSplit,
+    StratifiedShuffleSplit,
+    check_cv,
+    cross_val_score,
+)
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.parallel import Parallel, delayed
+
+from .._checks import check_bool, check_int, warn_user
+from ..data.blocks import check_in_memory
+from ..exceptions import PrivacyLeakWarning
+from ..model_selection.private_steps import private_last, private_steps
+from ..privacy.accountant import active_accountant
+from .axes import axes_for
+
+__all__ = ["CoefficientDisplay", "PrivacyUtilityDisplay"]
+
+_EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CoefficientDisplay:
+    """The coefficients of a model, and on public data how much its noise moves them.
+
+    `from_estimator` draws the coefficients of one private model. They come **without error bars**:
+    a plan tells the noise of each release, but not what becomes of it in the coefficients. That
+    depends on how the features lie, by factors of ten and more, and features are private.
+
+    `from_refits` fits a public or synthetic table again and again with fresh noise, and draws the
+    means and standard deviations of the coefficients. These are those of that table; for another
+    one they are a guess, and the better, the more its features lie like yours.
+
+    Parameters
+    ----------
+    names : list of str, of the features
+    coef, std : array-like of shape (n_features, n_outputs); std may be None, default=None
+    outputs : list, default=("coef",)
+        Names of the targets or the classes.
+    units : {"data", "scaled"}, default="scaled"
+
+    Attributes
+    ----------
+    points_ : list of matplotlib ErrorbarContainer, by output
+    ax_, figure_ : matplotlib Axes and Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import CoefficientDisplay, DPLinearRegression
+    >>> X = np.random.default_rng(0).uniform(0, 1, (1000, 3))
+    >>> model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1)).fit(X, X[:, 0])
+    >>> display = CoefficientDisplay.from_estimator(model)  # doctest: +SKIP
+    """
+
+    names: list[str]
+    coef: Any
+    std: Any = None
+    outputs: Any = ("coef",)
+    units: str = "scaled"
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        encoder: Any = None,
+        units: str = "scaled",
+        ax: Any = None,
+        max_features: int = 20,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the coefficients of a fitted model. Costs nothing.
+
+        Parameters
+        ----------
+        estimator : fitted estimator of this package, or a Pipeline or a search that ends with one
+        encoder : PublicEncoder, other transformer or None, default=None
+            What names the features, as in `coef_frame`. None: in a pipeline, the step before.
+        units : {"scaled", "data"}, default="scaled"
+            As in `coef_frame`: "scaled" makes columns comparable.
+        ax, max_features, **kwargs
+            As in `plot`.
+        """
+        frame, names = _frame(estimator, encoder, units)
+        display = cls(names=names, coef=frame.to_numpy(), outputs=list(frame.columns), units=units)
+        return display.plot(ax=ax, max_features=max_features, **kwargs)
+
+    @classmethod
+    def from_refits(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        data_is_public: bool = False,
+        n_refits: int = 20,
+        encoder: Any = None,
+        units: str = "scaled",
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        ax: Any = None,
+        max_features: int = 20,
+        **kwargs: Any,
+    ) -> Self:
+        """Fit a public or synthetic table with fresh noise, and draw means and deviations.
+
+        Parameters
+        ----------
+        estimator : estimator or search of this package, or a Pipeline that ends with one
+            It is cloned. A `ValueError` says if there is an accountant, charged for each fit.
+        X, y
+            A public or synthetic table, in memory. Noise falls with the number of rows: have as
+            many as in yours.
+        data_is_public : bool, default=False
+            Say True if so; else a `PrivacyLeakWarning` reminds you.
+        n_refits : int >= 2, default=20
+        encoder, units
+            As in `from_estimator`.
+        random_state : int or None, default=None
+            Decides on the noise.
+        n_jobs : int or None, default=None
+            Fits at the same time.
+        ax, max_features, **kwargs
+            As in `plot`.
+        """
+        _check_public(f"{cls.__name__}.from_refits", X, estimator, data_is_public)
+        size = check_int("n_refits", n_refits, low=2)
+        fit = delayed(_frame)
+        found = Parallel(n_jobs=n_jobs)(
+            fit(model, encoder, units, (X, y))
+            for model in _clones(estimator, random_state, [{}] * size)
+        )
+        frame, names = found[0]
+        coefs = np.array([frame.to_numpy() for frame, _ in found])
+        display = cls(
+            names=names,
+            coef=coefs.mean(axis=0),
+            std=coefs.std(axis=0, ddof=1),
+            outputs=list(frame.columns),
+            units=units,
+        )
+        return display.plot(ax=ax, max_features=max_features, **kwargs)
+
+    def plot(self, *, ax: Any = None, max_features: int = 20, **kwargs: Any) -> Self:
+        """Draw a point for each coefficient, with its standard deviation if there is one.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            None: new ones. An `ImportError` says if matplotlib is not installed.
+        max_features : int, default=20
+            Of more features, those with the largest coefficients are drawn.
+        **kwargs
+            For the points, as `matplotlib.axes.Axes.errorbar` takes them.
+        """
+        ax = axes_for(self, ax)
+        coef = np.asarray(self.coef, dtype=np.float64)
+        size = np.abs(coef).max(axis=1)
+        largest = np.sort(np.argsort(-size, kind="stable")[:max_features])
+        place, self.points_ = np.arange(largest.size), []
+        for k, output in enumerate(self.outputs):
+            std = None if self.std is None else np.asarray(self.std)[largest, k]
+            style = {"fmt": "o", "capsize": 3, "label": str(output), **kwargs}
+            self.points_.append(ax.errorbar(coef[largest, k], place, xerr=std, **style))
+        ax.axvline(0, color="gray", linewidth=0.8)
+        ax.set_yticks(place, [self.names[k] for k in largest])
+        ax.invert_yaxis()
+        ax.set_xlabel("Coefficient" + (" of the scaled feature" if self.units == "scaled" else ""))
+        if len(self.outputs) > 1 or self.outputs[0] != "coef":
+            ax.legend(loc="best")
+        return self
+
+
+def _frame(estimator: Any, encoder: Any, units: str, data: Any = ()) -> tuple[Any, list[str]]:
+    """The coefficients without the intercept, and the names of these rows; of a fit if to data."""
+    step_before = None
+    if data:
+        estimator.fit(*data)
+    while isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
+        if isinstance(estimator, Pipeline):
+            named = [step for _, step in estimator.steps[:-1] if step not in (None, "passthrough")]
+            step_before = next((s for s in named[-1:] if hasattr(s, "get_feature_names_out")), None)
+            estimator = estimator[-1]
+        else:
+            estimator = estimator.best_estimator_
+    names_of = step_before if encoder is None else encoder
+    frame = estimator.coef_frame(names_of, units=units).iloc[:-1]
+    if frame.index.nlevels == 1:
+        return frame, [str(name) for name in frame.index]
+    # those of categories with their column
+    return frame, [f"{column}: {value}" if value != "" else column for column, value in frame.index]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivacyUtilityDisplay:
+    """Test score against epsilon, between no privacy and no model at all.
+
+    For **public or synthetic data only**: the scores have no noise, and the fits are charged to no
+    budget. Learn from a table that resembles yours (an open one, a simulated one) what an epsilon
+    is worth; for private scores of a private model see `dp_score`. Make one by `from_estimator`.
+
+    Parameters
+    ----------
+    epsilons : array-like of shape (n_epsilons,)
+    scores : array-like of shape (n_epsilons, n_splits)
+        Of the private fits on the test parts.
+    non_private_scores, trivial_scores : array-like of shape (n_splits,) or None, default=None
+        Of what learns without privacy, and of what does not look at the features.
+    score_name : str, default="score"
+
+    Attributes
+    ----------
+    line_, non_private_line_, trivial_line_ : matplotlib Line2D or None
+        The medians.
+    band_ : matplotlib collection
+        From the first to the third quartile of the splits, each with noise of its own.
+    ax_, figure_ : matplotlib Axes and Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn_dpsco import DPLinearRegression, PrivacyUtilityDisplay
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = DPLinearRegression(bounds_X=(-0.2, 0.2), bounds_y=(0, 400))
+    >>> display = PrivacyUtilityDisplay.from_estimator(
+    ...     model, X, y, data_is_public=True
+    ... )  # doctest: +SKIP
+    """
+
+    epsilons: Any
+    scores: Any
+    non_private_scores: Any = None
+    trivial_scores: Any = None
+    score_name: str = "score"
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        data_is_public: bool = False,
+        epsilons: Any = _EPSILONS,
+        non_private: Any = "auto",
+        trivial: Any = "auto",
+        cv: Any = None,
+        scoring: Any = None,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Fit and score at each epsilon, and draw.
+
+        Parameters
+        ----------
+        estimator : estimator or search of this package, or a Pipeline that ends with one
+            It is cloned. A `ValueError` says if another step has a budget, so that epsilon is not
+            that of the whole, or if there is an accountant, which each fit would charge.
+        X, y
+            A public or synthetic table, in memory.
+        data_is_public : bool, default=False
+            Say True if so; else a `PrivacyLeakWarning` reminds you.
+        epsilons : array-like of shape (n_epsilons,), default=(0.1, 0.3, 1, 3, 10)
+            Numbers in [1e-15, 1e9].
+        non_private : "auto", estimator or None, default="auto"
+            What is fitted without privacy. "auto": `RidgeCV`, or `LogisticRegression`, on columns
+            divided by their standard deviations, behind the other steps of a pipeline. None:
+            nothing.
+        trivial : "auto", estimator or None, default="auto"
+            What does not look at X. "auto": the mean target, or the frequencies of the classes
+            (`DummyRegressor`, `DummyClassifier`). None: nothing.
+        cv : None, int, splitter or iterable, default=None
+            As in `cross_val_score`; each split is one fit at each epsilon, with noise of its own.
+            None: ten random splits with a quarter for the test, of classes stratified.
+        scoring : str, callable or None, default=None
+            As in `cross_val_score`. None: the estimator's own, R2 or the accuracy.
+        random_state : int or None, default=None
+            Decides on the splits and the noise.
+        n_jobs : int or None, default=None
+            Fits at the same time.
+        ax, **kwargs
+            As in `plot`.
+        """
+        _check_public(cls.__name__, X, estimator, data_is_public)
+        budgeted = _budgeted_steps(estimator)
+        if len(budgeted) > 1:
+            raise ValueError(
+                f"several steps have a budget ({', '.join(sorted(budgeted))}), so that epsilon "
+                "would not be that of the whole: put the pipeline into a DPGridSearchCV, which has "
+                "one for all"
+            )
+        of_classes = is_classifier(estimator)
+        if cv is None:
+            kind = StratifiedShuffleSplit if of_classes else ShuffleSplit
+            cv = kind(n_splits=10, test_size=0.25, random_state=random_state)
+        splits = list(check_cv(cv, y, classifier=of_classes).split(X, y))
+        epsilons = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
+        if isinstance(trivial, str):
+            trivial = DummyClassifier() if of_classes else DummyRegressor()
+        compared = [_non_private(non_private, estimator), trivial]
+        settings = [{"epsilon": float(epsilon)} for epsilon in epsilons for _ in splits]
+        models = _clones(estimator, random_state, settings)
+        models += [model for model in compared if model is not None for _ in splits]
+        score = delayed(cross_val_score)
+        found = Parallel(n_jobs=n_jobs)(
+            score(model, X, y, cv=[split], scoring=scoring, error_score="raise")
+            for model, split in zip(models, itertools.cycle(splits), strict=False)
+        )
+        rows = iter(np.reshape(found, (-1, len(splits))))
+        scores = np.array([next(rows) for _ in epsilons])
+        baselines = [None if model is None else next(rows) for model in compared]
+        name = "accuracy" if of_classes else "R2"
+        if scoring is not None:
+            is_name = isinstance(scoring, str)
+            name = scoring.replace("_", " ") if is_name else getattr(scoring, "__name__", "score")
+        display = cls(
+            epsilons=epsilons,
+            scores=scores,
+            non_private_scores=baselines[0],
+            trivial_scores=baselines[1],
+            score_name=str(name),
+        )
+        return display.plot(ax=ax, **kwargs)
+
+    def plot(self, *, ax: Any = None, name: str = "private", **kwargs: Any) -> Self:
+        """Draw the medians over the splits, with their quartiles.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            None: new ones. An `ImportError` says if matplotlib is not installed.
+        name : str, default="private"
+            Of the line, in the legend.
+        **kwargs
+            For the line, as `matplotlib.axes.Axes.plot` takes them.
+        """
+        ax = axes_for(self, ax)
+        low, middle, high = np.percentile(self.scores, [25, 50, 75], axis=1)
+        style = {"marker": "o", "label": name, **kwargs}
+        (self.line_,) = ax.plot(self.epsilons, middle, **style)
+        color = self.line_.get_color()
+        self.band_ = ax.fill_between(self.epsilons, low, high, alpha=0.2, color=color)
+        lines: list[Any] = []
+        for scores, linestyle, label in (
+            (self.non_private_scores, "--", "without privacy"),
+            (self.trivial_scores, ":", "trivial"),
+        ):
+            style = {"color": "gray", "linestyle": linestyle, "label": label}
+            is_drawn = scores is not None
+            lines.append(ax.axhline(float(np.median(scores)), **style) if is_drawn else None)
+        self.non_private_line_, self.trivial_line_ = lines
+        ax.set(xscale="log", xlabel="Epsilon", ylabel=f"Test {self.score_name}")
+        ax.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.minorticks_off()
+        ax.legend(loc="best")
+        return self
+
+
+def _non_private(model: Any, estimator: Any) -> Any:
+    """The model without privacy, in a pipeline behind the same steps."""
+    if not isinstance(model, str):
+        return model
+    if isinstance(estimator, Pipeline):
+        last_name, last = estimator.steps[-1]
+        before = [(name, clone(step, safe=False)) for name, step in estimator.steps[:-1]]
+        return Pipeline([*before, (last_name, _non_private(model, last))])
+    if hasattr(estimator, "estimator"):  # a search
+        return _non_private(model, estimator.estimator)
+    linear: Any = RidgeCV(np.logspace(-3, 3, 13))
+    if is_classifier(estimator):
+        linear = LogisticRegression(max_iter=1000)
+    return make_pipeline(StandardScaler(with_mean=False), linear)  # also of sparse columns
+
+
+# --------------------------------- fits on public or synthetic tables, which no budget pays for
+
+
+def _check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> None:
+    """Warn unless the data are said to be public; raise if a fit would be charged."""
+    check_in_memory(what, X)
+    private_last(estimator, f"{what} takes a private estimator or search")
+    accountants = [step.accountant for step in private_steps(estimator).values()]
+    if active_accountant() is not None or any(found is not None for found in accountants):
+        raise ValueError(
+            f"{what} fits many times, on public or synthetic data that need no budget, and an "
+            "accountant would be charged for each fit: leave its block, and give a "
+            "clone(estimator).set_params(accountant=None)"
+        )
+    if not check_bool("data_is_public", data_is_public):
+        warn_user(
+            f"{what} shows what no guarantee covers, such as un-noised scores: use it on public or "
+            "synthetic data, and say data_is_public=True",
+            PrivacyLeakWarning,
+        )
+
+
+def _budgeted_steps(estimator: Any) -> dict[str, Any]:
+    """The private steps that are not inside of another one, by the prefix of their parameters."""
+    steps = private_steps(estimator)
+    return {
+        prefix: step
+        for prefix, step in steps.items()
+        if not any(prefix != outer and prefix.startswith(outer) for outer in steps)
+    }
+
+
+def _clones(estimator: Any, random_state: Any, settings: Sequence[dict[str, Any]]) -> list[Any]:
+    """Clones whose private steps have these settings, and noise of their own.
+
+    Without a random_state nobody knows the noise.
+    """
+    seeds: list[int | None] = [None] * len(settings)
+    if random_state is not None:
+        seeds = np.random.default_rng(random_state).integers(2**31, size=len(settings)).tolist()
+    steps = _budgeted_steps(estimator)
+    clones = []
+    for seed, given in zip(seeds, settings, strict=True):
+        own = {"random_state": seed, **given}
+        params = {f"{prefix}{name}": own[name] for prefix in steps for name in own}
+        clones.append(clone(estimator).set_params(**params))
+    return clones

@@ -1,0 +1,305 @@
+"""Mirror descent and stochastic Frank-Wolfe on disjoint slices (doc/privacy, 3.5, 4 and 8)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from ..._checks import auto_or, check_size
+from ..._types import Auto, MirrorMapName
+from ...geometry import Geometry
+from ...losses import Loss
+from ...privacy.budget import Allowance, PrivacyBudget
+from .. import base, defaults
+from ..mirror_descent.solver import Facts, MirrorDescent
+from ..mirror_descent.stages import Round, Stage
+from ..slices import slices, smallest
+
+__all__ = ["Localized", "NoisySFW", "Proximal"]
+
+
+class Localized(MirrorDescent):
+    """Mirror descent in phases on disjoint parts of the records (AFKT21, Algorithms 2 and 6).
+
+    Each phase minimizes the loss plus a regularizer about the last phase's result, within a ball
+    that shrinks. Less accurate than `NoisyMD` unless n is in the tens of thousands.
+
+    Parameters
+    ----------
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of steps of each phase.
+    n_phases : "auto" or int in [1, 100], default="auto"
+        Each has about half of the records of the one before. "auto" is log2(n + 1), rounded down
+        and at most 6.
+    n_restarts : "auto" or int in [1, 100], default="auto"
+        As in `NoisyMD`; "auto" is 1, or with an `l2_penalty` ceil(log2 log2 n), which makes use of
+        the strong convexity.
+    mirror_map : {"auto", "power", "euclidean"}, default="auto"
+        As in `NoisyMD`.
+    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
+        Eta of the first phase, which falls to a quarter from phase to phase; "auto" is a function
+        of n, d and the noise.
+    gradient_clip, data_norm, l2_penalty
+        As in `NoisyMD`.
+    """
+
+    form = "localized"
+    is_anchored = needs_restarts = True
+
+    def __init__(
+        self,
+        *,
+        max_iter: int | Auto = "auto",
+        n_phases: int | Auto = "auto",
+        n_restarts: int | Auto = "auto",
+        mirror_map: MirrorMapName = "auto",
+        learning_rate: float | Auto = "auto",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
+        l2_penalty: float = 0.0,
+    ) -> None:
+        self._store(locals())
+
+    def _fits_run(self, size: int) -> bool:
+        phases = slices(size, self.n_phases or 1, growing=False)
+        return all(low < high for low, high in phases)
+
+    def _run_stages(self, facts: Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
+        """Phase i = 0, 1, ...: about 2^-i of the records, and an eta that falls by 4^-i.
+
+        AFKT21 let it fall by 16^-i, as their phases have a share of the budget that halves.
+        """
+        start, n = run[0], run[1] - run[0]
+        n_phases = self.n_phases or min(facts.rules.most_phases, int(math.log2(n + 1)))
+        n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
+        eta = self.learning_rate
+        if eta is None:  # AFKT21, Theorem 13: D / L min(1 / sqrt(n), L / (n |noise|))
+            single = facts.noise_size(facts.noise(n, left, 1))
+            reach = max(facts.reach, 1e-50)  # 0 for a set of one point
+            eta = reach / facts.lipschitz * min(1 / math.sqrt(n), facts.lipschitz / (n * single))
+        stages = []
+        for i, (low, high) in enumerate(slices(n, n_phases, growing=False)):
+            noise = facts.noise(high - low, left, n_steps)
+            horizon = eta * 4.0**-i * (high - low)
+            part = (start + low, start + high)
+            stages.append(facts.anchored_stage(part, noise, n_steps, 2 / horizon))
+        return stages
+
+
+class Proximal(Localized):
+    """Mirror descent in rounds, for losses that are not convex (BGM21, Algorithm 2).
+
+    Each round, on a part of the records of its own, minimizes the loss plus a proximal term about
+    the last round's result that makes it strongly convex; the result of a round drawn uniformly is
+    returned (of a convex loss, the last): near a stationary point in theory, and less accurate
+    than `NoisyMD` on tables.
+
+    Parameters
+    ----------
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of steps of each round. "auto" is that of `NoisyMD` over the number of rounds, but
+        16 at least.
+    n_phases : "auto" or int in [1, 100], default="auto"
+        Rounds, on equal parts; "auto" balances their number and the noise of each.
+    n_restarts : "auto" or int in [1, 100], default="auto"
+        As in `NoisyMD`.
+    mirror_map : {"auto", "power", "euclidean"}, default="auto"
+        As in `NoisyMD`.
+    learning_rate : "auto" or float in [1e-50, 1e50], default="auto"
+        The largest step; "auto" follows from the noise.
+    gradient_clip, data_norm, l2_penalty
+        As in `NoisyMD`.
+    """
+
+    form = "proximal"
+    may_draw, needs_restarts = True, False
+
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
+    ) -> None:
+        if math.isinf(loss.weak_convexity):
+            raise ValueError(
+                "solver='proximal' needs a convex or weakly convex loss: declare `is_convex`, or a "
+                f"finite `smoothness` or `weak_convexity`; got {loss!r}"
+            )
+        super()._check(loss, feasible_set, budget, units)
+
+    def _fits_run(self, size: int) -> bool:
+        return size >= (self.n_phases or 1)
+
+    def _run_stages(self, facts: Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
+        """Rounds on slices of equal size."""
+        start, n = run[0], run[1] - run[0]
+        # Of the loss, or of a term which is its variation over the set: below the latter a
+        # proximal term would hardly hold a model.
+        curvature = max(facts.weak_convexity, facts.lipschitz / facts.diameter)
+        n_rounds = self.n_phases
+        if n_rounds is None:  # R of BGM21, Theorem 16, with this noise in the place of the paper's
+            kappa = 1 / (facts.mirror_map.exponent(facts.problem.size) - 1)
+            ratio = facts.diameter * curvature / facts.lipschitz
+            single = facts.noise_size(facts.noise(n, left, 1)) / facts.lipschitz
+            best = min(math.sqrt(n * ratio / kappa), (ratio / single**2) ** (1 / 3))
+            n_rounds = max(1, min(int(best), base.MOST_PHASES, n))
+        affordable = defaults.affordable_steps(facts.problem, facts.rules)
+        n_steps = self.max_iter or max(facts.rules.round_steps, affordable // n_rounds)
+        anchor, most = 2 * curvature, self.learning_rate or math.inf
+        stages = []
+        ends = [start + n * k // n_rounds for k in range(n_rounds + 1)]
+        for low, high in itertools.pairwise(ends):
+            noise = facts.noise(high - low, left, n_steps)
+            stages.append(facts.anchored_stage((low, high), noise, n_steps, anchor, most))
+        return stages
+
+
+class NoisySFW(MirrorDescent):
+    """One pass of stochastic Frank-Wolfe (BGN21, Algorithm 3; BGM21, Algorithm 6), p <= 2.
+
+    Every step corrects a noisy estimate of the gradient by a batch of fresh records. For a loss
+    that is not convex in rounds of growing length, whose result is drawn from all points, and
+    whose steps are their own. Less accurate than `NoisyMD` unless n is in the tens of thousands.
+
+    Parameters
+    ----------
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of steps. Must be "auto", like `learning_rate`, for a loss that is not convex.
+    n_restarts : "auto" or int in [1, 100], default="auto"
+        As in `Localized`.
+    mirror_map : {"auto", "power", "euclidean", "entropy"}, default="auto"
+        In whose dual norm the noise is measured; as in `NoisyMD`.
+    learning_rate : "auto" or float in [1e-50, 1], default="auto"
+        Weight of the new point; "auto" is a function of n, d and the noise.
+    gradient_clip, data_norm, l2_penalty
+        As in `NoisyMD`.
+    """
+
+    form = "noisy-sfw"
+    may_draw = needs_restarts = steps_to_boundary = True
+    # a Frank-Wolfe step is a weight
+    checks = {"learning_rate": partial(auto_or, check_size, high=1)}
+
+    def __init__(
+        self,
+        *,
+        max_iter: int | Auto = "auto",
+        n_restarts: int | Auto = "auto",
+        mirror_map: MirrorMapName = "auto",
+        learning_rate: float | Auto = "auto",
+        gradient_clip: float | Auto = "auto",
+        data_norm: float | Auto = "auto",
+        l2_penalty: float = 0.0,
+    ) -> None:
+        self._store(locals())
+
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
+    ) -> None:
+        p = float(getattr(feasible_set, "p", 1.0))
+        if p > 2:
+            raise ValueError(
+                f"solver='noisy-sfw' needs p <= 2, got p={p:g}: use 'noisy-md' or 'localized'"
+            )
+        named = {"max_iter": self.max_iter, "learning_rate": self.learning_rate}
+        for name, value in named.items():
+            if value is not None and not loss.is_convex:
+                raise ValueError(
+                    f"{name} must be 'auto' with solver='noisy-sfw' and a loss that is not "
+                    f"convex, whose rounds have steps of their own; got {value!r}"
+                )
+        super()._check(loss, feasible_set, budget, units)
+
+    def _fits_run(self, size: int) -> bool:
+        return size > (self.max_iter or 1)  # one batch more than steps
+
+    def _run_stages(
+        self, facts: Facts, run: tuple[int, int], left: Allowance
+    ) -> Sequence[Stage | Round]:
+        """The best number of batches among 1, 2, 4, ... up to about the root of n."""
+        if not facts.problem.loss.is_convex:
+            return _growing_rounds(facts, run, left)
+        n = run[1] - run[0]
+        counts = [2**k for k in range(1 + int(math.log2(math.isqrt(n))))]
+        if self.max_iter is not None:
+            counts = [self.max_iter]
+        plans = [self._stage(facts, run, left, n_steps) for n_steps in counts]
+        return [min(plans, key=lambda plan: plan[1])[0]]
+
+    def _stage(
+        self, facts: Facts, run: tuple[int, int], left: Allowance, n_steps: int
+    ) -> tuple[Stage, float]:
+        """A pass in `n_steps` steps, and its error from noise plus that from few steps."""
+        n = run[1] - run[0]
+        batch = max(1, (n // 2) // n_steps)
+        first = n - n_steps * batch
+        eta = self.learning_rate or min(1.0, max(1.0, math.log(n)) / (2 * n_steps))
+        first_noise, direction = facts.noise(first, left, 1), facts.rules.direction
+        for is_final in (self.learning_rate is not None, True):
+            # the clip of a derivative's change, its noise, and the noise of the last estimate
+            change = min(2 * facts.clip, facts.problem.loss.smoothness * eta * facts.largest_move)
+            change = max(change, 1e-6 * facts.clip)  # a linear loss has none
+            noise = facts.noise(batch, left, 1, change)
+            walk = facts.noise_size(noise) * math.sqrt(n_steps)
+            error = math.hypot(facts.noise_size(first_noise), walk) / facts.lipschitz
+            if is_final or error <= direction:
+                break
+            eta *= direction / error  # shorter steps where the direction is mostly noise
+        stage = Stage(
+            (first_noise, noise),
+            run,
+            n_steps,
+            eta,
+            first_batch=first,
+            batch=batch,
+            largest_change=change,
+        )
+        return stage, error + 1 / n_steps
+
+
+def _growing_rounds(facts: Facts, run: tuple[int, int], left: Allowance) -> list[Round]:
+    """Rounds r = 0, 1, ... of 2^r steps, step t on floor(b / (t + 1)) records.
+
+    Their number is the best by the error of the estimate in the last round, from noise and from the
+    variation of the records, plus that of few steps.
+    """
+    start, stop = run
+
+    def used(b: int, count: int) -> int:
+        return sum(b // (t + 1) for r in range(count) for t in range(2**r))
+
+    best: tuple[float, list[Round]] = (math.inf, [])
+    for count in range(1, facts.rules.growing_rounds + 1):
+        if used(2 ** (count - 1), count) > stop - start:  # some batch would be empty
+            break
+        b = smallest(lambda b, count=count: used(b + 1, count) > stop - start)  # type: ignore[misc]
+        ends = [start + used(b, r) for r in range(count + 1)]
+        error, rounds = math.inf, []
+        for r, part in enumerate(itertools.pairwise(ends)):
+            batches = tuple(b // (t + 1) for t in range(2**r))
+            error, made = _round(facts, part, batches, left)
+            rounds.append(made)
+        best = min(best, (error + 2 ** (-(count - 1) / 2), rounds), key=lambda plan: plan[0])
+    return best[1]
+
+
+def _round(
+    facts: Facts, records: tuple[int, int], batches: tuple[int, ...], left: Allowance
+) -> tuple[float, Round]:
+    """The round on those batches, with its clips and noise.
+
+    Before it the root mean square of the estimate's error over its steps, in Lipschitz constants.
+    """
+    variance, total, terms, noises = 0.0, 0.0, [], []
+    for t, size in enumerate(batches):
+        weight, term = Round.weight(t), facts.clip
+        if t:
+            change = facts.problem.loss.smoothness * Round.weight(t - 1) * facts.largest_move
+            term = min((2 - weight) * facts.clip, (1 - weight) * change + weight * facts.clip)
+        noise = facts.noise(size, left, 1, term)
+        terms.append(term)
+        noises.append(noise)
+        variation = (term * facts.row_norm) ** 2 / size
+        variance = (1 - weight) ** 2 * variance + facts.noise_size(noise) ** 2 + variation
+        total += variance
+    error = math.sqrt(total / len(batches)) / facts.lipschitz
+    return error, Round(tuple(noises), records, len(batches), batches, tuple(terms))
