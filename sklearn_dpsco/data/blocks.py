@@ -159,14 +159,8 @@ def check_in_memory(name: str, X: Any) -> None:
         )
 
 
-def _blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks | None:
-    """The blocks of rows of a collection; None for what is in this process.
-
-    With `like`, their rows go with those of other blocks. `name` is for messages. Raises
-    `ValueError` if the blocks cannot be told from each other, or do not go with those of `like`.
-    """
-    if not is_elsewhere(values):
-        return None
+def _blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks:
+    """The blocks of rows of a collection; with `like`, they go with those of another one."""
     from dask.optimization import cull
 
     parts, sizes = _by_rows(name, values, like)
@@ -199,7 +193,7 @@ def _by_rows(
     """Delayed blocks of rows, and their sizes if those are known."""
     parts, sizes = _parts(values), None
     if parts is not None:
-        return parts, None
+        return parts, sizes
     if hasattr(values, "chunks"):
         if values.ndim not in (1, 2):
             raise ValueError(f"{name} must have one or two dimensions, got {values.ndim}")
@@ -225,27 +219,26 @@ def blocks_of_all(X: Any, others: dict[str, Any]) -> dict[str, Blocks]:
     if _is_held(X) or any(v.npartitions != X.npartitions for v in beside.values()):
         beside = {}
     found = _frames_together(X, beside) if beside else {"X": _blocks_of("X", X)}
-    of_X = found["X"]
-    assert of_X is not None
     for name, values in others.items():
         if name not in found:
-            of_one = _blocks_of(name, values, like=of_X)
-            found[name] = split(values, of_X) if of_one is None else of_one
-    return {name: found[name] for name in ("X", *others)}  # type: ignore[misc]
+            if is_elsewhere(values):
+                found[name] = _blocks_of(name, values, like=found["X"])
+            else:
+                found[name] = split(values, found["X"])
+    return {name: found[name] for name in ("X", *others)}
 
 
-def _frames_together(X: Any, beside: dict[str, Any]) -> dict[str, Blocks | None]:
+def _frames_together(X: Any, beside: dict[str, Any]) -> dict[str, Blocks]:
     """Blocks of frames that are read as one: each file once, and cut alike."""
     meta = _side_by_side(X._meta, *(frame._meta for frame in beside.values()))
     joined = X.map_partitions(_side_by_side, *beside.values(), align_dataframes=False, meta=meta)
     whole = _blocks_of("X", joined)
-    assert whole is not None
-    out: dict[str, Blocks | None] = {}
+    out: dict[str, Blocks] = {}
     start = 0
     for name, frame in {"X": X, **beside}.items():
-        width = frame.shape[1] if frame.ndim == 2 else None
-        columns = start if width is None else slice(start, start + width)
-        start += 1 if width is None else width
+        stop = start + (frame.shape[1] if frame.ndim == 2 else 1)
+        columns = slice(start, stop) if frame.ndim == 2 else start
+        start = stop
         keys = tuple(new_key(name) for _ in whole.keys)
         tasks = {key: (_columns, of, columns) for key, of in zip(keys, whole.keys, strict=True)}
         out[name] = Blocks({**whole.graph, **tasks}, keys, whole.sizes)
@@ -371,5 +364,6 @@ def without_rows(X: Any) -> Any:
 
 def here(values: Any) -> Any:
     """Values of a collection as an array in this process; others as they are."""
-    found = _blocks_of("groups", values)
-    return values if found is None else np.concatenate(results(np.asarray, [found]))
+    if not is_elsewhere(values):
+        return values
+    return np.concatenate(results(np.asarray, [_blocks_of("y", values)]))

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..exceptions import BlocksChangedError, TasksLostError
-from .summation import alone, blas_alone
+from .summation import alone, blas_alone, slices
 
 __all__ = ["Pieces", "Source", "compute", "hold", "losses_told", "new_key", "scheduler"]
 
@@ -101,7 +101,7 @@ class Pieces:
             return function(self.meta, *(() if own is None else (own[0] * 0,)), *arguments)
         graph, keys = self._tasks((*self.steps, last), counts, is_sum=True)
         while len(keys) > _FAN_IN:
-            parts = [keys[k : k + _FAN_IN] for k in range(0, len(keys), _FAN_IN)]
+            parts = [keys[part] for part in slices(len(keys), _FAN_IN)]
             keys = [new_key("sum") for _ in parts]
             graph.update({key: (_pairwise, part) for key, part in zip(keys, parts, strict=True)})
         return _pairwise(compute(graph, keys, self.source.get))
@@ -159,11 +159,9 @@ class Pieces:
 
     def _by_piece(self, which: Numbers) -> list[Numbers]:
         """Increasing numbers of records, in each piece from 0."""
-        ends = np.cumsum(self.sizes)
-        places = np.searchsorted(which, [0, *ends])
-        firsts = [0, *ends[:-1]]
-        parts = itertools.pairwise(places)
-        return [which[a:b] - first for (a, b), first in zip(parts, firsts, strict=True)]
+        firsts = [0, *itertools.accumulate(self.sizes)][:-1]
+        parts = np.split(which, np.searchsorted(which, firsts[1:]))
+        return [part - first for part, first in zip(parts, firsts, strict=True)]
 
     def kept(self) -> Pieces:
         """The same pieces, now computed and kept where they are, if the inputs are in memory.
@@ -190,7 +188,7 @@ class Pieces:
         width = 8 * (self.meta.rows.n_columns + 4)
         if not isinstance(which, slice):
             portion = size * max(1, _READ_BYTES_OF_ALL // (width * size))
-            yield from (which[k : k + portion] for k in range(0, which.size, portion))
+            yield from (which[part] for part in slices(which.size, portion))
             return
         start, stop, _ = which.indices(self.n_samples)
         ends = np.cumsum(self.sizes)
