@@ -24,15 +24,15 @@ from .._types import Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.cells import nonfinite_rows
 from ..data.compressed import canonical
-from ..data.summation import chunk_rows
+from ..data.summation import UNIT_ROUNDOFF, chunk_rows
 from ..mechanisms import Release, SelectVertex
+from ..mechanisms.selection import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
-from ..solvers import sensitivity
 from ..solvers.base import plan_within
 
-__all__ = ["BoundsPlan", "PrivateBounds", "plan_private_bounds", "private_bounds"]
+__all__ = ["BoundsPlan", "PrivateBounds", "plan_private_bounds", "private_bounds", "quantile_score"]
 
 Array = NDArray[np.float64]
 
@@ -306,7 +306,7 @@ def _plan(
 
     def calibrated(budget: PrivacyBudget, level: float) -> SelectVertex:
         """Selections of both ends of d columns, at levels between 1 - level and level."""
-        change = sensitivity.quantile_score(n, budget.record_factor, level)
+        change = quantile_score(n, budget.record_factor, level)
         return SelectVertex.calibrate(change, budget.mixed_allowance, 2 * d)
 
     def plan(budget: PrivacyBudget) -> BoundsPlan:
@@ -377,3 +377,15 @@ def _scores(values: Array, grid: Array, level: float) -> Array:
     lower = np.concatenate(([0], upper[:-1]))
     wanted = level * float(counts.sum())
     return -np.maximum(0.0, np.maximum(lower - wanted, wanted - upper))
+
+
+# ------------------------------------------------------------------------------ sensitivities
+
+
+def quantile_score(n_samples: int, record_factor: float, level: float) -> float:
+    """Range of the change of the scores of a quantile's candidates, with a prior (section 2.12).
+
+    `level` is in [1/2, 1]; scores are computed with three roundings.
+    """
+    change = 2.0 if record_factor == 2 else 2 * level
+    return (change + 16 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM

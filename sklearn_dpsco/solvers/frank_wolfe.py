@@ -36,6 +36,7 @@ from .._checks import LARGEST, auto_or, check_count, check_size
 from .._progress import steps
 from .._types import Auto
 from ..data.rows import Move, Terms
+from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from ..geometry import Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Loss, bounded_clip, has_envelope, largest_constant
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -43,7 +44,7 @@ from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
-from . import defaults, sensitivity, statistics
+from . import defaults, statistics
 from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
 from .box_units import Box, FirstInUnits
 from .defaults import FRANK_WOLFE, FrankWolfeDefaults
@@ -62,6 +63,8 @@ __all__ = [
     "FrankWolfePlan",
     "Gradient",
     "Selection",
+    "score_error",
+    "vertex_scores",
 ]
 
 Array = NDArray[np.float64]
@@ -326,7 +329,7 @@ class Selection(FrankWolfe):
                 f"got {self.min_selections}"
             )
         facts = facts.smoothed(clip, max_iter)
-        change = sensitivity.vertex_scores(problem, budget, vertices, clip, self.l2_penalty)
+        change = vertex_scores(problem, budget, vertices, clip, self.l2_penalty)
         composition, first, step = _best_selections(facts.box, change, max_iter)
         return self._finish(
             facts,
@@ -590,3 +593,27 @@ def _without_rare(coef: Array, plan: FrankWolfePlan) -> Array:
     is_rare = np.abs(coef) <= largest * (1 + plan.max_iter * 2.0**-50)
     is_rare[plan.problem.n_features * plan.problem.n_outputs :] = False  # intercepts
     return np.where(is_rare, 0.0, coef)
+
+
+# ------------------------------------------------------------------------------ sensitivities
+
+
+def vertex_scores(
+    problem: Problem, budget: PrivacyBudget, vertices: Vertices, clip: float, penalty: float = 0.0
+) -> float:
+    """Range of the change of the scores of all vertices (sections 2.3 and 3.1).
+
+    The l1 diameter of the set times the l-infinity change of the mean gradient, every scaled
+    feature being at most 1.
+    """
+    n = problem.n_samples
+    per_record = budget.record_factor * vertices.l1_diameter * clip / n
+    error = clip * (summation_error(n, problem.n_features) + score_error(vertices))
+    if penalty > 0:  # its part is the same on both tables, but for the rounding of the sum
+        error += (score_error(vertices) + 4 * UNIT_ROUNDOFF) * (clip + penalty * vertices.l1_norm)
+    return per_record + 4 * vertices.l1_norm * error
+
+
+def score_error(vertices: Vertices) -> float:
+    """Relative float error of a score; that of one product is within the sums' own bound."""
+    return gamma(vertices.width + 4) if vertices.width > 1 else 0.0

@@ -33,7 +33,7 @@ from .._checks import check_choice
 from .._progress import advance
 from .._types import Auto, Factorization, MirrorMapName
 from ..data.rows import Objective, Rows, make_rows
-from ..data.summation import UNIT_ROUNDOFF, piece_rows
+from ..data.summation import UNIT_ROUNDOFF, gamma, piece_rows
 from ..geometry import Geometry, L2Ball, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, PrefixSum, Release
@@ -41,7 +41,7 @@ from ..mechanisms.prefix_sum import FACTORIZATIONS
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
-from . import defaults, sensitivity
+from . import defaults
 from .base import Part, Plan, Problem, Solver, SolverResult
 from .records import Frame, SolverData
 from .statistics import (
@@ -52,7 +52,17 @@ from .statistics import (
     whitening,
 )
 
-__all__ = ["FTRL", "LONGEST_STREAM", "Epoch", "FTRLPlan", "FTRLRun", "FirstMeans"]
+__all__ = [
+    "FTRL",
+    "LONGEST_STREAM",
+    "Epoch",
+    "FTRLPlan",
+    "FTRLRun",
+    "FirstMeans",
+    "gradient_sum",
+    "row_and_target_sum",
+    "second_moment_sum",
+]
 
 Array = NDArray[np.float64]
 
@@ -412,7 +422,7 @@ class FTRL(Solver):
         n_records = int(min(most, wanted if self.doubling else max(wanted, least)))
         if n_records == 0:
             return first
-        change = sensitivity.row_and_target_sum(n_records, budget.record_factor)
+        change = row_and_target_sum(n_records, budget.record_factor)
         width = problem.n_features + problem.n_outputs
         mechanism = Gaussian.calibrate(change, allowance, dimension=width)
         return replace(first, n_records=n_records, noise=mechanism)
@@ -447,7 +457,7 @@ class FTRL(Solver):
             )
         if not (is_free and is_possible):
             return None
-        change = sensitivity.second_moment_sum(n_records, budget.record_factor)
+        change = second_moment_sum(n_records, budget.record_factor)
         noise = Gaussian.calibrate(change, allowance, dimension=d * (d + 1) // 2)
         return SecondMoments(d, norm, n_records, noise)
 
@@ -458,7 +468,7 @@ class FTRL(Solver):
         n_steps = max(rules.n_steps, min(rules.most_steps, size // rules.useful_batch))
         batch_size = self.batch_size or max(rules.smallest_batch, -(-size // n_steps))
         batch_size = min(size, batch_size)
-        change, largest = sensitivity.gradient_sum(
+        change, largest = gradient_sum(
             problem, budget, batch_size, plan.gradient_clip, plan.data_norm
         )
         noise = PrefixSum.calibrate(
@@ -620,3 +630,42 @@ class FTRLRun:
             assert part.noise is not None
             width = part.noise.dimension
         self._left, self._size, self._sum = size, size, np.zeros(width)
+
+
+# ------------------------------------------------------------------------------ sensitivities
+
+
+def row_and_target_sum(n_records: int, record_factor: float) -> float:
+    """l2 change of a sum of vectors of norm at most 1, one for each record (section 6.1)."""
+    return record_factor + 2 * n_records * _stream_error(n_records)
+
+
+def second_moment_sum(n_records: int, record_factor: float) -> float:
+    """Frobenius change of a sum of z z^T, z of norm at most 1 (section 6.1b).
+
+    The vector of z z^T has norm at most 1, and no two of them are at an obtuse angle.
+    """
+    return math.sqrt(record_factor) + 2 * n_records * _stream_error(n_records)
+
+
+def gradient_sum(
+    problem: Problem, budget: PrivacyBudget, n_records: int, clip: float, norm: float
+) -> tuple[float, float]:
+    """l2 change of the sum of the gradients of a step of a stream, and a bound on its norm.
+
+    Each gradient has norm at most clip * norm (sections 2.4 and 6.2). The sum for centred rows is
+    a difference of two sums, whose terms have together up to twice the largest norm in the box.
+    Whitened rows may be longer.
+    """
+    longest = max(norm, 2 * math.sqrt(problem.dimension))
+    error = n_records * _stream_error(n_records) * clip * longest
+    return budget.record_factor * clip * norm + 2 * error, n_records * clip * norm + error
+
+
+def _stream_error(n_records: int) -> float:
+    """Relative float error of a sum of that many terms in any order and grouping.
+
+    A term meets at most n_records additions of parts that hold records, and up to ten
+    roundings on its way from the derivative into the centred sum.
+    """
+    return gamma(2 * n_records + 16)

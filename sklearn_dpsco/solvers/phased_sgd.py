@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ from .._kernels.arguments import (
 from .._progress import steps
 from .._types import Auto
 from ..data.rows import make_rows
-from ..data.summation import UNIT_ROUNDOFF, norm_error, slices
+from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
 from ..geometry import Geometry, L2Ball, Unconstrained
 from ..losses import (
     Joint,
@@ -55,7 +55,7 @@ from ..mechanisms import Gaussian, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
-from . import defaults, sensitivity
+from . import defaults
 from .base import Part, Plan, Problem, Solver, SolverResult
 from .box_units import has_no_unit
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
@@ -64,7 +64,7 @@ from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, pays, pla
 from .records import SolverData, Which
 from .tables import GRID, is_tabulated, tables
 
-__all__ = ["Phase", "PhasedSGD", "PhasedSGDPlan"]
+__all__ = ["GradientSteps", "Phase", "PhasedSGD", "PhasedSGDPlan", "phase_mean"]
 
 Array = NDArray[np.float64]
 
@@ -501,10 +501,10 @@ class _Draft:
             # nothing that a user's loss says of itself enters the sensitivity
             slope = beta if is_own else min(loss.smoothness, beta)
             parameter = 2 * clip / beta if is_own else _kernel_form(loss)[1]
-            steps = sensitivity.GradientSteps(
+            steps = GradientSteps(
                 stop - start, rate, slope, clip, parameter, _block(problem.n_features)
             )
-            change = sensitivity.phase_mean(
+            change = phase_mean(
                 problem, self.budget, steps, start_radius, self.geometry.radius, norm
             )
             noise = Gaussian.calibrate(change, left, self.passes, problem.size)
@@ -639,3 +639,59 @@ def _in_step_units(data: SolverData, each: float, width: float | None) -> Solver
     y = y if width is None else np.clip(y / width, -1.0, 1.0)
     scaled = make_rows(rows.X, rows.has_intercept, each * rows.scales(), rows.sample_weight)
     return SolverData(scaled, y)
+
+
+# ------------------------------------------------------------------------------ sensitivities
+
+
+class GradientSteps(NamedTuple):
+    """A pass of single-record gradient steps: the numbers that `phase_mean` needs.
+
+    Attributes
+    ----------
+    n_steps : int
+    learning_rate : float
+    beta : float
+        Bound on the slope of the derivative that the steps take.
+    clip : float
+        Bound on the derivative.
+    parameter : float
+        Bound on the numbers that it is computed from, beside predictions and targets.
+    block : int
+        Steps between two projections.
+    """
+
+    n_steps: int
+    learning_rate: float
+    beta: float
+    clip: float
+    parameter: float
+    block: int
+
+
+def phase_mean(
+    problem: Problem,
+    budget: PrivacyBudget,
+    step: GradientSteps,
+    start: float,
+    radius: float,
+    norm: float,
+) -> float:
+    """l2 change of the mean iterate of a pass of non-expansive steps (section 5).
+
+    It is that of one step plus the float error of all. `start` bounds the norm of the first
+    iterate, `radius` the norms after each projection.
+    """
+    eta, steps, clip, block = step.learning_rate, step.n_steps, step.clip, step.block
+    d, k, beta = problem.dimension, problem.n_outputs, step.beta
+    # the largest coefficients, before the projection and in the form that CSR rows use
+    size = min(radius + block * eta * clip * norm, start + steps * eta * clip * norm)
+    size += 2 * block * eta * clip * math.sqrt(d)
+    offset = math.sqrt(k) * largest_constant(problem.loss)
+    prediction = gamma(2 * d + 6 * block + 40) * ((norm + 2 * math.sqrt(d)) * size + offset)
+    slope = 8 * k * UNIT_ROUNDOFF * (1 + clip + beta * step.parameter)
+    per_step = eta * norm * (beta * prediction + slope)
+    per_step += 8 * UNIT_ROUNDOFF * (size + eta * clip * norm)
+    blocks = math.ceil(steps / block)
+    numerical = steps * per_step + blocks * gamma(d + 8) * size + gamma(blocks + 4) * size
+    return budget.record_factor * eta * clip * norm + 2 * numerical

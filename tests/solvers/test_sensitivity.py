@@ -9,17 +9,24 @@ from support import problem
 from sklearn_dpsco.data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from sklearn_dpsco.geometry import AxisVertices
 from sklearn_dpsco.mechanisms.selection import PRIOR_ROOM
+from sklearn_dpsco.preprocessing import quantiles
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import sensitivity, statistics, wide_units
-from sklearn_dpsco.solvers.sensitivity import Corrections, GradientSteps, RecordSteps
+from sklearn_dpsco.solvers import frank_wolfe, ftrl, phased_sgd, statistics, wide_units
+from sklearn_dpsco.solvers.heavy_tail import magnitudes
+from sklearn_dpsco.solvers.mirror_descent import solver as mirror_descent
+from sklearn_dpsco.solvers.papers import single_pass
 
 D, NORM, CLIP, ETA, SIZE = 5, 1.5, 0.3, 0.01, 7
-STEPS = GradientSteps(n_steps=40, learning_rate=ETA, beta=1.0, clip=CLIP, parameter=0.0, block=16)
+STEPS = phased_sgd.GradientSteps(
+    n_steps=40, learning_rate=ETA, beta=1.0, clip=CLIP, parameter=0.0, block=16
+)
 
 
 BALL = AxisVertices(D + 1, (2.0, -2.0))  # of diameter 4
 # two batches, of which the second has a part in one estimate
-CORRECTIONS = Corrections(np.array([-1, 0]), np.array([0.0, 0.5]), np.array([CLIP, 0.0]))
+CORRECTIONS = single_pass.Corrections(
+    np.array([-1, 0]), np.array([0.0, 0.5]), np.array([CLIP, 0.0])
+)
 
 
 def facts(n, **others):
@@ -43,7 +50,7 @@ EVERY = {
         lambda n: NORM / n,
     ),
     "row_mean_in_norm": (
-        lambda n, budget: sensitivity.row_mean_in_norm(facts(n), budget, NORM, 2.0, 4.0),
+        lambda n, budget: mirror_descent.row_mean_in_norm(facts(n), budget, NORM, 2.0, 4.0),
         lambda n: NORM / n,
     ),
     "wide_mean": (lambda n, budget: wide_units.wide_mean(facts(n), budget), lambda n: 1 / n),
@@ -57,7 +64,7 @@ EVERY = {
         lambda n: 1.0,
     ),
     "batch_mean": (
-        lambda n, budget: sensitivity.batch_mean(facts(n), budget, NORM, SIZE),
+        lambda n, budget: mirror_descent.batch_mean(facts(n), budget, NORM, SIZE),
         lambda n: NORM / SIZE,
     ),
     "row_factor_mean": (
@@ -65,35 +72,35 @@ EVERY = {
         lambda n: 0.2 / n,
     ),
     "vertex_scores": (
-        lambda n, budget: sensitivity.vertex_scores(facts(n), budget, BALL, CLIP),
+        lambda n, budget: frank_wolfe.vertex_scores(facts(n), budget, BALL, CLIP),
         lambda n: 4.0 * CLIP / n,
     ),
     "corrected_scores": (
-        lambda n, budget: sensitivity.corrected_scores(
+        lambda n, budget: single_pass.corrected_scores(
             facts(n), budget, BALL, CORRECTIONS, np.array([n, n]), 0.0, 2
         ),
         lambda n: 4.0 * CLIP / n * math.sqrt(1.25),
     ),
     "record_scores": (
-        lambda n, budget: sensitivity.record_scores(
-            facts(n), budget, BALL, RecordSteps(5, n, 0.5, CLIP, 1e-9), 0.0, 1
+        lambda n, budget: single_pass.record_scores(
+            facts(n), budget, BALL, single_pass.RecordSteps(5, n, 0.5, CLIP, 1e-9), 0.0, 1
         )[0],
         lambda n: 4.0 * CLIP / n * (2 - 0.5**5),
     ),
     "octave_score": (
-        lambda n, budget: sensitivity.octave_score(n, budget.record_factor, 160) / PRIOR_ROOM,
+        lambda n, budget: magnitudes.octave_score(n, budget.record_factor, 160) / PRIOR_ROOM,
         lambda n: 1 / n,
     ),
     "row_and_target_sum": (
-        lambda n, budget: sensitivity.row_and_target_sum(n, budget.record_factor),
+        lambda n, budget: ftrl.row_and_target_sum(n, budget.record_factor),
         lambda n: 1.0,
     ),
     "gradient_sum": (
-        lambda n, budget: sensitivity.gradient_sum(facts(n), budget, n, CLIP, NORM)[0],
+        lambda n, budget: ftrl.gradient_sum(facts(n), budget, n, CLIP, NORM)[0],
         lambda n: CLIP * NORM,
     ),
     "phase_mean": (
-        lambda n, budget: sensitivity.phase_mean(
+        lambda n, budget: phased_sgd.phase_mean(
             facts(n), budget, STEPS._replace(n_steps=n), 0.5, 2.0, NORM
         ),
         lambda n: ETA * CLIP * NORM,
@@ -120,9 +127,9 @@ def values(name, n):
 def test_the_range_of_a_quantiles_scores_depends_on_the_level_under_zero_out():
     for level in (0.5, 0.9, 1.0):
         for factor, expected in ((2.0, 2.0), (1.0, 2 * level)):
-            exact = sensitivity.quantile_score(1, factor, level) / PRIOR_ROOM
+            exact = quantiles.quantile_score(1, factor, level) / PRIOR_ROOM
             assert expected < exact <= expected * (1 + 1e-14)
-            large = sensitivity.quantile_score(10**9, factor, level) / PRIOR_ROOM
+            large = quantiles.quantile_score(10**9, factor, level) / PRIOR_ROOM
             assert large - expected == close(16e9 * 2.0**-53, 1e-6)
 
 
@@ -166,7 +173,7 @@ def test_second_moments_and_their_largest_eigenvalue():
             found = statistics.second_moments(facts(n), PrivacyBudget(1.0, 1e-6, relation))
             assert apart / n < found < apart / n * (1 + 1e-6)
             factor = 2.0 if relation == "replace-one" else 1.0
-            assert apart < sensitivity.second_moment_sum(n, factor) < apart * (1 + 1e-6)
+            assert apart < ftrl.second_moment_sum(n, factor) < apart * (1 + 1e-6)
         assert 1 / n < statistics.top_eigenvalue(facts(n)) < 1 / n * (1 + 1e-6)
 
 
@@ -197,21 +204,21 @@ def test_float_errors_are_counted_for_both_tables():
     row_error = 2 * error * (1.0 + 2 * longest)
     assert_error(statistics.row_mean(facts(n), budget, 1.0), 0.1 + row_error)
     assert_error(statistics.row_factor_mean(facts(n), budget, 0.5), 0.05 + 2 * error)
-    scores = sensitivity.vertex_scores(facts(n), budget, BALL, 0.5)
+    scores = frank_wolfe.vertex_scores(facts(n), budget, BALL, 0.5)
     assert_error(scores, 2.0 * (0.1 + 2 * error))
-    in_norm = sensitivity.row_mean_in_norm(facts(n), budget, 1.0, 2.0, math.inf)
+    in_norm = mirror_descent.row_mean_in_norm(facts(n), budget, 1.0, 2.0, math.inf)
     assert_error(in_norm, 0.1 + 4 * 2.0 * error)
     # each term of a stream's sum may meet all others, twice, and sixteen roundings of its own
-    assert_error(sensitivity.row_and_target_sum(n, 1.0), 1.0 + 2 * n * gamma(2 * n + 16))
+    assert_error(ftrl.row_and_target_sum(n, 1.0), 1.0 + 2 * n * gamma(2 * n + 16))
 
 
 def test_a_batch_of_all_records_is_the_mean_over_all():
     for relation in RELATIONS:
         budget = PrivacyBudget(1.0, 1e-6, relation)
         whole = statistics.row_mean(facts(50), budget, NORM)
-        assert sensitivity.batch_mean(facts(50), budget, NORM, 50) == close(whole, 1e-15)
+        assert mirror_descent.batch_mean(facts(50), budget, NORM, 50) == close(whole, 1e-15)
         # a sum over a batch errs as one over all records may: it is divided by less
-        half = sensitivity.batch_mean(facts(50), budget, NORM, 25)
+        half = mirror_descent.batch_mean(facts(50), budget, NORM, 25)
         assert half == close(2 * whole, 1e-15)
 
 
@@ -221,17 +228,17 @@ def test_the_orders_of_a_norm_differ_by_the_number_of_coordinates():
 
 
 def test_roundings_and_the_prior_of_a_score_are_counted():
-    assert sensitivity.octave_score(4, 2.0, 0) == 0.5 * PRIOR_ROOM
-    assert sensitivity.octave_score(4, 1.0, 0) == 0.25 * PRIOR_ROOM
+    assert magnitudes.octave_score(4, 2.0, 0) == 0.5 * PRIOR_ROOM
+    assert magnitudes.octave_score(4, 1.0, 0) == 0.25 * PRIOR_ROOM
     # both scores of both neighbours, each with an error of its own
-    more = sensitivity.octave_score(4, 2.0, 3) - sensitivity.octave_score(4, 2.0, 0)
+    more = magnitudes.octave_score(4, 2.0, 3) - magnitudes.octave_score(4, 2.0, 0)
     assert more == close(4 * 3 * UNIT_ROUNDOFF, 1e-1)
 
 
 def test_sums_of_a_stream_have_a_bound_on_their_norm():
     for relation in RELATIONS:
         budget = PrivacyBudget(1.0, 1e-6, relation)
-        change, largest = sensitivity.gradient_sum(facts(50), budget, 50, CLIP, NORM)
+        change, largest = ftrl.gradient_sum(facts(50), budget, 50, CLIP, NORM)
         factor = 2 if relation == "replace-one" else 1
         assert factor * CLIP * NORM < change < factor * CLIP * NORM * (1 + 1e-9)
         assert 50 * CLIP * NORM < largest < 50 * CLIP * NORM * (1 + 1e-9)
@@ -244,11 +251,11 @@ def test_a_phase_costs_one_step_whatever_it_starts_from():
     step = 2 * ETA * CLIP * NORM
     for n_steps, start, radius in ((1, 0.0, 1.0), (40, 0.5, 1.0), (10_000, 3.0, math.inf)):
         steps = STEPS._replace(n_steps=n_steps)
-        change = sensitivity.phase_mean(facts(20_000), budget, steps, start, radius, NORM)
+        change = phased_sgd.phase_mean(facts(20_000), budget, steps, start, radius, NORM)
         assert step < change < step * (1 + 1e-6), (n_steps, start, radius)
     # longer coefficients err by more, as long as nothing holds them back
     short, long, held = (
-        sensitivity.phase_mean(facts(100), budget, STEPS, start, radius, NORM)
+        phased_sgd.phase_mean(facts(100), budget, STEPS, start, radius, NORM)
         for start, radius in ((1.0, math.inf), (100.0, math.inf), (100.0, 1.0))
     )
     assert max(short, held) < long

@@ -21,14 +21,15 @@ from ...data.compressed import value_parts, with_values
 from ...data.rows import Rows, make_rows
 from ...data.summation import UNIT_ROUNDOFF, slices
 from ...mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
+from ...mechanisms.selection import PRIOR_ROOM
 from ...privacy.budget import Allowance
 from ...randomness.stream import RandomStream
-from .. import sensitivity, statistics
+from .. import statistics
 from ..base import Part
 from ..records import Frame, SolverData
 from ..statistics import shrunk_vector
 
-__all__ = ["Columns", "MagnitudeSearch", "in_released_units", "plan_search"]
+__all__ = ["Columns", "MagnitudeSearch", "in_released_units", "octave_score", "plan_search"]
 
 Array = NDArray[np.float64]
 Exponents = NDArray[np.int64]
@@ -231,7 +232,7 @@ class Columns:
 
     def plan_select(self, share: float, count: int) -> SelectVertex:
         """Mechanism for that many scales, which have this share of the budget together."""
-        change = sensitivity.octave_score(self.n_samples, self.record_factor, _FLOAT_TERMS)
+        change = octave_score(self.n_samples, self.record_factor, _FLOAT_TERMS)
         return SelectVertex.calibrate(change, self.allowance.share(share), count)
 
     def plan_center(self, share: float, n_rounds: int) -> Gaussian | Laplace:
@@ -424,3 +425,14 @@ def in_released_units(data: SolverData, found: Frame) -> SolverData:
             out[part] = _scaled(rows.dense(part), center, scale, _BOX)
     scaled = make_rows(out, rows.has_intercept, rows.scale, rows.sample_weight)
     return SolverData(scaled, data.y)
+
+
+# ------------------------------------------------------------------------------ sensitivities
+
+
+def octave_score(n_samples: int, record_factor: float, roundings: int) -> float:
+    """Range of the change of the scores of a magnitude's candidates, with a prior (section 7.4).
+
+    The float scores of both neighbours err by `roundings` roundings of numbers below 1.
+    """
+    return (record_factor / n_samples + 4 * roundings * UNIT_ROUNDOFF) * PRIOR_ROOM

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ..._types import Auto, MirrorMapName
+from ...data.summation import summation_error
 from ...geometry import Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
 from ...losses import Loss, bounded_clip, largest_constant
 from ...mechanisms import BatchGaussian, Gaussian, Release, vector_mechanism
@@ -25,16 +26,17 @@ from ...mechanisms.batch import calibrate_batches
 from ...privacy.budget import Allowance, Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.subsets import RandomBatches
-from .. import defaults, sensitivity, statistics
+from .. import defaults, statistics
 from ..base import Plan, Problem, Solver, none_or_count
 from ..box_units import Box, FirstInUnits
 from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
 from ..slices import fast_restarts, slices, smallest
+from ..statistics import row_mean
 from ..unit_descent import Descent, is_best
 from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
 
-__all__ = ["Facts", "MirrorDescent", "NoisyMD"]
+__all__ = ["Facts", "MirrorDescent", "NoisyMD", "batch_mean", "row_mean_in_norm"]
 
 
 class MirrorDescent(Solver):
@@ -309,7 +311,7 @@ class NoisyMD(MirrorDescent):
         n_steps = self.max_iter or min(2000, max(200, 10 * problem.n_samples // size))
         fixed = budget.relation == "replace-one"
         sampling = RandomBatches(problem.n_samples, size, "fixed" if fixed else "poisson")
-        change = facts.clip * sensitivity.batch_mean(problem, budget, facts.norm, size)
+        change = facts.clip * batch_mean(problem, budget, facts.norm, size)
 
         def make(multiplier: float) -> BatchGaussian:
             allowance = Allowance("gdp", 1 / (2 * multiplier**2), budget.precision)
@@ -370,9 +372,7 @@ class Facts:
         q = self.dual_exponent
         if allowance.precision == "exact" or q == 2:
             return gaussian
-        change = clip * sensitivity.row_mean_in_norm(
-            problem, self.budget, self.row_norm, self.box, q
-        )
+        change = clip * row_mean_in_norm(problem, self.budget, self.row_norm, self.box, q)
         shaped = vector_mechanism(q, change, allowance, count, d)
         return min(gaussian, shaped, key=self.noise_size)
 
@@ -430,3 +430,27 @@ class Facts:
         return Stage(
             (noise,), records, n_steps, learning_rate, reach, energy, convexity, anchor, within
         )
+
+
+# ------------------------------------------------------------------------------ sensitivities
+
+
+def row_mean_in_norm(
+    problem: Problem, budget: PrivacyBudget, norm: float, box: float, q: float
+) -> float:
+    """l_q change of a mean of rows, l_q norms up to `norm`, coordinates up to `box` (4.1)."""
+    n = problem.n_samples
+    numerical = 4 * (box * problem.dimension ** (1 / q)) * summation_error(n, problem.n_features)
+    return budget.record_factor * norm / n + numerical
+
+
+def batch_mean(problem: Problem, budget: PrivacyBudget, norm: float, size: int) -> float:
+    """l2 change of the sum over a random batch of rows, over its (expected) size (section 2.6).
+
+    Under replace-one a batch of fixed size gets another record in the place of one; a
+    Poisson batch, under zero-out, gains or loses one, and has at most n.
+    """
+    n = problem.n_samples
+    per_record = norm * budget.record_factor
+    numerical = row_mean(problem, budget, norm) - per_record / n
+    return per_record / size + numerical * n / size

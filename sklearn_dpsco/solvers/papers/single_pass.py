@@ -40,6 +40,7 @@ from ..._kernels.arguments import Compressed, RecordWalk
 from ..._progress import advance, steps
 from ..._types import Auto
 from ...data.rows import Terms, slope_of
+from ...data.summation import UNIT_ROUNDOFF, summation_error
 from ...geometry import AxisVertices, Geometry, Vertices, known_vertices, moved
 from ...losses import Loss
 from ...mechanisms import Release, SelectSequence, softmax_scale
@@ -47,16 +48,28 @@ from ...privacy.budget import Allowance, PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.exact import UNIFORM_ATTEMPTS, refuse
 from ...randomness.stream import RandomStream
-from .. import defaults, sensitivity
+from .. import defaults
 from ..base import Part, Plan, Problem, SolverResult
 from ..box_units import FirstInUnits
 from ..defaults import SINGLE_PASS
 from ..first_releases import FirstReleases, plan_box, plan_offset
-from ..frank_wolfe import Facts, FrankWolfe
+from ..frank_wolfe import Facts, FrankWolfe, score_error
 from ..records import Records, SolverData
 from ..slices import fast_restarts, slices, smallest
 
-__all__ = ["BatchRun", "BatchStep", "RecordRun", "Rounds", "SinglePassPlan", "Spider", "Tree"]
+__all__ = [
+    "BatchRun",
+    "BatchStep",
+    "Corrections",
+    "RecordRun",
+    "RecordSteps",
+    "Rounds",
+    "SinglePassPlan",
+    "Spider",
+    "Tree",
+    "corrected_scores",
+    "record_scores",
+]
 
 Array = NDArray[np.float64]
 
@@ -441,7 +454,7 @@ class _Draft:
         wanted = corrections.clip * corrections.influence(norm)
         sizes = 1 + np.floor((n - n_steps) * (1 - 1e-12) * wanted / wanted.sum()).astype(np.intp)
         sizes[np.argsort(-wanted / sizes, kind="stable")[: n - int(sizes.sum())]] += 1
-        change = sensitivity.corrected_scores(
+        change = corrected_scores(
             self.problem,
             self.box.budget,
             self.vertices,
@@ -456,9 +469,7 @@ class _Draft:
         group = None if n == self.problem.n_samples else f"records {records}"
         return BatchRun(noise, records, group, steps)
 
-    def corrections(
-        self, n_steps: int, done: int, weight: float
-    ) -> tuple[Array, sensitivity.Corrections]:
+    def corrections(self, n_steps: int, done: int, weight: float) -> tuple[Array, Corrections]:
         """The weights of the steps, and which estimate each of them corrects."""
         k = np.arange(n_steps)
         if self.solver.learning_rate is not None:
@@ -478,7 +489,7 @@ class _Draft:
             self.change(float(q), float(way)) if b >= 0 else self.clip
             for q, way, b in zip(kept, moved, base, strict=True)
         ]
-        return rates, sensitivity.Corrections(base.astype(np.intp), kept, np.array(clip))
+        return rates, Corrections(base.astype(np.intp), kept, np.array(clip))
 
     # ------------------------------------------------------------ single records
 
@@ -495,8 +506,8 @@ class _Draft:
                 rate = max(min(0.5, self.rules.forgets * wanted / n), 1 / n)
             rate = min(rate, 1 - 1e-9)
             clip = smooth.change(1 - rate, rate)
-            steps = sensitivity.RecordSteps(n - first_batch, first_batch, rate, self.clip, clip)
-            change, *scales = sensitivity.record_scores(
+            steps = RecordSteps(n - first_batch, first_batch, rate, self.clip, clip)
+            change, *scales = record_scores(
                 problem, self.box.budget, self.vertices, steps, self.solver.l2_penalty, norm
             )
             # so many steps are mostly noise, where both laws are the same
@@ -592,3 +603,123 @@ class _RecordWalk:
         (state, w, v), noise = self.state, self.run.noise
         scores = self.plan.vertices.scores(v + self.plan.l2_penalty * state[2] / state[3] * w)
         return replace(noise, scale=noise.scale / state[3]).release(scores, stream)
+
+
+# ------------------------------------------------------------------------------ sensitivities
+
+
+class Corrections(NamedTuple):
+    """The estimates of a run in one pass, ``v_k = kept_k v_base(k) + a mean over batch k``.
+
+    Arrays of shape (n_steps,).
+
+    Attributes
+    ----------
+    base : ndarray of int
+        The step whose estimate is corrected, below k; -1 for none.
+    kept : ndarray
+        q, in [0, 1].
+    clip : ndarray
+        Bound on what a record's derivative contributes.
+    """
+
+    base: NDArray[np.intp]
+    kept: NDArray[np.float64]
+    clip: NDArray[np.float64]
+
+    def influence(self, norm: int) -> NDArray[np.float64]:
+        """l1 or l2 norm, over all steps, of the weights that batch k has in their estimates."""
+        total = np.ones(self.base.size)
+        for k in range(self.base.size - 1, 0, -1):
+            if self.base[k] >= 0:
+                total[self.base[k]] += self.kept[k] ** norm * total[k]
+        return total ** (1 / norm)
+
+
+def corrected_scores(
+    problem: Problem,
+    budget: PrivacyBudget,
+    vertices: Vertices,
+    corrections: Corrections,
+    sizes: NDArray[np.intp],
+    penalty: float,
+    norm: int,
+) -> float:
+    """Largest norm, over all records, of the ranges of a run's selections (section 3.3).
+
+    A record of batch k moves its mean by up to clip_k record_factor / size_k in every coordinate,
+    and every later estimate by its weight there times that.
+    """
+    base, kept, clip = corrections
+    own = budget.record_factor * clip / sizes * corrections.influence(norm)
+    # bounds on the estimates and on their float errors
+    bound, error = np.zeros(base.size), np.zeros(base.size)
+    for k in range(base.size):
+        b = base[k]
+        bound[k] = clip[k] + (kept[k] * bound[b] if b >= 0 else 0.0)
+        error[k] = clip[k] * summation_error(int(sizes[k]), problem.n_features)
+        error[k] += 8 * UNIT_ROUNDOFF * bound[k] + (kept[k] * error[b] if b >= 0 else 0.0)
+    scored = bound + penalty * vertices.l1_norm
+    error += (score_error(vertices) + 4 * UNIT_ROUNDOFF) * scored
+    numerical = 4 * vertices.l1_norm * float(np.linalg.norm(error, norm))
+    return vertices.l1_diameter * float(own.max()) + numerical
+
+
+class RecordSteps(NamedTuple):
+    """A run whose first batch is followed by steps of one record each, of constant weights.
+
+    Attributes
+    ----------
+    n_steps : int
+        After the first.
+    first_batch : int
+    rate : float
+        1 - q in (0, 1).
+    first_clip, clip : float
+        As in `Corrections`, of the first batch and of a record.
+    """
+
+    n_steps: int
+    first_batch: int
+    rate: float
+    first_clip: float
+    clip: float
+
+
+def record_scores(
+    problem: Problem,
+    budget: PrivacyBudget,
+    vertices: Vertices,
+    steps: RecordSteps,
+    penalty: float,
+    norm: int,
+) -> tuple[float, float, float]:
+    """The same for `RecordSteps`, and the scales of the first and the last noise (section 3.2).
+
+    Those are in units of the noise between, and the scores are divided by them. They are such that
+    the norm is the same for every record, where that is possible and lowers it.
+    """
+    change = vertices.l1_diameter * budget.record_factor
+    first, each = change * steps.first_clip / steps.first_batch, change * steps.clip
+    log_decay = norm * math.log1p(-steps.rate)
+    decay, lasting = math.exp(log_decay), (-math.expm1(log_decay)) ** (1 / norm)
+    # the first batch's weights over all steps, and those of the first record
+    whole = [-math.expm1(count * log_decay) for count in (steps.n_steps + 1, steps.n_steps)]
+    constant = max(first * whole[0] ** (1 / norm), each * whole[1] ** (1 / norm)) / lasting
+    total, scales = constant, (1.0, 1.0)
+    is_tight = first <= each or each / lasting <= constant
+    share = first / each
+    if is_tight and decay * share**norm < 1:
+        rest = (1 - decay * share**norm) ** (1 / norm)
+        total, scales = each / lasting, (share * lasting / rest, lasting)
+    longest = min(1 / steps.rate, steps.n_steps + 1.0)
+    bound = steps.first_clip + steps.clip * longest
+    scored = bound + penalty * vertices.l1_norm
+    error = 8 * UNIT_ROUNDOFF * scored
+    error += max(
+        steps.first_clip * summation_error(steps.first_batch, problem.n_features),
+        steps.clip * summation_error(1, problem.n_features),
+    )
+    error = error * longest + score_error(vertices) * scored
+    times = (steps.n_steps + scales[0] ** -norm + scales[1] ** -norm) ** (1 / norm)
+    return (total + 4 * vertices.l1_norm * error * times, *scales)
