@@ -14,24 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "LARGEST",
-    "SMALLEST",
-    "auto_or",
-    "check_bool",
-    "check_choice",
-    "check_count",
-    "check_int",
-    "check_real",
-    "check_size",
-    "import_pandas",
-    "import_pyplot",
-    "listed",
-    "shown",
-    "unwarned",
-    "warn_user",
-]
-
 # Sizes that may be declared: far beyond any use, and products of several of them are finite floats.
 LARGEST, SMALLEST = 1e50, 1e-50
 _LONGEST = 80  # characters of a value that a message shows

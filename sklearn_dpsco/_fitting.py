@@ -24,8 +24,6 @@ from .privacy.branches import Account
 from .privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
 from .privacy.guarantee import Guarantee
 
-__all__ = ["Accounting", "PrivateFit", "checked", "checked_table"]
-
 Flags = NDArray[np.bool_]
 
 _NO_NOISE = "epsilon=inf adds no noise: nothing that is learned is private"

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-__all__ = ["DocumentationLink", "Overview", "Overviewed"]
-
 DOCUMENTATION = "https://sklearn-dpsco.readthedocs.io/"
 
 _CLASS = "sklearn-dpsco-overview"

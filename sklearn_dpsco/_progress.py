@@ -16,8 +16,6 @@ from typing import Any, TypeVar
 
 from ._checks import check_int
 
-__all__ = ["advance", "check_verbose", "progress_bar", "remark", "silent", "steps", "working"]
-
 T = TypeVar("T")
 
 

@@ -11,42 +11,6 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Auto",
-    "Bounds",
-    "ClassLabels",
-    "ClassWeight",
-    "ClassificationLoss",
-    "Declaring",
-    "Disjoint",
-    "Factorization",
-    "FeatureBounds",
-    "FrankWolfeSolver",
-    "HeavyTailClassificationLoss",
-    "HeavyTailRegressionLoss",
-    "HeavyTailSolver",
-    "Magnitude",
-    "Magnitudes",
-    "MirrorMapName",
-    "MirrorSet",
-    "MirrorSolver",
-    "Missing",
-    "Nonfinite",
-    "Oracle",
-    "PhasedClassificationLoss",
-    "PhasedRegressionLoss",
-    "PhasedSet",
-    "Precision",
-    "RandomState",
-    "RegressionLoss",
-    "Relation",
-    "Scoring",
-    "SearchScoring",
-    "SetName",
-    "Units",
-    "Unknown",
-]
-
 Auto = Literal["auto"]
 Relation = Literal["replace-one", "zero-out"]
 Precision = Literal["exact", "float"]

@@ -22,8 +22,6 @@ from .privacy.accountant import BudgetAccountant
 from .randomness.exact import GroupedScores
 from .randomness.stream import stream_from_random_state
 
-__all__ = ["compile_kernels"]
-
 _KINDS: tuple[Any, ...] = (
     DPMirrorRegressor,
     DPMirrorClassifier,

@@ -9,22 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-__all__ = [
-    "MULTINOMIAL",
-    "NO_MOVE",
-    "TABULATED",
-    "Change",
-    "Compressed",
-    "Move",
-    "OfRecords",
-    "RecordWalk",
-    "RowForm",
-    "Secant",
-    "Slope",
-    "Steps",
-    "Tables",
-]
-
 # in the place of a loss_id
 MULTINOMIAL = -1  # the loss of several classes together
 TABULATED = -2  # a user's loss, whose derivatives are in `Tables`

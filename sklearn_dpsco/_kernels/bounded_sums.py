@@ -10,13 +10,6 @@ import numpy as np
 from .arguments import Compressed
 from .jit import njit
 
-__all__ = [
-    "bounded_sums",
-    "csr_bounded_sums",
-    "csr_octave_counts",
-    "octave_counts",
-]
-
 
 @njit(cache=True, inline="always")
 def _clip(value: float, bound: float) -> float:

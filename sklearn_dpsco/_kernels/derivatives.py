@@ -11,8 +11,6 @@ from numba.extending import overload
 from .arguments import MULTINOMIAL, Slope, Tables
 from .jit import njit
 
-__all__ = ["clipped_derivative", "derivative", "joint_derivative", "replace_by_derivatives"]
-
 # All is inlined by LLVM (`forceinline`), which makes the same code as numba's own inlining: that
 # copies the long lists of cases before types are known, several seconds for each kernel.
 

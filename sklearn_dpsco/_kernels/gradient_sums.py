@@ -26,13 +26,6 @@ from .products import (
     stored_products,
 )
 
-__all__ = [
-    "csr_gradient_sum",
-    "dense_change_at",
-    "dense_gradient_at",
-    "dense_gradient_sum",
-]
-
 _BLOCK = 64  # rows: they fit into a cache, and any number of lanes divides them
 
 

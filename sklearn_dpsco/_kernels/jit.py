@@ -22,8 +22,6 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 from .._progress import remark
 
-__all__ = ["njit", "number_of_threads"]
-
 _PACKAGE = __name__.partition(".")[0]
 _logger = logging.getLogger(_PACKAGE)
 _sources = sorted(

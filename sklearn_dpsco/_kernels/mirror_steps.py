@@ -14,15 +14,6 @@ import numpy as np
 
 from .jit import njit
 
-__all__ = [
-    "entropy_dual_l1",
-    "entropy_step_l1",
-    "entropy_step_simplex",
-    "power_gradient",
-    "power_step",
-    "project_lp",
-]
-
 _L1, _SIMPLEX, _LP, _CUBE = 0, 1, 2, 3
 _MOST = 100  # iterations of any loop; a bracket in floats is exhausted well before
 _LARGEST = 1e20  # bound on a step: then the result depends on its direction, to 20 digits

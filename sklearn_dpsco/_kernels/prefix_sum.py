@@ -8,8 +8,6 @@ import numpy as np
 
 from .jit import njit
 
-__all__ = ["prefix_response"]
-
 
 @njit(cache=True)
 def prefix_response(rates: Any, weights: Any, n_steps: int) -> Any:

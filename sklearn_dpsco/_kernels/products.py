@@ -10,19 +10,6 @@ import numpy as np
 from .arguments import Compressed
 from .jit import njit
 
-__all__ = [
-    "add_rows",
-    "bound_rows",
-    "dense_products",
-    "inner_product",
-    "plain_sum",
-    "row_factor",
-    "row_products",
-    "square_sum",
-    "squared_norms",
-    "stored_products",
-]
-
 
 # The compiler may reorder the sums of these functions: the error bound of the plan holds
 # for any order. Nothing else in the kernels may be reordered.

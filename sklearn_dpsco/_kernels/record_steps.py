@@ -23,8 +23,6 @@ from .jit import njit
 from .products import inner_product
 from .sampling import MORE_WORDS, UNCERTAIN, coin, exp_minus, index_of
 
-__all__ = ["IMPOSSIBLE", "csr_record_steps", "dense_record_steps", "move"]
-
 # In place of the words read: a score was above the largest of all.
 IMPOSSIBLE = -3
 

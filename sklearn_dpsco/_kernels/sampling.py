@@ -15,24 +15,6 @@ import numpy as np
 
 from .jit import njit
 
-__all__ = [
-    "MORE_WORDS",
-    "UNCERTAIN",
-    "bound_groups",
-    "coin",
-    "distinct_indices",
-    "exp_minus",
-    "flip_coins",
-    "floor_draws",
-    "index_of",
-    "propose_in_groups",
-    "propose_uniformly",
-    "sharpen_groups",
-    "shuffle",
-    "top_groups",
-    "weigh_groups",
-]
-
 # What a kernel returns in place of a result.
 MORE_WORDS = -1
 UNCERTAIN = -2

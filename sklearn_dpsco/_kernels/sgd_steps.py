@@ -22,8 +22,6 @@ from .derivatives import derivative, joint_derivative
 from .jit import njit
 from .products import dense_products, inner_product, row_factor, stored_products
 
-__all__ = ["csr_steps", "dense_steps", "joint_csr_steps", "joint_dense_steps"]
-
 
 @njit(cache=True, inline="always")
 def _close_block(w: Any, radius: float, is_averaged: bool, total: Any) -> int:

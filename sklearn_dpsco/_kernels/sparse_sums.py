@@ -10,14 +10,6 @@ from .arguments import Compressed, Slope
 from .derivatives import clipped_derivative
 from .jit import njit
 
-__all__ = [
-    "csc_transposed_product",
-    "csr_transposed_product",
-    "gradient_at",
-    "row_norms",
-]
-
-
 # Positions are unsigned throughout: numba then drops its test for negative indices, which
 # makes a scatter as fast as scipy's.
 

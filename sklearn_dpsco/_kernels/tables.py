@@ -6,8 +6,6 @@ from typing import Any
 
 from .jit import njit
 
-__all__ = ["lay_knots"]
-
 _UP = 2.0**-50  # some units in the last place: gaps are rounded up
 
 

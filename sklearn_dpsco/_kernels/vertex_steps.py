@@ -17,8 +17,6 @@ from .arguments import Compressed, Secant, Slope
 from .derivatives import clipped_derivative
 from .jit import njit
 
-__all__ = ["add_column", "contribute", "rows_by_column"]
-
 
 @njit(cache=True)
 def rows_by_column(indices: Any, indptr: Any, starts: Any, rows: Any) -> None:

@@ -14,8 +14,6 @@ from ..privacy.budget import RELATIONS
 from ..solvers.base import Plan, Problem
 from ..solvers.records import SolverData
 
-__all__ = ["Pair", "changed_record", "check_pairs", "differing_rows", "neighbours"]
-
 Array = NDArray[np.float64]
 Pair = tuple[SolverData, SolverData]
 

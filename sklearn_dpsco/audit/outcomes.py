@@ -16,14 +16,6 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from .._checks import check_bool, check_real, import_pyplot
 from ..privacy.budget import PrivacyBudget
 
-__all__ = [
-    "LEAST_TRIALS",
-    "AuditResult",
-    "audit_outcomes",
-    "epsilon_of_mu",
-    "finite_claim",
-]
-
 Array = NDArray[np.float64]
 
 LEAST_TRIALS = 20

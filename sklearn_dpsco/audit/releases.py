@@ -26,8 +26,6 @@ from .neighbours import Pair
 from .outcomes import AuditResult, epsilon_of_mu
 from .replay import Run, mechanisms, replay
 
-__all__ = ["audit_releases", "evidence", "upper_bound"]
-
 Array = NDArray[np.float64]
 
 _CLOSE = 0.9  # a bound this close to its estimate has little left to gain

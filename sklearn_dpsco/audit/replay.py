@@ -20,8 +20,6 @@ from ..randomness.stream import RandomStream
 from ..solvers.base import Plan, map_mechanisms
 from .neighbours import Pair, changed_record, check_pairs, neighbours
 
-__all__ = ["Run", "SensitivityResult", "check_sensitivity", "mechanisms", "replay"]
-
 Array = NDArray[np.float64]
 Path = tuple[Any, ...]
 

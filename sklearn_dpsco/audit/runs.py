@@ -20,8 +20,6 @@ from .neighbours import check_pairs, differing_rows
 from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, finite_claim
 from .releases import audit_releases
 
-__all__ = ["audit", "audit_plan"]
-
 Array = NDArray[np.float64]
 
 

@@ -17,19 +17,6 @@ from scipy import sparse
 from .cells import as_objects
 from .pieces import Get, compute, losses_told, new_key, scheduler
 
-__all__ = [
-    "Blocks",
-    "blocks_of_all",
-    "check_in_memory",
-    "fingerprint",
-    "here",
-    "is_elsewhere",
-    "map_blocks",
-    "results",
-    "split",
-    "without_rows",
-]
-
 # Cells of a table of which all are compared when it is read again, and of a larger one at least one
 # of so many: they cost about a tenth of a pass that reads from memory.
 _FEW, _MOST = 2**14, 64

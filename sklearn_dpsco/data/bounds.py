@@ -25,22 +25,6 @@ from .cells import check_numbers
 from .compressed import canonical, stored_places, value_parts, with_values
 from .summation import on_threads, slices
 
-__all__ = [
-    "PRIVATE",
-    "FeatureScaling",
-    "TargetScaling",
-    "by_column",
-    "check_feature_bounds",
-    "check_magnitude",
-    "check_target_bounds",
-    "feature_scaling",
-    "guessed_feature_scaling",
-    "guessed_target_scaling",
-    "is_declaring",
-    "is_nonnegative",
-    "target_scaling",
-]
-
 Array = NDArray[np.float64]
 
 _NARROWEST = SMALLEST  # high - low, and in units of the larger end:

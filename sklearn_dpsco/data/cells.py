@@ -25,25 +25,6 @@ from ..exceptions import PrivacyLeakWarning
 from .compressed import stored_places, value_parts, with_values
 from .summation import slices
 
-__all__ = [
-    "NotANumberError",
-    "as_labels",
-    "as_numbers",
-    "as_objects",
-    "as_users",
-    "as_weights",
-    "check_classes",
-    "check_numbers",
-    "clear_rows",
-    "is_missing",
-    "is_nameless",
-    "label_codes",
-    "labels_that_occur",
-    "nonfinite_rows",
-    "plain",
-    "surplus_rows",
-]
-
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 

@@ -13,16 +13,6 @@ import numpy as np
 
 from .summation import slices
 
-__all__ = [
-    "canonical",
-    "compressed",
-    "row_range",
-    "stored_places",
-    "value_parts",
-    "with_arrays",
-    "with_values",
-]
-
 _INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 _PART_VALUES = 2**18
 _NO_MATRIX = "sparse X is no matrix: its indices point to places outside of it"

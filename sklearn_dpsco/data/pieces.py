@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from ..exceptions import BlocksChangedError, TasksLostError
 from .summation import alone, blas_alone, slices
 
-__all__ = ["Pieces", "Source", "compute", "hold", "losses_told", "new_key", "scheduler"]
-
 Get = Callable[[dict[Any, Any], list[Any]], Any]
 Numbers = NDArray[np.intp]
 Which = slice | Numbers

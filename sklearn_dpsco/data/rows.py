@@ -48,18 +48,6 @@ from .summation import (
     sum_over_records,
 )
 
-__all__ = [
-    "Change",
-    "Move",
-    "Objective",
-    "Rows",
-    "Terms",
-    "joined_rows",
-    "make_rows",
-    "slope_of",
-    "times_rows",
-]
-
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 Which = slice | Numbers

@@ -20,23 +20,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "BLOCK_ROWS",
-    "UNIT_ROUNDOFF",
-    "alone",
-    "blas_alone",
-    "chunk_rows",
-    "gamma",
-    "norm_error",
-    "on_threads",
-    "piece_rows",
-    "row_tasks",
-    "slices",
-    "sum_on_threads",
-    "sum_over_records",
-    "summation_error",
-]
-
 UNIT_ROUNDOFF = 2.0**-53
 _CHUNK_BYTES = 2**20  # a chunk stays in the cache between its two products
 _DOUBLINGS = 128  # of the number of pieces

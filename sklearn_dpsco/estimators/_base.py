@@ -29,7 +29,7 @@ from ..data.bounds import (
     feature_scaling,
     target_scaling,
 )
-from ..data.cells import is_missing, labels_that_occur
+from ..data.cells import check_classes, is_missing, labels_that_occur
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import Declared, declared_bounds
@@ -55,14 +55,11 @@ from ._records import (
     Numbers,
     Reader,
     check_class_weight,
-    check_classes,
     class_weights,
     n_outputs_of,
     n_targets_of,
     read_blocks,
 )
-
-__all__ = ["DPClassifier", "DPLinearModel", "DPRegressor", "Settings"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -11,8 +11,6 @@ from __future__ import annotations
 import inspect
 from typing import NamedTuple
 
-__all__ = ["FILE_NOTE", "Entry", "entries", "merged", "sections"]
-
 # A paragraph of a class that begins like this is for readers of the file only.
 FILE_NOTE = "Parameters that are not described here:"
 

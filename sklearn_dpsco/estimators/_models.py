@@ -15,18 +15,6 @@ from ..data.cells import clear_rows, nonfinite_rows
 from ..data.compressed import canonical
 from ._records import Reader
 
-__all__ = [
-    "Affine",
-    "LinearModel",
-    "coefficient_frame",
-    "feature_index",
-    "likeliest",
-    "log_probabilities",
-    "probabilities",
-    "read_and_predict",
-    "scores",
-]
-
 Array = NDArray[np.float64]
 
 _SMALL = 2.0**-600  # any float times this times a coefficient is finite

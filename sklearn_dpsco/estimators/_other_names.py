@@ -8,8 +8,6 @@ import inspect
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-__all__ = ["naming_equivalents"]
-
 _HERE = {
     "C": ("l2_penalty", "feasible_set"),
     "alpha": ("l2_penalty", "feasible_set"),

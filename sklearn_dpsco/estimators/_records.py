@@ -22,7 +22,6 @@ from ..data.cells import (
     as_numbers,
     as_users,
     as_weights,
-    check_classes,
     clear_rows,
     is_missing,
     label_codes,
@@ -34,20 +33,6 @@ from ..data.rows import Rows, make_rows, times_rows
 from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverResult
 from ..solvers.records import SolverData
-
-__all__ = [
-    "BlocksTable",
-    "Labels",
-    "LocalTable",
-    "Numbers",
-    "Reader",
-    "check_class_weight",
-    "check_classes",
-    "class_weights",
-    "n_outputs_of",
-    "n_targets_of",
-    "read_blocks",
-]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -12,8 +12,6 @@ from ..data.rows import Objective
 from ..solvers.records import SolverData
 from ._base import DPLinearModel
 
-__all__ = ["HasFeasibleSet"]
-
 
 class HasFeasibleSet(DPLinearModel):
     """Base of the models whose solvers have a feasible set in the units of the bounds."""

@@ -39,8 +39,6 @@ from ..privacy.branches import Account
 from ..solvers import SCOF, SCOFSlices, Solver
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings
 
-__all__ = ["HeavyTailDPClassifier", "HeavyTailDPRegressor"]
-
 
 class _HeavyTailMixin(DPLinearModel):
     """What both models without bounds on the data share: the solver's settings, and the units.

@@ -25,8 +25,6 @@ from ..solvers import FrankWolfe, Gradient, Rounds, Selection, Solver, Spider, T
 from ._base import DPClassifier, DPRegressor
 from ._stationarity import HasFeasibleSet
 
-__all__ = ["DPLassoFW", "DPLassoFWClassifier"]
-
 
 class _FrankWolfeMixin(HasFeasibleSet):
     """What both models of noisy Frank-Wolfe share.

@@ -17,8 +17,6 @@ from ..privacy.branches import Account
 from ._base import DPClassifier, DPRegressor
 from .mirror import MirrorModel
 
-__all__ = ["DPLinearRegression", "DPLogisticRegression"]
-
 
 class DPLinearRegression(MirrorModel, DPRegressor):
     """Linear regression by least squares under differential privacy: the model to start with.

@@ -25,8 +25,6 @@ from ..solvers import Descent, Localized, MirrorDescent, NoisyMD, NoisySFW, Prox
 from ._base import DPClassifier, DPRegressor
 from ._stationarity import HasFeasibleSet
 
-__all__ = ["DPMirrorClassifier", "DPMirrorRegressor", "MirrorModel"]
-
 
 class MirrorModel(HasFeasibleSet):
     """What the models of noisy mirror descent share.

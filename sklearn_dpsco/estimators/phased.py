@@ -26,8 +26,6 @@ from ..solvers import PhasedSGD, Solver
 from ._base import DPClassifier, DPRegressor
 from ._stationarity import HasFeasibleSet
 
-__all__ = ["DPPhasedSGDClassifier", "DPPhasedSGDRegressor"]
-
 _Solver = Literal["auto", "phased-sgd"]
 
 

@@ -31,6 +31,7 @@ from .._types import (
     Units,
 )
 from ..data.bounds import FeatureScaling, TargetScaling
+from ..data.cells import check_classes
 from ..data.compressed import row_range
 from ..data.summation import piece_rows
 from ..geometry import Geometry
@@ -43,9 +44,7 @@ from ..solvers.base import Solver
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
 from ..solvers.records import SolverData
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings
-from ._records import BlocksTable, Labels, LocalTable, Numbers, check_classes, n_targets_of
-
-__all__ = ["DPFTRLClassifier", "DPFTRLRegressor"]
+from ._records import BlocksTable, Labels, LocalTable, Numbers, n_targets_of
 
 Array = NDArray[np.float64]
 

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from .norms import dual_exponent, lp_norm
 
-__all__ = ["Entropy", "MirrorMap", "PowerMap"]
-
 Array = NDArray[np.float64]
 
 

@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dnrm2
 
-__all__ = ["dual_exponent", "lp_norm"]
-
 Array = NDArray[np.float64]
 
 

@@ -15,18 +15,6 @@ from .mirror_maps import Entropy, MirrorMap, PowerMap
 from .norms import dual_exponent, lp_norm
 from .vertices import AxisVertices, Vertex, VertexMatrix, Vertices
 
-__all__ = [
-    "Geometry",
-    "L1Ball",
-    "L2Ball",
-    "LInfBall",
-    "LpBall",
-    "Polytope",
-    "Simplex",
-    "Unconstrained",
-    "get_geometry",
-]
-
 Array = NDArray[np.float64]
 
 _L1_MAPS = ("entropy", "power", "euclidean")

@@ -18,16 +18,6 @@ from scipy.spatial.distance import pdist
 
 from .._checks import LARGEST, SMALLEST, check_int, check_real
 
-__all__ = [
-    "AxisVertices",
-    "Vertex",
-    "VertexList",
-    "VertexMatrix",
-    "Vertices",
-    "known_vertices",
-    "moved",
-]
-
 Array = NDArray[np.float64]
 
 _MOST_PAIRED = 1000  # vertices of which every two are compared

@@ -6,8 +6,6 @@ from typing import Any
 
 from .._checks import import_pyplot
 
-__all__ = ["axes_for"]
-
 
 def axes_for(display: Any, ax: Any) -> Any:
     """The axes to draw on, new ones if None; they and their figure become `ax_` and `figure_`."""

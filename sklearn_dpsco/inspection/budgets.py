@@ -11,8 +11,6 @@ from ..privacy.accountant import BudgetAccountant
 from ..privacy.guarantee import Guarantee
 from .axes import axes_for
 
-__all__ = ["LedgerDisplay", "PlanDisplay", "TradeoffCurveDisplay"]
-
 _NEAR_0 = np.geomspace(1e-6, 0.02, 60)  # where a curve is steep, or flat at the other end
 _FALSE_ALARMS = np.unique([0.0, *_NEAR_0, *np.linspace(0.02, 0.98, 97), *(1 - _NEAR_0), 1.0])
 

@@ -28,8 +28,6 @@ from ..model_selection.private_steps import private_last, private_steps
 from ..privacy.accountant import active_accountant
 from .axes import axes_for
 
-__all__ = ["CoefficientDisplay", "PrivacyUtilityDisplay"]
-
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 

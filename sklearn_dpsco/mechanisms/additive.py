@@ -19,8 +19,6 @@ from ..randomness.stream import RandomStream
 from .base import Mechanism, releasable
 from .noise_norms import mean_noise_norm
 
-__all__ = ["AdditiveNoise", "Gaussian", "Laplace", "additive_noise"]
-
 # Rounding a value onto the grid adds at most this share to its sensitivity, unless the noise
 # is so large that _MOST_STEPS_PER_SCALE decides; the scale is at least _STEPS_PER_SCALE units.
 _ROUNDING_SHARE = 2.0**-12

@@ -17,8 +17,6 @@ from ..geometry.norms import lp_norm
 from ..randomness.stream import RandomStream
 from ..randomness.subsets import RandomBatches
 
-__all__ = ["Mechanism", "releasable"]
-
 
 def releasable(value: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
     """`value` within [-largest, largest], which moves no two values apart.

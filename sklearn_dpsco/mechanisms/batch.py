@@ -17,8 +17,6 @@ from ..privacy.sampling import LEAST_DELTA, batch_renyi
 from ..randomness.subsets import RandomBatches
 from .additive import Gaussian
 
-__all__ = ["BatchGaussian", "calibrate_batches"]
-
 _TOLERANCE = 2e-3  # of the calibration, on the private side
 _LEAST_MULTIPLIER = 0.05
 _GROWTH = 1.1  # of the bracket

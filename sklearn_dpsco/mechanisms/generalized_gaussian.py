@@ -19,8 +19,6 @@ from .additive import Gaussian
 from .base import Mechanism, releasable
 from .noise_norms import best_exponent, mean_noise_norm, regularity
 
-__all__ = ["GeneralizedGaussian", "vector_mechanism"]
-
 _MOST_SCALES = 2.0**47  # beyond them, floats are too coarse to show the noise
 
 

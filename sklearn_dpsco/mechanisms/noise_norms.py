@@ -8,8 +8,6 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import gammainc, gammaln
 
-__all__ = ["best_exponent", "mean_noise_norm", "regularity"]
-
 _gauss_legendre = lru_cache(maxsize=1)(np.polynomial.legendre.leggauss)
 _STEP = 0.25  # of the exponents that are tried
 # From here on the l_q norm is taken for its limit, the l_inf norm. It is larger by d^(1/q) at most;

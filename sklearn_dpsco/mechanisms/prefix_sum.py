@@ -22,8 +22,6 @@ from ..data.summation import UNIT_ROUNDOFF
 from ..privacy.budget import ROUNDING, Allowance
 from .additive import Gaussian
 
-__all__ = ["FACTORIZATIONS", "PrefixSum"]
-
 Array = NDArray[np.float64]
 
 FACTORIZATIONS = ("toeplitz", "tree", "honaker")

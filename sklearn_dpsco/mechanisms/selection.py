@@ -16,8 +16,6 @@ from ..randomness.exact import permute_and_flip, sample_softmax
 from ..randomness.stream import RandomStream
 from .base import Mechanism
 
-__all__ = ["PRIOR_ROOM", "SelectSequence", "SelectVertex", "softmax_scale"]
-
 # Of a prior that is added to scores: its largest size, in units of their sensitivity, and the
 # factor on the sensitivity that covers the rounding of the sums (doc/privacy, section 2.5).
 _LARGEST_PRIOR = 2.0**30

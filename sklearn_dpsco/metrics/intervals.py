@@ -18,15 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-__all__ = [
-    "Law",
-    "auc_interval",
-    "mean_interval",
-    "r2_interval",
-    "ratio_interval",
-    "share_interval",
-]
-
 Array = NDArray[np.float64]
 Ends = tuple[Any, Any]
 

@@ -23,19 +23,6 @@ from .intervals import (
     share_interval,
 )
 
-__all__ = [
-    "FORMULAS",
-    "SCORINGS",
-    "Answers",
-    "Counts",
-    "Estimate",
-    "Facts",
-    "Moments",
-    "Query",
-    "queries_for",
-    "sized",
-]
-
 Array = NDArray[np.float64]
 
 # Moments are rounded to multiples of this, so that integers are added up, exactly and in any

@@ -40,8 +40,6 @@ from .releases import (
     sized,
 )
 
-__all__ = ["DPScore", "ScorePlan", "dp_score", "plan_score"]
-
 Array = NDArray[np.float64]
 
 _OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error")

@@ -32,8 +32,6 @@ from ..solvers.base import Part
 from ..solvers.statistics import median_on_grid, median_score, place_counts
 from .private_steps import last_step
 
-__all__ = ["Choice", "Targets", "losses", "plan_choice", "scoring_of"]
-
 Array = NDArray[np.float64]
 
 _GRID = 2.0 ** np.arange(-20.0, 2.01, 0.25)  # of losses in regression, in squared half widths

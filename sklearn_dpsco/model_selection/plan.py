@@ -13,8 +13,6 @@ from ..privacy.budget import Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from .choice import Choice, plan_choice
 
-__all__ = ["SearchPlan", "UnfitCurrencyError", "plan_probes"]
-
 # Maps settings, a part of the budget and its currency to the plans of the private steps.
 PlansOf = Callable[[dict[str, Any], PrivacyBudget, Composition], tuple[Any, ...]]
 

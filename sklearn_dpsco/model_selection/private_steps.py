@@ -23,17 +23,6 @@ from ..data.cells import as_numbers
 from ..privacy.allotment import Allotment
 from ..privacy.budget import Composition, PrivacyBudget
 
-__all__ = [
-    "OWN",
-    "check_steps",
-    "fitted_alone",
-    "last_step",
-    "private_last",
-    "private_steps",
-    "rehearsed",
-    "set_parts",
-]
-
 # what a search sets in every private step
 OWN = ("epsilon", "delta", "relation", "max_rows_per_user", "accountant")
 

@@ -53,8 +53,6 @@ from .private_steps import (
     set_parts,
 )
 
-__all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
-
 _MOST_SETTINGS = 1e6
 
 

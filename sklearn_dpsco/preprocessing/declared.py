@@ -21,15 +21,6 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 
 from ..data.bounds import check_feature_bounds, is_declaring, is_nonnegative
 
-__all__ = [
-    "Declared",
-    "DeclaredOutput",
-    "branches",
-    "declared_bounds",
-    "declares_categories",
-    "is_passthrough",
-]
-
 Array = NDArray[np.float64]
 
 _REMEDY = (

@@ -30,8 +30,6 @@ from .schema import (
     read_column,
 )
 
-__all__ = ["PublicEncoder"]
-
 Array = NDArray[np.float64]
 
 _FORMAT = "sklearn_dpsco.PublicEncoder"

@@ -16,8 +16,6 @@ from sklearn.utils import get_tags
 from .._checks import shown
 from .declared import branches, declares_categories, is_passthrough
 
-__all__ = ["LeakFinding", "LeakReport", "check_pipeline"]
-
 
 @dataclass(frozen=True)
 class LeakFinding:

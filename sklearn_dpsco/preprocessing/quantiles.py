@@ -32,8 +32,6 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from ..solvers.base import plan_within
 
-__all__ = ["BoundsPlan", "PrivateBounds", "plan_private_bounds", "private_bounds", "quantile_score"]
-
 Array = NDArray[np.float64]
 
 # Without outer bounds: 0 and both signs of 2^(k / 4), from 2^-64 to 2^64.

@@ -39,8 +39,6 @@ from ..solvers.heavy_tail.magnitudes import Columns, MagnitudeSearch
 from ..solvers.records import Frame, SolverData
 from .declared import declared_bounds
 
-__all__ = ["DPScaler", "ScalerPlan"]
-
 Array = NDArray[np.float64]
 
 # Selections get the share of the budget that brings the scale of their noise down to

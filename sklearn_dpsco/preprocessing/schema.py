@@ -18,19 +18,6 @@ from .._checks import shown
 from ..data.bounds import check_feature_bounds, feature_scaling
 from ..data.cells import as_numbers
 
-__all__ = [
-    "MISSING",
-    "UNKNOWN",
-    "Cells",
-    "Field",
-    "OutputColumn",
-    "fields_of",
-    "is_frame",
-    "nice_bounds",
-    "proposed",
-    "read_column",
-]
-
 Array = NDArray[np.float64]
 
 MISSING = ("middle", "indicator", "zero")

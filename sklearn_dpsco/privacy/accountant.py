@@ -22,8 +22,6 @@ from .guarantee import Guarantee
 from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_string
 from .turns import Turn
 
-__all__ = ["INFINITE", "BudgetAccountant", "accountant_in_force", "active_accountant"]
-
 T = TypeVar("T")
 
 INFINITE = "epsilon=inf is a fit without noise, which no budget allows: nothing was charged"

@@ -9,8 +9,6 @@ from .branches import Account
 from .budget import ROUNDING, Currency, PrivacyBudget
 from .guarantee import Guarantee
 
-__all__ = ["Allotment"]
-
 
 class Allotment(Account):
     """In the place of an accountant, it accepts one plan within a part that was charged already.

@@ -10,8 +10,6 @@ from .._checks import check_choice
 from .._types import Disjoint
 from .budget import Currency, PrivacyBudget
 
-__all__ = ["Account", "Branch", "BranchPath", "ParallelGroup"]
-
 BranchPath = tuple[str, ...]  # group, branch, group, branch, ... from the outermost
 
 

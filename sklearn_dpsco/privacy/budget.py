@@ -20,26 +20,6 @@ from .._checks import auto_or, check_choice, check_int, check_real
 from .._types import Precision, Relation
 from .selections import LARGEST_MU, gaussian_delta
 
-__all__ = [
-    "LARGEST_DEFAULT_DELTA",
-    "LARGEST_EPSILON",
-    "RELATIONS",
-    "ROUNDING",
-    "Allowance",
-    "Composition",
-    "Currency",
-    "PrivacyBudget",
-    "best_log_gap",
-    "check_delta",
-    "default_delta",
-    "mu_delta",
-    "pure_delta",
-    "renyi_delta",
-    "renyi_epsilon",
-    "zcdp_delta",
-    "zcdp_epsilon",
-]
-
 LARGEST_DEFAULT_DELTA = 1e-6
 _LEAST_EPSILON = 1e-15
 LARGEST_EPSILON = 1e9

@@ -30,9 +30,6 @@ from .budget import (
 )
 from .selections import has_optimum, selection_delta, selection_epsilon
 
-__all__ = ["Guarantee", "Release", "composed_event", "renyi", "selection_slack", "selections_game"]
-
-
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
 _MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
 

@@ -21,8 +21,6 @@ from .budget import PrivacyBudget
 from .guarantee import Guarantee
 from .turns import Turn
 
-__all__ = ["Charge", "Ledger", "LedgerFile", "Snapshot", "check_string"]
-
 Cost = NDArray[np.float64]
 
 FORMAT = "sklearn_dpsco budget ledger"

@@ -19,8 +19,6 @@ from scipy.special import logsumexp
 
 from .selections import gaussian_delta
 
-__all__ = ["LEAST_DELTA", "batch_renyi", "mixture_delta"]
-
 Array = NDArray[np.float64]
 
 # Below, privacy loss distributions are not asked: Fourier transforms round absolutely.

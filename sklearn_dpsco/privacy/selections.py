@@ -28,16 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-__all__ = [
-    "LARGEST_MU",
-    "gaussian_delta",
-    "has_optimum",
-    "selection_delta",
-    "selection_epsilon",
-    "selections_mu",
-    "selections_of_mu",
-]
-
 Array = NDArray[np.float64]
 
 # Beyond, selections compose as groups of this size under one Gaussian curve each, which costs

@@ -12,8 +12,6 @@ from io import FileIO
 from pathlib import Path
 from weakref import WeakSet
 
-__all__ = ["Turn"]
-
 # The package for this that is kept up makes some forks fail in the program that imports it. What is
 # needed is one exclusive lock of the operating system, which ends with its process.
 if sys.platform == "win32":

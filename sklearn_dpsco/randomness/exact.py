@@ -20,15 +20,6 @@ from numpy.typing import NDArray
 
 from .stream import RandomStream
 
-__all__ = [
-    "UNIFORM_ATTEMPTS",
-    "GroupedScores",
-    "floor_draws",
-    "permute_and_flip",
-    "refuse",
-    "sample_softmax",
-]
-
 Array = NDArray[np.float64]
 Bounds = tuple[Fraction, Fraction]
 

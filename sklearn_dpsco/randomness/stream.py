@@ -19,8 +19,6 @@ from scipy.special import ndtri
 
 from .._checks import shown
 
-__all__ = ["RandomStream", "check_random_state", "current_process", "stream_from_random_state"]
-
 _KEY_BYTES = 32
 _forks: list[None] = []  # one for each fork between the first process and this one
 if hasattr(os, "register_at_fork"):

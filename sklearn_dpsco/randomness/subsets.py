@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from .._checks import check_choice
 from .stream import RandomStream
 
-__all__ = ["RandomBatches"]
-
 Indices = NDArray[np.intp]
 
 _BLOCK = 2**16

@@ -23,19 +23,6 @@ from ..privacy.budget import LARGEST_EPSILON, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 
-__all__ = [
-    "MOST_PHASES",
-    "MOST_STEPS",
-    "Part",
-    "Plan",
-    "Problem",
-    "Solver",
-    "SolverResult",
-    "map_mechanisms",
-    "none_or_count",
-    "plan_within",
-]
-
 Array = NDArray[np.float64]
 
 

@@ -46,8 +46,6 @@ from .statistics import (
     shrunk_vector,
 )
 
-__all__ = ["Box", "FirstInUnits", "has_no_unit"]
-
 Array = NDArray[np.float64]
 
 

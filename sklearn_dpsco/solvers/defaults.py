@@ -19,37 +19,6 @@ from ..losses import Loss, Multinomial, smoothed
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
-__all__ = [
-    "BOX_UNITS",
-    "FIRST_RELEASES",
-    "FRANK_WOLFE",
-    "FTRL",
-    "HEAVY_TAIL",
-    "LARGEST_COPY",
-    "LEARNED_UNITS",
-    "MIRROR_DESCENT",
-    "MOST_COPIED_FEATURES",
-    "MOST_SCALE_SHARE",
-    "MOST_SLICES",
-    "PERMUTE_AND_FLIP",
-    "PHASED_SGD",
-    "UNIT_DESCENT",
-    "WIDE_UNITS",
-    "affordable_steps",
-    "check_copy",
-    "data_norm",
-    "gradient_noise",
-    "growing",
-    "growing_clip",
-    "has_units",
-    "intercept_share",
-    "is_wide",
-    "joint_unit",
-    "may_copy",
-    "sized_set",
-    "unit_rules",
-]
-
 # Limits of what a user may ask for.
 MOST_COPIED_FEATURES = 1000  # of a copy in learned units, and of second moments
 LARGEST_COPY = 2**28  # numbers of such a copy

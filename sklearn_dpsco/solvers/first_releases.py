@@ -33,16 +33,6 @@ from .statistics import (
     shrunk_vector,
 )
 
-__all__ = [
-    "FirstReleases",
-    "Start",
-    "plan_box",
-    "plan_constant",
-    "plan_first",
-    "plan_mean",
-    "plan_offset",
-]
-
 Array = NDArray[np.float64]
 
 

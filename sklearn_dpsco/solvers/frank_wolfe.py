@@ -33,9 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import LARGEST, auto_or, check_count, check_size
+from .._kernels.arguments import Move
 from .._progress import steps
 from .._types import Auto
-from ..data.rows import Move, Terms
+from ..data.rows import Terms
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from ..geometry import Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Loss, bounded_clip, has_envelope, largest_constant
@@ -56,16 +57,6 @@ from .sparse_walk import (
     run_sparse_walk,
     sparse_schedule,
 )
-
-__all__ = [
-    "Facts",
-    "FrankWolfe",
-    "FrankWolfePlan",
-    "Gradient",
-    "Selection",
-    "score_error",
-    "vertex_scores",
-]
 
 Array = NDArray[np.float64]
 

@@ -52,18 +52,6 @@ from .statistics import (
     whitening,
 )
 
-__all__ = [
-    "FTRL",
-    "LONGEST_STREAM",
-    "Epoch",
-    "FTRLPlan",
-    "FTRLRun",
-    "FirstMeans",
-    "gradient_sum",
-    "row_and_target_sum",
-    "second_moment_sum",
-]
-
 Array = NDArray[np.float64]
 
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow

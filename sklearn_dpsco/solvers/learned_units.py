@@ -55,15 +55,6 @@ from .statistics import (
 )
 from .wide_units import moments_size, size_of_moments, wide_rows
 
-__all__ = [
-    "LARGEST_ROW_GROWTH",
-    "LearnedUnits",
-    "Units",
-    "accuracy",
-    "pays",
-    "plan_units",
-]
-
 Array = NDArray[np.float64]
 K = TypeVar("K", bound="LearnedUnits")
 

@@ -64,8 +64,6 @@ from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, pays, pla
 from .records import SolverData, Which
 from .tables import GRID, is_tabulated, tables
 
-__all__ = ["GradientSteps", "Phase", "PhasedSGD", "PhasedSGDPlan", "phase_mean"]
-
 Array = NDArray[np.float64]
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..data.rows import Change, Objective, Rows, Terms, joined_rows, times_rows
+from .._kernels.arguments import Change
+from ..data.rows import Objective, Rows, Terms, joined_rows, times_rows
 from ..data.summation import chunk_rows, slices
 from ..losses import clipped_derivative, clipped_to
 from .base import Problem, SolverResult
-
-__all__ = ["Frame", "Piece", "Records", "SolverData", "WithNumbers", "gradient_sum"]
 
 Array = NDArray[np.float64]
 Which = slice | NDArray[np.intp]

@@ -6,8 +6,6 @@ import itertools
 import math
 from collections.abc import Callable
 
-__all__ = ["fast_restarts", "slices", "smallest"]
-
 
 def fast_restarts(n: int) -> int:
     """ceil(log2 log2 n): restarts with which strong convexity gives a faster rate (4.4)."""

@@ -31,15 +31,6 @@ from ..mechanisms import softmax_scale
 from ..randomness.exact import GroupedScores
 from ..randomness.stream import RandomStream
 
-__all__ = [
-    "MOST_SPARSE_STEPS",
-    "SparseSchedule",
-    "SparseWalk",
-    "mean_weights",
-    "run_sparse_walk",
-    "sparse_schedule",
-]
-
 Array = NDArray[np.float64]
 
 _LEAST_FEATURES = 2000  # for fewer, a pass costs little more than a selection

@@ -36,41 +36,6 @@ from .base import Problem
 from .defaults import FIRST_RELEASES as RULES
 from .records import Frame, SolverData, WithNumbers
 
-__all__ = [
-    "clipped_to",
-    "constant_for_mean",
-    "constants_for",
-    "coordinate_mean",
-    "counted_targets",
-    "deviation_sum",
-    "factor_sum",
-    "faded",
-    "in_target_units",
-    "isometric_vector",
-    "mean_of_numbers",
-    "mean_target",
-    "measure",
-    "median_on_grid",
-    "median_score",
-    "moment_sum",
-    "norm_counts",
-    "place_counts",
-    "residual_sum",
-    "row_factor_mean",
-    "row_mean",
-    "row_sum",
-    "scale_on_grid",
-    "second_moments",
-    "short_row_sum",
-    "shrunk_mean",
-    "shrunk_vector",
-    "target_counts",
-    "target_mean",
-    "top_eigenvalue",
-    "unit_mean",
-    "whitening",
-]
-
 Array = NDArray[np.float64]
 
 

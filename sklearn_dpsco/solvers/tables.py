@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from ..losses import Loss, Multinomial, base_loss, clipped_derivative, kernel_id
 
-__all__ = ["GRID", "is_tabulated", "tables"]
-
 Array = NDArray[np.float64]
 
 # Distances of predictions from the target: 0.002 apart at the target itself, where the kink of most

@@ -43,8 +43,6 @@ from .learned_units import LearnedUnits, Units, pays, plan_units
 from .records import SolverData, gradient_sum
 from .wide_units import wide_mean
 
-__all__ = ["Descent", "UnitDescentPlan", "is_best"]
-
 Array = NDArray[np.float64]
 
 

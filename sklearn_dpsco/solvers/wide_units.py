@@ -37,8 +37,6 @@ from .statistics import (
     unit_mean,
 )
 
-__all__ = ["moments_size", "size_of_moments", "wide_mean", "wide_rows"]
-
 Array = NDArray[np.float64]
 
 # Of the released centre of wide rows, in units of their bound.

@@ -9,10 +9,11 @@ import pytest
 from scipy import sparse
 from support import storage
 
+from sklearn_dpsco._kernels.arguments import Move
 from sklearn_dpsco.data import cells, compressed
 from sklearn_dpsco.data.cells import as_labels, clear_rows, is_missing, label_codes, nonfinite_rows
 from sklearn_dpsco.data.compressed import canonical
-from sklearn_dpsco.data.rows import Move, Objective, make_rows
+from sklearn_dpsco.data.rows import Objective, make_rows
 from sklearn_dpsco.losses import Logistic, Squared
 
 STORAGES = ["dense", "fortran", "csr", "csc"]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from sklearn_dpsco._kernels.arguments import Move
 from sklearn_dpsco.data.bounds import feature_scaling
 from sklearn_dpsco.data.compressed import (
     canonical,
@@ -15,7 +16,7 @@ from sklearn_dpsco.data.compressed import (
     with_arrays,
     with_values,
 )
-from sklearn_dpsco.data.rows import Move, Objective, make_rows
+from sklearn_dpsco.data.rows import Objective, make_rows
 from sklearn_dpsco.losses import Squared
 
 KINDS = (sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array, sparse.csc_array)

@@ -29,8 +29,6 @@ from ..base import Part
 from ..records import Frame, SolverData
 from ..statistics import shrunk_vector
 
-__all__ = ["Columns", "MagnitudeSearch", "in_released_units", "octave_score", "plan_search"]
-
 Array = NDArray[np.float64]
 Exponents = NDArray[np.int64]
 

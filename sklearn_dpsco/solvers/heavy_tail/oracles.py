@@ -35,8 +35,6 @@ from ...losses import clipped_derivative, clipped_rows
 from ..records import WithNumbers
 from ..statistics import coordinate_mean, mean_of_numbers
 
-__all__ = ["LARGEST", "ORACLES", "MeanOracle", "default_threshold", "make_oracle"]
-
 Array = NDArray[np.float64]
 # Bounds on the norms of the r_i, shape (n,), and the order of the norm, 1 or 2.
 Limits = tuple[Array, float]

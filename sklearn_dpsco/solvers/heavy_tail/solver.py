@@ -40,8 +40,6 @@ from ..statistics import constant_for_mean, in_target_units, mean_target
 from .magnitudes import Columns, MagnitudeSearch, in_released_units, plan_search
 from .oracles import ORACLES, MeanOracle, default_threshold, make_oracle
 
-__all__ = ["SCOF", "FirstMagnitudes", "HeavyTailPlan", "SCOFSlices"]
-
 Array = NDArray[np.float64]
 Noise = Gaussian | Laplace
 

@@ -36,8 +36,6 @@ from ..statistics import row_mean
 from ..unit_descent import Descent, is_best
 from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
 
-__all__ = ["Facts", "MirrorDescent", "NoisyMD", "batch_mean", "row_mean_in_norm"]
-
 
 class MirrorDescent(Solver):
     """The solver that suits loss, set, sizes and budget: `Descent` or `NoisyMD`.

@@ -20,8 +20,6 @@ from ..box_units import FirstInUnits
 from ..first_releases import FirstReleases
 from ..records import Records, SolverData
 
-__all__ = ["MirrorDescentPlan", "Round", "Stage", "VectorNoise"]
-
 Array = NDArray[np.float64]
 VectorNoise = Gaussian | GeneralizedGaussian
 

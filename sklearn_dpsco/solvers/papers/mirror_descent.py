@@ -17,8 +17,6 @@ from ..mirror_descent.solver import Facts, MirrorDescent
 from ..mirror_descent.stages import Round, Stage
 from ..slices import slices, smallest
 
-__all__ = ["Localized", "NoisySFW", "Proximal"]
-
 
 class Localized(MirrorDescent):
     """Mirror descent in phases on disjoint parts of the records (AFKT21, Algorithms 2 and 6).

@@ -57,20 +57,6 @@ from ..frank_wolfe import Facts, FrankWolfe, score_error
 from ..records import Records, SolverData
 from ..slices import fast_restarts, slices, smallest
 
-__all__ = [
-    "BatchRun",
-    "BatchStep",
-    "Corrections",
-    "RecordRun",
-    "RecordSteps",
-    "Rounds",
-    "SinglePassPlan",
-    "Spider",
-    "Tree",
-    "corrected_scores",
-    "record_scores",
-]
-
 Array = NDArray[np.float64]
 
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
