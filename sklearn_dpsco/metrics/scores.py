@@ -341,8 +341,8 @@ def dp_score(
         Records that the estimator was not fitted on, which is not checked: a score on records of
         the fit is as private, and flatters the model. Fit and score then compose, and may not
         stand on disjoint branches of an accountant. X goes to the estimator as it is. A record that
-        is invalid (a label that is missing or not among the classes, a target or prediction
-        that is not finite) is counted in n_samples and adds nothing: it counts as a wrong
+        is invalid (a label that is missing or not among the classes, a target that is not finite, a
+        prediction that is NaN) is counted in n_samples and adds nothing: it counts as a wrong
         prediction in the accuracy, is in no cell of a table, and counts as half of the largest
         loss, and in the variance of y as half a record at either end of `bounds_y`. Neither an
         error nor a warning shows it, unless the estimator itself refuses X.
