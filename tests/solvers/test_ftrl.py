@@ -107,7 +107,7 @@ def test_replays_stay_within_the_sensitivities(factorization, loss):
             solver = solver.with_facts(doubling=doubling, first_epoch=4)
             facts = l2_problem(n, d, loss=loss)
             plan = solver.plan(facts, PrivacyBudget(50.0, 1e-6, relation))
-            pairs = neighbours(facts, relation, 12, random_state=k)
+            pairs = neighbours(facts, relation, 6, random_state=k)
             found = check_sensitivity(plan, pairs, random_state=k)
             assert not found.violations, f"{relation}, {n} x {d}: {found.violations}"
             for name, ratio in found.ratios.items():
@@ -299,7 +299,7 @@ def test_a_run_takes_the_records_of_its_plan_and_no_more():
 
 # -------------------------------------------------------------------------------- audits
 
-N_AUDIT, TRIALS, EPSILON = 6, 2000, 4.0
+N_AUDIT, TRIALS, EPSILON = 6, 1000, 4.0
 
 
 def iterates(position, value, n_trials, factor, seed):
