@@ -141,11 +141,11 @@ def run(name, n_trials, epsilon, **settings):
 
 @each_solver
 def test_few_fits_flag_an_estimator_without_noise_and_no_other(name, monkeypatch):
-    result = run(name, 40, 0.2)
+    result = run(name, 60, 0.2)
     assert not result.flagged
     assert np.unique(result.scores).size > 1
     switch_noise_off(monkeypatch)
-    assert run(name, 40, 0.2).flagged
+    assert run(name, 60, 0.2).flagged
 
 
 def test_derivatives_of_classes_that_are_clipped_one_by_one_are_flagged(monkeypatch):

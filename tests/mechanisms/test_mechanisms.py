@@ -18,7 +18,7 @@ from sklearn_dpsco.privacy.budget import Allowance
 
 LEVEL = 1e-6
 N_DRAWS = 100_000
-N_SELECTIONS = 60_000
+N_SELECTIONS = 45_000
 # too much noise where the draws are exact, too little where they are floats
 FACTORS = {
     "exact": [(1.0, True), (1.05, False)],

@@ -109,12 +109,12 @@ def check(found, runs, at_least=0.92):
         assert share >= least, (name, share)
 
 
-def cases(n, some=slice(None), **settings):
-    """All populations, or some of each kind, with their plans."""
+def cases(n, some=slice(None), *, alone=True, **settings):
+    """All populations, or some of each kind, with their plans; scores `alone` as well."""
     settings = {"precision": "float", **settings}
     for name in list(TABLES)[some]:
         k, draw, truths = of_table(name, n)
-        for scoring in (["accuracy"], ["balanced_accuracy"], list(truths)):
+        for scoring in (list(truths), ["accuracy"], ["balanced_accuracy"])[: 3 if alone else 1]:
             yield plan_score(n, scoring=scoring, n_classes=k, **settings), draw, truths
     for name in list(CURVES)[some]:
         draw, rates, truths = of_curve(name, n)
@@ -126,7 +126,8 @@ def cases(n, some=slice(None), **settings):
         yield plan, draw, truths
     for name in list(ERRORS)[some]:
         own, draw, truths = of_errors(name, n)
-        for scoring in (["r2", "neg_mean_squared_error"], [list(truths)[1]], [list(truths)[2]]):
+        several = ["r2", "neg_mean_squared_error"]
+        for scoring in (several, *([name] for name in list(truths)[2 - alone :])):
             yield plan_score(n, scoring=scoring, **own, **settings), draw, truths
 
 
@@ -142,7 +143,7 @@ def cases(n, some=slice(None), **settings):
 )  # fmt: skip
 def test_intervals_cover(some, n, epsilon, relation, delta):
     settings = {"epsilon": epsilon, "relation": relation, "delta": delta}
-    for plan, draw, truths in cases(n, some, **settings):
+    for plan, draw, truths in cases(n, some, alone=False, **settings):
         check(coverage(plan, draw, truths, 50), 50)
 
 

@@ -432,7 +432,7 @@ def test_permute_and_flip_has_its_law_however_it_is_drawn(monkeypatch, flips):
 
     for scores in FLIPPED:
         assert found(scores) > LAW_LEVEL, scores.size
-    if JIT:
+    if JIT and flips == 0:  # where all are thinned
         # far ones survive half as often
         monkeypatch.setattr(exact, "_thinned", lambda size, stream: thinned(size, stream)[::2])
         assert found(FLIPPED[1]) < LAW_LEVEL
