@@ -114,7 +114,7 @@ def cases(n, some=slice(None), *, alone=True, **settings):
     settings = {"precision": "float", **settings}
     for name in list(TABLES)[some]:
         k, draw, truths = of_table(name, n)
-        for scoring in (list(truths), ["accuracy"], ["balanced_accuracy"])[: 3 if alone else 1]:
+        for scoring in (list(truths), ["balanced_accuracy"], ["accuracy"])[: 2 + alone]:
             yield plan_score(n, scoring=scoring, n_classes=k, **settings), draw, truths
     for name in list(CURVES)[some]:
         draw, rates, truths = of_curve(name, n)
