@@ -7,6 +7,7 @@ from textwrap import dedent
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import parallel_config
 
 ROOT = Path(__file__).parent.parent
 DOC = ROOT / "doc"
@@ -46,8 +47,9 @@ def test_code_blocks_run(page, capsys, tmp_path, monkeypatch):
         files_of_records(tmp_path, table)
     blocks = blocks_of(page)
     assert blocks
-    for number, block in enumerate(blocks):
-        exec(compile(block, f"{page}, block {number}", "exec"), names)
+    with parallel_config("threading"):  # processes start in tests/contracts/test_parallel.py
+        for number, block in enumerate(blocks):
+            exec(compile(block, f"{page}, block {number}", "exec"), names)
 
 
 def test_readme_points_at_what_is_there():

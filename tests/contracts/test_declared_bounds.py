@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import parallel_config
 from registry import (
     ESTIMATORS,
     build,
@@ -25,6 +26,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from support import rest_is_slow
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -224,7 +226,8 @@ class StepByStep(Pipeline):
         return self
 
 
-def test_searches_caches_workers_and_copies(tmp_path):
+@rest_is_slow("backend", ("threading", "loky"), ("threading",))
+def test_searches_caches_workers_and_copies(tmp_path, backend):
     X, y = table()
     pipe = make_pipeline(ENCODER, box_rule())
     expected = pipe.fit(X, y)[-1].coef_
@@ -235,13 +238,14 @@ def test_searches_caches_workers_and_copies(tmp_path):
         make_pipeline(ENCODER, MultiOutputRegressor(box_rule(), n_jobs=2)),
         StepByStep(pipe.steps),
     ):  # fmt: skip
-        last = other.fit(X, y[:, None] if "multi" in other.steps[-1][0] else y)[-1]
+        with parallel_config(backend):
+            last = other.fit(X, y[:, None] if "multi" in other.steps[-1][0] else y)[-1]
         coef = last.estimators_[0].coef_ if hasattr(last, "estimators_") else last.coef_
         np.testing.assert_array_equal(coef, expected)
     scores = cross_val_score(pipe, X, y, cv=KFold(3), error_score="raise")
-    np.testing.assert_array_equal(
-        scores, cross_val_score(pipe, X, y, cv=KFold(3), n_jobs=2, error_score="raise")
-    )
+    with parallel_config(backend):
+        others = cross_val_score(pipe, X, y, cv=KFold(3), n_jobs=2, error_score="raise")
+    np.testing.assert_array_equal(scores, others)
     encoders = [PublicEncoder(SCHEMA, missing=missing) for missing in ("zero", "indicator")]
     both = [{"publicencoder": [e], "dpmirrorregressor__bounds_X": [e]} for e in encoders]
     search = GridSearchCV(pipe, both, cv=KFold(2), error_score="raise").fit(X, y)

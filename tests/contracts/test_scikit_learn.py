@@ -53,10 +53,26 @@ def test_every_public_estimator_is_registered():
 # -------------------------------------------------------------------- scikit-learn's checks
 
 
+def failing_are_slow(checks):
+    """Those that no estimator can pass run with `-m slow`."""
+    names, cases = checks.args
+    marked = [
+        pytest.param(*case.values, marks=[*case.marks, pytest.mark.slow])
+        if getattr(case, "marks", ())
+        else case
+        for case in cases
+    ]
+    return pytest.mark.parametrize(names, marked, **checks.kwargs)
+
+
 @undeclared
-@parametrize_with_checks(
-    [kind_of(name)() for name in ESTIMATORS],
-    expected_failed_checks=lambda model: dict(entry(type(model).__name__).expected_failed_checks),
+@failing_are_slow(
+    parametrize_with_checks(
+        [kind_of(name)() for name in ESTIMATORS],
+        expected_failed_checks=lambda model: dict(
+            entry(type(model).__name__).expected_failed_checks
+        ),
+    )
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

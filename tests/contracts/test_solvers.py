@@ -177,7 +177,8 @@ def test_declaring_an_automatic_value_changes_nothing(name, solver):
 def test_frank_wolfe_runs_frank_wolfe(name):
     sizes = ((300, 3), (3000, 10), (30_000, 60), (100_000, 3), (100_000, 60))
     solvers = kind_of(name)._solvers
-    for (n, d), epsilon, solver in itertools.product(sizes, (0.1, 1.0, 10.0), solvers):
+    budgets = itertools.cycle((0.1, 1.0, 10.0))
+    for ((n, d), solver), epsilon in zip(itertools.product(sizes, solvers), budgets, strict=False):
         plan = build(name, solver=solver, epsilon=epsilon).plan(n, d)
         assert type(plan) in (FrankWolfePlan, SinglePassPlan), (n, d, epsilon, solver)
 

@@ -102,8 +102,8 @@ def test_no_more_coefficients_than_steps(storage):
         (classifier(), signal > 0.5), (classifier(classes=[0, 1, 2]), three),
         (regressor(), signal), (regressor(), targets),
     ]  # fmt: skip
-    for model, y in cases:
-        for delta, max_iter in ((1e-6, 9), (0, 9), (1e-6, "auto")):
+    for k, (model, y) in enumerate(cases):
+        for delta, max_iter in (((0, 1e-6)[k % 2], 9), (1e-6, "auto")):
             model.set_params(solver=Selection(max_iter=max_iter), delta=delta).fit(X, y)
             assert 0 < np.count_nonzero(model.coef_) <= model.n_iter_
             assert isinstance(model.coef_, np.ndarray)

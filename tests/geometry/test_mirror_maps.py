@@ -174,7 +174,7 @@ def generic_argmin(mirror_map, coef, gradient, step, center, within):
 def test_step_against_a_generic_solver(localized):
     for mirror_map in POWER_MAPS:
         rng, geometry, d = np.random.default_rng(5), mirror_map.geometry, 4
-        for _ in range(3):
+        for _ in range(2):
             center = point_of(geometry, d, rng, 0.5) if localized else None
             coef = point_of(geometry, d, rng, 0.5) if center is None else center
             gradient = rng.standard_normal(d)
@@ -229,7 +229,7 @@ def test_strong_convexity_and_diameter(d):
     for mirror_map in MAPS:
         geometry, rng = mirror_map.geometry, np.random.default_rng(d)
         center, bound = geometry.center(d), mirror_map.bregman_diameter(d)
-        for _ in range(4):
+        for _ in range(2):
             v, w = (0.98 * point_of(geometry, d, rng, 3.0) + 0.02 * center for _ in range(2))
             least = mirror_map.strong_convexity / 2 * mirror_map.norm(v - w) ** 2
             assert divergence(mirror_map, v, w) >= least * (1 - 1e-3) - 1e-12, mirror_map

@@ -15,7 +15,7 @@ from sklearn.metrics import (
     roc_auc_score,
     roc_curve,
 )
-from support import assert_refuses, recomputed_epsilon, stream
+from support import assert_refuses, recomputed_epsilon, rest_is_slow, stream
 
 from sklearn_dpsco import BudgetAccountant, plan_score
 from sklearn_dpsco.exceptions import PrivacyParameterWarning
@@ -74,7 +74,7 @@ def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta):
     rng = np.random.default_rng(0)
     chosen = plan(12, scoring, relation=relation, delta=delta)
     (query,), (noise,) = chosen.queries, chosen.noises
-    rows, largest = records(scoring, rng, 260), 0.0
+    rows, largest = records(scoring, rng, 130), 0.0
     base, others = rows[:11], [*rows[11:], EMPTY]
     with np.errstate(all="ignore"):
         sums = np.array([query.statistic(answers([*base, row])) for row in others])
@@ -102,9 +102,10 @@ def test_several_scores_come_from_as_few_releases_as_can_be():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("rows", [1, 3])
+@rest_is_slow(
+    ("relation", "delta", "rows"), [*itertools.product(RELATIONS, (0.0, 1e-6), (1, 3))],
+    ("replace-one-0.0-1", "zero-out-1e-06-1", "replace-one-1e-06-3"),
+)  # fmt: skip
 def test_a_second_accountant_agrees(relation, delta, rows):
     for scorings in (["accuracy"], ["r2", "neg_mean_absolute_error"], list(SCORINGS)):
         guarantee = plan(
@@ -205,9 +206,10 @@ def test_more_bins_where_noise_is_less():
     assert bins(2**32, 1e3) == 1000
 
 
-@pytest.mark.parametrize(
-    ("n", "epsilon"), list(itertools.product((300, 3000, 50_000), (0.3, 1, 3)))
-)
+@rest_is_slow(
+    ("n", "epsilon"), [*itertools.product((300, 3000, 50_000), (0.3, 1, 3))],
+    ("300-3", "3000-1", "50000-0.3"),
+)  # fmt: skip
 def test_intervals_are_hardly_shorter_with_another_number_of_bins(n, epsilon):
     y, score = labelled(n)
     given = Answers(truth=y, score=score)

@@ -188,7 +188,7 @@ def test_delta_is_monotone():
 
 
 def test_many_selections_are_nearly_gaussian():
-    for case in itertools.product((0.01, 1.0, 20.0), (1e-12, 1e-6, 0.1)):
+    for case in ((0.01, 1e-6), (1.0, 1e-12), (1.0, 0.1), (20.0, 1e-6)):
         budget = PrivacyBudget(*case)
         mu = 0.5 * budget.mu
         eta = selection_epsilon(*case, 150, mu)

@@ -65,7 +65,7 @@ def test_exp_minus_is_within_its_stated_error():
 
 @pytest.mark.parametrize("is_normal", [True, False])
 def test_kernel_and_rational_arithmetic_take_the_same_decisions(is_normal):
-    words, table = stream(5).words(3 * 400).reshape(-1, 3), exact._table(is_normal)
+    words, table = stream(5).words(3 * 200).reshape(-1, 3), exact._table(is_normal)
     for steps, attempt in itertools.product((1, 1000, 2**54), words):
         out = np.empty(1, dtype=np.int64)
         filled, used, certain = kernels.floor_draws(
@@ -218,7 +218,7 @@ def test_softmax_in_groups_has_its_law(monkeypatch, from_the_start):
     monkeypatch.setattr(exact, "UNIFORM_ATTEMPTS", 0 if from_the_start else 3)
     # the weights below e^-7 only show where there are many of them
     scores = np.concatenate((UNEVEN, np.full(4000, -7.6)))
-    n, one = 40_000 if JIT else 300, stream(4)
+    n, one = 20_000 if JIT else 300, stream(4)
 
     def found():
         chosen = [sample_softmax(scores, 1.0, one) for _ in range(n)]
@@ -426,13 +426,13 @@ def test_permute_and_flip_has_its_law_however_it_is_drawn(monkeypatch, flips):
     one, thinned = stream(6), exact._thinned
 
     def found(scores):
-        n = (8000 if scores.size > 10 else 20_000) if JIT else 300
+        n = 5000 if JIT else 300
         chosen = [permute_and_flip(scores, 0.9, one) for _ in range(n)]
         return p_value(np.bincount(chosen, minlength=scores.size), flip_law(scores, 0.9))
 
     for scores in FLIPPED:
         assert found(scores) > LAW_LEVEL, scores.size
-    if JIT:
+    if JIT and flips == 0:  # where all are thinned
         # far ones survive half as often
         monkeypatch.setattr(exact, "_thinned", lambda size, stream: thinned(size, stream)[::2])
         assert found(FLIPPED[1]) < LAW_LEVEL
@@ -518,7 +518,7 @@ def test_words_that_are_put_back_come_again():
 
 # --------------------------------------------------------------- attacks on the low bits
 
-N_ATTACK = 2_000_000 if JIT else 2000
+N_ATTACK = 500_000 if JIT else 2000
 
 
 def fine_bits(values):

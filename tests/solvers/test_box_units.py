@@ -81,20 +81,22 @@ def boxed(X, y, plan, kind="dense"):
      "rounds-replace-one-regression", "noisy-md-zero-out-classification"),
 )  # fmt: skip
 def test_no_record_moves_a_release_beyond_its_sensitivity(form, relation, task):
-    for n_outputs, fit_intercept in ((1, True), (3, True), (1, False)):
+    other = ((3, True), (1, False))[FORMS.index(form) % 2]
+    for n_outputs, fit_intercept in ((1, True), other):
         plan = planned(
             form, 40, 2, task=task, relation=relation, n_outputs=n_outputs,
             fit_intercept=fit_intercept,
         )  # fmt: skip
         assert is_learned(plan)
-        found = check_sensitivity(plan)
+        found = check_sensitivity(plan, neighbours(plan.problem, relation, 12))
         assert not found.violations, found
         assert found.ratios["first.units.moments"] > 0.4, found
 
 
 def test_nor_does_a_record_of_pieces():
     for relation in RELATIONS:
-        found = check_sensitivity(run_in_pieces(planned("gradient", 20, 3, relation=relation)))
+        plan = run_in_pieces(planned("gradient", 20, 3, relation=relation))
+        found = check_sensitivity(plan, neighbours(plan.problem, relation, 6))
         assert not found.violations, found
 
 
@@ -120,7 +122,7 @@ def extreme_pairs(public, relation):
         yield tuple(tables)
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+@rest_is_slow("relation", RELATIONS, ("zero-out",))
 def test_values_of_any_size_stay_within_the_sensitivities(relation):
     plan = planned("gradient", 8, 4, relation=relation)
     found = check_sensitivity(plan, extreme_pairs(plan.problem, relation))
@@ -147,7 +149,7 @@ def test_vectors_of_sizes_and_squares_are_not_negative_and_have_norm_one_at_most
 
 def test_rows_that_are_not_shortened_are_found(monkeypatch):
     plan = planned("gradient", 20, 3)
-    pairs = neighbours(plan.problem, "replace-one", random_state=0)
+    pairs = neighbours(plan.problem, "replace-one", 12)
     monkeypatch.setattr(box_units, "clipped_to", lambda bound, norms: np.ones_like(norms))
     assert "first.units.moments" in check_sensitivity(plan, pairs).violations
     monkeypatch.undo()
@@ -170,7 +172,8 @@ def test_records_that_leave_the_box_are_found(monkeypatch):
 
 
 def test_a_second_accountant_agrees_and_the_budget_is_spent():
-    for form, relation, task in itertools.product(FORMS, RELATIONS, TASKS):
+    for k, (form, task) in enumerate(itertools.product(FORMS, TASKS)):
+        relation = RELATIONS[(k + k // 2) % 2]
         case = f"{form}, {relation}, {task}"
         plan = planned(form, 2000, 5, 1.0, relation, task=task)
         used = {release.mechanism for release in plan.guarantee.releases}
@@ -250,9 +253,9 @@ def test_constant_columns_and_no_noise_at_all_give_finite_models():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (300, 4)) * [1.0, 1.0, 0.0, 0.0]
     X[:, 3] = 0.7
-    for kind, solver, epsilon in itertools.product(
-        STORAGES, (Selection(), Gradient(), Rounds(), NoisyMD()), (0.1, 1.0, math.inf)
-    ):
+    solvers = (Selection(), Gradient(), Rounds(), NoisyMD())
+    for k, (solver, epsilon) in enumerate(itertools.product(solvers, (0.1, 1.0, math.inf))):
+        kind = STORAGES[(k + k // 3) % 3]
         estimator = DPMirrorRegressor if isinstance(solver, NoisyMD) else DPLassoFW
         model = estimator(
             epsilon=epsilon, bounds_X=(-1, 1), bounds_y=(-1, 1), units="learned", solver=solver,

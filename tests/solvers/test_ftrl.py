@@ -107,7 +107,7 @@ def test_replays_stay_within_the_sensitivities(factorization, loss):
             solver = solver.with_facts(doubling=doubling, first_epoch=4)
             facts = l2_problem(n, d, loss=loss)
             plan = solver.plan(facts, PrivacyBudget(50.0, 1e-6, relation))
-            pairs = neighbours(facts, relation, 12, random_state=k)
+            pairs = neighbours(facts, relation, 6, random_state=k)
             found = check_sensitivity(plan, pairs, random_state=k)
             assert not found.violations, f"{relation}, {n} x {d}: {found.violations}"
             for name, ratio in found.ratios.items():
@@ -328,8 +328,9 @@ def iterates(position, value, n_trials, factor, seed):
 
 @rest_is_slow("position", [0, N_AUDIT // 2, N_AUDIT - 1], ("0",))
 def test_all_iterates_together_are_within_the_claim(position):
+    trials = TRIALS // (2 if position == 0 else 1)  # all iterates show the first record
     for factor, is_private in ((1.0, True), (2.0, False)):
-        outcomes = [iterates(position, value, TRIALS, factor, k) for k, value in enumerate((1, -1))]
+        outcomes = [iterates(position, value, trials, factor, k) for k, value in enumerate((1, -1))]
         result = audit_outcomes(*outcomes, epsilon=EPSILON, delta=1e-6)
         bound = result.gaussian_epsilon_lower_bound
         assert (bound <= EPSILON) == is_private

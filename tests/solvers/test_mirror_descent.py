@@ -162,9 +162,8 @@ def test_a_penalty_restarts_the_forms_that_use_a_record_once():
 
 @every_form
 def test_a_second_accountant_agrees(form):
-    for relation, (epsilon, n_outputs) in itertools.product(
-        RELATIONS, [(0.1, 1), (1.0, 3), (8.0, 1)]
-    ):
+    cases = zip(itertools.cycle(RELATIONS), [(0.1, 1), (1.0, 3), (8.0, 1)], strict=False)
+    for relation, (epsilon, n_outputs) in cases:
         budget = PrivacyBudget(epsilon, 1e-6, relation)
         plan = solver_of(form).plan(l2_problem(300, 5, n_outputs=n_outputs), budget)
         assert plan.guarantee.composition == "gdp"
@@ -331,7 +330,7 @@ def test_without_noise_the_constrained_optimum_is_found(geometry, mirror_map):
 
 def test_without_noise_single_passes_come_close_to_the_optimum():
     # all records alike, so that all slices pose one problem
-    n = 5000
+    n = 2000
     X, y = np.tile([[0.5, -0.3]], (n, 1)), np.full(n, 0.4)
     for form, steps in (("localized", 300), ("proximal", 300), ("noisy-sfw", 500)):
         solver = solver_of(form, max_iter=steps, data_norm=1.0)
@@ -346,7 +345,7 @@ def test_rounds_are_proximal_steps():
     n, d = 3000, 1
     X, y = np.ones((n, d)), np.ones(n)
     solver = Proximal(
-        max_iter=4000, n_phases=3, gradient_clip=9.0, data_norm=1.0, learning_rate=0.3
+        max_iter=1500, n_phases=3, gradient_clip=9.0, data_norm=1.0, learning_rate=0.3
     )
     facts = l2_problem(n, d, fit_intercept=False, radius=1.0)
     plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
@@ -585,7 +584,7 @@ def test_dense_and_sparse_agree(form):
 
 @every_form
 def test_tiny_sizes(form):
-    sizes, kinds = [(2, 1), (3, 2), (5, 1), (4, 5)], ("dense", "csr", "csc")
+    sizes, kinds = [(2, 1), (3, 2), (5, 1), (4, 5)], ("dense", "csc")
     for (n, d), fit_intercept, kind, steps in itertools.product(
         sizes, (True, False), kinds, (1, None)
     ):
@@ -637,7 +636,7 @@ def test_second_accountant_of_batches(relation, n_outputs):
     first = sum(r.cost("gdp") for r in plan.guarantee.releases if r.count != 100)
     game = (step.noise_multiplier, 0.05, 100, math.sqrt(2 * first))
     law = step.sampling.law
-    low, high = (batch_game(1.0, *game, law, roundup=up, width=5e-5) for up in (False, True))
+    low, high = (batch_game(1.0, *game, law, roundup=up, width=1e-4) for up in (False, True))
     assert 0.85e-6 < low <= plan.guarantee.spent <= 1e-6  # no noise is wasted
     assert high < 1.2e-6
     if relation == "zero-out":
@@ -672,7 +671,7 @@ def test_batches_never_have_more_noise_than_without_sampling(epsilon, n, size, s
 
 def test_under_a_filter_batches_keep_their_amplification():
     # the divergence at the filter's order is what the filter has for this epsilon
-    for relation, epsilon in itertools.product(RELATIONS, (0.2, 1.0)):
+    for relation, epsilon in zip(RELATIONS, (0.2, 1.0), strict=True):
         alone = PrivacyBudget(epsilon, 1e-6, relation)
         order = BudgetAccountant(1.0, 1e-6, relation).order
         shared = dataclasses.replace(alone, currency="zcdp", order=order)
@@ -701,7 +700,7 @@ def test_a_batch_of_all_records_is_a_full_batch():
 @every_relation
 def test_batch_sensitivities_in_the_replay(relation):
     worst = 0.0
-    for task, size in itertools.product(TASKS, (1, 4)):
+    for task, size in zip(TASKS, (1, 4), strict=True):
         solver = NoisyMD(batch_size=size, max_iter=6, gradient_clip=0.4)
         facts = l2_problem(9, 3, task=task)
         plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
@@ -709,8 +708,7 @@ def test_batch_sensitivities_in_the_replay(relation):
         assert not found.violations
         worst = max(worst, found.ratios["stages[0].noises[0]"])
         wrong = dataclasses.replace(plan, gradient_clip=10.0)
-        pairs = neighbours(facts, relation, 8)
-        assert check_sensitivity(wrong, pairs).violations
+        assert check_sensitivity(wrong, neighbours(facts, relation, 2)).violations
     assert 0.9 < worst <= 1 + 1e-12
 
 
@@ -770,7 +768,7 @@ def test_replays_put_the_record_into_batches(relation):
 def test_frank_wolfe_sensitivities_in_the_replay():
     for relation, fit_intercept in itertools.product(RELATIONS, (True, False)):
         at, worst = f"{relation}, fit_intercept={fit_intercept}", {}
-        for task, n in itertools.product(TASKS, (4, 9, 16)):
+        for task, n in ((TASKS[0], 4), (TASKS[1], 9), (TASKS[0], 16)):
             solver = NoisySFW(max_iter=3, gradient_clip=0.4, learning_rate=0.5)
             facts = l2_problem(n, 3, task=task, fit_intercept=fit_intercept)
             plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))

@@ -98,7 +98,7 @@ def replays_in_pieces(case, n_sizes):
         relation, task = RELATIONS[k % 2], ("regression", "classification")[k // 2]
         facts = problem(n, d, task=task, feasible_set=case.feasible_set)
         plan = run_in_pieces(case.solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation)))
-        pairs = neighbours(facts, relation, 6, random_state=k)
+        pairs = neighbours(facts, relation, 4, random_state=k)
         yield check_sensitivity(plan, pairs, random_state=k)
 
 
@@ -294,12 +294,14 @@ def plants(case, relation, bugs):
                 yield bug, plant_in(patch)
 
 
+@rest_is_slow("turn", (0, 1), ("0",))
 @every_case_and_relation
-def test_planted_bugs_are_flagged(case, relation):
+def test_planted_bugs_are_flagged(case, relation, turn):
     planted = 0
     for bug, plant in plants(case, relation, BUGS.keys() - OF_THE_NOISE.keys()):
-        assert any(one.violations for one in replays(case, relation, plant=plant)), bug
         planted += 1
+        if (planted + CASES.index(case)) % 2 == turn:  # every second one, each of some solver
+            assert any(one.violations for one in replays(case, relation, plant=plant)), bug
     assert planted
 
 
@@ -337,10 +339,10 @@ def test_wrong_laws_are_found_by_runs_and_by_draws_and_not_by_the_replay(bug, mo
     if bug is not None:
         OF_THE_LAW[bug](monkeypatch)
     is_right = bug is None
-    result = audit_plan(plan, *pair, 2000, statistic=lambda r: r.coef[0], random_state=0)
+    result = audit_plan(plan, *pair, 1000, statistic=lambda r: r.coef[0], random_state=0)
     assert result.flagged != is_right
     stream = stream_from_random_state(0)
-    draws = np.array([mechanism.release(np.zeros(1), stream)[0] for _ in range(2000)])
+    draws = np.array([mechanism.release(np.zeros(1), stream)[0] for _ in range(1000)])
     assert (kstest(draws, laplace(scale=mechanism.scale).cdf).pvalue > 1e-6) == is_right
     # the replay fixes what is released, so that the noise does not matter to it
     assert not check_sensitivity(plan, [pair], random_state=0).violations

@@ -288,7 +288,7 @@ def test_a_record_moves_all_scores_together_by_no_more_than_is_claimed(task, rel
         solver = solver_of(form, max_iter=8, **settings)
         facts = problem(60, 3, task=task, **others)
         plan = solver.plan(facts, budget)
-        found = check_sensitivity(plan)
+        found = check_sensitivity(plan, neighbours(facts, relation, 12))
         assert not found.violations, found
         for name, ratio in found.ratios.items():
             if name.endswith("noise"):
@@ -301,7 +301,10 @@ def test_the_sensitivity_holds_for_every_kind_of_loss(form):
         Absolute(), Quantile(0.8), EpsilonInsensitive(), Huber(0.2), Welsch(0.4), LogAbsolute(),
         MCPAbsolute(), Hinge(), Sigmoid(), SquaredHinge(), Linear(),
     )  # fmt: skip
+    batch_forms = ("tree", "rounds")
     for k, loss in enumerate(losses):
+        if form != "spider" and batch_forms[k % 2] != form:
+            continue  # the two of batches by turns
         budget = PrivacyBudget(2.0, (1e-6, 0.0)[k % 2], RELATIONS[k // 2 % 2])
         solver = solver_of(form, max_iter=4)
         plan = solver.plan(problem(30, 2, loss=loss), budget)

@@ -119,7 +119,7 @@ def noiseless(plan):
 @every_copy
 def test_a_copy_gives_the_model_of_the_packages_loss(name):
     own, known = COPIES[name]
-    for kind, k in itertools.product(("dense", "csr"), (1, 3)):
+    for kind, k in (("dense", 1), ("csr", 3)):
         X, y = scaled_table(1500, 4, task=known.task, density=0.6)
         if k == 3:
             y = np.stack((y, -y, np.roll(y, 1)), axis=1)
@@ -282,11 +282,13 @@ def replayed(loss, relation, *, n=24, k=1, **settings):
 )  # fmt: skip
 def test_hostile_losses_stay_within_the_sensitivity(name, relation):
     smoothness = math.inf if relation == "replace-one" else 1e-300
-    for task in ("regression", "classification"):
+    for task, k, feasible_set in (
+        ("regression", 1, L2Ball), ("classification", 1, L2Ball),
+        ("regression", 1, lambda _: Unconstrained()), ("classification", 3, L2Ball),
+    ):  # fmt: skip
         loss = Own(HOSTILE[name], task, smoothness=smoothness)
-        for k, feasible_set in ((1, L2Ball), (1, lambda _: Unconstrained()), (3, L2Ball)):
-            found = replayed(loss, relation, k=k, feasible_set=feasible_set)
-            assert not found.violations, (task, smoothness, k, found.violations)
+        found = replayed(loss, relation, k=k, feasible_set=feasible_set)
+        assert not found.violations, (task, smoothness, k, found.violations)
 
 
 def test_without_the_tables_a_hostile_loss_would_break_it(monkeypatch):
@@ -315,7 +317,7 @@ def test_replays_in_learned_units():
         )
         plan = PhasedSGD().plan(fact, PrivacyBudget(300.0))
         assert isinstance(plan.first, LearnedUnits)
-        found = check_sensitivity(plan)
+        found = check_sensitivity(plan, neighbours(fact, "replace-one", 12))
         assert not found.violations
         assert found.ratios["phases[0].noise"] > 0.4
 

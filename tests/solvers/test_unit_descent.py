@@ -19,7 +19,13 @@ from sklearn_dpsco import (
     DPPhasedSGDClassifier,
     DPPhasedSGDRegressor,
 )
-from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, mechanisms
+from sklearn_dpsco.audit import (
+    audit_plan,
+    check_sensitivity,
+    map_mechanisms,
+    mechanisms,
+    neighbours,
+)
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import LogAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import SelectVertex
@@ -63,7 +69,7 @@ def test_a_second_accountant_agrees_and_the_budget_is_spent():
     sizes = ((40, 3), (2000, 5), (20_000, 40), (300, 100))
     for k, ((n, d), task) in enumerate(itertools.product(sizes, TASKS)):
         relation = RELATIONS[k // 2 % 2]
-        for epsilon, n_outputs in ((0.1, 1), (1.0, 3), (8.0, 1)):
+        for epsilon, n_outputs in ((0.1, 1), (1.0, 3), (8.0, 1))[k % 2 :: 2]:
             case = f"{n} x {d}, {task}, {relation}, {epsilon}"
             plan = planned(n, d, task, n_outputs, epsilon=epsilon, relation=relation)
             assert plan.solver == "descent", case
@@ -116,7 +122,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
             40, 2, task, n_outputs, epsilon=epsilon, relation=relation, max_iter=4,
             fit_intercept=fit_intercept,
         )  # fmt: skip
-        found = check_sensitivity(stored(plan))
+        found = check_sensitivity(stored(plan), neighbours(plan.problem, relation, 12))
         assert not found.violations, found
         assert set(found.untested) <= {"units.length", "units.long", "units.target_spread"}, found
         assert found.ratios["step"] > 0.5, found
@@ -142,9 +148,9 @@ def test_black_box_audits_flag_too_little_noise_and_nothing_else(solver, relatio
     fact = dataclasses.replace(facts(60, 2), feasible_set=kind)
     plan = solver.plan(fact, PrivacyBudget(4.0, 1e-6, relation))
     pair = flipped_label(fact, relation)
-    assert not audit_plan(plan, *pair, 400, random_state=0).flagged
+    assert not audit_plan(plan, *pair, 200, random_state=0).flagged
     weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 60))
-    assert audit_plan(weak, *pair, 400, random_state=0).flagged
+    assert audit_plan(weak, *pair, 200, random_state=0).flagged
 
 
 def test_scores_of_a_median_change_by_no_more_than_their_range():

@@ -68,7 +68,7 @@ def test_wide_tables_learn_units_by_default_and_spend_the_budget():
     sizes = ((400, 1001), (20_000, 30_000), (2**28, 1001))
     for k, ((n, d), task) in enumerate(itertools.product(sizes, TASKS)):
         relation = RELATIONS[k // 2 % 2]
-        for epsilon, n_outputs in ((0.1, 1), (1.0, 3), (8.0, 1)):
+        for epsilon, n_outputs in ((0.1, 1), (1.0, 3), (8.0, 1))[k % 2 :: 2]:
             case = f"{n} x {d}, {task}, {relation}, {epsilon}"
             plan = planned(n, d, task, n_outputs, epsilon=epsilon, relation=relation)
             if plan.solver != "descent":  # n mu is too small for a spread of the targets
@@ -122,9 +122,9 @@ def test_black_box_audits_flag_too_little_noise_and_nothing_else(relation, all_w
     fact, solver = facts(60, 2), Descent(max_iter=4)
     plan = solver.plan(fact, PrivacyBudget(4.0, 1e-6, relation))
     pair = flipped_label(fact, relation)
-    assert not audit_plan(plan, *pair, 400, random_state=0).flagged
+    assert not audit_plan(plan, *pair, 200, random_state=0).flagged
     weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 60))
-    assert audit_plan(weak, *pair, 400, random_state=0).flagged
+    assert audit_plan(weak, *pair, 200, random_state=0).flagged
 
 
 def test_norms_in_units_are_those_of_the_rows_and_never_below():
