@@ -74,44 +74,67 @@ def csr_gradient_sum(
         total[j] -= center[j] * total[d]
 
 
+# One kernel for both would be half as fast: the compiler then knows less of the arrays.
+
+
 @njit(cache=True, nogil=True)
 def dense_gradient_at(
-    X: Any, records: OfRecords, chunks: Any, point: Any, offset: Any, slope: Slope, total: Any
+    X: Any, records: OfRecords, chunks: Any, coef: Any, offset: Any, slope: Slope, total: Any
 ) -> None:
     """Add sum_i factor_i r_i [x_i, 1] to `total`, r_i the clipped derivatives of the K outputs.
 
-    At ``offset + scale_i product_i``, over the rows of ``range(*chunks)``, by its step. `point` is
-    (coef, product, move, output): the products are <[x_i, 1], coef>, or where there is a move, the
-    given ones of shape (n, K), in which that output moves, and the others change by the decay.
+    At ``offset + scale_i <[x_i, 1], coef>``, over the rows of ``range(*chunks)``, by its step.
     `coef` and `total` have shape (K, d + 1). The rows of a block stay in the cache from their
     products to their sum.
     """
-    (begin, last, chunk), (coef, product, move, output) = chunks, point
-    K, d = total.shape[0], X.shape[1]
-    # of a block: predictions, targets, bounds, and one to work in
-    z, column = np.zeros((K, _BLOCK)), min(move.coordinate, d - 1)
-    buffers = z, np.zeros((K, _BLOCK)), np.ones(_BLOCK), np.zeros(_BLOCK)
-    part = np.empty(total.shape)
+    (begin, last, chunk), d = chunks, X.shape[1]
+    part, buffers = np.empty(total.shape), _buffers(total.shape[0])
+    z = buffers[0]
     for first in range(begin, last, chunk):
         part[:] = 0.0
         end = min(last, first + chunk)
         for start in range(first, end, _BLOCK):
             stop = min(end, start + _BLOCK)
-            if move.coordinate < 0:
-                for k in range(K):
-                    row_products(X[start:stop], coef[k, :d], z[k, : stop - start])
-                    for t in range(_BLOCK):
-                        z[k, t] += coef[k, d]
-            else:
-                for i in range(start, stop):
-                    for k in range(K):
-                        product[i, k] *= move.decay
-                    x = np.float64(X[i, column]) if column == move.coordinate else 1.0
-                    product[i, output] += move.amount * x
-                    for k in range(K):
-                        z[k, i - start] = product[i, k]
+            for k in range(z.shape[0]):
+                row_products(X[start:stop], coef[k, :d], z[k, : stop - start])
+                for t in range(_BLOCK):
+                    z[k, t] += coef[k, d]
             _add_block(X, records, (start, stop), offset, slope, buffers, part)
         total += part
+
+
+@njit(cache=True, nogil=True)
+def dense_gradient_after_move(
+    X: Any, records: OfRecords, chunks: Any, point: Any, offset: Any, slope: Slope, total: Any
+) -> None:
+    """Move product_i = <[x_i, 1], coef> of an output as `Move` says, then as above.
+
+    `point` is (product of shape (n, K), move, output); the other outputs change by the decay.
+    """
+    (begin, last, chunk), (product, move, output) = chunks, point
+    part, buffers = np.empty(total.shape), _buffers(total.shape[0])
+    z, column = buffers[0], min(move.coordinate, X.shape[1] - 1)
+    for first in range(begin, last, chunk):
+        part[:] = 0.0
+        end = min(last, first + chunk)
+        for start in range(first, end, _BLOCK):
+            stop = min(end, start + _BLOCK)
+            for i in range(start, stop):
+                for k in range(z.shape[0]):
+                    product[i, k] *= move.decay
+                x = np.float64(X[i, column]) if column == move.coordinate else 1.0
+                product[i, output] += move.amount * x
+                for k in range(z.shape[0]):
+                    z[k, i - start] = product[i, k]
+            _add_block(X, records, (start, stop), offset, slope, buffers, part)
+        total += part
+
+
+@njit(cache=True)
+def _buffers(n_outputs: int) -> Any:
+    """Of a block: predictions, targets, bounds, and one to work in."""
+    of_outputs = np.zeros((n_outputs, _BLOCK)), np.zeros((n_outputs, _BLOCK))
+    return (*of_outputs, np.ones(_BLOCK), np.zeros(_BLOCK))
 
 
 @njit(cache=True)

@@ -335,8 +335,7 @@ class Rows:
             outputs = coef.reshape(self.dimension, -1)
             lines = np.zeros((outputs.shape[1], d + 1))
             lines[:, : self.dimension] = outputs.T
-            point = lines, np.zeros((0, outputs.shape[1])), NO_MOVE, 0
-            total = self._dense_sweep(point, objective, slope, bounds).reshape(coef.shape)
+            total = self._dense_sweep(lines, objective, slope, bounds).reshape(coef.shape)
         elif self._storage == "csr" and slope is not None and bounds is None:
             total = self._csr_sweep((coef, _NONE, NO_MOVE), objective.y, slope)
         elif not is_dense:
@@ -393,8 +392,7 @@ class Rows:
         outputs = product.reshape(self.n_samples, -1)
         coordinate, output = divmod(move.coordinate, outputs.shape[1])
         if is_dense and slope is not None:
-            no_coef = np.zeros((outputs.shape[1], 0))
-            point = no_coef, outputs, move._replace(coordinate=coordinate), output
+            point = outputs, move._replace(coordinate=coordinate), output
             total = self._dense_sweep(point, objective, slope, None)
             return total.reshape(self.dimension, *product.shape[1:])
         product *= move.decay
@@ -440,8 +438,11 @@ class Rows:
     def _dense_sweep(
         self, point: Any, objective: Objective, slope: Slope, bounds: Array | None
     ) -> Array:
-        """One pass over dense rows that differentiates and adds up, shape (dimension, K)."""
-        from .._kernels.gradient_sums import dense_gradient_at
+        """One pass over dense rows that differentiates and adds up, shape (dimension, K).
+
+        `point` are coefficients, or a tuple of products and how they move.
+        """
+        from .._kernels.gradient_sums import dense_gradient_after_move, dense_gradient_at
 
         y = np.ascontiguousarray(objective.y.reshape(self.n_samples, -1))
         records = OfRecords(
@@ -452,10 +453,11 @@ class Rows:
         )
         offset = np.array(np.broadcast_to(objective.offset, y.shape[1]), dtype=np.float64)
         shape = (y.shape[1], self.n_columns + 1)
+        kernel: Any = dense_gradient_after_move if isinstance(point, tuple) else dense_gradient_at
 
         def added(part: slice) -> Array:
             total, chunks = np.zeros(shape), (part.start, part.stop, self.chunk)
-            dense_gradient_at(self.X, records, chunks, point, offset, slope, total)
+            kernel(self.X, records, chunks, point, offset, slope, total)
             return total
 
         tasks = row_tasks(self.n_samples, self.n_columns)
