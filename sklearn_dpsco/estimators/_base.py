@@ -229,7 +229,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         return super().set_params(**params)
 
     def _solver(self) -> Solver:
-        """The declared solver, its parameters checked."""
         kinds = tuple(self._solvers.values())
         if isinstance(self.solver, kinds):
             return self.solver.resolved()
