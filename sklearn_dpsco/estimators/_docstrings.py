@@ -2,8 +2,7 @@
 
 A parameter or an attribute is described once, in the docstring of the class that owns it:
 `DPLinearModel`, `DPRegressor` or `DPClassifier`, the mixin of an algorithm, or the concrete
-class. All of them are numpydoc. When a concrete class is created, `merged` makes the text
-that `help` and the built pages show.
+class. When a concrete class is created, `merged` makes the text that readers see.
 """
 
 from __future__ import annotations

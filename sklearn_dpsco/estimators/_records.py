@@ -83,14 +83,11 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels by their position among the sorted classes, -1 for one that is not among them.
-
-    `class_weight` is that of `solvers.base.Problem`.
-    """
+    """Labels by their position among the sorted classes, -1 for one that is not among them."""
 
     codes: NDArray[np.int_]
     classes: NDArray[Any]
-    class_weight: tuple[float, ...] | str | None = None
+    class_weight: tuple[float, ...] | str | None = None  # as in `Problem`
 
     @property
     def record_weight(self) -> Array | None:
@@ -388,7 +385,6 @@ def _read(
 
 
 def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
-    """X and y of a block."""
     y: Any = given.get("y")
     if reader.task == "classification" and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
         y = np.asarray(y)[:, 0]  # each block would warn of the column in each step
@@ -396,10 +392,7 @@ def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays: Any) -> _Facts:
-    """The facts of a block.
-
-    What is wrong is returned: schedulers log what is raised together with the arguments.
-    """
+    """The facts of a block; an error is returned, as schedulers log raised ones with arguments."""
     given = dict(zip(kinds, arrays, strict=True))
     try:
         with np.errstate(all="ignore"):

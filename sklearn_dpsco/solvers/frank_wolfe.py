@@ -503,7 +503,6 @@ def _descend(data: SolverData, offset: Any, plan: FrankWolfePlan, stream: Random
 
 
 def _step_size(plan: FrankWolfePlan, t: Any) -> Any:
-    """Of one step, or of an array of them."""
     if plan.learning_rate is not None:
         return np.full_like(t, plan.learning_rate, dtype=np.float64)
     return 2 / (t + 12)  # the usual step 2 / (t + 2) would make the first iterate a vertex
@@ -540,7 +539,6 @@ def _vertex_iterates(
 def _gradient_iterates(
     records: Records, plan: FrankWolfePlan, stream: RandomStream
 ) -> Iterator[Array]:
-    """The points after each noisy gradient."""
     mechanism: Any = plan.step
     coef = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
     momentum = np.zeros_like(coef)

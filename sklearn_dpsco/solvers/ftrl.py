@@ -380,10 +380,7 @@ class FTRL(Solver):
     def _mirror_map(
         self, problem: Problem, budget: PrivacyBudget, geometry: Geometry, norm: float
     ) -> MirrorMap:
-        """The declared map, or "euclidean", or "power" where it has far less noise.
-
-        In the dual norm of "power" noise in many coordinates is smaller, but gradients are, too.
-        """
+        """The declared map, or "euclidean", or "power" where its dual norm has far less noise."""
         if self.mirror_map is not None or "euclidean" not in geometry.mirror_maps:
             return geometry.mirror_map(self.mirror_map)
         rules, amount = defaults.FTRL[problem.loss.task], budget.gaussian_allowance.amount
@@ -523,7 +520,7 @@ class FTRLRun:
         self._begin()
 
     def add(self, data: SolverData, stream: RandomStream) -> None:
-        """Take in more records, of uncentred rows; nothing if the plan's stream is shorter."""
+        """Take in more records, of uncentred rows; raises before, if the stream is shorter."""
         if self.n_seen + data.n_samples > self.plan.problem.n_samples:
             raise ValueError("the stream is longer than its plan")
         start = 0

@@ -3,8 +3,7 @@ r"""Private units for a descent: where targets lie, how long rows are, which col
 Bounds may be too wide, and columns ill-conditioned. A part of the budget buys, in this order, the
 centre and spread of each target or the frequencies of the classes; the centre of the rows and
 their typical length about it; and, where n is large against d, their second moments, by whose
-inverse root they are multiplied. A descent in such units needs no bound that is tight, no radius
-and few steps. Bounds remain what values are clipped to.
+inverse root they are multiplied. Bounds remain what values are clipped to.
 
 All released vectors are means of vectors of norm at most 1, one for each record, and all
 scalars are medians, chosen by the exponential mechanism on a public grid: no sensitivity depends

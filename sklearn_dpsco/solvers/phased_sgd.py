@@ -11,8 +11,7 @@ the mean by at most the length of its own step (twice that under replace-one), h
 phase is. Non-smooth losses are replaced by their Moreau envelopes of parameter beta, and a user's
 losses by tables (`tables`).
 
-For small tables the default is several passes over one phase that holds all records, in learned
-units (`learned_units`) where nothing but the loss is declared; the passes divide the budget.
+Several passes, the default for small tables, divide the budget.
 
 The sensitivities are derived in doc/privacy, sections 4.5 and 5.
 """

@@ -71,7 +71,7 @@ class SolverData(Piece):
     def sum_over(
         self, which: NDArray[np.intp], function: Callable[..., Any], *arguments: Any
     ) -> Any:
-        """The sum over pieces of ``function(piece, numbers, ...)``; `which` is increasing."""
+        """The sum of ``function(piece, numbers, ...)`` over the records `which`, in order."""
         return function(self, which, *arguments)
 
     def part(self, which: Which) -> SolverData:

@@ -166,10 +166,7 @@ def constants_for(problem: Problem, means: Array) -> Any:
 
 
 def shrunk_mean(released: float, variance: float, prior: float, bound: float = 1.0) -> float:
-    """Posterior mean of a noisy mean, under a normal prior about 0 of standard deviation `prior`.
-
-    So the intercept is not mostly noise.
-    """
+    """Posterior mean of a noisy mean under a normal prior about 0 of standard deviation `prior`."""
     return float(np.clip(released, -bound, bound)) / (1 + variance / prior**2)
 
 

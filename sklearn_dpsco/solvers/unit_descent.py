@@ -144,7 +144,6 @@ def is_best(problem: Problem, budget: PrivacyBudget) -> bool:
 
 
 def _knows(loss: Loss) -> bool:
-    """Whether the rules are made for the loss."""
     base = base_loss(loss)
     return type(base) in (Squared, Logistic) or (type(base) is Welsch and base.width == "auto")
 

@@ -499,8 +499,6 @@ class _Draft:
 
 
 class _RecordWalk:
-    """The state of a run on single records."""
-
     def __init__(
         self,
         whole: Records,
