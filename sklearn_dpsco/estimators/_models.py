@@ -26,7 +26,7 @@ class LinearModel(NamedTuple):
     coef: Array  # in the user's units, as the intercept, with a row for each output
     intercept: Any
     origin: Array  # the row in the place of one that is invalid
-    is_strict: bool  # whether there are none
+    is_strict: bool  # whether an invalid row is an error
     made_of_scores: Callable[[Array], Any] | None  # what is made of raw predictions
 
     def __call__(self, X: Any) -> Any:

@@ -131,7 +131,7 @@ class DiagonalUnits(LearnedUnits):
 
     `moments` is for the means of abs(z) and z^2, z a centred row over a length that nearly all
     have. A width is twice E z^2 / E abs(z), times a factor that grows as the noise falls: 2.5
-    standard deviations of normal numbers, and all of a flag whose rows are not longer than that.
+    standard deviations of normal numbers, and all of a rare flag in rows up to that length.
     """
 
     def box(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:

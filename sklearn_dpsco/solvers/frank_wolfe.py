@@ -511,7 +511,7 @@ def _step_size(plan: FrankWolfePlan, t: Any) -> Any:
 def _vertex_iterates(
     records: Records, plan: FrankWolfePlan, stream: RandomStream
 ) -> Iterator[Array]:
-    """The points; of local records <[x_i, 1], coef> are kept, which a step changes by a column."""
+    """The points after each selection; products with local rows are kept, and moved by a column."""
     data, problem, vertices = records.data, plan.problem, plan.vertices
     assert vertices is not None
     mechanism: Any = plan.step

@@ -520,7 +520,7 @@ class FTRLRun:
         self._begin()
 
     def add(self, data: SolverData, stream: RandomStream) -> None:
-        """Take in more records, of uncentred rows; raises before, if the stream is shorter."""
+        """Take in more records, of uncentred rows, or refuse all if the stream is shorter."""
         if self.n_seen + data.n_samples > self.plan.problem.n_samples:
             raise ValueError("the stream is longer than its plan")
         start = 0

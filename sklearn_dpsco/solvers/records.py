@@ -121,7 +121,7 @@ class Frame:
     target_center: Any = 0.0
     target_scale: Any = 1.0
     intercept_unit: float = 1.0  # in the place of the 1 in [(x - center) / scale, 1]
-    class_weight: Array | None = None  # of balanced classes, in [0, 1]; not yet in the records'
+    class_weight: Array | None = None  # of balanced classes, in [0, 1], still to be multiplied
     mean_weight: float = 1.0  # of all classes, declared or balanced, by released frequencies
     outer: Frame | None = None  # of the units in which all this is stated
 

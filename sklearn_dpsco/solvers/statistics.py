@@ -85,7 +85,7 @@ def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
 
 
 def mean_target(data: SolverData, problem: Problem, clip: float = math.inf) -> Array:
-    """Mean of the clipped targets over all slots, or of several classes their frequencies."""
+    """Mean of the clipped targets over all slots, or frequencies of classes; shape (n_outputs,)."""
     return data.sum(_target_sum, problem, clip) / data.n_samples
 
 

@@ -2,8 +2,8 @@ r"""Gradient descent in privately learned units, without a set, a radius or a tu
 
 After `learned_units`, T releases of the mean gradient follow, each record's derivatives clipped to
 c; the mean of the second half of the iterates is the model. Clip, step and momentum follow from
-public facts and from what was released: they take the model as far as the noise allows, and as the
-noise vanishes it becomes the non-private one.
+public facts and from what was released. They take the model as far as the noise allows, which is
+to the non-private one as the noise vanishes.
 
 A release is the mean of vectors of norm at most 1, derivatives over the clip times rows, so that
 its sensitivity does not depend on the clip (doc/privacy, section 4.5).
