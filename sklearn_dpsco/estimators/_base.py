@@ -1,7 +1,4 @@
-"""What all estimators share: validate, plan, clip, solve, set attributes, predict.
-
-A concrete estimator holds parameters and a docstring, and names its solver.
-"""
+"""What all estimators share; a concrete one holds parameters and a docstring, and names solvers."""
 
 from __future__ import annotations
 
@@ -229,7 +226,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         return super().set_params(**params)
 
     def _solver(self) -> Solver:
-        """The declared solver, its parameters checked."""
         kinds = tuple(self._solvers.values())
         if isinstance(self.solver, kinds):
             return self.solver.resolved()
@@ -271,7 +267,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     @property
     def _reader(self) -> Reader:
-        """How records are read, by the parameters."""
         # (a stream does not check its parameters again)
         largest = check_size("max_weight", self.max_weight)
         return Reader(type(self).__name__, self._task, self._is_strict, largest)

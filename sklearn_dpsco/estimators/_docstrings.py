@@ -2,8 +2,7 @@
 
 A parameter or an attribute is described once, in the docstring of the class that owns it:
 `DPLinearModel`, `DPRegressor` or `DPClassifier`, the mixin of an algorithm, or the concrete
-class. All of them are numpydoc. When a concrete class is created, `merged` makes the text
-that `help` and the built pages show.
+class. When a concrete class is created, `merged` makes the text that readers see.
 """
 
 from __future__ import annotations
@@ -57,10 +56,9 @@ def entries(lines: list[str]) -> list[Entry]:
 def merged(cls: type) -> str | None:
     """The complete docstring of an estimator's class; None under ``python -OO``.
 
-    The parameters come in the order of `__init__`, each from the first class in the MRO that
-    describes it, and then all attributes: of the model, of the algorithm, of all. A text that
-    begins with ``...`` continues the one of the next class. Notes and References are those of the
-    first class that has them.
+    Parameters come in the order of `__init__`, each from the first class in the MRO that describes
+    it, attributes of the model before those of all. A text that begins with ``...`` continues the
+    one of the next class. Notes and References are those of the first class that has them.
     """
     if vars(cls).get("__doc__") is None:
         return None

@@ -21,25 +21,13 @@ _SMALL = 2.0**-600  # any float times this times a coefficient is finite
 
 
 class LinearModel(NamedTuple):
-    """What predictions need of a fitted model, and nothing else, so that it can be sent about.
+    """What predictions need of a fitted model, and nothing else, so that it can be sent about."""
 
-    Attributes
-    ----------
-    coef, intercept : ndarray or float
-        In the user's units, with a row for each output.
-    origin : ndarray of shape (n_features,)
-        The row in the place of one that is invalid.
-    is_strict : bool
-        Whether there are none.
-    made_of_scores : callable or None
-        What is made of raw predictions.
-    """
-
-    coef: Array
+    coef: Array  # in the user's units, as the intercept, with a row for each output
     intercept: Any
-    origin: Array
-    is_strict: bool
-    made_of_scores: Callable[[Array], Any] | None
+    origin: Array  # the row in the place of one that is invalid
+    is_strict: bool  # whether an invalid row is an error
+    made_of_scores: Callable[[Array], Any] | None  # what is made of raw predictions
 
     def __call__(self, X: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -124,13 +112,7 @@ class Affine(NamedTuple):
 
 
 def feature_index(names: Any, n_features: int, encoder: Any) -> tuple[Any, Any]:
-    """An index of the features and the intercept, and the encoder's output columns, if it tells.
-
-    Raises
-    ------
-    ValueError
-        If the encoder has another number of outputs than the model has features.
-    """
+    """An index of the features and the intercept, and the encoder's output columns, if it tells."""
     pandas = import_pandas("coef_frame")
     if encoder is None:
         names = [f"x{k}" for k in range(n_features)] if names is None else names

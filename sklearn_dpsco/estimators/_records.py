@@ -83,14 +83,11 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels by their position among the sorted classes, -1 for one that is not among them.
-
-    `class_weight` is that of `solvers.base.Problem`.
-    """
+    """Labels by their position among the sorted classes, -1 for one that is not among them."""
 
     codes: NDArray[np.int_]
     classes: NDArray[Any]
-    class_weight: tuple[float, ...] | str | None = None
+    class_weight: tuple[float, ...] | str | None = None  # as in `Problem`
 
     @property
     def record_weight(self) -> Array | None:
@@ -181,23 +178,12 @@ _CODES = (
 
 @dataclass(frozen=True)
 class Reader:
-    """How the values of records are checked and read, by public settings alone.
+    """How the values of records are checked and read, by public settings alone."""
 
-    Attributes
-    ----------
-    name : str
-        Of the estimator, for messages.
-    task : {"regression", "classification"}
-    is_strict : bool
-        Whether a record that is invalid is an error.
-    max_weight : float
-        The largest weight that counts.
-    """
-
-    name: str
-    task: str
-    is_strict: bool
-    max_weight: float
+    name: str  # of the estimator, for messages
+    task: str  # "regression" or "classification"
+    is_strict: bool  # whether a record that is invalid is an error
+    max_weight: float  # the largest that counts
 
     def features(self, X: Any, min_samples: int = 1) -> Any:
         """X as an array or a sparse matrix."""
@@ -262,8 +248,7 @@ class Reader:
 
         `is_empty` flags records whose target is invalid, which only nonfinite="zero" has; those
         with invalid features are found here. `is_surplus` flags the rows of users who have too
-        many of them, None if there are no `groups`. `weight` is in [0, 1], None if there are no
-        weights; records of weight 0 are empty.
+        many of them. `weight` is in [0, 1]; records of weight 0 are empty.
         """
         left_out = is_surplus
         if weight is not None:
@@ -281,13 +266,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class LocalTable:
-    """Validated arguments of a fit in the memory of this process.
-
-    Attributes
-    ----------
-    reader, X, targets, is_surplus, weight
-        See `Reader.rows`.
-    """
+    """Validated arguments of a fit in the memory of this process; see `Reader.rows`."""
 
     reader: Reader
     X: Any
@@ -316,50 +295,32 @@ class LocalTable:
 
 
 class _Facts(NamedTuple):
-    """What a check tells of a block: public facts of its form, the labels if they are asked for.
-
-    `given` and `empty` are X as it was given and as it is read, without records; `form` must be
-    the same for all blocks, and has the shape of a record's targets last; `mark` is the
-    `fingerprint` of the block, and `users` are those of its rows if there are any.
-    """
+    """What a check tells of a block: public facts of its form, the labels if they are asked for."""
 
     n_samples: int = 0
-    given: Any = None
-    empty: Any = None
-    form: tuple[Any, ...] = ()
+    given: Any = None  # X as it was given, without records
+    empty: Any = None  # and as it is read
+    form: tuple[Any, ...] = ()  # the same for all blocks; last the shape of a record's targets
     labels: tuple[Any, ...] = ()
-    mark: int = 0
-    users: Any = None
+    mark: int = 0  # the block's `fingerprint`
+    users: Any = None  # those of its rows if there are any
     error: Exception | None = None
 
 
 @dataclass(frozen=True)
 class BlocksTable:
-    """Checked arguments of a fit in blocks of rows elsewhere.
-
-    Attributes
-    ----------
-    blocks : dict of str to Blocks
-        Those of "X", "y", and of "weight" and "surplus" (flags of rows) if there are any.
-    sizes, marks : tuple of int
-        Numbers of records of the blocks, and their fingerprints.
-    given, empty : array-like of shape (0, d)
-        X as it was given and as it is read, without records.
-    targets : Numbers, Labels or ndarray
-        What is public of them. Before that is known, the labels that occur, if they are asked for;
-        else y without records.
-    users : ndarray or None
-        Those of all rows, if they were in blocks.
-    """
+    """Checked arguments of a fit in blocks of rows elsewhere."""
 
     reader: Reader
-    blocks: dict[str, Blocks]
-    sizes: tuple[int, ...]
-    marks: tuple[int, ...]
-    given: Any
-    empty: Any
+    blocks: dict[str, Blocks]  # "X", "y", and "weight" and "surplus" (flags) if there are any
+    sizes: tuple[int, ...]  # numbers of records of the blocks
+    marks: tuple[int, ...]  # and their fingerprints
+    given: Any  # X as it was given, without records
+    empty: Any  # and as it is read
+    # What is public of them. Before that is known, the labels that occur, if they are asked for,
+    # else y without records.
     targets: Any
-    users: Any
+    users: Any  # those of all rows, if they were in blocks
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -400,13 +361,7 @@ def _read(
     meta: Numbers | Labels,
     *arrays: Any,
 ) -> SolverData:
-    """A block as scaled records; `mark` is what its fingerprint was, None if there was none.
-
-    Raises
-    ------
-    BlocksChangedError
-        If it is another block now.
-    """
+    """A block as scaled records, if its fingerprint is still `mark`; None is not compared."""
     given = dict(zip(kinds, arrays, strict=True))
     with suppress(ValueError):  # the block of the check was valid
         X, y = _read_both(reader, given)
@@ -430,7 +385,6 @@ def _read(
 
 
 def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
-    """X and y of a block."""
     y: Any = given.get("y")
     if reader.task == "classification" and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
         y = np.asarray(y)[:, 0]  # each block would warn of the column in each step
@@ -438,10 +392,7 @@ def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays: Any) -> _Facts:
-    """The facts of a block.
-
-    What is wrong is returned: schedulers log what is raised together with the arguments.
-    """
+    """The facts of a block; an error is returned, as schedulers log raised ones with arguments."""
     given = dict(zip(kinds, arrays, strict=True))
     try:
         with np.errstate(all="ignore"):
@@ -475,19 +426,8 @@ def _emptied(block: Any) -> Any:
 def read_blocks(reader: Reader, X: Any, others: dict[str, Any], classes: Any) -> BlocksTable:
     """Blocks of rows of X and of what goes with it, checked where they are.
 
-    Parameters
-    ----------
-    reader : Reader
-    X : collection, or list of delayed parts or futures
-    others : dict of str to array-like or collection
-        None for what is not there.
-    classes : ndarray or None
-        Among which labels must be; None looks up those that occur.
-
-    Raises
-    ------
-    ValueError
-        If blocks are invalid, or do not go with each other, or one of X is given twice.
+    `others` has None for what is not there. Labels must be among `classes`; None looks up those
+    that occur.
     """
     given = {kind: values for kind, values in others.items() if values is not None}
     blocks = blocks_of_all(X, given)

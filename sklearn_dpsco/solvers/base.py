@@ -157,24 +157,13 @@ class Plan(Overviewed):
 
 @dataclass(frozen=True)
 class SolverResult:
-    """Private coefficients in scaled units.
+    """Private coefficients in scaled units."""
 
-    Attributes
-    ----------
-    coef : ndarray of shape (n_features,), or (n_outputs, n_features) if there are several
-    intercept : float, or ndarray of shape (n_outputs,)
-    n_iter : int
-    units : object
-        What was released about the features, if anything; see the solver.
-    frame : Frame or None
-        The offset and the centre of the rows that the descent worked with.
-    """
-
-    coef: Array
-    intercept: Any
+    coef: Array  # of shape (n_features,), or (n_outputs, n_features) if there are several
+    intercept: Any  # a float, or of shape (n_outputs,)
     n_iter: int
-    units: Any = None
-    frame: Any = None
+    units: Any = None  # what was released about the features, if anything
+    frame: Any = None  # offset and centre of the rows that the descent worked with
 
 
 Check = Callable[[str, Any], Any]
@@ -349,12 +338,7 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
 def plan_within(budget: PrivacyBudget, make: Callable[[PrivacyBudget], P]) -> P:
     """``make(budget)``, or for an infinite epsilon the plan of a finite one without its noise.
 
-    Parameters
-    ----------
-    budget : PrivacyBudget
-    make : callable
-        Makes a plan: a frozen dataclass with a field `guarantee`, whose mechanisms
-        `map_mechanisms` finds.
+    A plan is a frozen dataclass with a field `guarantee`, whose mechanisms `map_mechanisms` finds.
     """
     if not budget.is_infinite:
         return make(budget)

@@ -1,8 +1,7 @@
 r"""The box in which a solver with a feasible set works: that of the bounds, or a learned one.
 
-A set that rotations change (a ball of the l1 norm, a simplex, a box) keeps its columns. So its
-learned units are diagonal: x becomes (x - centre) / width, column by column, and y
-(y - centre) / width, both clipped to [-1, 1]. From there on everything is as if these were the
+Rotations would change the set, so that learned units are diagonal: features and targets become
+(value - centre) / width, clipped to [-1, 1]. From there on everything is as if these were the
 declared bounds, the sensitivities too. Derivation: doc/privacy, section 4.5c.
 """
 
@@ -56,21 +55,11 @@ def has_no_unit(loss: Loss) -> bool:
 
 @dataclass(frozen=True)
 class Box:
-    """The units of a plan with a feasible set.
+    """The units of a plan with a feasible set."""
 
-    Attributes
-    ----------
-    problem : Problem
-        As the solver sees it: in learned units nothing is declared of the rows.
-    budget : PrivacyBudget
-    whole : Problem
-        As it was declared.
-    is_learned : bool
-    """
-
-    problem: Problem
+    problem: Problem  # as the solver sees it: in learned units nothing is declared of the rows
     budget: PrivacyBudget
-    whole: Problem
+    whole: Problem  # as it was declared
     is_learned: bool
 
     @classmethod
@@ -141,9 +130,8 @@ class DiagonalUnits(LearnedUnits):
     """Centres and widths of the columns and of the targets; see `LearnedUnits` for the fields.
 
     `moments` is for the means of abs(z) and z^2, z a centred row over a length that nearly all
-    have. A column's width is twice the ratio E z^2 / E abs(z), times a factor that grows as the
-    noise falls: 2.5 standard deviations of normal numbers, and all of a flag, however rare it is,
-    where its rows are not longer than that length.
+    have. A width is twice E z^2 / E abs(z), times a factor that grows as the noise falls: 2.5
+    standard deviations of normal numbers, and all of a rare flag in rows up to that length.
     """
 
     def box(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
@@ -179,10 +167,7 @@ class DiagonalUnits(LearnedUnits):
 
 
 def _ratios(noisy: Array, variance: float) -> Array:
-    """Of mean squares to mean sizes, from both; rather too large where they are not clear.
-
-    A column that is too narrow is clipped, and its coefficient too large by any factor.
-    """
+    """Mean squares over mean sizes, rather too large where unclear: narrow columns are clipped."""
     variance *= 2  # see `_spread_sum`
     found = []
     for part in math.sqrt(2) * noisy.reshape(2, -1):

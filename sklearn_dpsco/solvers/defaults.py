@@ -43,14 +43,11 @@ def gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float, amount:
 
 
 def sized_set(problem: Problem, radius: float) -> Geometry:
-    """The declared set, or one of this radius.
-
-    Without the origin the radius fixes the size of the model: in regression, 1 for convex
-    combinations.
-    """
+    """The declared set, or one of this radius."""
     kind = problem.feasible_set
     if isinstance(kind, Geometry):
         return kind
+    # without the origin the radius fixes the size of the model: 1 for convex combinations
     is_fixed = problem.loss.task == "regression" and not kind.contains_origin
     # noise beyond all measure would ask for a radius that no set may have
     return kind(1.0 if is_fixed else max(radius, 1e-50))
@@ -62,10 +59,7 @@ def growing(smallest: float, noise: float, accurate: float) -> float:
 
 
 def growing_clip(problem: Problem, smallest: float, noise: float, accurate: float) -> float:
-    """The smallest useful clip where noise dominates, 1 where it is far below `accurate`.
-
-    Of several outputs in units of `joint_unit`.
-    """
+    """A clip that is `growing`, of several outputs in units of `joint_unit`."""
     return growing(smallest, noise, accurate) * joint_unit(problem)
 
 

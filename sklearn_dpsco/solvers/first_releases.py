@@ -158,11 +158,10 @@ def plan_first(
     shares: tuple[float, float, float] | None = None,
     group: str | None = None,
 ) -> FirstReleases:
-    """Plan of all three releases within an allowance, which must not be pure.
+    """Plan of target, means and row factor by their shares in an allowance, which is not pure.
 
-    `may_shrink` tells whether the feasible set keeps points that are multiplied by a factor below
-    1; if not, the row factor is left out. `may_step` tells whether the centre of the targets may be
-    found by steps. `shares` are those of the target, the means and the row factor in the allowance.
+    `may_shrink`: the feasible set keeps points times a factor below 1, or else the row factor is
+    left out. `may_step`: the centre of the targets may be found by steps.
     """
     if shares is None:
         shares = intercept_share(problem, budget), RULES.means_share, RULES.row_factor_share

@@ -1,22 +1,14 @@
 r"""Full-batch noisy Frank-Wolfe methods.
 
-Two forms share one loop and differ in what is released at each step.
+Each step of "selection" releases the vertex that minimizes the linearized loss, by
+report-noisy-max; on wide sparse X it costs less than a pass over X (`sparse_walk`). "gradient"
+releases the mean gradient; everything after it is post-processing: momentum, which averages the
+noise of all past steps, and a linear minimization, smoothed according to the noise that is left.
 
-``"selection"``
-    On sets with vertices: the vertex that minimizes the linearized loss, by report-noisy-max
-    (Talwar, Thakurta and Zhang 2015; BGM21 Algorithm 5). Its noise grows with log d. On wide
-    sparse X its steps cost less than a pass over X (`sparse_walk`).
-``"gradient"``
-    The mean gradient with Gaussian noise. Everything after it is post-processing:
-    momentum, which averages the noise of all past steps, and a linear minimization,
-    smoothed according to the noise that is left. Its noise grows with the row norm,
-    about sqrt(d) / 2.
-
-Both step from w to (1 - eta_t) w + eta_t u_t, where u_t is the vertex or the minimizer,
-and return the mean of the second half of the iterates, or, where a sparse model is asked for, the
-last one without rare vertices. Where the noise is above a public threshold, another plan,
-``"constant"``, spends all of the budget on a private intercept and leaves the coefficients at the
-centre of the set.
+Both step from w to (1 - eta_t) w + eta_t u_t, where u_t is the vertex or the minimizer, and return
+the mean of the second half of the iterates, or, where a sparse model is asked for, the last one
+without rare vertices. Where the noise is above a public threshold, another plan, "constant", spends
+all of the budget on an intercept.
 
 The sensitivities are derived in doc/privacy, sections 2.1, 2.3, 2.7, 3.1 and 3.1b.
 """
@@ -234,10 +226,7 @@ class FrankWolfe(Solver):
         return FrankWolfePlan(problem, budget, form, max_iter, guarantee, **fields)
 
     def _clip(self, facts: Facts, reach: float, noise: float) -> float:
-        """The declared or default clip, or the loss's own bound where that is smaller.
-
-        `reach` bounds the coefficients' predictions for rows in the box.
-        """
+        """The declared or default clip, or the loss's own bound for predictions up to `reach`."""
         rules, loss, clip = facts.rules, facts.problem.loss, self.gradient_clip
         if clip is None:
             # that of its own derivative for a loss with a kink: a smaller one moves the minimizer
@@ -514,7 +503,6 @@ def _descend(data: SolverData, offset: Any, plan: FrankWolfePlan, stream: Random
 
 
 def _step_size(plan: FrankWolfePlan, t: Any) -> Any:
-    """Of one step, or of an array of them."""
     if plan.learning_rate is not None:
         return np.full_like(t, plan.learning_rate, dtype=np.float64)
     return 2 / (t + 12)  # the usual step 2 / (t + 2) would make the first iterate a vertex
@@ -523,11 +511,7 @@ def _step_size(plan: FrankWolfePlan, t: Any) -> Any:
 def _vertex_iterates(
     records: Records, plan: FrankWolfePlan, stream: RandomStream
 ) -> Iterator[Array]:
-    """The points after each selection.
-
-    Of records in this process, the products <[x_i, 1], coef> are kept: a step changes them by a
-    column.
-    """
+    """The points after each selection; products with local rows are kept, and moved by a column."""
     data, problem, vertices = records.data, plan.problem, plan.vertices
     assert vertices is not None
     mechanism: Any = plan.step
@@ -555,7 +539,6 @@ def _vertex_iterates(
 def _gradient_iterates(
     records: Records, plan: FrankWolfePlan, stream: RandomStream
 ) -> Iterator[Array]:
-    """The points after each noisy gradient."""
     mechanism: Any = plan.step
     coef = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
     momentum = np.zeros_like(coef)

@@ -11,9 +11,8 @@ enters one step, so that the whole sequence of iterates costs one release. This 
 of Arora, Marinov and Ullah (2020), whose noise is too small.
 
 The first records buy private means of the targets and the features, and where their number allows
-it the next ones the second moments of the features, each with the full budget: in coordinates in
-which these are alike, the descent is well conditioned. A stream of unknown length is cut into
-epochs that double; each has its own records, and starts from the last result.
+it the next ones the second moments, each with the full budget. A stream of unknown length is cut
+into epochs that double; each has its own records, and starts from the last result.
 
 Sensitivities: doc/privacy, sections 2.4 and 6.
 """
@@ -381,10 +380,7 @@ class FTRL(Solver):
     def _mirror_map(
         self, problem: Problem, budget: PrivacyBudget, geometry: Geometry, norm: float
     ) -> MirrorMap:
-        """The declared map, or "euclidean", or "power" where it has far less noise.
-
-        In the dual norm of "power" noise in many coordinates is smaller, but gradients are, too.
-        """
+        """The declared map, or "euclidean", or "power" where its dual norm has far less noise."""
         if self.mirror_map is not None or "euclidean" not in geometry.mirror_maps:
             return geometry.mirror_map(self.mirror_map)
         rules, amount = defaults.FTRL[problem.loss.task], budget.gaussian_allowance.amount
@@ -450,7 +446,6 @@ class FTRL(Solver):
         return SecondMoments(d, norm, n_records, noise)
 
     def _epoch(self, plan: FTRLPlan, number: int, size: int) -> Epoch:
-        """The next epoch of a plan, with so many records."""
         problem, budget = plan.problem, plan.budget
         rules = defaults.FTRL[problem.loss.task]
         n_steps = max(rules.n_steps, min(rules.most_steps, size // rules.useful_batch))
@@ -525,13 +520,7 @@ class FTRLRun:
         self._begin()
 
     def add(self, data: SolverData, stream: RandomStream) -> None:
-        """Take in more records, of uncentred rows; noise comes from `stream`.
-
-        Raises
-        ------
-        ValueError
-            If the plan's stream is shorter. Nothing is taken in then.
-        """
+        """Take in more records, of uncentred rows, or refuse all if the stream is shorter."""
         if self.n_seen + data.n_samples > self.plan.problem.n_samples:
             raise ValueError("the stream is longer than its plan")
         start = 0

@@ -3,8 +3,7 @@ r"""Private units for a descent: where targets lie, how long rows are, which col
 Bounds may be too wide, and columns ill-conditioned. A part of the budget buys, in this order, the
 centre and spread of each target or the frequencies of the classes; the centre of the rows and
 their typical length about it; and, where n is large against d, their second moments, by whose
-inverse root they are multiplied. A descent in such units needs no bound that is tight, no radius
-and few steps. Bounds remain what values are clipped to.
+inverse root they are multiplied. Bounds remain what values are clipped to.
 
 All released vectors are means of vectors of norm at most 1, one for each record, and all
 scalars are medians, chosen by the exponential mechanism on a public grid: no sensitivity depends
@@ -292,10 +291,7 @@ class LearnedUnits(Part):
         return root / bound, float(white.max()) / bound**2, float(white.sum()) / bound**2
 
     def _release_top(self, found: Array, stream: RandomStream) -> float:
-        """An upper bound on the largest eigenvalue of the rows' moments, as a rule.
-
-        `found` is that, or something above it, in [0, 1], shape (1,).
-        """
+        """As a rule an upper bound on `found`, the largest eigenvalue or more, in [0, 1]."""
         assert self.top is not None
         noisy = float(self.top.release(found, stream)[0])
         return min(1.0, max(0.0, noisy) + 1.5 * math.sqrt(self.top.variance))
@@ -327,10 +323,7 @@ def pays(problem: Problem, budget: PrivacyBudget) -> bool:
 
 
 def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, kind: type[K]) -> K:
-    """The releases within an allowance, of which a part is left for a descent.
-
-    Of `LearnedUnits`, or of `DiagonalUnits`, where the means of the targets follow later.
-    """
+    """`LearnedUnits` or `DiagonalUnits` within an allowance, a part of which is left."""
     rules, left, is_diagonal = unit_rules(problem), 1.0, kind is not LearnedUnits
     m, d, k = accuracy(problem, budget), problem.n_features, problem.n_outputs
     has_center, is_regression = problem.fit_intercept, problem.loss.task == "regression"
@@ -360,7 +353,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
             median_share = k * wanted(for_place, rules.median_share / k)
             median = medians(median_share, k)
         spread = medians(k * wanted(for_size, rules.spread_share / k, 2), k)
-    # a loss that is not convex is for gross errors, which would move a mean
+    # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)

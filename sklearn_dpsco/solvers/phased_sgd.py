@@ -11,8 +11,7 @@ the mean by at most the length of its own step (twice that under replace-one), h
 phase is. Non-smooth losses are replaced by their Moreau envelopes of parameter beta, and a user's
 losses by tables (`tables`).
 
-For small tables the default is several passes over one phase that holds all records, in learned
-units (`learned_units`) where nothing but the loss is declared; the passes divide the budget.
+Several passes, the default for small tables, divide the budget.
 
 The sensitivities are derived in doc/privacy, sections 4.5 and 5.
 """
@@ -328,8 +327,6 @@ def _block(n_features: int) -> int:
 
 
 class _Draft:
-    """A plan in the making."""
-
     def __init__(self, solver: PhasedSGD, problem: Problem, budget: PrivacyBudget) -> None:
         self.solver, self.problem, self.budget = solver, problem, budget
         self.rules = PHASED_SGD[problem.loss.task]
@@ -369,10 +366,7 @@ class _Draft:
         return is_free and pays(problem, self.budget)
 
     def first_releases(self) -> tuple[FirstReleases | LearnedUnits, int, Allowance]:
-        """The first releases, the number of records of their slice, and the whole allowance.
-
-        0 stands for all records, where the first releases leave a share of the allowance.
-        """
+        """The first releases, the records of their slice (0 for all), and the whole allowance."""
         problem, budget, rules = self.problem, self.budget, self.rules
         if self.learns_units:
             whole = budget.mixed_allowance
@@ -397,10 +391,7 @@ class _Draft:
         return first, n_first, allowance
 
     def in_bounds(self, unit: float) -> tuple[float, float, None]:
-        """The clip and the last step in the units of the bounds, see `PhasedSGDDefaults`.
-
-        `unit` is the standard deviation of the noise in one direction after a step of length 1.
-        """
+        """The clip and the last step in the units of the bounds, see `PhasedSGDDefaults`."""
         rules, n, passes = self.rules, self.problem.n_samples, self.passes
         noise = unit * math.sqrt(self.rank) / n  # its norm after n steps of length 1 / n
         slope, clip = self._slope_and_clip(noise)
@@ -442,8 +433,7 @@ class _Draft:
     def in_units(self, unit: float) -> tuple[float, float, float]:
         """The clip and the last step in learned units, and the unit of the targets.
 
-        A declared clip is stated in the spreads of the targets. The step is as long as that of
-        `unit_descent`, or as passes allow.
+        A declared clip is in spreads of the targets. The step is that of `unit_descent` or less.
         """
         problem, loss, n = self.problem, self.problem.loss, self.problem.n_samples
         units, solver, m = LEARNED_UNITS[loss.task], self.solver, accuracy(problem, self.budget)
@@ -643,28 +633,14 @@ def _in_step_units(data: SolverData, each: float, width: float | None) -> Solver
 
 
 class GradientSteps(NamedTuple):
-    """A pass of single-record gradient steps: the numbers that `phase_mean` needs.
-
-    Attributes
-    ----------
-    n_steps : int
-    learning_rate : float
-    beta : float
-        Bound on the slope of the derivative that the steps take.
-    clip : float
-        Bound on the derivative.
-    parameter : float
-        Bound on the numbers that it is computed from, beside predictions and targets.
-    block : int
-        Steps between two projections.
-    """
+    """A pass of single-record gradient steps: the numbers that `phase_mean` needs."""
 
     n_steps: int
     learning_rate: float
-    beta: float
-    clip: float
-    parameter: float
-    block: int
+    beta: float  # bound on the slope of the derivative that the steps take
+    clip: float  # bound on the derivative
+    parameter: float  # bound on what it is computed from, beside predictions and targets
+    block: int  # steps between two projections
 
 
 def phase_mean(

@@ -21,11 +21,10 @@ Which = slice | NDArray[np.intp]
 
 
 class Piece:
-    """Records in the memory of this process, of which functions make sums or other records.
+    """Records in this process, of which functions make sums (`sum`) or other records (`map`).
 
-    Solvers ask for sums over records (`sum`) and for other records (`map`) by functions that
-    depend on nothing else. So records may as well lie in pieces elsewhere: `data.pieces.Pieces` has
-    the same methods, and calls the functions with each piece.
+    The functions depend on nothing else. So records may as well lie in pieces elsewhere:
+    `data.pieces.Pieces` has the same methods, and calls the functions with each piece.
     """
 
     is_local: ClassVar[bool] = True
@@ -49,17 +48,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class SolverData(Piece):
-    """Clipped and scaled data.
-
-    Attributes
-    ----------
-    rows : Rows
-    y : ndarray of shape (n_samples,), or (n_samples, n_outputs) if there are several
-        In [-1, 1] (regression), or -1 and +1 (classification: of several classes, +1 for the
-        record's own).
-    """
+    """Clipped and scaled data."""
 
     rows: Rows
+    # In [-1, 1], of labels -1 and +1, of several classes +1 for the record's own; shape
+    # (n_samples,), or (n_samples, n_outputs) if there are several.
     y: Array
 
     @property
@@ -78,10 +71,7 @@ class SolverData(Piece):
     def sum_over(
         self, which: NDArray[np.intp], function: Callable[..., Any], *arguments: Any
     ) -> Any:
-        """The sum over pieces of ``function(piece, numbers, ...)`` for some of the records.
-
-        `which` lists them, in increasing order.
-        """
+        """The sum of ``function(piece, numbers, ...)`` over the records `which`, in order."""
         return function(self, which, *arguments)
 
     def part(self, which: Which) -> SolverData:
@@ -122,10 +112,6 @@ class Frame:
 
     With the descent's coefficients w, the model predicts the target
     ``(y - target_center) / target_scale`` as ``offset + factor <[(x - center) / scale, 1], w>``.
-
-    `class_weight` is that of balanced classes, in [0, 1]: the records' weights are still to be
-    multiplied by it. `mean_weight` is that of the classes, declared or balanced, by their released
-    frequencies.
     """
 
     offset: Any = 0.0  # the constant prediction that the descent corrects, for each output
@@ -135,8 +121,8 @@ class Frame:
     target_center: Any = 0.0
     target_scale: Any = 1.0
     intercept_unit: float = 1.0  # in the place of the 1 in [(x - center) / scale, 1]
-    class_weight: Array | None = None
-    mean_weight: float = 1.0
+    class_weight: Array | None = None  # of balanced classes, in [0, 1], still to be multiplied
+    mean_weight: float = 1.0  # of all classes, declared or balanced, by released frequencies
     outer: Frame | None = None  # of the units in which all this is stated
 
     def weighted(self, data: SolverData) -> SolverData:

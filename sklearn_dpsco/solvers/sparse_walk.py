@@ -107,10 +107,7 @@ def run_sparse_walk(
     first: int,
     stream: RandomStream,
 ) -> Array:
-    """Mean of the iterates after step `first` and later ones, shape (size,).
-
-    Of a plan, its geometry, vertices and the mechanism of its steps are read.
-    """
+    """Mean of the iterates after step `first` and later ones, shape (size,)."""
     center = np.array(plan.geometry.center(plan.vertices.n_features), dtype=np.float64)
     walk = SparseWalk(rows, objective, plan, schedule, center)
     weight, weights = mean_weights(schedule.rates, first)

@@ -37,14 +37,9 @@ from .defaults import FIRST_RELEASES as RULES
 from .records import Frame, SolverData, WithNumbers
 
 Array = NDArray[np.float64]
-
-
 Counts = Callable[[Array], Array]
 
-
 _OCTAVES = 18  # of the grids of scales, four candidates in each
-
-
 _TINY = 1e-300  # in the place of 0 in a denominator
 
 
@@ -90,10 +85,7 @@ def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
 
 
 def mean_target(data: SolverData, problem: Problem, clip: float = math.inf) -> Array:
-    """Mean of the targets over all slots, or of several classes their frequencies; (n_outputs,).
-
-    Targets are clipped to [-clip, clip].
-    """
+    """Mean of the clipped targets over all slots, or frequencies of classes; shape (n_outputs,)."""
     return data.sum(_target_sum, problem, clip) / data.n_samples
 
 
@@ -138,9 +130,8 @@ def constant_for_mean(
 ) -> Frame:
     """The best constant prediction for a noisy `mean_target`, which is shrunk by its noise.
 
-    With the weights of classes. Frequencies then count as at least their noise, and as much as in
-    the log-odds of a mean, so that balanced weights do not make a class that hardly occurs all that
-    counts.
+    With weights of classes, frequencies count as at least their noise, and as much as in the
+    log-odds of a mean: balanced weights must not make a class that hardly occurs all that counts.
     """
     k = problem.n_outputs
     if problem.has_frequencies:
@@ -175,11 +166,7 @@ def constants_for(problem: Problem, means: Array) -> Any:
 
 
 def shrunk_mean(released: float, variance: float, prior: float, bound: float = 1.0) -> float:
-    """A noisy mean of targets within `bound`, shrunk towards 0, the middle of their bounds.
-
-    The posterior mean under a normal prior of standard deviation `prior`, so that the intercept is
-    not mostly noise.
-    """
+    """Posterior mean of a noisy mean under a normal prior about 0 of standard deviation `prior`."""
     return float(np.clip(released, -bound, bound)) / (1 + variance / prior**2)
 
 
@@ -319,10 +306,7 @@ def median_score(n_samples: int, record_factor: float) -> float:
 
 
 def place_counts(values: Array, present: NDArray[np.bool_], grid: Array) -> Array:
-    """Of the values of present records, the number in each interval that ends on a grid.
-
-    The last count is that of the values beyond the grid. Shape (grid.size + 1,).
-    """
+    """Counts of the values of present records by interval that ends on a grid, and beyond it."""
 
     def counted(part: slice) -> Array:
         places = np.searchsorted(grid, values[part])[present[part]]

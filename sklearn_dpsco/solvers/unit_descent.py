@@ -1,11 +1,9 @@
 r"""Gradient descent in privately learned units, without a set, a radius or a tuned step.
 
-After `learned_units` has put rows and targets into units of their own, T releases of the mean
-gradient follow, each record's derivatives clipped to c, and the mean of the second half of the
-iterates is the model. (Welsch's loss is wide at first and narrows in the first half.) Clip, step
-and momentum follow from public facts and from what was released: they take the model as far as the
-noise in a prediction, and the energy of the noise in the model, allow, without overshooting. As the
-noise vanishes the clip grows, and the model becomes the non-private one.
+After `learned_units`, T releases of the mean gradient follow, each record's derivatives clipped to
+c; the mean of the second half of the iterates is the model. Clip, step and momentum follow from
+public facts and from what was released. They take the model as far as the noise allows, which is
+to the non-private one as the noise vanishes.
 
 A release is the mean of vectors of norm at most 1, derivatives over the clip times rows, so that
 its sensitivity does not depend on the clip (doc/privacy, section 4.5).
@@ -146,16 +144,14 @@ def is_best(problem: Problem, budget: PrivacyBudget) -> bool:
 
 
 def _knows(loss: Loss) -> bool:
-    """Whether the rules are made for the loss."""
     base = base_loss(loss)
     return type(base) in (Squared, Logistic) or (type(base) is Welsch and base.width == "auto")
 
 
 def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
-    """The loss of step t, in learned units; Welsch's gets narrow before iterates are averaged.
+    """The loss of step t; Welsch's is wide until iterates are averaged, so that all records pull.
 
-    All records pull at first, by their clipped derivatives; at once narrow, it would stay at a
-    minimum near the start if the signal of many records is far from it.
+    At once narrow, it would stay at a minimum near the start if many records are far from it.
     """
     if not isinstance(base_loss(loss), Welsch):
         return loss

@@ -1,9 +1,8 @@
-r"""Private scales and centres of columns.
+r"""Private scales and centres of columns without bounds.
 
-Without bounds, columns are put into released units: x becomes (x - center) / scale, where
-both are released by mechanisms. Scales are powers of two, chosen by the exponential mechanism
-from a public grid, one for all columns and, where the noise allows it, one for each; centres
-are means of values clipped in units of the scales. Sensitivities: doc/privacy, section 7.4.
+Scales are powers of two, chosen by the exponential mechanism from a public grid, one for all
+columns and, where the noise allows it, one for each; centres are means of values clipped in units
+of the scales. Sensitivities: doc/privacy, section 7.4.
 """
 
 from __future__ import annotations
@@ -183,17 +182,15 @@ class MagnitudeSearch(Part):
 
 @dataclass(frozen=True)
 class Columns:
-    """Public facts of the columns whose magnitudes are looked for.
-
-    `nominal` is the allowance before anything is gained by how few selections compose. It decides
-    what is released, so that a little less noise does not change that.
-    """
+    """Public facts of the columns whose magnitudes are looked for."""
 
     what: str  # their name
     n_samples: int
     n_columns: int
     record_factor: float
     allowance: Allowance  # all of the budget
+    # Before anything is gained by how few selections compose. It decides what is released, so that
+    # a little less noise does not change that.
     nominal: Allowance
 
     @property
@@ -324,10 +321,7 @@ def _shares(
 
 
 def _octaves(data: SolverData, center: Array, of_sizes: bool = False) -> NDArray[np.int64]:
-    """Counts of the octaves of abs(x - center) by column, shape (d, grid + 2).
-
-    `of_sizes` takes the sizes of the rows, as one column.
-    """
+    """Counts of octaves of abs(x - center), or as one column of row sizes, shape (d, grid + 2)."""
     from ..._kernels.bounded_sums import csr_octave_counts, octave_counts
 
     rows = data.rows
@@ -404,10 +398,7 @@ def _scaled(X: Array, center: Any, scale: Array, bound: float) -> Array:
 
 
 def in_released_units(data: SolverData, found: Frame) -> SolverData:
-    """The rows in the released units, clipped to a wide box: dense or CSR, a copy.
-
-    Sparse rows stay so if no centre was released.
-    """
+    """A copy of the rows in released units, clipped to a wide box; CSR if sparse and uncentred."""
     rows, center, scale = data.rows, found.center, found.scale
     assert scale is not None
     if sparse.issparse(rows.X) and not np.any(center):

@@ -1,19 +1,7 @@
 r"""Means of heavy-tailed vectors, on which each vector has a bounded influence.
 
-Each oracle bounds the contribution of a record, and averages (KLZ22, Algorithms 3 and 4):
-
-``"median-of-means"``
-    Coordinates clipped, means of buckets of records, their median in each coordinate.
-``"smoothed"``
-    Coordinates passed through a smooth, bounded, odd function.
-``"clipped"``
-    Whole vectors shrunk to a bounded norm: one record moves the mean by a vector of that
-    norm, without the factor sqrt(d) that the others pay.
-``"coordinate-clipped"``
-    Coordinates clipped, then averaged.
-
-`means` uses them on samples, and the solver on gradients, which are rows times scalars and never
-stored. Sensitivities: doc/privacy, section 7.
+`means` uses the oracles on samples, and the solver on gradients, which are rows times scalars and
+never stored. Sensitivities: doc/privacy, section 7.
 """
 
 from __future__ import annotations
@@ -72,11 +60,7 @@ class MeanOracle:
         return None
 
     def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
-        """Mean of the bounded v_i r_i [x_i, 1] over the rows, shape (dimension,).
-
-        v_i is the record's weight. With r of shape (n, K), that of the bounded matrices
-        v_i [x_i, 1] r_i^T, (dimension, K).
-        """
+        """Mean of the bounded v_i [x_i, 1] r_i^T, v_i the weight; shape (dimension,), or with K."""
         return self.mean_of(self.sums(rows, r, limits), rows.n_samples)
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
@@ -97,7 +81,10 @@ class MeanOracle:
 
 @dataclass(frozen=True)
 class NormClipped(MeanOracle):
-    """Mean of vectors shrunk to a norm of at most tau, then times their weights."""
+    """Mean of vectors shrunk to a norm of at most tau, then times their weights.
+
+    One record moves it by a vector of that norm, without the factor sqrt(d) that the others pay.
+    """
 
     def sensitivity(
         self, n_samples: int, n_features: int, dimension: int, record_factor: float, order: float
@@ -226,11 +213,6 @@ def make_oracle(
     `noise` is the standard deviation in a coordinate of a mean of vectors of norm at most 1, in the
     norm of that order, 1 or 2. `size` is the norm of a vector whose coordinates are at their moment
     bound; `moments` are the order of the moments and that bound.
-
-    Raises
-    ------
-    ValueError
-        If there are more buckets than records.
     """
     if name == "clipped":
         whole = noise * math.sqrt(dimension)

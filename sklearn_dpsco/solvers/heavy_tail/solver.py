@@ -1,15 +1,10 @@
 r"""Gradient descent on a private mean of heavy-tailed gradients (KLZ22, Algorithms 1 and 2).
 
-No bound on the data is needed. Before the descent, the plan may release a scale and a
-centre for each column and for the target (`magnitudes`); in those units each step releases
-the mean of the gradients l'(z_i, y_i) [x_i, 1] by an oracle that bounds what one record
-adds (`oracles`), and takes a step of gradient descent with it.
-
-The default oracle shrinks whole gradients to a norm tau. For rows times scalars that is a
-bound tau / norm([x_i, 1]) on the derivative of record i: the descent minimizes a loss that
-is l for ordinary records, and linear beyond the bound for records with extreme x or y.
-
-Sensitivities: doc/privacy, section 7.
+No bound on the data is needed. The plan may release scales and centres of the columns and of the
+target (`magnitudes`); in those units each step releases the mean of the gradients by an oracle
+that bounds what one record adds (`oracles`). The default one shrinks whole gradients to a norm
+tau, and so bounds the derivative of record i by tau / norm([x_i, 1]): the loss becomes linear
+beyond that. Sensitivities: doc/privacy, section 7.
 """
 
 from __future__ import annotations
@@ -348,10 +343,7 @@ class _Draft:
             self.releases.append(Release("mean gradient", mechanism, count, group))
 
     def plan_scales(self) -> None:
-        """Scales and centres; those of the features only if their noise is not too large.
-
-        `left` is then the share of the budget for the rest.
-        """
+        """Scales and centres, of features if their noise allows it; `left` is for the rest."""
         problem, rules, solver = self.problem, self.rules, self.solver
         # a descent is made in any case
         is_given = solver.max_iter is not None

@@ -1,13 +1,9 @@
 """Noisy mirror descent in l_p geometry (BGN21 Algorithm 2; AFKT21 Algorithms 1 and 5).
 
-Mean gradients with noise, over all records or over fresh random batches. With the Euclidean map it
-is projected noisy gradient descent. For p > 2 the map is the Euclidean one (BGN21 Proposition 13).
-
-It starts from a private intercept and private feature means. A plan is a list of stages: a stage
-has a slice of the records (or all), its steps, and their noise. Slices come from a secret uniform
+For p > 2 the map is the Euclidean one (BGN21 Proposition 13). A plan is a list of stages, each with
+a slice of the records (or all), its steps and their noise. Slices come from a secret uniform
 permutation and compose in parallel. The forms of the papers that need slices are in `papers`.
-
-The sensitivities are derived in doc/privacy, sections 2.6, 3.5, 4 and 8.
+Sensitivities: doc/privacy, sections 2.6, 3.5, 4 and 8.
 """
 
 from __future__ import annotations

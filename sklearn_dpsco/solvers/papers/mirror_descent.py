@@ -283,10 +283,7 @@ def _growing_rounds(facts: Facts, run: tuple[int, int], left: Allowance) -> list
 def _round(
     facts: Facts, records: tuple[int, int], batches: tuple[int, ...], left: Allowance
 ) -> tuple[float, Round]:
-    """The round on those batches, with its clips and noise.
-
-    Before it the root mean square of the estimate's error over its steps, in Lipschitz constants.
-    """
+    """The root mean square error of a round's estimate, in Lipschitz constants, and the round."""
     variance, total, terms, noises = 0.0, 0.0, [], []
     for t, size in enumerate(batches):
         weight, term = Round.weight(t), facts.clip

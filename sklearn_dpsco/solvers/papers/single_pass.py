@@ -5,16 +5,10 @@ A step corrects an estimate of the gradient by a batch of fresh records,
 .. math:: v_k = q_k v_{b(k)} + \frac{1}{|S_k|} \sum_{i \in S_k}
           \big( \nabla l_i(w_k) - q_k \nabla l_i(w_{b(k)}) \big),
 
-and moves to the vertex that minimizes <v, .> up to the noise. The forms differ in b and q:
-
-``"rounds"``
-    b(k) = k - 1 and q_k falls behind 1 by the weight of the new batch (BGM21 Algorithm 1).
-``"tree"``
-    q = 1, and b(k) is k without its lowest bit: the estimates are the leaves of a binary
-    tree, a correction for each right child (AFKT21 Algorithm 3).
-``"spider"``
-    As "rounds", with constant weights and one record for each step after a first batch (BGN21
-    Algorithm 1).
+and moves to the vertex that minimizes <v, .> up to the noise. In "rounds" b(k) = k - 1, and q_k
+falls behind 1 by the weight of the new batch. In "tree" q = 1, and b(k) is k without its lowest
+bit: the estimates are the leaves of a binary tree, a correction for each right child. "spider" is
+as "rounds", with constant weights and one record for each step after a first batch.
 
 A record has a part in all estimates that are made of its own. Batches of "rounds" and "tree" are
 as large as their influence: all records then cost the same, under one scale of the noise. That
@@ -344,8 +338,6 @@ class Spider(Rounds):
 
 
 class _Draft:
-    """A plan in the making."""
-
     def __init__(self, solver: Rounds, facts: Facts) -> None:
         self.solver, self.problem, self.box = solver, facts.problem, facts.box
         self.rules = SINGLE_PASS[facts.problem.loss.task]
@@ -507,8 +499,6 @@ class _Draft:
 
 
 class _RecordWalk:
-    """The state of a run on single records."""
-
     def __init__(
         self,
         whole: Records,
@@ -595,23 +585,11 @@ class _RecordWalk:
 
 
 class Corrections(NamedTuple):
-    """The estimates of a run in one pass, ``v_k = kept_k v_base(k) + a mean over batch k``.
+    """The estimates of a run: ``v_k = kept_k v_base(k) + a mean over batch k``, k < n_steps."""
 
-    Arrays of shape (n_steps,).
-
-    Attributes
-    ----------
-    base : ndarray of int
-        The step whose estimate is corrected, below k; -1 for none.
-    kept : ndarray
-        q, in [0, 1].
-    clip : ndarray
-        Bound on what a record's derivative contributes.
-    """
-
-    base: NDArray[np.intp]
-    kept: NDArray[np.float64]
-    clip: NDArray[np.float64]
+    base: NDArray[np.intp]  # the step whose estimate is corrected, below k; -1 for none
+    kept: NDArray[np.float64]  # q, in [0, 1]
+    clip: NDArray[np.float64]  # bound on what a record's derivative contributes
 
     def influence(self, norm: int) -> NDArray[np.float64]:
         """l1 or l2 norm, over all steps, of the weights that batch k has in their estimates."""
@@ -652,24 +630,13 @@ def corrected_scores(
 
 
 class RecordSteps(NamedTuple):
-    """A run whose first batch is followed by steps of one record each, of constant weights.
+    """A run whose first batch is followed by steps of one record each, of constant weights."""
 
-    Attributes
-    ----------
-    n_steps : int
-        After the first.
-    first_batch : int
-    rate : float
-        1 - q in (0, 1).
-    first_clip, clip : float
-        As in `Corrections`, of the first batch and of a record.
-    """
-
-    n_steps: int
+    n_steps: int  # after the first
     first_batch: int
-    rate: float
-    first_clip: float
-    clip: float
+    rate: float  # 1 - q in (0, 1)
+    first_clip: float  # as in `Corrections`, of the first batch
+    clip: float  # and of a record
 
 
 def record_scores(
