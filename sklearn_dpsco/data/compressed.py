@@ -19,10 +19,7 @@ _NO_MATRIX = "sparse X is no matrix: its indices point to places outside of it"
 
 
 def with_arrays(X: Any, data: Any, indices: Any, indptr: Any) -> Any:
-    """A matrix of the kind and the number of columns of X that holds the arrays themselves.
-
-    Its rows (CSR) are as many as `indptr` says; a CSC matrix keeps its shape.
-    """
+    """A matrix like X that holds these arrays themselves; a CSR one has the rows of `indptr`."""
     shape = (indptr.size - 1, X.shape[1]) if X.format == "csr" else X.shape
     out = type(X)(shape, dtype=data.dtype)
     # not as a subclass such as `memmap`, which kernels would be compiled for again

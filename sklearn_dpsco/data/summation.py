@@ -44,11 +44,8 @@ def piece_rows(n_samples: int, n_features: int, is_sparse: bool) -> int:
 
 
 def gamma(k: float) -> float:
-    r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings together.
-
-    Raises `ValueError` if k u > 1/2: near 1 it says nothing, and beyond that it would be negative.
-    """
-    if not k * UNIT_ROUNDOFF <= 0.5:  # NaN must not pass
+    r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings, for k u up to 1/2."""
+    if not k * UNIT_ROUNDOFF <= 0.5:  # near 1 it says nothing; NaN must not pass
         raise ValueError(f"sums of {k:.3g} numbers have no bound on their float error")
     return k * UNIT_ROUNDOFF / (1 - k * UNIT_ROUNDOFF)
 

@@ -23,11 +23,7 @@ def regularity(q: float, r: float, dimension: int) -> float:
 
 @lru_cache(maxsize=256)
 def best_exponent(q: float, dimension: int) -> float:
-    """The r, among 2, 2.25, ..., with the least expected l_q norm at the same guarantee.
-
-    2 where Gaussian noise is as good. It depends on q and d alone: the guarantee and the
-    sensitivity only scale the noise.
-    """
+    """The r among 2, 2.25, ... with the least `mean_noise_norm` at one guarantee; 2 on a tie."""
     highest = min(q, 2 + 2 * math.log(dimension))
     candidates = np.arange(2.0, highest + 1e-9, _STEP)
     sizes = [

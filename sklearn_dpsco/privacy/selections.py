@@ -228,10 +228,7 @@ def selections_mu(eta: float, count: int) -> float:
 
 @lru_cache(maxsize=1024)
 def selections_of_mu(mu: float, count: int) -> float:
-    """Largest range of each of `count` selections that are together mu-Gaussian-DP, to 1e-4.
-
-    Raises `ValueError` if mu is above `LARGEST_MU`.
-    """
+    """Largest range of `count` selections that are mu-Gaussian-DP, to 1e-4; mu <= `LARGEST_MU`."""
     if not mu <= LARGEST_MU:
         raise ValueError(f"mu must be at most {LARGEST_MU}, got {mu!r}")
     eta = 2 * mu / math.sqrt(count)
@@ -270,10 +267,8 @@ def _group_mu(eta: float, count: int) -> float:
 
 
 def _is_above(values: Array, h: float, mu: float) -> bool:
-    """Whether the Gaussian curve is nowhere below the chords.
-
-    The gap is convex over a cell, so it is above its tangent in the middle of the cell.
-    """
+    """Whether the Gaussian curve is nowhere below the chords."""
+    # the gap is convex over a cell, so it is above its tangent in the middle of the cell
     left = np.arange(values.size - 1) * h
     half = math.expm1(h) / 2  # of the cell's width
     middle = left + math.log1p(half)

@@ -122,7 +122,7 @@ def _normal_cumulative(k: int, digits: int) -> Bounds:
 
 
 def _laplace_cumulative(k: int, digits: int) -> Bounds:
-    """1 - exp(-(k + 1))."""
+    """1 - exp(-(k + 1)): the density of Laplace is exp(-|z|) / 2."""
     low, high = _exp_bounds(Fraction(k + 1), Fraction(k + 1), digits)
     return 1 - high, 1 - low
 
@@ -174,10 +174,7 @@ def _exact_attempt(
 
 
 def floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
-    """floor(steps * Z) for independent standard normal or Laplace reals Z, shape (size,).
-
-    `steps` is in [1, 2^55]; the density of Laplace is exp(-|z|) / 2.
-    """
+    """floor(steps * Z), steps in [1, 2^55], for independent standard normal or Laplace reals Z."""
     from .._kernels import sampling
 
     out = np.empty(size, dtype=np.int64)
@@ -207,10 +204,7 @@ def floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) ->
 def _exact_coin(
     word: int, top: float, score: float, scale: float, factor: Any, stream: RandomStream
 ) -> bool:
-    """Whether the uniform that begins with `word` is below factor * exp(-(top - score) / scale).
-
-    Refuses numbers above 1.
-    """
+    """Whether the uniform that begins with `word` is below factor * exp(-(top - score) / scale)."""
     if not top >= score:
         refuse()
     t = (Fraction(top) - Fraction(score)) / Fraction(scale)

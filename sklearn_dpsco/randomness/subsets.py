@@ -22,19 +22,11 @@ _EXPECTED_COUNT = 32
 
 @dataclass(frozen=True)
 class RandomBatches:
-    """Batches of records, each drawn afresh.
-
-    Parameters
-    ----------
-    n_samples : int
-    batch_size : int
-        Exact size ("fixed") or expected size ("poisson") of a batch.
-    law : {"fixed", "poisson"}
-        A uniform subset, or each record independently with probability batch_size / n.
-    """
+    """Batches of records, each drawn afresh."""
 
     n_samples: int
-    batch_size: int
+    batch_size: int  # the exact size ("fixed"), or the expected one ("poisson")
+    # "fixed": a uniform subset; "poisson": each record by itself, with probability batch_size / n
     law: str
 
     def __post_init__(self) -> None:
@@ -81,15 +73,13 @@ def _subset(n: int, size: int, stream: RandomStream) -> Indices:
 
 
 def _coins(n: int, size: int, stream: RandomStream) -> Indices:
-    """Every number of range(n) with probability size / n, independently.
-
-    A coin for each costs O(n). Where n is far larger than the batch, the count of each block
-    is drawn first, and then a uniform subset of that size: the same law.
-    """
+    """Every number of range(n) with probability size / n, independently."""
     if size == n:
         return np.arange(n)
     if n < _COINS_PER_DRAW * size:
         return _flip(n, size, stream)
+    # coins cost O(n); the count of each block, and then a uniform subset of that size, have the
+    # same law
     n_blocks = -(-size // _EXPECTED_COUNT)
     ends = [n * (i + 1) // n_blocks for i in range(n_blocks)]
     parts = [np.empty(0, dtype=np.intp)]
