@@ -32,22 +32,16 @@ _DIGEST = hashlib.sha256(b"".join(file.read_bytes() for file in _sources)).hexdi
 
 
 def number_of_threads() -> int:
-    """How many numba may use, which NUMBA_NUM_THREADS and joblib's workers bound.
-
-    Not `numba.get_num_threads`, which starts numba's own threads: they may be missing, and a child
-    process cannot use them after a fork.
-    """
+    """How many numba may use, which NUMBA_NUM_THREADS and joblib's workers bound."""
+    # `numba.get_num_threads` would start numba's own threads: they may be missing, and a child
+    # process cannot use them after a fork
     return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
 class _Watch(event.Listener):
-    """Tells of kernels that numba compiles, which takes seconds, once for each kind of data.
+    """Tells of this package's kernels that numba compiles: seconds, once for each kind of data."""
 
-    Of those of this package, and not of those that are compiled into another one. numba compiles
-    under a lock, so one at a time.
-    """
-
-    depth = 0
+    depth = 0  # of kernels compiled into one; numba compiles under a lock, so one at a time
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func

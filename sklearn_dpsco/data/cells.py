@@ -219,11 +219,9 @@ def as_labels(y: Any) -> NDArray[Any]:
 
 
 def as_users(groups: Any) -> NDArray[Any]:
-    """Users of rows as an array of shape (n,).
-
-    What is no numpy array becomes an array of objects, so that one missing user turns no other
-    one into a float, and a user of one chunk is found again in the next.
-    """
+    """Users of rows as an array of shape (n,)."""
+    # of objects if it was no array: one missing user turns no other one into a float, and a user of
+    # one chunk is found again in the next
     users = plain(groups if isinstance(groups, np.ndarray) else as_objects(groups))
     if users.ndim != 1 or users.dtype.kind in "mM":
         raise ValueError(

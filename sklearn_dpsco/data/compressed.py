@@ -33,11 +33,7 @@ def with_values(X: Any, data: Any) -> Any:
 
 
 def compressed(X: Any) -> Any:
-    """CSR or CSC X as it is, another sparse matrix as CSR.
-
-    Raises `ValueError` if indices point to places outside of the matrix: scipy and compiled loops
-    would read and write there without a test.
-    """
+    """CSR or CSC X as it is, another sparse matrix as CSR, if its indices are within the shape."""
     if X.ndim != 2:  # which scikit-learn refuses
         return X
     if X.format not in ("csr", "csc"):
@@ -61,6 +57,7 @@ def compressed(X: Any) -> Any:
         and np.all(indptr[1:] >= indptr[:-1])
         and indptr[-1] <= min(indices.size, X.data.size)
     )
+    # scipy and compiled loops read and write where indices say, without a test
     for part in value_parts(X) if is_right else ():
         block = indices[part]
         is_right = is_right and block.min() >= 0 and block.max() < n_minor

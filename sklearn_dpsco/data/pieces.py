@@ -211,10 +211,7 @@ def _of_group(
     is_sum: bool,
     *inputs: Any,
 ) -> Any:
-    """Read pieces, do the work on each, and add up if that ends with a sum.
-
-    That blocks changed is returned: schedulers log what is raised together with the arguments.
-    """
+    """Read pieces, do the work on each, and add up if that ends with a sum."""
     if isinstance(inputs[0], BlocksChangedError):
         return inputs[0]
 
@@ -229,6 +226,7 @@ def _of_group(
         try:
             return _pairwise(results()) if is_sum else list(results())
         except BlocksChangedError as error:
+            # schedulers log what is raised together with the arguments
             return error.with_traceback(None)
 
 

@@ -171,11 +171,9 @@ class Rows:
         return replace(self, X=X, scale=scale, sample_weight=weight)
 
     def drawn(self, which: Numbers) -> Rows:
-        """The rows of a random batch, whose predictions do not depend on the batch.
-
-        BLAS rounds a product by the place of its row, and other records have other places in the
-        batches that an analysis compares. At a kink, a last bit may turn a derivative.
-        """
+        """The rows of a random batch, whose predictions do not depend on the batch."""
+        # BLAS rounds a product by the place of its row, and other records have other places in the
+        # batches that an analysis compares. At a kink, a last bit may turn a derivative.
         return replace(self.part(which), is_drawn=True)
 
     # ---------------------------------------------------------------------- norms and products

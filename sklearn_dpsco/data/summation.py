@@ -58,10 +58,8 @@ def sum_over_records(values: NDArray[np.float64]) -> Any:
 
 
 def norm_error(n_columns: int) -> float:
-    """Bound on the relative error of the squared norm of a row, centred or not, in any order.
-
-    Each of its sums errs by at most (d + 4) u times the sum of the absolute values.
-    """
+    """Bound on the relative error of the squared norm of a row, centred or not, in any order."""
+    # each of its sums errs by at most (d + 4) u times the sum of the absolute values
     return 4 * (n_columns + 8) * UNIT_ROUNDOFF
 
 
@@ -98,9 +96,8 @@ def slices(n: int, size: int) -> list[slice]:
 def on_threads(function: Callable[[T], Any], tasks: Sequence[T], *, uses_blas: bool = True) -> None:
     """Call the function with each task, on as many threads as numba may use.
 
-    Meanwhile BLAS, whose own threads would be in the way, has one; a function that does not use it
-    need not wait until that is set. Calls from within a task, and those of a second fit at the same
-    time, do their tasks one after the other.
+    BLAS is `blas_alone` meanwhile, for which a function that does not use it need not wait. Calls
+    from within a task, and those of a second fit at the same time, do one task after the other.
     """
     for _ in _results(function, tasks, uses_blas):
         pass

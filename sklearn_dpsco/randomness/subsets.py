@@ -104,12 +104,9 @@ def _flip(n: int, size: int, stream: RandomStream) -> Indices:
 
 @lru_cache(maxsize=64)
 def _cumulative(trials: int, size: int, n: int) -> list[int]:
-    """P(successes <= k) for k = 0, 1, ..., in units of 2^-128, rounded down.
-
-    Computed in sixty digits, so that the law is off by less than 2^-100 in all.
-    """
+    """P(successes <= k) for k = 0, 1, ..., in units of 2^-128, rounded down."""
     with localcontext() as context:
-        context.prec = 60
+        context.prec = 60  # with so many digits the law is off by less than 2^-100 in all
         odds = Decimal(size) / Decimal(n - size)
         mass = (Decimal(n - size) / Decimal(n)) ** trials
         total, unit, out = Decimal(0), Decimal(2**128), []
