@@ -1,7 +1,6 @@
 """Tuples of arguments that several kernels take, free of numba: callers import them at once.
 
-Kernels that take them are compiled with `jit.njit`, since a compiled kernel knows a field by
-its place in the tuple.
+Kernels that take them need `jit.njit`: compiled code knows a field by its place in the tuple.
 """
 
 from __future__ import annotations

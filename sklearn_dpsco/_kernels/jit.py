@@ -1,10 +1,9 @@
 """`njit` for all kernels, which may call those of other files or take tuples with named fields.
 
-numba keeps compiled code as long as the file of a function stays as it is. What the function
-calls is compiled into it, and so are the places of the fields: a change in another file, of a
-clip for example, would have no effect, not even after an update of the package. Here the code
-is kept as long as all files of this folder stay as they are, and can be read: a file of the cache
-that was cut off, of a full disk for example, must not end a fit that was charged.
+numba keeps compiled code as long as the file of a function stays as it is. But what the function
+calls is compiled into it, and so are the places of fields: a change in another file, of a clip for
+example, would have no effect. Here code is kept as long as all files of this folder stay as they
+are, and can be read: a damaged file of the cache must not end a fit that was charged.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Public bounds of the data, or guesses in their place: clip to them, scale by them, and map back.
 
-Internally every feature lies in [-1, 1]. A feature with bounds (low, high) becomes
-``(x - mid) / half``. Where one end is 0, it is divided by the size of the other end and
-not centred, so that zeros stay zero: a centred 0/1 column would be -1 or 1 in every row.
-Without bounds it becomes (x - center) / scale, both guesses of the user, or neutral where the plan
-releases them. No constant is computed from the data.
+A feature with bounds (low, high) becomes ``(x - mid) / half``, in [-1, 1]. Where one end is 0, it
+is divided by the size of the other end and not centred, so that zeros stay zero. Without bounds it
+becomes (x - center) / scale, both guesses of the user, or neutral where the plan releases them. No
+constant is computed from the data.
 """
 
 from __future__ import annotations

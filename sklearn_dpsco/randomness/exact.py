@@ -245,14 +245,13 @@ def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
 
 
 class GroupedScores:
-    r"""Scores :math:`-v (a l_j + b r_j)` of k places j and some values v, sampled in groups.
+    """Scores :math:`-v (a l_j + b r_j)` of k places j and some values v, sampled in groups.
 
     Groups of 2^`bits` consecutive places have `bounds`, of shape (n_groups, 4): the smallest and
-    largest l and r. From them, integer weights above :math:`2^{20} e^{(S - S_{\max}) / scale}` for
-    all scores S of a group are proposed, in time proportional to the number of groups. With tight
-    bounds a sample takes on average at most about twice as many attempts as a group has scores.
-    Whoever changes l or r keeps the bounds valid: they may be wider than needed where `is_loose`
-    says so. A sample that meets a score above its bound is refused, and `check` looks at all.
+    largest l and r. They are proposed by integer weights that bound all scores of a group, in time
+    proportional to their number (doc/privacy, section 2.5). Whoever changes l or r keeps the bounds
+    valid: they may be wider than needed where `is_loose` says so. A sample that meets a score above
+    its bound is refused, and `check` looks at all.
 
     `left` and `right` are l and r, of shape (k,), float64 or int64, and not copied.
     """
