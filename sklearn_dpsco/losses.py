@@ -6,10 +6,8 @@ its constants are public facts. The compiled kernels know each loss of this modu
 user's loss: it runs through numpy, `clipped_derivative` bounds what it returns, and `check_loss`
 tries it out.
 
-Most losses here are convex in z. `Welsch`, `LogAbsolute`, `MCPAbsolute` and `Sigmoid` are weakly
-convex: adding `weak_convexity` z^2 / 2 makes them so. A non-smooth loss gives a subgradient as its
-derivative, and can be smoothed: its Moreau envelope of a parameter beta above `weak_convexity`
-(`Envelope`) has a Lipschitz derivative in the same range.
+Most losses here are convex in z; `Welsch`, `LogAbsolute`, `MCPAbsolute` and `Sigmoid` are weakly
+convex. A non-smooth loss gives a subgradient as its derivative, and can be smoothed (`Envelope`).
 """
 
 from __future__ import annotations

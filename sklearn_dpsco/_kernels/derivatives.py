@@ -129,7 +129,6 @@ def derivative(slope: Slope | Tables, prediction: float, y: float) -> float:
 # (not strict: lambdas have no annotations)
 @overload(derivative, jit_options={"forceinline": True}, strict=False)
 def _compiled_derivative(slope: Any, prediction: Any, y: Any) -> Any:
-    """`derivative`, for the type of the argument."""
     if slope.instance_class is Tables:
         return lambda slope, prediction, y: _tabulated_derivative(slope, prediction, y)
     return lambda slope, prediction, y: clipped_derivative(slope, prediction, y)

@@ -1,10 +1,9 @@
 """`njit` for all kernels, which may call those of other files or take tuples with named fields.
 
-numba keeps compiled code as long as the file of a function stays as it is. What the function
-calls is compiled into it, and so are the places of the fields: a change in another file, of a
-clip for example, would have no effect, not even after an update of the package. Here the code
-is kept as long as all files of this folder stay as they are, and can be read: a file of the cache
-that was cut off, of a full disk for example, must not end a fit that was charged.
+numba keeps compiled code as long as the file of a function stays as it is. But what the function
+calls is compiled into it, and so are the places of fields: a change in another file, of a clip for
+example, would have no effect. Here code is kept as long as all files of this folder stay as they
+are, and can be read: a damaged file of the cache must not end a fit that was charged.
 """
 
 from __future__ import annotations
@@ -32,22 +31,16 @@ _DIGEST = hashlib.sha256(b"".join(file.read_bytes() for file in _sources)).hexdi
 
 
 def number_of_threads() -> int:
-    """How many numba may use, which NUMBA_NUM_THREADS and joblib's workers bound.
-
-    Not `numba.get_num_threads`, which starts numba's own threads: they may be missing, and a child
-    process cannot use them after a fork.
-    """
+    """How many numba may use, which NUMBA_NUM_THREADS and joblib's workers bound."""
+    # `numba.get_num_threads` would start numba's own threads: they may be missing, and a child
+    # process cannot use them after a fork
     return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
 class _Watch(event.Listener):
-    """Tells of kernels that numba compiles, which takes seconds, once for each kind of data.
+    """Tells of this package's kernels that numba compiles: seconds, once for each kind of data."""
 
-    Of those of this package, and not of those that are compiled into another one. numba compiles
-    under a lock, so one at a time.
-    """
-
-    depth = 0
+    depth = 0  # of kernels compiled into one; numba compiles under a lock, so one at a time
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func

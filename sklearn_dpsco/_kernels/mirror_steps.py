@@ -67,7 +67,6 @@ def _look(bracket: Any, floor: float, near: float) -> tuple[float, float, bool]:
 
 @njit(cache=True)
 def _narrowed(bracket: Any, x: float, f: float) -> Any:
-    """The bracket once f(x) is known."""
     a, f_a, b, f_b, _, _ = bracket
     if (f > 0) == (f_a > 0):
         return x, f, b, f_b, a, f_a
@@ -79,13 +78,10 @@ def _narrowed(bracket: Any, x: float, f: float) -> Any:
 
 @njit(cache=True)
 def _sum_of_powers(alpha: float, beta: float, exponent: float, y: float) -> float:
-    """The v >= 0 with alpha v^exponent + beta v = y, for exponent >= 1 and y >= 0.
-
-    Newton from above on a convex function, started within a factor of 2.
-    """
+    """The v >= 0 with alpha v^exponent + beta v = y, exponent >= 1, y >= 0: Newton from above."""
     if y == 0.0:
         return 0.0
-    v = y / beta if beta > 0 else math.inf
+    v = y / beta if beta > 0 else math.inf  # the start is within a factor of 2
     if alpha > 0:
         v = min(v, (y / alpha) ** (1 / exponent))
     for _ in range(_MOST):

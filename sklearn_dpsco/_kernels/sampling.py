@@ -61,16 +61,13 @@ def _high_product(a: Any, b: Any) -> Any:
 
 @njit(cache=True, inline="always")
 def coin(word: Any, probability: float) -> int:
-    """1 if the uniform that begins with `word` is below the probability, 0 if above.
-
-    `UNCERTAIN` for what is no probability, NaN or above 1.
-    """
+    """1 if the uniform that begins with `word` is below the probability, 0 if above."""
     u = float(word >> np.uint64(11)) * _TO_UNIT
     if u + _GUARD < probability <= 1.0:
         return 1
     if u > probability + _GUARD:
         return 0
-    return UNCERTAIN
+    return UNCERTAIN  # also for what is no probability, NaN or above 1
 
 
 @njit(cache=True)
@@ -230,10 +227,7 @@ def sharpen_groups(scores: Any, bounds: Any, is_loose: Any, tops: Any) -> bool:
 
 @njit(cache=True)
 def weigh_groups(tops: Any, scale: float, cumulative: Any) -> float:
-    """Cumulative integer weights of groups, each above 2^20 exp(-(reference - top) / scale).
-
-    Returns the reference, the largest top.
-    """
+    """Cumulative integer weights above 2^20 exp(-(m - top) / scale); returns m, the largest top."""
     reference, total = np.max(tops), np.int64(0)
     for group in range(tops.size):
         weight = _WHOLE * exp_minus((reference - tops[group]) / scale)

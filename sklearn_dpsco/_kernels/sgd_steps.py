@@ -25,7 +25,6 @@ from .products import dense_products, inner_product, row_factor, stored_products
 
 @njit(cache=True, inline="always")
 def _close_block(w: Any, radius: float, is_averaged: bool, total: Any) -> int:
-    """Project w, and add it to `total` if it is averaged."""
     flat, flat_total = w.ravel(), total.ravel()  # views
     norm = math.sqrt(inner_product(flat, flat))
     if norm > radius:

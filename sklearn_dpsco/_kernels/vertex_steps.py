@@ -20,11 +20,8 @@ from .jit import njit
 
 @njit(cache=True)
 def rows_by_column(indices: Any, indptr: Any, starts: Any, rows: Any) -> None:
-    """The rows that store column j, in order, into ``rows[starts[j]:starts[j + 1]]``.
-
-    `indices` and `indptr` are those of CSR storage with d columns. `starts` has d + 2 places, all
-    of them 0.
-    """
+    """The rows that store column j, in order, into ``rows[starts[j]:starts[j + 1]]``, from CSR."""
+    # `starts` comes as d + 2 zeros, for d columns
     for k in range(indices.size):
         starts[np.uint64(indices[k]) + np.uint64(2)] += 1
     for j in range(2, starts.size):

@@ -1,11 +1,8 @@
 r"""An audit of the releases of a plan of Gaussian noise, one run after the other.
 
-A run on one table is followed by a replay on the other with the same answers. So two things
-are known of every release: the difference :math:`\delta_t` of the two values, and the noise.
-Along :math:`\delta_t` the noise, over the scale :math:`\sigma_t` that the plan states, is
-:math:`u_t \sim N(0, \kappa^2)`, with :math:`\kappa = 1` if the plan is right. The releases
-of a run then cost :math:`\mu^2 = \sum_t \|\delta_t\|^2 / (\kappa \sigma_t)^2`
-(doc/privacy, section 9.2).
+A run on one table is followed by a replay on the other with the same answers, so that of every
+release the difference of the two values is known. Along it, the noise over the stated scale is
+:math:`N(0, \kappa^2)`, with :math:`\kappa = 1` if the plan is right (doc/privacy, section 9.2).
 """
 
 from __future__ import annotations
@@ -37,14 +34,11 @@ _LOG_FACTORS = np.log(_FACTORS)
 
 
 def evidence(log_scale: float, n_draws: int, energy: float, alpha: float) -> float:
-    r"""How far N draws of :math:`N(0, \kappa^2)` rule a scale out; from 0 on, they do.
+    r"""How far draws of :math:`N(0, \kappa^2)` rule a scale out; from 0 on, they do.
 
-    For a factor g > 1 and the sum S of their squares, the likelihood ratio of
-    :math:`N(0, (\kappa_0 / g)^2)` against :math:`N(0, \kappa_0^2)` is
-    :math:`\exp(N \log g - S (g^2 - 1) / (2 \kappa_0^2))`: a martingale of mean 1 if
-    :math:`\kappa = \kappa_0`. So is the mean over several g, which exceeds 1 / alpha at any time
-    with probability at most alpha (Ville). Returned is the logarithm of alpha times this mean,
-    which grows with :math:`\kappa_0`.
+    `energy` is the sum of their squares. Returned is log(alpha m), m the mean of likelihood ratios
+    for several factors on the scale, which grows with the scale. At the true one m is a martingale
+    of mean 1: it ever exceeds 1 / alpha with probability at most alpha (doc/privacy, section 9.2).
     """
     power = energy / (2 * math.exp(2 * log_scale))
     ratios = n_draws * _LOG_FACTORS - power * (_FACTORS**2 - 1)

@@ -87,15 +87,13 @@ def mechanisms(plan: Any) -> dict[str, Any]:
 
 @dataclass
 class Run:
-    """A run on one of two tables, and what it did: by stream, by mechanism, or as a whole.
-
-    Two runs share the `answers` of mechanisms and whether the record is in their batches
-    (`presences`); the first one makes them.
-    """
+    """A run on one of two tables, and what it did: by stream, by mechanism, or as a whole."""
 
     record: int
     kind: str
     rng: Any = None
+    # those of mechanisms, and whether the record is in a batch: two runs share both, and the first
+    # one makes them
     answers: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     presences: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
     n_words: dict[Path, int] = field(default_factory=lambda: defaultdict(int))  # the solver's own
@@ -311,8 +309,6 @@ def replay(plan: Plan, data: Any, run: Run, stream: RandomStream) -> None:
 
 
 class _Findings:
-    """What the replays of a plan have shown so far."""
-
     def __init__(self, plan: Plan) -> None:
         self.found = mechanisms(plan)
         releases = plan.guarantee.releases

@@ -102,10 +102,7 @@ def _kind(value: Any) -> str:
 
 
 def is_elsewhere(values: Any) -> bool:
-    """Whether the values are a collection of Dask, or hold delayed parts or futures.
-
-    Raises `ValueError` if a list holds something else besides, or collections.
-    """
+    """Whether it is a collection of Dask or holds parts; `ValueError` if a list is mixed."""
     if isinstance(values, np.ndarray) and values.dtype != object:
         return False
     return hasattr(values, "__dask_graph__") or _parts(values) is not None
@@ -198,10 +195,7 @@ def _by_rows(
 
 
 def blocks_of_all(X: Any, others: dict[str, Any]) -> dict[str, Blocks]:
-    """The blocks of rows of X, a collection, and of what goes with it row by row.
-
-    What is in this process is cut like X. Raises `ValueError` if blocks do not go together.
-    """
+    """Blocks of rows of X, a collection, and of what goes with it; what is here is cut like X."""
     beside = {name: v for name, v in others.items() if _is_frame(v)} if _is_frame(X) else {}
     if _is_held(X) or any(v.npartitions != X.npartitions for v in beside.values()):
         beside = {}
@@ -324,10 +318,7 @@ def _n_rows(block: Any) -> int:
 
 
 def map_blocks(function: Callable[[Any], Any], X: Any, like: Any) -> Any:
-    """What a function makes of each block of rows, as a lazy array of Dask.
-
-    `like` is an array without rows of the result's type and trailing shape.
-    """
+    """A lazy array of what a function makes of each block; `like` is such a result without rows."""
     import dask.array as da
     from dask.delayed import delayed
 

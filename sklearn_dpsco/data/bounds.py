@@ -1,10 +1,9 @@
 """Public bounds of the data, or guesses in their place: clip to them, scale by them, and map back.
 
-Internally every feature lies in [-1, 1]. A feature with bounds (low, high) becomes
-``(x - mid) / half``. Where one end is 0, it is divided by the size of the other end and
-not centred, so that zeros stay zero: a centred 0/1 column would be -1 or 1 in every row.
-Without bounds it becomes (x - center) / scale, both guesses of the user, or neutral where the plan
-releases them. No constant is computed from the data.
+A feature with bounds (low, high) becomes ``(x - mid) / half``, in [-1, 1]. Where one end is 0, it
+is divided by the size of the other end and not centred, so that zeros stay zero. Without bounds it
+becomes (x - center) / scale, both guesses of the user, or neutral where the plan releases them. No
+constant is computed from the data.
 """
 
 from __future__ import annotations
@@ -46,12 +45,9 @@ _CHECK_ROWS_BYTES = 2**20
 
 @dataclass(frozen=True)
 class FeatureScaling:
-    """The map x -> (clip(x, low, high) - shift) / width, by column, each of shape (n_features,).
+    """The map x -> (clip(x, low, high) - shift) / width to [-1, 1], by column."""
 
-    Its values are in [-1, 1]; infinite `low` and `high` stand for no bounds on them either.
-    """
-
-    low: Array
+    low: Array  # of shape (n_features,), as all; infinite ends do not bound the values either
     high: Array
     shift: Array
     width: Array
@@ -110,10 +106,7 @@ class FeatureScaling:
         return with_values(X, out) if is_sparse else out
 
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
-        """Coefficients and intercept for unscaled features, with the same predictions.
-
-        Of one output, shape (n_features,), or of several, (n_outputs, n_features).
-        """
+        """Coefficients of shape (n_features,) or (K, n_features), and intercept, for unscaled X."""
         coef = coef / self.width
         intercept = intercept - coef @ self.shift
         return coef, float(intercept) if coef.ndim == 1 else intercept
@@ -121,14 +114,11 @@ class FeatureScaling:
 
 @dataclass(frozen=True)
 class TargetScaling:
-    """The map y -> (clip(y, low, high) - middle) / half, with numbers for all targets or for each.
+    """The map y -> (clip(y, low, high) - middle) / half, of one number or one for each target."""
 
-    `middle` is the target that a raw prediction of 0 stands for. See `FeatureScaling` for bounds.
-    """
-
-    low: Any
+    low: Any  # infinite ends as in `FeatureScaling`
     high: Any
-    middle: Any
+    middle: Any  # the target that a raw prediction of 0 stands for
     half: Any
 
     def transform(self, y: Any) -> Array:
@@ -188,10 +178,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _is_wide_enough(low: Array, high: Array) -> bool:
-    """Whether low < high in every column, and far enough for floating point.
-
-    Else the rounding of the middle, or of a division by the width, would show in predictions.
-    """
+    """Whether low < high in each column, so far that no rounding of a map shows in predictions."""
     size = np.maximum(np.abs(low), np.abs(high))
     return bool(np.all(high - low >= np.maximum(_NARROWEST, _FINEST * size)))
 
@@ -216,10 +203,7 @@ def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:
 
 
 def check_feature_bounds(bounds: Any, n_features: int | None = None) -> tuple[Array, Array] | None:
-    """The ends that `bounds_X` declares, if they are right for that number of features, or for any.
-
-    Of a dict those in its order; None if there are none, or a transformer declares them.
-    """
+    """The checked ends of `bounds_X`, of a dict in its order; None if it declares no numbers."""
     if bounds is None or is_declaring(bounds):
         return None
     if isinstance(bounds, Mapping):
@@ -268,10 +252,7 @@ def is_declaring(bounds: Any) -> bool:
 def feature_scaling(
     bounds: Any, n_features: int, feature_names: Sequence[str] | None = None
 ) -> FeatureScaling:
-    """The scaling that `bounds_X` declares; None stands for (-1, 1) and warns.
-
-    Raises `ValueError` as `check_feature_bounds`, or if a dict does not name each column.
-    """
+    """The scaling that `bounds_X` declares; None stands for (-1, 1) and warns."""
     if bounds is None:
         low, high = _undeclared("bounds_X", "features")
     elif isinstance(bounds, Mapping):
@@ -312,10 +293,7 @@ def check_target_bounds(bounds: Any, n_targets: int | None = None) -> tuple[Arra
 
 
 def target_scaling(bounds: Any, n_targets: int = 1) -> TargetScaling:
-    """The scaling that `bounds_y` declares; None stands for (-1, 1) and warns.
-
-    Raises `ValueError` as `check_target_bounds`.
-    """
+    """The scaling that `bounds_y` declares; None stands for (-1, 1) and warns."""
     low, high = check_target_bounds(bounds, n_targets) or _undeclared("bounds_y", "targets")
     low, high = np.full(n_targets, low), np.full(n_targets, high)
     if n_targets == 1:

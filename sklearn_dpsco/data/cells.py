@@ -86,10 +86,7 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
 
 
 def check_numbers(name: str, value: Any, *, low: float = -LARGEST, high: float = LARGEST) -> Array:
-    """A parameter that is a number or numbers by column, as an array, if all are in the range.
-
-    The default range is far beyond any use, and keeps products of parameters finite.
-    """
+    """Numbers, one or by column, as an array if in the range; the default keeps products finite."""
     try:
         with np.errstate(over="ignore"):
             numbers = value if isinstance(value, Real) else as_numbers(name, value, strict=True)
@@ -104,10 +101,7 @@ def check_numbers(name: str, value: Any, *, low: float = -LARGEST, high: float =
 
 
 def plain(values: Any) -> Any:
-    """Whatever converts itself to an array as that array, where a masked cell is NaN.
-
-    Lists, sparse matrices and data frames remain what they are.
-    """
+    """What has `__array__` as an array, with NaN for masked cells; tables and lists as they are."""
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.filled(values.astype(object), np.nan)
     is_other = isinstance(values, np.ndarray) or sparse.issparse(values) or _is_frame(values)
@@ -179,10 +173,7 @@ def _number(cell: Any) -> float | None:
 
 
 def nonfinite_rows(X: Any) -> Flags:
-    """Whether a row holds NaN or an infinity, shape (n,).
-
-    Sparse X must be `canonical`: repeated entries of one place may add up to either.
-    """
+    """Flags rows with NaN or an infinity; sparse X must be `canonical`, as its entries add up."""
     out = np.zeros(X.shape[0], dtype=bool)
     if sparse.issparse(X):
         for part in value_parts(X):
@@ -228,11 +219,9 @@ def as_labels(y: Any) -> NDArray[Any]:
 
 
 def as_users(groups: Any) -> NDArray[Any]:
-    """Users of rows as an array of shape (n,).
-
-    What is no numpy array becomes an array of objects, so that one missing user turns no other
-    one into a float, and a user of one chunk is found again in the next.
-    """
+    """Users of rows as an array of shape (n,)."""
+    # of objects if it was no array: one missing user turns no other one into a float, and a user of
+    # one chunk is found again in the next
     users = plain(groups if isinstance(groups, np.ndarray) else as_objects(groups))
     if users.ndim != 1 or users.dtype.kind in "mM":
         raise ValueError(
@@ -281,10 +270,7 @@ def is_nameless(labels: NDArray[Any]) -> Flags:
 
 
 def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, int]) -> Flags:
-    """Whether a row comes after the first `most` of its user, or has none, shape (n,).
-
-    `counted` holds the rows that count of each user so far, and is brought up to date.
-    """
+    """Flags rows after a user's first `most`, or of no user; `counted` is brought up to date."""
     nameless = is_nameless(users)
     surplus = nameless.copy()
     for i, user in enumerate(map(_user, users.tolist())):

@@ -19,10 +19,7 @@ _NO_MATRIX = "sparse X is no matrix: its indices point to places outside of it"
 
 
 def with_arrays(X: Any, data: Any, indices: Any, indptr: Any) -> Any:
-    """A matrix of the kind and the number of columns of X that holds the arrays themselves.
-
-    Its rows (CSR) are as many as `indptr` says; a CSC matrix keeps its shape.
-    """
+    """A matrix like X that holds these arrays themselves; a CSR one has the rows of `indptr`."""
     shape = (indptr.size - 1, X.shape[1]) if X.format == "csr" else X.shape
     out = type(X)(shape, dtype=data.dtype)
     # not as a subclass such as `memmap`, which kernels would be compiled for again
@@ -36,11 +33,7 @@ def with_values(X: Any, data: Any) -> Any:
 
 
 def compressed(X: Any) -> Any:
-    """CSR or CSC X as it is, another sparse matrix as CSR.
-
-    Raises `ValueError` if indices point to places outside of the matrix: scipy and compiled loops
-    would read and write there without a test.
-    """
+    """CSR or CSC X as it is, another sparse matrix as CSR, if its indices are within the shape."""
     if X.ndim != 2:  # which scikit-learn refuses
         return X
     if X.format not in ("csr", "csc"):
@@ -64,6 +57,7 @@ def compressed(X: Any) -> Any:
         and np.all(indptr[1:] >= indptr[:-1])
         and indptr[-1] <= min(indices.size, X.data.size)
     )
+    # scipy and compiled loops read and write where indices say, without a test
     for part in value_parts(X) if is_right else ():
         block = indices[part]
         is_right = is_right and block.min() >= 0 and block.max() < n_minor

@@ -36,33 +36,26 @@ _READ_BYTES, _READ_BYTES_OF_ALL = 2**25, 2**28
 
 @dataclass(frozen=True)
 class Source:
-    """Where pieces come from: tasks of `graph` whose results are the arguments of `reads`.
-
-    One task reads each of the `groups` of pieces. `inputs` are the keys of the arguments for each
-    piece; of kept pieces, that of each group. `reads` make each piece, or raise
-    `BlocksChangedError`; None if the groups are lists of pieces. `get` is the `scheduler`.
-    """
+    """Where pieces come from: tasks of `graph` whose results are the arguments of `reads`."""
 
     graph: dict[Any, Any]
-    groups: tuple[tuple[int, ...], ...]
-    inputs: tuple[tuple[Any, ...], ...]
+    groups: tuple[tuple[int, ...], ...]  # of pieces that one task reads
+    inputs: tuple[tuple[Any, ...], ...]  # keys of each piece's arguments; if kept, of each group's
+    # they make each piece, or raise `BlocksChangedError`; None if the groups are lists of pieces
     reads: Sequence[Callable[..., Any]] | None
     is_in_memory: bool
-    get: Get
+    get: Get  # the `scheduler`
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Records in pieces; see `solvers.base.Piece` and `SolverData` for the methods.
-
-    `sizes` are the numbers of records, and `meta` is a piece without records, which shows what
-    `map` makes. `steps` are what is made of a piece once it is read: functions of it, of an
-    argument of its own from a sequence if there is one, and of arguments that are the same for all.
-    """
+    """Records in pieces; see `solvers.base.Piece` and `SolverData` for the methods."""
 
     source: Source
-    sizes: tuple[int, ...]
-    meta: Any
+    sizes: tuple[int, ...]  # numbers of records
+    meta: Any  # a piece without records, which shows what `map` makes
+    # what is made of a piece once it is read: functions of it, of an argument of its own from a
+    # sequence if there is one, and of arguments that are the same for all
     steps: tuple[_Step, ...] = ()
     _whole: tuple[Pieces, Numbers] | None = field(default=None, repr=False)
 
@@ -162,12 +155,9 @@ class Pieces:
         return [part - first for part, first in zip(parts, firsts, strict=True)]
 
     def kept(self) -> Pieces:
-        """The same pieces, now computed and kept where they are, if the inputs are in memory.
-
-        Else they are made anew each time they are needed, so that memory is bounded.
-        """
+        """The same pieces; if the inputs are in memory, computed and kept where they are."""
         is_kept = self.source.reads is None and not self.steps
-        if is_kept or not self.source.is_in_memory:
+        if is_kept or not self.source.is_in_memory:  # else made anew, so that memory is bounded
             return self
         graph, keys = self._tasks(self.steps, self.sizes, is_sum=False)
         groups = [tuple(i for i in group if self.sizes[i] > 0) for group in self.source.groups]
@@ -221,10 +211,7 @@ def _of_group(
     is_sum: bool,
     *inputs: Any,
 ) -> Any:
-    """Read pieces, do the work on each, and add up if that ends with a sum.
-
-    That blocks changed is returned: schedulers log what is raised together with the arguments.
-    """
+    """Read pieces, do the work on each, and add up if that ends with a sum."""
     if isinstance(inputs[0], BlocksChangedError):
         return inputs[0]
 
@@ -239,6 +226,7 @@ def _of_group(
         try:
             return _pairwise(results()) if is_sum else list(results())
         except BlocksChangedError as error:
+            # schedulers log what is raised together with the arguments
             return error.with_traceback(None)
 
 
@@ -264,10 +252,7 @@ def new_key(what: str) -> str:
 
 
 def scheduler() -> Get:
-    """The scheduler of Dask in force: of the current client of a cluster, or threads.
-
-    Asked for once at the start of a fit: it must not go on elsewhere when its cluster is lost.
-    """
+    """The scheduler of Dask in force; asked for once, as no fit may go on without its cluster."""
     import dask.threaded
     from dask.base import get_scheduler
 

@@ -56,15 +56,11 @@ _NONE = np.empty(0)  # in the place of factors that are all 1, and of bounds
 
 
 class Terms(NamedTuple):
-    """What is minimized, but for the targets: the mean of l(offset + prediction, y).
+    """What is minimized, but for the targets: the mean of l(offset + prediction, y)."""
 
-    The offset, a number or one for each of K outputs, is a constant outside the linear model; the
-    clip is a bound on the l2 norm of a record's derivatives.
-    """
-
-    offset: Any
+    offset: Any  # a constant outside the linear model, or one for each of K outputs
     loss: Loss
-    clip: float
+    clip: float  # a bound on the l2 norm of a record's derivatives
 
 
 class Objective(NamedTuple):
@@ -77,10 +73,7 @@ class Objective(NamedTuple):
 
 
 def slope_of(terms: Terms | Objective, *, is_joint: bool = False) -> Slope | None:
-    """The derivative as compiled kernels take it; None if it is a user's.
-
-    Of a single output, or if `is_joint` of any number of them and without the offset.
-    """
+    """The derivative as kernels take it, None if it is a user's; if `is_joint`, without offset."""
     loss, offset, beta = terms.loss, terms.offset, math.inf
     if is_joint and isinstance(loss, Multinomial):
         return Slope(MULTINOMIAL, 0.0, terms.clip, 0.0)
@@ -98,22 +91,19 @@ def slope_of(terms: Terms | Objective, *, is_joint: bool = False) -> Slope | Non
 class Rows:
     """Rows ``scale_i * [x_i - center, 1]`` of a matrix, and sums over them.
 
-    X is an ndarray in C order or a CSR or CSC matrix, of shape (n, d) and in float64 or float32,
-    scaled to [-1, 1] in every coordinate. `scale`, in [0, 1], is 0 for a record that contributes
-    nothing; `sample_weight`, in [0, 1], is a factor on its derivative, in no prediction. Both
-    have shape (n,), and None stands for ones. `is_drawn`: the rows are a random batch, see `drawn`.
-
-    The centre, of shape (d,), needs an intercept and is never subtracted from the stored values: a
-    model on centred rows is one on plain rows with another intercept. Coefficients and gradients of
-    K > 1 outputs are matrices of shape (dimension, K), with one product for all of them.
+    Coefficients and gradients of K > 1 outputs are matrices of shape (dimension, K), with one
+    product for all of them.
     """
 
-    X: Any
+    X: Any  # (n, d), an ndarray in C order, CSR or CSC, float64 or float32, in [-1, 1]
     has_intercept: bool
-    scale: Array | None = None
+    scale: Array | None = None  # in [0, 1], 0 for a record that contributes nothing; None for ones
+    # needs an intercept, and is never subtracted from the stored values: a model on centred rows is
+    # one on plain rows with another intercept
     center: Array | None = None
+    # in [0, 1], a factor on each record's derivative, in no prediction; None for ones
     sample_weight: Array | None = None
-    is_drawn: bool = False
+    is_drawn: bool = False  # whether the rows are a random batch, see `drawn`
 
     def __post_init__(self) -> None:
         self.n_samples, self.n_columns = self.X.shape
@@ -181,11 +171,9 @@ class Rows:
         return replace(self, X=X, scale=scale, sample_weight=weight)
 
     def drawn(self, which: Numbers) -> Rows:
-        """The rows of a random batch, whose predictions do not depend on the batch.
-
-        BLAS rounds a product by the place of its row, and other records have other places in the
-        batches that an analysis compares. At a kink, a last bit may turn a derivative.
-        """
+        """The rows of a random batch, whose predictions do not depend on the batch."""
+        # BLAS rounds a product by the place of its row, and other records have other places in the
+        # batches that an analysis compares. At a kink, a last bit may turn a derivative.
         return replace(self.part(which), is_drawn=True)
 
     # ---------------------------------------------------------------------- norms and products
@@ -196,10 +184,7 @@ class Rows:
         return np.asarray(X if self._storage == "dense" else X.toarray(), dtype=np.float64)
 
     def norms(self, unit: Array | None = None) -> Array:
-        """l2 norms of the unscaled rows [unit (x - center), 1], shape (n,), rounded up.
-
-        `unit` has shape (d,); None stands for ones.
-        """
+        """l2 norms of the unscaled rows [unit (x - center), 1], rounded up; `unit` is optional."""
         error = norm_error(self.n_columns)
         if self._storage == "dense":
             from .._kernels.products import squared_norms
@@ -273,10 +258,7 @@ class Rows:
     # ------------------------------------------------------------------------------------ sums
 
     def weighted_sum(self, weights: Array) -> Array:
-        """Sum of weights_i [x_i - m, 1] over the records, without the scale.
-
-        Weights of shape (n,) give shape (dimension,), those of shape (n, K) (dimension, K).
-        """
+        """Sum of weights_i [x_i - m, 1], without the scale; (n, K) weights give (dimension, K)."""
         d, shape = self.n_columns, (self.dimension, *weights.shape[1:])
 
         def added(part: slice) -> Array:

@@ -44,11 +44,8 @@ def piece_rows(n_samples: int, n_features: int, is_sparse: bool) -> int:
 
 
 def gamma(k: float) -> float:
-    r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings together.
-
-    Raises `ValueError` if k u > 1/2: near 1 it says nothing, and beyond that it would be negative.
-    """
-    if not k * UNIT_ROUNDOFF <= 0.5:  # NaN must not pass
+    r""":math:`\gamma_k = k u / (1 - k u)`, the relative error of k roundings, for k u up to 1/2."""
+    if not k * UNIT_ROUNDOFF <= 0.5:  # near 1 it says nothing; NaN must not pass
         raise ValueError(f"sums of {k:.3g} numbers have no bound on their float error")
     return k * UNIT_ROUNDOFF / (1 - k * UNIT_ROUNDOFF)
 
@@ -61,10 +58,8 @@ def sum_over_records(values: NDArray[np.float64]) -> Any:
 
 
 def norm_error(n_columns: int) -> float:
-    """Bound on the relative error of the squared norm of a row, centred or not, in any order.
-
-    Each of its sums errs by at most (d + 4) u times the sum of the absolute values.
-    """
+    """Bound on the relative error of the squared norm of a row, centred or not, in any order."""
+    # each of its sums errs by at most (d + 4) u times the sum of the absolute values
     return 4 * (n_columns + 8) * UNIT_ROUNDOFF
 
 
@@ -101,9 +96,8 @@ def slices(n: int, size: int) -> list[slice]:
 def on_threads(function: Callable[[T], Any], tasks: Sequence[T], *, uses_blas: bool = True) -> None:
     """Call the function with each task, on as many threads as numba may use.
 
-    Meanwhile BLAS, whose own threads would be in the way, has one; a function that does not use it
-    need not wait until that is set. Calls from within a task, and those of a second fit at the same
-    time, do their tasks one after the other.
+    BLAS is `blas_alone` meanwhile, for which a function that does not use it need not wait. Calls
+    from within a task, and those of a second fit at the same time, do one task after the other.
     """
     for _ in _results(function, tasks, uses_blas):
         pass

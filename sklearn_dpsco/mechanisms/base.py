@@ -19,10 +19,8 @@ from ..randomness.subsets import RandomBatches
 
 
 def releasable(value: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
-    """`value` within [-largest, largest], which moves no two values apart.
-
-    Noise hides neither an infinity nor NaN, for which no sensitivity holds: `ValueError`.
-    """
+    """`value` within [-largest, largest], which moves no two values apart."""
+    # noise hides neither an infinity nor NaN, for which no sensitivity holds
     if np.isnan(value).any():
         raise ValueError("a value to be released must not hold NaN")
     return np.clip(value, -largest, largest)

@@ -1,8 +1,4 @@
-"""Gaussian noise on the mean over a random batch, and its calibration.
-
-The cost of a whole plan with sampling is computed from its privacy loss distribution
-(`privacy.events`; doc/privacy, section 2.6).
-"""
+"""Gaussian noise on means over random batches, and its calibration (doc/privacy, section 2.6)."""
 
 from __future__ import annotations
 

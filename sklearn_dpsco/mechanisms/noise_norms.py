@@ -23,11 +23,7 @@ def regularity(q: float, r: float, dimension: int) -> float:
 
 @lru_cache(maxsize=256)
 def best_exponent(q: float, dimension: int) -> float:
-    """The r, among 2, 2.25, ..., with the least expected l_q norm at the same guarantee.
-
-    2 where Gaussian noise is as good. It depends on q and d alone: the guarantee and the
-    sensitivity only scale the noise.
-    """
+    """The r among 2, 2.25, ... with the least `mean_noise_norm` at one guarantee; 2 on a tie."""
     highest = min(q, 2 + 2 * math.log(dimension))
     candidates = np.arange(2.0, highest + 1e-9, _STEP)
     sizes = [
@@ -39,12 +35,7 @@ def best_exponent(q: float, dimension: int) -> float:
 
 @lru_cache(maxsize=4096)
 def mean_noise_norm(q: float, r: float, dimension: int) -> float:
-    """E |z|_q for sigma = 1, by quadrature.
-
-    z = R Y / |Y|_r with R chi-distributed, and Y of independent coordinates of density
-    proportional to exp(-|y|^r). |Y|_r^r has the law Gamma(d / r) and is independent of
-    Y / |Y|_r, so E |z|_q = E R * E |Y|_q / E |Y|_r.
-    """
+    """E |z|_q for sigma = 1: E R * E |Y|_q / E |Y|_r of doc/privacy, section 2.2, by quadrature."""
     d = dimension
     log_radius = math.log(2) / 2 + gammaln((d + 1) / 2) - gammaln(d / 2)
     log_length = gammaln((d + 1) / r) - gammaln(d / r)

@@ -11,24 +11,18 @@ from .guarantee import Guarantee
 
 
 class Allotment(Account):
-    """In the place of an accountant, it accepts one plan within a part that was charged already.
-
-    Nothing is written where it is spent, so that a copy may be sent to another process.
-    """
+    """In the place of an accountant, it accepts one plan within a part that was charged already."""
 
     def __init__(self, budget: PrivacyBudget) -> None:
         self._budget = budget
-        self._is_spent = False
+        self._is_spent = False  # known here alone: a copy may be sent to another process
 
     def _terms(self) -> tuple[PrivacyBudget, Currency, float | None, int]:
         budget = self._budget
         return budget, budget.currency, budget.order, budget.rows_per_user
 
     def spend(self, guarantee: Any, *_: Any, **__: Any) -> None:
-        """Accept a guarantee, or the guarantee of a plan, once.
-
-        Raises `PrivacyBudgetError` if it costs more than the part, or the part was spent.
-        """
+        """Accept a guarantee, or that of a plan, once; `PrivacyBudgetError` if it costs more."""
         guarantee = getattr(guarantee, "guarantee", guarantee)
         if self._is_spent:
             raise PrivacyBudgetError(

@@ -34,14 +34,11 @@ RELATIONS: tuple[str, ...] = get_args(Relation)
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
-    r"""Smallest delta that the Renyi curve of rho-zCDP proves at `epsilon`.
+    """Smallest delta that the Renyi curve of rho-zCDP proves at `epsilon`.
 
-    .. math:: \delta = \min_{\alpha > 1}
-        \frac{e^{(\alpha - 1)(\alpha \rho - \epsilon)}}{\alpha - 1}
-        \left(1 - \frac{1}{\alpha}\right)^{\alpha}
-
-    Canonne, Kamath and Steinke (2020), Proposition 12. Every alpha gives a valid delta,
-    so an inexact minimizer errs on the private side.
+    The least over alpha > 1 of e^((alpha - 1) (alpha rho - epsilon)) (1 - 1 / alpha)^alpha /
+    (alpha - 1): Canonne, Kamath and Steinke (2020), Proposition 12. Every alpha gives a valid
+    delta, so an inexact minimizer errs on the private side.
     """
     if rho <= 0:
         return 0.0
@@ -73,19 +70,12 @@ def best_log_gap(rho: float, epsilon: float) -> float | None:
 
 
 def mu_delta(mu: float, epsilon: float) -> float:
-    r"""Smallest delta of mu-Gaussian DP at `epsilon`.
-
-    :math:`\Phi(\mu/2 - \epsilon/\mu) - e^\epsilon \Phi(-\mu/2 - \epsilon/\mu)` (Balle and
-    Wang 2018).
-    """
-    return float(gaussian_delta(np.array([epsilon]), mu)[0])
+    """Delta of mu-Gaussian DP: Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
+    return float(gaussian_delta(np.array([epsilon]), mu)[0])  # Balle and Wang (2018)
 
 
 def pure_delta(total: float, epsilon: float) -> float:
-    r"""Smallest delta of pure `total`-DP at a smaller epsilon.
-
-    :math:`(e^t - e^\epsilon)_+ / (e^t + 1)`, attained by binary randomized response.
-    """
+    """Smallest delta of pure `total`-DP at `epsilon`, which binary randomized response attains."""
     if epsilon >= total:
         return 0.0
     return -math.expm1(epsilon - total) / (1 + math.exp(-total))
@@ -133,11 +123,7 @@ def default_delta(n_samples: int) -> float:
 
 
 def renyi_epsilon(order: float, divergence: float, delta: float) -> float:
-    r"""Epsilon that a Renyi divergence of one order above 1 proves at `delta` above 0.
-
-    :math:`D + (\ln \frac{1}{\delta (\alpha - 1)} + \alpha \ln(1 - 1 / \alpha)) / (\alpha - 1)`,
-    the formula of `zcdp_delta` at this order.
-    """
+    """Epsilon of a Renyi divergence of one order above 1 at `delta` > 0, as in `zcdp_delta`."""
     if divergence == 0:
         return 0.0
     log_slack = -math.log(delta) - math.log(order - 1) + order * math.log1p(-1 / order)
@@ -147,11 +133,7 @@ def renyi_epsilon(order: float, divergence: float, delta: float) -> float:
 def renyi_delta(
     divergence: Callable[[float], float], epsilon: float, order: float | None = None
 ) -> float:
-    """Smallest delta that a curve of Renyi divergences proves at `epsilon`, as far as it is found.
-
-    Every order gives a valid delta, by the formula of `zcdp_delta`; looked at are those of a grid,
-    some about the best of them, and `order`.
-    """
+    """Delta of a Renyi curve at `epsilon`: the least over some orders, each as in `zcdp_delta`."""
 
     def log_delta(log_gap: float) -> float:
         gap = math.exp(log_gap)
@@ -169,16 +151,13 @@ def renyi_delta(
 
 @dataclass(frozen=True)
 class Allowance:
-    """A part of a budget in the currency that its mechanisms compose in.
-
-    `amount` is rho for "zcdp", mu^2 / 2 for "gdp" (Gaussian DP), epsilon for "pure". A Gaussian
-    release of sensitivity Delta costs Delta^2 / (2 sigma^2) of either of the first two. `precision`
-    is the arithmetic of the noise that is bought with it.
-    """
+    """A part of a budget in the currency that its mechanisms compose in."""
 
     kind: Composition
+    # rho ("zcdp"), mu^2 / 2 ("gdp") or epsilon ("pure"). A Gaussian release of sensitivity Delta
+    # costs Delta^2 / (2 sigma^2) of either of the first two.
     amount: float
-    precision: Precision = "exact"
+    precision: Precision = "exact"  # of the noise that is bought with it
 
     def __post_init__(self) -> None:
         # Shares that add up to more than 1 are a defect of the package, not a user's error.

@@ -106,15 +106,11 @@ class Charge:
 
 
 class Ledger(NamedTuple):
-    """Charges in order, and what they cost: on all records, and by group and branch.
+    """Charges and what they cost; never changed, so that one step puts a new state in its place."""
 
-    The costs are vectors (pure epsilon, rho, rho at the order). A ledger is never changed, so that
-    one step puts a new state in the place of an old one.
-    """
-
-    charges: tuple[Charge, ...] = ()
-    own: Cost = np.zeros(len(COSTS))
-    groups: dict[str, dict[str, Ledger]] = {}
+    charges: tuple[Charge, ...] = ()  # in order
+    own: Cost = np.zeros(len(COSTS))  # of those on all records
+    groups: dict[str, dict[str, Ledger]] = {}  # by group and branch
 
     def total(self, path: BranchPath = ()) -> Cost:
         """Of the worst unit; with a path, of one there, which is in no sibling of its branches."""

@@ -83,14 +83,12 @@ def batch_renyi(order: float, noise_multiplier: float, probability: float, law: 
 
 
 def _log_excess(u: Array, order: float) -> Array:
-    """ln(r^alpha - 1 - alpha (r - 1)) at r = e^u, or more; its mean is E[r^alpha] - 1.
-
-    Far out it is the logarithm of r^alpha alone, which is much more for orders near 1.
-    """
+    """ln(r^alpha - 1 - alpha (r - 1)) at r = e^u, or more; its mean is E[r^alpha] - 1."""
     exponent = order * u
     near = np.abs(exponent) < 1e-5  # Taylor's remainder, free of cancellation
     remainder = order * (order - 1) / 2 * np.expm1(np.where(near, u, 1.0)) ** 2
     exact = np.expm1(np.minimum(exponent, 50.0)) - order * np.expm1(np.minimum(u, 50.0))
     remainder *= np.exp(np.where(near, np.abs(exponent), 0.0))
     middle = np.log(np.where(near, remainder, np.maximum(exact, 0.0)))
+    # far out, ln(r^alpha) alone, which is much more for orders near 1
     return np.where(exponent > 40.0, exponent, middle)

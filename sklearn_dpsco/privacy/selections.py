@@ -1,20 +1,10 @@
 r"""The optimal accounting of adaptively chosen selections and Gaussian releases.
 
-A selection with Gumbel noise (the exponential mechanism) has **bounded range** eta: between
-neighbours the logarithm of the probability ratio stays, over all outcomes, in an interval of
-length eta. Let :math:`H_k(\gamma)` be the largest hockey-stick divergence
-:math:`\sup_S P(S) - \gamma Q(S)` that k such selections can have, each chosen after looking
-at the earlier outcomes. Then :math:`H_0(\gamma) = (1 - \gamma)_+` and
-
-.. math:: H_k(\gamma) = \max_{0 \le t \le \eta}
-          p_t H_{k-1}(\gamma e^{-t}) + (1 - p_t) H_{k-1}(\gamma e^{\eta - t}),
-          \qquad p_t = \frac{1 - e^{t - \eta}}{1 - e^{-\eta}} .
-
-It is computed on a grid as an upper bound, whose only error is interpolation: H_k is convex in
-gamma, so chords between grid points lie above it, and for a function made of chords the maximum
-over all real t has a closed form. Slopes are held in units of the points, so that no number grows
-with e^epsilon. Where selections are many, or next to other releases, a Gaussian curve above H_k
-bounds them (`selections_mu`). Proofs: doc/privacy, section 1.
+:math:`H_k(\gamma)` is the largest hockey-stick divergence :math:`\sup_S P(S) - \gamma Q(S)` of k
+selections of bounded range eta, each chosen after looking at the earlier outcomes. It is computed
+on a grid as an upper bound, whose only error is that of chords. Where selections are many, or next
+to other releases, a Gaussian curve above H_k bounds them (`selections_mu`). The recursion, the
+computation and all proofs are in doc/privacy, section 1.
 """
 
 from __future__ import annotations
@@ -88,13 +78,10 @@ def gaussian_delta(epsilon: NDArray[np.floating[Any]], mu: float) -> Array:
 
 @lru_cache(maxsize=16)
 def _optimum(count: int, m: int, h: float, end: int) -> Array:
-    r"""Upper bounds of H_count at the points gamma = e^(j h), j = 0, ..., end; m h = eta.
+    """Upper bounds of H_count at the points gamma = e^(j h), j = 0, ..., end; m h = eta.
 
-    One more selection at a time. With :math:`x = \gamma e^{-t}` in cell i, x and :math:`x e^\eta`
-    run along one chord each, :math:`H = \alpha - \beta x`, and the objective is a constant
-    :math:`- A / x - B x`: concave, and largest at :math:`x^2 = \gamma e^{-\eta} z_i`, where
-    :math:`z_i = (\alpha_i - \alpha_{i+m}) / (\beta_i - \beta_{i+m})`. The sign of its slope tells
-    which cells can hold the maximum.
+    One more selection at a time, with the maximum over t in closed form between two chords:
+    doc/privacy, section 1, "Computation from above", (a) to (c), also for z and y.
     """
     # all points are those of j = -m, ..., end + m; i is the left one of each pair of cells i, i + m
     i, j = np.arange(-m, end), np.arange(end + 1)
@@ -150,16 +137,12 @@ def _objective(at: Array, cell: NDArray[np.int_], full: Array, m: int, h: float)
 def selection_delta(
     epsilon: float, eta: float, count: int, mu: float = 0.0, scale: float = 1e-6
 ) -> float:
-    r"""Upper bound on delta at `epsilon` of a Gaussian release and `count` selections.
-
-    The mean of :math:`H(e^{\epsilon - L})`, L the privacy loss of a release that is mu-Gaussian-DP.
-    The chords are :math:`H(\gamma) = H(\infty) + \sum_j w_j (\gamma_j - \gamma)_+` with weights
-    :math:`w_j \ge 0`, so the mean is exact: :math:`H(\infty) + \sum_j w_j \gamma_j
-    \delta_\mu(\epsilon - \ln \gamma_j)`.
+    """Upper bound on delta at `epsilon` of a Gaussian release and `count` selections.
 
     `eta` is the range of each selection, which may be chosen after looking at all earlier outcomes;
     `mu` is of all Gaussian releases together, before, between or after the selections; `scale` the
-    size of the delta that matters: the bound is loose by about 1e-4 of it.
+    size of the delta that matters: the bound is loose by about 1e-4 of it. The mean over the
+    release's privacy loss is exact for a function of chords (doc/privacy, section 1, (d)).
     """
     m = _cells(count)
     h = eta / m
@@ -213,11 +196,9 @@ def selection_epsilon(epsilon: float, delta: float, count: int, mu: float = 0.0)
 
 @lru_cache(maxsize=1024)
 def selections_mu(eta: float, count: int) -> float:
-    r"""A mu such that `count` selections of range eta are mu-Gaussian-DP.
+    """A mu such that `count` selections of range eta are mu-Gaussian-DP.
 
-    For groups of up to 128 the least one: the least Gaussian curve
-    :math:`\delta_\mu(\ln \gamma)` that is nowhere below :math:`H_k(\gamma)`. It is above
-    :math:`\eta \sqrt k / 2`, where many selections tend to, by 25 % at k = 1 and .4 % at 128.
+    For groups of up to 128 the least one, with a Gaussian curve that is nowhere below :math:`H_k`.
     The mu of several groups compose by the root of the sum of their squares. Each selection may be
     chosen after looking at all earlier outcomes. inf where it would be above about `LARGEST_MU`.
     """
@@ -228,10 +209,7 @@ def selections_mu(eta: float, count: int) -> float:
 
 @lru_cache(maxsize=1024)
 def selections_of_mu(mu: float, count: int) -> float:
-    """Largest range of each of `count` selections that are together mu-Gaussian-DP, to 1e-4.
-
-    Raises `ValueError` if mu is above `LARGEST_MU`.
-    """
+    """Largest range of `count` selections that are mu-Gaussian-DP, to 1e-4; mu <= `LARGEST_MU`."""
     if not mu <= LARGEST_MU:
         raise ValueError(f"mu must be at most {LARGEST_MU}, got {mu!r}")
     eta = 2 * mu / math.sqrt(count)
@@ -270,10 +248,8 @@ def _group_mu(eta: float, count: int) -> float:
 
 
 def _is_above(values: Array, h: float, mu: float) -> bool:
-    """Whether the Gaussian curve is nowhere below the chords.
-
-    The gap is convex over a cell, so it is above its tangent in the middle of the cell.
-    """
+    """Whether the Gaussian curve is nowhere below the chords."""
+    # the gap is convex over a cell, so it is above its tangent in the middle of the cell
     left = np.arange(values.size - 1) * h
     half = math.expm1(h) / 2  # of the cell's width
     middle = left + math.log1p(half)

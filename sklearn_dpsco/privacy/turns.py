@@ -63,11 +63,7 @@ class Turn:
         )
 
     def take_file(self, path: Path, patience: float) -> None:
-        """Exclude whoever takes the lock of the same file, in any process.
-
-        Raises `TimeoutError` if others hold it for so many seconds, `OSError` if the file cannot be
-        opened or locked.
-        """
+        """Exclude whoever locks the same file, in any process. Raises as `take`, or `OSError`."""
         self._wait(lambda: self._has_file(path), patience, f"process holds the lock {str(path)!r}")
 
     def __enter__(self) -> None: ...

@@ -122,7 +122,7 @@ def _normal_cumulative(k: int, digits: int) -> Bounds:
 
 
 def _laplace_cumulative(k: int, digits: int) -> Bounds:
-    """1 - exp(-(k + 1))."""
+    """1 - exp(-(k + 1)): the density of Laplace is exp(-|z|) / 2."""
     low, high = _exp_bounds(Fraction(k + 1), Fraction(k + 1), digits)
     return 1 - high, 1 - low
 
@@ -174,10 +174,7 @@ def _exact_attempt(
 
 
 def floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
-    """floor(steps * Z) for independent standard normal or Laplace reals Z, shape (size,).
-
-    `steps` is in [1, 2^55]; the density of Laplace is exp(-|z|) / 2.
-    """
+    """floor(steps * Z), steps in [1, 2^55], for independent standard normal or Laplace reals Z."""
     from .._kernels import sampling
 
     out = np.empty(size, dtype=np.int64)
@@ -207,10 +204,7 @@ def floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) ->
 def _exact_coin(
     word: int, top: float, score: float, scale: float, factor: Any, stream: RandomStream
 ) -> bool:
-    """Whether the uniform that begins with `word` is below factor * exp(-(top - score) / scale).
-
-    Refuses numbers above 1.
-    """
+    """Whether the uniform that begins with `word` is below factor * exp(-(top - score) / scale)."""
     if not top >= score:
         refuse()
     t = (Fraction(top) - Fraction(score)) / Fraction(scale)
@@ -251,14 +245,13 @@ def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
 
 
 class GroupedScores:
-    r"""Scores :math:`-v (a l_j + b r_j)` of k places j and some values v, sampled in groups.
+    """Scores :math:`-v (a l_j + b r_j)` of k places j and some values v, sampled in groups.
 
     Groups of 2^`bits` consecutive places have `bounds`, of shape (n_groups, 4): the smallest and
-    largest l and r. From them, integer weights above :math:`2^{20} e^{(S - S_{\max}) / scale}` for
-    all scores S of a group are proposed, in time proportional to the number of groups. With tight
-    bounds a sample takes on average at most about twice as many attempts as a group has scores.
-    Whoever changes l or r keeps the bounds valid: they may be wider than needed where `is_loose`
-    says so. A sample that meets a score above its bound is refused, and `check` looks at all.
+    largest l and r. They are proposed by integer weights that bound all scores of a group, in time
+    proportional to their number (doc/privacy, section 2.5). Whoever changes l or r keeps the bounds
+    valid: they may be wider than needed where `is_loose` says so. A sample that meets a score above
+    its bound is refused, and `check` looks at all.
 
     `left` and `right` are l and r, of shape (k,), float64 or int64, and not copied.
     """

@@ -22,19 +22,11 @@ _EXPECTED_COUNT = 32
 
 @dataclass(frozen=True)
 class RandomBatches:
-    """Batches of records, each drawn afresh.
-
-    Parameters
-    ----------
-    n_samples : int
-    batch_size : int
-        Exact size ("fixed") or expected size ("poisson") of a batch.
-    law : {"fixed", "poisson"}
-        A uniform subset, or each record independently with probability batch_size / n.
-    """
+    """Batches of records, each drawn afresh."""
 
     n_samples: int
-    batch_size: int
+    batch_size: int  # the exact size ("fixed"), or the expected one ("poisson")
+    # "fixed": a uniform subset; "poisson": each record by itself, with probability batch_size / n
     law: str
 
     def __post_init__(self) -> None:
@@ -81,15 +73,13 @@ def _subset(n: int, size: int, stream: RandomStream) -> Indices:
 
 
 def _coins(n: int, size: int, stream: RandomStream) -> Indices:
-    """Every number of range(n) with probability size / n, independently.
-
-    A coin for each costs O(n). Where n is far larger than the batch, the count of each block
-    is drawn first, and then a uniform subset of that size: the same law.
-    """
+    """Every number of range(n) with probability size / n, independently."""
     if size == n:
         return np.arange(n)
     if n < _COINS_PER_DRAW * size:
         return _flip(n, size, stream)
+    # coins cost O(n); the count of each block, and then a uniform subset of that size, have the
+    # same law
     n_blocks = -(-size // _EXPECTED_COUNT)
     ends = [n * (i + 1) // n_blocks for i in range(n_blocks)]
     parts = [np.empty(0, dtype=np.intp)]
@@ -114,12 +104,9 @@ def _flip(n: int, size: int, stream: RandomStream) -> Indices:
 
 @lru_cache(maxsize=64)
 def _cumulative(trials: int, size: int, n: int) -> list[int]:
-    """P(successes <= k) for k = 0, 1, ..., in units of 2^-128, rounded down.
-
-    Computed in sixty digits, so that the law is off by less than 2^-100 in all.
-    """
+    """P(successes <= k) for k = 0, 1, ..., in units of 2^-128, rounded down."""
     with localcontext() as context:
-        context.prec = 60
+        context.prec = 60  # with so many digits the law is off by less than 2^-100 in all
         odds = Decimal(size) / Decimal(n - size)
         mass = (Decimal(n - size) / Decimal(n)) ** trials
         total, unit, out = Decimal(0), Decimal(2**128), []
