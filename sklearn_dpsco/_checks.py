@@ -163,7 +163,7 @@ _BETWEEN = (
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user, or where there is none, as in a thread, outside of here."""
+    """Warn at the line of the user, or without one, as in a thread, outside of this package."""
     if _is_unwarned.get():
         return
     ours, level, n_ours = __name__.partition(".")[0], 0, 0
