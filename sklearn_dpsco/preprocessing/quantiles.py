@@ -367,7 +367,7 @@ def _scores(values: Array, grid: Array, level: float) -> Array:
         counts += np.bincount(cells, minlength=grid.size + 1)
     upper = np.cumsum(counts[:-1])
     lower = np.concatenate(([0], upper[:-1]))
-    wanted = level * float(counts.sum())  # of the records that are not empty: not released
+    wanted = level * float(counts.sum())  # records that are not empty: their number is secret
     return -np.maximum(0.0, np.maximum(lower - wanted, wanted - upper))
 
 
