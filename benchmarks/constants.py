@@ -12,13 +12,7 @@ __all__ = ["scaled_defaults"]
 
 @contextmanager
 def scaled_defaults(sets: Iterable[Any], factors: dict[str, float]) -> Iterator[None]:
-    """Every field of that name, in every set that has it, times its factor.
-
-    Raises
-    ------
-    ValueError
-        If a name is in none of the sets.
-    """
+    """Every field of that name, in every set that has it, times its factor."""
     found = [(s, f.name, getattr(s, f.name)) for s in sets for f in fields(s) if f.name in factors]
     if missing := set(factors) - {name for _, name, _ in found}:
         raise ValueError(f"no set of defaults has {sorted(missing)}")

@@ -74,13 +74,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Instance:
-    """A family of tables at one size.
-
-    Attributes
-    ----------
-    n, d : int
-    epsilon : float
-    """
+    """A family of tables at one size."""
 
     n: int
     d: int
@@ -152,10 +146,9 @@ def signs_of_mean(bias: float, n: int, d: int, rng: np.random.Generator) -> np.n
 
 @dataclass(frozen=True)
 class Linear(Instance):
-    """BGN21, Section 7: -<w, z> on the unit l_p ball, z of signs over d^(1/q).
+    """BGN21, Section 7: -<w, z> on the unit l_p ball, z of signs over d^(1/q)."""
 
-    As Huber's loss at a threshold of 1/2 with targets 1, where predictions are at most 1/2.
-    """
+    # as Huber's loss at a threshold of 1/2 with targets 1, where predictions are at most 1/2
 
     p: ClassVar[float]
     axes = {"n": (2048, 4096, 8192), "d": (16, 64, 256), "epsilon": (0.25, 0.5, 1.0)}
@@ -341,10 +334,9 @@ class SmoothNarrow(Smooth):
 
 @dataclass(frozen=True)
 class Packing(Instance):
-    """KLZ22, Section 6: a record is p^(-1/k) v with probability p, else 0; v in {0, 1}^d.
+    """KLZ22, Section 6: a record is p^(-1/k) v with probability p, else 0; v in {0, 1}^d."""
 
-    v has d / 2 ones. (The paper's v in {-1, 1}^d of l1 norm d / 2 does not exist.)
-    """
+    # v has d / 2 ones; the paper's v in {-1, 1}^d of l1 norm d / 2 does not exist
 
     k: ClassVar[int]
     axes = {"n": (1024, 4096, 16384), "d": (8, 32, 128), "epsilon": (0.5, 1.0, 2.0)}
@@ -610,18 +602,10 @@ def worst_excess(instance: Instance, runs: Callable[[Instance], Run], n_seeds: i
 
 @dataclass(frozen=True)
 class Fit:
-    """What was measured along one axis, and the rate there.
-
-    Attributes
-    ----------
-    axis : str
-    sizes : tuple of float
-        Of n, d or the budget.
-    excess, rate, proved : tuple of float
-    """
+    """What was measured along one axis, and the rate there."""
 
     axis: str
-    sizes: tuple[float, ...]
+    sizes: tuple[float, ...]  # of n, d or the budget
     excess: tuple[float, ...]
     rate: tuple[float, ...]
     proved: tuple[float, ...]

@@ -73,10 +73,8 @@ def medians(functions: dict[str, Callable[[], Any]], repeats: int = 15) -> dict[
 
 
 def rested(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """`medians` of calls one after another, as the steps of a fit are, each time after a pause.
-
-    For a while after a product the threads of BLAS wait in a loop, and take a core from others.
-    """
+    """`medians` of calls one after another, as the steps of a fit are, each time after a pause."""
+    # for a while after a product the threads of BLAS wait in a loop, and take a core from others
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():

@@ -17,28 +17,17 @@ from scipy.special import expit
 
 @dataclass(frozen=True)
 class Case:
-    """One synthetic task.
-
-    Attributes
-    ----------
-    n, d : int
-    support : int
-        Non-zero coefficients of the truth.
-    features : {"uniform", "signs", "skewed", "binary", "bag"}
-        "skewed": most of the mass in a fifth of the bounds, off centre, correlated, as in
-        tables whose bounds come from domain knowledge. "binary": 0/1 with 10 % ones.
-        "bag": sparse rows with about 20 ones.
-    task : {"reg", "clf"}
-    target : {"wide", "narrow"}
-        "narrow": regression targets far from the middle of their bounds and close together.
-    """
+    """One synthetic task."""
 
     n: int
     d: int
-    support: int
+    support: int  # non-zero coefficients of the truth
+    # "uniform"; "signs"; "skewed": most of the mass in a fifth of the bounds, off centre and
+    # correlated, as where bounds come from domain knowledge; "binary": 0/1 with 10 % ones;
+    # "bag": sparse rows with about 20 ones
     features: str
-    task: str
-    target: str = "wide"
+    task: str  # "reg" or "clf"
+    target: str = "wide"  # "narrow": far from the middle of the bounds and close together
 
     def __str__(self) -> str:
         return f"{self.task} n={self.n} d={self.d} k={self.support} {self.features} {self.target}"

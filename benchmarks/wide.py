@@ -136,10 +136,8 @@ def csr_bytes(X: Any) -> int:
 
 
 def resident(field: str) -> int:
-    """Bytes of memory of this process: "VmRSS" now, "VmHWM" at most so far.
-
-    Not `ru_maxrss`, which a process inherits from the one that started it.
-    """
+    """Bytes of memory of this process: "VmRSS" now, "VmHWM" at most so far."""
+    # not `ru_maxrss`, which a process inherits from the one that started it
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return 1024 * int(line.split()[1])

@@ -163,10 +163,7 @@ _BETWEEN = (
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user: outside of this package, and of what calls it for the user.
-
-    Where there is none, as in a thread, at the first line outside of this package.
-    """
+    """Warn at the line of the user, or without one, as in a thread, outside of this package."""
     if _is_unwarned.get():
         return
     ours, level, n_ours = __name__.partition(".")[0], 0, 0

@@ -191,10 +191,7 @@ class PrivateFit(DocumentationLink):
     def _surplus(
         self, X: Any, groups: Any, most: int, counted: MutableMapping[Any, int]
     ) -> Flags | None:
-        """Flags the rows beyond those that count of their users; None without `groups`.
-
-        `counted` has the users' numbers of rows in earlier chunks, and is brought up to date.
-        """
+        """Flags rows beyond `most` of a user; `counted`, their rows so far, is kept up to date."""
         if groups is None:
             return None
         users = as_users(groups)
@@ -216,14 +213,11 @@ class PrivateFit(DocumentationLink):
 
     @contextmanager
     def _until_spent(self) -> Iterator[None]:
-        """The part of a fit that ends with the charge.
-
-        An error inside leaves an earlier fit as it was. Afterwards the earlier fit is gone,
-        so that a fit that is interrupted leaves no model.
-        """
+        """The part of a fit that ends with the charge; an error leaves an earlier fit as it was."""
         earlier = set(self.__dict__) - {"n_features_in_", "feature_names_in_"}
         with self._unchanged_on_error():
             yield
+        # the earlier fit goes, so that a fit that is interrupted from here on leaves no model
         for name in earlier:
             if name.endswith("_"):
                 self.__dict__.pop(name, None)

@@ -1,8 +1,6 @@
 """What is seen of long work: how many steps of a planned number are done, and for how long.
 
-Nothing else is shown, and nothing at all where the number of steps depends on the data or is secret
-itself. A fit opens a bar (`working`), and the loops of solvers move it (`steps`), without knowing
-whether there is one.
+Nothing else is shown, and nothing at all where the number of steps depends on data or is secret.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from typing import Any, TypeVar
 from ._checks import check_int
 
 T = TypeVar("T")
-
 
 _NO_BAR = SimpleNamespace(update=lambda n=1: None)
 _bar: ContextVar[Any] = ContextVar("bar", default=_NO_BAR)  # that the steps of a solver move
@@ -45,10 +42,7 @@ def _tqdm() -> Any:
 
 @contextmanager
 def progress_bar(verbose: Any, total: int, unit: str, what: str, plan: Any = None) -> Iterator[Any]:
-    """A bar on standard error, whose `update` counts; or with 0 something that does nothing.
-
-    From 2 on the plan is shown above it.
-    """
+    """A bar on standard error, from 2 on below the plan; with 0 one that shows nothing."""
     if not check_verbose(verbose) or _is_silent.get():
         yield _NO_BAR
         return

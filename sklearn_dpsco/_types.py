@@ -1,7 +1,4 @@
-"""What parameters may be, for type checkers: one place for what several signatures share.
-
-The checks at run time are elsewhere and know nothing of it; tests hold the two together.
-"""
+"""What parameters of several signatures may be, for type checkers; tests hold the checks to it."""
 
 from __future__ import annotations
 

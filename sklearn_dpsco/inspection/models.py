@@ -421,11 +421,8 @@ def _budgeted_steps(estimator: Any) -> dict[str, Any]:
 
 
 def _clones(estimator: Any, random_state: Any, settings: Sequence[dict[str, Any]]) -> list[Any]:
-    """Clones whose private steps have these settings, and noise of their own.
-
-    Without a random_state nobody knows the noise.
-    """
-    seeds: list[int | None] = [None] * len(settings)
+    """Clones whose private steps have these settings, and noise of their own."""
+    seeds: list[int | None] = [None] * len(settings)  # noise that nobody knows
     if random_state is not None:
         seeds = np.random.default_rng(random_state).integers(2**31, size=len(settings)).tolist()
     steps = _budgeted_steps(estimator)

@@ -35,21 +35,16 @@ class Law:
 
     @property
     def quantile(self) -> float:
-        """Of standardized sums of noise and sampling variation, at each end of an interval.
-
-        Sums of Laplace and normal variables lie between the two laws; the larger is taken.
-        """
+        """Of standardized sums of noise and sampling variation, at each end of an interval."""
         tail = (1 - self.confidence) / 2
         normal = -float(ndtri(tail))
+        # sums of Laplace and normal variables lie between the two laws
         return normal if self.is_normal else max(normal, -math.log(2 * tail) / math.sqrt(2))
 
 
 def _smallest(accepts: Callable[[Array], Any], grid: Array) -> Array:
-    """For each cell, the first point of the grid that is accepted, refined outward.
-
-    `accepts` takes points of shape (m, 1) or (n_cells,) and answers by cell. The last point if
-    none is accepted.
-    """
+    """For each cell the first accepted point of the grid, refined outward; the last if none is."""
+    # `accepts` takes points of shape (m, 1) or (n_cells,)
     accepted = np.atleast_2d(accepts(grid[:, None]))
     first = np.where(accepted.any(axis=0), accepted.argmax(axis=0), len(grid) - 1)
     inside, outside = grid[first], grid[np.maximum(first - 1, 0)]
@@ -74,27 +69,18 @@ def _ends(
 
 
 def share_interval(count: Array, n: int, terms: int, law: Law) -> Ends:
-    """Of the probability p of what was counted `count` times among n records.
-
-    T(p) = count - n p has the variance n p (1 - p) + terms v, v that of a number's noise. Half a
-    record is allowed for, as counts are integers.
-    """
+    """Of the probability p of what was counted `count` times among n, in `terms` noisy numbers."""
     count = np.clip(count, 0, n)
     return _ends(
         law,
         lambda p: count - n * p,
         lambda p: np.sqrt(n * p * (1 - p) + terms * law.variance),
-        slack=0.5,
+        slack=0.5,  # counts are integers
     )
 
 
 def ratio_interval(hits: Array, misses: Array, terms: Any, law: Law) -> Ends:
-    """Of the probability r of a hit, from noisy counts of hits and misses.
-
-    T(r) = (1 - r) hits - r misses has, given how many m there are of both, the variance
-    m r (1 - r) + (1 - r)^2 v_hits + r^2 v_misses (Fieller's method). `terms` are the numbers of
-    noisy counts that were added up in each.
-    """
+    """Of the probability r of a hit, from sums of `terms` noisy counts each (Fieller's method)."""
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
     of_hits, of_misses = (number * law.variance for number in terms)
     total = hits + misses
@@ -142,8 +128,7 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, flo
 def mean_interval(total: float, square_gap: float, n: int, width: float, law: Law) -> Ends:
     """Of the mean of u in [-1, 1] over n records, from noisy sums of u and of 1 - u^2.
 
-    T(m) = total - n m has the variance n s^2(m) + v, with s^2 as in `_spread`. `width` is that of
-    the noise on `square_gap`, in units of that on `total`.
+    `width` is that of the noise on `square_gap`, in units of that on `total`.
     """
     noisy = total, square_gap, n, width, law
     total = min(max(total, -n), n)

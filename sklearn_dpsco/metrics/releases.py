@@ -36,21 +36,17 @@ _FEWEST_BINS, _MOST_BINS = 4, 1000
 
 @dataclass(frozen=True)
 class Facts:
-    """The public facts that releases depend on, as of `plan_score`.
-
-    `low` and `high` are the bounds of the target, `low_score` and `high_score` those of the range
-    that thresholds divide. Without `n_thresholds` their number follows from the noise.
-    """
+    """The public facts that releases depend on, as of `plan_score`."""
 
     n_samples: int
     n_classes: int = 2
-    low: float = -1.0
+    low: float = -1.0  # bounds of the target
     high: float = 1.0
     max_error: float = 2.0
     max_log_loss: float = 5.0
-    n_thresholds: Any = None
+    n_thresholds: Any = None  # without it, their number follows from the noise
     n_bins: int = 5
-    low_score: float = 0.0
+    low_score: float = 0.0  # ends of the range that thresholds divide
     high_score: float = 1.0
 
 
@@ -213,16 +209,13 @@ def _ratio(hits: Array, misses: Array) -> Array:
 
 
 def _mean_of_ratios(hits: Array, misses: Array, terms: Any, law: Law) -> Estimate:
-    """Mean of the classes' recalls: their errors are independent, and add up in squares.
-
-    That is the method of variance estimates recovery (Zou and Donner 2008). Where an end of the
-    interval is that of [0, 1], nothing is known on this side, and the distance is added as it is.
-    """
+    """Mean of the classes' recalls, by variance estimates recovery (Zou and Donner 2008)."""
     recalls = _ratio(hits, misses)
     mean, k = float(recalls.mean()), recalls.size
     low, high = ratio_interval(hits, misses, terms, law)
     low, high = np.minimum(low, recalls), np.maximum(high, recalls)
     sums = []
+    # errors are independent, and add up in squares, but for ends at 0 and 1, which tell nothing
     for distances, is_vacuous in ((recalls - low, low <= 0), (high - recalls, high >= 1)):
         known = distances[~is_vacuous]
         sums.append(float(distances[is_vacuous].sum() + math.sqrt(known @ known)))
@@ -289,7 +282,7 @@ class Moments:
     """Sums of u and w (1 - u^2) for columns u in [-1, 1]: the second costs nothing (2.17).
 
     The first column is u = 2 loss / l - 1 with the largest loss l, the second of R^2 is the
-    target t in units in which it is in [-1, 1]. Attributes are those of `Counts`.
+    target t in units in which it is in [-1, 1].
     """
 
     name: str
@@ -381,13 +374,10 @@ def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Que
 
 
 def sized(query: Query, deviation: float) -> Query:
-    """With the number of score bins that suits noise of this standard deviation on each number.
-
-    It makes the interval of the area under the ROC curve short: order within bins is not known,
-    which costs about 1 / bins, and noise s costs s sqrt(bins) / n.
-    """
+    """With the number of score bins that suits noise of this standard deviation on each number."""
     if query.name != "scores by class" or query.facts.n_thresholds is not None:
         return query
+    # order within bins is not known, which costs an area about 1 / bins, and noise s sqrt(bins) / n
     bins = round(0.4 * (query.facts.n_samples / deviation) ** (2 / 3))
     bins = min(max(bins, _FEWEST_BINS), _MOST_BINS)
     return replace(query, facts=replace(query.facts, n_thresholds=bins))

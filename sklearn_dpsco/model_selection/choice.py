@@ -1,11 +1,9 @@
 r"""A private choice among models that were released already (doc/privacy, section 2.18).
 
 The regret of a record under model j is :math:`\min(l_{ij} - \min_k l_{ik}, r)`, in [0, r], and the
-score of j is minus the sum of the regrets. One record changes the scores of all models by a vector
-within [-r, 0] against an empty record, and by the difference of two such vectors against another
-one, so that their range changes by r under zero-out and by 2 r under replace-one. What all models
-lose alike, the largest part of a loss, costs nothing. A model may stand for several versions of it,
-less and less certain ones.
+score of j is minus the sum of the regrets. One record changes the scores by a vector of range r
+under zero-out and of 2 r under replace-one; what all models lose alike costs nothing. A model may
+stand for several versions of it, less and less certain ones.
 """
 
 from __future__ import annotations
@@ -62,14 +60,11 @@ _RULES = {
 
 @dataclass(frozen=True)
 class Choice(Part):
-    """The releases of a choice: `select` selects a model, in units of the largest regret.
-
-    `unit` selects the median loss of the default on a grid; None for losses with a public unit.
-    """
+    """The releases of a choice."""
 
     scoring: str
-    unit: SelectVertex | None
-    select: SelectVertex
+    unit: SelectVertex | None  # of the default's median loss; None for losses with a public unit
+    select: SelectVertex  # of a model, in units of the largest regret
     regret_factor: float = 1.0  # of classes: ln K / ln 2 for log loss
 
     @property
@@ -78,12 +73,8 @@ class Choice(Part):
         return (*found, Release("choice", self.select))
 
     def run(self, losses: Array, weights: Array, stream: RandomStream) -> int:
-        """Index of the chosen model; the default is the first.
-
-        Losses have shape (n, n_models, n_versions), and weights are in [0, 1], 0 for an empty
-        record.
-        """
-        n, _, n_versions = losses.shape
+        """Index of the chosen model; weights are in [0, 1], and 0 for an empty record."""
+        n, _, n_versions = losses.shape  # the second axis is that of models, the default first
         largest, margin = _RULES[self.scoring]
         if self.unit is None:
             largest *= self.regret_factor
@@ -161,10 +152,8 @@ def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:
 def losses(model: Any, X: Any, targets: Targets, scoring: str) -> Array:
     """Loss of each record under versions of the model, shape (n, n_versions), 0 for an invalid one.
 
-    -log of the probability of its class, or 1 for a wrong one; or the sum over the targets of the
-    squared or absolute residuals in units of half the width of their bounds, of predictions within
-    the bounds. The probabilities of a version are proportional to a power of the model's; of other
-    scores there is one version.
+    Residuals are in units of half the width of the bounds. The probabilities of a version are
+    proportional to a power of the model's; other scores have one version.
     """
     values, present = targets.values, targets.present
     with np.errstate(all="ignore"), parallel_config("sequential"):  # nothing is sent away

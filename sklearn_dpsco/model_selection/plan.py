@@ -13,7 +13,8 @@ from ..privacy.budget import Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from .choice import Choice, plan_choice
 
-# Maps settings, a part of the budget and its currency to the plans of the private steps.
+# Maps settings, a part of the budget and its currency to the plans of the private steps, or raises
+# `UnfitCurrencyError`.
 PlansOf = Callable[[dict[str, Any], PrivacyBudget, Composition], tuple[Any, ...]]
 
 LEAST_ACCURACY = 500.0  # n mu over the relation's factor, from which a choice pays
@@ -87,11 +88,7 @@ def plan_probes(
     n_samples: int,
     n_outputs: int,
 ) -> SearchPlan:
-    """The plan of a search, or of a fit of the default if a choice cannot pay.
-
-    `plans_of` gives the plans of the private steps of a candidate within a part of the budget, or
-    raises `UnfitCurrencyError`.
-    """
+    """The plan of a search, or of a fit of the default if a choice cannot pay."""
     plain: Composition = "pure" if budget.is_pure else "zcdp"
     allowed = budget.epsilon / budget.rows_per_user
     if not budget.is_pure:

@@ -1,8 +1,7 @@
 """The private steps of an estimator, the parts of a budget that they get, and their plans.
 
-An estimator checks its parameters and its data, makes its plan and only then spends. In a rehearsal
-whoever takes the charge stops the fit, so that a search knows of every candidate that it can be
-fitted, and exactly by which plan, before anything is spent.
+A rehearsal stops a fit at its charge, which comes after all checks and the plan: a search knows of
+every candidate that it can be fitted, and by which plan, before anything is spent.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ OWN = ("epsilon", "delta", "relation", "max_rows_per_user", "accountant")
 def private_steps(estimator: Any) -> dict[str, Any]:
     """What has a budget of its own, by the prefix of its parameters; the estimator's is ""."""
     nested = estimator.get_params(deep=True)
-    # (one in the place of bounds is no step: the estimator refuses it)
+    # one in the place of bounds is no step: the estimator refuses it
     steps = {name: value for name, value in nested.items() if not name.endswith("bounds_X")}
     found = {f"{name}__": value for name, value in steps.items() if _is_private(value)}
     return ({"": estimator} if _is_private(estimator) else {}) | found
@@ -73,11 +72,7 @@ def check_steps(estimator: Any) -> None:
 
 
 def set_parts(estimator: Any, budget: PrivacyBudget, currency: Composition) -> Any:
-    """Give each private step its part of the budget, in proportion to what it asks for.
-
-    With m private steps whose own epsilons cost c_1, ..., c_m in the currency, step k may cost
-    the fraction c_k / (c_1 + ... + c_m) of the budget; a single one gets the budget as it is.
-    """
+    """Give private steps parts in proportion to what their own epsilons cost in the currency."""
     steps = private_steps(estimator)
     costs: dict[str, float] = {}
     for prefix, step in steps.items() if len(steps) > 1 else ():
@@ -102,10 +97,8 @@ def set_parts(estimator: Any, budget: PrivacyBudget, currency: Composition) -> A
 
 
 def fitted_alone(estimator: Any, X: Any, y: Any, **extras: Any) -> Any:
-    """The estimator, fitted without the warnings of its rehearsal, in silence, in this process.
-
-    There a part of a budget is a copy, which does not know whether the part was spent.
-    """
+    """The estimator, fitted without the warnings of its rehearsal, in silence, in this process."""
+    # in another one a part of a budget is a copy, which does not know whether the part was spent
     with unwarned(), silent(), parallel_config("sequential"):
         return estimator.fit(X, y, **extras)
 
@@ -159,11 +152,7 @@ class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def rehearsed(estimator: Any, X: Any, y: Any, **extras: Any) -> dict[str, Any]:
-    """The plans of the private steps, by their prefix, when the estimator is fitted on data.
-
-    The estimator is used up. A `ValueError` says if a private step comes to no charge, or without
-    the groups that another one has.
-    """
+    """The plans of the private steps, by prefix, of a fit to data; the estimator is used up."""
     nested = estimator.get_params(deep=True)
     # from a cache, no fit would come to its charge
     estimator.set_params(**{name: None for name in nested if name.rpartition("__")[2] == "memory"})

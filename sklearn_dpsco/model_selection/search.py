@@ -67,10 +67,7 @@ class _Table(NamedTuple):
     weights: NDArray[np.float64]
 
     def fitted(self, estimator: Any, fit: Callable[..., Any]) -> Any:
-        """``fit(estimator, X, y, **extras)``, with the names that `fit` of the estimator takes.
-
-        Groups are for all private steps and weights for the last one.
-        """
+        """``fit(estimator, X, y, **extras)``, groups for private steps, weights for the last."""
         extras = self.extras
         if not get_config()["enable_metadata_routing"]:
             last = last_step(estimator)

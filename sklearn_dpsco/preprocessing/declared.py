@@ -1,10 +1,8 @@
 """What a transformer declares of its outputs: public bounds, and the length of the longest row.
 
-`bounds_X` may be such a transformer: the one before the estimator, or another with its parameters.
-
-A transformer takes part by a method `declared_output()` that returns a `DeclaredOutput` made of
-public facts alone: of its parameters, never of what it learned from data. An estimator clips to
-the bounds, so that its guarantee does not rest on their being true.
+A method `declared_output()` says it, by public facts alone: by parameters, never by what was
+learned from data. An estimator clips to the bounds, so that its guarantee does not rest on
+their being true.
 """
 
 from __future__ import annotations

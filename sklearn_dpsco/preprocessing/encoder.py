@@ -137,7 +137,6 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     @staticmethod
     def _fact(find: Callable[[], Any]) -> Any:
-        """What an attribute is made of."""
         try:
             return find()
         except ValueError as error:

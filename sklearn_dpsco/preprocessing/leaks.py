@@ -169,7 +169,6 @@ def _is_ours(step: Any) -> bool:
 
 
 def _rule_of(step: Any, kind: str) -> _Rule | None:
-    """What a single step leaks, if anything."""
     if kind in _KNOWN:
         is_harmless = _HARMLESS.get(kind)
         return None if is_harmless is not None and is_harmless(step) else _KNOWN[kind]
@@ -205,7 +204,6 @@ _FOLDS = (
     "labels through stratified folds, so that one record moves others between folds",
     "cv=KFold(k), with shuffle=True if the order of the rows tells of them",
 )
-
 
 # names of classes, what they leak, and what to take instead
 _LEAKS = (
@@ -298,7 +296,6 @@ _NOTHING_BUT_WHAT_THEY_HOLD = (
     "TransformedTargetRegressor VotingClassifier VotingRegressor"
 )
 
-
 _KNOWN: dict[str, _Rule | None] = dict.fromkeys(
     f"{_NOTHING} {_NOTHING_BUT_WHAT_THEY_HOLD}".split()
 ) | {
@@ -308,7 +305,6 @@ _KNOWN: dict[str, _Rule | None] = dict.fromkeys(
 }
 _HOLDERS = {name for names, *_ in _LEAKS_OF_HOLDERS for name in names.split()}
 _HOLDERS |= set(_NOTHING_BUT_WHAT_THEY_HOLD.split())
-
 
 # with which parameters a step leaves nothing to learn
 _HARMLESS: dict[str, Callable[[Any], bool]] = {

@@ -1,9 +1,6 @@
-r"""Private bounds of columns: two released quantiles of each, to be declared to an estimator.
+"""Private bounds of columns: two quantiles of each, selected on a public grid e_1 < ... < e_k.
 
-The lower end is the upper end of the negated column. An upper end is chosen by the exponential
-mechanism on a public grid :math:`e_1 < \dots < e_k`. A candidate stands for the cell
-:math:`(e_{j-1}, e_j]`; its score is minus the number of records by which that cell misses the
-level. Derivation: doc/privacy, section 2.12.
+The lower end is the upper end of the negated column. Derivation: doc/privacy, section 2.12.
 """
 
 from __future__ import annotations
@@ -349,7 +346,7 @@ def _candidates(low: float, high: float) -> Array:
         anchors += [np.zeros(1), low * _FRACTIONS, high * _FRACTIONS]
     points = np.concatenate((np.linspace(low, high, _STEPS + 1), *anchors))
     points = np.unique(np.clip(points, low, high))
-    # far enough apart for bounds, and both ends among them
+    # far enough apart for bounds
     least = max(_FINEST * max(abs(low), abs(high)), 1e-49)
     kept = [low]
     for point in points:
@@ -362,10 +359,7 @@ def _candidates(low: float, high: float) -> Array:
 
 
 def _scores(values: Array, grid: Array, level: float) -> Array:
-    """Minus the number of records by which each cell (e_{j-1}, e_j] misses the level.
-
-    The level is one of the records that are not empty, whose number is not released.
-    """
+    """Minus the number of records by which each cell (e_{j-1}, e_j] misses the level."""
     counts = np.zeros(grid.size + 1, dtype=np.int64)  # also above the last candidate
     step = chunk_rows(values.size, 1) if values.size else 1
     for first in range(0, values.size, step):
@@ -373,7 +367,7 @@ def _scores(values: Array, grid: Array, level: float) -> Array:
         counts += np.bincount(cells, minlength=grid.size + 1)
     upper = np.cumsum(counts[:-1])
     lower = np.concatenate(([0], upper[:-1]))
-    wanted = level * float(counts.sum())
+    wanted = level * float(counts.sum())  # records that are not empty: their number is secret
     return -np.maximum(0.0, np.maximum(lower - wanted, wanted - upper))
 
 
@@ -381,9 +375,7 @@ def _scores(values: Array, grid: Array, level: float) -> Array:
 
 
 def quantile_score(n_samples: int, record_factor: float, level: float) -> float:
-    """Range of the change of the scores of a quantile's candidates, with a prior (section 2.12).
-
-    `level` is in [1/2, 1]; scores are computed with three roundings.
-    """
+    """Range of the change of the scores, with a prior, for a level in [1/2, 1] (section 2.12)."""
+    # scores are computed with three roundings
     change = 2.0 if record_factor == 2 else 2 * level
     return (change + 16 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM

@@ -1,8 +1,6 @@
-r"""A private scaler: x becomes (x - center) / scale, clipped to a public bound.
+"""A private scaler, by the search of `HeavyTailDP*` with another division of the budget.
 
-Centres and scales come from the search that `HeavyTailDP*` makes, with another division of the
-budget, since here nothing follows that needs a part of it. Sensitivities: doc/privacy,
-section 7.4.
+Nothing follows here that needs a part of it. Sensitivities: doc/privacy, section 7.4.
 """
 
 from __future__ import annotations
@@ -50,9 +48,8 @@ _SCALES_SHARE = 0.45
 # among all; up to _UNCLEAR around one scale for all columns; above that there is only this one,
 # and none if its noise is above _HOPELESS.
 _CLEAR, _UNCLEAR, _HOPELESS = 1 / 125, 1 / 6, 1 / 12
-# Each round divides the distance of a centre from the middle of its column, in units of the
-# spread, by about the inverse of the noise in the centres: more rounds pay where that is small.
-# The noise, in units of the scale, up to which there are so many rounds:
+# Up to which noise in the centres, in units of the scale, there are so many rounds: each divides
+# the distance of a centre from the middle of its column by about the inverse of that noise.
 _ROUNDS = ((3, 0.1), (2, 0.3), (1, 1.0))
 _CEILING = 64  # largest exponent of a scale: that of the search's own grid
 
@@ -225,7 +222,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         self._store(locals())
 
     def _check(self) -> None:
-        """Raise on any parameter that is wrong whatever the data are."""
+        """Raise if a parameter is wrong whatever the data are."""
         self._accounting()
         check_feature_bounds(self.bounds_X)
         centering = check_bool("with_centering", self.with_centering)

@@ -53,10 +53,7 @@ class Cells(NamedTuple):
         return np.where(np.isfinite(values), values, np.nan)
 
     def codes(self, categories: Sequence[Any]) -> NDArray[np.int64]:
-        """Position of each cell among the categories: -1 if it is none of them, -2 if missing.
-
-        Text is compared with text, and numbers with numbers, 1.0 and True being 1.
-        """
+        """Position among the categories (1.0 and True are 1): -1 if none of them, -2 if missing."""
         if isinstance(categories[0], str):
             places = {category: k for k, category in enumerate(categories)}
             found = (places.get(c, -1) if isinstance(c, str) else -2 for c in self.values.flat)
@@ -70,7 +67,7 @@ class Cells(NamedTuple):
 
 def is_frame(X: Any) -> bool:
     """Whether it is a data frame with columns that are in memory."""
-    # (of a lazy frame of polars the first is missing, and the others warn)
+    # a lazy frame of polars lacks the first, and the others warn
     return all(hasattr(X, name) for name in ("shape", "columns", "dtypes", "__getitem__"))
 
 
@@ -151,10 +148,7 @@ class Field:
 
     @classmethod
     def of_number(cls, name: str, declared: Any, missing: str, unknown: str) -> Self:
-        """A number, clipped to its bounds and scaled as the estimators scale features.
-
-        Or a boolean: True is 1 and False is 0; numbers 1 and 0 are read as such, others as missing.
-        """
+        """A number, clipped and scaled as estimators do; or a boolean, of 0 and 1, else missing."""
         first, last = bounds = (0, 1) if declared is bool else declared
         scaling = feature_scaling(bounds, 1)
         low, high = 0.0 if first == 0 else -1.0, 0.0 if last == 0 else 1.0
@@ -315,10 +309,8 @@ def proposed(name: Any, cells: Cells, most: int) -> Any:
 
 
 def nice_bounds(low: float, high: float) -> tuple[float, float]:
-    """Bounds about [low, high]: multiples of the largest of 1, 2, 5 times 10^k <= range / 5.
-
-    For the range of a single value its size stands, or for 0 the number 5.
-    """
+    """Bounds about [low, high]: multiples of the largest of 1, 2, 5 times 10^k <= range / 5."""
+    # for the range of a single value its size stands
     spread = high / 5 - low / 5 if high > low else (abs(low) or 5.0) / 5
     power = 10.0 ** math.floor(math.log10(spread))
     step = power * max(k for k in (1, 2, 5) if k * power <= spread * (1 + 1e-9) or k == 1)
