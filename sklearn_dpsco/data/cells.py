@@ -57,10 +57,8 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     neither a number nor missing, or too large, is a `NotANumberError` with `strict`, and then only.
     """
     values = plain(values)
-    kinds = {"O"}
-    if hasattr(values, "dtype"):
-        kinds = {getattr(values.dtype, "kind", "O")}
-    elif _is_frame(values):
+    kinds = {getattr(getattr(values, "dtype", None), "kind", "O")}
+    if _is_frame(values):  # also one with a column of the name "dtype"
         kinds = {_kind(column_type) for column_type in values.dtypes}
         # pandas makes a column complex for a single cell
         kinds = {"O" if kind == "c" else kind for kind in kinds}
@@ -306,9 +304,9 @@ def check_classes(classes: Any) -> NDArray[Any]:
             is_mixed = not all(isinstance(label, (str, bytes)) for label in classes)
     except (TypeError, ValueError):
         is_mixed = True
-    if is_mixed:
+    if is_mixed and np.ndim(classes) == 1:
         raise ValueError(f"classes must be of one kind, got {shown(classes)}")
-    if np.ndim(classes) != 1 or declared.size != len(classes) or declared.size < 2:
+    if is_mixed or np.ndim(classes) != 1 or declared.size != len(classes) or declared.size < 2:
         raise ValueError(
             f"classes must be None or a list of at least two different labels, got {shown(classes)}"
         )

@@ -178,9 +178,8 @@ class _StreamingModel(DPLinearModel):
 
     @contextmanager
     def _until_spent(self) -> Iterator[None]:
-        with self._between_chunks():
-            with super()._until_spent():
-                yield
+        with self._between_chunks(), super()._until_spent():
+            yield
             self._stream = None  # also if the fit is interrupted later on
 
     def finish(self) -> Any:

@@ -400,10 +400,7 @@ class BudgetAccountant(Account):
                 "the file is not the one that was loaded, or charges are missing from it. Put back "
                 "the newest state; the budget of an older one may be spent"
             )
-        ledger = self._ledger
-        for charge in charges[len(known) :]:
-            ledger = ledger.plus(charge)
-        self._ledger = ledger
+        self._ledger = self._ledger.plus(*charges[len(known) :])
 
     def _obstacle(self) -> str | None:
         """Why nothing can be charged here, if so."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._types import Disjoint
 from ..exceptions import PrivacyBudgetError
-from .branches import Account
+from .branches import Account, ParallelGroup
 from .budget import ROUNDING, Currency, PrivacyBudget
 from .guarantee import Guarantee
 
@@ -20,6 +21,12 @@ class Allotment(Account):
     def _terms(self) -> tuple[PrivacyBudget, Currency, float | None, int]:
         budget = self._budget
         return budget, budget.currency, budget.order, budget.rows_per_user
+
+    def remaining(self, delta: float | None = None) -> float:
+        raise TypeError("a part of a search's budget is for one fit: ask the accountant")
+
+    def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
+        raise TypeError("a part of a search's budget is for one fit, and has no branches")
 
     def spend(self, guarantee: Any, *_: Any, **__: Any) -> None:
         """Accept a guarantee, or that of a plan, once; `PrivacyBudgetError` if it costs more."""

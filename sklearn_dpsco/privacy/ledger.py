@@ -125,15 +125,21 @@ class Ledger(NamedTuple):
             return total
         return total + self.groups.get(group, {}).get(branch, Ledger()).total(path[2:])
 
-    def plus(self, charge: Charge, depth: int = 0) -> Ledger:
-        """The ledger with one more entry; `depth` is how much of its branch led here."""
-        charges = (*self.charges, charge)
-        if depth == len(charge.branch):
-            return self._replace(charges=charges, own=self.own + charge.cost)
-        group, branch = charge.branch[depth : depth + 2]
+    def plus(self, *charges: Charge) -> Ledger:
+        """The ledger with more entries."""
+        ledger = self
+        for charge in charges:
+            ledger = ledger._with(charge.branch, charge.cost)
+        return ledger._replace(charges=(*self.charges, *charges))
+
+    def _with(self, path: BranchPath, cost: Cost) -> Ledger:
+        """With a cost on a branch; branches list no charges."""
+        if not path:
+            return self._replace(own=self.own + cost)
+        group, branch = path[:2]
         branches = self.groups.get(group, {})
-        branches = {**branches, branch: branches.get(branch, Ledger()).plus(charge, depth + 2)}
-        return self._replace(charges=charges, groups={**self.groups, group: branches})
+        inner = branches.get(branch, Ledger())._with(path[2:], cost)
+        return self._replace(groups={**self.groups, group: {**branches, branch: inner}})
 
 
 class Snapshot(NamedTuple):
@@ -177,7 +183,7 @@ class LedgerFile:
             budget = PrivacyBudget(*(document[key] for key in ("epsilon", "delta", "relation")))
             rows = check_int("max_rows_per_user", document["max_rows_per_user"], low=1)
             order = check_real("order", document["order"], low=1)
-            ledger = Ledger()
+            charges = []
             for entry in document["charges"]:
                 if set(entry) != set(Charge.__dataclass_fields__) - {"guarantee"}:
                     raise ValueError("a charge with missing or unexpected keywords")
@@ -186,7 +192,8 @@ class LedgerFile:
                 charge = Charge(**entry | costs | {"branch": branch, "time": time})
                 if charge.relation != budget.relation:
                     raise ValueError("a charge has another relation than the budget")
-                ledger = ledger.plus(charge)
+                charges.append(charge)
+            ledger = Ledger().plus(*charges)
             if document["total"] != _stated(ledger.total()):
                 raise ValueError("its charges do not add up to its total")
             return Snapshot(check_string("id", document["id"]), budget, rows, order, ledger)

@@ -142,6 +142,8 @@ MISTAKES = {
     "text": (lambda: R().fit(F.assign(pay=LABEL), y), "X.dtypes .*; PublicEncoder"),
     "categories": (lambda: R().fit(F.assign(pay=pd.Categorical([LABEL] * N)), y), "types: 'pay'"),
     "dates": (lambda: R().fit(F.assign(pay=pd.Timestamp("2020-01-01")), y), "Date data.*'pay'"),
+    "dates beside a column dtype": (lambda: R(nonfinite="zero").fit(
+        F.assign(dtype=0.0, pay=pd.Timestamp("2020-01-01")), y), "Date data.*'pay'"),
     "spans of time": (lambda: R().fit(F.assign(pay=pd.Timedelta(3)), y), "Time span data.*'pay'"),
     "complex numbers": (lambda: R().fit(X * 1j, y), "Complex data not supported"),
     "text of polars": (lambda: R().fit(pl.DataFrame({"a": y, "b": labels}), y), "PublicEncoder"),

@@ -71,6 +71,9 @@ def test_a_part_is_spent_once_by_all_of_its_copies(copied):
     copied(allotment).spend(guarantee(part))
     with pytest.raises(PrivacyBudgetError, match="was spent"):
         allotment.spend(guarantee(part))
+    for asked in (allotment.remaining, allotment.parallel):
+        with pytest.raises(TypeError, match="for one fit"):
+            asked()
 
 
 def test_a_part_takes_no_other_relation_and_no_fewer_rows():
