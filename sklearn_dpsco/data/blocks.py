@@ -130,8 +130,9 @@ def _parts(values: Any) -> list[Any] | None:
 
 
 def _is_part(value: Any) -> bool:
-    is_future = type(value).__module__.partition(".")[0] == "distributed"
-    return hasattr(value, "key") and (is_future or hasattr(value, "__dask_graph__"))
+    # not by attributes: a frame has those that its columns are called, and a delayed part has all
+    is_future = type(value).__module__.partition(".")[0] == "distributed" and hasattr(value, "key")
+    return is_future or any(kind.__name__ == "Delayed" for kind in type(value).__mro__)
 
 
 def check_in_memory(name: str, X: Any) -> None:

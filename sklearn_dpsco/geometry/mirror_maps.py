@@ -175,11 +175,7 @@ class PowerMap(MirrorMap):
         elif center is None:
             raise ValueError("within needs a center")
         kind, about = self.geometry, coef if center is None else center
-        if kind.p > 1:
-            set_id = 3 if kind.p == math.inf else 2
-        else:
-            set_id = 0 if kind.contains_origin else 1
-        domain = set_id, float(kind.p), float(kind.radius), self.exponent(coef.size)
+        domain = kind.set_id, float(kind.p), float(kind.radius), self.exponent(coef.size)
         return power_step(coef, gradient, step, about, center is not None, within, domain)
 
 

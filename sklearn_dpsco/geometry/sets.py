@@ -63,11 +63,6 @@ class Geometry:
         object.__setattr__(self, "radius", check_size("radius", self.radius))
 
     @property
-    def q(self) -> float:
-        """The exponent of the dual norm."""
-        return dual_exponent(self.p)
-
-    @property
     def diameter(self) -> float:
         """Largest distance of two points of the set, in its norm: twice the radius by default."""
         return 2.0 * self.radius
@@ -78,7 +73,7 @@ class Geometry:
 
     def dual_norm(self, g: Array) -> float:
         """Sup of <x, g> over norm(x) <= 1."""
-        return lp_norm(g, self.q)
+        return lp_norm(g, dual_exponent(self.p))
 
     def center(self, n_features: int) -> Array:
         """The point that a solver starts from: 0, unless the set says otherwise."""
@@ -161,6 +156,7 @@ class L1Ball(Geometry):
     has_vertices: ClassVar[bool] = True
     mirror_maps: ClassVar[tuple[str, ...]] = _L1_MAPS
     p: ClassVar[float] = 1.0
+    set_id: ClassVar[int] = 0  # by which the kernels know it
 
     def vertices(self, n_features: int) -> Vertices:
         return AxisVertices(n_features, (self.radius, -self.radius))
@@ -200,6 +196,7 @@ class Simplex(Geometry):
     has_vertices: ClassVar[bool] = True
     mirror_maps: ClassVar[tuple[str, ...]] = _L1_MAPS
     p: ClassVar[float] = 1.0
+    set_id: ClassVar[int] = 1
 
     def center(self, n_features: int) -> Array:
         return np.full(n_features, self.radius / n_features)
@@ -295,13 +292,19 @@ class LpBall(Geometry):
         if not (isinstance(self.p, float) and self.p == math.inf):
             object.__setattr__(self, "p", check_real("p", self.p, low=1, low_open=True))
 
+    @property
+    def set_id(self) -> int:
+        return 3 if self.p == math.inf else 2
+
     def extreme_point(self, direction: Array) -> Array:
         size = self.dual_norm(direction)
         if size == 0:
             return np.zeros(direction.size)  # all points have the same value
         if self.p == math.inf:
             return np.copysign(self.radius, -direction)
-        return np.copysign(self.radius * np.abs(direction / size) ** (self.q - 1), -direction)
+        return np.copysign(
+            self.radius * np.abs(direction / size) ** (dual_exponent(self.p) - 1), -direction
+        )
 
     def project(self, x: Array) -> Array:
         if self.norm(x) <= self.radius:

@@ -1,10 +1,11 @@
 """Fingerprints of blocks: what tells that a block is not what it was."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
-from sklearn_dpsco.data.blocks import fingerprint
+from sklearn_dpsco.data.blocks import blocks_of, fingerprint
 
 WIDTHS = (1, 2, 3, 17, 63, 64, 65, 128, 30030)
 
@@ -82,3 +83,10 @@ def test_other_processes_find_the_same_for_text_and_for_what_is_no_label():
     odd[2] = object()
     assert fingerprint(X, odd) == marks[2]
     assert len(set(marks)) == 3
+
+
+@pytest.mark.parametrize("name", ["key", "dask_graph", "columns", "to_delayed"])
+def test_a_frame_is_told_whatever_its_columns_are_called(name):
+    dd = pytest.importorskip("dask.dataframe")
+    frame = dd.from_pandas(pd.DataFrame({name: range(10)}), npartitions=2)
+    assert len(blocks_of("X", frame).keys) == 2

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 from ..._types import Auto, MirrorMapName
@@ -174,7 +175,6 @@ class MirrorDescent(Solver):
         clip = bounded_clip(loss, clip, norm * l2_radius + largest_constant(loss))
         box = 2.0 if problem.fit_intercept else 1.0
         row_norm = min(norm, box * problem.dimension ** (1 / dual_exponent))
-        reach = math.sqrt(2 * mirror_map.bregman_diameter(size))
         return Facts(
             problem,
             budget,
@@ -191,8 +191,6 @@ class MirrorDescent(Solver):
             largest_move=norm * (2 * l2_radius),
             weak_convexity=loss.weak_convexity * row_norm**2,
             strong_convexity=penalty if power == 2 else 0.0,
-            reach=reach,
-            diameter=max(2 * reach * math.sqrt(power - 1), 1e-50),
         )
 
     def _geometry(
@@ -348,8 +346,17 @@ class Facts:
     # of the objective in the map's norm: abs(<row, v>) is at most row_norm norm(v)
     weak_convexity: float
     strong_convexity: float  # of the penalty, relative to the map; counted as 0 for p < 2
-    reach: float  # largest distance of the start from the solution, in the map's units
-    diameter: float  # of the set in the map's norm; not 0, as of a set of one point
+
+    @cached_property
+    def reach(self) -> float:
+        """Largest distance of the start from the solution, in the map's units."""
+        return math.sqrt(2 * self.mirror_map.bregman_diameter(self.problem.size))
+
+    @cached_property
+    def diameter(self) -> float:
+        """Of the set in the map's norm; not 0, as of a set of one point."""
+        power = self.mirror_map.exponent(self.problem.size)
+        return max(2 * self.reach * math.sqrt(power - 1), 1e-50)
 
     def noise(
         self, n: int, allowance: Allowance, count: int, clip: float | None = None
