@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from sklearn_dpsco.data.blocks import blocks_of, fingerprint
+from sklearn_dpsco.data.blocks import blocks_of_all, fingerprint
 
 WIDTHS = (1, 2, 3, 17, 63, 64, 65, 128, 30030)
 
@@ -89,4 +89,4 @@ def test_other_processes_find_the_same_for_text_and_for_what_is_no_label():
 def test_a_frame_is_told_whatever_its_columns_are_called(name):
     dd = pytest.importorskip("dask.dataframe")
     frame = dd.from_pandas(pd.DataFrame({name: range(10)}), npartitions=2)
-    assert len(blocks_of("X", frame).keys) == 2
+    assert len(blocks_of_all(frame, {"y": np.zeros(10)})["X"].keys) == 2
