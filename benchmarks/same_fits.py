@@ -1,4 +1,4 @@
-"""Some 3,500 seeded fits, to see that a change of the code leaves plans and models as they are.
+"""Some 4,200 seeded fits, to see that a change of the code leaves plans and models as they are.
 
     python benchmarks/same_fits.py record FILE     # on the code before
     python benchmarks/same_fits.py compare FILE    # on the code after

@@ -348,7 +348,7 @@ def test_kernels_without_the_compiler():
     X, y, scale, coef = make_case(7, 3, has_intercept=True, has_scale=True)
     A = sparse.csr_array(X)
     expected = reference_gradient(X, y, scale, coef, 0.1, Huber(0.3), 0.2)
-    python = {name: getattr(kernel, "py_func", None) for name, kernel in vars(kernels).items()}
+    python = {name: getattr(kernel, "py_func", kernel) for name, kernel in vars(kernels).items()}
     total, no_products = np.zeros(3), np.zeros(0)
     slope = Slope(Huber.loss_id, 0.3, 0.2, 0.1)
     arrays = (Compressed.of(A), (scale, scale, y))
