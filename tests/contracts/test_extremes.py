@@ -280,9 +280,12 @@ def test_the_corners_of_a_budget_of_other_releases():
                 assert message is None or re.search(NO_PLAN, message), (case, n, message)
         budget = PrivacyBudget(epsilon, delta, kind, rows_per_user=rows)
         for fraction in (1e-12, 0.3):
-            for currency in ("pure",) if delta == 0 else ("gdp", "zcdp"):
+            for currency in ("pure", "gdp", "pld") if delta == 0 else ("gdp", "zcdp"):
                 message = refusal(budget.part, fraction, currency)
-                assert message is None or re.search("too small to be divided", message), case
+                expected = "has no parts" if currency != "pure" else "too small to be divided"
+                expected = expected if delta == 0 else "too small to be divided"
+                assert message is None or re.search(expected, message), case
+                assert message is not None or (currency == "pure") == (delta == 0), case
 
 
 @pytest.mark.parametrize("oracle", sorted(ORACLES))
