@@ -51,7 +51,8 @@ class MirrorModel(HasFeasibleSet):
         Of features and targets, in which the solver works: those of the bounds (see `bounds_X`), or
         units that a part of the budget buys. "descent" learns a matrix of its own and takes bounds
         that are far too wide; the other solvers, whose sets rotations would change, learn centres
-        and widths of the columns. "auto" is "learned" with "descent", else "bounds".
+        and widths of the columns, of sparse X widths alone. "auto" is "learned" with "descent",
+        else "bounds".
     solver : str or Solver, default="auto"
         "descent", "noisy-md", "localized", "proximal", "noisy-sfw", or an object with settings:
         `solvers.Descent`, `solvers.NoisyMD`, `solvers.Localized`, `solvers.Proximal`,

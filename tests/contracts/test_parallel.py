@@ -268,7 +268,7 @@ class Failing(DPMirrorRegressor):
         if self.solver.max_iter == 4:
             raise MemoryError("in the middle")
         if self.solver.max_iter == 5:
-            self.accountant.spend(self.plan(*data[1].shape))
+            self.accountant.spend(self.plan(*data[-1].shape))
         super()._solve(*data)
 
 

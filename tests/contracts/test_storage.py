@@ -73,13 +73,19 @@ SPARSE = {
 }
 
 
+def leaves_zeros(form):
+    """Whether learned units do not centre the columns of a sparse X, as they do dense ones."""
+    return form.startswith("learned ")
+
+
 @each_form
 def test_all_storages_give_the_same_model(name, form, tmp_path):
     X, y = single(name)
     np.save(tmp_path / "X.npy", X)
     like_C = LIKE_C | {"memmap": lambda _: np.load(tmp_path / "X.npy", mmap_mode="r")}
     for settings, storages in (({}, like_C | FLOAT32), (entry(name).sparse, SPARSE)):
-        expected = build(name, form, **settings).fit(X, y)
+        like = sparse.csr_array(X) if storages is SPARSE and leaves_zeros(form) else X
+        expected = build(name, form, **settings).fit(like, y)
         predictions = expected.predict(X)
         for kind, storage in storages.items():
             case, stored = f"{form} {kind}", storage(X)
@@ -158,7 +164,10 @@ def test_columns_that_are_empty_or_constant(name, form):
     X, y = table(name, d=4)
     X[:, 1], X[:, 2] = 0.0, 0.75
     settings = entry(name).sparse
-    models = [build(name, form, **settings).fit(storage(X), y) for storage in STORAGES.values()]
+    tables = [storage(X) for storage in STORAGES.values()]
+    if leaves_zeros(form):
+        tables = [stored for stored in tables if sparse.issparse(stored)]
+    models = [build(name, form, **settings).fit(stored, y) for stored in tables]
     for model in models:
         assert np.all(np.isfinite(outcome(model)))
         np.testing.assert_allclose(outcome(model), outcome(models[0]), **TOLERANCE, err_msg=form)
