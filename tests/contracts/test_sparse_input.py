@@ -173,7 +173,9 @@ def test_empty_rows_and_columns(name, form):
     X, y = numbers(name)
     for case in EMPTY:
         part = emptied(X, case)
-        expected = fitted(name, part, y, form)
+        # (learned units do not centre sparse columns, as they do dense ones)
+        like = sparse.csr_array(part) if form.startswith("learned ") else part
+        expected = fitted(name, like, y, form)
         for storage in (sparse.csr_array, sparse.csc_array, with_zeros):
             assert_same(name, storage(part), part, y, case, form, expected)
 
