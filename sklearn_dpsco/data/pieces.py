@@ -49,7 +49,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Records in pieces; see `solvers.base.Piece` and `SolverData` for the methods."""
+    """Records in pieces; see `solvers.records.Piece` and `SolverData` for the methods."""
 
     source: Source
     sizes: tuple[int, ...]  # numbers of records

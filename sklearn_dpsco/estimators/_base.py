@@ -288,7 +288,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     ) -> LocalTable | BlocksTable:
         """The validated arguments of a fit; of blocks of rows elsewhere, all `groups` come here."""
         reader = self._reader
-        if y is None:  # before X is read
+        if y is None:  # which is refused, before X is read
             reader.targets(y)
         if not is_elsewhere(X):
             X, y = self._validate(X, y)

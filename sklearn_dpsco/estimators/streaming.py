@@ -49,7 +49,6 @@ from ._records import BlocksTable, Labels, LocalTable, Numbers, n_targets_of
 Array = NDArray[np.float64]
 
 _NO_HORIZON = LONGEST_STREAM  # epochs are planned up to here
-_MIRROR_MAPS = ("auto", "euclidean", "power", "entropy")
 _ENDED = (
     "the stream of this model has ended (by fit, by finish or by its horizon): "
     "more records would cost more than its guarantee. Clone it to begin another."

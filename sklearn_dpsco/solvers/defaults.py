@@ -483,7 +483,6 @@ class HeavyTailDefaults(StepLimits):
 
     radius: float
     reach: float  # of the noisy part of the step rule
-    least_frequency: float = 0.02  # of a class with a weight, over the number of classes
     target_prior: float  # standard deviation of the mean target, in units of its scale
     feature_share: float = 0.3  # for scales and centres of the features
     target_share: float = 0.12  # for scale and centre of the target
