@@ -10,6 +10,8 @@ import numpy as np
 from .arguments import Compressed
 from .jit import njit
 
+_LARGEST_SQUARE = 1e60  # of a norm, so that its row fits into float32
+
 
 # The compiler may reorder the sums of these functions: the error bound of the plan holds
 # for any order. Nothing else in the kernels may be reordered.
@@ -101,15 +103,15 @@ def row_factor(scale: float, square: float, bound: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def bound_rows(X: Any, bound: float, norm_error: float, factors: Any, out: Any) -> None:
-    """The rows, those longer than 1 scaled down to `bound`, into `out`; 0 where the factor is 0.
+def weigh_rows(X: Any, bound: float, norm_error: float, weights: Any, out: Any) -> None:
+    """The rows into `out`, with weights with which none is longer than `bound`, itself below 1.
 
-    The factors are multiplied by those of the scaling; `norm_error` is as in `RowForm`.
+    A weight that is 0 stays so, and its row becomes 0, as one beyond all measure; `norm_error` is
+    as in `RowForm`.
     """
-    for i in range(factors.size):
+    for i in range(weights.size):
         square = square_sum(X[i]) * (1.0 + norm_error)
-        shrink = bound / max(1.0, math.sqrt(square))
-        factors[i] *= shrink
-        shrink = shrink if factors[i] > 0.0 else 0.0
+        is_some = weights[i] > 0.0 and square < _LARGEST_SQUARE
+        weights[i] = bound / max(1.0, math.sqrt(square)) if is_some else 0.0
         for j in range(X.shape[1]):
-            out[i, j] = shrink * X[i, j]
+            out[i, j] = X[i, j] if is_some else 0.0

@@ -263,22 +263,26 @@ class LearnedUnitsDefaults:
     widest_mean: float = 4.0
     center_share: float = 0.08
     growth: float = 0.03  # clips grow from m / (d + 1) of the inverse on
+    row_growth: float = 0.1  # of that growth, for the bound on rows, which costs no bias
     row_bound: float = 0.8  # of centred rows, in units of their median norm
-    # Second moments are released from this m / d^1.5 on, and twice from that: bounds that were
-    # too narrow for the first round suit the second.
-    whiten: float = 4.5
-    whiten_twice: float = 30.0
-    moments_share: float = 0.1
+    whiten: float = 9.0  # the m / d^1.5 from which second moments are released, twice
+    moments_share: float = 0.1  # for each of the two
+    moment_growth: float = 2.0  # of the bound on the rows in them
     white_bound: float = 1.2  # of whitened rows, in units of their root mean square
-    scalar_share: float = 0.01  # for the top eigenvalue, and for the mean row factor
-    scalars: float = 30.0  # the m from which they are released
+    # Coefficients along directions whose moment is not above `clear_moment` times its noise are
+    # shrunk, from this m / d^1.5 on, and as far as usual moments are clearly above theirs.
+    doubts_from: float = 60.0
+    clear_moment: float = 2.0
+    clear_usual: float = 2.0
+    scalar_share: float = 0.01  # for the top eigenvalue
+    scalars: float = 30.0  # the m from which it is released
     least_for_center: float = 0.0  # the m below which the centre is not released
 
 
 LEARNED_UNITS = {
     "regression": LearnedUnitsDefaults(
-        least=20.0, unbiased=0.0, norm_share=0.05, least_for_norms=5.0,
-        smallest_clip=0.5, largest_clip=6.0, prediction_noise=0.6, signal=0.3,
+        least=20.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0,
+        smallest_clip=0.5, largest_clip=6.0, prediction_noise=0.85, signal=0.3,
         least_mean_share=0.02, most_mean_share=0.15,
     ),
     "classification": LearnedUnitsDefaults(
@@ -297,7 +301,7 @@ class WideUnitsDefaults(LearnedUnitsDefaults):
     """
 
     clear: float = 5.0  # the mean, in units of its noise, below which a feature is left out
-    sure: float = 3.0  # and below which it is not centred
+    sure: float = 6.0  # and below which it is not centred
     ridge: float = 4.0
 
 
@@ -365,13 +369,39 @@ class UnitDescentDefaults:
     """Steps of a descent in learned units, and Welsch's loss there, in spreads of the targets."""
 
     plain: StepLimits = StepLimits(fewest_steps=30, most_steps=100, affordable=4e8)
-    whitened: StepLimits = StepLimits(fewest_steps=16, most_steps=30, affordable=2e8)
+    whitened: StepLimits = StepLimits(fewest_steps=12, most_steps=16, affordable=2e8)
     momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
     width: float = 1.5  # of Welsch's loss
     widening: float = 32.0  # times that in the first step, falling to 1 by the middle of the steps
+    sure: float = 6.0  # squares of doubtful coefficients, over their noise, that are kept
 
 
 UNIT_DESCENT = UnitDescentDefaults()
+
+
+@dataclass(frozen=True)
+class CorrectionDefaults:
+    """The steps with a wide clip after such a descent, and shares of what is left for it.
+
+    The m from which they pay: on all coefficients ``whole * d^1.5``, on slope and intercept
+    `least`. Of two classes, whose derivatives are bounded, slope and intercept are all that a
+    small clip biases much.
+    """
+
+    whole: float = 10.0
+    whole_share: float = 0.35
+    whole_steps: int = 8
+    least: float = 300.0
+    least_of_classes: float = 100.0
+    line_share: float = 0.1
+    line_steps: int = 12
+    tail_share: float = 0.02  # of the whole budget, for the clip
+    size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 14
+    aim: float = 14.0
+    prior: float = 1.0  # standard deviation of the changes of slope and intercept
+
+
+CORRECTION = CorrectionDefaults()
 
 # ----------------------------------------------------------------------------- phased SGD
 

@@ -3,7 +3,8 @@ r"""Private units for a descent: where targets lie, how long rows are, which col
 Bounds may be too wide, and columns ill-conditioned. A part of the budget buys, in this order, the
 centre and spread of each target or the frequencies of the classes; the centre of the rows and
 their typical length about it; and, where n is large against d, their second moments, by whose
-inverse root they are multiplied. Bounds remain what values are clipped to.
+inverse root they are multiplied. Bounds remain what values are clipped to. Rows that are long in
+their units count less and keep their length, so that what they say about a linear model stays true.
 
 All released vectors are means of vectors of norm at most 1, one for each record, and all
 scalars are medians, chosen by the exponential mechanism on a public grid: no sensitivity depends
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..data.rows import make_rows
+from ..data.rows import make_rows, times_rows
 from ..data.summation import (
     UNIT_ROUNDOFF,
     chunk_rows,
@@ -49,6 +50,7 @@ from .statistics import (
     scale_on_grid,
     short_row_sum,
     shrunk_vector,
+    spread_on_grid,
     target_counts,
     whitening,
 )
@@ -60,20 +62,42 @@ K = TypeVar("K", bound="LearnedUnits")
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 8.0  # of the bounds on rows, as noise vanishes
 _LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
+_TINY = 1e-300  # in the place of 0 in a denominator
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
+
+
+class Doubts(NamedTuple):
+    """Directions of whitened rows in which there may be nothing but noise.
+
+    Such are columns that hardly ever occur: their coefficients are noise over a tiny length.
+    """
+
+    turn: Array  # orthogonal, a direction a line: those that are orthogonal in plain rows
+    kept: Array  # how sure it is that their moments are not noise, in [0, 1]
+    moments: Array  # as far as that is sure
+
+
+class Whitened(NamedTuple):
+    """What rows are multiplied by, and their second moments then."""
+
+    transform: Array
+    top: float
+    trace: float
+    doubts: Doubts | None
 
 
 class Units(NamedTuple):
     """Rows and targets in released units.
 
     With the descent's coefficients w of shape (d + 1,) or (d + 1, K), its predictions are
-    ``offset + <z_i, w>``, of the targets; ``z_i = unit * r_i`` has a norm of at most 1.
+    ``offset + <z_i, w>``, of the targets; ``z_i = unit * r_i``.
 
     Where classes have weights, `balance` is that of the weighted frequency, times the mean weight.
     z_i is about ``[x_i - center, 1] @ transform``, or that times the transform if it is a vector.
     """
 
-    data: SolverData  # the targets, and as rows the r_i, the last coordinate 1 for an intercept
+    data: SolverData  # the targets, and as rows the r_i, the last coordinate 1 for an intercept,
+    # with weights with which no z_i is longer than 1
     unit: Array  # of shape (dimension,)
     offset: Any
     balance: float  # 4 p (1 - p), p the frequency of the second of two classes; else 1
@@ -83,15 +107,14 @@ class Units(NamedTuple):
     growth: float  # how much larger clips are than those that suit the largest noise, squared
     transform: Array
     center: Array
-    factor: float  # on the descent's coefficients, for the scaling down of long rows
     target_center: Any
     target_scale: Any
+    doubts: Doubts | None = None
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
         coef, transform = problem.matrix(coef), self.transform
         solution = transform @ coef if transform.ndim == 2 else (transform * coef.T).T
-        solution[: problem.n_features] *= self.factor
         frame = Frame(
             self.offset,
             self.center if problem.fit_intercept else None,
@@ -116,9 +139,9 @@ class LearnedUnits(Part):
     moments: Gaussian | None  # second moments, of each round
     n_rounds: int
     top: Gaussian | None  # their largest eigenvalue alone
-    row_factor: Gaussian | None
     median_share: float  # of the budget, for a target's median
     left: float  # and for the descent
+    cuts_rows: bool = False  # whether long rows become shorter in the place of counting less
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -132,7 +155,6 @@ class LearnedUnits(Part):
             ("centred length", self.length, 1),
             ("second moments", self.moments, self.n_rounds),
             ("top eigenvalue", self.top, 1),
-            ("mean row factor", self.row_factor, 1),
         )
         return tuple(Release(name, m, count) for name, m, count in named if m is not None)
 
@@ -146,7 +168,7 @@ class LearnedUnits(Part):
         balance = float(4 * expit(frame.offset) * expit(-frame.offset)) if is_binary else 1.0
         balance *= frame.mean_weight
         growth = max(1.0, rules.growth * self.accuracy * balance / (problem.n_features + 1))
-        row_growth = min(LARGEST_ROW_GROWTH, math.sqrt(growth))
+        row_growth = min(LARGEST_ROW_GROWTH, max(1.0, math.sqrt(rules.row_growth * growth)))
         if is_wide(problem):
             data = data.row_major()
         longest, measured = math.sqrt(problem.n_features), data.map(measure)
@@ -184,7 +206,9 @@ class LearnedUnits(Part):
         # in a run of their own: selections of two ranges do not compose by turns
         for j in range(k):
             counts = functools.partial(data.sum, target_counts, j, float(centers[j]))
-            scales[j] = scale_on_grid(counts, n, 2.0, 0.25, self.target_spread, stream)
+            scales[j] = 0.25
+            if self.target_spread is not None:
+                scales[j] = spread_on_grid(counts, n, self.target_spread, stream)
         centers = self._moved_to_means(data, centers, scales, stream)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
@@ -210,28 +234,27 @@ class LearnedUnits(Part):
     # ------------------------------------------------------------------------- rows
 
     def _release_wide(
-        self, data: Any, measured: Any, rough: float, row_growth: float, stream: RandomStream
+        self, data: Any, measured: Any, rough: float, growth: float, stream: RandomStream
     ) -> dict[str, Any]:
         """The fields of `Units` about the rows, of which no copy is made: see `wide_units`."""
         problem, mechanisms = self.problem, (self.center, self.length)
         records = data, measured
-        data, unit, center = wide_rows(*records, problem, rough, *mechanisms, row_growth, stream)
+        rows, unit, center = wide_rows(*records, problem, rough, *mechanisms, growth, stream)
         top = 1.0
         if self.top is not None:
-            top = self._release_top(np.array([size_of_moments(data, unit, center)]), stream)
-        usual = min(0.95, unit_rules(problem).row_bound * row_growth)
-        factor = self._release_factor(data, usual, stream)
-        found = self._joined(unit, top, 0.9 / row_growth**2, 0.5)
-        data = data if problem.fit_intercept else data.map(_without_intercept)
-        more = {"data": data.kept(), "unit": found["transform"], "center": center, "factor": factor}
-        return found | more
+            top = self._release_top(np.array([size_of_moments(rows, unit, center)]), stream)
+        found = self._joined(unit, top, 0.9 / growth**2, 0.5)
+        data = rows.map(_weighed, problem, self.cuts_rows).kept()
+        return found | {"data": data, "unit": found["transform"], "center": center}
 
     def _release_copy(
-        self, data: Any, measured: Any, rough: float, row_growth: float, stream: RandomStream
+        self, data: Any, measured: Any, rough: float, growth: float, stream: RandomStream
     ) -> dict[str, Any]:
         """The fields of `Units` about a dense copy of the rows, with their second moments."""
         problem, rules = self.problem, unit_rules(self.problem)
         n, d = data.n_samples, problem.n_features
+        # moments of rows that are cut shorter than those of the gradients tell less of these
+        cut = growth * (1.0 if self.moments is None else rules.moment_growth)
         center = np.zeros(d)
         if self.center is not None:
             noisy = self.center.release(measured.sum(short_row_sum, rough) / n, stream)
@@ -239,27 +262,28 @@ class LearnedUnits(Part):
             measured = data.map(measure, center)
         counts = functools.partial(measured.sum, norm_counts)
         norm = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream)
-        norm *= rules.row_bound * row_growth
+        norm *= rules.row_bound * cut
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
-        usual = min(0.95, rules.row_bound * row_growth)
-        transform, top, trace, last = np.eye(d) / norm, 1.0, 0.6, 0.5
-        copy = data.map(_copied, center, norm).kept()
-        for _ in range(self.n_rounds):
-            step, top, trace = self._release_moments(copy, row_growth, stream)
+        whitened = Whitened(np.eye(d) / norm, 1.0, 0.6, None)
+        copy, last = data.map(_copied, center, norm).kept(), 0.5
+        for t in range(self.n_rounds):
+            shorter = cut / growth if t == self.n_rounds - 1 else None
+            step, whitened = self._release_moments(copy, whitened, cut, shorter, stream)
             copy = copy.map(_multiplied, step, copy.is_local).kept()
-            transform = transform @ step
-            usual *= 0.9 if row_growth < 2 else 1.0
             last = 1.0
+        top = whitened.top
         if self.top is not None:
             eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(moment_sum)) / n)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
-        factor = self._release_factor(copy, usual, stream)
-        found = self._joined(transform, top, trace, last)
+        found = self._joined(whitened.transform, top, whitened.trace, last)
         unit = np.full(problem.dimension, 1 / found["longest"])
         unit[d:] = found["transform"][d:, -1]
-        data = copy.map(_without_factors, problem.fit_intercept)
-        return found | {"data": data, "unit": unit, "center": center, "factor": factor}
+        doubts = whitened.doubts
+        if doubts is not None:
+            doubts = doubts._replace(moments=doubts.moments / found["longest"] ** 2)
+        data = copy.map(_weighed, problem, self.cuts_rows)
+        return found | {"data": data, "unit": unit, "center": center, "doubts": doubts}
 
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
         """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""
@@ -273,38 +297,53 @@ class LearnedUnits(Part):
         return {"transform": whole, "longest": size, "top": top, "trace": trace}
 
     def _release_moments(
-        self, copy: WithNumbers, row_growth: float, stream: RandomStream
-    ) -> tuple[Array, float, float]:
-        """The matrix that whitens the rows; the top eigenvalue and the trace of their moments then.
+        self, copy: Any, before: Whitened, cut: float, shorter: float | None, stream: RandomStream
+    ) -> tuple[Array, Whitened]:
+        """The matrix that whitens the rows, and all of it so far; `shorter` if it is the last.
 
         Its smallest singular values are those of the noise: what is lost in it is not blown up.
         """
         assert self.moments is not None
-        d = self.problem.n_features
+        d, scale = self.problem.n_features, math.sqrt(self.moments.variance)
         moments = np.asarray(copy.sum(moment_sum)) / copy.n_samples
         noisy = self.moments.release(isometric_vector(moments), stream)
-        root, values, ridge = whitening(noisy, d, math.sqrt(self.moments.variance))
+        root, values, ridge = whitening(noisy, d, scale)
         white = values / (values + ridge)
-        usual = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
-        bound = usual * row_growth
-        bound = min(bound, 1 / math.sqrt(float(values.min()) + ridge))
-        return root / bound, float(white.max()) / bound**2, float(white.sum()) / bound**2
+        bound = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
+        bound = min(bound * cut, 1 / math.sqrt(float(values.min()) + ridge))
+        bound /= shorter or 1.0
+        step = root / bound
+        top, trace = float(white.max()) / bound**2, float(white.sum()) / bound**2
+        transform, usual, doubts = before.transform @ step, float(values.mean()), None
+        if shorter is not None:
+            doubts = self._doubts(before.transform, transform, bound, ridge, usual)
+        return step, Whitened(transform, top, trace, doubts)
+
+    def _doubts(
+        self, before: Array, transform: Array, bound: float, ridge: float, usual: float
+    ) -> Doubts | None:
+        """Which directions may hold noise alone, of the rows times `transform`.
+
+        There, the moment is the inverse square of the singular value, less the ridge.
+        """
+        assert self.moments is not None
+        rules, scale = unit_rules(self.problem), math.sqrt(self.moments.variance)
+        noise = rules.clear_usual * scale
+        if self.accuracy <= rules.doubts_from * len(transform) ** 1.5 or usual <= noise:
+            return None
+        clear = 1 - (noise / usual) ** 2
+        plain, sizes, turn = np.linalg.svd(transform * bound)
+        ridges = ridge * (np.linalg.solve(before, plain) ** 2).sum(axis=0)
+        moments = np.maximum(1 / sizes**2 - ridges, _TINY)
+        noise = ridges * scale / ridge
+        sure = 1 - np.minimum(rules.clear_moment * noise / moments, 1.0) ** 2
+        return Doubts(turn, 1 - clear * (1 - sure), sure * moments * sizes**2 / bound**2)
 
     def _release_top(self, found: Array, stream: RandomStream) -> float:
         """As a rule an upper bound on `found`, the largest eigenvalue or more, in [0, 1]."""
         assert self.top is not None
         noisy = float(self.top.release(found, stream)[0])
         return min(1.0, max(0.0, noisy) + 1.5 * math.sqrt(self.top.variance))
-
-    def _release_factor(self, records: Any, usual: float, stream: RandomStream) -> float:
-        """The mean of the factors on the rows, and what is usual, by their precision."""
-        if self.row_factor is None:
-            return usual
-        mean = records.sum(_factor_sum) / records.n_samples
-        noisy = float(self.row_factor.release(mean, stream)[0])
-        variance = self.row_factor.variance
-        noisy = min(1.0, max(0.05, noisy + 0.5))
-        return (usual * variance + noisy * 0.15**2) / (variance + 0.15**2)
 
 
 # ------------------------------------------------------------------------------- planning
@@ -346,95 +385,85 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
 
     unit = statistics.unit_mean(problem, budget)
     # what is clipped by must not be wrong once in a thousand fits
-    for_place, for_size = (BOX_UNITS.aim, BOX_UNITS.aim) if is_diagonal else (12, 14)
+    for_place, for_size = (BOX_UNITS.aim, BOX_UNITS.aim) if is_diagonal else (16, 14)
     median_share, median, spread, mean = 0.0, None, None, None
     if is_regression:
         if has_center:
             median_share = k * wanted(for_place, rules.median_share / k)
             median = medians(median_share, k)
-        spread = medians(k * wanted(for_size, rules.spread_share / k, 2), k)
+        share = max(wanted(for_size, rules.spread_share / k, 2), wanted(80, 0.005 / k))
+        spread = medians(k * share, k)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
     row_share = wanted(for_place, rules.norm_share, rules.least_for_norms)
     long, length = medians(row_share), medians(row_share)
-    center, moments, top, row_factor, n_rounds = None, None, None, None, 0
+    center, moments, top, n_rounds = None, None, None, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
     if is_diagonal or (not is_wide(problem) and m / d**1.5 > rules.whiten):
-        n_rounds = 2 if m / d**1.5 > rules.whiten_twice and not is_diagonal else 1
+        # bounds that were too narrow for the first round suit the second
+        n_rounds = 1 if is_diagonal else 2
         change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
     elif m >= rules.scalars:
         whole = statistics.top_eigenvalue(problem)
         change = moments_size(problem, budget) if is_wide(problem) else whole
         top = noise(change, rules.scalar_share)
-    if m >= rules.scalars and not is_diagonal:
-        row_factor = noise(0.5 * unit, rules.scalar_share)
-    of_rows = long, length, center, moments, n_rounds, top, row_factor
+    of_rows = long, length, center, moments, n_rounds, top
     return kind(problem, m, median, spread, mean, *of_rows, median_share, left)
 
 
 # -------------------------------------------------------------------------------- running
 
 
-def _without_intercept(data: SolverData) -> SolverData:
-    """The rows without centre and last coordinate."""
-    rows = data.rows
-    return SolverData(make_rows(rows.X, False, rows.scales(), rows.sample_weight), data.y)
-
-
 def _copied(data: SolverData, center: Array, norm: float) -> WithNumbers:
-    """A dense copy of the rows as (x - center) / norm, those longer than 1 scaled down to it.
+    """A dense copy of the rows as (x - center) / norm, with the weights of `weigh_rows`.
 
-    The numbers are x, in float32, which halves the time to read it, and the factors of the scaling
-    down. Rows of a factor of 0 become 0.
+    The numbers are x, in float32, which halves the time to read it, and the weights. Those of empty
+    records are 0.
     """
-    from .._kernels.products import bound_rows
+    from .._kernels.products import weigh_rows
 
     data = data.row_major()
     rows = data.rows
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    factors, error = rows.present().astype(np.float64), norm_error(rows.n_columns)
+    weights, error = rows.present().astype(np.float64), norm_error(rows.n_columns)
 
     def fill(part: slice) -> None:
         scaled = (rows.dense(part) - center) / norm
-        bound_rows(scaled, _LONGEST, error, factors[part], x[part])
+        weigh_rows(scaled, _LONGEST, error, weights[part], x[part])
 
     on_threads(fill, slices(len(x), chunk_rows(*x.shape)))  # for the cache of a core
-    return WithNumbers(data, (x, factors))
+    return WithNumbers(data, (x, weights))
 
 
 def _multiplied(copy: WithNumbers, matrix: Array, is_in_place: bool) -> WithNumbers:
-    """The rows times a matrix, again scaled down, by which their factors are multiplied."""
-    from .._kernels.products import bound_rows
+    """The rows times a matrix, weighed anew."""
+    from .._kernels.products import weigh_rows
 
-    x, factors = copy.numbers
-    out = copy if is_in_place else WithNumbers(copy.data, (np.empty_like(x), factors.copy()))
-    to, factors = out.numbers
+    x, weights = copy.numbers
+    out = copy if is_in_place else WithNumbers(copy.data, (np.empty_like(x), weights.copy()))
+    to, weights = out.numbers
 
     def fill(part: slice) -> None:
         # in float64, whose rounding by place in a block is lost in the rounding to float32
         turned = x[part].astype(np.float64) @ matrix
-        bound_rows(turned, _LONGEST, norm_error(x.shape[1]), factors[part], to[part])
+        weigh_rows(turned, _LONGEST, norm_error(x.shape[1]), weights[part], to[part])
 
     on_threads(fill, slices(len(x), chunk_rows(*x.shape)))
     return out
 
 
-def _factor_sum(records: WithNumbers | SolverData) -> Array:
-    """Sum of the rows' factors less 1/2; an empty record is in the middle of [0, 1]."""
-    if isinstance(records, WithNumbers):
-        (_, factors), present = records.numbers, records.data.rows.present()
+def _weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:
+    """The copy in the place of the rows, their weights times those; or rows and targets times."""
+    (x, weights), rows, y = copy.numbers, copy.data.rows, copy.data.y
+    if cuts_rows:
+        made = make_rows(x, problem.fit_intercept, weights, rows.sample_weight)
+        y = times_rows(y, weights) if problem.loss.task == "regression" else y
     else:
-        factors, present = records.rows.scales(), records.rows.present()
-    return np.array([((np.clip(factors, 0.0, 1.0) - 0.5) * present).sum()])
-
-
-def _without_factors(copy: WithNumbers, fit_intercept: bool) -> SolverData:
-    """The copy in the place of the rows."""
-    (x, _), rows = copy.numbers, copy.data.rows
-    # whether a record is empty is private, whether one may be is not
-    scale = None if rows.scale is None else rows.present().astype(np.float64)
-    return SolverData(make_rows(x, fit_intercept, scale, rows.sample_weight), copy.data.y)
+        # whether a record is empty is private, whether one may be is not
+        scale = None if rows.scale is None else rows.present().astype(np.float64)
+        made = make_rows(x, problem.fit_intercept, scale, rows.sample_weight).reweighted(weights)
+    return SolverData(made.centered(rows.center) if problem.fit_intercept else made, y)

@@ -370,7 +370,9 @@ class _Draft:
         problem, budget, rules = self.problem, self.budget, self.rules
         if self.learns_units:
             whole = budget.mixed_allowance
-            return plan_units(problem, budget, whole, LearnedUnits), 0, whole
+            # steps along single records bring two models no further apart on short rows alone
+            units = plan_units(problem, budget, whole, LearnedUnits)
+            return replace(units, cuts_rows=True), 0, whole
         allowance = budget.gaussian_allowance
         # without an intercept only the row factor is left, which needs little of a budget
         is_sliced = self.passes == 1 and problem.fit_intercept
@@ -457,7 +459,7 @@ class _Draft:
         curvature = max(loss.smoothness, _LEAST_SMOOTHNESS) if is_smooth else target_unit
         # what is expected of the rows: with an intercept, half of their square belongs to it
         square = 1.0 + problem.fit_intercept
-        share = 0.7 / min(LARGEST_ROW_GROWTH, growth) ** 2
+        share = 0.7 / min(LARGEST_ROW_GROWTH, max(1.0, math.sqrt(units.row_growth) * growth)) ** 2
         single, trace = clip * unit / n, (share + problem.fit_intercept) / square
         length = min(
             units.prediction_noise / target_unit * math.sqrt(1.5 / trace) / single,

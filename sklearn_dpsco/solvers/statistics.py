@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
 
 from ..data.compressed import with_values
 from ..data.rows import make_rows
@@ -249,11 +251,11 @@ def second_moments(problem: Problem, budget: PrivacyBudget) -> float:
 
 
 def moment_sum(copy: WithNumbers) -> Any:
-    """Sum of z z^T over the rows of a copy."""
-    x, _ = copy.numbers
+    """Sum of z z^T over the rows of a copy times their weights."""
+    x, weights = copy.numbers
 
     def added(part: slice) -> Array:
-        z = x[part].astype(np.float64)
+        z = x[part] * weights[part, None]
         return z.T @ z
 
     return sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)))
@@ -329,17 +331,20 @@ def median_on_grid(
     log_prior: Array,
     mechanism: SelectVertex,
     stream: RandomStream,
+    n_above: int | None = None,
 ) -> float:
     """A private median on an increasing grid; `counts_of` makes its `place_counts`.
 
-    The score of a candidate is minus the number of records by which the interval from the
-    candidate below it misses the median. An empty record counts as a half on either side.
+    Or the place above which `n_above` records are. The score of a candidate is minus the number of
+    records by which the interval from the candidate below it misses that. An empty record counts
+    as a half on either side.
     """
     counts = counts_of(grid)
+    rank = n_samples / 2 if n_above is None else n_samples - n_above
     half_empty = (n_samples - counts.sum()) / 2
     upper = np.cumsum(counts[:-1]) + half_empty
     lower = np.concatenate(([half_empty], upper[:-1]))
-    scores = -np.maximum(0.0, np.maximum(lower - n_samples / 2, n_samples / 2 - upper))
+    scores = -np.maximum(0.0, np.maximum(lower - rank, rank - upper))
     return float(grid[mechanism.release(mechanism.with_prior(scores, log_prior), stream)])
 
 
@@ -355,6 +360,47 @@ def scale_on_grid(
     if mechanism is None:
         return guess
     octaves = np.arange(-_OCTAVES, 0.01, 0.25)
-    grid = largest * 2.0**octaves
+    grid = largest * (1 + 2.0**-20) * 2.0**octaves  # norms are rounded up
     log_prior = -0.5 * np.abs(octaves - math.log2(guess / largest))
     return median_on_grid(counts_of, n_samples, grid, log_prior, mechanism, stream)
+
+
+def spread_on_grid(
+    counts_of: Counts, n_samples: int, mechanism: SelectVertex, stream: RandomStream
+) -> float:
+    r"""A private spread of deviations up to 2, by the mean of their clipped sizes.
+
+    The s with :math:`\sum_i \min(1, |v_i| / s) = q n`, in units in which it is the median size of
+    normal deviations. q is .5 where the noise is large, so that no single records matter, and
+    smaller where it is small: then s is about 1 / q times the mean size, which is not 0 where most
+    values are the same. Sizes count as the ends of their interval on the grid, as multiples of
+    2^-20, so that scores are exact; an empty record counts as 1/2.
+    """
+    sizes = np.arange(-_OCTAVES, 0.01, 0.25) + 1.0  # octaves up to 2
+    candidates = np.arange(-_OCTAVES, 5.01, 0.25) + 1.0
+    q = min(0.5, max(_LEAST_SIZE, 12 * mechanism.scale / n_samples))
+    counts = counts_of(2.0**sizes)[:-1]
+    # of an interval's middle over each candidate; sizes in the first interval count as 0
+    ratios = 2.0 ** (sizes - candidates[:, None] - 0.125)
+    ratios[:, 0] = 0.0
+    ratios = np.floor(np.minimum(1.0, ratios) * 2.0**20) / 2.0**20
+    total = ratios @ counts + (n_samples - counts.sum()) / 2
+    scores = -np.abs(total - round(q * n_samples))
+    unit = _normal_clip(q) / _NORMAL_MEDIAN
+    prior = -0.5 * np.abs(candidates - math.log2(0.25 * unit))
+    found = mechanism.release(mechanism.with_prior(scores, prior), stream)
+    return float(2.0 ** candidates[found] / unit)
+
+
+_LEAST_SIZE = 0.05  # with it, the clip is at most 40
+_NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
+
+
+def _normal_clip(q: float) -> float:
+    """The s at which the mean of min(1, |v| / s) over normal numbers v is q."""
+
+    def excess(s: float) -> float:
+        inside = math.sqrt(2 / math.pi) * -math.expm1(-(s**2) / 2)
+        return inside / s + 2 * float(ndtr(-s)) - q
+
+    return float(brentq(excess, 0.1, 1 / q))

@@ -2,8 +2,9 @@ r"""Gradient descent in privately learned units, without a set, a radius or a tu
 
 After `learned_units`, T releases of the mean gradient follow, each record's derivatives clipped to
 c; the mean of the second half of the iterates is the model. Clip, step and momentum follow from
-public facts and from what was released. They take the model as far as the noise allows, which is
-to the non-private one as the noise vanishes.
+public facts and from what was released. A small clip keeps the noise small and biases what is
+estimated, means and probabilities more than ranks. So the last steps have a wide one: on all
+coefficients where the noise allows it, else on the slope and the intercept of the predictions.
 
 A release is the mean of vectors of norm at most 1, derivatives over the clip times rows, so that
 its sensitivity does not depend on the clip (doc/privacy, section 4.5).
@@ -11,8 +12,10 @@ its sensitivity does not depend on the clip (doc/privacy, section 4.5).
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +23,17 @@ from scipy.special import expit
 
 from .._progress import steps
 from .._types import Auto
-from ..data.rows import Terms
+from ..data.rows import Terms, make_rows
 from ..geometry import Geometry
 from ..losses import Logistic, Loss, Squared, Welsch, base_loss
-from ..mechanisms import Gaussian, Release
-from ..privacy.budget import PrivacyBudget
+from ..mechanisms import Gaussian, Release, SelectVertex
+from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Plan, Problem, Solver, SolverResult
+from .base import Part, Plan, Problem, Solver, SolverResult
 from .defaults import (
+    CORRECTION,
     UNIT_DESCENT,
     affordable_steps,
     check_copy,
@@ -37,11 +41,106 @@ from .defaults import (
     joint_unit,
     unit_rules,
 )
-from .learned_units import LearnedUnits, Units, pays, plan_units
-from .records import SolverData, gradient_sum
+from .learned_units import LearnedUnits, Units, accuracy, pays, plan_units
+from .records import SolverData, WithNumbers, gradient_sum
+from .statistics import clipped_to, median_on_grid, norm_counts
 from .wide_units import wide_mean
 
 Array = NDArray[np.float64]
+
+_TINY = 1e-300  # in the place of 0 in a denominator
+_LARGEST_PREDICTION = 1e100
+
+
+class Pace(NamedTuple):
+    """Steps of a descent with momentum, the sum of which is `length`."""
+
+    n_steps: int
+    length: float
+    momentum: float
+
+    def noise(self, curvature: float) -> float:
+        """Variance of the averaged iterate, for a variance of 1 in each release."""
+        n = self.n_steps
+        coef, direction, total = np.zeros(n), np.zeros(n), np.zeros(n)  # of each release's noise
+        for t in range(n):
+            direction = self.momentum * direction + curvature * coef
+            direction[t] += 1.0
+            coef = coef - (1 - self.momentum) * self.length / n * direction
+            if t >= n // 2:
+                total += coef
+        return float(total @ total) / (n - n // 2) ** 2
+
+
+@dataclass(frozen=True)
+class Correction(Part):
+    """Steps after a descent, with a clip that few derivatives exceed."""
+
+    tail: SelectVertex | None  # for that clip; None if derivatives are bounded
+    n_above: int  # records whose residuals may exceed it
+    step: Gaussian
+    n_steps: int
+    # for the median size of the predictions, if steps are on their slope and intercept alone
+    size: SelectVertex | None
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        named = ("prediction size", self.size), ("residual size", self.tail)
+        before = (Release(name, mechanism) for name, mechanism in named if mechanism is not None)
+        return (*before, Release("last gradient", self.step, self.n_steps))
+
+    def run(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
+        """The corrected coefficients, in the units."""
+        return (self._scaled if self.size else self._whole)(problem, units, coef, stream)
+
+    def _whole(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
+        """Moved as far as the move is above its noise, slopes and intercept apart."""
+        clip, d = self._clip(problem, units, coef, stream), problem.n_features
+        curvature, noise = _curvature(problem, units), (clip * self.step.scale) ** 2
+        pace = Pace(self.n_steps, self.n_steps / (0.75 * curvature * units.top), 0.0)
+        after = _descend(problem, units, coef, self.step, clip, pace, stream)
+        move = (after - coef).reshape(problem.dimension, -1)
+        variance = noise * pace.noise(curvature * units.trace / problem.dimension)
+        for part in (move[:d], move[d:]):
+            energy = max(float((part**2).sum()), _TINY)
+            part *= max(0.0, 1 - part.size * variance / energy)
+        move[:d] = _without_doubts(units, move[:d], noise, pace, curvature)
+        return coef + move.ravel()
+
+    def _scaled(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
+        """With another slope and intercept, between which and the old ones the noise decides."""
+        assert self.size is not None
+        d, half, point = problem.n_features, math.sqrt(0.5), units.unit * coef
+        sizes = units.data.map(_of_predictions, point[:d]).kept()
+        octaves = np.arange(-8.0, 8.01, 0.25)
+        counts, prior = functools.partial(sizes.sum, norm_counts), -0.5 * np.abs(octaves)
+        n, grid = problem.n_samples, 2.0**octaves
+        spread = 1.5 * median_on_grid(counts, n, grid, prior, self.size, stream)
+        data = sizes.map(_on_line, spread).kept()
+        of_two = units._replace(data=data, unit=np.full(2, half))
+        start = np.array([spread, point[d]]) / half
+        clip = self._clip(problem, of_two, start, stream)
+        curvature = _curvature(problem, units)
+        pace = Pace(self.n_steps, self.n_steps / (0.45 * curvature), 0.0)
+        line = replace(problem, n_features=1)
+        after = _descend(line, of_two, start, self.step, clip, pace, stream)
+        variance = (clip * self.step.scale) ** 2 * pace.noise(0.4 * curvature)
+        after = start + (after - start) / (1 + variance / CORRECTION.prior**2)
+        coef = coef * max(0.0, after[0] / start[0])
+        if units.unit[d] > 0:  # or rows are 0, all of them and for certain
+            coef[d] = after[1] * half / units.unit[d]
+        return coef
+
+    def _clip(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> float:
+        """A clip that `n_above` records exceed, of the derivatives at the coefficients."""
+        if self.tail is None:
+            return joint_unit(problem)
+        unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
+        sizes = units.data.map(_residuals, unit * problem.matrix(coef), units.offset)
+        octaves = np.arange(-4.0, 10.01, 0.5)
+        counts, prior = functools.partial(sizes.sum, norm_counts), -0.5 * octaves
+        grid, n = 2.0**octaves, problem.n_samples
+        return median_on_grid(counts, n, grid, prior, self.tail, stream, self.n_above)
 
 
 @dataclass(frozen=True)
@@ -54,29 +153,104 @@ class UnitDescentPlan(Plan):
         What is released before the descent.
     step : Gaussian
         What releases the mean gradients, in units of the clip.
+    correction : Correction or None
+        The last steps, with a wide clip.
     """
 
     units: LearnedUnits
     step: Gaussian
+    correction: Correction | None
+
+    @property
+    def n_steps(self) -> int:
+        """See `Plan.n_steps`."""
+        return self.max_iter + (0 if self.correction is None else self.correction.n_steps)
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
-        problem, n_steps = self.problem, self.max_iter
+        problem, d = self.problem, self.problem.n_features
         units = self.units.run(data, stream)
-        clip, length, momentum = _clip_and_length(self, units)
-        unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
-        coef = np.zeros(problem.size)
-        total, direction = np.zeros_like(coef), np.zeros_like(coef)
-        for t in steps(range(n_steps)):
-            loss = _loss_at(problem.loss, t, n_steps)
-            terms = Terms(units.offset, loss, clip)
-            total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)
-            gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
-            direction = momentum * direction + clip * self.step.release(gradient, stream)
-            coef = coef - (1 - momentum) * length / n_steps * direction
-            if t >= n_steps // 2:
-                total += coef
-        return units.result(total / (n_steps - n_steps // 2), problem, n_steps)
+        clip, pace = _clip_and_pace(self, units)
+        start = np.zeros(problem.size)
+        coef = _descend(problem, units, start, self.step, clip, pace, stream)
+        noise, curvature = (clip * self.step.scale) ** 2, _curvature(problem, units)
+        slopes = coef.reshape(problem.dimension, -1)[:d]
+        slopes[:] = _without_doubts(units, slopes, noise, pace, curvature)
+        if self.correction is not None:
+            coef = self.correction.run(problem, units, coef, stream)
+        return units.result(coef, problem, self.n_steps)
+
+
+def _descend(
+    problem: Problem,
+    units: Units,
+    coef: Array,
+    step: Gaussian,
+    clip: float,
+    pace: Pace,
+    stream: RandomStream,
+) -> Array:
+    """The mean of the second half of the iterates, from coefficients of shape (size,) on."""
+    unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
+    total, direction, n_steps = np.zeros_like(coef), np.zeros_like(coef), pace.n_steps
+    for t in steps(range(n_steps)):
+        terms = Terms(units.offset, _loss_at(problem.loss, t, n_steps), clip)
+        total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)
+        gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
+        direction = pace.momentum * direction + clip * step.release(gradient, stream)
+        coef = coef - (1 - pace.momentum) * pace.length / n_steps * direction
+        if t >= n_steps // 2:
+            total += coef
+    return total / (n_steps - n_steps // 2)
+
+
+def _curvature(problem: Problem, units: Units) -> float:
+    """That of the loss; rare classes have records of little information."""
+    return problem.loss.smoothness * min(1.0, 4 * units.balance)
+
+
+def _without_doubts(
+    units: Units, slopes: Array, noise: float, pace: Pace, curvature: float
+) -> Array:
+    """Slopes of shape (d, K), those in doubt left out unless they are far above their noise."""
+    if units.doubts is None:
+        return slopes
+    turn, kept, moments = units.doubts
+    turned = turn @ slopes
+    variance = np.array([pace.noise(curvature * moment) for moment in moments])
+    least = UNIT_DESCENT.sure * noise * variance * turned.shape[1]
+    clear = np.maximum(0.0, 1 - least / np.maximum((turned**2).sum(axis=1), _TINY))
+    return np.asarray(turn.T @ (turned * (kept + (1 - kept) * clear)[:, None]))
+
+
+def _of_predictions(data: SolverData, point: Array) -> WithNumbers:
+    """Records whose single feature is <x, point>, without the intercept's part, and its size."""
+    rows = data.rows
+    shift = 0.0 if rows.center is None else float(rows.center @ point)
+    values = rows.product(np.append(point, 0.0)) - shift
+    line = make_rows(values[:, None], True, rows.scale, rows.sample_weight)
+    return WithNumbers(SolverData(line, data.y), np.abs(values))
+
+
+def _on_line(sizes: WithNumbers, spread: float) -> SolverData:
+    """The records, their feature over a spread, with weights for norms of at most sqrt(2)."""
+    rows = sizes.data.rows
+    values = np.clip(rows.X / spread, -_LARGEST_PREDICTION, _LARGEST_PREDICTION)
+    weights = clipped_to(math.sqrt(2), np.hypot(values[:, 0], 1.0))
+    line = make_rows(values, True, rows.scale, rows.sample_weight)
+    return SolverData(line.reweighted(weights), sizes.data.y)
+
+
+def _residuals(data: SolverData, point: Array, offset: Any) -> WithNumbers:
+    """Records with the l2 norms of their residuals."""
+    rows = data.rows
+    predictions = rows.product(point) + offset
+    if rows.center is not None:
+        predictions = predictions - rows.center @ point[: rows.n_columns]
+    residuals = np.abs(predictions - data.y)
+    return WithNumbers(
+        data, residuals if residuals.ndim == 1 else np.linalg.norm(residuals, axis=1)
+    )
 
 
 class Descent(Solver):
@@ -84,16 +258,17 @@ class Descent(Solver):
 
     A part of the budget buys the units: centre and spread of the targets, centre and length of the
     rows and, where n is large against d, their second moments. The descent then needs no bounds
-    that are tight, no set, no step and no clip, and has none as parameters. For the squared, the
-    logistic and Welsch's loss. Up to 1000 features and 2^28 numbers of X are copied, densely;
+    that are tight, no set, no step and no clip, and has none as parameters. Its last steps have a
+    wide clip, so that means and probabilities are what they say. For the squared, the logistic and
+    Welsch's loss. Up to 1000 features and 2^28 numbers of X are copied, densely;
     wider X, such as texts, stays as it is, and noisy frequencies of the features take the place of
     second moments.
 
     Parameters
     ----------
     max_iter : "auto" or int in [1, 1e9], default="auto"
-        Number of steps, with momentum; more cost time and hardly change the accuracy. "auto" is 16
-        to 100, as many as some tenths of a second allow.
+        Number of steps, with momentum, before the last ones; more cost time and hardly change the
+        accuracy. "auto" is 16 to 100, as many as some tenths of a second allow.
     """
 
     form = "descent"
@@ -130,11 +305,44 @@ class Descent(Solver):
         change = statistics.mean_of_numbers(*sizes, budget.record_factor)
         if is_wide(problem):
             change = wide_mean(problem, budget)
-        step = Gaussian.calibrate(change, allowance.share(units.left), n_steps, problem.size)
+        correction, left = _plan_correction(problem, budget, allowance, change, units.left)
+        step = Gaussian.calibrate(change, allowance.share(left), n_steps, problem.size)
         releases = (*units.releases, Release("mean gradient", step, n_steps))
+        releases += () if correction is None else correction.releases
         guarantee = Guarantee.of(budget, releases, allowance.kind)
         facts = problem, budget, self.form, n_steps, guarantee
-        return UnitDescentPlan(*facts, units=units, step=step)
+        return UnitDescentPlan(*facts, units=units, step=step, correction=correction)
+
+
+def _plan_correction(
+    problem: Problem, budget: PrivacyBudget, allowance: Allowance, change: float, left: float
+) -> tuple[Correction | None, float]:
+    """The last steps where they pay, and the share of the allowance that is left."""
+    rules, m, loss = CORRECTION, accuracy(problem, budget), base_loss(problem.loss)
+    k, is_binary = problem.n_outputs, type(loss) is Logistic and problem.n_outputs == 1
+    whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
+    is_whole = m >= whole and not is_binary and not is_wide(problem)
+    least = rules.least_of_classes if is_binary else rules.least
+    is_line = k == 1 and problem.fit_intercept and m >= least
+    if type(loss) not in (Squared, Logistic) or not (is_whole or is_line):
+        return None, left
+    share, n_steps = rules.line_share, rules.line_steps
+    if is_whole:
+        share, n_steps = rules.whole_share, rules.whole_steps
+    tail, n_above, dimension, size = None, 0, problem.size if is_whole else 2, None
+    score = statistics.median_score(problem.n_samples, budget.record_factor)
+    if not is_whole:
+        of_size = min(rules.size_share, (rules.aim / m) ** 2)
+        size = SelectVertex.calibrate(score, allowance.share(of_size))
+        left -= of_size
+    if problem.loss.task == "regression":
+        tail = SelectVertex.calibrate(score, allowance.share(rules.tail_share))
+        left -= rules.tail_share
+        # as many as the noise of a mean hides, and no fewer than can be counted
+        of_mean = 2 * math.sqrt(dimension)
+        n_above = math.ceil(problem.n_samples / m * max(of_mean, 4 / math.sqrt(rules.tail_share)))
+    step = Gaussian.calibrate(change, allowance.share(share * left), n_steps, dimension)
+    return Correction(tail, n_above, step, n_steps, size), (1 - share) * left
 
 
 def is_best(problem: Problem, budget: PrivacyBudget) -> bool:
@@ -159,8 +367,8 @@ def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
     return Welsch(UNIT_DESCENT.width * wider).of_outputs(loss.n_outputs)
 
 
-def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float, float]:
-    """The clip, the sum of all steps and the momentum, from public facts and released numbers."""
+def _clip_and_pace(plan: UnitDescentPlan, units: Units) -> tuple[float, Pace]:
+    """The clip and the steps, from public facts and released numbers."""
     problem = plan.problem
     rules = unit_rules(problem)
     clip = min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
@@ -172,7 +380,7 @@ def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float,
         # is not found, they push the model along it
         frequency = float(expit(units.offset))
         clip = max(clip, frequency, 1 - frequency)
-    curvature = problem.loss.smoothness * min(1.0, 4 * units.balance)
+    curvature = _curvature(problem, units)
     # standard deviation of the noise of a coordinate, if one step had all of the budget
     single = max(clip * plan.step.scale / math.sqrt(plan.max_iter), 1e-50)  # or there is none
     wanted = min(
@@ -185,4 +393,4 @@ def _clip_and_length(plan: UnitDescentPlan, units: Units) -> tuple[float, float,
     plain = plan.max_iter / (0.75 * curvature * units.top)
     gain = min(wanted / plain, plan.max_iter / UNIT_DESCENT.momentum_steps)
     gain = max(1.0, gain)
-    return clip, min(wanted, gain * plain), 1 - 1 / gain
+    return clip, Pace(plan.max_iter, min(wanted, gain * plain), 1 - 1 / gain)

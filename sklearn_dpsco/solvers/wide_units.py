@@ -63,13 +63,12 @@ def wide_rows(
     length: SelectVertex | None,
     row_growth: float,
     stream: RandomStream,
-) -> tuple[SolverData, Array, Array]:
+) -> tuple[Any, Array, Array]:
     r"""Release centre and length of the rows, of records without and with their norms; not in CSC.
 
     The mean is that of rows cut to a norm of `rough`; `row_growth` is a factor on the bound on the
-    rows. Returned are records with rows s_i [x_i - m, 1], s_i the factor of the scaling down, 0 for
-    an empty record; u, with :math:`\|u \circ s_i (x_i - m)\|_2 \le 1`, 0 for a feature that is
-    left out; and m.
+    rows. Returned are records with rows [x_i - m, 1] and weights s_i, 0 for an empty record; u,
+    with :math:`\|u \circ s_i (x_i - m)\|_2 \le 1`, 0 for a feature that is left out; and m.
     """
     rules, n, d = WIDE_UNITS[problem.loss.task], data.n_samples, problem.n_features
     means, unit, usual = np.zeros(d), np.ones(d), rough
@@ -97,15 +96,15 @@ def wide_rows(
     norm *= rules.row_bound * row_growth
     # so that the rounding of the centre's part is small against the rows
     norm = max(norm, float(np.linalg.norm(unit * means)) / LONGEST_CENTER)
-    return centred.map(_scaled_down, means, norm), unit / norm, means
+    return centred.map(_weighed, means, norm), unit / norm, means
 
 
-def _scaled_down(measured: WithNumbers, center: Array, norm: float) -> SolverData:
-    """Centred rows, those of longer norms scaled down."""
+def _weighed(measured: WithNumbers, center: Array, norm: float) -> WithNumbers:
+    """Centred rows, with weights with which none is longer than a norm."""
     rows = measured.data.rows
-    scale = clipped_to(norm, measured.numbers) * rows.present()
-    scaled = make_rows(rows.X, True, scale, rows.sample_weight).centered(center)
-    return SolverData(scaled, measured.data.y)
+    weights = clipped_to(norm, measured.numbers) * rows.present()
+    plain = make_rows(rows.X, True, rows.scale, rows.sample_weight).centered(center)
+    return WithNumbers(SolverData(plain, measured.data.y), (rows.X, weights))
 
 
 def moments_size(problem: Problem, budget: PrivacyBudget) -> float:
@@ -113,7 +112,7 @@ def moments_size(problem: Problem, budget: PrivacyBudget) -> float:
     return wide_mean(problem, budget) + 2 * gamma(4 * problem.n_features + 16)
 
 
-def size_of_moments(data: Any, unit: Array, center: Array) -> float:
+def size_of_moments(weighed: Any, unit: Array, center: Array) -> float:
     r"""About the Frobenius norm of the second moments M of `wide_rows`, times their units.
 
     :math:`\|M V\|_F / \sqrt k` for k public vectors of random signs, the products of a row
@@ -122,14 +121,13 @@ def size_of_moments(data: Any, unit: Array, center: Array) -> float:
     signs = 1.0 - 2.0 * np.random.default_rng(0).integers(0, 2, (unit.size, _N_DIRECTIONS))
     point = unit[:, None] * signs / math.sqrt(_N_DIRECTIONS)
     point = np.vstack((point, -center @ point))
-    total = unit[:, None] * data.sum(_products_sum, point)[:-1]
-    return float(np.linalg.norm(total)) / data.n_samples
+    total = unit[:, None] * weighed.sum(_products_sum, point)[:-1]
+    return float(np.linalg.norm(total)) / weighed.n_samples
 
 
-def _products_sum(data: SolverData, point: Array) -> Array:
+def _products_sum(weighed: WithNumbers, point: Array) -> Array:
     """Sum of the rows times their clipped products with the columns of the point."""
-    rows = data.rows
-    products = rows.product(point)
-    products *= rows.scales()[:, None]
-    products *= (clipped_to(1.0, np.linalg.norm(products, axis=1)) * rows.scales())[:, None]
+    rows, (_, weights) = weighed.data.rows, weighed.numbers
+    products = rows.product(point) * weights[:, None]
+    products *= (clipped_to(1.0, np.linalg.norm(products, axis=1)) * weights)[:, None]
     return rows.weighted_sum(products)

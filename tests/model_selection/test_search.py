@@ -521,7 +521,7 @@ def test_two_private_steps_share_every_part():
     budget = search.guarantee_.cost("gdp")
     assert (first + second) / budget == pytest.approx(
         1 - search.guarantee_.parts[0][1][0].cost("gdp") * 2 / budget
-        - search.guarantee_.parts[-2][1][0].cost("gdp") / budget, rel=1e-6,
+        - search.guarantee_.parts[-2][1][0].cost("gdp") / budget, rel=1e-5,  # noise is rounded up
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Descent, MirrorDescent, defaults, wide_units
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.records import SolverData
+from sklearn_dpsco.solvers.records import SolverData, WithNumbers
 
 TASKS = ("regression", "classification")
 
@@ -119,7 +119,7 @@ def test_a_replay_finds_rows_that_are_too_long_in_their_units(monkeypatch, all_w
 
 @rest_is_slow("relation", RELATIONS, ("zero-out",))
 def test_black_box_audits_flag_too_little_noise_and_nothing_else(relation, all_wide):
-    fact, solver = facts(60, 2), Descent(max_iter=4)
+    fact, solver = facts(60, 2, "classification"), Descent(max_iter=4)
     plan = solver.plan(fact, PrivacyBudget(4.0, 1e-6, relation))
     pair = flipped_label(fact, relation)
     assert not audit_plan(plan, *pair, 200, random_state=0).flagged
@@ -141,9 +141,9 @@ def test_norms_in_units_are_those_of_the_rows_and_never_below():
 
 def in_units(X, unit, center):
     norms = make_rows(X, True).centered(center).norms(unit)
-    scale = wide_units.clipped_to(1.0, np.sqrt(norms**2 - 1))
-    rows = make_rows(X, True, scale).centered(center)
-    return SolverData(rows, np.zeros(len(X))), unit, center
+    weights = wide_units.clipped_to(1.0, np.sqrt(norms**2 - 1))
+    data = SolverData(make_rows(X, True).centered(center), np.zeros(len(X)))
+    return WithNumbers(data, (X, weights)), unit, center
 
 
 def test_the_size_of_the_moments_moves_as_far_as_stated_and_bounds_the_top_eigenvalue():
@@ -154,8 +154,7 @@ def test_the_size_of_the_moments_moves_as_far_as_stated_and_bounds_the_top_eigen
         X[[0, n]] = 3 * rng.standard_normal((2, d))
         unit, center = rng.random(d) + 0.3, 0.1 * rng.standard_normal(d)
         tables = [in_units(X[[i, *range(1, n)]], unit, center) for i in (0, n, 0)]
-        empty = tables[2][0].rows
-        empty.scale = empty.scales() * (np.arange(n) > 0)
+        tables[2][0].numbers[1][0] = 0.0
         sizes = [wide_units.size_of_moments(*table) for table in tables]
         assert abs(sizes[2] - sizes[0]) <= 1 / n + 1e-12
         assert abs(sizes[1] - sizes[0]) <= 2 / n + 1e-12
@@ -163,11 +162,11 @@ def test_the_size_of_the_moments_moves_as_far_as_stated_and_bounds_the_top_eigen
     assert worst > 0.7
     # of rows of norm 1 in one direction it is the moments' only eigenvalue
     X = np.outer(rng.choice([-1.0, 1.0], 400), np.eye(50)[3])
-    whole = SolverData(make_rows(X, True).centered(np.zeros(50)), np.zeros(400))
-    assert wide_units.size_of_moments(whole, np.ones(50), np.zeros(50)) == pytest.approx(1.0)
+    whole = in_units(X, np.ones(50), np.zeros(50))
+    assert wide_units.size_of_moments(*whole) == pytest.approx(1.0)
     X = rng.standard_normal((4000, 50))
     wide = in_units(X, np.full(50, 0.14), np.zeros(50))
-    Z = 0.14 * X * wide[0].rows.scales()[:, None]
+    Z = 0.14 * X * wide[0].numbers[1][:, None]
     exact = np.linalg.norm(Z.T @ Z / 4000)
     assert wide_units.size_of_moments(*wide) == pytest.approx(exact, rel=0.2)
 

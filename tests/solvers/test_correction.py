@@ -1,0 +1,197 @@
+"""What a model says in numbers: means, probabilities, coefficients of columns without records."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import log_loss, r2_score
+from support import problem, rest_is_slow, solver_data, stream
+
+from sklearn_dpsco import DPLinearRegression, DPLogisticRegression
+from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
+from sklearn_dpsco.geometry import Geometry
+from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.solvers import Descent, unit_descent
+from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.unit_descent import Pace
+
+COMMON = {"delta": 1e-6, "relation": "zero-out", "bounds_X": (-1, 1)}
+
+
+def planned(n, d, task="regression", n_outputs=1, epsilon=1.0, relation="zero-out", **settings):
+    loss = problem(n, d, task=task, n_outputs=n_outputs).loss
+    fact = Problem(n, d, loss, Geometry)
+    return Descent(**settings).plan(fact, PrivacyBudget(epsilon, 1e-6, relation))
+
+
+def linear(n, d, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, d))
+    z = X @ rng.standard_normal(d)
+    return X, z / z.std(), rng
+
+
+# ------------------------------------------------------------------------------- the plan
+
+
+def test_corrections_are_made_where_they_pay():
+    def of(*args, **kwargs):
+        correction = planned(*args, **kwargs).correction
+        return None if correction is None else "line" if correction.size else "whole"
+
+    assert of(300, 5) is None
+    assert of(3000, 20) == "line"
+    assert of(50_000, 10) == "whole"
+    assert of(50_000, 10, n_outputs=3) == "whole"
+    assert of(3000, 20, n_outputs=3) is None
+    # derivatives of two classes are bounded: slope and intercept are what clips bias
+    assert of(1000, 20, "classification") == "line"
+    assert of(10**6, 10, "classification") == "line"
+    assert of(10**6, 10, "classification", 3) == "whole"
+
+
+def test_steps_are_counted():
+    plan = planned(50_000, 10, max_iter=7)
+    assert plan.max_iter == 7
+    assert plan.n_steps == 7 + plan.correction.n_steps
+    step = {r.name: r.count for r in plan.guarantee.releases}
+    assert (step["mean gradient"], step["last gradient"]) == (7, plan.correction.n_steps)
+
+
+# ------------------------------------------------------------------------- sensitivities
+
+
+@rest_is_slow(
+    ("task", "n_outputs", "d", "relation"),
+    [
+        (task, k, d, relation)
+        for task, k, d in (
+            ("regression", 1, 14), ("regression", 1, 2), ("regression", 2, 2),
+            ("classification", 1, 2), ("classification", 3, 2),
+        )
+        for relation in RELATIONS
+    ],
+    [f"regression-1-{d}-zero-out" for d in (14, 2)] + ["classification-1-2-replace-one"],
+)  # fmt: skip
+def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d, relation):
+    epsilon = 70.0 if relation == "zero-out" else 120.0  # with which steps pay
+    plan = planned(60, d, task, n_outputs, epsilon, relation, max_iter=2)
+    assert plan.correction is not None
+    # derivatives that reach the clip, whatever the residuals are
+    if plan.correction.tail is not None:
+        correction = dataclasses.replace(plan.correction, n_above=50)
+        plan = dataclasses.replace(plan, correction=correction)
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 12))
+    assert not found.violations, found
+    assert found.ratios["correction.step"] > 0.3, found
+
+
+def test_a_replay_finds_predictions_that_are_not_weighed(monkeypatch):
+    plan = planned(60, 14, epsilon=60.0, max_iter=2)
+    assert plan.correction.size is not None
+    monkeypatch.setattr(unit_descent, "clipped_to", lambda bound, norms: np.ones(norms.size))
+    found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 12))
+    assert "correction.step" in found.violations, found
+
+
+# ------------------------------------------------------------------------------ estimates
+
+
+def test_the_noise_of_an_averaged_iterate_is_what_is_said():
+    rng = np.random.default_rng(0)
+    for pace in (Pace(12, 9.0, 0.0), Pace(16, 40.0, 0.7)):
+        for curvature in (0.0, 0.3):
+            iterates = []
+            coef, direction = np.zeros(20_000), np.zeros(20_000)
+            for _ in range(pace.n_steps):
+                noisy = curvature * coef + rng.standard_normal(20_000)
+                direction = pace.momentum * direction + noisy
+                coef = coef - (1 - pace.momentum) * pace.length / pace.n_steps * direction
+                iterates.append(coef)
+            exact = np.mean(iterates[pace.n_steps // 2 :], axis=0).var()
+            assert pace.noise(curvature) == pytest.approx(exact, rel=0.05)
+
+
+def skewed(law, z, rng):
+    if law == "lognormal":
+        return np.exp(0.5 * z + rng.standard_normal(z.size)).clip(0, 50), (0, 50)
+    if law == "counts":
+        return rng.poisson(np.exp((-1 + 0.6 * z).clip(-9, 4))).clip(0, 20), (0, 20)
+    amounts = np.where(rng.random(z.size) < expit(-2 + 0.8 * z), rng.gamma(2, 2000, z.size), 0.0)
+    return amounts.clip(0, 50_000), (0, 50_000)
+
+
+@pytest.mark.parametrize("law", ["lognormal", "counts", "zeros"])
+def test_squared_loss_estimates_means_of_skewed_targets(law):
+    errors, gaps = [], []
+    for seed in range(4):
+        X, z, rng = linear(20_000, 8, seed)
+        y, bounds = skewed(law, z, rng)
+        model = DPLinearRegression(bounds_y=bounds, random_state=seed, **COMMON).fit(X, y)
+        found, best = model.predict(X), LinearRegression().fit(X, y).predict(X)
+        errors.append(abs(found.mean() - y.mean()) / y.std())
+        gaps.append(r2_score(y, best) - r2_score(y, found))
+    assert np.median(errors) < 0.05, errors
+    assert max(gaps) < 0.03, gaps
+
+
+@pytest.mark.parametrize("intercept", [0.0, -3.0])
+def test_logistic_loss_estimates_probabilities(intercept):
+    for seed in range(3):
+        X, z, rng = linear(8000, 8, seed)
+        y = (rng.random(z.size) < expit(2 * z + intercept)).astype(int)
+        model = DPLogisticRegression(classes=[0, 1], random_state=seed, **COMMON).fit(X, y)
+        probability = model.predict_proba(X)[:, 1]
+        refit = LogisticRegression(C=1e6).fit(model.decision_function(X)[:, None], y)
+        best = refit.predict_proba(model.decision_function(X)[:, None])[:, 1]
+        assert log_loss(y, probability) - log_loss(y, best) < 0.015
+        assert refit.coef_[0, 0] == pytest.approx(1, abs=0.2)
+
+
+def test_long_rows_count_less_and_bias_nothing():
+    """Columns with a mass at 0 and long tails."""
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((10_000, 6)) < 0.8, 0.0, np.exp(1.5 * rng.standard_normal((10_000, 6))))
+    X = X.clip(0, 30)
+    y = (X @ rng.standard_normal(6) / 5 + rng.standard_normal(10_000)).clip(-20, 20)
+    best = LinearRegression().fit(X, y).score(X, y)
+    model = DPLinearRegression(**COMMON | {"bounds_X": (0, 30)}, bounds_y=(-20, 20), random_state=0)
+    assert model.fit(X, y).score(X, y) > best - 0.03
+
+
+def test_columns_without_records_have_next_to_no_effect():
+    sizes = []
+    for seed in range(5):
+        X, _, rng = linear(20_000, 8, seed)
+        X[:, :2] = 0.0
+        X[rng.permutation(20_000)[:5], 1] = 1.0
+        y = (X[:, 2:] @ np.arange(1, 7) / 3 + rng.standard_normal(20_000)).clip(-10, 10)
+        bounds = {"bounds_X": ([0, 0] + [-1] * 6, [1] * 8), "bounds_y": (-10, 10)}
+        model = DPLinearRegression(random_state=seed, **COMMON | bounds).fit(X, y)
+        widths = np.array([1, 1] + [2] * 6) * np.abs(model.coef_)
+        sizes.append(widths[:2] / widths[2:].max())
+    assert np.median(sizes, axis=0).max() < 0.2, sizes
+
+
+def test_without_noise_the_model_is_that_of_least_squares():
+    X, z, rng = linear(3000, 5, 0)
+    y = skewed("lognormal", z, rng)[0]
+    found = DPLinearRegression(epsilon=math.inf, bounds_X=(-1, 1), bounds_y=(0, 50), random_state=0)
+    with pytest.warns(UserWarning, match="epsilon=inf"):
+        found = found.fit(X, y).predict(X)
+    best = LinearRegression().fit(X, y).predict(X)
+    assert r2_score(y, best) - r2_score(y, found) < 1e-3
+
+
+def test_the_same_correction_comes_from_all_storages():
+    X, z, rng = linear(4000, 3, 0)
+    y = np.clip(0.3 * z + 0.1 * rng.standard_normal(z.size), -1, 1)
+    plan = planned(4000, 3, epsilon=4.0)
+    assert plan.correction is not None
+    plan = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, precision="float"))
+    first = plan.run(solver_data(X, y), stream())
+    second = plan.run(solver_data(np.asfortranarray(X), y), stream())
+    np.testing.assert_array_equal(first.coef, second.coef)
