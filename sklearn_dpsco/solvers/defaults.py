@@ -266,7 +266,8 @@ class LearnedUnitsDefaults:
     row_growth: float = 0.1  # of that growth, for the bound on rows, which costs no bias
     row_bound: float = 0.8  # of centred rows, in units of their median norm
     whiten: float = 9.0  # the m / d^1.5 from which second moments are released, twice
-    moments_share: float = 0.1  # for each of the two
+    least_to_whiten: float = 100.0  # and the m, below which other shares leave too little
+    moments_share: float = 0.1  # for both
     moment_growth: float = 2.0  # of the bound on the rows in them
     white_bound: float = 1.2  # of whitened rows, in units of their root mean square
     # Coefficients along directions whose moment is not above `clear_moment` times its noise are
@@ -395,6 +396,7 @@ class CorrectionDefaults:
     least_of_classes: float = 100.0
     line_share: float = 0.1
     line_steps: int = 12
+    momentum: float = 0.5
     tail_share: float = 0.02  # of the whole budget, for the clip
     size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 14
     aim: float = 14.0

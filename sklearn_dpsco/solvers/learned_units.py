@@ -402,7 +402,9 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     center, moments, top, n_rounds = None, None, None, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
-    if is_diagonal or (not is_wide(problem) and m / d**1.5 > rules.whiten):
+    if is_diagonal or (
+        not is_wide(problem) and m > max(rules.whiten * d**1.5, rules.least_to_whiten)
+    ):
         # bounds that were too narrow for the first round suit the second
         n_rounds = 1 if is_diagonal else 2
         change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2

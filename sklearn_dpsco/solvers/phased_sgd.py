@@ -560,8 +560,8 @@ class _Descent:
         each = float(units.unit[0])
         bias = float(units.unit[-1]) / each if problem.fit_intercept else 0.0
         self.data, self.offset = units.data.map(_in_step_units, each, width).kept(), units.offset
-        # no row is longer than sqrt(2): the bound has no effect
-        self.units, self.form = units, RowForm(np.zeros(problem.n_features), bias, 2.0, 0.0)
+        # the scales bound the rows; the kernel's own bound, of unscaled rows, has no effect
+        self.units, self.form = units, RowForm(np.zeros(problem.n_features), bias, 1e200, 0.0)
 
     def _which(self, start: int, stop: int) -> Which:
         return slice(start, stop) if self.order is None else self.order[start:stop]

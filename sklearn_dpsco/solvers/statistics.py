@@ -373,8 +373,9 @@ def spread_on_grid(
     The s with :math:`\sum_i \min(1, |v_i| / s) = q n`, in units in which it is the median size of
     normal deviations. q is .5 where the noise is large, so that no single records matter, and
     smaller where it is small: then s is about 1 / q times the mean size, which is not 0 where most
-    values are the same. Sizes count as the ends of their interval on the grid, as multiples of
-    2^-20, so that scores are exact; an empty record counts as 1/2.
+    values are the same, as long as more than q n differ. Sizes count as the middle of their
+    interval on the grid, and ratios as multiples of 2^-20, so that scores are exact; an empty
+    record counts as 1/2.
     """
     sizes = np.arange(-_OCTAVES, 0.01, 0.25) + 1.0  # octaves up to 2
     candidates = np.arange(-_OCTAVES, 5.01, 0.25) + 1.0

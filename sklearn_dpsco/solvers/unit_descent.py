@@ -61,15 +61,15 @@ class Pace(NamedTuple):
 
     def noise(self, curvature: float) -> float:
         """Variance of the averaged iterate, for a variance of 1 in each release."""
-        n = self.n_steps
-        coef, direction, total = np.zeros(n), np.zeros(n), np.zeros(n)  # of each release's noise
-        for t in range(n):
+        n, coef, direction, total = self.n_steps, 0.0, 1.0, [0.0]
+        for _ in range(n):  # what a release of 1 does to the iterates after it, added up
+            coef -= (1 - self.momentum) * self.length / n * direction
             direction = self.momentum * direction + curvature * coef
-            direction[t] += 1.0
-            coef = coef - (1 - self.momentum) * self.length / n * direction
-            if t >= n // 2:
-                total += coef
-        return float(total @ total) / (n - n // 2) ** 2
+            total.append(total[-1] + coef)
+        added, first = np.array(total), np.arange(n)
+        # of the iterates in the second half, those after the release of each step
+        weights = added[n - first] - added[np.maximum(n // 2 - first, 0)]
+        return float(weights @ weights) / (n - n // 2) ** 2
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,16 @@ class Correction(Part):
 
     def run(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
         """The corrected coefficients, in the units."""
-        return (self._scaled if self.size else self._whole)(problem, units, coef, stream)
+        steps_on = self._whole if self.size is None else self._scaled
+        return steps_on(problem, units, coef, stream)
 
     def _whole(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
         """Moved as far as the move is above its noise, slopes and intercept apart."""
         clip, d = self._clip(problem, units, coef, stream), problem.n_features
         curvature, noise = _curvature(problem, units), (clip * self.step.scale) ** 2
-        pace = Pace(self.n_steps, self.n_steps / (0.75 * curvature * units.top), 0.0)
+        # momentum for rows whose weights make them count for more than in the second moments
+        length = self.n_steps / (0.75 * curvature * units.top)
+        pace = Pace(self.n_steps, length, CORRECTION.momentum)
         after = _descend(problem, units, coef, self.step, clip, pace, stream)
         move = (after - coef).reshape(problem.dimension, -1)
         variance = noise * pace.noise(curvature * units.trace / problem.dimension)
@@ -121,7 +124,7 @@ class Correction(Part):
         start = np.array([spread, point[d]]) / half
         clip = self._clip(problem, of_two, start, stream)
         curvature = _curvature(problem, units)
-        pace = Pace(self.n_steps, self.n_steps / (0.45 * curvature), 0.0)
+        pace = Pace(self.n_steps, self.n_steps / (0.45 * curvature), CORRECTION.momentum)
         line = replace(problem, n_features=1)
         after = _descend(line, of_two, start, self.step, clip, pace, stream)
         variance = (clip * self.step.scale) ** 2 * pace.noise(0.4 * curvature)
@@ -321,8 +324,9 @@ def _plan_correction(
     rules, m, loss = CORRECTION, accuracy(problem, budget), base_loss(problem.loss)
     k, is_binary = problem.n_outputs, type(loss) is Logistic and problem.n_outputs == 1
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
-    is_whole = m >= whole and not is_binary and not is_wide(problem)
-    least = rules.least_of_classes if is_binary else rules.least
+    # below which a clip that so many exceed is not wide
+    least = rules.least if problem.loss.task == "regression" else rules.least_of_classes
+    is_whole = m >= max(whole, least) and not is_binary and not is_wide(problem)
     is_line = k == 1 and problem.fit_intercept and m >= least
     if type(loss) not in (Squared, Logistic) or not (is_whole or is_line):
         return None, left

@@ -51,6 +51,11 @@ def test_corrections_are_made_where_they_pay():
     assert of(1000, 20, "classification") == "line"
     assert of(10**6, 10, "classification") == "line"
     assert of(10**6, 10, "classification", 3) == "whole"
+    # a clip that many records exceed is not wide
+    for n, d, epsilon in ((200, 1, 1.0), (500, 2, 0.5), (2000, 2, 1.0), (10**5, 30, 1.0)):
+        plan = planned(n, d, epsilon=epsilon)
+        assert plan.correction is None or plan.correction.n_above <= n / 8, (n, d, epsilon)
+        assert plan.units.left > 0.15, (n, d, epsilon)
 
 
 def test_steps_are_counted():
@@ -160,6 +165,17 @@ def test_long_rows_count_less_and_bias_nothing():
     best = LinearRegression().fit(X, y).score(X, y)
     model = DPLinearRegression(**COMMON | {"bounds_X": (0, 30)}, bounds_y=(-20, 20), random_state=0)
     assert model.fit(X, y).score(X, y) > best - 0.03
+
+
+def test_rows_of_all_lengths_do_not_make_the_last_steps_overshoot():
+    for seed, d in ((0, 1), (1, 5)):
+        rng = np.random.default_rng(seed)
+        X = np.exp(2 * rng.standard_normal((20_000, d))).clip(0, 1000)
+        z = X @ rng.uniform(0.5, 1, d)
+        y = (z + z.std() * rng.standard_normal(20_000)).clip(-3000, 3000)
+        settings = {"bounds_X": (0, 1000), "bounds_y": (-3000, 3000), "random_state": seed}
+        model = DPLinearRegression(epsilon=5.0, **COMMON | settings).fit(X, y)
+        assert model.score(X, y) > LinearRegression().fit(X, y).score(X, y) - 0.02
 
 
 def test_columns_without_records_have_next_to_no_effect():

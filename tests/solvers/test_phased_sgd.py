@@ -391,6 +391,19 @@ def test_in_learned_units_storage_and_the_bounds_do_not_matter():
     np.testing.assert_allclose(other.intercept, 0.25 * results[0].intercept + 0.5, atol=5e-3)
 
 
+def test_rows_in_learned_units_are_cut_once():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 3)) * np.exp(rng.standard_normal((400, 1)))
+    data = solver_data(X / np.abs(X).max(), np.tanh(X @ [1.0, 2.0, 3.0]))
+    plan = noiseless(PhasedSGD().plan(free(400, 3), PrivacyBudget(50.0)))
+    descent = phased_sgd._Descent(data, plan, None, stream())
+    rows, form = descent.data.rows, descent.form
+    norms = np.linalg.norm(np.column_stack((rows.X, np.full(400, form.bias))), axis=1)
+    assert np.max(rows.scales() * norms) <= 1  # by their scales,
+    assert norms.max() > 3
+    assert form.bound > norms.max()  # and not by the kernel once more
+
+
 def test_a_missing_row_clip_is_found():
     fact = facts(9, 8)
     solver = PhasedSGD(max_iter=1, n_phases=1, gradient_clip=0.3)
