@@ -265,7 +265,9 @@ class LearnedUnitsDefaults:
     growth: float = 0.03  # clips grow from m / (d + 1) of the inverse on
     row_growth: float = 0.1  # of that growth, for the bound on rows, which costs no bias
     row_bound: float = 0.8  # of centred rows, in units of their median norm
-    whiten: float = 9.0  # the m / d^1.5 from which second moments are released, twice
+    # The m / d^1.5 from which second moments are released, twice: bounds that were too narrow for
+    # the first round suit the second.
+    whiten: float = 9.0
     least_to_whiten: float = 100.0  # and the m, below which other shares leave too little
     moments_share: float = 0.1  # for both
     moment_growth: float = 2.0  # of the bound on the rows in them

@@ -391,8 +391,8 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         if has_center:
             median_share = k * wanted(for_place, rules.median_share / k)
             median = medians(median_share, k)
-        share = max(wanted(for_size, rules.spread_share / k, 2), wanted(80, 0.005 / k))
-        spread = medians(k * share, k)
+        spread_share = max(wanted(for_size, rules.spread_share / k, 2), wanted(80, 0.005 / k))
+        spread = medians(k * spread_share, k)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
@@ -402,10 +402,8 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     center, moments, top, n_rounds = None, None, None, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
-    if is_diagonal or (
-        not is_wide(problem) and m > max(rules.whiten * d**1.5, rules.least_to_whiten)
-    ):
-        # bounds that were too narrow for the first round suit the second
+    least = max(rules.whiten * d**1.5, rules.least_to_whiten)
+    if is_diagonal or (m > least and not is_wide(problem)):
         n_rounds = 1 if is_diagonal else 2
         change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
