@@ -244,6 +244,11 @@ class Rows:
         kernel(Compressed.of(self.X), _as_columns(weights), whole, _as_columns(out))
         return out + intercept
 
+    def centered_product(self, coef: Array) -> Array:
+        """<[x_i - m, 1], coef> for every row, without scale."""
+        product = self.product(coef)
+        return product if self.center is None else product - self.center @ coef[: self.n_columns]
+
     def _predicted(self, block: Array, weights: Array) -> Array:
         if not self.is_drawn:
             return np.asarray(block @ weights)

@@ -304,7 +304,7 @@ class WideUnitsDefaults(LearnedUnitsDefaults):
     """
 
     clear: float = 5.0  # the mean, in units of its noise, below which a feature is left out
-    sure: float = 6.0  # and below which it is not centred
+    sure: float = 3.0  # and below which it is not centred
     ridge: float = 4.0
 
 

@@ -38,6 +38,7 @@ from .base import Part, Problem, SolverResult
 from .defaults import BOX_UNITS, has_units, is_wide, unit_rules
 from .records import Frame, SolverData, WithNumbers
 from .statistics import (
+    TINY,
     constant_for_mean,
     deviation_sum,
     in_target_units,
@@ -62,7 +63,6 @@ K = TypeVar("K", bound="LearnedUnits")
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 8.0  # of the bounds on rows, as noise vanishes
 _LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
-_TINY = 1e-300  # in the place of 0 in a denominator
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 
 
@@ -334,7 +334,7 @@ class LearnedUnits(Part):
         clear = 1 - (noise / usual) ** 2
         plain, sizes, turn = np.linalg.svd(transform * bound)
         ridges = ridge * (np.linalg.solve(before, plain) ** 2).sum(axis=0)
-        moments = np.maximum(1 / sizes**2 - ridges, _TINY)
+        moments = np.maximum(1 / sizes**2 - ridges, TINY)
         noise = ridges * scale / ridge
         sure = 1 - np.minimum(rules.clear_moment * noise / moments, 1.0) ** 2
         return Doubts(turn, 1 - clear * (1 - sure), sure * moments * sizes**2 / bound**2)

@@ -244,10 +244,7 @@ def _change_sum(
     rows = data.rows
 
     def derivative(coef: Array) -> Array:
-        z = rows.product(coef)
-        if rows.center is not None:
-            z = z - rows.center @ coef[: rows.n_columns]
-        z = times_rows(z, rows.scale) + terms.offset
+        z = times_rows(rows.centered_product(coef), rows.scale) + terms.offset
         return clipped_derivative(terms.loss, z, data.y, terms.clip)
 
     r = derivative(points[0])

@@ -42,7 +42,9 @@ Array = NDArray[np.float64]
 Counts = Callable[[Array], Array]
 
 _OCTAVES = 18  # of the grids of scales, four candidates in each
-_TINY = 1e-300  # in the place of 0 in a denominator
+TINY = 1e-300  # in the place of 0 in a denominator
+_LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
+_NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
 
 
 # --------------------------------------------------------------------------------- means of numbers
@@ -237,7 +239,7 @@ def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -
 
 def clipped_to(bound: float, norms: Array) -> Array:
     """min(1, bound / norm), such that rows times it stay within the bound."""
-    return np.minimum(1.0, bound / np.maximum(norms, _TINY)) * (1 - 8 * UNIT_ROUNDOFF)
+    return np.minimum(1.0, bound / np.maximum(norms, TINY)) * (1 - 8 * UNIT_ROUNDOFF)
 
 
 # ----------------------------------------------------------------------------------- second moments
@@ -379,7 +381,7 @@ def spread_on_grid(
     """
     sizes = np.arange(-_OCTAVES, 0.01, 0.25) + 1.0  # octaves up to 2
     candidates = np.arange(-_OCTAVES, 5.01, 0.25) + 1.0
-    q = min(0.5, max(_LEAST_SIZE, 12 * mechanism.scale / n_samples))
+    q = min(0.5, max(_LEAST_CLIPPED, 12 * mechanism.scale / n_samples))
     counts = counts_of(2.0**sizes)[:-1]
     # of an interval's middle over each candidate; sizes in the first interval count as 0
     ratios = 2.0 ** (sizes - candidates[:, None] - 0.125)
@@ -391,10 +393,6 @@ def spread_on_grid(
     prior = -0.5 * np.abs(candidates - math.log2(0.25 * unit))
     found = mechanism.release(mechanism.with_prior(scores, prior), stream)
     return float(2.0 ** candidates[found] / unit)
-
-
-_LEAST_SIZE = 0.05  # with it, the clip is at most 40
-_NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
 
 
 def _normal_clip(q: float) -> float:

@@ -43,12 +43,11 @@ from .defaults import (
 )
 from .learned_units import LearnedUnits, Units, accuracy, pays, plan_units
 from .records import SolverData, WithNumbers, gradient_sum
-from .statistics import clipped_to, median_on_grid, norm_counts
+from .statistics import TINY, clipped_to, median_on_grid, norm_counts
 from .wide_units import wide_mean
 
 Array = NDArray[np.float64]
 
-_TINY = 1e-300  # in the place of 0 in a denominator
 _LARGEST_PREDICTION = 1e100
 
 
@@ -105,7 +104,7 @@ class Correction(Part):
         move = (after - coef).reshape(problem.dimension, -1)
         variance = noise * pace.noise(curvature * units.trace / problem.dimension)
         for part in (move[:d], move[d:]):
-            energy = max(float((part**2).sum()), _TINY)
+            energy = max(float((part**2).sum()), TINY)
             part *= max(0.0, 1 - part.size * variance / energy)
         move[:d] = _without_doubts(units, move[:d], noise, pace, curvature)
         return coef + move.ravel()
@@ -222,15 +221,14 @@ def _without_doubts(
     turned = turn @ slopes
     variance = np.array([pace.noise(curvature * moment) for moment in moments])
     least = UNIT_DESCENT.sure * noise * variance * turned.shape[1]
-    clear = np.maximum(0.0, 1 - least / np.maximum((turned**2).sum(axis=1), _TINY))
+    clear = np.maximum(0.0, 1 - least / np.maximum((turned**2).sum(axis=1), TINY))
     return np.asarray(turn.T @ (turned * (kept + (1 - kept) * clear)[:, None]))
 
 
 def _of_predictions(data: SolverData, point: Array) -> WithNumbers:
     """Records whose single feature is <x, point>, without the intercept's part, and its size."""
     rows = data.rows
-    shift = 0.0 if rows.center is None else float(rows.center @ point)
-    values = rows.product(np.append(point, 0.0)) - shift
+    values = rows.centered_product(np.append(point, 0.0))
     line = make_rows(values[:, None], True, rows.scale, rows.sample_weight)
     return WithNumbers(SolverData(line, data.y), np.abs(values))
 
@@ -246,14 +244,8 @@ def _on_line(sizes: WithNumbers, spread: float) -> SolverData:
 
 def _residuals(data: SolverData, point: Array, offset: Any) -> WithNumbers:
     """Records with the l2 norms of their residuals."""
-    rows = data.rows
-    predictions = rows.product(point) + offset
-    if rows.center is not None:
-        predictions = predictions - rows.center @ point[: rows.n_columns]
-    residuals = np.abs(predictions - data.y)
-    return WithNumbers(
-        data, residuals if residuals.ndim == 1 else np.linalg.norm(residuals, axis=1)
-    )
+    sizes = np.abs(data.rows.centered_product(point) + offset - data.y)
+    return WithNumbers(data, sizes if sizes.ndim == 1 else np.linalg.norm(sizes, axis=1))
 
 
 class Descent(Solver):
@@ -271,7 +263,7 @@ class Descent(Solver):
     ----------
     max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps, with momentum, before the last ones; more cost time and hardly change the
-        accuracy. "auto" is 16 to 100, as many as some tenths of a second allow.
+        accuracy. "auto" is 12 to 100, as many as some tenths of a second allow.
     """
 
     form = "descent"

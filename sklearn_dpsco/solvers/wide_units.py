@@ -28,6 +28,7 @@ from .base import Problem
 from .defaults import WIDE_UNITS
 from .records import SolverData, WithNumbers
 from .statistics import (
+    TINY,
     clipped_to,
     measure,
     norm_counts,
@@ -41,7 +42,6 @@ Array = NDArray[np.float64]
 
 # Of the released centre of wide rows, in units of their bound.
 LONGEST_CENTER = 16.0
-_TINY = 1e-300  # in the place of 0 in a denominator
 _N_DIRECTIONS = 4
 
 
@@ -89,7 +89,7 @@ def wide_rows(
     if not problem.fit_intercept:  # which would have to make up for the centre
         means[:] = 0.0
     centred = data.map(measure, means, unit)
-    longest = 2 * rough * max(float(unit.max()), _TINY)
+    longest = 2 * rough * max(float(unit.max()), TINY)
     usual = min(longest, max(usual, 1e-3 * longest))
     counts = functools.partial(centred.sum, norm_counts)
     norm = scale_on_grid(counts, n, longest, usual, length, stream)

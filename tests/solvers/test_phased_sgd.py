@@ -339,7 +339,7 @@ def test_replays_in_learned_units_stay_within_the_sensitivities(loss, relation):
     for n_outputs in (1, 3):
         found = check_sensitivity(in_units(loss, relation, n=20, n_outputs=n_outputs))
         assert not found.violations, f"{n_outputs}: {found.violations}"
-        assert found.ratios["phases[0].noise"] > 0.15, (n_outputs, found.ratios)
+        assert found.ratios["phases[0].noise"] > 0.4, (n_outputs, found.ratios)
         assert found.ratios["first.moments"] > 0.5, (n_outputs, found.ratios)
 
 

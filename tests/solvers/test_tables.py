@@ -319,7 +319,7 @@ def test_replays_in_learned_units():
         assert isinstance(plan.first, LearnedUnits)
         found = check_sensitivity(plan, neighbours(fact, "replace-one", 12))
         assert not found.violations
-        assert found.ratios["phases[0].noise"] > 0.15
+        assert found.ratios["phases[0].noise"] > 0.4
 
 
 def test_nothing_that_a_loss_says_of_itself_enters_the_sensitivity():
