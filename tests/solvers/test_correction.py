@@ -169,14 +169,13 @@ def test_long_rows_count_less_and_bias_nothing():
 
 
 def test_rows_of_all_lengths_do_not_make_the_last_steps_overshoot():
-    for seed, d in ((0, 1), (1, 5)):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
-        X = np.exp(2 * rng.standard_normal((20_000, d))).clip(0, 1000)
-        z = X @ rng.uniform(0.5, 1, d)
-        y = (z + z.std() * rng.standard_normal(20_000)).clip(-3000, 3000)
-        settings = {"bounds_X": (0, 1000), "bounds_y": (-3000, 3000), "random_state": seed}
+        X = np.exp(2 * rng.standard_normal((20_000, 1)))
+        y = X[:, 0] + X.std() * rng.standard_normal(20_000)
+        settings = {"bounds_X": (0, 1e5), "bounds_y": (-3e5, 3e5), "random_state": seed}
         model = DPLinearRegression(epsilon=5.0, **COMMON | settings).fit(X, y)
-        assert model.score(X, y) > LinearRegression().fit(X, y).score(X, y) - 0.02
+        assert model.score(X, y) > LinearRegression().fit(X, y).score(X, y) - 0.005
 
 
 def test_columns_without_records_have_next_to_no_effect():
