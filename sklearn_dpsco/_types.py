@@ -32,7 +32,7 @@ ClassWeight = Mapping[Any, float] | Literal["balanced"]
 
 FrankWolfeSolver = Literal["auto", "selection", "gradient", "rounds", "tree", "spider"]
 MirrorSolver = Literal["auto", "descent", "noisy-md", "localized", "proximal", "noisy-sfw"]
-HeavyTailSolver = Literal["auto", "scof", "scof-slices"]
+HeavyTailSolver = Literal["auto", "descent", "scof", "scof-slices"]
 Units = Literal["auto", "bounds", "learned"]
 MirrorMapName = Literal["auto", "power", "euclidean", "entropy"]
 Factorization = Literal["toeplitz", "tree", "honaker"]

@@ -43,7 +43,7 @@ LOSSES = {"regression": Squared(), "classification": Logistic()}
 SOLVERS = {
     kind.form: kind
     for kind in map(vars(solvers).get, solvers.__all__)
-    if getattr(kind, "form", "auto") != "auto"
+    if getattr(kind, "form", "auto") != "auto" and kind is not solvers.UnboundedDescent
 }
 # what the automatic choice takes where all else drowns in noise
 CONSTANT = solvers.FrankWolfe().with_facts(form="constant")

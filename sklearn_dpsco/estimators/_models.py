@@ -12,7 +12,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from .._checks import import_pandas
 from ..data.cells import clear_rows, nonfinite_rows
-from ..data.compressed import canonical
+from ..data.compressed import canonical, with_values
 from ._records import Reader
 
 Array = NDArray[np.float64]
@@ -28,6 +28,7 @@ class LinearModel(NamedTuple):
     origin: Array  # the row in the place of one that is invalid
     is_strict: bool  # whether an invalid row is an error
     made_of_scores: Callable[[Array], Any] | None  # what is made of raw predictions
+    limits: tuple[Array, Array] | None = None  # what features are clipped to
 
     def __call__(self, X: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -44,6 +45,8 @@ class LinearModel(NamedTuple):
         return raw
 
     def _linear(self, X: Any) -> Any:
+        if self.limits is not None:
+            X = _clipped(X, *self.limits)
         raw = safe_sparse_dot(X, self.coef.T, dense_output=True) + self.intercept
         beyond = ~np.isfinite(raw if raw.ndim == 2 else raw[:, None]).all(axis=1)
         if np.any(beyond):  # terms or partial sums overflow, even if their sum does not
@@ -51,6 +54,14 @@ class LinearModel(NamedTuple):
             raw[beyond] = safe_sparse_dot(small, self.coef.T, dense_output=True) / _SMALL
             raw[beyond] += self.intercept
         return raw
+
+
+def _clipped(X: Any, low: Array, high: Array) -> Any:
+    """Features within their limits; 0 lies between those of sparse ones."""
+    if not sparse.issparse(X):
+        return np.clip(X, low, high)
+    X = canonical(X.tocsr())
+    return with_values(X, np.clip(X.data, low[X.indices], high[X.indices]))
 
 
 def read_and_predict(

@@ -17,11 +17,11 @@ from .._types import (
     HeavyTailSolver,
     Magnitude,
     Magnitudes,
+    MirrorSet,
     Nonfinite,
     Precision,
     RandomState,
     Relation,
-    SetName,
 )
 from ..data.bounds import (
     PRIVATE,
@@ -36,7 +36,7 @@ from ..geometry import Geometry
 from ..losses import Loss
 from ..preprocessing.declared import Declared
 from ..privacy.branches import Account
-from ..solvers import SCOF, SCOFSlices, Solver
+from ..solvers import SCOF, HeavyTail, SCOFSlices, Solver, UnboundedDescent
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings
 
 
@@ -56,19 +56,24 @@ class _HeavyTailMixin(DPLinearModel):
     center_X : "private", float, array-like of shape (n_features,) or dict, default="private"
         Where the values of each column lie; numbers in [-1e50, 1e50] and dicts as for `scale_X`.
         "private" estimates means of clipped values. Without an intercept it is 0: nothing is
-        estimated, and other numbers are refused. Sparse X needs 0.
+        estimated, and other numbers are refused. Sparse X needs 0. Give a number for a column
+        that lies more than some hundred times its spread from 0.
     fit_intercept : bool, default=True
         Whether to fit an intercept. A tenth of the budget then buys a private mean of the
         targets; where only an intercept is learned, all that is left of it.
     loss : str or Loss
         In scaled units. Must be smooth.
-    feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
-        The set of the scaled coefficients. Must have a Euclidean projection.
+    feasible_set : {"auto", "l2", "l1", "linf", "simplex"} or Geometry, default="auto"
+        The set of the scaled coefficients. Must have a Euclidean projection. "auto" is no set
+        where the solver is "descent", else "l2".
     solver : str or Solver, default="auto"
-        "scof", in which each step uses all records; "scof-slices", in which each has a slice of its
-        own with the whole budget of the steps (KLZ22's strongly convex case; nearly always
-        noisier); or an object with settings: `solvers.SCOF`, `solvers.SCOFSlices`. "auto" is
-        "scof".
+        "descent", gradient descent in learned units, as the models with bounds have it, within
+        released limits of the columns; "scof", in which each step uses all records; "scof-slices",
+        in which each has a slice of its own with the whole budget of the steps (KLZ22's strongly
+        convex case; nearly always noisier); or an object with settings:
+        `solvers.UnboundedDescent`, `solvers.SCOF`, `solvers.SCOFSlices`. "auto" is "descent" where
+        no set is declared, delta is not 0, the loss is the squared, the logistic or Welsch's, X has
+        at most 1000 features and 2^28 numbers, and n times epsilon is not small; else "scof".
     nonfinite : {"raise", "zero"}, default="raise"
         ... Such a row lies at `center_X_`. To let infinities count as the largest of values,
         replace them by large numbers, such as 1e300, before `fit`.
@@ -78,7 +83,9 @@ class _HeavyTailMixin(DPLinearModel):
     scale_X_, center_X_ : ndarray of shape (n_features,) or None
         The units that were used, private like the coefficients. None if only an intercept was
         learned.
-    plan_ : HeavyTailPlan
+    limits_X_ : tuple of two ndarrays of shape (n_features,), or None
+        What features were clipped to, in the fit and in predictions.
+    plan_ : UnboundedDescentPlan or HeavyTailPlan
         ...
 
     Notes
@@ -93,9 +100,10 @@ class _HeavyTailMixin(DPLinearModel):
     their number does not show in the noise, the model predicts (nearly) that value, and for
     tables so small that it could not show, the scale is at most 1 in the units of the data.
 
-    A row that is far from the others has little influence on the model, but predictions are
-    linear all the same: where the relation is not linear so far out, they can be worse than a
-    constant. Take logarithms of columns that spread over orders of magnitude.
+    Predictions are linear in features that are clipped to `limits_X_`, as in the fit: further out
+    nothing was learned, and a column that is nearly always the same would multiply noise without
+    limit. ``X @ coef_ + intercept_`` goes on beyond. Take logarithms of columns that spread over
+    orders of magnitude.
 
     References
     ----------
@@ -112,7 +120,13 @@ class _HeavyTailMixin(DPLinearModel):
 
     # units are learned unless scales and centres are declared
     units = "auto"
-    _solvers = {"auto": SCOF, "scof": SCOF, "scof-slices": SCOFSlices}
+    _solvers = {
+        "auto": HeavyTail,
+        "descent": UnboundedDescent,
+        "scof": SCOF,
+        "scof-slices": SCOFSlices,
+    }
+    _may_plan_set = True
 
     def _solver(self) -> Solver:
         self._check_magnitudes()
@@ -164,11 +178,12 @@ class _HeavyTailMixin(DPLinearModel):
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
         used = super()._units_used(scaling, units) | {"scale_X_": None, "center_X_": None}
-        if units is not None:
-            used["scale_X_"] = scaling.width * units.scale
-            used["center_X_"] = scaling.shift + scaling.width * units.center
-            used |= {"_origin": used["center_X_"], "_width": used["scale_X_"]}
-        return used
+        if units is None:
+            return used | {"limits_X_": None, "_limits": None}
+        scale, center = scaling.width * units.scale, scaling.shift + scaling.width * units.center
+        limits = tuple(scaling.shift + scaling.width * end for end in (units.low, units.high))
+        released = {"scale_X_": scale, "center_X_": center, "limits_X_": limits, "_limits": limits}
+        return used | released | {"_origin": center, "_width": scale}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -180,11 +195,12 @@ class _HeavyTailMixin(DPLinearModel):
 class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
     """Linear regression without bounds on the data, private by clipped mean gradients.
 
-    Spends a part of the budget on the scale and the centre of every column and of the
-    target, and minimizes, in those units, the mean of l(m + <w, x> + b, y) by gradient
-    descent whose gradients are private means, m being a private mean of the targets. A record's
-    gradient is shrunk to a norm of at most tau, so that neither a far-off row nor a far-off
-    target can move the model much.
+    Spends a part of the budget on how large the values of every column and of the target are,
+    clips them to a multiple of that, and goes on as `DPLinearRegression` does. Small tables, sets
+    and other losses: it learns scales and centres, and minimizes, in those units, the mean of
+    l(m + <w, x> + b, y) by gradient descent whose gradients are private means, m being a private
+    mean of the targets. A record's gradient is shrunk to a norm of at most tau. Either way neither
+    a far-off row nor a far-off target can move the model much.
 
     Parameters that are not described here: see `_HeavyTailMixin`, and `DPLinearModel` in
     `_base.py`.
@@ -197,7 +213,7 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         Where the targets lie; see `center_X`. In scaled units a target is (y - centre) / scale.
     loss : {"squared", "huber", "welsch"} or Loss, default="squared"
         ... "welsch" is not convex, and suits targets with gross errors.
-    feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
+    feasible_set : {"auto", "l2", "l1", "linf", "simplex"} or Geometry, default="auto"
         ... Of a name, the radius is 20, which hardly ever binds.
 
     Examples
@@ -226,7 +242,7 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         center_y: Magnitude = PRIVATE,
         fit_intercept: bool = True,
         loss: HeavyTailRegressionLoss | Loss = "squared",
-        feasible_set: SetName | Geometry = "l2",
+        feasible_set: MirrorSet | Geometry = "auto",
         solver: HeavyTailSolver | Solver = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",
@@ -254,11 +270,12 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
 class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
     """Linear classification without bounds on the data, private by clipped mean gradients.
 
-    Spends a part of the budget on the scale and the centre of every column, and minimizes,
-    in those units, the mean of l(m + <w, x> + b, y), y being -1 or +1 and m the best constant
-    for the private mean of y (its log-odds for the logistic loss), by gradient descent whose
-    gradients are private means. A record's gradient is shrunk to a norm of at most tau, so that
-    a far-off row cannot move the model much.
+    Spends a part of the budget on how large the values of every column are, clips them to a
+    multiple of that, and goes on as `DPLogisticRegression` does. Small tables, sets and other
+    losses: it learns scales and centres, and minimizes, in those units, the mean of
+    l(m + <w, x> + b, y), y being -1 or +1 and m the best constant for the private mean of y, by
+    gradient descent whose gradients are private means. A record's gradient is shrunk to a norm of
+    at most tau. Either way a far-off row cannot move the model much.
 
     Parameters that are not described here: see `_HeavyTailMixin`, and `DPClassifier` and
     `DPLinearModel` in `_base.py`.
@@ -269,7 +286,7 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
         ...
     loss : {"logistic", "smoothed_hinge", "squared_hinge", "sigmoid"} or Loss, default="logistic"
         ... "sigmoid" is not convex.
-    feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
+    feasible_set : {"auto", "l2", "l1", "linf", "simplex"} or Geometry, default="auto"
         ... Of a name, the radius is 70, which hardly ever binds.
 
     Examples
@@ -298,7 +315,7 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
         class_weight: ClassWeight | None = None,
         fit_intercept: bool = True,
         loss: HeavyTailClassificationLoss | Loss = "logistic",
-        feasible_set: SetName | Geometry = "l2",
+        feasible_set: MirrorSet | Geometry = "auto",
         solver: HeavyTailSolver | Solver = "auto",
         precision: Precision = "exact",
         nonfinite: Nonfinite = "raise",

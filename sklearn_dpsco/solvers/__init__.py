@@ -3,7 +3,7 @@
 from .base import Solver
 from .frank_wolfe import FrankWolfe, Gradient, Selection
 from .ftrl import FTRL
-from .heavy_tail import SCOF, SCOFSlices
+from .heavy_tail import SCOF, HeavyTail, SCOFSlices, UnboundedDescent
 from .mirror_descent import MirrorDescent, NoisyMD
 from .papers.mirror_descent import Localized, NoisySFW, Proximal
 from .papers.single_pass import Rounds, Spider, Tree
@@ -16,6 +16,7 @@ __all__ = [
     "Descent",
     "FrankWolfe",
     "Gradient",
+    "HeavyTail",
     "Localized",
     "MirrorDescent",
     "NoisyMD",
@@ -28,4 +29,5 @@ __all__ = [
     "Solver",
     "Spider",
     "Tree",
+    "UnboundedDescent",
 ]

@@ -518,6 +518,12 @@ class HeavyTailDefaults(StepLimits):
     radius: float
     reach: float  # of the noisy part of the step rule
     target_prior: float  # standard deviation of the mean target, in units of its scale
+    # A descent in learned units is the default from this m = n mu / phi on, and from this m over
+    # the root of the number of columns.
+    descent: float
+    descent_columns: float
+    reach_share: float = 0.25  # for how far features reach, and the target
+    target_reach_share: float = 0.05
     feature_share: float = 0.3  # for scales and centres of the features
     target_share: float = 0.12  # for scale and centre of the target
     target_share_alone: float = 0.6  # where only an intercept is learned
@@ -547,6 +553,10 @@ class HeavyTailDefaults(StepLimits):
 
 
 HEAVY_TAIL = {
-    "regression": HeavyTailDefaults(radius=20.0, reach=3.0, target_prior=1.0),
-    "classification": HeavyTailDefaults(radius=70.0, reach=20.0, target_prior=0.5),
+    "regression": HeavyTailDefaults(
+        radius=20.0, reach=3.0, target_prior=1.0, descent=250.0, descent_columns=16.0
+    ),
+    "classification": HeavyTailDefaults(
+        radius=70.0, reach=20.0, target_prior=0.5, descent=20.0, descent_columns=2.0
+    ),
 }

@@ -349,9 +349,9 @@ class LearnedUnits(Part):
 # ------------------------------------------------------------------------------- planning
 
 
-def accuracy(problem: Problem, budget: PrivacyBudget) -> float:
+def accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance | None = None) -> float:
     """The m = n mu / phi: a mean of numbers in [-1, 1] has noise 1 / m with the whole budget."""
-    amount = budget.mixed_allowance.amount
+    amount = (allowance or budget.mixed_allowance).amount
     return problem.n_samples * math.sqrt(2 * amount) / budget.record_factor
 
 
@@ -364,7 +364,7 @@ def pays(problem: Problem, budget: PrivacyBudget) -> bool:
 def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, kind: type[K]) -> K:
     """`LearnedUnits` or `DiagonalUnits` within an allowance, a part of which is left."""
     rules, left, is_diagonal = unit_rules(problem), 1.0, kind is not LearnedUnits
-    m, d, k = accuracy(problem, budget), problem.n_features, problem.n_outputs
+    m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
     has_center, is_regression = problem.fit_intercept, problem.loss.task == "regression"
 
     def wanted(aim: float, most: float, least: float = 0.0) -> float:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,7 +140,9 @@ class Correction(Part):
         unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
         sizes = units.data.map(_residuals, unit * problem.matrix(coef), units.offset)
         octaves = np.arange(-4.0, 10.01, 0.5)
-        counts, prior = functools.partial(sizes.sum, norm_counts), -0.5 * octaves
+        # far too wide ones, which cost most, are as likely by chance as others
+        prior = -0.5 * octaves - 1.5 * np.maximum(octaves - 4.0, 0.0)
+        counts = functools.partial(sizes.sum, norm_counts)
         grid, n = 2.0**octaves, problem.n_samples
         return median_on_grid(counts, n, grid, prior, self.tail, stream, self.n_above)
 
@@ -267,6 +269,7 @@ class Descent(Solver):
     """
 
     form = "descent"
+    with_set: ClassVar[str] = "noisy-md"  # the solver for sets and other losses
 
     def __init__(self, *, max_iter: int | Auto = "auto") -> None:
         self._store(locals())
@@ -279,20 +282,28 @@ class Descent(Solver):
         if feasible_set is not Geometry:
             raise ValueError(
                 "solver='descent' has no feasible set, which feasible_set='auto' stands for; "
-                "solver='noisy-md' has one"
+                f"solver={self.with_set!r} has one"
             )
         if units == "bounds":
             raise ValueError("solver='descent' learns its units: units='bounds' is for the others")
-        if not _knows(loss):
+        if not knows(loss):
             raise ValueError(
                 "solver='descent' knows the squared, the logistic and Welsch's loss "
-                f"(width='auto'), solver='noisy-md' others as well; got {loss!r}"
+                f"(width='auto'), solver={self.with_set!r} others as well; got {loss!r}"
             )
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnitDescentPlan:
         if not is_wide(problem):
             check_copy(problem, "solver='descent'", "another solver")
         allowance = budget.mixed_allowance
+        fields, releases = self._stages(problem, budget, allowance)
+        guarantee = Guarantee.of(budget, releases, allowance.kind)
+        return UnitDescentPlan(problem, budget, self.form, guarantee=guarantee, **fields)
+
+    def _stages(
+        self, problem: Problem, budget: PrivacyBudget, allowance: Allowance
+    ) -> tuple[dict[str, Any], tuple[Release, ...]]:
+        """The stages of a plan within an allowance, by their fields, and what they release."""
         units = plan_units(problem, budget, allowance, LearnedUnits)
         limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
         n_steps = self.max_iter or affordable_steps(problem, limits)
@@ -304,16 +315,15 @@ class Descent(Solver):
         step = Gaussian.calibrate(change, allowance.share(left), n_steps, problem.size)
         releases = (*units.releases, Release("mean gradient", step, n_steps))
         releases += () if correction is None else correction.releases
-        guarantee = Guarantee.of(budget, releases, allowance.kind)
-        facts = problem, budget, self.form, n_steps, guarantee
-        return UnitDescentPlan(*facts, units=units, step=step, correction=correction)
+        fields = {"max_iter": n_steps, "units": units, "step": step, "correction": correction}
+        return fields, releases
 
 
 def _plan_correction(
     problem: Problem, budget: PrivacyBudget, allowance: Allowance, change: float, left: float
 ) -> tuple[Correction | None, float]:
     """The last steps where they pay, and the share of the allowance that is left."""
-    rules, m, loss = CORRECTION, accuracy(problem, budget), base_loss(problem.loss)
+    rules, m, loss = CORRECTION, accuracy(problem, budget, allowance), base_loss(problem.loss)
     k, is_binary = problem.n_outputs, type(loss) is Logistic and problem.n_outputs == 1
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
     # below which a clip that so many exceed is not wide
@@ -344,10 +354,11 @@ def _plan_correction(
 def is_best(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether the descent is possible, and its units are better than those of the bounds."""
     is_free = problem.feasible_set is Geometry and problem.units != "bounds"
-    return is_free and _knows(problem.loss) and pays(problem, budget)
+    return is_free and knows(problem.loss) and pays(problem, budget)
 
 
-def _knows(loss: Loss) -> bool:
+def knows(loss: Loss) -> bool:
+    """Whether a descent in learned units has rules for the loss."""
     base = base_loss(loss)
     return type(base) in (Squared, Logistic) or (type(base) is Welsch and base.width == "auto")
 

@@ -537,6 +537,7 @@ MODELS = {
     ),
     "FTRL": lambda: DPFTRLRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0),
     "heavy tails": lambda: HeavyTailDPRegressor(random_state=0, solver=SCOF(max_iter=8)),
+    "heavy tails, descent": lambda: HeavyTailDPRegressor(random_state=0, solver="descent"),
 }
 
 

@@ -234,7 +234,7 @@ def two_clusters(name, n=2000):
 SOLVERS = {
     "DPLassoFW": ("auto", "gradient", "selection", "rounds", "tree"),
     "DPMirrorRegressor": ("auto", "noisy-md", "localized", "proximal", "noisy-sfw"),
-    "HeavyTailDPRegressor": ("scof", "scof-slices"),
+    "HeavyTailDPRegressor": ("descent", "scof", "scof-slices"),
 }
 
 

@@ -22,10 +22,10 @@ from support import (
 
 from sklearn_dpsco import HeavyTailDPClassifier, HeavyTailDPRegressor
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms
-from sklearn_dpsco.geometry import L2Ball
+from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import Huber, Squared
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import SCOF, SCOFSlices
+from sklearn_dpsco.solvers import SCOF, SCOFSlices, UnboundedDescent
 from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES, NormClipped
 from sklearn_dpsco.solvers.heavy_tail.solver import _slices
 
@@ -102,13 +102,17 @@ def test_plans_spend_what_there_is():
 def test_what_is_given_is_not_paid_for():
     names = lambda plan: {r.name for r in plan.guarantee.releases}  # noqa: E731
     size = {"n_samples": 20_000, "n_features": 3}
-    plan = HeavyTailDPRegressor(scale_X=1.0, center_X=0.0, scale_y=2.0, center_y=0.0).plan(**size)
+    given = {"scale_X": 1.0, "center_X": 0.0, "scale_y": 2.0, "center_y": 0.0}
+    plan = HeavyTailDPRegressor(solver="scof", **given).plan(**size)
     assert names(plan) == {"mean log norm", "mean target", "mean gradient"}
-    plan = HeavyTailDPRegressor(fit_intercept=False).plan(**size)
+    plan = HeavyTailDPRegressor(**given).plan(**size)
+    assert plan.solver == "descent"
+    assert not any("sizes" in name for name in names(plan))
+    plan = HeavyTailDPRegressor(solver="scof", fit_intercept=False).plan(**size)
     target = {"target scales", "target presence"}
     shared = {"shared feature scale"}
     assert names(plan) == {"feature scales", "mean gradient"} | shared | target
-    plan = HeavyTailDPClassifier(classes=[0, 1]).plan(**size)
+    plan = HeavyTailDPClassifier(solver="scof", classes=[0, 1]).plan(**size)
     features = {"feature scales", "feature centres"} | shared
     assert names(plan) == {"mean target", "mean gradient"} | features
 
@@ -150,7 +154,8 @@ def test_small_tables_learn_an_intercept_only():
 def test_noise_fades_from_a_scale_for_each_column_to_one_and_to_none():
     kinds = []
     for n in (200, 1400, 20_000):
-        model = HeavyTailDPClassifier(classes=[0, 1], epsilon=0.1, relation="zero-out")
+        facts = {"classes": [0, 1], "epsilon": 0.1, "relation": "zero-out"}
+        model = HeavyTailDPClassifier(solver="scof", **facts)
         search = model.plan(n, 64).first.features
         kinds.append(search and (search.n_shared > 0, search.n_scales > 0))
     assert kinds == [None, (True, False), (True, True)]
@@ -169,7 +174,7 @@ def test_features_need_the_centre_of_the_target():
 
 
 def test_all_classes_are_in_the_same_releases():
-    plan = HeavyTailDPClassifier(classes=range(4)).plan(20_000, 3)
+    plan = HeavyTailDPClassifier(solver="scof", classes=range(4)).plan(20_000, 3)
     counts = {r.name: r.count for r in plan.guarantee.releases}
     assert counts["feature scales"] == 3 * plan.first.features.n_scales
     assert counts["mean target"] == 1
@@ -289,6 +294,81 @@ def test_an_oracle_without_its_clip_is_found():
     assert check_sensitivity(wide, pairs).violations
 
 
+# ---------------------------------------------------------------- descents in learned units
+
+
+def unbounded(n, d, task="regression", epsilon=1.0, relation="replace-one", **others):
+    budget = PrivacyBudget(epsilon, 1e-6, relation)
+    settings = {k: others.pop(k) for k in ("max_iter", "scale_share") if k in others}
+    given = {k: others.pop(k) for k in list(others) if k.startswith("private")}
+    solver = UnboundedDescent(**settings).with_facts(**given)
+    return solver.plan(
+        dataclasses.replace(facts(n, d, task, **others), feasible_set=Geometry), budget
+    )
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_sizes_and_a_descent_spend_the_budget_and_no_more(relation):
+    for (n, d), task in itertools.product(((300, 3), (20_000, 40)), TASKS):
+        for n_outputs, epsilon in ((1, 0.5), (3, 4.0)):
+            plan = unbounded(n, d, task, epsilon, relation, n_outputs=n_outputs)
+            case = f"{n} x {d}, {task}, {epsilon}"
+            assert recomputed_epsilon(plan.guarantee) <= epsilon * (1 + 1e-4), case
+            assert plan.guarantee.spent == pytest.approx(plan.budget.mu**2 / 2, rel=1e-4), case
+    for share in (0.01, 0.5):
+        plan = unbounded(2000, 5, scale_share=share)
+        spent = sum(r.cost("gdp") for r in plan.reach.features.releases)
+        assert spent <= share * plan.budget.mu**2 / 2
+
+
+@rest_is_slow(
+    ("relation", "task"), itertools.product(RELATIONS, TASKS),
+    ("replace-one-regression", "zero-out-classification"),
+)  # fmt: skip
+def test_records_of_any_size_move_no_size_and_no_gradient_beyond_its_sensitivity(relation, task):
+    plan = unbounded(40, 3, task, 300.0, relation, max_iter=3)
+    assert plan.reach.features.far is not None
+    found = check_sensitivity(
+        plan, extreme_pairs(plan.problem, relation, np.random.default_rng(0), 24)
+    )
+    assert not found.violations, found.violations
+    # what appears moves scores of a small share both up and down
+    for name in ("reach.features.typical", "step"):
+        assert found.ratios[name] > 0.7, (name, found.ratios)
+    assert found.ratios["reach.features.far"] > 0.4, found.ratios
+
+
+def test_columns_that_hardly_vary_do_not_explode():
+    """In 98 of 100 records they are one value, and anything in the others."""
+    for n, epsilon, seed in itertools.product((3000, 20_000), (1.0, 100.0), range(4)):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((n, 8))
+        X[:, :4] = np.where(rng.random((n, 4)) < 0.98, 3.7, rng.uniform(-50, 50, (n, 4)))
+        y = X @ rng.standard_normal(8)
+        y += y.std() * rng.standard_normal(n)
+        model = HeavyTailDPRegressor(epsilon=epsilon, relation="zero-out", random_state=seed)
+        half = n // 2
+        exact = LinearRegression().fit(X[:half], y[:half]).score(X[half:], y[half:])
+        score = model.fit(X[:half], y[:half]).score(X[half:], y[half:])
+        assert score > (0.0 if n == 3000 else exact - 0.1), (n, epsilon, seed)
+        far = np.full((1, 8), 1e12)
+        np.testing.assert_array_equal(model.predict(far), model.predict(model.limits_X_[1][None]))
+
+
+def test_limits_cover_what_is_seen_and_shrink_with_guesses():
+    X, y = table()
+    model = HeavyTailDPRegressor(epsilon=4.0, random_state=0).fit(X, y)
+    assert model.plan_.solver == "descent"
+    low, high = model.limits_X_
+    np.testing.assert_array_equal(low, -high)
+    assert np.all(np.mean(np.abs(X) > high, axis=0) < 0.01)
+    assert np.all(high < 1e3 * np.abs(X).mean(axis=0))
+    guessed = clone(model).set_params(scale_X=X.std(axis=0), center_X=X.mean(axis=0)).fit(X, y)
+    np.testing.assert_allclose(guessed.limits_X_[1], X.mean(axis=0) + 64 * X.std(axis=0))
+    np.testing.assert_array_equal(guessed.center_X_, X.mean(axis=0))
+    assert guessed.score(X, y) > 0.9 * LinearRegression().fit(X, y).score(X, y)
+
+
 # ------------------------------------------------------------------------------- descents
 
 
@@ -336,13 +416,14 @@ def test_storages_agree_without_centres():
     rng = np.random.default_rng(0)
     X = rng.lognormal(0, 2, (3000, 4)) * (rng.uniform(size=(3000, 4)) < 0.3)
     y = X[:, 0] + rng.standard_normal(3000)
-    model = HeavyTailDPRegressor(center_X=0.0, random_state=0, solver=SCOF(max_iter=20))
-    expected = clone(model).fit(X, y)
-    for kind in ("dense", "csr", "csc"):
-        got = model.fit(storage(X, kind), y)
-        np.testing.assert_allclose(got.coef_, expected.coef_, rtol=1e-9, err_msg=kind)
-        found = got.predict(storage(X, kind))
-        np.testing.assert_allclose(found, expected.predict(X), rtol=1e-9, err_msg=kind)
+    for solver in (SCOF(max_iter=20), UnboundedDescent(max_iter=5)):
+        model = HeavyTailDPRegressor(center_X=0.0, random_state=0, solver=solver)
+        expected = clone(model).fit(X, y)
+        for kind in ("dense", "csr", "csc"):
+            got = model.fit(storage(X, kind), y)
+            np.testing.assert_allclose(got.coef_, expected.coef_, rtol=1e-9, err_msg=kind)
+            found = got.predict(storage(100 * X, kind))
+            np.testing.assert_allclose(found, expected.predict(100 * X), rtol=1e-9, err_msg=kind)
 
 
 # ----------------------------------------------------------------------------- estimators
@@ -417,7 +498,7 @@ def test_one_scale_for_all_columns_is_enough_to_learn_from():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 1400)
     X = 100 * (rng.standard_normal((1400, 64)) + 0.5 * y[:, None])
-    settings = {"classes": [0, 1], "epsilon": 0.1, "relation": "zero-out"}
+    settings = {"solver": "scof", "classes": [0, 1], "epsilon": 0.1, "relation": "zero-out"}
     fits = [HeavyTailDPClassifier(**settings, random_state=k).fit(X, y) for k in range(9)]
     assert np.median([fit.score(X, y) for fit in fits]) > 0.7
     assert len(np.unique(fits[0].scale_X_)) == 1

@@ -77,7 +77,7 @@ def test_constant_columns_do_no_harm():
         assert np.all(found.scale > 0), value
         scaled = scaled_rows(X, found)
         assert np.all(np.isfinite(scaled.X)), value
-        assert np.abs(scaled.X).max() <= magnitudes._BOX, value
+        assert np.abs(scaled.X).max() <= magnitudes.BOX, value
         assert 0.25 <= found.scale[1] <= 4, value
         assert planned.share <= 0.3
 
@@ -134,22 +134,24 @@ def test_sparse_values_that_overflow_do_so_in_silence():
 # ------------------------------------------------------------------------ what it costs
 
 
-def scores(X, center, present=None):
+def scores(X, center, present=None, q=0.5):
     """What the selections see, with the prior left out."""
     data = solver_data(X, np.zeros(X.shape[0]), scale=present)
     counts = magnitudes._octaves(data, np.full(X.shape[1], center))
-    return -np.abs(counts @ magnitudes._INFLUENCE) / len(X)
+    return -np.abs(counts @ (magnitudes._CLIPPED_SQUARE - q)) / len(X)
 
 
 MAGNITUDES = [0.0, 1e-300, 1e-30, 1e-3, 0.5, 1.0, 3.0, 1e3, 1e19, 1e300, np.inf, -1e300, -2.0]
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
-def test_the_range_of_the_scores_is_what_is_claimed(relation):
+@pytest.mark.parametrize("q", [0.5, 0.03])
+def test_the_range_of_the_scores_is_what_is_claimed(relation, q):
     rng = np.random.default_rng(0)
-    factor = PrivacyBudget(1.0, relation=relation).record_factor
+    # at another share than 1/2, what appears moves scores by up to 1 - q, up and down
+    factor = PrivacyBudget(1.0, relation=relation).record_factor if q == 0.5 else 2.0
     largest = 0.0
-    for n, center in itertools.product([1, 2, 5, 12], [0.0, 1.0, -0.3]):
+    for n, center in itertools.product([1, 2, 5, 12 if q == 0.5 else 120], [0.0, 1.0, -0.3]):
         for _ in range(300):
             X = rng.choice([0.0, 0.01, 1.0, 30.0], (n, 1))
             i = rng.integers(n)
@@ -159,7 +161,7 @@ def test_the_range_of_the_scores_is_what_is_claimed(relation):
                 present[i] = 0.0
             else:
                 other[i] = rng.choice(MAGNITUDES)
-            change = scores(X, center) - scores(other, center, present)
+            change = scores(X, center, q=q) - scores(other, center, present, q)
             largest = max(largest, np.ptp(change) * n / factor)
     assert 0.9 < largest <= 1 + 1e-12
 
@@ -191,11 +193,11 @@ def test_the_presence_of_a_target_decides_on_its_scale():
 
 
 def test_influences_are_monotone_which_the_range_rests_on():
-    influence = magnitudes._INFLUENCE
+    influence = magnitudes._CLIPPED_SQUARE
     assert np.all(np.diff(influence, axis=0) >= 0)  # larger deviations count no less
     assert np.all(np.diff(influence, axis=1) <= 0)
-    assert influence.min() >= -0.5
-    assert influence.max() == 0.5
+    assert influence.min() >= 0
+    assert influence.max() == 1
 
 
 def test_the_log_prior_is_public_and_finite():

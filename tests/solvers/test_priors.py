@@ -33,7 +33,7 @@ def heavy_tail(budget, **settings):
     plan = SCOF(max_iter=2).with_facts(**public, **settings).plan(facts, budget)
 
     def run(counts, mechanism):
-        magnitudes._select(counts[None], N, None, np.inf, mechanism, stream())
+        magnitudes._select(counts[None], N, magnitudes._LOG_PRIOR, mechanism, stream())
 
     kinds = [m for m in mechanisms(plan).values() if m.selects]
     return [(mechanism, magnitudes._EXPONENTS.size + 1, run) for mechanism in kinds]

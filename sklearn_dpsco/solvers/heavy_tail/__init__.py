@@ -1,5 +1,14 @@
 """Heavy tails: `magnitudes` releases scales, `oracles` bounds gradients, `solver` plans."""
 
-from .solver import SCOF, FirstMagnitudes, HeavyTailPlan, SCOFSlices
+from .descent import UnboundedDescent, UnboundedDescentPlan
+from .solver import SCOF, FirstMagnitudes, HeavyTail, HeavyTailPlan, SCOFSlices
 
-__all__ = ["SCOF", "FirstMagnitudes", "HeavyTailPlan", "SCOFSlices"]
+__all__ = [
+    "SCOF",
+    "FirstMagnitudes",
+    "HeavyTail",
+    "HeavyTailPlan",
+    "SCOFSlices",
+    "UnboundedDescent",
+    "UnboundedDescentPlan",
+]

@@ -2,14 +2,15 @@ r"""Private scales and centres of columns without bounds.
 
 Scales are powers of two, chosen by the exponential mechanism from a public grid, one for all
 columns and, where the noise allows it, one for each; centres are means of values clipped in units
-of the scales. Sensitivities: doc/privacy, section 7.4.
+of the scales. For a descent in learned units, which finds centres by itself, scales alone bound
+the columns (`Reach`). Sensitivities: doc/privacy, section 7.4.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ Exponents = NDArray[np.int64]
 _LOWEST, _HIGHEST = -64, 64  # exponents of the grid of scales
 _EXPONENTS = np.arange(_LOWEST, _HIGHEST + 1)
 _FINEST = 16  # no spread below 2^-16 of the column's magnitude is a candidate
-_BOX = 64.0  # scaled values are clipped to [-64, 64], so that all products are finite
+BOX = 64.0  # scaled values are clipped to [-64, 64], so that all products are finite
 _CENTER_CLIP = 2.0  # clip of scaled values in the mean for a centre
 _FLOAT_TERMS = 160  # roundings of a score: at most one for each octave and a few
 
@@ -50,9 +51,9 @@ _LOG_PRIOR = np.where(
 # Per octave above and below: a scale that is too small blows up what noise adds to predictions.
 _LOG_SPREAD, _LOG_SPREAD_BELOW = 0.7, 1.5
 
-# What a record adds to a score, g - 1/2, by its octave (rows) and the scale (columns).
+# g, of which a record adds g - q to a score, by its octave (rows) and the scale (columns).
 _GAPS = np.arange(_LOWEST, _HIGHEST + 2)[:, None] - _EXPONENTS
-_INFLUENCE = np.where(_GAPS > 0, 1.0, _OCTAVE_MEAN * 4.0 ** np.minimum(_GAPS, 0)) - 0.5
+_CLIPPED_SQUARE = np.where(_GAPS > 0, 1.0, _OCTAVE_MEAN * 4.0 ** np.minimum(_GAPS, 0))
 
 # Selections get the share of the budget that brings their noise down to _NOISE_AIMED, but at
 # most what is allowed. A second round follows where that share is at most
@@ -69,6 +70,13 @@ _EVIDENCE = 4.0
 _MOST_PRESENCE = 0.75
 _PRESENCE_SHARE = 0.5  # of the search's share of the budget
 _USELESS_CENTER = 0.5  # a centre with more noise than this, in units of the scale
+
+# A column reaches as far as 8 typical sizes, or, where the noise is small, as twice the size with
+# few records beyond: a share of 16 times the noise of the selection, if that is below .2.
+_TYPICAL, _FAR, _FARTHEST = 8.0, 2.0, 24
+_CLEAR_SHARE, _FEW = 16.0, 0.2
+_FAR_NOISE_AIMED = 0.001
+_UNSHARED = 0.006  # noise of a column's typical size above which one for all comes first
 
 
 @dataclass(frozen=True)
@@ -155,15 +163,16 @@ class MagnitudeSearch(Part):
         n, around = data.n_samples, first
         if self.shared is not None and (first is None or self.select is None):
             counts = data.sum(_octaves, center, True)
-            before = None if first is None else first[:1]
-            shared = _select(counts, n, before, _FINEST, self.shared, stream)
-            around = np.repeat(shared, self.n_columns)
+            prior = _LOG_PRIOR if first is None else _near(first[:1], _FINEST)
+            around = np.repeat(_select(counts, n, prior, self.shared, stream), self.n_columns)
         if self.select is None:
             assert around is not None
             return around
         counts = data.sum(_octaves, center)
-        reach = math.inf if first is None else _FINEST
-        found = _select(counts, n, around, reach, self.select, stream)
+        prior = _LOG_PRIOR
+        if around is not None:
+            prior = _near(around, math.inf if first is None else _FINEST)
+        found = _select(counts, n, prior, self.select, stream)
         if first is not None:
             # squared deviations from a mean are no larger than those from 0
             return np.minimum(found, first)
@@ -175,6 +184,71 @@ class MagnitudeSearch(Part):
         noisy = self.presence.release(np.array([share]), stream)[0]
         is_seen = noisy > _EVIDENCE * math.sqrt(self.presence.variance)
         return found if is_seen else np.full_like(found, _LOWEST)
+
+
+class FeatureUnits(NamedTuple):
+    """Where features lie, how large they typically are, and what they are clipped to."""
+
+    center: Array
+    scale: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True)
+class ReachSearch(Part):
+    """How far the values of some columns reach from 0, but for a few records.
+
+    Attributes
+    ----------
+    what : str
+        Name of the columns, for a reader of the plan.
+    shared : SelectVertex or None
+        What releases one typical size for all columns, around which each column's own is found.
+    typical : SelectVertex
+        What releases the typical size of each column, that of the values that are not 0.
+    far : SelectVertex or None
+        What releases the size at which the mean of clipped squares is small, of each column.
+    beyond : float
+        That mean, an upper bound on the share of the values that are larger.
+    n_columns : int
+    share : float
+        Of the budget.
+    """
+
+    what: str
+    shared: SelectVertex | None
+    typical: SelectVertex
+    far: SelectVertex | None
+    beyond: float
+    n_columns: int
+    share: float
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        named = (
+            (f"shared {self.what} size", self.shared, 1),
+            (f"typical {self.what} sizes", self.typical, self.n_columns),
+            (f"largest {self.what} sizes", self.far, self.n_columns),
+        )
+        return tuple(Release(name, m, count) for name, m, count in named if m is not None)
+
+    def run(self, data: SolverData, stream: RandomStream) -> tuple[Array, Array]:
+        """The typical sizes of the columns of X, and how far they reach."""
+        n, zero, prior = data.n_samples, np.zeros(self.n_columns), _LOG_PRIOR
+        if self.shared is not None:
+            of_rows = _select(data.sum(_octaves, zero, True), n, prior, self.shared, stream)
+            prior = _near(np.repeat(of_rows, self.n_columns), math.inf)
+        counts = data.sum(_octaves, zero)
+        exponents = _select(counts, n, prior, self.typical, stream)
+        typical = np.ldexp(1.0, exponents)
+        reach = _TYPICAL * typical
+        if self.far is not None:
+            gap = _EXPONENTS - exponents[:, None]
+            prior = np.where((gap >= 0) & (gap <= _FARTHEST), -0.5 * gap, -np.inf)
+            far = _select(counts, n, prior, self.far, stream, self.beyond)
+            reach = np.maximum(reach, _FAR * np.ldexp(1.0, far))
+        return typical, reach
 
 
 # ------------------------------------------------------------------------------- planning
@@ -237,6 +311,27 @@ class Columns:
         )
         part = self.allowance.share(share)
         return additive_noise(part).calibrate(change, part, n_rounds, self.n_columns)
+
+
+def plan_reach(columns: Columns, most: float) -> ReachSearch:
+    """The search for the reach of columns, with at most this share of the allowance."""
+    n, d, shared = columns.n_samples, columns.n_columns, None
+    at_all, far, beyond = columns.selection_noise(d), None, 0.5
+    # under zero-out, other records than those of the median change by up to 1 - q, on both sides
+    twice = 2 / columns.record_factor * at_all
+    spent = 0.0
+    if _CLEAR_SHARE * twice / math.sqrt(most / 2) < _FEW:
+        most /= 2
+        spent = min(most, (twice / _FAR_NOISE_AIMED) ** 2)
+        change = octave_score(n, 2.0, _FLOAT_TERMS)
+        far = SelectVertex.calibrate(change, columns.allowance.share(spent), d)
+        beyond = _CLEAR_SHARE * twice / math.sqrt(spent)
+    share = min(most, (at_all / _NOISE_AIMED) ** 2)
+    spent += share
+    if d > 1 and at_all / math.sqrt(share) > _UNSHARED:
+        shared = columns.plan_select(share / 6, 1)
+        share *= 5 / 6
+    return ReachSearch(columns.what, shared, columns.plan_select(share, d), far, beyond, d, spent)
 
 
 def plan_search(
@@ -346,29 +441,29 @@ def _sizes(rows: Rows, center: Array) -> Rows:
     return make_rows(sizes, False, rows.scale)
 
 
+def _near(around: Exponents, reach: float) -> Array:
+    """A prior around an exponent for each column, none of the candidates `reach` below it."""
+    gap = _EXPONENTS - around[:, None]
+    return np.where(gap >= -reach, np.minimum(-_LOG_SPREAD * gap, _LOG_SPREAD_BELOW * gap), -np.inf)
+
+
 def _select(
     counts: NDArray[np.int64],
     n_samples: int,
-    around: Exponents | None,
-    reach: float,
+    priors: Array,
     mechanism: SelectVertex,
     stream: RandomStream,
+    q: float = 0.5,
 ) -> Exponents:
     """The exponent of each column's scale.
 
-    The score of 2^e is -abs(sum of (g - 1/2)) / n over the records with a deviation, where g
+    The score of 2^e is -abs(sum of (g - q)) / n over the records with a deviation, where g
     is a squared deviation over 4^e (by its octave), at most 1. It is highest at the scale
-    where the mean of g is 1/2. Candidates lie at most `reach` below the exponents `around`;
-    without any, magnitudes near 1 are more likely.
+    where the mean of g is q. Candidates are those whose prior is finite.
     """
-    scores = -np.abs(counts @ _INFLUENCE) / n_samples
-    priors = np.tile(_LOG_PRIOR, (len(counts), 1))
-    if around is not None:
-        gap = _EXPONENTS - around[:, None]
-        priors = np.minimum(-_LOG_SPREAD * gap, _LOG_SPREAD_BELOW * gap)
-        priors = np.where(gap >= -reach, priors, -math.inf)
+    scores = -np.abs(counts @ (_CLIPPED_SQUARE - q)) / n_samples
     chosen = np.empty(len(counts), dtype=np.int64)
-    for j, (score, prior) in enumerate(zip(scores, priors, strict=True)):
+    for j, (score, prior) in enumerate(zip(*np.broadcast_arrays(scores, priors), strict=True)):
         candidates = np.flatnonzero(np.isfinite(prior))  # public: what was released before
         weighted = mechanism.with_prior(score[candidates], prior[candidates])
         chosen[j] = _EXPONENTS[candidates][mechanism.release(weighted, stream)]
@@ -397,21 +492,27 @@ def _scaled(X: Array, center: Any, scale: Array, bound: float) -> Array:
         return np.clip((X - center) / scale, -bound, bound)
 
 
-def in_released_units(data: SolverData, found: Frame) -> SolverData:
-    """A copy of the rows in released units, clipped to a wide box; CSR if sparse and uncentred."""
+def targets_as_rows(data: SolverData) -> SolverData:
+    """The targets in the place of the features."""
+    columns = data.y if data.y.ndim == 2 else data.y[:, None]
+    return SolverData(make_rows(np.ascontiguousarray(columns), False, data.rows.scale), data.y)
+
+
+def in_released_units(data: SolverData, found: Frame, bound: float = BOX) -> SolverData:
+    """A copy of the rows in released units, clipped to a box; CSR if sparse and uncentred."""
     rows, center, scale = data.rows, found.center, found.scale
     assert scale is not None
     if sparse.issparse(rows.X) and not np.any(center):
         X = rows.X.tocsr()
         values = np.empty(X.nnz)
         for part in value_parts(X):
-            values[part] = _scaled(X.data[part], 0.0, scale[X.indices[part]], _BOX)
+            values[part] = _scaled(X.data[part], 0.0, scale[X.indices[part]], bound)
         out = with_values(X, values)
     else:
         rows = rows.row_major()
         out = np.empty(rows.X.shape, dtype=np.float64 if sparse.issparse(rows.X) else rows.X.dtype)
         for part in slices(rows.n_samples, rows.chunk):
-            out[part] = _scaled(rows.dense(part), center, scale, _BOX)
+            out[part] = _scaled(rows.dense(part), center, scale, bound)
     scaled = make_rows(out, rows.has_intercept, rows.scale, rows.sample_weight)
     return SolverData(scaled, data.y)
 
@@ -421,6 +522,8 @@ def in_released_units(data: SolverData, found: Frame) -> SolverData:
 
 def octave_score(n_samples: int, record_factor: float, roundings: int) -> float:
     """Range of the change of the scores of a magnitude's candidates, with a prior (section 7.4).
+
+    For q = 1/2; the factor is 2 under both relations for others.
 
     The float scores of both neighbours err by `roundings` roundings of numbers below 1.
     """

@@ -21,7 +21,7 @@ from ..._checks import auto_or, check_choice, check_count, check_real
 from ..._progress import steps
 from ..._types import Auto, Oracle
 from ...data.rows import Terms, make_rows
-from ...geometry import Geometry
+from ...geometry import Geometry, L2Ball
 from ...losses import Loss, bounded_clip
 from ...mechanisms import Gaussian, Laplace, Release, additive_noise
 from ...privacy.budget import Composition, PrivacyBudget
@@ -32,7 +32,16 @@ from ..base import Part, Plan, Problem, Solver, SolverResult
 from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
 from ..records import Frame, SolverData, WithNumbers
 from ..statistics import constant_for_mean, in_target_units, mean_target
-from .magnitudes import Columns, MagnitudeSearch, in_released_units, plan_search
+from .descent import UnboundedDescent, is_descent_best
+from .magnitudes import (
+    BOX,
+    Columns,
+    FeatureUnits,
+    MagnitudeSearch,
+    in_released_units,
+    plan_search,
+    targets_as_rows,
+)
 from .oracles import ORACLES, MeanOracle, default_threshold, make_oracle
 
 Array = NDArray[np.float64]
@@ -84,7 +93,7 @@ class FirstMagnitudes(Part):
         scale: Any = 1.0
         problem = self.problem
         if self.target is not None:
-            found = self.target.run(data.map(_targets_as_rows), stream.substream("target"))
+            found = self.target.run(data.map(targets_as_rows), stream.substream("target"))
             center, scale = found.center, found.scale
             if problem.n_outputs == 1:
                 center, scale = float(center[0]), float(scale[0])
@@ -172,7 +181,11 @@ class HeavyTailPlan(Plan):
                 total += coef
         mean = total / (self.max_iter - self.max_iter // 2)
         frame = replace(frame, center=found.center, scale=found.scale)
-        return replace(frame.result(mean, problem, self.max_iter), units=found)
+        center, scale = found.center, found.scale
+        assert center is not None
+        assert scale is not None
+        units = FeatureUnits(center, scale, center - BOX * scale, center + BOX * scale)
+        return replace(frame.result(mean, problem, self.max_iter), units=units)
 
 
 class SCOF(Solver):
@@ -248,11 +261,14 @@ class SCOF(Solver):
             raise ValueError(f"the heavy-tail solvers need a smooth loss, got {loss!r}")
         if self.n_buckets is not None and self.oracle != "median-of-means":
             raise ValueError(f"n_buckets={self.n_buckets} needs oracle='median-of-means'")
-        geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
+        kind = L2Ball if feasible_set is Geometry else feasible_set
+        geometry = kind(1.0) if isinstance(kind, type) else kind
         if type(geometry).project is Geometry.project:
             raise ValueError(f"the heavy-tail solvers need a set with `project`, got {geometry!r}")
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> HeavyTailPlan:
+        if problem.feasible_set is Geometry:
+            problem = replace(problem, feasible_set=L2Ball)
         draft, factor = _Draft(problem, budget, self), 1.0
         composition: Composition = draft.allowance.kind
         # few selections cost less than the Gaussian curve above them
@@ -283,6 +299,27 @@ class SCOF(Solver):
             learning_rate=draft.learning_rate,
             l2_penalty=self.l2_penalty,
         )
+
+
+class HeavyTail(Solver):
+    """The solver that suits loss, set, sizes and budget: `UnboundedDescent` or `SCOF`.
+
+    `UnboundedDescent` if no set is declared and n times epsilon is not small; else `SCOF`.
+    """
+
+    form = "auto"
+
+    private_scale_X = private_center_X = private_scale_y = private_center_y = True
+
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
+    ) -> None:
+        SCOF().resolved()._check(loss, feasible_set, budget, units)
+
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
+        kind = UnboundedDescent if is_descent_best(problem, budget) else SCOF
+        facts = {name: value for name, value in vars(self).items() if name.startswith("private_")}
+        return kind().with_facts(**facts).plan(problem, budget)
 
 
 class SCOFSlices(SCOF):
@@ -474,12 +511,6 @@ def _slices(data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> list
 
 def _limited(data: SolverData, oracle: MeanOracle, order: float) -> WithNumbers:
     return WithNumbers(data, oracle.limits(data.rows, order))
-
-
-def _targets_as_rows(data: SolverData) -> SolverData:
-    """The targets in the place of the features."""
-    columns = data.y if data.y.ndim == 2 else data.y[:, None]
-    return SolverData(make_rows(np.ascontiguousarray(columns), False, data.rows.scale), data.y)
 
 
 def _log_norm_sum(data: SolverData, most: float) -> Array:
