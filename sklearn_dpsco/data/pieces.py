@@ -21,13 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..exceptions import BlocksChangedError, TasksLostError
-from .summation import alone, blas_alone, slices
+from .summation import alone, blas_alone, on_threads, slices
 
 Get = Callable[[dict[Any, Any], list[Any]], Any]
 Numbers = NDArray[np.intp]
 Which = slice | Numbers
 _Step = tuple[Callable[..., Any], Sequence[Any] | None, tuple[Any, ...]]
 
+_NUMBERS_READ = 2**20  # of a piece in this process
 _FAN_IN = 8  # partial sums that one task adds up
 # of records that are brought to this process at a time; for those that are all over the table,
 # parts of all pieces are read
@@ -112,8 +113,9 @@ class Pieces:
                 [(f, given if own is None else (own[i], *given)) for f, own, given in steps]
                 for i in pieces
             ]
-            reads, inputs = None, [source.inputs[number][0]]
-            if source.reads is not None:
+            if source.reads is None:
+                reads, inputs = None, [source.inputs[number][0]]
+            else:
                 reads = [source.reads[i] for i in pieces]
                 inputs = [list(source.inputs[i]) for i in pieces]
             keys.append(new_key("piece"))
@@ -249,6 +251,31 @@ def _pairwise(values: Iterable[Any]) -> Any:
 def new_key(what: str) -> str:
     """A key that no other task has: never a token of arguments, so that no result is shared."""
     return f"dpsco-{what}-{uuid.uuid4().hex}"
+
+
+def here(read: Callable[[slice], Any], n_samples: int, n_columns: int) -> Pieces:
+    """Records in the memory of this process, or mapped there, as pieces that `read` makes."""
+    parts = slices(n_samples, max(1, _NUMBERS_READ // n_columns))
+    of_each = tuple((k,) for k in range(len(parts))), ((),) * len(parts)
+    reads = [functools.partial(read, part) for part in parts]
+    source = Source({}, *of_each, reads, False, _on_threads)
+    sizes = tuple(part.stop - part.start for part in parts)
+    return Pieces(source, sizes, read(slice(0, 0)))
+
+
+def _on_threads(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
+    """Results of tasks, on the threads of this process."""
+    results = dict.fromkeys(keys)
+
+    def result(key: Any) -> Any:
+        function, *inputs = graph[key]
+        return function(*(list(map(result, names)) for names in inputs))
+
+    def fill(key: Any) -> None:
+        results[key] = result(key)
+
+    on_threads(fill, keys)
+    return list(results.values())
 
 
 def scheduler() -> Get:

@@ -343,7 +343,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """Follow the plan, and set the attributes of the model."""
         stream = stream_from_random_state(self.random_state)
         with working(self.verbose, plan, type(self).__name__):
-            data: Any = table.data(scaling, plan.problem.fit_intercept)
+            data: Any = table.data(scaling, plan.problem.fit_intercept, plan.reads_pieces)
             result = plan.run(data, stream.substream("model", 0))
         self.__dict__.update(
             plan_=plan,

@@ -28,7 +28,7 @@ from ..data.cells import (
     nonfinite_rows,
 )
 from ..data.compressed import canonical
-from ..data.pieces import Pieces, Source
+from ..data.pieces import Pieces, Source, here
 from ..data.rows import Rows, make_rows, times_rows
 from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverResult
@@ -284,11 +284,20 @@ class LocalTable:
         """X without its records."""
         return self.X[:0]
 
-    def data(self, scaling: FeatureScaling, fit_intercept: bool) -> SolverData:
-        """Scaled records."""
-        flags = self.targets.is_empty, self.is_surplus
-        rows = self.reader.rows(self.X, scaling, fit_intercept, *flags, self.weight)
-        return SolverData(rows, self.targets.scaled())
+    def data(
+        self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool
+    ) -> SolverData | Pieces:
+        """Scaled records; in pieces, that are scaled when they are read."""
+        is_empty, y = self.targets.is_empty, self.targets.scaled()
+
+        def read(part: slice) -> SolverData:
+            surplus = None if self.is_surplus is None else self.is_surplus[part]
+            weight = None if self.weight is None else self.weight[part]
+            X = self.X[part]
+            flags = is_empty[part], surplus
+            return SolverData(self.reader.rows(X, scaling, fit_intercept, *flags, weight), y[part])
+
+        return here(read, *self.shape) if in_pieces else read(slice(None))
 
 
 # ------------------------------------------------------------------------ blocks elsewhere
@@ -335,7 +344,7 @@ class BlocksTable:
             blocks = blocks | {"surplus": flags}
         return replace(self, blocks=blocks, targets=targets.without_records())
 
-    def data(self, scaling: FeatureScaling, fit_intercept: bool) -> Pieces:
+    def data(self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool = True) -> Pieces:
         """Scaled records, where the blocks are."""
         facts = tuple(self.blocks), scaling, fit_intercept, self.targets
         reads = [

@@ -143,6 +143,11 @@ class Plan(Overviewed):
         """How many steps `run` reports to `_progress.steps`."""
         return self.max_iter
 
+    @property
+    def reads_pieces(self) -> bool:
+        """Whether `run` is better given rows in pieces, of which few are in memory at a time."""
+        return False
+
     def run(self, data: Any, stream: RandomStream) -> SolverResult:
         """Do what the plan says; all noise and all random choices come from `stream`."""
         raise NotImplementedError

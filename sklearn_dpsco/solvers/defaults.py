@@ -263,7 +263,7 @@ class LearnedUnitsDefaults:
     widest_mean: float = 4.0
     center_share: float = 0.08
     growth: float = 0.03  # clips grow from m / (d + 1) of the inverse on
-    row_growth: float = 0.1  # of that growth, for the bound on rows, which costs no bias
+    row_growth: float = 0.2  # of that growth, for the bound on rows, which costs no bias
     row_bound: float = 0.8  # of centred rows, in units of their median norm
     # The m / d^1.5 from which second moments are released, twice: bounds that were too narrow for
     # the first round suit the second.
@@ -271,6 +271,10 @@ class LearnedUnitsDefaults:
     least_to_whiten: float = 100.0  # and the m, below which other shares leave too little
     moments_share: float = 0.1  # for both
     moment_growth: float = 2.0  # of the bound on the rows in them
+    # Of whitened rows, those longer than a bound count less: as few as are clear of the noise of
+    # the selection, whose share this is.
+    far_share: float = 0.02
+    clear_count: float = 4.0
     white_bound: float = 1.2  # of whitened rows, in units of their root mean square
     # Coefficients along directions whose moment is not above `clear_moment` times its noise are
     # shrunk, from this m / d^1.5 on, and as far as usual moments are clearly above theirs.
@@ -343,14 +347,14 @@ def is_wide(problem: Problem) -> bool:
     return problem.n_features > MOST_COPIED_FEATURES
 
 
-def has_units(problem: Problem) -> bool:
-    """Whether units can be learned: of wide rows, or of no more numbers than are copied."""
-    return is_wide(problem) or problem.n_samples * problem.dimension <= LARGEST_COPY
+def is_large(problem: Problem) -> bool:
+    """Whether a copy of all rows in other units is too large."""
+    return problem.n_samples * problem.dimension > LARGEST_COPY
 
 
 def may_copy(problem: Problem) -> bool:
     """Whether a copy of all rows in other units is small enough."""
-    return not is_wide(problem) and has_units(problem)
+    return not is_wide(problem) and not is_large(problem)
 
 
 def check_copy(problem: Problem, asked: str, instead: str) -> None:
@@ -393,11 +397,11 @@ class CorrectionDefaults:
 
     whole: float = 10.0
     whole_share: float = 0.35
-    whole_steps: int = 8
+    whole_steps: int = 5
     least: float = 300.0
     least_of_classes: float = 100.0
     line_share: float = 0.1
-    line_steps: int = 12
+    line_steps: int = 16
     momentum: float = 0.5
     tail_share: float = 0.02  # of the whole budget, for the clip
     size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 14

@@ -35,10 +35,11 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, SolverResult
-from .defaults import BOX_UNITS, has_units, is_wide, unit_rules
+from .defaults import BOX_UNITS, is_wide, unit_rules
 from .records import Frame, SolverData, WithNumbers
 from .statistics import (
     TINY,
+    clipped_to,
     constant_for_mean,
     deviation_sum,
     in_target_units,
@@ -61,8 +62,9 @@ Array = NDArray[np.float64]
 K = TypeVar("K", bound="LearnedUnits")
 
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
-LARGEST_ROW_GROWTH = 8.0  # of the bounds on rows, as noise vanishes
+LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 _LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
+_LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 
 
@@ -138,6 +140,8 @@ class LearnedUnits(Part):
     center: Gaussian | None
     moments: Gaussian | None  # second moments, of each round
     n_rounds: int
+    far: SelectVertex | None  # the length that `n_longer` whitened rows exceed
+    n_longer: int
     top: Gaussian | None  # their largest eigenvalue alone
     median_share: float  # of the budget, for a target's median
     left: float  # and for the descent
@@ -154,6 +158,7 @@ class LearnedUnits(Part):
             ("feature means", self.center, 1),
             ("centred length", self.length, 1),
             ("second moments", self.moments, self.n_rounds),
+            ("whitened length", self.far, 1),
             ("top eigenvalue", self.top, 1),
         )
         return tuple(Release(name, m, count) for name, m, count in named if m is not None)
@@ -265,23 +270,29 @@ class LearnedUnits(Part):
         norm *= rules.row_bound * cut
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
-        whitened = Whitened(np.eye(d) / norm, 1.0, 0.6, None)
-        copy, last = data.map(_copied, center, norm).kept(), 0.5
+        whitened, last, bound = Whitened(np.eye(d) / norm, 1.0, 0.6, None), 0.5, 1.0
+        data = data.row_major()
+        copy = data.map(_copied, center, 1 / norm).kept()
         for t in range(self.n_rounds):
             shorter = cut / growth if t == self.n_rounds - 1 else None
-            step, whitened = self._release_moments(copy, whitened, cut, shorter, stream)
-            copy = copy.map(_multiplied, step, copy.is_local).kept()
-            last = 1.0
-        top = whitened.top
+            whitened, last = self._release_moments(copy, whitened, cut, shorter, stream), 1.0
+            copy = data.map(_copied, center, whitened.transform).kept()
+        if self.far is not None:
+            # a few rows count less than others, however long they are
+            lengths, grid = copy.map(_lengths), 2.0 ** (_LENGTHS / 4)
+            counts, prior = functools.partial(lengths.sum, norm_counts), np.zeros(grid.size)
+            bound = median_on_grid(counts, n, grid, prior, self.far, stream, self.n_longer)
+            copy = copy.map(_bounded, bound).kept()
+        top = whitened.top / bound**2
         if self.top is not None:
             eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(moment_sum)) / n)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
-        found = self._joined(whitened.transform, top, whitened.trace, last)
-        unit = np.full(problem.dimension, 1 / found["longest"])
+        found = self._joined(whitened.transform / bound, top, whitened.trace / bound**2, last)
+        unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
         unit[d:] = found["transform"][d:, -1]
         doubts = whitened.doubts
         if doubts is not None:
-            doubts = doubts._replace(moments=doubts.moments / found["longest"] ** 2)
+            doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(_weighed, problem, self.cuts_rows)
         return found | {"data": data, "unit": unit, "center": center, "doubts": doubts}
 
@@ -298,8 +309,8 @@ class LearnedUnits(Part):
 
     def _release_moments(
         self, copy: Any, before: Whitened, cut: float, shorter: float | None, stream: RandomStream
-    ) -> tuple[Array, Whitened]:
-        """The matrix that whitens the rows, and all of it so far; `shorter` if it is the last.
+    ) -> Whitened:
+        """The matrix that whitens the rows; `shorter` if it is the last.
 
         Its smallest singular values are those of the noise: what is lost in it is not blown up.
         """
@@ -317,7 +328,7 @@ class LearnedUnits(Part):
         transform, usual, doubts = before.transform @ step, float(values.mean()), None
         if shorter is not None:
             doubts = self._doubts(before.transform, transform, bound, ridge, usual)
-        return step, Whitened(transform, top, trace, doubts)
+        return Whitened(transform, top, trace, doubts)
 
     def _doubts(
         self, before: Array, transform: Array, bound: float, ridge: float, usual: float
@@ -357,14 +368,14 @@ def accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance | Non
 
 def pays(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether units can be learned, and are better than those of the bounds."""
-    is_possible = not budget.is_pure and has_units(problem)
-    return is_possible and accuracy(problem, budget) >= unit_rules(problem).least
+    return not budget.is_pure and accuracy(problem, budget) >= unit_rules(problem).least
 
 
 def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, kind: type[K]) -> K:
     """`LearnedUnits` or `DiagonalUnits` within an allowance, a part of which is left."""
     rules, left, is_diagonal = unit_rules(problem), 1.0, kind is not LearnedUnits
     m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
+    n = problem.n_samples
     has_center, is_regression = problem.fit_intercept, problem.loss.task == "regression"
 
     def wanted(aim: float, most: float, least: float = 0.0) -> float:
@@ -399,7 +410,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
     row_share = wanted(for_place, rules.norm_share, rules.least_for_norms)
     long, length = medians(row_share), medians(row_share)
-    center, moments, top, n_rounds = None, None, None, 0
+    center, moments, top, far, n_rounds, n_longer = None, None, None, None, 0, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
     least = max(rules.whiten * d**1.5, rules.least_to_whiten)
@@ -407,53 +418,62 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         n_rounds = 1 if is_diagonal else 2
         change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
+        if not is_diagonal:
+            far = medians(rules.far_share)
+            n_longer = math.ceil(rules.clear_count / math.sqrt(rules.far_share) / m * n)
     elif m >= rules.scalars:
         whole = statistics.top_eigenvalue(problem)
         change = moments_size(problem, budget) if is_wide(problem) else whole
         top = noise(change, rules.scalar_share)
-    of_rows = long, length, center, moments, n_rounds, top
+    of_rows = long, length, center, moments, n_rounds, far, n_longer, top
     return kind(problem, m, median, spread, mean, *of_rows, median_share, left)
 
 
 # -------------------------------------------------------------------------------- running
 
 
-def _copied(data: SolverData, center: Array, norm: float) -> WithNumbers:
-    """A dense copy of the rows as (x - center) / norm, with the weights of `weigh_rows`.
+def _copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
+    """A dense copy of the rows, centred and multiplied, with the weights of `weigh_rows`.
 
     The numbers are x, in float32, which halves the time to read it, and the weights. Those of empty
     records are 0.
     """
     from .._kernels.products import weigh_rows
 
-    data = data.row_major()
     rows = data.rows
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
     weights, error = rows.present().astype(np.float64), norm_error(rows.n_columns)
 
     def fill(part: slice) -> None:
-        scaled = (rows.dense(part) - center) / norm
-        weigh_rows(scaled, _LONGEST, error, weights[part], x[part])
+        # in float64, whose rounding by place in a block is lost in the rounding to float32
+        turned = rows.dense(part) - center
+        turned = turned * by if np.ndim(by) == 0 else turned @ by
+        weigh_rows(turned, _LONGEST, error, weights[part], x[part])
 
     on_threads(fill, slices(len(x), chunk_rows(*x.shape)))  # for the cache of a core
     return WithNumbers(data, (x, weights))
 
 
-def _multiplied(copy: WithNumbers, matrix: Array, is_in_place: bool) -> WithNumbers:
-    """The rows times a matrix, weighed anew."""
-    from .._kernels.products import weigh_rows
+def _lengths(copy: WithNumbers) -> WithNumbers:
+    """Records with the l2 norms of the rows of a copy, rounded up."""
+    from .._kernels.products import squared_norms
 
-    x, weights = copy.numbers
-    out = copy if is_in_place else WithNumbers(copy.data, (np.empty_like(x), weights.copy()))
-    to, weights = out.numbers
+    x, zero = copy.numbers[0], np.zeros(copy.numbers[0].shape[1])
+    squares = np.empty(len(x))
 
     def fill(part: slice) -> None:
-        # in float64, whose rounding by place in a block is lost in the rounding to float32
-        turned = x[part].astype(np.float64) @ matrix
-        weigh_rows(turned, _LONGEST, norm_error(x.shape[1]), weights[part], to[part])
+        squared_norms(x[part], zero, squares[part])
 
     on_threads(fill, slices(len(x), chunk_rows(*x.shape)))
-    return out
+    norms = np.sqrt(squares * (1 + norm_error(x.shape[1])))
+    return WithNumbers(copy.data, norms)
+
+
+def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
+    """The copy with weights with which no row is longer than this."""
+    x, weights = copy.numbers
+    bounded = _LONGEST * clipped_to(bound, _lengths(copy).numbers) * (weights > 0)
+    return WithNumbers(copy.data, (x, bounded))
 
 
 def _weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:

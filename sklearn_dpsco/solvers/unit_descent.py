@@ -36,7 +36,7 @@ from .defaults import (
     CORRECTION,
     UNIT_DESCENT,
     affordable_steps,
-    check_copy,
+    is_large,
     is_wide,
     joint_unit,
     unit_rules,
@@ -97,9 +97,7 @@ class Correction(Part):
         """Moved as far as the move is above its noise, slopes and intercept apart."""
         clip, d = self._clip(problem, units, coef, stream), problem.n_features
         curvature, noise = _curvature(problem, units), (clip * self.step.scale) ** 2
-        # momentum for rows whose weights make them count for more than in the second moments
-        length = self.n_steps / (0.75 * curvature * units.top)
-        pace = Pace(self.n_steps, length, CORRECTION.momentum)
+        pace = Pace(self.n_steps, 0.75 * self.n_steps / (curvature * units.top), 0.0)
         after = _descend(problem, units, coef, self.step, clip, pace, stream)
         move = (after - coef).reshape(problem.dimension, -1)
         variance = noise * pace.noise(curvature * units.trace / problem.dimension)
@@ -123,7 +121,7 @@ class Correction(Part):
         start = np.array([spread, point[d]]) / half
         clip = self._clip(problem, of_two, start, stream)
         curvature = _curvature(problem, units)
-        pace = Pace(self.n_steps, self.n_steps / (0.45 * curvature), CORRECTION.momentum)
+        pace = Pace(self.n_steps, self.n_steps / (0.25 * curvature), CORRECTION.momentum)
         line = replace(problem, n_features=1)
         after = _descend(line, of_two, start, self.step, clip, pace, stream)
         variance = (clip * self.step.scale) ** 2 * pace.noise(0.4 * curvature)
@@ -170,6 +168,11 @@ class UnitDescentPlan(Plan):
         """See `Plan.n_steps`."""
         return self.max_iter + (0 if self.correction is None else self.correction.n_steps)
 
+    @property
+    def reads_pieces(self) -> bool:
+        """See `Plan.reads_pieces`."""
+        return is_large(self.problem) and not is_wide(self.problem)
+
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
         problem, d = self.problem, self.problem.n_features
@@ -197,12 +200,18 @@ def _descend(
     """The mean of the second half of the iterates, from coefficients of shape (size,) on."""
     unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
     total, direction, n_steps = np.zeros_like(coef), np.zeros_like(coef), pace.n_steps
+    noise, largest, factor = coef.size * step.variance, math.inf, 1.0
     for t in steps(range(n_steps)):
         terms = Terms(units.offset, _loss_at(problem.loss, t, n_steps), clip)
         total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)
         gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
-        direction = pace.momentum * direction + clip * step.release(gradient, stream)
-        coef = coef - (1 - pace.momentum) * pace.length / n_steps * direction
+        noisy = step.release(gradient, stream)
+        # steps overshoot where rows count for more than in the second moments
+        size = float(noisy @ noisy)
+        factor *= 0.5 if pace.momentum == 0 and size > max(largest, 4 * noise) else 1.0
+        largest = 1.5 * size
+        direction = pace.momentum * direction + clip * noisy
+        coef = coef - factor * (1 - pace.momentum) * pace.length / n_steps * direction
         if t >= n_steps // 2:
             total += coef
     return total / (n_steps - n_steps // 2)
@@ -257,9 +266,9 @@ class Descent(Solver):
     rows and, where n is large against d, their second moments. The descent then needs no bounds
     that are tight, no set, no step and no clip, and has none as parameters. Its last steps have a
     wide clip, so that means and probabilities are what they say. For the squared, the logistic and
-    Welsch's loss. Up to 1000 features and 2^28 numbers of X are copied, densely;
-    wider X, such as texts, stays as it is, and noisy frequencies of the features take the place of
-    second moments.
+    Welsch's loss. Of X with up to 1000 features, up to 2^28 numbers are copied, densely;
+    more are read anew in each step, some at a time. Wider X, such as texts, stays as it is, and
+    noisy frequencies of the features take the place of second moments.
 
     Parameters
     ----------
@@ -293,8 +302,6 @@ class Descent(Solver):
             )
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnitDescentPlan:
-        if not is_wide(problem):
-            check_copy(problem, "solver='descent'", "another solver")
         allowance = budget.mixed_allowance
         fields, releases = self._stages(problem, budget, allowance)
         guarantee = Guarantee.of(budget, releases, allowance.kind)

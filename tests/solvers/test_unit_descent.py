@@ -213,10 +213,16 @@ def test_a_spread_is_that_of_normal_numbers_and_not_0_where_most_are_equal():
 def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3)) * 10.0 ** rng.uniform(-40, 40, (200, 1))
-    copy = learned_units._copied(solver_data(X, np.zeros(200)), np.zeros(3), 0.5)
-    copy = learned_units._multiplied(copy, rng.standard_normal((3, 3)), False)
+    matrix = rng.standard_normal((3, 3))
+    copy = learned_units._copied(solver_data(X, np.zeros(200)), np.zeros(3), matrix)
     x, weights = copy.numbers
     assert np.isfinite(x).all()
+    for bound in (0.1, 5.0):  # a bound on lengths, at which weights are 1
+        shorter = learned_units._bounded(copy, bound).numbers[1]
+        sizes = np.linalg.norm(x.astype(np.float64), axis=1) * shorter
+        assert np.all(sizes <= bound)
+        assert np.mean(sizes > 0.999 * bound) > 0.3
+        assert np.all((shorter > 0) == (weights > 0))
     norms = np.linalg.norm(x.astype(np.float64), axis=1)
     assert np.all(norms * weights <= 1)
     is_long = (norms > 1) & (norms < 1e29)

@@ -16,7 +16,7 @@ from ...privacy.budget import PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.stream import RandomStream
 from ..base import Part, Problem, SolverResult
-from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, check_copy, may_copy
+from ..defaults import HEAVY_TAIL, MOST_COPIED_FEATURES, MOST_SCALE_SHARE, is_wide
 from ..learned_units import accuracy
 from ..records import Frame, SolverData
 from ..statistics import in_target_units
@@ -126,7 +126,11 @@ class UnboundedDescent(Descent):
         self._store(locals())
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnboundedDescentPlan:
-        check_copy(problem, "solver='descent' without bounds", "solver='scof'")
+        if is_wide(problem):
+            raise ValueError(
+                f"solver='descent' without bounds is for up to {MOST_COPIED_FEATURES} features: "
+                "take solver='scof'"
+            )
         allowance, rules = budget.mixed_allowance, HEAVY_TAIL[problem.loss.task]
 
         def reach(what: str, count: int, most: float) -> ReachSearch:
@@ -149,8 +153,8 @@ class UnboundedDescent(Descent):
 
 def is_descent_best(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether the descent is possible without bounds, and better than steps in learned scales."""
-    is_possible = problem.feasible_set is Geometry and knows(problem.loss) and may_copy(problem)
-    if budget.is_pure or not is_possible:
+    is_possible = problem.feasible_set is Geometry and knows(problem.loss)
+    if budget.is_pure or is_wide(problem) or not is_possible:
         return False
     rules, d = HEAVY_TAIL[problem.loss.task], problem.n_features
     return accuracy(problem, budget) >= max(rules.descent, rules.descent_columns * d**0.5)
