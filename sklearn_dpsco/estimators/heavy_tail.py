@@ -73,7 +73,7 @@ class _HeavyTailMixin(DPLinearModel):
         convex case; nearly always noisier); or an object with settings:
         `solvers.UnboundedDescent`, `solvers.SCOF`, `solvers.SCOFSlices`. "auto" is "descent" where
         no set is declared, delta is not 0, the loss is the squared, the logistic or Welsch's, X has
-        at most 1000 features and 2^28 numbers, and n times epsilon is not small; else "scof".
+        at most 1000 features, and n times epsilon is not small; else "scof".
     nonfinite : {"raise", "zero"}, default="raise"
         ... Such a row lies at `center_X_`. To let infinities count as the largest of values,
         replace them by large numbers, such as 1e300, before `fit`.

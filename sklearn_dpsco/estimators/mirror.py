@@ -58,8 +58,8 @@ class MirrorModel(HasFeasibleSet):
         `solvers.Descent`, `solvers.NoisyMD`, `solvers.Localized`, `solvers.Proximal`,
         `solvers.NoisySFW`. "descent" is mirror descent with the Euclidean map in learned units,
         without a set. "auto" is "descent" where no set is declared and the loss is the squared, the
-        logistic or Welsch's, but not for up to 1000 features with more than 2^28 numbers in X,
-        nor in regression with a very small n times epsilon; else "noisy-md".
+        logistic or Welsch's, but not in regression with a very small n times epsilon; else
+        "noisy-md".
 
     Attributes
     ----------

@@ -401,7 +401,11 @@ class CorrectionDefaults:
     least: float = 300.0
     least_of_classes: float = 100.0
     line_share: float = 0.1
-    line_steps: int = 16
+    line_steps: int = 20
+    # Sum of these steps: `reach` over the noise of one release, within limits.
+    reach: float = 0.5
+    shortest: float = 32.0
+    longest: float = 80.0
     momentum: float = 0.5
     tail_share: float = 0.02  # of the whole budget, for the clip
     size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 14

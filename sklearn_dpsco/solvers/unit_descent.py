@@ -121,7 +121,10 @@ class Correction(Part):
         start = np.array([spread, point[d]]) / half
         clip = self._clip(problem, of_two, start, stream)
         curvature = _curvature(problem, units)
-        pace = Pace(self.n_steps, self.n_steps / (0.25 * curvature), CORRECTION.momentum)
+        # further where the noise is small, for classes of which one is rare
+        scale = self.step.scale / math.sqrt(self.n_steps)
+        reach = min(CORRECTION.longest, max(CORRECTION.shortest, CORRECTION.reach / scale))
+        pace = Pace(self.n_steps, reach / curvature, CORRECTION.momentum)
         line = replace(problem, n_features=1)
         after = _descend(line, of_two, start, self.step, clip, pace, stream)
         variance = (clip * self.step.scale) ** 2 * pace.noise(0.4 * curvature)
@@ -200,21 +203,23 @@ def _descend(
     """The mean of the second half of the iterates, from coefficients of shape (size,) on."""
     unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
     total, direction, n_steps = np.zeros_like(coef), np.zeros_like(coef), pace.n_steps
-    noise, largest, factor = coef.size * step.variance, math.inf, 1.0
+    noise, size, n_added = coef.size * step.variance, math.inf, 0
+    length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
     for t in steps(range(n_steps)):
         terms = Terms(units.offset, _loss_at(problem.loss, t, n_steps), clip)
         total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)
         gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
         noisy = step.release(gradient, stream)
-        # steps overshoot where rows count for more than in the second moments
-        size = float(noisy @ noisy)
-        factor *= 0.5 if pace.momentum == 0 and size > max(largest, 4 * noise) else 1.0
-        largest = 1.5 * size
+        if pace.momentum == 0 and float(noisy @ noisy) > max(1.5 * size, 4 * noise):
+            # too far, where rows count for more than in the second moments: back, and shorter
+            (coef, noisy), length = before, length / 4
+            total, n_added = np.zeros_like(coef), 0
+        before, size = (coef, noisy), float(noisy @ noisy)
         direction = pace.momentum * direction + clip * noisy
-        coef = coef - factor * (1 - pace.momentum) * pace.length / n_steps * direction
+        coef = coef - length * direction
         if t >= n_steps // 2:
-            total += coef
-    return total / (n_steps - n_steps // 2)
+            total, n_added = total + coef, n_added + 1
+    return total / n_added
 
 
 def _curvature(problem: Problem, units: Units) -> float:

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from audit_cases import flipped_label, run_in_pieces
 from scipy import sparse
+from sklearn.base import clone
 from support import problem, recomputed_epsilon, rest_is_slow, solver_data, solver_of, stream
 
 from sklearn_dpsco import (
     DPLassoFW,
     DPLassoFWClassifier,
+    DPLinearRegression,
     DPMirrorClassifier,
     DPMirrorRegressor,
     DPPhasedSGDClassifier,
@@ -26,6 +28,7 @@ from sklearn_dpsco.audit import (
     mechanisms,
     neighbours,
 )
+from sklearn_dpsco.data import pieces
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import LogAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import SelectVertex
@@ -34,6 +37,7 @@ from sklearn_dpsco.solvers import (
     Descent,
     MirrorDescent,
     PhasedSGD,
+    defaults,
     learned_units,
     statistics,
     unit_descent,
@@ -239,6 +243,30 @@ def moments_of(x):
     data = solver_data(x, np.zeros(len(x)))
     copy = learned_units._copied(data, np.zeros(x.shape[1]), 1.0)
     return statistics.moment_sum(copy) / len(x)
+
+
+def test_more_numbers_than_are_copied_are_read_in_pieces(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 2, (5000, 4))
+    y = X @ [1.0, 0.0, -1.0, 0.5] + rng.standard_normal(5000)
+    weights = rng.choice([0.0, 0.5, 1.0], 5000)
+    X[3, 1], y[7] = np.nan, np.inf
+    model = DPLinearRegression(
+        epsilon=3.0, bounds_X=(-1, 1.5), bounds_y=(-9, 9), nonfinite="zero", random_state=0
+    )
+    expected = clone(model).fit(X, y, sample_weight=weights)
+    copied = []
+    monkeypatch.setattr(defaults, "LARGEST_COPY", 2**13)
+    monkeypatch.setattr(pieces, "_NUMBERS_READ", 4000)
+    own = learned_units._copied
+    monkeypatch.setattr(
+        learned_units, "_copied", lambda data, *a: copied.append(data.n_samples) or own(data, *a)
+    )
+    found = model.fit(X, y, sample_weight=weights)
+    assert found.plan_ == expected.plan_
+    assert max(copied) == 1000
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-4)
+    assert found.intercept_ == pytest.approx(expected.intercept_, rel=1e-4)
 
 
 def test_the_top_eigenvalue_and_second_moments_move_as_far_as_stated():
