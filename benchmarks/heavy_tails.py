@@ -243,6 +243,9 @@ def families(n: int, d: int, seed: int) -> Iterator[tuple[str, np.ndarray, np.nd
     flags = np.where(rng.uniform(size=(n, d)) < 0.02, 1.0, 0.0)
     flags[:, : d // 2] = Z[:, : d // 2]
     yield "rare flags", flags, flags @ dense * 2 + noise
+    stuck = Z.copy()
+    stuck[:, ::2] = np.where(rng.uniform(size=(n, d // 2)) < 0.98, 3.7, 50 * Z[:, ::2])
+    yield "one value in 98 %", stuck, stuck @ dense / 7 + noise
     units = 10.0 ** np.linspace(-3, 3, d)
     yield "units", units * (Z + 5), Z @ dense + noise
     yield "rare target", Z, np.where(rng.uniform(size=n) < 0.01, 1.0, 0.0)
