@@ -288,16 +288,17 @@ class LocalTable:
         self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool
     ) -> SolverData | Pieces:
         """Scaled records; in pieces, that are scaled when they are read."""
-        is_empty, y = self.targets.is_empty, self.targets.scaled()
+        y, facts = self.targets.scaled(), (scaling, fit_intercept)
+        is_empty, surplus, weight = self.targets.is_empty, self.is_surplus, self.weight
+        if not in_pieces:
+            return SolverData(self.reader.rows(self.X, *facts, is_empty, surplus, weight), y)
 
         def read(part: slice) -> SolverData:
-            surplus = None if self.is_surplus is None else self.is_surplus[part]
-            weight = None if self.weight is None else self.weight[part]
-            X = self.X[part]
-            flags = is_empty[part], surplus
-            return SolverData(self.reader.rows(X, scaling, fit_intercept, *flags, weight), y[part])
+            flags = is_empty[part], None if surplus is None else surplus[part]
+            some = None if weight is None else weight[part]
+            return SolverData(self.reader.rows(self.X[part], *facts, *flags, some), y[part])
 
-        return here(read, *self.shape) if in_pieces else read(slice(None))
+        return here(read, *self.shape)
 
 
 # ------------------------------------------------------------------------ blocks elsewhere

@@ -123,7 +123,8 @@ class Correction(Part):
         curvature = _curvature(problem, units)
         # further where the noise is small, for classes of which one is rare
         scale = self.step.scale / math.sqrt(self.n_steps)
-        reach = min(CORRECTION.longest, max(CORRECTION.shortest, CORRECTION.reach / scale))
+        reach = CORRECTION.reach / max(scale, TINY)
+        reach = min(CORRECTION.longest, max(CORRECTION.shortest, reach))
         pace = Pace(self.n_steps, reach / curvature, CORRECTION.momentum)
         line = replace(problem, n_features=1)
         after = _descend(line, of_two, start, self.step, clip, pace, stream)
