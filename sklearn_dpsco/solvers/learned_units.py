@@ -141,11 +141,17 @@ class LearnedUnits(Part):
     moments: Gaussian | None  # second moments, of each round
     n_rounds: int
     far: SelectVertex | None  # the length that `n_longer` whitened rows exceed
-    n_longer: int
     top: Gaussian | None  # their largest eigenvalue alone
     median_share: float  # of the budget, for a target's median
     left: float  # and for the descent
     cuts_rows: bool = False  # whether long rows become shorter in the place of counting less
+
+    @property
+    def n_longer(self) -> int:
+        """How many whitened rows are longer than the bound on them."""
+        rules = unit_rules(self.problem)
+        count = rules.clear_count / math.sqrt(rules.far_share) / self.accuracy
+        return math.ceil(count * self.problem.n_samples)
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -375,7 +381,6 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     """`LearnedUnits` or `DiagonalUnits` within an allowance, a part of which is left."""
     rules, left, is_diagonal = unit_rules(problem), 1.0, kind is not LearnedUnits
     m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
-    n = problem.n_samples
     has_center, is_regression = problem.fit_intercept, problem.loss.task == "regression"
 
     def wanted(aim: float, most: float, least: float = 0.0) -> float:
@@ -395,8 +400,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         return SelectVertex.calibrate(change, allowance.share(share), count) if share else None
 
     unit = statistics.unit_mean(problem, budget)
-    # what is clipped by must not be wrong once in a thousand fits
-    for_place, for_size = (BOX_UNITS.aim, BOX_UNITS.aim) if is_diagonal else (16, 14)
+    for_place, for_size = (BOX_UNITS.aim,) * 2 if is_diagonal else (16, 14)  # hardly ever far off
     median_share, median, spread, mean = 0.0, None, None, None
     if is_regression:
         if has_center:
@@ -410,7 +414,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
     row_share = wanted(for_place, rules.norm_share, rules.least_for_norms)
     long, length = medians(row_share), medians(row_share)
-    center, moments, top, far, n_rounds, n_longer = None, None, None, None, 0, 0
+    center, moments, top, far, n_rounds = None, None, None, None, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
     least = max(rules.whiten * d**1.5, rules.least_to_whiten)
@@ -418,14 +422,12 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         n_rounds = 1 if is_diagonal else 2
         change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
-        if not is_diagonal:
-            far = medians(rules.far_share)
-            n_longer = math.ceil(rules.clear_count / math.sqrt(rules.far_share) / m * n)
+        far = None if is_diagonal else medians(rules.far_share)
     elif m >= rules.scalars:
-        whole = statistics.top_eigenvalue(problem)
-        change = moments_size(problem, budget) if is_wide(problem) else whole
+        of_eigenvalue = statistics.top_eigenvalue(problem)
+        change = moments_size(problem, budget) if is_wide(problem) else of_eigenvalue
         top = noise(change, rules.scalar_share)
-    of_rows = long, length, center, moments, n_rounds, far, n_longer, top
+    of_rows = long, length, center, moments, n_rounds, far, top
     return kind(problem, m, median, spread, mean, *of_rows, median_share, left)
 
 
