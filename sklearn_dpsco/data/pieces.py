@@ -264,18 +264,19 @@ def here(read: Callable[[slice], Any], n_samples: int, n_columns: int) -> Pieces
 
 
 def _on_threads(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
-    """Results of tasks, on the threads of this process."""
-    results = dict.fromkeys(keys)
-
-    def result(key: Any) -> Any:
-        function, *inputs = graph[key]
-        return function(*(list(map(result, names)) for names in inputs))
+    """Results of tasks: those that read a piece on the threads of this process, then their sums."""
+    results: dict[Any, Any] = {}
 
     def fill(key: Any) -> None:
-        results[key] = result(key)
+        function, *inputs = graph[key]
+        results[key] = function(*([results[name] for name in names] for names in inputs))
 
-    on_threads(fill, keys)
-    return list(results.values())
+    is_first = {key: not any(graph[key][1:]) for key in graph}
+    on_threads(fill, [key for key in graph if is_first[key]])
+    for key in graph:  # a sum comes after its terms
+        if not is_first[key]:
+            fill(key)
+    return [results[key] for key in keys]
 
 
 def scheduler() -> Get:

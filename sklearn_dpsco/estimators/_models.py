@@ -57,9 +57,11 @@ class LinearModel(NamedTuple):
 
 
 def _clipped(X: Any, low: Array, high: Array) -> Any:
-    """Features within their limits; 0 lies between those of sparse ones."""
+    """Features within their limits; sparse ones stay so if 0 lies between all of them."""
     if not sparse.issparse(X):
         return np.clip(X, low, high)
+    if np.any(low > 0) or np.any(high < 0):
+        return np.clip(X.toarray(), low, high)
     X = canonical(X.tocsr())
     return with_values(X, np.clip(X.data, low[X.indices], high[X.indices]))
 

@@ -364,7 +364,9 @@ def scale_on_grid(
     octaves = np.arange(-_OCTAVES, 0.01, 0.25)
     grid = largest * (1 + 2.0**-20) * 2.0**octaves  # norms are rounded up
     log_prior = -0.5 * np.abs(octaves - math.log2(guess / largest))
-    return median_on_grid(counts_of, n_samples, grid, log_prior, mechanism, stream)
+    found = median_on_grid(counts_of, n_samples, grid, log_prior, mechanism, stream)
+    # more than half are 0, and say nothing about the others
+    return guess if found <= grid[0] else found
 
 
 def spread_on_grid(

@@ -98,7 +98,8 @@ class Correction(Part):
         clip, d = self._clip(problem, units, coef, stream), problem.n_features
         curvature, noise = _curvature(problem, units), (clip * self.step.scale) ** 2
         pace = Pace(self.n_steps, 0.75 * self.n_steps / (curvature * units.top), 0.0)
-        after = _descend(problem, units, coef, self.step, clip, pace, stream)
+        facts = units, coef, self.step, clip, pace, stream
+        after = _descend(problem, *facts, may_overshoot=True)
         move = (after - coef).reshape(problem.dimension, -1)
         variance = noise * pace.noise(curvature * units.trace / problem.dimension)
         for part in (move[:d], move[d:]):
@@ -200,18 +201,22 @@ def _descend(
     clip: float,
     pace: Pace,
     stream: RandomStream,
+    *,
+    may_overshoot: bool = False,
 ) -> Array:
     """The mean of the second half of the iterates, from coefficients of shape (size,) on."""
     unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
     total, direction, n_steps = np.zeros_like(coef), np.zeros_like(coef), pace.n_steps
-    noise, size, n_added = coef.size * step.variance, math.inf, 0
+    # what the squared norm of noise alone does not exceed once in 10^5 steps
+    noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
+    size, n_added = math.inf, 0
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
     for t in steps(range(n_steps)):
         terms = Terms(units.offset, _loss_at(problem.loss, t, n_steps), clip)
         total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)
         gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
         noisy = step.release(gradient, stream)
-        if pace.momentum == 0 and float(noisy @ noisy) > max(1.5 * size, 4 * noise):
+        if may_overshoot and float(noisy @ noisy) > max(1.5 * size, noise):
             # too far, where rows count for more than in the second moments: back, and shorter
             (coef, noisy), length = before, length / 4
             total, n_added = np.zeros_like(coef), 0

@@ -179,6 +179,18 @@ def test_rows_of_all_lengths_do_not_make_the_last_steps_overshoot(spread, gap):
         assert model.score(X, y) > LinearRegression().fit(X, y).score(X, y) - gap
 
 
+def test_noise_sends_no_step_back_of_few_coefficients():
+    found = []
+    for seed in range(20):
+        X, z, rng = linear(300, 1, seed)
+        y = (0.8 * X[:, 0] + 0.1 * rng.standard_normal(300)).clip(-1, 1)
+        model = DPLinearRegression(
+            fit_intercept=False, bounds_y=(-1, 1), random_state=seed, **COMMON
+        )
+        found.append(model.fit(X, y).coef_[0])
+    assert np.percentile(found, 25) > 0.7, found
+
+
 def test_columns_without_records_have_next_to_no_effect():
     sizes = []
     for seed in range(5):

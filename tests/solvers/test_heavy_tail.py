@@ -355,6 +355,33 @@ def test_columns_that_hardly_vary_do_not_explode():
         np.testing.assert_array_equal(model.predict(far), model.predict(model.limits_X_[1][None]))
 
 
+def test_targets_may_be_0_or_of_very_different_sizes():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((5000, 3))
+    rare = np.where(rng.random(5000) < 0.002, 1.0, 0.0)
+    for seed, y in itertools.product(range(6), (np.zeros(5000), rare)):
+        model = HeavyTailDPRegressor(random_state=seed, epsilon=2.0).fit(X, y)
+        assert model.plan_.solver == "descent"
+        assert np.abs(model.predict(X)).max() < 1e-3, seed
+    signal = X @ [1.0, -1.0, 0.5]
+    noise = 0.5 * rng.standard_normal((5000, 3))
+    Y = (signal[:, None] + noise) * [1e6, 1.0, 1e-2]
+    for seed in range(4):
+        found = HeavyTailDPRegressor(random_state=seed, epsilon=2.0).fit(X, Y).predict(X)
+        assert np.all(((Y - found) ** 2).mean(axis=0) < 0.3 * Y.var(axis=0)), seed
+
+
+def test_sparse_and_dense_predictions_agree_where_0_is_beyond_a_limit():
+    rng = np.random.default_rng(0)
+    X = np.column_stack((rng.standard_normal(5000), 1000 + rng.standard_normal(5000)))
+    model = HeavyTailDPRegressor(center_X=[0.0, 1000.0], random_state=0).fit(X, X.sum(axis=1))
+    assert model.limits_X_[0][1] > 0
+    rows = np.array([[0.0, 0.0], [1.0, 1001.0], [0.0, 1e6]])
+    for kind in ("csr", "csc"):
+        found = model.predict(storage(rows, kind))
+        np.testing.assert_allclose(found, model.predict(rows), rtol=1e-12, err_msg=kind)
+
+
 def test_limits_cover_what_is_seen_and_shrink_with_guesses():
     X, y = table()
     model = HeavyTailDPRegressor(epsilon=4.0, random_state=0).fit(X, y)

@@ -76,6 +76,7 @@ _USELESS_CENTER = 0.5  # a centre with more noise than this, in units of the sca
 _TYPICAL, _FAR, _FARTHEST = 8.0, 2.0, 24
 _CLEAR_SHARE, _FEW = 16.0, 0.2
 _FAR_NOISE_AIMED = 0.001
+_TARGET_PRESENCE = 0.01  # share of the budget
 _UNSHARED = 0.006  # noise of a column's typical size above which one for all comes first
 
 
@@ -211,6 +212,8 @@ class ReachSearch(Part):
         What releases the size at which the mean of clipped squares is small, of each column.
     beyond : float
         That mean, an upper bound on the share of the values that are larger.
+    presence : Gaussian or None
+        Of targets: what releases the shares of the records that are not far below their sizes.
     n_columns : int
     share : float
         Of the budget.
@@ -221,6 +224,7 @@ class ReachSearch(Part):
     typical: SelectVertex
     far: SelectVertex | None
     beyond: float
+    presence: Gaussian | None
     n_columns: int
     share: float
 
@@ -230,6 +234,7 @@ class ReachSearch(Part):
             (f"shared {self.what} size", self.shared, 1),
             (f"typical {self.what} sizes", self.typical, self.n_columns),
             (f"largest {self.what} sizes", self.far, self.n_columns),
+            (f"{self.what} presence", self.presence, 1),
         )
         return tuple(Release(name, m, count) for name, m, count in named if m is not None)
 
@@ -248,6 +253,12 @@ class ReachSearch(Part):
             prior = np.where((gap >= 0) & (gap <= _FARTHEST), -0.5 * gap, -np.inf)
             far = _select(counts, n, prior, self.far, stream, self.beyond)
             reach = np.maximum(reach, _FAR * np.ldexp(1.0, far))
+        if self.presence is not None:
+            # where (nearly) all are 0, every size is as good as any other
+            above = np.arange(_EXPONENTS.size + 1) >= np.maximum(exponents - _LOWEST, 0)[:, None]
+            noisy = self.presence.release((counts * above).sum(axis=1) / n, stream)
+            is_seen = noisy > _EVIDENCE * math.sqrt(self.presence.variance)
+            reach = np.where(is_seen, reach, 2.0**_LOWEST)
         return typical, reach
 
 
@@ -319,7 +330,7 @@ def plan_reach(columns: Columns, most: float) -> ReachSearch:
     at_all, far, beyond = columns.selection_noise(d), None, 0.5
     # under zero-out, other records than those of the median change by up to 1 - q, on both sides
     twice = 2 / columns.record_factor * at_all
-    spent = 0.0
+    spent, presence, is_target = 0.0, None, columns.what == "target"
     if _CLEAR_SHARE * twice / math.sqrt(most / 2) < _FEW:
         most /= 2
         spent = min(most, (twice / _FAR_NOISE_AIMED) ** 2)
@@ -328,10 +339,17 @@ def plan_reach(columns: Columns, most: float) -> ReachSearch:
         beyond = _CLEAR_SHARE * twice / math.sqrt(spent)
     share = min(most, (at_all / _NOISE_AIMED) ** 2)
     spent += share
-    if d > 1 and at_all / math.sqrt(share) > _UNSHARED:
+    # targets of one table are few, and may be of very different sizes
+    if d > 1 and not is_target and at_all / math.sqrt(share) > _UNSHARED:
         shared = columns.plan_select(share / 6, 1)
         share *= 5 / 6
-    return ReachSearch(columns.what, shared, columns.plan_select(share, d), far, beyond, d, spent)
+    typical = columns.plan_select(share, d)
+    if is_target:
+        # a record adds 0 or 1 to each count, under both relations
+        change = math.sqrt(d) * statistics.mean_of_numbers(n, 1, 1.0)
+        part = columns.allowance.share(_TARGET_PRESENCE)
+        presence, spent = Gaussian.calibrate(change, part, dimension=d), spent + _TARGET_PRESENCE
+    return ReachSearch(columns.what, shared, typical, far, beyond, presence, d, spent)
 
 
 def plan_search(
