@@ -182,7 +182,7 @@ def test_rows_of_all_lengths_do_not_make_the_last_steps_overshoot(spread, gap):
 def test_noise_sends_no_step_back_of_few_coefficients():
     found = []
     for seed in range(20):
-        X, z, rng = linear(300, 1, seed)
+        X, _, rng = linear(300, 1, seed)
         y = (0.8 * X[:, 0] + 0.1 * rng.standard_normal(300)).clip(-1, 1)
         model = DPLinearRegression(
             fit_intercept=False, bounds_y=(-1, 1), random_state=seed, **COMMON
