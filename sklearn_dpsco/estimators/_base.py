@@ -183,7 +183,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     _task: str
     _solvers: ClassVar[Mapping[str, type[Solver]]]  # by the names that stand for them
     _may_plan_set = False  # whether feasible_set="auto" is left to the plan
-    _limits: tuple[Array, Array] | None = None  # of features in predictions, if they are clipped
     _with_settings = ""  # the estimator that has the parameters which this one does without
 
     # parameters that every concrete estimator has
@@ -442,7 +441,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     def _predicted(self, X: Any, made_of_scores: Callable[[Array], Any] | None = None) -> Any:
         """Raw predictions, or what is made of them; of blocks elsewhere, a lazy array of Dask."""
         facts = self.coef_, self.intercept_, self._origin, self._is_strict, made_of_scores
-        model = LinearModel(*facts, self._limits)
+        # only models without bounds clip
+        model = LinearModel(*facts, getattr(self, "limits_X_", None))
         if not is_elsewhere(X):
             with np.errstate(all="ignore"):
                 return model(self._features(X, reset=False))

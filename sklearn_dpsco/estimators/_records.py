@@ -345,8 +345,8 @@ class BlocksTable:
             blocks = blocks | {"surplus": flags}
         return replace(self, blocks=blocks, targets=targets.without_records())
 
-    def data(self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool = True) -> Pieces:
-        """Scaled records, where the blocks are."""
+    def data(self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool) -> Pieces:
+        """Scaled records, where the blocks are: in pieces in any case."""
         facts = tuple(self.blocks), scaling, fit_intercept, self.targets
         reads = [
             functools.partial(_read, self.reader, mark, *facts) for mark in (None, *self.marks)

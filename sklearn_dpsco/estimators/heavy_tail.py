@@ -179,10 +179,10 @@ class _HeavyTailMixin(DPLinearModel):
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
         used = super()._units_used(scaling, units) | {"scale_X_": None, "center_X_": None}
         if units is None:
-            return used | {"limits_X_": None, "_limits": None}
+            return used | {"limits_X_": None}
         scale, center = scaling.width * units.scale, scaling.shift + scaling.width * units.center
         limits = tuple(scaling.shift + scaling.width * end for end in (units.low, units.high))
-        released = {"scale_X_": scale, "center_X_": center, "limits_X_": limits, "_limits": limits}
+        released = {"scale_X_": scale, "center_X_": center, "limits_X_": limits}
         return used | released | {"_origin": center, "_width": scale}
 
     def __sklearn_tags__(self) -> Any:

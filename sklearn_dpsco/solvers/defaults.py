@@ -530,7 +530,7 @@ class HeavyTailDefaults(StepLimits):
     # the root of the number of columns.
     descent: float
     descent_columns: float
-    reach_share: float = 0.25  # for how far features reach, and the target
+    reach_share: float = 0.25  # for how far features reach, and the target, at most
     target_reach_share: float = 0.05
     feature_share: float = 0.3  # for scales and centres of the features
     target_share: float = 0.12  # for scale and centre of the target

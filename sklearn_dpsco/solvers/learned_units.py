@@ -458,17 +458,7 @@ def _copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
 
 def _lengths(copy: WithNumbers) -> WithNumbers:
     """Records with the l2 norms of the rows of a copy, rounded up."""
-    from .._kernels.products import squared_norms
-
-    x, zero = copy.numbers[0], np.zeros(copy.numbers[0].shape[1])
-    squares = np.empty(len(x))
-
-    def fill(part: slice) -> None:
-        squared_norms(x[part], zero, squares[part])
-
-    on_threads(fill, slices(len(x), chunk_rows(*x.shape)))
-    norms = np.sqrt(squares * (1 + norm_error(x.shape[1])))
-    return WithNumbers(copy.data, norms)
+    return WithNumbers(copy.data, make_rows(copy.numbers[0], False).norms())
 
 
 def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:

@@ -184,9 +184,8 @@ def test_noise_sends_no_step_back_of_few_coefficients():
     for seed in range(20):
         X, _, rng = linear(300, 1, seed)
         y = (0.8 * X[:, 0] + 0.1 * rng.standard_normal(300)).clip(-1, 1)
-        model = DPLinearRegression(
-            fit_intercept=False, bounds_y=(-1, 1), random_state=seed, **COMMON
-        )
+        facts = COMMON | {"relation": "replace-one", "bounds_y": (-1, 1), "random_state": seed}
+        model = DPLinearRegression(fit_intercept=False, **facts)
         found.append(model.fit(X, y).coef_[0])
     assert np.percentile(found, 25) > 0.7, found
 

@@ -336,6 +336,8 @@ def test_records_of_any_size_move_no_size_and_no_gradient_beyond_its_sensitivity
     for name in ("reach.features.typical", "step"):
         assert found.ratios[name] > 0.7, (name, found.ratios)
     assert found.ratios["reach.features.far"] > 0.4, found.ratios
+    if task == "regression":
+        assert found.ratios["reach.target.presence"] > 0.9, found.ratios
 
 
 def test_columns_that_hardly_vary_do_not_explode():
@@ -355,6 +357,17 @@ def test_columns_that_hardly_vary_do_not_explode():
         np.testing.assert_array_equal(model.predict(far), model.predict(model.limits_X_[1][None]))
 
 
+def test_a_small_table_keeps_its_target_where_presence_could_not_show():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 1))
+    y = 3 * X[:, 0] + 0.1 * rng.standard_normal(200)
+    model = HeavyTailDPRegressor(solver="descent", random_state=0).fit(X, y)
+    assert model.plan_.reach.target.presence is None
+    assert np.ptp(model.predict(X)) > 0.1
+    zeros = [model.set_params(random_state=k).fit(X, 0 * y).predict(X) for k in range(5)]
+    assert np.abs(zeros).max() < 100  # sizes are at most 1
+
+
 def test_targets_may_be_0_or_of_very_different_sizes():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((5000, 3))
@@ -363,6 +376,10 @@ def test_targets_may_be_0_or_of_very_different_sizes():
         model = HeavyTailDPRegressor(random_state=seed, epsilon=2.0).fit(X, y)
         assert model.plan_.solver == "descent"
         assert np.abs(model.predict(X)).max() < 1e-3, seed
+    # so that targets share no size where columns of the same number do
+    plan = unbounded(1500, 3, n_outputs=3)
+    assert plan.reach.features.shared is not None
+    assert plan.reach.target.shared is None
     signal = X @ [1.0, -1.0, 0.5]
     noise = 0.5 * rng.standard_normal((5000, 3))
     Y = (signal[:, None] + noise) * [1e6, 1.0, 1e-2]

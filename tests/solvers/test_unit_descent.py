@@ -214,6 +214,14 @@ def test_a_spread_is_that_of_normal_numbers_and_not_0_where_most_are_equal():
     assert 0.005 < np.median(found) < 0.2
 
 
+def test_a_length_of_which_most_are_0_is_a_guess():
+    for share, expected in ((0.4, 0.5), (0.6, 1.0)):
+        sizes = np.where(np.arange(5000) < share * 5000, 0.0, 0.5)
+        counts = functools.partial(place_counts, sizes, np.ones(5000, dtype=bool))
+        found = statistics.scale_on_grid(counts, 5000, 2.0, 1.0, SelectVertex(1.0, 1.0), stream())
+        assert found == pytest.approx(expected, rel=0.2), share
+
+
 def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3)) * 10.0 ** rng.uniform(-40, 40, (200, 1))

@@ -56,14 +56,12 @@ class Reach(Part):
             _, target = self.target.run(data.map(targets_as_rows), stream.substream("target"))
         if self.features is not None:
             typical, reach = self.features.run(data, stream.substream("features"))
-        frame = Frame(scale=reach)
-        data = data.map(in_released_units, replace(frame, center=np.zeros(d)), 1.0)
+        frame = Frame(center=np.zeros(d), scale=reach)
+        data = data.map(in_released_units, frame, 1.0)
         if problem.loss.task == "regression":
             scale = target if problem.n_outputs > 1 else float(target[0])
-            data, frame = (
-                data.map(in_target_units, 0.0, scale, 1.0),
-                replace(frame, target_scale=scale),
-            )
+            data = data.map(in_target_units, 0.0, scale, 1.0)
+            frame = replace(frame, target_scale=scale)
         return data.kept(), frame, typical, reach
 
 
@@ -111,7 +109,7 @@ class UnboundedDescent(Descent):
         As in `Descent`.
     scale_share : "auto" or float in [1e-6, 0.7], default="auto"
         Largest share of the budget for the sizes of the features; "auto" is 0.25. Less is spent
-        where that is enough. Those of the target take at most another 0.05.
+        where that is enough. Those of the target take at most another 0.06.
     """
 
     with_set = "scof"

@@ -179,12 +179,8 @@ class MagnitudeSearch(Part):
             return np.minimum(found, first)
         if self.presence is None:
             return np.minimum(found, self.ceiling)
-        # Where (nearly) all values of a single column are 0, every scale is as good as any other.
-        # Far too large ones would blow up the noise of the whole model.
-        share = counts[0, max(0, int(found[0]) - _LOWEST) :].sum() / n
-        noisy = self.presence.release(np.array([share]), stream)[0]
-        is_seen = noisy > _EVIDENCE * math.sqrt(self.presence.variance)
-        return found if is_seen else np.full_like(found, _LOWEST)
+        is_seen = _are_present(counts, found, n, self.presence, stream)
+        return np.where(is_seen, found, _LOWEST)
 
 
 class FeatureUnits(NamedTuple):
@@ -212,8 +208,10 @@ class ReachSearch(Part):
         What releases the size at which the mean of clipped squares is small, of each column.
     beyond : float
         That mean, an upper bound on the share of the values that are larger.
-    presence : Gaussian or None
+    presence : Gaussian, Laplace or None
         Of targets: what releases the shares of the records that are not far below their sizes.
+    ceiling : int
+        Largest exponent of a typical size where presence is not released.
     n_columns : int
     share : float
         Of the budget.
@@ -224,7 +222,8 @@ class ReachSearch(Part):
     typical: SelectVertex
     far: SelectVertex | None
     beyond: float
-    presence: Gaussian | None
+    presence: Gaussian | Laplace | None
+    ceiling: int
     n_columns: int
     share: float
 
@@ -246,6 +245,8 @@ class ReachSearch(Part):
             prior = _near(np.repeat(of_rows, self.n_columns), math.inf)
         counts = data.sum(_octaves, zero)
         exponents = _select(counts, n, prior, self.typical, stream)
+        if self.presence is None:
+            exponents = np.minimum(exponents, self.ceiling)
         typical = np.ldexp(1.0, exponents)
         reach = _TYPICAL * typical
         if self.far is not None:
@@ -254,10 +255,7 @@ class ReachSearch(Part):
             far = _select(counts, n, prior, self.far, stream, self.beyond)
             reach = np.maximum(reach, _FAR * np.ldexp(1.0, far))
         if self.presence is not None:
-            # where (nearly) all are 0, every size is as good as any other
-            above = np.arange(_EXPONENTS.size + 1) >= np.maximum(exponents - _LOWEST, 0)[:, None]
-            noisy = self.presence.release((counts * above).sum(axis=1) / n, stream)
-            is_seen = noisy > _EVIDENCE * math.sqrt(self.presence.variance)
+            is_seen = _are_present(counts, exponents, n, self.presence, stream)
             reach = np.where(is_seen, reach, 2.0**_LOWEST)
         return typical, reach
 
@@ -323,6 +321,18 @@ class Columns:
         part = self.allowance.share(share)
         return additive_noise(part).calibrate(change, part, n_rounds, self.n_columns)
 
+    def plan_presence(self, share: float) -> Gaussian | Laplace | None:
+        """Mechanism for the shares of present records; None if three quarters would not show."""
+        d, part = self.n_columns, self.allowance.share(share)
+        # a record adds 0 or 1 to each count, under both relations
+        noise = self.mean_noise(1.0, share) / self.record_factor
+        kind = additive_noise(part)
+        several = d ** (1 / kind.order)
+        if _EVIDENCE * several * noise > _MOST_PRESENCE:
+            return None
+        change = several * statistics.mean_of_numbers(self.n_samples, 1, 1.0)
+        return kind.calibrate(change, part, dimension=d)
+
 
 def plan_reach(columns: Columns, most: float) -> ReachSearch:
     """The search for the reach of columns, with at most this share of the allowance."""
@@ -331,12 +341,16 @@ def plan_reach(columns: Columns, most: float) -> ReachSearch:
     # under zero-out, other records than those of the median change by up to 1 - q, on both sides
     twice = 2 / columns.record_factor * at_all
     spent, presence, is_target = 0.0, None, columns.what == "target"
+    if is_target:
+        presence = columns.plan_presence(_TARGET_PRESENCE)
+        spent = _TARGET_PRESENCE if presence is not None else 0.0
     if _CLEAR_SHARE * twice / math.sqrt(most / 2) < _FEW:
         most /= 2
-        spent = min(most, (twice / _FAR_NOISE_AIMED) ** 2)
+        share = min(most, (twice / _FAR_NOISE_AIMED) ** 2)
+        spent += share
         change = octave_score(n, 2.0, _FLOAT_TERMS)
-        far = SelectVertex.calibrate(change, columns.allowance.share(spent), d)
-        beyond = _CLEAR_SHARE * twice / math.sqrt(spent)
+        far = SelectVertex.calibrate(change, columns.allowance.share(share), d)
+        beyond = _CLEAR_SHARE * twice / math.sqrt(share)
     share = min(most, (at_all / _NOISE_AIMED) ** 2)
     spent += share
     # targets of one table are few, and may be of very different sizes
@@ -344,12 +358,8 @@ def plan_reach(columns: Columns, most: float) -> ReachSearch:
         shared = columns.plan_select(share / 6, 1)
         share *= 5 / 6
     typical = columns.plan_select(share, d)
-    if is_target:
-        # a record adds 0 or 1 to each count, under both relations
-        change = math.sqrt(d) * statistics.mean_of_numbers(n, 1, 1.0)
-        part = columns.allowance.share(_TARGET_PRESENCE)
-        presence, spent = Gaussian.calibrate(change, part, dimension=d), spent + _TARGET_PRESENCE
-    return ReachSearch(columns.what, shared, typical, far, beyond, presence, d, spent)
+    ceiling = 0 if is_target and d == 1 else _HIGHEST
+    return ReachSearch(columns.what, shared, typical, far, beyond, presence, ceiling, d, spent)
 
 
 def plan_search(
@@ -365,14 +375,11 @@ def plan_search(
     That is where the scale of a score's noise, scores being within [-1/2, 0], is above
     `largest_noise`; inf accepts any noise, in centres as well.
     """
-    n, d, presence, spent = columns.n_samples, columns.n_columns, None, 0.0
+    d, presence, spent = columns.n_columns, None, 0.0
     is_single, of_presence = d == 1 and private_scale, _PRESENCE_SHARE * largest_share
-    factor = columns.record_factor
-    # a record adds 0 or 1 to the count of those present, under both relations
-    if is_single and _EVIDENCE * (columns.mean_noise(1.0, of_presence) / factor) <= _MOST_PRESENCE:
-        part, spent = columns.allowance.share(of_presence), of_presence
-        change = statistics.mean_of_numbers(n, 1, 1.0)
-        presence = additive_noise(part).calibrate(change, part)
+    if is_single:
+        presence = columns.plan_presence(of_presence)
+        spent = of_presence if presence is not None else 0.0
     may_center = private_center and (
         math.isinf(largest_noise)
         or columns.mean_noise(columns.bound, largest_share / 6) <= _USELESS_CENTER
@@ -486,6 +493,23 @@ def _select(
         weighted = mechanism.with_prior(score[candidates], prior[candidates])
         chosen[j] = _EXPONENTS[candidates][mechanism.release(weighted, stream)]
     return chosen
+
+
+def _are_present(
+    counts: NDArray[np.int64],
+    exponents: Exponents,
+    n_samples: int,
+    mechanism: Gaussian | Laplace,
+    stream: RandomStream,
+) -> NDArray[np.bool_]:
+    """Whether records that are not far below a column's scale show in the noise.
+
+    Where (nearly) all values of a column are 0, every scale is as good as any other. Far too large
+    ones would blow up the noise of the whole model.
+    """
+    is_above = np.arange(counts.shape[1]) >= (exponents - _LOWEST)[:, None]
+    noisy = mechanism.release((counts * is_above).sum(axis=1) / n_samples, stream)
+    return np.asarray(noisy > _EVIDENCE * math.sqrt(mechanism.variance))
 
 
 def _deviation_sum(

@@ -309,12 +309,10 @@ class HeavyTail(Solver):
 
     form = "auto"
 
-    private_scale_X = private_center_X = private_scale_y = private_center_y = True
-
     def _check(
         self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
     ) -> None:
-        SCOF().resolved()._check(loss, feasible_set, budget, units)
+        SCOF().check(loss, feasible_set, budget, units)
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
         kind = UnboundedDescent if is_descent_best(problem, budget) else SCOF
