@@ -250,7 +250,7 @@ class LearnedUnitsDefaults:
 
     least: float  # the m below which the units of the bounds are better than learned ones
     unbiased: float  # the m below which two classes' first derivatives are not clipped
-    norm_share: float  # the largest, for each of two median norms
+    norm_share: float  # the largest, for each of two norms that few rows exceed
     least_for_norms: float  # the m sqrt(share) below which they are not released
     smallest_clip: float
     largest_clip: float
@@ -264,7 +264,7 @@ class LearnedUnitsDefaults:
     center_share: float = 0.08
     growth: float = 0.03  # clips grow from m / (d + 1) of the inverse on
     row_growth: float = 0.2  # of that growth, for the bound on rows, which costs no bias
-    row_bound: float = 0.8  # of centred rows, in units of their median norm
+    row_bound: float = 0.8  # of centred rows, in units of the norm that few exceed
     # The m / d^1.5 from which second moments are released, twice: bounds that were too narrow for
     # the first round suit the second.
     whiten: float = 9.0
@@ -274,6 +274,7 @@ class LearnedUnitsDefaults:
     # Of whitened rows, those longer than a bound count less: as few as are clear of the noise of
     # the selection, whose share this is.
     far_share: float = 0.02
+    clear_center: float = 3.0  # of rows, in units of the noise of their centre
     clear_count: float = 4.0
     white_bound: float = 1.2  # of whitened rows, in units of their root mean square
     # Coefficients along directions whose moment is not above `clear_moment` times its noise are
@@ -408,9 +409,10 @@ class CorrectionDefaults:
     longest: float = 80.0
     momentum: float = 0.5
     tail_share: float = 0.02  # of the whole budget, for the clip
-    size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 14
-    aim: float = 14.0
+    size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 160
+    aim: float = 160.0
     prior: float = 1.0  # standard deviation of the changes of slope and intercept
+    steepest: float = 4.0  # of the slopes, where most predictions are alike
 
 
 CORRECTION = CorrectionDefaults()

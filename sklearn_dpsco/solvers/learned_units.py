@@ -135,7 +135,7 @@ class LearnedUnits(Part):
     target_median: SelectVertex | None  # of a regression, once for each target
     target_spread: SelectVertex | None
     target_mean: Gaussian | None  # deviations of the targets, or frequencies of the classes
-    long: SelectVertex | None  # median norm of the rows
+    long: SelectVertex | None  # norm that few rows exceed
     length: SelectVertex | None  # and of the centred rows
     center: Gaussian | None
     moments: Gaussian | None  # second moments, of each round
@@ -274,6 +274,10 @@ class LearnedUnits(Part):
         counts = functools.partial(measured.sum, norm_counts)
         norm = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream)
         norm *= rules.row_bound * cut
+        if self.center is not None:
+            # to shorter rows, the centre is noise
+            noise = rough * math.sqrt(d * self.center.variance)
+            norm = max(norm, rules.clear_center * noise)
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
         whitened, last, bound = Whitened(np.eye(d) / norm, 1.0, 0.6, None), 0.5, 1.0
@@ -288,6 +292,7 @@ class LearnedUnits(Part):
             lengths, grid = copy.map(_lengths), 2.0 ** (_LENGTHS / 4)
             counts, prior = functools.partial(lengths.sum, norm_counts), np.zeros(grid.size)
             bound = median_on_grid(counts, n, grid, prior, self.far, stream, self.n_longer)
+            bound = min(1.0, max(bound, math.sqrt(whitened.trace)))  # if most rows are 0
             copy = copy.map(_bounded, bound).kept()
         top = whitened.top / bound**2
         if self.top is not None:
@@ -413,6 +418,8 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
     row_share = wanted(for_place, rules.norm_share, rules.least_for_norms)
+    if not is_wide(problem) and not is_diagonal:  # a size that few rows exceed
+        row_share = max(row_share, wanted(160, rules.norm_share / 4))
     long, length = medians(row_share), medians(row_share)
     center, moments, top, far, n_rounds = None, None, None, None, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):

@@ -43,6 +43,7 @@ Counts = Callable[[Array], Array]
 
 _OCTAVES = 18  # of the grids of scales, four candidates in each
 TINY = 1e-300  # in the place of 0 in a denominator
+_FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and noises
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
 _NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
 
@@ -350,6 +351,15 @@ def median_on_grid(
     return float(grid[mechanism.release(mechanism.with_prior(scores, log_prior), stream)])
 
 
+def few_longer(n_samples: int, mechanism: SelectVertex) -> int:
+    """How many records may exceed a size: clear of the noise of its selection, at most half.
+
+    As few as that, as the median is 0, or the noise of a centre, where half of the rows are 0.
+    """
+    few = min(0.5 * n_samples, max(_FEW * n_samples, _CLEAR * mechanism.scale))
+    return max(1, math.floor(few))
+
+
 def scale_on_grid(
     counts_of: Counts,
     n_samples: int,
@@ -358,14 +368,15 @@ def scale_on_grid(
     mechanism: SelectVertex | None,
     stream: RandomStream,
 ) -> float:
-    """A private median of sizes up to `largest`, or the guess."""
+    """A size up to `largest` that few records exceed, at most half of them, or the guess."""
     if mechanism is None:
         return guess
     octaves = np.arange(-_OCTAVES, 0.01, 0.25)
     grid = largest * (1 + 2.0**-20) * 2.0**octaves  # norms are rounded up
-    log_prior = -0.5 * np.abs(octaves - math.log2(guess / largest))
-    found = median_on_grid(counts_of, n_samples, grid, log_prior, mechanism, stream)
-    # more than half are 0, and say nothing about the others
+    log_prior = -np.abs(octaves - math.log2(guess / largest))
+    few = few_longer(n_samples, mechanism)
+    found = median_on_grid(counts_of, n_samples, grid, log_prior, mechanism, stream, few)
+    # nearly all are 0, and say nothing about the others
     return guess if found <= grid[0] else found
 
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
 from .._progress import steps
 from .._types import Auto
@@ -43,7 +43,7 @@ from .defaults import (
 )
 from .learned_units import LearnedUnits, Units, accuracy, pays, plan_units
 from .records import SolverData, WithNumbers, gradient_sum
-from .statistics import TINY, clipped_to, median_on_grid, norm_counts
+from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
 
 Array = NDArray[np.float64]
@@ -116,7 +116,10 @@ class Correction(Part):
         octaves = np.arange(-8.0, 8.01, 0.25)
         counts, prior = functools.partial(sizes.sum, norm_counts), -0.5 * np.abs(octaves)
         n, grid = problem.n_samples, 2.0**octaves
-        spread = 1.5 * median_on_grid(counts, n, grid, prior, self.size, stream)
+        few = few_longer(n, self.size)
+        # a standard deviation of normal predictions
+        spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
+        spread /= float(ndtri(1 - few / n / 2))
         data = sizes.map(_on_line, spread).kept()
         of_two = units._replace(data=data, unit=np.full(2, half))
         start = np.array([spread, point[d]]) / half
@@ -131,7 +134,7 @@ class Correction(Part):
         after = _descend(line, of_two, start, self.step, clip, pace, stream)
         variance = (clip * self.step.scale) ** 2 * pace.noise(0.4 * curvature)
         after = start + (after - start) / (1 + variance / CORRECTION.prior**2)
-        coef = coef * max(0.0, after[0] / start[0])
+        coef = coef * min(CORRECTION.steepest, max(0.0, after[0] / start[0]))
         if units.unit[d] > 0:  # or rows are 0, all of them and for certain
             coef[d] = after[1] * half / units.unit[d]
         return coef

@@ -10,6 +10,7 @@ import pytest
 from audit_cases import flipped_label, run_in_pieces
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
 from support import problem, recomputed_epsilon, rest_is_slow, solver_data, solver_of, stream
 
 from sklearn_dpsco import (
@@ -20,6 +21,7 @@ from sklearn_dpsco import (
     DPMirrorRegressor,
     DPPhasedSGDClassifier,
     DPPhasedSGDRegressor,
+    HeavyTailDPRegressor,
 )
 from sklearn_dpsco.audit import (
     audit_plan,
@@ -214,12 +216,27 @@ def test_a_spread_is_that_of_normal_numbers_and_not_0_where_most_are_equal():
     assert 0.005 < np.median(found) < 0.2
 
 
-def test_a_length_of_which_most_are_0_is_a_guess():
-    for share, expected in ((0.4, 0.5), (0.6, 1.0)):
+def test_a_length_of_which_nearly_all_are_0_is_a_guess():
+    for share, expected in ((0.4, 0.5), (0.6, 0.5), (0.995, 1.0)):
         sizes = np.where(np.arange(5000) < share * 5000, 0.0, 0.5)
         counts = functools.partial(place_counts, sizes, np.ones(5000, dtype=bool))
         found = statistics.scale_on_grid(counts, 5000, 2.0, 1.0, SelectVertex(1.0, 1.0), stream())
         assert found == pytest.approx(expected, rel=0.2), share
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
+@pytest.mark.parametrize("model", [DPLinearRegression, HeavyTailDPRegressor])
+def test_tables_of_rows_that_are_all_0_but_for_some(model, share):
+    """Sizes are not those of the noise in the centre of the rows that are 0."""
+    rng = np.random.default_rng(int(100 * share))
+    X = np.where(rng.random((8000, 1)) < share, rng.uniform(-1, 1, (8000, 4)), 0.0)
+    z = X @ [1.0, -2.0, 0.5, 1.5]
+    y = (z / z.std() + rng.standard_normal(8000)).clip(-10, 10)
+    best = LinearRegression().fit(X[:6000], y[:6000]).score(X[6000:], y[6000:])
+    bounds = {"bounds_X": (-1, 1), "bounds_y": (-10, 10)} if model is DPLinearRegression else {}
+    for seed in range(4):
+        fitted = model(epsilon=1.0, delta=1e-6, random_state=seed, **bounds).fit(X[:6000], y[:6000])
+        assert fitted.score(X[6000:], y[6000:]) > best - 0.1, seed
 
 
 def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
