@@ -275,9 +275,9 @@ class LearnedUnits(Part):
         norm = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream)
         norm *= rules.row_bound * cut
         if self.center is not None:
-            # to shorter rows, the centre is noise
-            noise = rough * math.sqrt(d * self.center.variance)
-            norm = max(norm, rules.clear_center * noise)
+            # the centre of shorter rows is noise
+            noise = rules.clear_center * math.sqrt(d * self.center.variance)
+            norm = max(norm, rough * min(noise, 0.3))
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
         whitened, last, bound = Whitened(np.eye(d) / norm, 1.0, 0.6, None), 0.5, 1.0
