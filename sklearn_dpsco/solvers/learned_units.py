@@ -184,9 +184,11 @@ class LearnedUnits(Part):
             data = data.row_major()
         longest, measured = math.sqrt(problem.n_features), data.map(measure)
         counts = functools.partial(measured.sum, norm_counts)
-        median = scale_on_grid(counts, data.n_samples, longest, longest / 2, self.long, stream)
+        facts = longest, longest / 2, self.long, stream
+        # between rows that are 0 and others, all sizes are alike to the selection
+        usual = scale_on_grid(counts, data.n_samples, *facts, 0.5 if is_wide(problem) else 1.0)
         # to what rows are cut for the mean of them
-        rough = min(1.3 * median, longest)
+        rough = min(1.3 * usual, longest)
         release = self._release_wide if is_wide(problem) else self._release_copy
         return Units(
             offset=frame.offset,
@@ -272,7 +274,7 @@ class LearnedUnits(Part):
             center = rough * shrunk_vector(noisy, self.center.variance)
             measured = data.map(measure, center)
         counts = functools.partial(measured.sum, norm_counts)
-        norm = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream)
+        norm = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream, 1.0)
         norm *= rules.row_bound * cut
         if self.center is not None:
             # the centre of shorter rows is noise
@@ -408,18 +410,16 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     for_place, for_size = (BOX_UNITS.aim,) * 2 if is_diagonal else (16, 14)  # hardly ever far off
     median_share, median, spread, mean = 0.0, None, None, None
     if is_regression:
-        if has_center:
-            median_share = k * wanted(for_place, rules.median_share / k)
-            median = medians(median_share, k)
+        median_share = k * wanted(for_place, rules.median_share / k) if has_center else 0.0
+        median = medians(median_share, k)
         spread_share = max(wanted(for_size, rules.spread_share / k, 2), wanted(80, 0.005 / k))
         spread = medians(k * spread_share, k)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
-    row_share = wanted(for_place, rules.norm_share, rules.least_for_norms)
-    if not is_wide(problem) and not is_diagonal:  # a size that few rows exceed
-        row_share = max(row_share, wanted(160, rules.norm_share / 4))
+    for_few = 0.0 if is_wide(problem) or is_diagonal else wanted(160, rules.norm_share / 4)
+    row_share = max(for_few, wanted(for_place, rules.norm_share, rules.least_for_norms))
     long, length = medians(row_share), medians(row_share)
     center, moments, top, far, n_rounds = None, None, None, None, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):

@@ -367,13 +367,17 @@ def scale_on_grid(
     guess: float,
     mechanism: SelectVertex | None,
     stream: RandomStream,
+    fall: float = 0.5,
 ) -> float:
-    """A size up to `largest` that few records exceed, at most half of them, or the guess."""
+    """A size up to `largest` that few records exceed, at most half of them, or the guess.
+
+    The log prior falls from the guess by `fall` an octave.
+    """
     if mechanism is None:
         return guess
     octaves = np.arange(-_OCTAVES, 0.01, 0.25)
     grid = largest * (1 + 2.0**-20) * 2.0**octaves  # norms are rounded up
-    log_prior = -np.abs(octaves - math.log2(guess / largest))
+    log_prior = -fall * np.abs(octaves - math.log2(guess / largest))
     few = few_longer(n_samples, mechanism)
     found = median_on_grid(counts_of, n_samples, grid, log_prior, mechanism, stream, few)
     # nearly all are 0, and say nothing about the others
