@@ -17,6 +17,7 @@ from .exceptions import (
 )
 from .inspection.budgets import LedgerDisplay, PlanDisplay, TradeoffCurveDisplay
 from .inspection.models import CoefficientDisplay, PrivacyUtilityDisplay
+from .inspection.power import PowerDisplay, epsilon_needed, rows_needed
 from .metrics import DPScore, dp_score, plan_score
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from .preprocessing.encoder import PublicEncoder
@@ -55,6 +56,7 @@ __all__ = [
     "LeakReport",
     "LedgerDisplay",
     "PlanDisplay",
+    "PowerDisplay",
     "PrivacyBudget",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
@@ -67,7 +69,9 @@ __all__ = [
     "check_pipeline",
     "compile_kernels",
     "dp_score",
+    "epsilon_needed",
     "plan_private_bounds",
     "plan_score",
     "private_bounds",
+    "rows_needed",
 ]

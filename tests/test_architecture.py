@@ -14,7 +14,7 @@ ROOMS = [
     ["exceptions", "_checks", "_types", "_overview"],
     ["_progress"],
     ["_kernels"],
-    ["losses", "geometry", "randomness"],
+    ["losses", "geometry", "randomness", "estimates"],
     ["data"],
     ["privacy"],
     ["mechanisms"],

@@ -112,6 +112,7 @@ class Units(NamedTuple):
     target_center: Any
     target_scale: Any
     doubts: Doubts | None = None
+    copy: Any = None  # the r_i without the intercept's coordinate, not weighted
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
@@ -307,7 +308,8 @@ class LearnedUnits(Part):
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(_weighed, problem, self.cuts_rows)
-        return found | {"data": data, "unit": unit, "center": center, "doubts": doubts}
+        found |= {"data": data, "unit": unit, "center": center, "doubts": doubts}
+        return found | {"copy": copy if problem.inference else None}
 
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
         """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""
