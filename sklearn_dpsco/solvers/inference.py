@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,7 +28,14 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import chi2
 
-from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, slices, sum_on_threads
+from ..data.summation import (
+    UNIT_ROUNDOFF,
+    chunk_rows,
+    norm_error,
+    on_threads,
+    slices,
+    sum_on_threads,
+)
 from ..estimates import UNKNOWN
 from ..losses import Logistic, Loss, Multinomial, Squared, base_loss, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -45,7 +51,7 @@ from .statistics import (
     clipped_to,
     isometric_vector,
     median_on_grid,
-    norm_counts,
+    place_counts,
     symmetric_matrix,
 )
 
@@ -138,22 +144,25 @@ class NewtonSteps(Part):
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
         at = Point(problem.matrix(coef), units.unit, units.offset, problem.loss)
-        copy = units.copy.map(_unweighed)
-        bound = self._size(copy.map(curvature_sizes, at), self.n_cut, stream)
-        copy = copy.map(_weighed, at, bound).kept()
-        clip = self._size(copy.map(score_sizes, at), self.n_large, stream)
+        copy = units.copy.map(_unweighed, at.unit).map(scored, at, True)
+        bound = self._size(copy, self.n_cut, stream)
+        copy = copy.map(_weighed, bound)
         bread = self._bread(problem, copy, at, bound, stream)
         for t in range(self.n_first):
             if 0 < t < self.n_hessians:
-                bread = self._bread(problem, copy, at, bound, stream)
-            noisy = clip * self.first.release(copy.sum(score_sum, at, clip) / n, stream)
+                bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
+            there = copy.map(scored, at, False)
+            if t == 0:
+                clip = self._size(there, self.n_large, stream)
+            noisy = clip * self.first.release(there.sum(score_sum, at.unit, clip) / n, stream)
             move = basis @ (bread.inverse @ (basis.T @ noisy))
             at = at._replace(coef=at.coef - problem.matrix(move))
         if self.n_hessians > self.n_first:
-            bread = self._bread(problem, copy, at, bound, stream)
-        clip = self._clip(copy.map(score_sizes, at).kept(), stream)
+            bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
+        there = copy.map(scored, at, False)
+        clip = self._clip(there, stream)
         # both sums by one pass
-        total = copy.sum(score_and_moment_sum, at, clip) / n
+        total = there.sum(score_and_moment_sum, at.unit, clip) / n
         scores = clip * self.last.release(total[0], stream)
         noisy = self.moments.release(isometric_vector(total[1:]), stream)
         last = bread.inverse @ (basis.T @ scores)
@@ -177,16 +186,16 @@ class NewtonSteps(Part):
         best = _best(problem, coef, found, basis @ bread.root, basis @ noise @ basis.T)
         return best, in_plain_units(problem, units, estimate)
 
-    def _size(self, sizes: Any, n_above: int, stream: RandomStream) -> float:
-        """That which so many exceed."""
-        counts, n = functools.partial(sizes.sum, norm_counts), sizes.n_samples
+    def _size(self, copy: Any, n_above: int, stream: RandomStream) -> float:
+        """The size that so many exceed."""
+        counts, n = functools.partial(copy.sum, _size_counts), copy.n_samples
         prior = -0.25 * np.abs(np.log2(_SIZES))
         return median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
-    def _clip(self, sizes: Any, stream: RandomStream) -> float:
+    def _clip(self, copy: Any, stream: RandomStream) -> float:
         """The norm that about `n_beyond` scores exceed, by those of two ranks."""
-        usual, large = (self._size(sizes, k, stream) for k in (self.n_usual, self.n_large))
-        return self.clip(usual, large, sizes.n_samples)
+        usual, large = (self._size(copy, k, stream) for k in (self.n_usual, self.n_large))
+        return self.clip(usual, large, copy.n_samples)
 
     def clip(self, usual: float, large: float, n: int) -> float:
         """That norm, if `n_usual` and `n_large` of n scores exceed these."""
@@ -420,115 +429,144 @@ def contrasts(problem: Problem) -> Array:
     return np.kron(np.eye(problem.dimension), apart)
 
 
-def _rows(copy: WithNumbers, at: Point, part: slice) -> tuple[Array, Array, Array, Array]:
-    """The z of some records, their norms, rounded up, weights, 0 of empty ones, and predictions."""
-    x, weights = copy.numbers
-    d = x.shape[1]
-    z = np.empty((part.stop - part.start, len(at.unit)))
-    np.multiply(x[part], at.unit[:d], out=z[:, :d])
-    z[:, d:] = at.unit[d:]
-    norms = np.sqrt(np.einsum("ij,ij->i", z, z) * (1 + norm_error(z.shape[1])))
-    raw = np.clip(z @ at.coef + at.offset, -_LARGEST_PREDICTION, _LARGEST_PREDICTION)
-    return z, norms, weights[part], raw
+class Sized(NamedTuple):
+    """Numbers of records: rows of the copy, weights, 0 of empty ones, and norms of z, rounded up.
+
+    And what was computed of each at a point: derivatives times weights, or for second derivatives
+    probabilities or 1; and norms of scores, or the roots of norms of second derivatives.
+    """
+
+    x: NDArray[np.float32]
+    weights: Array
+    norms: Array
+    of_each: Array
+    sizes: Array
 
 
-def _scores(copy: WithNumbers, at: Point, part: slice) -> tuple[Array, Array, Array]:
-    """Of some records z, their derivatives times their weights, and the norms of both together."""
-    z, norms, weights, raw = _rows(copy, at, part)
-    r = clipped_derivative(at.loss, raw, copy.data.y[part], math.inf)
-    r = (weights * r.T).T
-    sizes = np.abs(r) if r.ndim == 1 else np.linalg.norm(r, axis=1)
-    return z, r, norms * sizes * (1 + norm_error(z.shape[1]))
+def _rows(x: NDArray[np.float32], unit: Array, part: slice) -> Array:
+    """The z of some records over the unit, by which sums are multiplied, and not each row."""
+    rows = np.ones((part.stop - part.start, len(unit)))
+    rows[:, : x.shape[1]] = x[part]
+    return rows
 
 
-def _curvatures(copy: WithNumbers, at: Point, part: slice) -> tuple[Array, Array, Array, Array]:
-    """Of some records z, weights, probabilities or 1, and roots of sizes of second derivatives."""
-    z, norms, weights, raw = _rows(copy, at, part)
-    p = np.ones(len(z))
-    if at.loss.task == "regression":
-        curvature = p
-    elif isinstance(at.loss, Multinomial):
-        p = at.loss.probability(raw)
-        squares = (p**2).sum(axis=1)
-        # the Frobenius norm of diag(p) - p p^T is no larger, roundings included
-        room = (8 * p.shape[1] + 16) * UNIT_ROUNDOFF
-        curvature = np.sqrt(squares * np.maximum(1 - squares, 0.0) + room)
-    else:
-        p = at.loss.probability(raw)  # type: ignore[attr-defined]
-        curvature = p = p * (1 - p)
-    return z, weights, p, norms * np.sqrt(weights * curvature)
+def _tasks(x: NDArray[np.float32]) -> list[slice]:
+    return slices(len(x), chunk_rows(*x.shape))
 
 
-def _tasks(copy: WithNumbers) -> list[slice]:
-    return slices(len(copy.numbers[0]), chunk_rows(*copy.numbers[0].shape))
+def _unweighed(copy: WithNumbers, unit: Array) -> WithNumbers:
+    """The copy with no weights but the records' own, and with norms."""
+    x, rows = copy.numbers[0], copy.data.rows
+    norms = np.empty(len(x))
+
+    def fill(part: slice) -> None:
+        z = _rows(x, unit, part) * unit
+        norms[part] = np.sqrt(np.einsum("ij,ij->i", z, z) * (1 + norm_error(z.shape[1])))
+
+    on_threads(fill, _tasks(x))
+    weights = rows.sample_weights() * rows.present()
+    return WithNumbers(copy.data, Sized(x, weights, norms, norms, norms))
 
 
-def _sized(copy: WithNumbers, at: Point, numbers: Callable[..., tuple[Array, ...]]) -> WithNumbers:
-    """Records with the last of the numbers."""
-    sizes = [numbers(copy, at, part)[-1] for part in _tasks(copy)]
-    return WithNumbers(copy.data, np.concatenate([np.zeros(0), *sizes]))
+def scored(copy: WithNumbers, at: Point, is_curved: bool) -> WithNumbers:
+    """The copy with what its records have at a point, of scores or of second derivatives."""
+    x, weights, norms, *_ = copy.numbers
+    coef = (at.unit * at.coef.T).T
+    of_each, sizes = [np.empty((0, *at.coef.shape[1:]))], [np.empty(0)]
+    for part in _tasks(x):
+        raw = _rows(x, at.unit, part) @ coef + at.offset
+        raw = np.clip(raw, -_LARGEST_PREDICTION, _LARGEST_PREDICTION)
+        if is_curved:
+            p, curvature = _curvature(at.loss, raw)
+            of_each.append(p)
+            sizes.append(norms[part] * np.sqrt(weights[part] * curvature))
+            continue
+        r = clipped_derivative(at.loss, raw, copy.data.y[part], math.inf)
+        r = (weights[part] * r.T).T
+        lengths = np.abs(r) if r.ndim == 1 else np.linalg.norm(r, axis=1)
+        of_each.append(r)
+        sizes.append(norms[part] * lengths * (1 + norm_error(len(at.unit))))
+    numbers = Sized(x, weights, norms, np.concatenate(of_each), np.concatenate(sizes))
+    return WithNumbers(copy.data, numbers)
 
 
-def score_sizes(copy: WithNumbers, at: Point) -> WithNumbers:
-    """Records with the norms of their scores."""
-    return _sized(copy, at, _scores)
+def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
+    """What second derivatives in predictions follow from, and a bound on their Frobenius norms."""
+    if loss.task == "regression":
+        ones = np.ones(raw.shape)
+        return ones, ones if ones.ndim == 1 else ones[:, 0]
+    p = loss.probability(raw)  # type: ignore[attr-defined]
+    if not isinstance(loss, Multinomial):
+        return p * (1 - p), p * (1 - p)
+    squares = (p**2).sum(axis=1)
+    # that of diag(p) - p p^T is no larger, roundings included
+    room = (8 * p.shape[1] + 16) * UNIT_ROUNDOFF
+    return p, np.sqrt(squares * np.maximum(1 - squares, 0.0) + room)
 
 
-def curvature_sizes(copy: WithNumbers, at: Point) -> WithNumbers:
-    """Records with the roots of the norms of their second derivatives."""
-    return _sized(copy, at, _curvatures)
+def _size_counts(copy: WithNumbers, grid: Array) -> Array:
+    return place_counts(copy.numbers.sizes, copy.data.rows.present(), grid)
 
 
-def _unweighed(copy: WithNumbers) -> WithNumbers:
-    """The copy with no weights but the records' own."""
-    rows = copy.data.rows
-    return WithNumbers(copy.data, (copy.numbers[0], rows.sample_weights() * rows.present()))
-
-
-def _weighed(copy: WithNumbers, at: Point, bound: float) -> WithNumbers:
+def _weighed(copy: WithNumbers, bound: float) -> WithNumbers:
     """The copy with weights with which no root of second derivatives is above the bound."""
-    x, weights = copy.numbers
-    sizes = curvature_sizes(copy, at).numbers
-    return WithNumbers(copy.data, (x, weights * clipped_to(bound, sizes) ** 2))
+    numbers = copy.numbers
+    factors = clipped_to(bound, numbers.sizes)
+    weights, sizes = numbers.weights * factors**2, numbers.sizes * factors
+    return WithNumbers(copy.data, numbers._replace(weights=weights, sizes=sizes))
 
 
-def score_sum(copy: WithNumbers, at: Point, clip: float) -> Array:
+def _shortened(copy: WithNumbers, clip: float, part: slice) -> Array:
+    """Derivatives over a clip, such that times their z they are scores of norm at most 1."""
+    numbers = copy.numbers
+    return (numbers.of_each[part].T * (clipped_to(clip, numbers.sizes[part]) / clip)).T
+
+
+def score_sum(copy: WithNumbers, unit: Array, clip: float) -> Array:
     """Sum of the scores over a clip, the longer ones scaled down to 1; of shape (size,)."""
+    x = copy.numbers.x
 
     def added(part: slice) -> Array:
-        z, r, sizes = _scores(copy, at, part)
-        return (z.T @ (r.T * (clipped_to(clip, sizes) / clip)).T).ravel()
+        return np.asarray(_rows(x, unit, part).T @ _shortened(copy, clip, part))
 
-    return np.asarray(sum_on_threads(added, _tasks(copy)))
+    total = sum_on_threads(added, _tasks(x), np.zeros((len(unit), *copy.numbers.of_each.shape[1:])))
+    return np.asarray((unit * total.T).T.ravel())
 
 
-def score_and_moment_sum(copy: WithNumbers, at: Point, clip: float) -> Array:
+def score_and_moment_sum(copy: WithNumbers, unit: Array, clip: float) -> Array:
     """The same in the first row, and below it the sum of s s^T."""
+    x = copy.numbers.x
 
     def added(part: slice) -> Array:
-        z, r, sizes = _scores(copy, at, part)
-        r = (r.T * (clipped_to(clip, sizes) / clip)).T
-        scores = z * r[:, None] if r.ndim == 1 else (z[:, :, None] * r[:, None]).reshape(len(z), -1)
-        return np.vstack(((z.T @ r).ravel(), scores.T @ scores))
+        z, r = _rows(x, unit, part), _shortened(copy, clip, part)
+        total = (z.T @ r).ravel()
+        if r.ndim == 1:
+            z *= r[:, None]
+        else:
+            z = (z[:, :, None] * r[:, None]).reshape(len(z), -1)
+        return np.vstack((total, z.T @ z))
 
-    return np.asarray(sum_on_threads(added, _tasks(copy)))
+    units = np.repeat(unit, math.prod(copy.numbers.of_each.shape[1:]))
+    return np.asarray(sum_on_threads(added, _tasks(x)) * np.vstack((units, np.outer(units, units))))
 
 
 def curvature_sum(copy: WithNumbers, at: Point, bound: float) -> Array:
     """Sum of the second derivatives over the bound's square, the larger ones scaled down to 1."""
+    x, weights, _, p, sizes = copy.numbers
 
     def added(part: slice) -> Array:
-        z, weights, p, sizes = _curvatures(copy, at, part)
-        factors = weights * (clipped_to(bound, sizes) / bound) ** 2
-        if p.ndim == 1:
-            z *= np.sqrt(factors * p)[:, None]
-            return z.T @ z
-        d, k = z.shape[1], p.shape[1]
+        z, q = _rows(x, at.unit, part), p[part]
+        factors = weights[part] * (clipped_to(bound, sizes[part]) / bound) ** 2
+        if not isinstance(at.loss, Multinomial):
+            z *= np.sqrt(factors * (q if q.ndim == 1 else q[:, 0]))[:, None]
+            return np.asarray(z.T @ z)
+        d, k = z.shape[1], q.shape[1]
         total = np.zeros((d, k, d, k))
         for a in range(k):
             for b in range(a + 1):
-                block = (z.T * (factors * p[:, a] * ((a == b) - p[:, b]))) @ z
+                block = (z.T * (factors * q[:, a] * ((a == b) - q[:, b]))) @ z
                 total[:, a, :, b] = total[:, b, :, a] = block
         return total.reshape(d * k, d * k)
 
-    return np.asarray(sum_on_threads(added, _tasks(copy)))
+    units = np.repeat(at.unit, p.shape[1] if isinstance(at.loss, Multinomial) else 1)
+    return np.asarray(sum_on_threads(added, _tasks(x)) * np.outer(units, units))
