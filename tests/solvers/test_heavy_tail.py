@@ -307,7 +307,7 @@ def unbounded(n, d, task="regression", epsilon=1.0, relation="replace-one", **ot
     )
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+@rest_is_slow("relation", RELATIONS, ("zero-out",))
 def test_sizes_and_a_descent_spend_the_budget_and_no_more(relation):
     for (n, d), task in itertools.product(((300, 3), (20_000, 40)), TASKS):
         for n_outputs, epsilon in ((1, 0.5), (3, 4.0)):

@@ -45,7 +45,9 @@ TASKS = ["regression", "classification"]
 FORMS = ("noisy-md", "localized", "proximal", "noisy-sfw")
 every_form = pytest.mark.parametrize("form", FORMS)
 every_relation = pytest.mark.parametrize("relation", RELATIONS)
+# one of them, by turns
 one_relation = rest_is_slow("relation", RELATIONS, ("zero-out",))
+the_other_relation = rest_is_slow("relation", RELATIONS, ("replace-one",))
 BUDGET = PrivacyBudget(1.0, 1e-6)
 
 
@@ -411,7 +413,7 @@ def growing(n, d=2, *, epsilon=1.0, relation="replace-one", loss=None, n_outputs
     return solver, plan
 
 
-@every_relation
+@the_other_relation
 def test_growing_rounds_have_disjoint_batches_proved_sensitivities_and_the_full_budget(relation):
     factor = 2 if relation == "replace-one" else 1
     for n, loss in itertools.product((2, 3, 7, 5000, 60_000), (Welsch(0.4), LogAbsolute(0.5))):
@@ -653,10 +655,11 @@ def test_second_accountant_of_batches(relation, n_outputs):
         dataclasses.replace(plan.guarantee, releases=releases)
 
 
-@pytest.mark.parametrize(
+@rest_is_slow(
     ("epsilon", "n", "size", "steps"),
     [(0.1, 10**4, 256, "auto"), (1.0, 10**4, 9999, 50), (20.0, 100, 50, 5), (1e-3, 10**5, 30, 40)],
-)
+    ("0.1-10000-256-auto", "20.0-100-50-5"),
+)  # fmt: skip
 def test_batches_never_have_more_noise_than_without_sampling(epsilon, n, size, steps):
     for relation, delta in itertools.product(RELATIONS, (1e-6, 1e-13)):
         budget = PrivacyBudget(epsilon, delta, relation)
@@ -697,7 +700,7 @@ def test_a_batch_of_all_records_is_a_full_batch():
     assert plan.guarantee.composition == "gdp"
 
 
-@every_relation
+@the_other_relation
 def test_batch_sensitivities_in_the_replay(relation):
     worst = 0.0
     for task, size in zip(TASKS, (1, 4), strict=True):
@@ -712,7 +715,7 @@ def test_batch_sensitivities_in_the_replay(relation):
     assert 0.9 < worst <= 1 + 1e-12
 
 
-@every_relation
+@one_relation
 def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
     _, plan = batch_plan(40, 4, relation, steps=6)
     pairs = neighbours(plan.problem, relation, 8)
@@ -757,7 +760,7 @@ def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
     assert "not in its batch" in plant(stages, "_gradient_source", drawn_and_left)[noise]
 
 
-@every_relation
+@the_other_relation
 def test_replays_put_the_record_into_batches(relation):
     # one batch in a hundred would hold it
     _, plan = batch_plan(400, 4, relation, steps=2)
