@@ -268,7 +268,7 @@ def test_exponent_of_the_l1_ball():
     assert 2 < 1000 ** (1 - 1 / mirror_map.exponent(1000)) < math.e
 
 
-@pytest.mark.parametrize("d", [1, 3, 30])
+@rest_is_slow("d", (1, 3, 30), ("1", "3"))
 def test_extreme_steps(d):
     for mirror_map, size in itertools.product(MAPS, (1e-300, 1e-10, 1.0, 1e10, 1e300)):
         geometry, rng = mirror_map.geometry, np.random.default_rng(d)
