@@ -404,7 +404,7 @@ def test_welschs_loss_narrows_until_iterates_are_averaged():
     assert unit_descent._loss_at(Squared(), 3, 20) == Squared()
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+@rest_is_slow("relation", RELATIONS, ("replace-one",))
 def test_no_record_moves_a_release_of_welschs_loss_beyond_its_sensitivity(relation):
     for n_outputs, epsilon in ((1, 300.0), (3, 40.0)):
         facts = welsch_facts(40, 2, n_outputs=n_outputs)
