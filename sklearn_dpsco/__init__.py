@@ -20,6 +20,7 @@ from .inspection.models import CoefficientDisplay, PrivacyUtilityDisplay
 from .inspection.power import PowerDisplay, epsilon_needed, rows_needed
 from .metrics import DPScore, dp_score, plan_score
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
+from .moments import PrivateMoments
 from .preprocessing.encoder import PublicEncoder
 from .preprocessing.leaks import LeakFinding, LeakReport, check_pipeline
 from .preprocessing.quantiles import plan_private_bounds, private_bounds
@@ -62,6 +63,7 @@ __all__ = [
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
     "PrivacyUtilityDisplay",
+    "PrivateMoments",
     "PublicEncoder",
     "TasksLostError",
     "TradeoffCurveDisplay",

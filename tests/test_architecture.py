@@ -21,7 +21,7 @@ ROOMS = [
     ["solvers"],
     ["_fitting"],
     ["preprocessing"],
-    ["means", "metrics", "audit", "estimators", "model_selection"],
+    ["means", "moments", "metrics", "audit", "estimators", "model_selection"],
     ["inspection", "compilation"],
     [""],
 ]
@@ -65,6 +65,7 @@ ONLY = {
         "inspection",
         "metrics",
         "model_selection",
+        "moments",
         "preprocessing",
         "solvers.base",
     },

@@ -189,7 +189,9 @@ class NewtonSteps(Part):
     def _size(self, copy: Any, n_above: int, stream: RandomStream) -> float:
         """The size that so many exceed."""
         counts, n = functools.partial(copy.sum, _size_counts), copy.n_samples
-        prior = -0.25 * np.abs(np.log2(_SIZES))
+        # far too wide ones, which cost most, are as likely by chance as others
+        octaves = np.log2(_SIZES)
+        prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 1, 0.0)
         return median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
     def _clip(self, copy: Any, stream: RandomStream) -> float:

@@ -140,7 +140,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
 def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
     plan = planned(40, 2, epsilon=300.0, max_iter=4)
     assert plan.units.moments is not None
-    monkeypatch.setattr(learned_units, "_LONGEST", 3.0)
+    monkeypatch.setattr(learned_units, "LONGEST", 3.0)
     found = check_sensitivity(plan)
     assert {"units.moments", "step"} & set(found.violations)
 
@@ -243,7 +243,7 @@ def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3)) * 10.0 ** rng.uniform(-40, 40, (200, 1))
     matrix = rng.standard_normal((3, 3))
-    copy = learned_units._copied(solver_data(X, np.zeros(200)), np.zeros(3), matrix)
+    copy = learned_units.copied(solver_data(X, np.zeros(200)), np.zeros(3), matrix)
     x, weights = copy.numbers
     assert np.isfinite(x).all()
     for bound in (0.1, 5.0):  # a bound on lengths, at which weights are 1
@@ -266,7 +266,7 @@ def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
 
 def moments_of(x):
     data = solver_data(x, np.zeros(len(x)))
-    copy = learned_units._copied(data, np.zeros(x.shape[1]), 1.0)
+    copy = learned_units.copied(data, np.zeros(x.shape[1]), 1.0)
     return statistics.moment_sum(copy) / len(x)
 
 
@@ -283,9 +283,9 @@ def test_more_numbers_than_are_copied_are_read_in_pieces(monkeypatch):
     copied = []
     monkeypatch.setattr(defaults, "LARGEST_COPY", 2**13)
     monkeypatch.setattr(pieces, "_NUMBERS_READ", 4000)
-    own = learned_units._copied
+    own = learned_units.copied
     monkeypatch.setattr(
-        learned_units, "_copied", lambda data, *a: copied.append(data.n_samples) or own(data, *a)
+        learned_units, "copied", lambda data, *a: copied.append(data.n_samples) or own(data, *a)
     )
     found = model.fit(X, y, sample_weight=weights)
     assert found.plan_ == expected.plan_
