@@ -241,8 +241,8 @@ class LearnedUnits(Part):
         unit = clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
         variance = self.target_mean.variance * unit**2
         prior = 0.09 + 9 / (self.accuracy**2 * self.median_share / k)
-        moved: Array = centers + scales * noisy * unit / (1 + variance / prior)
-        return moved
+        moved = centers + scales * noisy * unit / (1 + variance / prior)
+        return np.clip(moved, -1.0, 1.0)  # where all targets are
 
     # ------------------------------------------------------------------------- rows
 
