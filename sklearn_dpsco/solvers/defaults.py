@@ -291,7 +291,7 @@ LEARNED_UNITS = {
     "regression": LearnedUnitsDefaults(
         least=20.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0,
         smallest_clip=0.5, largest_clip=6.0, prediction_noise=0.85, signal=0.3,
-        least_mean_share=0.02, most_mean_share=0.15,
+        least_mean_share=0.02, most_mean_share=0.15, median_share=0.12,
     ),
     "classification": LearnedUnitsDefaults(
         least=0.0, unbiased=20.0, norm_share=0.1, least_for_norms=2.0,
@@ -381,6 +381,7 @@ class UnitDescentDefaults:
     momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
     width: float = 1.5  # of Welsch's loss
     widening: float = 32.0  # times that in the first step, falling to 1 by the middle of the steps
+    many_columns: float = 30.0  # of which one that is noise says less about the others
     sure: float = 6.0  # squares of doubtful coefficients, over their noise, that are kept
 
 

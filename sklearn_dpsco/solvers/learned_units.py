@@ -242,8 +242,8 @@ class LearnedUnits(Part):
         unit = clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
         variance = self.target_mean.variance * unit**2
         prior = 0.09 + 9 / (self.accuracy**2 * self.median_share / k)
-        moved: Array = centers + scales * noisy * unit / (1 + variance / prior)
-        return moved
+        moved = centers + scales * noisy * unit / (1 + variance / prior)
+        return np.clip(moved, -1.0, 1.0)  # where all targets are
 
     # ------------------------------------------------------------------------- rows
 
@@ -414,7 +414,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     if is_regression:
         median_share = k * wanted(for_place, rules.median_share / k) if has_center else 0.0
         median = medians(median_share, k)
-        spread_share = max(wanted(for_size, rules.spread_share / k, 2), wanted(80, 0.005 / k))
+        spread_share = max(wanted(for_size, rules.spread_share / k, 2), wanted(160, 0.02 / k))
         spread = medians(k * spread_share, k)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):

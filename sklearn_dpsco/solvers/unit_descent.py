@@ -276,6 +276,10 @@ class UnitDescentPlan(Plan):
         coef = _descend(problem, units, start, self.step, clip, pace, stream)
         noise, curvature = (clip * self.step.scale) ** 2, _curvature(problem, units)
         slopes = coef.reshape(problem.dimension, -1)[:d]
+        if not is_wide(problem):
+            # at least that of noise alone: where derivatives are clipped, the loss is less curved
+            variance = noise * pace.noise(curvature * units.trace / problem.dimension)
+            slopes *= _clear_part(slopes, variance)
         slopes[:] = _without_doubts(units, slopes, noise, pace, curvature)
         if self.correction is not None:
             coef = self.correction.run(problem, units, coef, stream)
@@ -323,6 +327,17 @@ def _descend(
 def _curvature(problem: Problem, units: Units) -> float:
     """That of the loss; rare classes have records of little information."""
     return problem.loss.smoothness * min(1.0, 4 * units.balance)
+
+
+def _clear_part(slopes: Array, variance: float) -> float:
+    """What slopes are multiplied by: 0 where their energy is that of their noise.
+
+    Closer to 1 than the factor of James and Stein, as noise is mostly along directions of small
+    moments, which matter little to predictions; the more so, the more columns there are.
+    """
+    noise = slopes.size * float(variance) / max(float((slopes**2).sum()), TINY)
+    columns = 1 + (len(slopes) / UNIT_DESCENT.many_columns) ** 2
+    return max(0.0, 1 - noise * noise / columns)
 
 
 def _without_doubts(
