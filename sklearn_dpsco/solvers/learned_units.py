@@ -412,9 +412,14 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     for_place, for_size = (BOX_UNITS.aim,) * 2 if is_diagonal else (16, 14)  # hardly ever far off
     median_share, median, spread, mean = 0.0, None, None, None
     if is_regression:
-        median_share = k * wanted(for_place, rules.median_share / k) if has_center else 0.0
+        # more than the usual share only where a median would be of no use with it
+        useful = wanted(for_place if is_diagonal else 11, 0.25 / k)
+        share = max(wanted(for_place, rules.median_share / k), useful)
+        median_share = k * share if has_center else 0.0
         median = medians(median_share, k)
-        spread_share = max(wanted(for_size, rules.spread_share / k, 2), wanted(160, 0.02 / k))
+        spread_share = max(wanted(for_size, rules.spread_share / k, 2), wanted(80, 0.005 / k))
+        # where it is enough for a spread that is not that of the zeros, if these are 90 %
+        spread_share = max(spread_share, wanted(120, 0.012 / k, 45))
         spread = medians(k * spread_share, k)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
