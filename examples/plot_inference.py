@@ -79,8 +79,8 @@ print(model.wald_test(["age", "yrs_married", "children"]))
 # ------------------------------
 # ``Logit`` of statsmodels, with robust standard errors. The last column is the length of the
 # private interval over that of its own. With other noise, lengths differ: medians of 40 fits are
-# from 1.1 to 1.5, largest for years of marriage, of which age tells most. (At epsilon 1.5 noise
-# hardly lets the two be told apart, and their intervals are many times as long.)
+# from 1.1 to 1.5, largest for years of marriage, of which age tells most. At epsilon 1.5 noise no
+# longer lets the two be told apart: in most fits years of marriage have the whole line.
 
 logit = sm.Logit(y, sm.add_constant(X)).fit(disp=0, cov_type="HC0")
 frame = model.summary().to_frame().drop(index="(intercept)")
