@@ -1,0 +1,313 @@
+"""Coefficients of a private regression with their standard errors, intervals and tests.
+
+The covariance has two parts: that of sampling, which a model without privacy has as well, and that
+of the noise of the mechanisms, which is known from the plan. See doc/inference and doc/privacy,
+section 4.6.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from ._checks import check_real, import_pandas, shown
+from ._overview import Overview, Overviewed
+
+__all__ = ["Estimates", "WaldTest"]
+
+Array = NDArray[np.float64]
+
+INTERCEPT = "(intercept)"
+_UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known
+_COLUMNS = ("coef", "std err", "sampling", "noise", "z", "P>|z|")
+
+
+class WaldTest(NamedTuple):
+    """Test of linear hypotheses: the statistic, its degrees of freedom, and the p-value.
+
+    `statistic` is the quadratic form over the number of hypotheses, `df_num`; its law is F with
+    `df_num` and `df_denom` degrees of freedom, the latter infinite where variances are sure.
+    """
+
+    statistic: float
+    pvalue: float
+    df_num: int
+    df_denom: float
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Estimates(Overviewed):
+    r"""Coefficients that are not shrunk, and how sure they are.
+
+    ``print`` shows the table, as does a notebook. With b the coefficients of one output after the
+    other, each with its intercept last, an interval of a linear function :math:`a^T b` is
+
+    .. math:: a^T b \pm t_{\nu} \sqrt{a^T (S + N) a},
+
+    S the covariance by sampling, an estimate, and N that by the noise of the mechanisms. t has as
+    many degrees of freedom :math:`\nu` as the noise in S leaves, often very many. Where a linear
+    function depends on columns of which the released numbers say nothing, the interval is the whole
+    line.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the features, without the intercept.
+    outputs : sequence
+        Labels of the targets or the classes; ("coef",) if there is one.
+    coef : ndarray of shape (n_outputs, n_params)
+        The intercept last if there is one.
+    sampling, noise : ndarray of shape (n_outputs * n_params, n_outputs * n_params)
+    doubt : float, default=0
+        Standard deviation of the estimated variances by sampling, over these.
+    unknown : ndarray of shape (n_outputs * n_params, k), default=none
+        Directions of which nothing is known, as columns.
+    gram : ndarray of the shape of `noise`, default=the identity
+        W W^T for coefficients W w of the columns' own units w, in which `unknown` was found.
+    residual_std : float or ndarray of shape (n_outputs,), default=nan
+        Of a regression: standard deviation of the targets about their means.
+    shrunk : ndarray of the shape of coef or None, default=None
+        The coefficients of the model that predicts best, shown beside.
+    title : str
+    notes : tuple of str
+        What the table should say besides.
+    level : float in (0, 1), default=.95
+        Of the intervals that are shown.
+
+    Attributes
+    ----------
+    std, std_sampling, std_noise : ndarray of the shape of `coef`
+    cov : ndarray of the shape of `noise`
+    zvalues, pvalues : ndarray of the shape of `coef`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.estimates import Estimates
+    >>> found = Estimates(
+    ...     names=["dose"], outputs=["coef"], coef=np.array([[2.0, 1.0]]),
+    ...     sampling=np.diag([0.03, 0.02]), noise=np.diag([0.01, 0.02]))
+    >>> found.std.round(3).tolist()
+    [[0.2, 0.2]]
+    >>> found.conf_int().round(2).tolist()
+    [[1.61, 2.39], [0.61, 1.39]]
+    """
+
+    names: Sequence[str]
+    outputs: Sequence[Any] = ("coef",)
+    coef: Array
+    sampling: Array
+    noise: Array
+    doubt: float = 0.0
+    unknown: Array | None = None
+    gram: Array | None = None
+    residual_std: Any = math.nan
+    shrunk: Array | None = None
+    title: str = ""
+    notes: tuple[str, ...] = field(default=())
+    level: float = 0.95
+
+    # ---------------------------------------------------------------------------- numbers
+
+    @property
+    def cov(self) -> Array:
+        """Covariance of all coefficients; infinite variances are on the diagonal alone."""
+        cov = self.sampling + self.noise
+        np.fill_diagonal(cov, self.std.ravel() ** 2)
+        return cov
+
+    @property
+    def std(self) -> Array:
+        """Standard errors: of sampling and of noise together."""
+        return self._of_each[0].reshape(self.coef.shape)
+
+    @property
+    def std_sampling(self) -> Array:
+        """Standard errors without the noise, as far as they could be estimated."""
+        return np.sqrt(np.diag(self.sampling)).reshape(self.coef.shape)
+
+    @property
+    def std_noise(self) -> Array:
+        """Standard deviations of what the mechanisms' noise does to the coefficients."""
+        return np.sqrt(self.std**2 - self.std_sampling**2)
+
+    @property
+    def zvalues(self) -> Array:
+        """Coefficients over their standard errors."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.nan_to_num(self.coef / self.std, nan=0.0)
+
+    @property
+    def pvalues(self) -> Array:
+        """Of the hypotheses that a coefficient is 0, two-sided."""
+        df = self._of_each[1].reshape(self.coef.shape)
+        return np.asarray(2 * stats.t.sf(np.abs(self.zvalues), df))
+
+    @property
+    def _of_each(self) -> tuple[Array, Array]:
+        return self.errors(np.eye(self.coef.size))
+
+    def errors(self, functions: Array) -> tuple[Array, Array]:
+        """Standard errors of linear functions, a row for each, and their degrees of freedom."""
+        sampling, noise = (
+            np.maximum(np.einsum("ij,jk,ik->i", functions, part, functions, optimize=True), 0.0)
+            for part in (self.sampling, self.noise)
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            df = 2 * ((sampling + noise) / (self.doubt * sampling)) ** 2
+        df = np.where(np.isnan(df), np.inf, np.maximum(df, 1.0))
+        variance = np.where(self._is_unknown(functions), np.inf, sampling + noise)
+        return np.sqrt(variance), df
+
+    def _is_unknown(self, functions: Array) -> NDArray[np.bool_]:
+        if self.unknown is None or self.unknown.size == 0:
+            return np.zeros(len(functions), dtype=bool)
+        of_unknown = ((functions @ self.unknown) ** 2).sum(axis=1)
+        gram = np.eye(self.coef.size) if self.gram is None else self.gram
+        return of_unknown > _UNKNOWN * np.einsum("ij,jk,ik->i", functions, gram, functions)
+
+    def conf_int(self, level: float | None = None) -> Array:
+        """Intervals of the coefficients, which each cover the true one with this probability.
+
+        Parameters
+        ----------
+        level : float in (0, 1) or None, default=None
+            None stands for that of the object.
+
+        Returns
+        -------
+        ndarray of shape (n_params, 2), or (n_outputs, n_params, 2) if there are several outputs
+            Lower and upper ends; the intercept's last.
+        """
+        half = self.half_widths(np.eye(self.coef.size), level).reshape(self.coef.shape)
+        ends = np.stack((self.coef - half, self.coef + half), axis=-1)
+        return ends if len(self.coef) > 1 else ends[0]
+
+    def half_widths(self, functions: Array, level: float | None = None) -> Array:
+        """Half the widths of the intervals of linear functions, a row for each."""
+        std, df = self.errors(functions)
+        level = self.level if level is None else check_level(level)
+        return std * stats.t.ppf((1 + level) / 2, df)
+
+    def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
+        """Test that linear functions of the coefficients have these values, all together.
+
+        Parameters
+        ----------
+        hypotheses : str, list of str, or array-like of shape (q, n_outputs * n_params)
+            Names of features, whose coefficients (of all outputs) are tested, or a matrix R of the
+            functions R b, b the coefficients of one output after the other, each with its
+            intercept last.
+        value : float or array-like of shape (q,), default=0
+
+        Returns
+        -------
+        WaldTest
+
+        Raises
+        ------
+        ValueError
+            If a name is unknown, a shape wrong, or a function one of which nothing is known.
+        """
+        matrix = self._matrix(hypotheses)
+        std, df = self.errors(matrix)
+        if np.isinf(std).any():
+            raise ValueError("a hypothesis is about columns of which the released numbers say nothing")
+        gap = matrix @ self.coef.ravel() - np.asarray(value, dtype=np.float64)
+        cov = matrix @ (self.sampling + self.noise) @ matrix.T
+        q = int(np.linalg.matrix_rank(cov, hermitian=True))
+        statistic = float(gap @ np.linalg.pinv(cov, hermitian=True) @ gap) / max(q, 1)
+        df_denom = float(df.min())
+        law = stats.chi2(q) if math.isinf(df_denom) else stats.f(q, df_denom)
+        pvalue = float(law.sf(statistic * (q if math.isinf(df_denom) else 1)))
+        return WaldTest(statistic, pvalue, q, df_denom)
+
+    def _matrix(self, hypotheses: Any) -> Array:
+        names = [hypotheses] if isinstance(hypotheses, str) else hypotheses
+        if not all(isinstance(name, str) for name in names):
+            matrix = np.atleast_2d(np.asarray(hypotheses, dtype=np.float64))
+            if matrix.ndim != 2 or matrix.shape[1] != self.coef.size:
+                raise ValueError(
+                    f"hypotheses must be names or have the shape (q, {self.coef.size}), got "
+                    f"{matrix.shape}"
+                )
+            return matrix
+        places = {name: k for k, name in enumerate(self.params)}
+        missing = [name for name in names if name not in places]
+        if missing:
+            raise ValueError(f"no coefficient is called {shown(missing[0])}")
+        n_outputs, n_params = self.coef.shape
+        chosen = [j * n_params + places[name] for j in range(n_outputs) for name in names]
+        return np.eye(self.coef.size)[chosen]
+
+    # ------------------------------------------------------------------------------ shown
+
+    @property
+    def params(self) -> list[str]:
+        """Names of the coefficients of an output, with the intercept if there is one."""
+        return [*self.names, *[INTERCEPT] * (self.coef.shape[1] - len(self.names))]
+
+    def in_units(self, names: Sequence[str], shift: Array, width: Array) -> Estimates:
+        """The same for features z of these names, the model's features being (z - shift) / width."""
+        n_outputs, n_params = self.coef.shape
+        matrix = np.diag(np.append(1 / width, np.ones(n_params - len(width))))
+        if n_params > len(width):
+            matrix[-1, :-1] = -shift / width
+        whole = np.kron(np.eye(n_outputs), matrix)
+        unknown = None if self.unknown is None else whole @ self.unknown
+        gram = np.eye(self.coef.size) if self.gram is None else self.gram
+        parts = (whole @ part @ whole.T for part in (self.sampling, self.noise, gram))
+        sampling, noise, gram = parts
+        shrunk = None if self.shrunk is None else self.shrunk @ matrix.T
+        return dataclasses.replace(
+            self, names=names, coef=self.coef @ matrix.T, sampling=sampling, noise=noise,
+            unknown=unknown, gram=gram, shrunk=shrunk,
+        )  # fmt: skip
+
+    def to_frame(self) -> Any:
+        """The table as a pandas data frame, a row for each coefficient (of each output)."""
+        pandas = import_pandas("to_frame")
+        columns = self._columns()
+        index = pandas.Index(self.params, name="feature")
+        if len(self.outputs) > 1:
+            index = pandas.MultiIndex.from_product(
+                [list(self.outputs), self.params], names=["output", "feature"]
+            )
+        return pandas.DataFrame({name: column.ravel() for name, column in columns}, index)
+
+    def _columns(self) -> list[tuple[str, Array]]:
+        ends = self.conf_int().reshape(-1, 2)
+        tail = (1 - self.level) / 2
+        values = self.coef, self.std, self.std_sampling, self.std_noise, self.zvalues, self.pvalues
+        columns = list(zip(_COLUMNS, values, strict=True))
+        columns += [(f"[{tail:.4g}", ends[:, 0]), (f"{1 - tail:.4g}]", ends[:, 1])]
+        return columns if self.shrunk is None else [*columns, ("shrunk", self.shrunk)]
+
+    def overview(self) -> Overview:
+        """The table as text."""
+        columns = self._columns()
+        labels = self.params
+        if len(self.outputs) > 1:
+            labels = [f"{output}: {name}" for output in self.outputs for name in self.params]
+        numbers = np.column_stack([column.ravel() for _, column in columns])
+        rows = [(label, *map(_short, row)) for label, row in zip(labels, numbers, strict=True)]
+        heads = ("", *(name for name, _ in columns))
+        longest = max(map(len, labels))
+        layout = f"{{:{longest}}}" + "".join(f" {{:>{11}}}" for _ in columns)
+        return Overview((self.title, *self.notes), heads, layout, rows)
+
+
+def _short(number: float) -> str:
+    return f"{number:.4g}"
+
+
+def check_level(level: Any) -> float:
+    """The level of an interval, in (0, 1)."""
+    return check_real("level", level, low=0, high=1, low_open=True, high_open=True)
