@@ -27,7 +27,7 @@ for part in range(60):
     rng = np.random.default_rng(part)
     block = pd.DataFrame(rng.uniform(0, 10, (50_000, 16)), columns=features)
     odds = (block.to_numpy() - 5) @ signal / 3
-    block["bought"] = np.where(odds + rng.logistic(size=50_000) > 0, "yes", "no")
+    block["bought"] = odds + rng.logistic(size=50_000) > 0
     block.to_parquet(folder / f"part-{part:02}.parquet")
 size = sum(path.stat().st_size for path in folder.iterdir())
 print(f"{size / 1e6:.0f} MB in {len(list(folder.iterdir()))} files")
@@ -58,7 +58,7 @@ def fitted(model):
     return model
 
 
-public = {"bounds_X": (0, 10), "classes": ["no", "yes"], "epsilon": 1.0, "random_state": 0}
+public = {"bounds_X": (0, 10), "classes": [False, True], "epsilon": 1.0, "random_state": 0}
 first = table.partitions[0]  # a fit of one file, for libraries to be loaded and kernels compiled
 DPMirrorClassifier(solver=Descent(max_iter=1), **public).fit(first[features], first["bought"])
 before = peak()
@@ -86,7 +86,7 @@ print(descent.predict(table[features]))
 
 held_out = pd.DataFrame(rng.uniform(0, 10, (50_000, 16)), columns=features)
 odds = (held_out.to_numpy() - 5) @ signal / 3
-truth = np.where(odds + rng.logistic(size=50_000) > 0, "yes", "no")
+truth = odds + rng.logistic(size=50_000) > 0
 figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
 for model, marker in ((stream, "x"), (descent, ".")):
     name = type(model).__name__

@@ -17,8 +17,10 @@ from .exceptions import (
 )
 from .inspection.budgets import LedgerDisplay, PlanDisplay, TradeoffCurveDisplay
 from .inspection.models import CoefficientDisplay, PrivacyUtilityDisplay
+from .inspection.power import PowerDisplay, epsilon_needed, rows_needed
 from .metrics import DPScore, dp_score, plan_score
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
+from .moments import PrivateMoments
 from .preprocessing.encoder import PublicEncoder
 from .preprocessing.leaks import LeakFinding, LeakReport, check_pipeline
 from .preprocessing.quantiles import plan_private_bounds, private_bounds
@@ -55,11 +57,13 @@ __all__ = [
     "LeakReport",
     "LedgerDisplay",
     "PlanDisplay",
+    "PowerDisplay",
     "PrivacyBudget",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
     "PrivacyParameterWarning",
     "PrivacyUtilityDisplay",
+    "PrivateMoments",
     "PublicEncoder",
     "TasksLostError",
     "TradeoffCurveDisplay",
@@ -67,7 +71,9 @@ __all__ = [
     "check_pipeline",
     "compile_kernels",
     "dp_score",
+    "epsilon_needed",
     "plan_private_bounds",
     "plan_score",
     "private_bounds",
+    "rows_needed",
 ]

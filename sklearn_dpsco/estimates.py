@@ -25,7 +25,7 @@ __all__ = ["Estimates", "WaldTest"]
 Array = NDArray[np.float64]
 
 INTERCEPT = "(intercept)"
-_UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known
+UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known
 _COLUMNS = ("coef", "std err", "sampling", "noise", "z", "P>|z|")
 
 
@@ -171,7 +171,7 @@ class Estimates(Overviewed):
             return np.zeros(len(functions), dtype=bool)
         of_unknown = ((functions @ self.unknown) ** 2).sum(axis=1)
         gram = np.eye(self.coef.size) if self.gram is None else self.gram
-        return of_unknown > _UNKNOWN * np.einsum("ij,jk,ik->i", functions, gram, functions)
+        return of_unknown > UNKNOWN * np.einsum("ij,jk,ik->i", functions, gram, functions)
 
     def conf_int(self, level: float | None = None) -> Array:
         """Intervals of the coefficients, which each cover the true one with this probability.
@@ -219,7 +219,9 @@ class Estimates(Overviewed):
         matrix = self._matrix(hypotheses)
         std, df = self.errors(matrix)
         if np.isinf(std).any():
-            raise ValueError("a hypothesis is about columns of which the released numbers say nothing")
+            raise ValueError(
+                "a hypothesis is about columns of which the released numbers say nothing"
+            )
         gap = matrix @ self.coef.ravel() - np.asarray(value, dtype=np.float64)
         cov = matrix @ (self.sampling + self.noise) @ matrix.T
         q = int(np.linalg.matrix_rank(cov, hermitian=True))
@@ -255,7 +257,7 @@ class Estimates(Overviewed):
         return [*self.names, *[INTERCEPT] * (self.coef.shape[1] - len(self.names))]
 
     def in_units(self, names: Sequence[str], shift: Array, width: Array) -> Estimates:
-        """The same for features z of these names, the model's features being (z - shift) / width."""
+        """The same for features z of these names, of which (z - shift) / width are the model's."""
         n_outputs, n_params = self.coef.shape
         matrix = np.diag(np.append(1 / width, np.ones(n_params - len(width))))
         if n_params > len(width):

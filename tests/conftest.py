@@ -9,8 +9,14 @@ say how surprising a value must be to count as wrong.
 import hashlib
 import itertools
 import os
+import time
 
 import pytest
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 # the suite runs in several processes; BLAS threads on top of that only get in the way
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -35,3 +41,56 @@ def _keys_of_secret_noise(request, monkeypatch):
         return hashlib.sha256(f"{request.node.nodeid} {next(numbers)} {child}".encode()).digest()
 
     monkeypatch.setattr(stream, "_secret_key", key)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels_are_compiled_by_one_worker(tmp_path_factory):
+    """A worker of pytest-xdist waits for the kernel that another one compiles, and loads it."""
+    if fcntl is None or "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    from sklearn_dpsco._kernels.jit import _Cache
+
+    folder, held = tmp_path_factory.getbasetemp().parent, {}  # the folder of all workers
+    load, save = _Cache.load_overload, _Cache.save_overload
+
+    def name(cache):
+        kernel = f"{cache.cache_path} {cache._impl.filename_base}"
+        return hashlib.sha256(kernel.encode()).hexdigest()
+
+    def load_or_wait(self, *key):
+        found = load(self, *key)
+        if found is not None or name(self) in held:
+            return found
+        file, until = (folder / f"{name(self)}.lock").open("w"), time.monotonic() + 60
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:  # the other one has failed
+                    file.close()
+                    return None
+                time.sleep(0.01)
+        held[name(self)] = file
+        found = load(self, *key)
+        if found is not None:
+            let_go(self)
+        return found
+
+    def save_and_let_go(self, *compiled):
+        try:
+            save(self, *compiled)
+        finally:
+            let_go(self)
+
+    def let_go(cache):
+        file = held.pop(name(cache), None)
+        if file is not None:
+            fcntl.flock(file, fcntl.LOCK_UN)  # closing would not do for children that were forked
+            file.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Cache, "load_overload", load_or_wait)
+        patch.setattr(_Cache, "save_overload", save_and_let_go)
+        yield

@@ -8,14 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from joblib import parallel_config
+from support import rest_is_slow
 
 ROOT = Path(__file__).parent.parent
 DOC = ROOT / "doc"
 # "python3" marks a block that is for other libraries, and does not run here
 BLOCK = re.compile(r"^( *)\.\. code-block:: python\n\n((?:\1 {3}.*\n|\n)+)", re.M)
 FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
-AUDITS = "extending.rst"  # whose thousands of fits take a minute
-PAGES = {page.name for page in DOC.glob("*.rst") if BLOCK.search(page.read_text())} - {AUDITS}
+# these take seconds each, and `.ci/run` asks for them
+SLOW = ("extending.rst", "scaling.rst", "user_guide.rst", "workflow.rst")
+PAGES = ["README.md", *sorted(p.name for p in DOC.glob("*.rst") if BLOCK.search(p.read_text()))]
 
 
 def blocks_of(page):
@@ -32,9 +34,7 @@ def files_of_records(folder, table):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "page", ["README.md", *sorted(PAGES), pytest.param(AUDITS, marks=pytest.mark.slow)]
-)
+@rest_is_slow("page", PAGES, {*PAGES} - {*SLOW})
 def test_code_blocks_run(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X = np.random.default_rng(0).uniform(0, 1, (500, 3))

@@ -71,6 +71,7 @@ class Settings(NamedTuple):
     feasible_set: Geometry | type[Geometry]
     fit_intercept: bool
     units: str
+    inference: bool
 
     def plan(
         self,
@@ -91,6 +92,7 @@ class Settings(NamedTuple):
             class_weight,
             declared.nonnegative,
             self.units,
+            self.inference,
         )
         budget = self.accounting.budget_of(n_samples)
         return plan_within(budget, functools.partial(self.solver.plan, problem))
@@ -193,6 +195,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     max_rows_per_user: Any
     bounds_X: Any
     fit_intercept: Any
+    inference: Any = False  # where there is no such parameter
     loss: Any
     feasible_set: Any
     units: Any
@@ -254,12 +257,15 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             )
         units = check_choice("units", self.units, ("auto", "bounds", "learned"))
         solver.check(loss, feasible_set, accounting.budget, units)
+        inference = check_bool("inference", self.inference)
+        if inference and solver.form not in ("auto", "descent"):
+            raise ValueError(f"inference=True is for solver='descent', got {shown(self.solver)}")
         check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
         check_size("max_weight", self.max_weight)
         check_random_state(self.random_state)
         check_verbose(self.verbose)
         check_feature_bounds(self.bounds_X)
-        return Settings(solver, accounting, loss, feasible_set, fit_intercept, units)
+        return Settings(solver, accounting, loss, feasible_set, fit_intercept, units, inference)
 
     def _feature_scaling(self, declared: Declared, n_features: int) -> FeatureScaling:
         """The public map of the features to scaled units."""
@@ -354,10 +360,16 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             **self._units_used(scaling, result.units),
             **table.targets.model(result, scaling),
         )
+        self._keep_estimate(result.estimate, scaling, table.targets)
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
         """Attributes that tell of the features' units: where scaled features are 0, and their 1."""
         return {"_origin": scaling.shift, "_width": scaling.width}
+
+    def _keep_estimate(
+        self, estimate: Any, scaling: FeatureScaling, targets: Numbers | Labels
+    ) -> None:
+        """Set what tells how sure the coefficients are, where the plan has this."""
 
     def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -580,15 +592,27 @@ class DPRegressor(RegressorMixin, DPLinearModel):
             return super().score(X, y, sample_weight)
         return float(r2_score(here(y), here(self.predict(X)), sample_weight=here(sample_weight)))
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """``X @ coef_.T + intercept_``, in the units of y, shape (n_samples,) or like y.
 
         With ``nonfinite="zero"``, an invalid row is taken for one whose scaled features are
         all 0. A prediction beyond the largest float is infinite. Of blocks of rows elsewhere (see
         :ref:`scaling`), predictions are a lazy array of Dask.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Whether to return the standard errors of the predicted means as well, of the same shape.
+            They need ``inference=True`` in the fit, and rows in memory.
         """
         check_is_fitted(self)
-        return self._predicted(X)
+        if not return_std:
+            return self._predicted(X)
+        return self._predicted(X), self._prediction_std(X)
+
+    def _prediction_std(self, X: Any) -> Array:
+        raise ValueError(f"return_std=True needs inference=True, which {type(self).__name__} lacks")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

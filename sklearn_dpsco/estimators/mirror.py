@@ -23,10 +23,11 @@ from ..losses import Loss
 from ..privacy.branches import Account
 from ..solvers import Descent, Localized, MirrorDescent, NoisyMD, NoisySFW, Proximal, Solver
 from ._base import DPClassifier, DPRegressor
+from ._inference import Inference
 from ._stationarity import HasFeasibleSet
 
 
-class MirrorModel(HasFeasibleSet):
+class MirrorModel(Inference, HasFeasibleSet):
     """What the models of noisy mirror descent share.
 
     Parameters
@@ -147,6 +148,7 @@ class DPMirrorRegressor(MirrorModel, DPRegressor):
         bounds_X: FeatureBounds | None = None,
         bounds_y: Bounds | None = None,
         fit_intercept: bool = True,
+        inference: bool = False,
         loss: RegressionLoss | Loss = "squared",
         feasible_set: MirrorSet | Geometry = "auto",
         units: Units = "auto",
@@ -210,6 +212,7 @@ class DPMirrorClassifier(MirrorModel, DPClassifier):
         classes: ClassLabels | None = None,
         class_weight: ClassWeight | None = None,
         fit_intercept: bool = True,
+        inference: bool = False,
         loss: ClassificationLoss | Loss = "logistic",
         feasible_set: MirrorSet | Geometry = "auto",
         units: Units = "auto",

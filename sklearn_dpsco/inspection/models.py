@@ -23,6 +23,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._checks import check_bool, check_int, unwarned, warn_user
 from ..data.blocks import check_in_memory
+from ..estimates import Estimates
 from ..exceptions import PrivacyLeakWarning
 from ..model_selection.private_steps import private_last, private_steps
 from ..privacy.accountant import active_accountant
@@ -35,9 +36,9 @@ _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 class CoefficientDisplay:
     """The coefficients of a model, and on public data how much its noise moves them.
 
-    `from_estimator` draws the coefficients of one private model. They come **without error bars**:
-    a plan tells the noise of each release, but not what becomes of it in the coefficients. That
-    depends on how the features lie, by factors of ten and more, and features are private.
+    `from_estimator` draws the coefficients of one private model: of a fit with ``inference=True``
+    with their 95 % intervals, about the coefficients that are not shrunk, as `summary` has them (a
+    line across stands for an interval without ends); of another one without error bars.
 
     `from_refits` fits a public or synthetic table again and again with fresh noise, and draws the
     means and standard deviations of the coefficients. These are those of that table; for another
@@ -47,6 +48,7 @@ class CoefficientDisplay:
     ----------
     names : list of str, of the features
     coef, std : array-like of shape (n_features, n_outputs); std may be None, default=None
+        `std` is how far error bars reach: standard deviations of refits, or half of an interval.
     outputs : list, default=("coef",)
         Names of the targets or the classes.
     units : {"data", "scaled"}, default="scaled"
@@ -94,8 +96,14 @@ class CoefficientDisplay:
         ax, max_features, **kwargs
             As in `plot`.
         """
-        frame, names = _frame(estimator, encoder, units)
-        display = cls(names=names, coef=frame.to_numpy(), outputs=list(frame.columns), units=units)
+        frame, names, found = _frame(estimator, encoder, units)
+        coef, std = frame.to_numpy(), None
+        if found is not None:
+            coef, n_params = found.coef[:, : len(coef)].T, found.coef.shape[1]
+            half = found.half_widths(np.eye(found.coef.size)).reshape(-1, n_params)
+            std = half[:, : len(coef)].T
+        outputs = list(frame.columns)
+        display = cls(names=names, coef=coef, std=std, outputs=outputs, units=units)
         return display.plot(ax=ax, max_features=max_features, **kwargs)
 
     @classmethod
@@ -143,8 +151,8 @@ class CoefficientDisplay:
             fit(model, encoder, units, (X, y))
             for model in _clones(estimator, random_state, [{}] * size)
         )
-        frame, names = found[0]
-        coefs = np.array([frame.to_numpy() for frame, _ in found])
+        frame, names, _ = found[0]
+        coefs = np.array([frame.to_numpy() for frame, *_ in found])
         display = cls(
             names=names,
             coef=coefs.mean(axis=0),
@@ -173,6 +181,10 @@ class CoefficientDisplay:
         place, self.points_ = np.arange(largest.size), []
         for k, output in enumerate(self.outputs):
             std = None if self.std is None else np.asarray(self.std)[largest, k]
+            if std is not None:
+                for row in place[np.isinf(std)]:
+                    ax.axhline(row, color="gray", linewidth=0.5, linestyle=":")
+                std = np.where(np.isinf(std), np.nan, std)
             style = {"fmt": "o", "capsize": 3, "label": str(output), **kwargs}
             self.points_.append(ax.errorbar(coef[largest, k], place, xerr=std, **style))
         ax.axvline(0, color="gray", linewidth=0.8)
@@ -184,8 +196,13 @@ class CoefficientDisplay:
         return self
 
 
-def _frame(estimator: Any, encoder: Any, units: str, data: Any = ()) -> tuple[Any, list[str]]:
-    """The coefficients without the intercept, and the names of these rows; of a fit if to data."""
+def _frame(
+    estimator: Any, encoder: Any, units: str, data: Any = ()
+) -> tuple[Any, list[str], Estimates | None]:
+    """The coefficients without the intercept, the names of these rows, and how sure they are.
+
+    Of a fit to the data, if there are any.
+    """
     step_before = None
     if data:
         estimator.fit(*data)
@@ -198,10 +215,12 @@ def _frame(estimator: Any, encoder: Any, units: str, data: Any = ()) -> tuple[An
             estimator = estimator.best_estimator_
     names_of = step_before if encoder is None else encoder
     frame = estimator.coef_frame(names_of, units=units).iloc[:-1]
+    found = estimator.summary(names_of, units=units) if hasattr(estimator, "coef_std_") else None
     if frame.index.nlevels == 1:
-        return frame, [str(name) for name in frame.index]
+        return frame, [str(name) for name in frame.index], found
     # those of categories with their column
-    return frame, [f"{column}: {value}" if value != "" else column for column, value in frame.index]
+    names = [f"{column}: {value}" if value != "" else column for column, value in frame.index]
+    return frame, names, found
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

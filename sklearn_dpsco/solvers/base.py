@@ -51,6 +51,8 @@ class Problem:
         means that are released and on what is made of them; no sensitivity depends on it.
     units : {"auto", "bounds", "learned"}
         Of features and targets, in which the solver works.
+    inference : bool
+        Whether the result has an estimate with its covariance.
     """
 
     n_samples: int
@@ -62,6 +64,7 @@ class Problem:
     class_weight: tuple[float, ...] | str | None = None
     nonnegative: bool = False
     units: str = "auto"
+    inference: bool = False
 
     def __post_init__(self) -> None:
         check_loss(self.loss)
@@ -169,6 +172,7 @@ class SolverResult:
     n_iter: int
     units: Any = None  # what was released about the features, if anything
     frame: Any = None  # offset and centre of the rows that the descent worked with
+    estimate: Any = None  # coefficients that are not shrunk, with their covariance, if asked for
 
 
 Check = Callable[[str, Any], Any]

@@ -291,7 +291,7 @@ LEARNED_UNITS = {
     "regression": LearnedUnitsDefaults(
         least=20.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0,
         smallest_clip=0.5, largest_clip=6.0, prediction_noise=0.85, signal=0.3,
-        least_mean_share=0.02, most_mean_share=0.15,
+        least_mean_share=0.02, most_mean_share=0.15, median_share=0.12,
     ),
     "classification": LearnedUnitsDefaults(
         least=0.0, unbiased=20.0, norm_share=0.1, least_for_norms=2.0,
@@ -381,6 +381,7 @@ class UnitDescentDefaults:
     momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
     width: float = 1.5  # of Welsch's loss
     widening: float = 32.0  # times that in the first step, falling to 1 by the middle of the steps
+    many_columns: float = 30.0  # of which one that is noise says less about the others
     sure: float = 6.0  # squares of doubtful coefficients, over their noise, that are kept
 
 
@@ -416,6 +417,36 @@ class CorrectionDefaults:
 
 
 CORRECTION = CorrectionDefaults()
+
+
+@dataclass(frozen=True)
+class InferenceDefaults:
+    """Newton steps with a covariance; shares are of what is left after the units and the sizes.
+
+    With k the number of coefficients of an output, of classes of all, and m the accuracy of a mean
+    by all that is left.
+    """
+
+    size_share: float = 0.015  # of the whole budget, for each of four sizes
+    least: float = 15.0  # the m over k^1.5 from which second derivatives are not noise
+    # Share of the second derivatives: ``(hessian * k^1.5 / m)^2``, with which their eigenvalues are
+    # about five times the noise, within limits. `last_share` is for them and the last scores.
+    hessian: float = 22.0
+    hessian_least: float = 0.06
+    hessian_most: float = 0.2
+    first_share: float = 0.08
+    moments_share: float = 0.06
+    last_share: float = 0.64
+    large: float = 8.0  # records that exceed a large size, in units of the selection's noise
+    # Rows that count less: ``cut * k^1.5 / m`` of them, at most `cut_most`, or as many as those.
+    cut: float = 10.0
+    cut_most: float = 0.01
+    beyond: float = 0.1  # scores that exceed the clip, in units of what the noise of a mean hides
+    clear: float = 3.0  # deviations of noise by which an eigenvalue must be above noise alone
+    prior: float = 1.0  # relative deviation of the variance of scores from the usual one
+
+
+INFERENCE = InferenceDefaults()
 
 # ----------------------------------------------------------------------------- phased SGD
 

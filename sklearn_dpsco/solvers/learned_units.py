@@ -63,7 +63,7 @@ K = TypeVar("K", bound="LearnedUnits")
 
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
-_LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
+LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 
@@ -112,6 +112,7 @@ class Units(NamedTuple):
     target_center: Any
     target_scale: Any
     doubts: Doubts | None = None
+    copy: Any = None  # the r_i without the intercept's coordinate, not weighted
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
@@ -241,8 +242,8 @@ class LearnedUnits(Part):
         unit = clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
         variance = self.target_mean.variance * unit**2
         prior = 0.09 + 9 / (self.accuracy**2 * self.median_share / k)
-        moved: Array = centers + scales * noisy * unit / (1 + variance / prior)
-        return moved
+        moved = centers + scales * noisy * unit / (1 + variance / prior)
+        return np.clip(moved, -1.0, 1.0)  # where all targets are
 
     # ------------------------------------------------------------------------- rows
 
@@ -284,15 +285,15 @@ class LearnedUnits(Part):
             norm = min(norm, rough + float(np.linalg.norm(center)))
         whitened, last, bound = Whitened(np.eye(d) / norm, 1.0, 0.6, None), 0.5, 1.0
         data = data.row_major()
-        copy = data.map(_copied, center, 1 / norm).kept()
+        copy = data.map(copied, center, 1 / norm).kept()
         for t in range(self.n_rounds):
             shorter = cut / growth if t == self.n_rounds - 1 else None
             whitened, last = self._release_moments(copy, whitened, cut, shorter, stream), 1.0
-            copy = data.map(_copied, center, whitened.transform).kept()
+            copy = data.map(copied, center, whitened.transform).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
-            lengths, grid = copy.map(_lengths), 2.0 ** (_LENGTHS / 4)
-            counts, prior = functools.partial(lengths.sum, norm_counts), np.zeros(grid.size)
+            sizes, grid = copy.map(lengths), 2.0 ** (_LENGTHS / 4)
+            counts, prior = functools.partial(sizes.sum, norm_counts), np.zeros(grid.size)
             bound = median_on_grid(counts, n, grid, prior, self.far, stream, self.n_longer)
             bound = min(1.0, max(bound, math.sqrt(whitened.trace)))  # if most rows are 0
             copy = copy.map(_bounded, bound).kept()
@@ -307,7 +308,8 @@ class LearnedUnits(Part):
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(_weighed, problem, self.cuts_rows)
-        return found | {"data": data, "unit": unit, "center": center, "doubts": doubts}
+        found |= {"data": data, "unit": unit, "center": center, "doubts": doubts}
+        return found | {"copy": copy if problem.inference else None}
 
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
         """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""
@@ -412,7 +414,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     if is_regression:
         median_share = k * wanted(for_place, rules.median_share / k) if has_center else 0.0
         median = medians(median_share, k)
-        spread_share = max(wanted(for_size, rules.spread_share / k, 2), wanted(80, 0.005 / k))
+        spread_share = max(wanted(for_size, rules.spread_share / k, 2), wanted(160, 0.02 / k))
         spread = medians(k * spread_share, k)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
@@ -441,7 +443,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
 # -------------------------------------------------------------------------------- running
 
 
-def _copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
+def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
     """A dense copy of the rows, centred and multiplied, with the weights of `weigh_rows`.
 
     The numbers are x, in float32, which halves the time to read it, and the weights. Those of empty
@@ -457,13 +459,13 @@ def _copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
         # in float64, whose rounding by place in a block is lost in the rounding to float32
         turned = rows.dense(part) - center
         turned = turned * by if np.ndim(by) == 0 else turned @ by
-        weigh_rows(turned, _LONGEST, error, weights[part], x[part])
+        weigh_rows(turned, LONGEST, error, weights[part], x[part])
 
     on_threads(fill, slices(len(x), chunk_rows(*x.shape)))  # for the cache of a core
     return WithNumbers(data, (x, weights))
 
 
-def _lengths(copy: WithNumbers) -> WithNumbers:
+def lengths(copy: WithNumbers) -> WithNumbers:
     """Records with the l2 norms of the rows of a copy, rounded up."""
     return WithNumbers(copy.data, make_rows(copy.numbers[0], False).norms())
 
@@ -471,7 +473,7 @@ def _lengths(copy: WithNumbers) -> WithNumbers:
 def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
     """The copy with weights with which no row is longer than this."""
     x, weights = copy.numbers
-    bounded = _LONGEST * clipped_to(bound, _lengths(copy).numbers) * (weights > 0)
+    bounded = LONGEST * clipped_to(bound, lengths(copy).numbers) * (weights > 0)
     return WithNumbers(copy.data, (x, bounded))
 
 

@@ -273,6 +273,14 @@ def top_eigenvalue(problem: Problem) -> float:
     return 1 / n + 2 * (summation_error(n, d) + 32 * d * UNIT_ROUNDOFF)
 
 
+def symmetric_matrix(vector: Array, n_columns: int) -> Array:
+    """The matrix of which this is the `isometric_vector`."""
+    upper, matrix = np.triu_indices(n_columns), np.zeros((n_columns, n_columns))
+    vector = vector / np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+    matrix[upper] = matrix[upper[::-1]] = vector
+    return matrix
+
+
 def isometric_vector(matrix: Array) -> Array:
     """The diagonal of a symmetric matrix and sqrt(2) times what is above it.
 
@@ -288,11 +296,7 @@ def whitening(vector: Array, n_columns: int, scale: float) -> tuple[Array, Array
     G has this `isometric_vector`, each number with noise of this scale; the ridge is about the
     spectral norm of the noise in G.
     """
-    upper = np.triu_indices(n_columns)
-    matrix = np.zeros((n_columns, n_columns))
-    vector = vector / np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
-    matrix[upper] = matrix[upper[::-1]] = vector
-    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = np.linalg.eigh(symmetric_matrix(vector, n_columns))
     values = np.maximum(values, 0.0)
     # where there is no noise, above the float errors of the eigenvalues
     ridge = max(scale * math.sqrt(2 * n_columns), 1e-10 * float(values.max()), 1e-30)

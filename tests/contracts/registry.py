@@ -70,6 +70,7 @@ BAD = {
     ),
     "classes": (["a"], [], ["a", "a"], ["a", "b", "a"], 3, "ab", [["a", "b"]]),
     "fit_intercept": ("yes", 1, None),
+    "inference": ("yes", 1, None),
     "loss": ("no such loss", None, 3, Squared),
     "feasible_set": ("l3", None, L1Ball),
     "units": ("scaled", None, 1),

@@ -129,9 +129,9 @@ def test_numbers_of_all_kinds_are_taken_for_what_they_are(name):
     X, y = table(name)
     X[BAD_ROW, 1] = 0.5
     for mode in ("zero", "raise"):
-        expected = build(name, nonfinite=mode).fit(X, y)
+        expected = build(name, main_form(name), nonfinite=mode).fit(X, y)
         for cell, pack in by_turns(name, NUMBERS):
-            model = build(name, nonfinite=mode)
+            model = build(name, main_form(name), nonfinite=mode)
             assert_same(quietly(model.fit, pack(with_cell(X, cell)), y), expected, cell)
 
 
@@ -149,7 +149,7 @@ def test_columns_of_one_type_do_not_depend_on_a_cell_of_another_column(name):
             else:
                 frame = frame.astype({"b": float})
                 frame.loc[BAD_ROW, "b"] = np.nan
-            model = build(name, nonfinite="zero", **bounds)
+            model = build(name, main_form(name), nonfinite="zero", **bounds)
             fits.append(quietly(model.fit, frame, y))
         for fit in fits[1:]:
             assert_same(fit, fits[0], column_type)
@@ -163,10 +163,14 @@ def test_masked_cells_are_missing(name):
         mask = np.zeros(X.shape, dtype=bool)
         mask[BAD_ROW, 1] = True
         masked = np.ma.MaskedArray(values, mask)
-        expected = build(name, nonfinite="zero").fit(with_nan(values.astype(float)), y)
-        assert_same(build(name, nonfinite="zero").fit(masked, y), expected, values.dtype)
+        expected = build(name, main_form(name), nonfinite="zero").fit(
+            with_nan(values.astype(float)), y
+        )
+        assert_same(
+            build(name, main_form(name), nonfinite="zero").fit(masked, y), expected, values.dtype
+        )
         with nothing_is_released(), pytest.raises(ValueError, match="NaN"):
-            build(name).fit(masked, y)
+            build(name, main_form(name)).fit(masked, y)
 
 
 @each_form_or_main
@@ -195,7 +199,7 @@ def test_numeric_labels_and_one_that_is_none(name):
         for target, pack in by_turns(name, some, TARGETS[:2]):
             labels = codes.astype(object)
             labels[BAD_ROW] = target
-            model = build(name, classes=classes, nonfinite="zero")
+            model = build(name, main_form(name), classes=classes, nonfinite="zero")
             fits.append(quietly(model.fit, X, pack(labels)))
         for fit in fits[1:]:
             assert_same(fit, fits[0], classes)
@@ -205,15 +209,25 @@ def test_numeric_labels_and_one_that_is_none(name):
 def test_the_other_mode_refuses_each_with_a_message_that_quotes_nothing(name):
     X, y = table(name)
     for cell, pack in by_turns(name, NO_NUMBERS):
-        assert_refuses(build(name), pack(with_cell(X, cell)), y, r"^(Input )?X .*(numb|NaN|inf)")
-    model = build(name).fit(X, y)
+        assert_refuses(
+            build(name, main_form(name)),
+            pack(with_cell(X, cell)),
+            y,
+            r"^(Input )?X .*(numb|NaN|inf)",
+        )
+    model = build(name, main_form(name)).fit(X, y)
     with pytest.raises(ValueError, match=r"X .*numbers"):
         model.predict(with_cell(X, 10**400))
     cells = NO_LABELS if is_classifier(name) else NO_NUMBERS
     for target, pack in by_turns(name, cells, TARGETS[:2]):
         targets = y.astype(object)
         targets[BAD_ROW] = target
-        assert_refuses(build(name), X, pack(targets), r"^(Input )?y (.*numb|.*NaN|.*inf|has l)")
+        assert_refuses(
+            build(name, main_form(name)),
+            X,
+            pack(targets),
+            r"^(Input )?y (.*numb|.*NaN|.*inf|has l)",
+        )
 
 
 def assert_refuses(model, X, y, pattern):

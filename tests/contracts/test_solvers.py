@@ -204,7 +204,7 @@ def test_parameters_are_few_and_in_one_order(name):
     order = [
         "epsilon", "delta", "relation", "max_rows_per_user", "max_weight", "bounds_X", "scale_X",
         "bounds_y", "scale_y", "center_X", "center_y", "classes", "class_weight", "fit_intercept",
-        "horizon", "loss", "feasible_set", "units", "solver", "precision", "nonfinite",
+        "inference", "horizon", "loss", "feasible_set", "units", "solver", "precision", "nonfinite",
         "accountant", "random_state", "verbose",
     ]  # fmt: skip
     found = list(inspect.signature(kind_of(name)).parameters)

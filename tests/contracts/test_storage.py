@@ -111,12 +111,14 @@ def test_all_storages_give_the_same_model(name, form, tmp_path):
 def test_whole_numbers_and_kinds_of_targets(name):
     X, y = single(name)
     X = np.rint(X)
-    expected = build(name).fit(X, y)
+    expected = build(name, main_form(name)).fit(X, y)
     for whole in (X.astype(int), X.astype(np.int8), X.astype(int).tolist(), columns_as(X)):
-        model = build(name).fit(whole, y)
+        model = build(name, main_form(name)).fit(whole, y)
         np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
     for target in (y.tolist(), columns_as(y[:, None])["a"], read_only(y), y.astype(object)):
-        np.testing.assert_array_equal(outcome(build(name).fit(X, target)), outcome(expected))
+        np.testing.assert_array_equal(
+            outcome(build(name, main_form(name)).fit(X, target)), outcome(expected)
+        )
 
 
 @each_form_or_main

@@ -13,6 +13,7 @@ from registry import (
     each_form,
     each_solver,
     is_classifier,
+    main_form,
     nothing_is_released,
     outcome,
     statistics,
@@ -173,7 +174,7 @@ def test_groups_that_name_nobody(name):
     accountant = BudgetAccountant(1.0)
     for groups in ([(1, 2)] * len(y), np.full(len(y), "2020", dtype="datetime64[us]"), "one"):
         with pytest.raises(ValueError, match="groups must have the shape"):
-            build(name, accountant=accountant).fit(X, y, groups=groups)
+            build(name, main_form(name), accountant=accountant).fit(X, y, groups=groups)
     assert accountant.ledger == ()
 
 
@@ -190,15 +191,15 @@ def test_rows_without_a_user(name):
         users[7] = label
         accountant = BudgetAccountant(1.0)
         with pytest.raises(ValueError, match="groups contains labels that are missing"):
-            build(name, accountant=accountant).fit(X, y, groups=users)
+            build(name, main_form(name), accountant=accountant).fit(X, y, groups=users)
         assert accountant.ledger == ()
-        model = build(name, nonfinite="zero").fit(X, y, groups=users)
+        model = build(name, main_form(name), nonfinite="zero").fit(X, y, groups=users)
         other_X = X.copy()
         other_X[7] = np.nan
-        empty = build(name, nonfinite="zero").fit(other_X, y)
+        empty = build(name, main_form(name), nonfinite="zero").fit(other_X, y)
         np.testing.assert_array_equal(outcome(model), outcome(empty))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        build(name).fit(X, y, groups=users[1:])
+        build(name, main_form(name)).fit(X, y, groups=users[1:])
 
 
 def test_groups_reach_a_model_in_pipelines_and_searches():

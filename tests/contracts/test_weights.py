@@ -18,6 +18,7 @@ from registry import (
     entry,
     forms,
     is_classifier,
+    main_form,
     nothing_is_released,
     outcome,
     relation_of,
@@ -122,16 +123,16 @@ def test_invalid_weights(name):
         weights = [bad, *good[1:]]
         accountant = BudgetAccountant(100.0)
         for method in ("fit", "partial_fit"):
-            model = build(name, accountant=accountant)
+            model = build(name, main_form(name), accountant=accountant)
             if hasattr(model, method):
                 with nothing_is_released(), pytest.raises(ValueError, match="sample_weight") as e:
                     getattr(model, method)(X, y, sample_weight=weights)
                 assert "0.5" not in str(e.value)
         assert accountant.ledger == ()
-        invalid = fitted(name, None, X, y, weights, nonfinite="zero")
+        invalid = fitted(name, main_form(name), X, y, weights, nonfinite="zero")
         other_X = X.copy()
         other_X[0] = np.nan
-        empty = fitted(name, None, other_X, y, good, nonfinite="zero")
+        empty = fitted(name, main_form(name), other_X, y, good, nonfinite="zero")
         np.testing.assert_array_equal(invalid, empty)
 
 
@@ -149,7 +150,9 @@ def test_weights_of_another_shape_or_type(name):
             (np.ones(60) + 1j, "sample_weight must hold numbers"),
         ):
             with pytest.raises(ValueError, match=match):
-                build(name, nonfinite=nonfinite, accountant=accountant).fit(X, y, sample_weight=bad)
+                build(name, main_form(name), nonfinite=nonfinite, accountant=accountant).fit(
+                    X, y, sample_weight=bad
+                )
     assert accountant.ledger == ()
     weights = np.random.default_rng(0).choice(SCALES, 60)
     expected = fitted(name, None, X, y, weights)

@@ -53,7 +53,7 @@ FORMS = [
 
 
 @pytest.mark.filterwarnings("ignore")
-@rest_is_slow("number", range(len(FORMS)), ("1", "5", "8", "11"))
+@rest_is_slow("number", range(len(FORMS)), ("1", "5", "8"))
 def test_scikit_learn_checks_of_forms_that_are_in_no_contract(number):
     found = check_estimator(FORMS[number], on_skip=None, on_fail=None)
     failed = [(r["check_name"], r["exception"]) for r in found if r["status"] == "failed"]

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from support import assert_refuses
+from support import assert_refuses, rest_is_slow
 
 from sklearn_dpsco.geometry import Entropy, L1Ball, L2Ball, LInfBall, LpBall, PowerMap, Simplex
 from sklearn_dpsco.geometry.norms import lp_norm
@@ -224,7 +224,7 @@ def divergence(mirror_map, v, w, n_steps=100):
     return float(weights @ slopes) / 2
 
 
-@every_dimension
+@rest_is_slow("d", DIMENSIONS, ("5",))
 def test_strong_convexity_and_diameter(d):
     for mirror_map in MAPS:
         geometry, rng = mirror_map.geometry, np.random.default_rng(d)
@@ -268,7 +268,7 @@ def test_exponent_of_the_l1_ball():
     assert 2 < 1000 ** (1 - 1 / mirror_map.exponent(1000)) < math.e
 
 
-@pytest.mark.parametrize("d", [1, 3, 30])
+@rest_is_slow("d", (1, 3, 30), ("1", "3"))
 def test_extreme_steps(d):
     for mirror_map, size in itertools.product(MAPS, (1e-300, 1e-10, 1.0, 1e10, 1e300)):
         geometry, rng = mirror_map.geometry, np.random.default_rng(d)

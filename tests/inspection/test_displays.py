@@ -22,6 +22,7 @@ from sklearn_dpsco import (
     DPScaler,
     LedgerDisplay,
     PlanDisplay,
+    PowerDisplay,
     PrivacyBudgetError,
     PrivacyLeakWarning,
     PrivacyUtilityDisplay,
@@ -339,6 +340,7 @@ def test_all_follow_the_conventions():
         PrivacyUtilityDisplay(epsilons=[1, 2], scores=[[0.1, 0.2], [0.3, 0.4]]),
         LedgerDisplay(totals=[0.5, 1.0], labels=["a", "b"], epsilon=1.0),
         PlanDisplay(names=["a", "b"], shares=[0.5, 0.5]),
+        PowerDisplay(values=[1, 2], std=[0.5, 0.3], std_sampling=[0.2, 0.2]),
         TradeoffCurveDisplay(false_alarms=[0, 1], missed_detections=[1, 0]),
         CoefficientDisplay(names=["a", "b"], coef=[[1.0], [2.0]]),
     ]

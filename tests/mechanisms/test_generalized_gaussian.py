@@ -13,7 +13,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from scipy import stats
 from scipy.integrate import quad
-from support import ORDERS, stream
+from support import ORDERS, rest_is_slow, stream
 
 from sklearn_dpsco.geometry.norms import lp_norm
 from sklearn_dpsco.mechanisms import Gaussian, GeneralizedGaussian, vector_mechanism
@@ -73,7 +73,7 @@ def test_direction_is_independent_of_the_radius():
     assert stats.spearmanr(radius, share).pvalue > LEVEL
 
 
-@pytest.mark.parametrize("r", [2.5, 6.0])
+@rest_is_slow("r", (2.5, 6.0), ("2.5",))
 def test_density_in_two_dimensions(r):
     # proportional to exp(-|z|_r^2 / 2), by cells of the plane
     edges = np.array([-np.inf, -1.0, -0.3, 0.3, 1.0, np.inf])

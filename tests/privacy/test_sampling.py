@@ -10,7 +10,7 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 from scipy.integrate import quad, trapezoid
 from scipy.stats import norm
-from support import batch_game
+from support import batch_game, rest_is_slow
 
 from sklearn_dpsco.privacy import events
 from sklearn_dpsco.privacy.budget import PrivacyBudget, mu_delta
@@ -54,9 +54,15 @@ def test_a_batch_of_one_table_against_the_other_is_below_the_curve():
                 assert delta <= bound + 1e-8, (rest, epsilon)
 
 
-@pytest.mark.parametrize("law", ["fixed", "poisson"])
-def test_compositions_against_brute_force(law):
-    for z, q, count, mu in ((2.0, 0.05, 50, 0.0), (1.2, 0.02, 30, 0.1), (6.0, 0.3, 40, 0.3)):
+GAMES = ((2.0, 0.05, 50, 0.0), (1.2, 0.02, 30, 0.1), (6.0, 0.3, 40, 0.3))
+
+
+@rest_is_slow(
+    ("law", "games"), itertools.product(("fixed", "poisson"), (GAMES[:2], GAMES[2:])),
+    ("fixed-2", "poisson-1"), lambda case: f"{case[0]}-{len(case[1])}",
+)  # fmt: skip
+def test_compositions_against_brute_force(law, games):
+    for z, q, count, mu in games:
         noise = events.GaussianDpEvent(z)
         if law == "fixed":
             event = events.SampledWithoutReplacementDpEvent(1000, int(1000 * q), noise)

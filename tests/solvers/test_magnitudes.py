@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy import sparse
-from support import solver_data, storage, stream
+from support import rest_is_slow, solver_data, storage, stream
 
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.mechanisms import Laplace, SelectVertex
@@ -144,8 +144,10 @@ def scores(X, center, present=None, q=0.5):
 MAGNITUDES = [0.0, 1e-300, 1e-30, 1e-3, 0.5, 1.0, 3.0, 1e3, 1e19, 1e300, np.inf, -1e300, -2.0]
 
 
-@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
-@pytest.mark.parametrize("q", [0.5, 0.03])
+@rest_is_slow(
+    ("q", "relation"), itertools.product((0.5, 0.03), ("replace-one", "zero-out")),
+    ("0.5-replace-one", "0.03-zero-out"),
+)  # fmt: skip
 def test_the_range_of_the_scores_is_what_is_claimed(relation, q):
     rng = np.random.default_rng(0)
     # at another share than 1/2, what appears moves scores by up to 1 - q, up and down

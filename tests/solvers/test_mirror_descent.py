@@ -45,7 +45,9 @@ TASKS = ["regression", "classification"]
 FORMS = ("noisy-md", "localized", "proximal", "noisy-sfw")
 every_form = pytest.mark.parametrize("form", FORMS)
 every_relation = pytest.mark.parametrize("relation", RELATIONS)
+# one of them, by turns
 one_relation = rest_is_slow("relation", RELATIONS, ("zero-out",))
+the_other_relation = rest_is_slow("relation", RELATIONS, ("replace-one",))
 BUDGET = PrivacyBudget(1.0, 1e-6)
 
 
@@ -411,7 +413,7 @@ def growing(n, d=2, *, epsilon=1.0, relation="replace-one", loss=None, n_outputs
     return solver, plan
 
 
-@every_relation
+@the_other_relation
 def test_growing_rounds_have_disjoint_batches_proved_sensitivities_and_the_full_budget(relation):
     factor = 2 if relation == "replace-one" else 1
     for n, loss in itertools.product((2, 3, 7, 5000, 60_000), (Welsch(0.4), LogAbsolute(0.5))):
@@ -653,10 +655,11 @@ def test_second_accountant_of_batches(relation, n_outputs):
         dataclasses.replace(plan.guarantee, releases=releases)
 
 
-@pytest.mark.parametrize(
+@rest_is_slow(
     ("epsilon", "n", "size", "steps"),
     [(0.1, 10**4, 256, "auto"), (1.0, 10**4, 9999, 50), (20.0, 100, 50, 5), (1e-3, 10**5, 30, 40)],
-)
+    ("0.1-10000-256-auto", "20.0-100-50-5"),
+)  # fmt: skip
 def test_batches_never_have_more_noise_than_without_sampling(epsilon, n, size, steps):
     for relation, delta in itertools.product(RELATIONS, (1e-6, 1e-13)):
         budget = PrivacyBudget(epsilon, delta, relation)
@@ -669,19 +672,19 @@ def test_batches_never_have_more_noise_than_without_sampling(epsilon, n, size, s
         assert plan.guarantee.spent > 0
 
 
-def test_under_a_filter_batches_keep_their_amplification():
+@rest_is_slow(("relation", "epsilon"), zip(RELATIONS, (0.2, 1.0), strict=True), ("zero-out-1.0",))
+def test_under_a_filter_batches_keep_their_amplification(relation, epsilon):
     # the divergence at the filter's order is what the filter has for this epsilon
-    for relation, epsilon in zip(RELATIONS, (0.2, 1.0), strict=True):
-        alone = PrivacyBudget(epsilon, 1e-6, relation)
-        order = BudgetAccountant(1.0, 1e-6, relation).order
-        shared = dataclasses.replace(alone, currency="zcdp", order=order)
-        facts = l2_problem(10**4, 10)
-        solver = NoisyMD(batch_size=100, max_iter=200)
-        best, plan = solver.plan(facts, alone), solver.plan(facts, shared)
-        ratio = plan.stages[0].noises[0].scale / best.stages[0].noises[0].scale
-        assert 1 <= ratio < 1.45, (relation, epsilon)
-        assert plan.guarantee.renyi(order) <= order * shared.rho * (1 + 1e-12)
-        assert plan.guarantee.spent <= 1e-6
+    alone = PrivacyBudget(epsilon, 1e-6, relation)
+    order = BudgetAccountant(1.0, 1e-6, relation).order
+    shared = dataclasses.replace(alone, currency="zcdp", order=order)
+    facts = l2_problem(10**4, 10)
+    solver = NoisyMD(batch_size=100, max_iter=200)
+    best, plan = solver.plan(facts, alone), solver.plan(facts, shared)
+    ratio = plan.stages[0].noises[0].scale / best.stages[0].noises[0].scale
+    assert 1 <= ratio < 1.45
+    assert plan.guarantee.renyi(order) <= order * shared.rho * (1 + 1e-12)
+    assert plan.guarantee.spent <= 1e-6
 
 
 def test_amplification_lowers_the_noise():
@@ -697,7 +700,7 @@ def test_a_batch_of_all_records_is_a_full_batch():
     assert plan.guarantee.composition == "gdp"
 
 
-@every_relation
+@the_other_relation
 def test_batch_sensitivities_in_the_replay(relation):
     worst = 0.0
     for task, size in zip(TASKS, (1, 4), strict=True):
@@ -712,7 +715,7 @@ def test_batch_sensitivities_in_the_replay(relation):
     assert 0.9 < worst <= 1 + 1e-12
 
 
-@every_relation
+@one_relation
 def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
     _, plan = batch_plan(40, 4, relation, steps=6)
     pairs = neighbours(plan.problem, relation, 8)
@@ -757,7 +760,7 @@ def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
     assert "not in its batch" in plant(stages, "_gradient_source", drawn_and_left)[noise]
 
 
-@every_relation
+@the_other_relation
 def test_replays_put_the_record_into_batches(relation):
     # one batch in a hundred would hold it
     _, plan = batch_plan(400, 4, relation, steps=2)
@@ -765,24 +768,27 @@ def test_replays_put_the_record_into_batches(relation):
     assert found.ratios["stages[0].noises[0]"] > 0.5
 
 
-def test_frank_wolfe_sensitivities_in_the_replay():
-    for relation, fit_intercept in itertools.product(RELATIONS, (True, False)):
-        at, worst = f"{relation}, fit_intercept={fit_intercept}", {}
-        for task, n in ((TASKS[0], 4), (TASKS[1], 9), (TASKS[0], 16)):
-            solver = NoisySFW(max_iter=3, gradient_clip=0.4, learning_rate=0.5)
-            facts = l2_problem(n, 3, task=task, fit_intercept=fit_intercept)
-            plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
-            pairs = neighbours(facts, relation, 6, random_state=n)
-            found = check_sensitivity(plan, pairs)
-            assert not found.violations, f"{at}: {found.violations}"
-            for name, ratio in found.ratios.items():
-                worst[name] = max(ratio, worst.get(name, 0.0))
-        assert worst["stages[0].noises[0]"] > 0.9, at
-        # derivatives rarely change by as much as they might
-        assert worst["stages[0].noises[1]"] > 0.2, at
-        stage = dataclasses.replace(plan.stages[0], largest_change=10.0)
-        loose = dataclasses.replace(plan, stages=(stage,), gradient_clip=10.0)
-        assert check_sensitivity(loose, pairs).violations, at
+@rest_is_slow(
+    ("relation", "fit_intercept"), itertools.product(RELATIONS, (True, False)),
+    ("replace-one-True", "zero-out-False"),
+)  # fmt: skip
+def test_frank_wolfe_sensitivities_in_the_replay(relation, fit_intercept):
+    worst = {}
+    for task, n in ((TASKS[0], 4), (TASKS[1], 9), (TASKS[0], 16)):
+        solver = NoisySFW(max_iter=3, gradient_clip=0.4, learning_rate=0.5)
+        facts = l2_problem(n, 3, task=task, fit_intercept=fit_intercept)
+        plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
+        pairs = neighbours(facts, relation, 6, random_state=n)
+        found = check_sensitivity(plan, pairs)
+        assert not found.violations, found.violations
+        for name, ratio in found.ratios.items():
+            worst[name] = max(ratio, worst.get(name, 0.0))
+    assert worst["stages[0].noises[0]"] > 0.9
+    # derivatives rarely change by as much as they might
+    assert worst["stages[0].noises[1]"] > 0.2
+    stage = dataclasses.replace(plan.stages[0], largest_change=10.0)
+    loose = dataclasses.replace(plan, stages=(stage,), gradient_clip=10.0)
+    assert check_sensitivity(loose, pairs).violations
 
 
 def test_black_box_audit_of_batches():

@@ -346,7 +346,7 @@ def test_replays_in_learned_units_stay_within_the_sensitivities(loss, relation):
 def test_a_replay_finds_rows_in_learned_units_that_are_not_bounded(monkeypatch):
     plan = in_units(Squared())
     with monkeypatch.context() as patch:
-        patch.setattr("sklearn_dpsco.solvers.learned_units._LONGEST", 9.0)
+        patch.setattr("sklearn_dpsco.solvers.learned_units.LONGEST", 9.0)
         assert check_sensitivity(plan).violations
     assert not check_sensitivity(plan).violations
 

@@ -78,7 +78,8 @@ class MirrorDescent(Solver):
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
         if self.form == "auto":
-            kind = Descent if is_best(problem, budget) else NoisyMD
+            is_free = problem.inference or is_best(problem, budget)
+            kind = Descent if is_free else NoisyMD
             return kind().plan(problem, budget)
         self._check_size(problem.n_samples)
         box = Box.of(self, problem, budget, auto=False)

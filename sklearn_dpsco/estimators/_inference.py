@@ -1,0 +1,263 @@
+"""Standard errors, intervals and tests of models whose plan has an estimate with a covariance."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from .._checks import check_choice
+from ..data.blocks import check_in_memory
+from ..data.bounds import FeatureScaling
+from ..estimates import Estimates, WaldTest, check_level
+from ..losses import Multinomial
+from ..solvers.base import SolverResult
+from ._base import DPLinearModel
+from ._models import feature_index
+from ._records import Labels, Numbers
+
+Array = NDArray[np.float64]
+
+
+class Inference(DPLinearModel):
+    r"""Base of the models that can say how sure their coefficients are.
+
+    Parameters
+    ----------
+    inference : bool, default=False
+        Whether a part of the budget buys standard errors: `conf_int`, `summary`, `wald_test`,
+        `predict_interval`, and in a regression ``predict(X, return_std=True)``. The fit then ends
+        in Newton steps, whose covariance by sampling is a released sandwich, and by noise known
+        from the plan. Needs the squared or the logistic loss without a set, at most 1000
+        features, ``max_rows_per_user=1``, and about :math:`17 r k^{1.5} / \mu` rows for k
+        coefficients (of all classes, if several), :math:`\mu` the Gaussian-DP budget (.24 at
+        epsilon 1, delta 1e-6) and r 2 under replace-one, else 1: a `ValueError` says if there are
+        fewer.
+
+    Attributes
+    ----------
+    coef_std_ : ndarray of the shape of `coef_`
+        With ``inference=True``: standard errors, of sampling and of noise together, of the
+        coefficients before they were shrunk to those that predict best, which `summary` shows;
+        infinite where the released numbers say nothing of a column.
+    coef_cov_ : ndarray of shape (n_outputs * n_params, n_outputs * n_params)
+        With ``inference=True``: the covariance of all coefficients of one output after the other,
+        the intercept the last of each.
+    """
+
+    def _keep_estimate(
+        self, estimate: Any, scaling: FeatureScaling, targets: Numbers | Labels
+    ) -> None:
+        for name in ("_estimates", "coef_std_", "coef_cov_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        if estimate is None:
+            return
+        d, (n_outputs, n_params) = self.n_features_in_, estimate.coef.shape
+        coef, intercept = estimate.coef[:, :d], estimate.coef[:, d:].sum(axis=1)
+        if n_outputs == 1:
+            coef, intercept = coef[0], intercept[0]
+        model = targets.model(SolverResult(coef, intercept, 1), scaling)
+        to_data = np.diag(np.append(1 / scaling.width, np.ones(n_params - d)))
+        to_data[d:, :d] = -scaling.shift / scaling.width
+        half = targets.scaling.half if isinstance(targets, Numbers) else 1.0
+        halves = np.broadcast_to(half, n_outputs)
+
+        def joined(coef: Any, intercept: Any) -> Array:
+            columns = np.atleast_2d(coef), np.reshape(intercept, (-1, 1))
+            return np.hstack(columns)[:, :n_params]
+
+        coef = joined(model["coef_"], model["intercept_"])
+        found = estimate.times(coef, np.kron(np.diag(halves), to_data), halves**2)
+        problem, guarantee = self.plan_.problem, self.guarantee_
+        estimates = Estimates(
+            names=tuple(self._feature_names() or [f"x{k}" for k in range(d)]),
+            outputs=tuple(self._output_labels()),
+            coef=coef,
+            sampling=found.sampling,
+            noise=found.noise,
+            doubt=found.doubt,
+            unknown=found.unknown,
+            gram=found.gram,
+            residual_std=np.sqrt(found.residual),
+            shrunk=joined(self.coef_, self.intercept_),
+            title=(
+                f"{type(self).__name__}: {problem.n_samples} rows, epsilon={guarantee.epsilon:g}, "
+                f"delta={guarantee.delta:g}, {guarantee.relation}"
+            ),
+            notes=_notes(found, problem.n_samples),
+        )
+        std = estimates.std[:, :d].reshape(np.shape(self.coef_))
+        self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
+
+    def _found(self, name: str) -> Estimates:
+        check_is_fitted(self)
+        if not hasattr(self, "_estimates"):
+            raise ValueError(
+                f"{name} needs standard errors, a part of the budget: fit with inference=True"
+            )
+        estimates: Estimates = self._estimates
+        return estimates
+
+    def conf_int(self, level: float = 0.95) -> Array:
+        """Intervals of the coefficients, each of which covers the true one with this probability.
+
+        "True" is the coefficient that the loss has in the population that the rows are drawn from.
+        The intervals cover sampling and noise. They are those of `summary`: about coefficients that
+        are not shrunk, so that `coef_` need not lie in their middle.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=.95
+
+        Returns
+        -------
+        ndarray of shape (n_params, 2), or (n_outputs, n_params, 2) if there are several outputs
+            Lower and upper ends, the intercept's last. Of several classes they are those of the
+            deviations from the mean over the classes.
+
+        Raises
+        ------
+        ValueError
+            If the fit was without ``inference=True``.
+        """
+        return self._found("conf_int").conf_int(level)
+
+    def summary(
+        self, encoder: Any = None, *, units: str = "data", level: float = 0.95
+    ) -> Estimates:
+        """The coefficients with standard errors, tests and intervals, as text, HTML or a frame.
+
+        Parameters
+        ----------
+        encoder : PublicEncoder, other transformer or None, default=None
+        units : {"data", "scaled"}, default="data"
+            As in `coef_frame`.
+        level : float in (0, 1), default=.95
+            Of the intervals.
+
+        Returns
+        -------
+        Estimates
+            ``print`` shows it, ``to_frame()`` gives the numbers. Its column "coef" is the estimate
+            that the intervals are about, "shrunk" is `coef_`, which predicts best.
+
+        Raises
+        ------
+        ValueError
+            If the fit was without ``inference=True``, or `encoder` has another number of outputs.
+        """
+        found = dataclasses.replace(self._found("summary"), level=check_level(level))
+        check_choice("units", units, ("data", "scaled"))
+        names, shift, width = found.names, np.zeros(1), np.ones(1)
+        if encoder is not None:
+            _, columns = feature_index(None, self.n_features_in_, encoder)
+            names = tuple(encoder.get_feature_names_out())
+            if columns is not None:
+                shift, width = np.transpose([(column.shift, column.width) for column in columns])
+        if units == "scaled":
+            shift, width = -self._origin / self._width, 1 / self._width
+        ones = np.ones(self.n_features_in_)
+        return found.in_units(names, shift * ones, width * ones)
+
+    def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
+        """Test linear hypotheses about the coefficients: see `Estimates.wald_test`.
+
+        Parameters
+        ----------
+        hypotheses : str, list of str, or array-like of shape (q, n_outputs * n_params)
+            Features whose coefficients are all 0 if it is true, or the matrix R of R b = value.
+        value : float or array-like of shape (q,), default=0
+
+        Returns
+        -------
+        WaldTest
+        """
+        return self._found("wald_test").wald_test(hypotheses, value)
+
+    def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:
+        """Intervals of what is predicted for rows of X, each by itself.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), in memory
+        level : float in (0, 1), default=.95
+        of : {"mean", "record"}, default="mean"
+            Of the mean target, or the probability of a class, at such rows; or in a regression of
+            the target of one new record, if targets are normal about their means with one variance.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
+            Of two classes the probability of the second one.
+        """
+        found = self._found("predict_interval")
+        check_choice("of", of, ("mean", "record"))
+        level, loss = check_level(level), self.plan_.problem.loss
+        if of == "record" and loss.task != "regression":
+            raise ValueError("of='record' is for a regression: labels have no interval")
+        rows, raw = self._functions(X, found)
+        n, k = raw.shape
+        if loss.task == "regression":
+            half = np.stack(
+                [found.half_widths(_padded(rows, j, k), level) for j in range(k)], axis=1
+            )
+            if of == "record":
+                quantile = np.divide(half, self._std(rows, found, k), where=half > 0, out=half * 0)
+                half = np.hypot(half, quantile * found.residual_std)
+            ends = np.stack((raw - half, raw + half), axis=-1)
+            return ends[:, 0] if self.coef_.ndim == 1 else ends
+        if not isinstance(loss, Multinomial):
+            half = found.half_widths(rows, level)[:, None]
+            ends = loss.probability(np.hstack((raw - half, raw + half)))
+            return np.asarray(ends)
+        p, ends = loss.probability(raw), np.empty((n, k, 2))
+        for j in range(k):  # of the log-odds against the rest, by their gradient
+            others = np.where(np.arange(k) == j, 0.0, p)
+            weights = -others / others.sum(axis=1, keepdims=True)
+            weights[:, j] = 1.0
+            half = found.half_widths(np.einsum("nk,np->nkp", weights, rows).reshape(n, -1), level)
+            odds = np.log(p[:, j]) - np.log1p(-p[:, j])
+            ends[:, j] = 1 / (1 + np.exp(-(odds[:, None] + half[:, None] * np.array([-1, 1]))))
+        return ends
+
+    def _prediction_std(self, X: Any) -> Array:
+        found = self._found("return_std=True")
+        rows, raw = self._functions(X, found)
+        return np.reshape(self._std(rows, found, raw.shape[1]), np.shape(self.predict(X)))
+
+    @staticmethod
+    def _std(rows: Array, found: Estimates, k: int) -> Array:
+        return np.stack([found.errors(_padded(rows, j, k))[0] for j in range(k)], axis=1)
+
+    def _functions(self, X: Any, found: Estimates) -> tuple[Array, Array]:
+        """The rows of X, with the intercept's 1 if there is one, and raw predictions."""
+        check_in_memory("an interval", X)
+        X = self._features(X, reset=False)
+        rows = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+        if found.coef.shape[1] > rows.shape[1]:
+            rows = np.column_stack((rows, np.ones(len(rows))))
+        return rows, rows @ found.coef.T
+
+
+def _padded(rows: Array, output: int, n_outputs: int) -> Array:
+    """The rows as functions of the coefficients of one of several outputs."""
+    functions = np.zeros((len(rows), n_outputs, rows.shape[1]))
+    functions[:, output] = rows
+    return functions.reshape(len(rows), -1)
+
+
+def _notes(found: Any, n: int) -> tuple[str, ...]:
+    """What a reader of the table must know, of public facts and released numbers."""
+    notes = [
+        "coef: not shrunk, what std err and intervals are about; shrunk: coef_, predicts best",
+        f"about {found.n_beyond:.3g} of {n} scores are shortened, {found.n_cut} rows count less",
+    ]
+    if found.unknown.shape[1]:
+        notes.append(
+            f"of {found.unknown.shape[1]} directions of the columns the released numbers say "
+            "nothing: what depends on them has the whole line for an interval"
+        )
+    return tuple(notes)

@@ -1,0 +1,261 @@
+"""How many rows, or which epsilon, standard errors of a size need: before any data is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from .._checks import check_count, check_real, check_size, unwarned
+from .axes import axes_for
+
+_MOST_ROWS = 10**12
+_EPSILONS = 1e-3, 1e4
+
+
+def _reaches(
+    std: float | None, effect: float | None, power: float, **facts: Any
+) -> Callable[[Any], bool]:
+    """Whether a plan has a standard error of at most `std`, or this power for the effect."""
+    if (std is None) == (effect is None):
+        raise ValueError("give either std, or effect and power")
+    if std is not None:
+        most = check_size("std", std)
+        facts.pop("level", None)
+        return lambda plan: plan.expected_std(**facts) <= most
+    check_real("effect", effect)
+    check_real("power", power, low=0, high=1, low_open=True, high_open=True)
+    return lambda plan: plan.power(effect, **facts) >= power
+
+
+def _holds(estimator: Any, n: int, d: int, is_enough: Callable[[Any], bool]) -> bool:
+    try:
+        with unwarned():
+            plan = estimator.plan(n, d)
+    except ValueError as error:
+        if "rows for" in str(error):  # too few for any standard error
+            return False
+        raise
+    return is_enough(plan)
+
+
+def rows_needed(
+    estimator: Any,
+    n_features: int,
+    *,
+    std: float | None = None,
+    effect: float | None = None,
+    power: float = 0.8,
+    **assumptions: float,
+) -> int:
+    """The number of rows from which a fit can be expected to be this sure. Spends nothing.
+
+    Parameters
+    ----------
+    estimator : DPLinearRegression, DPLogisticRegression, DPMirrorRegressor or DPMirrorClassifier
+        With its epsilon, delta and relation. ``inference`` counts as True.
+    n_features : int >= 1
+    std : float or None, default=None
+        The standard error of a coefficient that is wanted, as `UnitDescentPlan.expected_std` has
+        it: per standard deviation of a feature, in standard deviations of the target, or in
+        log-odds.
+    effect, power : float or None, default=None; float in (0, 1), default=.8
+        In the place of `std`: an effect of this size is to be told from 0 with this probability.
+    **assumptions
+        `r2`, `correlation`, `prevalence`, and of the interval `level`, as in the plan's methods.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        If 10^12 rows are not enough.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import DPLinearRegression, rows_needed
+    >>> model = DPLinearRegression(epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> 10_000 < rows_needed(model, 10, effect=0.05) < 30_000
+    True
+    """
+    check_count("n_features", n_features)
+    model = clone(estimator).set_params(inference=True)
+    is_enough = _reaches(std, effect, power, **assumptions)
+    high = 64
+    while not _holds(model, high, n_features, is_enough):
+        high *= 2
+        if high > _MOST_ROWS:
+            raise ValueError("10^12 rows are not enough: ask for less, or take a larger epsilon")
+    low = high // 2
+    while high - low > max(1, low // 1000):
+        middle = (low + high) // 2
+        if _holds(model, middle, n_features, is_enough):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def epsilon_needed(
+    estimator: Any,
+    n_samples: int,
+    n_features: int,
+    *,
+    std: float | None = None,
+    effect: float | None = None,
+    power: float = 0.8,
+    **assumptions: float,
+) -> float:
+    """The epsilon from which a fit can be expected to be this sure. Spends nothing.
+
+    Parameters
+    ----------
+    estimator, n_features, std, effect, power, **assumptions
+        As in `rows_needed`; the estimator's own epsilon does not count.
+    n_samples : int >= 2
+
+    Returns
+    -------
+    float
+        Rounded up to three digits.
+
+    Raises
+    ------
+    ValueError
+        If sampling alone leaves more than is wanted: then only more rows help.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import DPLogisticRegression, epsilon_needed
+    >>> model = DPLogisticRegression(bounds_X=(0, 1), classes=[0, 1])
+    >>> 0.1 < epsilon_needed(model, 50_000, 10, effect=0.1, prevalence=0.3) < 3
+    True
+    """
+    check_count("n_samples", n_samples, low=2)
+    check_count("n_features", n_features)
+    model = clone(estimator).set_params(inference=True)
+    is_enough = _reaches(std, effect, power, **assumptions)
+
+    def holds(exponent: float) -> bool:
+        return _holds(
+            model.set_params(epsilon=math.exp(exponent)), n_samples, n_features, is_enough
+        )
+
+    low, high = map(math.log, _EPSILONS)
+    if not holds(high):
+        raise ValueError(
+            f"no epsilon is large enough: {n_samples} rows leave more by sampling alone; "
+            "rows_needed says how many are enough"
+        )
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    digits = 2 - math.floor(high / math.log(10))
+    return math.ceil(math.exp(high) * 10.0**digits) / 10.0**digits
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PowerDisplay:
+    """Standard errors that plans can be expected to report, against epsilon or the number of rows.
+
+    Parameters
+    ----------
+    values : array-like of shape (k,)
+        Epsilons, or numbers of rows; NaN standard errors where there are too few rows.
+    std, std_sampling : array-like of shape (k,)
+        With privacy, and by sampling alone: what no epsilon can better.
+    against : {"epsilon", "rows"}
+
+    Attributes
+    ----------
+    line_, sampling_line_ : matplotlib Line2D
+    ax_, figure_ : matplotlib Axes and Figure
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import DPLinearRegression, PowerDisplay
+    >>> model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> display = PowerDisplay.from_estimator(model, 50_000, 10)  # doctest: +SKIP
+    """
+
+    values: Any
+    std: Any
+    std_sampling: Any
+    against: str = "epsilon"
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        n_samples: int | Sequence[int],
+        n_features: int,
+        *,
+        epsilons: Sequence[float] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+        ax: Any = None,
+        line_kwargs: dict[str, Any] | None = None,
+        **assumptions: float,
+    ) -> Self:
+        """Draw what the plans of an estimator can be expected to report.
+
+        Parameters
+        ----------
+        estimator : as in `rows_needed`
+        n_samples : int, or a sequence of them
+            Of a sequence, standard errors are drawn against it, at the estimator's epsilon.
+        n_features : int
+        epsilons : sequence of float
+            Against which they are drawn if `n_samples` is one number.
+        ax : matplotlib Axes or None, default=None
+        line_kwargs : dict or None
+            For the lines.
+        **assumptions
+            As in `UnitDescentPlan.expected_std`.
+        """
+        model = clone(estimator).set_params(inference=True)
+        by_rows = not np.isscalar(n_samples)
+        values: list[Any] = list(n_samples) if by_rows else list(epsilons)  # type: ignore[arg-type]
+        found = []
+        for value in values:
+            changed = model if by_rows else model.set_params(epsilon=value)
+            pair = [math.nan, math.nan]
+
+            def keep(plan: Any, pair: list[float] = pair) -> bool:
+                pair[:] = plan.expected_std(parts=True, **assumptions)
+                return True
+
+            _holds(changed, value if by_rows else n_samples, n_features, keep)  # type: ignore[arg-type]
+            found.append((math.hypot(*pair), pair[0]))
+        std, of_sampling = np.transpose(found)
+        display = cls(
+            values=values,
+            std=std,
+            std_sampling=of_sampling,
+            against="rows" if by_rows else "epsilon",
+        )
+        return display.plot(ax=ax, **(line_kwargs or {}))
+
+    def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw both lines.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+        **kwargs
+            For the lines.
+        """
+        ax = axes_for(self, ax)
+        (self.line_,) = ax.plot(self.values, self.std, "o-", label="with privacy", **kwargs)
+        style = {"color": "gray", "linestyle": "--", **kwargs}
+        (self.sampling_line_,) = ax.plot(
+            self.values, self.std_sampling, label="by sampling alone", **style
+        )
+        ax.set(xscale="log", yscale="log", ylabel="Standard error of a coefficient")
+        ax.set_xlabel("Number of rows" if self.against == "rows" else "epsilon")
+        ax.legend(loc="best")
+        return self

@@ -1,0 +1,583 @@
+r"""Second moments of a table, released once: any number of linear regressions from them.
+
+Rows are brought into learned units (doc/privacy, sections 4.5 and 4.7), so that bounds may be too
+wide and columns ill-conditioned. One symmetric matrix A of the second moments of (z, 1) is
+released, with noise that is the same in all directions. With Q the way back to the user's units, a
+regression of the target t on features F is that of :math:`G = Q A Q^T`. What follows from the
+release costs nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import lars_path_gram
+from sklearn.utils.validation import check_is_fitted
+
+from ._checks import check_choice, check_count, check_real, import_pandas, shown
+from ._fitting import PrivateFit
+from ._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
+from .data.bounds import check_feature_bounds, feature_scaling
+from .data.cells import clear_rows, nonfinite_rows
+from .data.rows import make_rows
+from .data.summation import chunk_rows, slices, sum_on_threads
+from .estimates import Estimates
+from .geometry import Geometry
+from .losses import Squared
+from .mechanisms import Gaussian, Release, SelectVertex
+from .preprocessing.declared import declared_bounds
+from .privacy.branches import Account
+from .privacy.budget import PrivacyBudget
+from .privacy.guarantee import Guarantee
+from .randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from .solvers import statistics
+from .solvers.base import Plan, Problem, SolverResult, plan_within
+from .solvers.learned_units import LONGEST, copied, lengths
+from .solvers.records import SolverData, WithNumbers
+from .solvers.statistics import (
+    TINY,
+    clipped_to,
+    isometric_vector,
+    measure,
+    median_on_grid,
+    moment_sum,
+    norm_counts,
+    scale_on_grid,
+    short_row_sum,
+    shrunk_vector,
+    symmetric_matrix,
+    whitening,
+)
+
+__all__ = ["MomentsPlan", "PrivateMoments"]
+
+Array = NDArray[np.float64]
+
+_FORMAT = "sklearn_dpsco.PrivateMoments/1"
+_LAST = math.sqrt(0.1)  # the coordinate of the intercept, beside rows of norm at most 1
+# Shares of the budget; what is left is for the second moments that are published. The m over
+# d^1.5 from which a first round pays.
+_SIZE, _CENTER, _ROUGH, _FAR, _PAYS = 0.015, 0.06, 0.1, 0.02, 4.5
+_MOST_FEATURES = 1000
+_CLAIM = "epsilon", "delta", "relation"
+
+
+class Moments(NamedTuple):
+    """What is released: second moments A of (z, 1), and the way back Q to scaled columns and 1."""
+
+    matrix: Array
+    back: Array
+    scale: float  # of the noise on the diagonal of A; over sqrt(2) beside it
+    n_far: int  # rows that count less
+
+
+@dataclass(frozen=True)
+class MomentsPlan(Plan):
+    """How second moments are released; see `Plan` for the common fields.
+
+    Attributes
+    ----------
+    length : SelectVertex
+        Of rows, and of centred rows.
+    center : Gaussian
+    rough : Gaussian or None
+        A first round of second moments; None where it would be noise.
+    far : SelectVertex
+        The length that `n_far` rows exceed.
+    n_far : int
+    moments : Gaussian
+        The second moments that are published.
+    """
+
+    length: SelectVertex
+    center: Gaussian
+    rough: Gaussian | None
+    far: SelectVertex
+    n_far: int
+    moments: Gaussian
+
+    @classmethod
+    def of(cls, n_samples: int, n_features: int, budget: PrivacyBudget) -> MomentsPlan:
+        """The plan for a table of this size."""
+        problem = Problem(n_samples, n_features, Squared(), Geometry)
+        allowance, d, left = budget.mixed_allowance, n_features, 1.0 - 2 * _SIZE - _CENTER - _FAR
+        score = statistics.median_score(n_samples, budget.record_factor)
+        far = SelectVertex.calibrate(score, allowance.share(_FAR))
+        m = n_samples * math.sqrt(2 * allowance.amount) / budget.record_factor
+        rough, change = None, statistics.second_moments(problem, budget)
+        if m > _PAYS * d**1.5:
+            left -= _ROUGH
+            rough = Gaussian.calibrate(change, allowance.share(_ROUGH), 1, d * (d + 1) // 2)
+        wider = statistics.second_moments(Problem(n_samples, d + 1, Squared(), Geometry), budget)
+        mean = statistics.unit_mean(problem, budget)
+        length = SelectVertex.calibrate(score, allowance.share(2 * _SIZE), 2)
+        center = Gaussian.calibrate(mean, allowance.share(_CENTER), 1, d)
+        size = (d + 1) * (d + 2) // 2
+        moments = Gaussian.calibrate(wider, allowance.share(left), 1, size)
+        named = (
+            ("row lengths", length, 2), ("column means", center, 1), ("first moments", rough, 1),
+            ("far rows", far, 1), ("second moments", moments, 1),
+        )  # fmt: skip
+        releases = tuple(Release(name, kind, count) for name, kind, count in named if kind)
+        n_far = min(n_samples // 8, math.floor(8 * far.scale))
+        guarantee = Guarantee.of(budget, releases, allowance.kind)
+        facts = problem, budget, "moments", 1, guarantee
+        return cls(*facts, length, center, rough, far, n_far, moments)
+
+    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """The released moments, as the field `estimate`."""
+        n, d = self.problem.n_samples, self.problem.n_features
+        longest, measured = math.sqrt(d), data.map(measure)
+        facts = longest, longest / 2, self.length, stream
+        rough = scale_on_grid(functools.partial(measured.sum, norm_counts), n, *facts)
+        rough = min(1.3 * rough, longest)
+        noisy = self.center.release(measured.sum(short_row_sum, rough) / n, stream)
+        center = rough * shrunk_vector(noisy, self.center.variance)
+        measured = data.map(measure, center)
+        counts, facts = (
+            functools.partial(measured.sum, norm_counts),
+            (2 * rough, rough / 2, *facts[2:]),
+        )
+        # the centre of shorter rows is noise
+        noise = rough * min(3 * math.sqrt(d * self.center.variance), 0.3)
+        transform = np.eye(d) / max(scale_on_grid(counts, n, *facts), noise)
+        copy = data.row_major().map(copied, center, transform)
+        if self.rough is not None:
+            noisy = self.rough.release(isometric_vector(copy.sum(moment_sum) / n), stream)
+            root, _, _ = whitening(noisy, d, math.sqrt(self.rough.variance))
+            transform = transform @ root
+            copy = data.row_major().map(copied, center, transform)
+        sizes, octaves = copy.map(lengths), np.arange(-6.0, 8.01, 0.25)
+        grid, prior = longest * 2.0**octaves, -np.abs(octaves)
+        counts = functools.partial(sizes.sum, norm_counts)
+        bound = median_on_grid(counts, n, grid, prior, self.far, stream, self.n_far)
+        noisy = self.moments.release(isometric_vector(copy.sum(joined_sum, bound) / n), stream)
+        back = np.zeros((d + 1, d + 1))
+        back[:d, :d] = np.linalg.inv(transform).T * bound / math.sqrt(1 - _LAST**2)
+        back[:d, d], back[d, d] = center / _LAST, 1 / _LAST
+        scale = math.sqrt(self.moments.variance)
+        found = Moments(symmetric_matrix(noisy, d + 1), back, scale, self.n_far)
+        return SolverResult(found.matrix.ravel(), 0.0, 1, estimate=found)
+
+
+def joined_sum(copy: WithNumbers, bound: float) -> Array:
+    """Sum of v v^T, v the rows over a bound and an intercept's coordinate, of norm at most 1."""
+    x, present = copy.numbers[0], copy.data.rows.present()
+    weights = LONGEST * clipped_to(bound, lengths(copy).numbers) * present
+
+    def added(part: slice) -> Array:
+        v = np.full((part.stop - part.start, x.shape[1] + 1), _LAST)
+        np.multiply(x[part], math.sqrt(1 - _LAST**2) / bound, out=v[:, :-1])
+        v *= weights[part, None]
+        return np.asarray(v.T @ v)
+
+    start = np.zeros((x.shape[1] + 1,) * 2)
+    return np.asarray(sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)), start))
+
+
+class PrivateMoments(PrivateFit, BaseEstimator):
+    r"""Second moments of all columns of a table under differential privacy, released once.
+
+    From them, without further budget, follow any number of linear regressions with intervals, their
+    ridge and lasso paths, goodness of fit, partial correlations and principal components: for
+    tables on which many regressions are run. The release itself can be published (`to_json`).
+
+    Parameters
+    ----------
+    epsilon, delta, relation, max_rows_per_user
+        As of `DPLinearRegression`; `max_rows_per_user` above 1 has intervals for rows, not users,
+        and is refused.
+    bounds_X : pair (low, high), dict or transformer
+        Public bounds of all columns, features and targets alike, as of `DPLinearRegression`. They
+        may be far too wide.
+    precision : {"exact", "float"}, default="exact"
+    nonfinite : {"raise", "zero"}, default="raise"
+        Whether a row with a value that is missing or no number is an error, or counts as none.
+    accountant : None, BudgetAccountant or Branch, default=None
+    random_state : None, int or RandomState, default=None
+        An int makes the release reproducible and *not private*.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_columns,)
+    covariance_ : ndarray of shape (n_columns, n_columns)
+        In the units of the table. With noise: small eigenvalues may be negative.
+    n_features_in_, feature_names_in_
+    plan_ : MomentsPlan
+    guarantee_ : Guarantee
+    noise_is_secret_ : bool
+
+    Notes
+    -----
+    With u the vector of a regression's residual, :math:`y - x^T b = u^T (x, y, 1)`, coefficients
+    err by :math:`G_{FF}^{-1} (E u)_F` for noise E in G. In the units of the release E has the
+    same law in all directions, and :math:`\mathrm{Cov}(E w) = \tfrac{s^2}{2} (|w|^2 I + w w^T)`,
+    :math:`w = Q^T u`. By sampling they vary by :math:`\sigma^2 G_{FF}^{-1} / n`: second moments
+    hold no fourth ones, so that one variance is assumed for all rows.
+    The few rows that are far out in the learned units count less. (doc/privacy, section 4.7)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sklearn_dpsco import PrivateMoments
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame({"age": rng.uniform(20, 80, 9000), "dose": rng.uniform(0, 9, 9000)})
+    >>> table["pressure"] = 100 + 0.5 * table["age"] - table["dose"] + rng.normal(0, 9, 9000)
+    >>> bounds = {"age": (0, 120), "dose": (0, 10), "pressure": (50, 250)}
+    >>> moments = PrivateMoments(epsilon=1.0, bounds_X=bounds).fit(table)
+    >>> one = moments.regression("pressure", ["age", "dose"])
+    >>> low, high = one.conf_int()[0]
+    >>> bool(low < 0.6 and high > 0.4)
+    True
+    >>> other = moments.regression("dose", ["age"])  # costs nothing more
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
+        max_rows_per_user: int = 1,
+        bounds_X: FeatureBounds | None = None,
+        precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise",
+        accountant: Account | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self._store(locals())
+
+    def _check(self) -> None:
+        """Raise if a parameter is wrong whatever the data are."""
+        budget = self._accounting().budget
+        if budget.is_pure:
+            raise ValueError("PrivateMoments has no pure-DP form (delta=0)")
+        if budget.rows_per_user > 1:
+            raise ValueError("PrivateMoments needs max_rows_per_user=1: its intervals are of rows")
+        check_feature_bounds(self.bounds_X)
+        check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
+        check_random_state(self.random_state)
+
+    def plan(self, n_samples: int, n_features: int) -> MomentsPlan:
+        """The plan that `fit` would follow on a table of this size; spends nothing.
+
+        Parameters
+        ----------
+        n_samples : int in [2, 1e15]
+        n_features : int in [1, 1000]
+            Number of columns, targets included.
+        """
+        self._check()
+        n = check_count("n_samples", n_samples, low=2)
+        d = check_count("n_features", n_features, high=_MOST_FEATURES)
+        check_feature_bounds(self.bounds_X, d)
+        accounting = self._accounting()
+        accounting.warn_if_weak(n)
+        return plan_within(accounting.budget_of(n), functools.partial(MomentsPlan.of, n, d))
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Release the second moments of all columns of X.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_columns)
+            With the targets among the columns. Values outside `bounds_X` are clipped.
+        y : None
+            A `ValueError` says that targets are columns of X.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the table is wrong; or `PrivacyBudgetError` if the accountant refuses.
+            Nothing is spent then.
+        """
+        self._check()
+        if y is not None:
+            raise ValueError("fit takes one table: put the targets among the columns of X")
+        if sparse.issparse(X):
+            raise ValueError("PrivateMoments takes dense X: toarray() it")
+        with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
+            with self._until_spent():
+                X = self._features(X, reset=True, min_samples=2)
+                n, d = X.shape
+                bounds = declared_bounds(self.bounds_X, d).bounds
+                known = feature_scaling(bounds, d, self._feature_names())
+                plan, account = self.plan(n, d), self._accounting().accountant
+                if account is not None:
+                    account.spend(plan, estimator=type(self).__name__, has_groups=False)
+            stream = stream_from_random_state(self.random_state)
+            empty = nonfinite_rows(X)
+            X = np.ascontiguousarray(clear_rows(known.transform(X), empty, X))
+            data = SolverData(make_rows(X, True, np.where(empty, 0.0, 1.0)), np.zeros(n))
+            found = plan.run(data, stream.substream("moments", 0)).estimate
+        to_data = np.diag(np.append(known.width, 1.0))
+        to_data[:d, d] = known.shift
+        self._moments = found._replace(back=to_data @ found.back)
+        self._width, self._n = known.width, n
+        self.plan_, self.guarantee_ = plan, plan.guarantee
+        self._claim = {name: getattr(plan.guarantee, name) for name in _CLAIM}
+        self.noise_is_secret_ = stream.is_secure
+        self._set_moments()
+        return self
+
+    def _set_moments(self) -> None:
+        whole = self._moments.back @ self._moments.matrix @ self._moments.back.T
+        d = len(whole) - 1
+        # of the rows' weights, which are 1 but for those far out and those that are empty
+        self._total = max(float(whole[d, d]), TINY)
+        self._second = whole
+        self.mean_ = whole[:d, d] / self._total
+        self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_moments")
+
+    # -------------------------------------------------------------------- post-processing
+
+    @property
+    def _names(self) -> list[str]:
+        return self._feature_names() or [f"x{k}" for k in range(self.n_features_in_)]
+
+    def _places(self, target: Any, features: Any) -> tuple[int | None, list[int]]:
+        """The columns that are meant, by name or number."""
+        check_is_fitted(self)
+        names = self._names
+
+        def place(column: Any) -> int:
+            if column in names:
+                return names.index(column)
+            is_number = isinstance(column, (int, np.integer)) and not isinstance(column, bool)
+            if is_number and 0 <= column < len(names):
+                return int(column)
+            raise ValueError(f"the table has no column {shown(column)}")
+
+        at = None if target is None else place(target)
+        if features is None:
+            return at, [k for k in range(len(names)) if k != at]
+        if isinstance(features, str):
+            features = [features]
+        chosen = [place(column) for column in features]
+        if at in chosen or len(set(chosen)) < len(chosen) or not chosen:
+            raise ValueError("features must be different columns without the target, at least one")
+        return at, chosen
+
+    def regression(
+        self, target: Any, features: Any = None, *, fit_intercept: bool = True
+    ) -> Estimates:
+        """The least squares regression of a column on others, with intervals.
+
+        Parameters
+        ----------
+        target : str or int
+            Name or number of a column.
+        features : str, list of str or int, or None, default=None
+            None: all other columns.
+        fit_intercept : bool, default=True
+
+        Returns
+        -------
+        Estimates
+            Its intervals cover sampling, if all rows have the same variance about their mean, and
+            the noise of the release. A column that hardly varies has the whole line.
+        """
+        at, chosen = self._places(target, features)
+        _, back, scale, n_far = self._moments
+        d = len(back) - 1
+        used = [*chosen, d] if fit_intercept else chosen
+        of_used = back[used]
+        # in units in which the noise is the same in all directions
+        sizes, turn = np.linalg.eigh(of_used @ of_used.T)
+        unit = (turn / np.sqrt(np.maximum(sizes, TINY))).T
+        values, vectors = np.linalg.eigh(unit @ self._second[np.ix_(used, used)] @ unit.T)
+        r = np.arange(1, len(values) + 1)
+        n_weak = int(np.max(r * (values <= scale * (np.sqrt(2 * r) + 3)), initial=0))
+        strong = unit.T @ vectors[:, n_weak:] / np.sqrt(values[n_weak:])
+        coef = strong @ (strong.T @ self._second[used, at])
+        residual = np.zeros(d + 1)
+        residual[used], residual[at] = -coef, 1.0
+        w = back.T @ residual
+        spread = scale * float(w @ w)  # of the noise in the residuals' variance
+        variance = max(float(residual @ self._second @ residual), spread)
+        bread = strong @ strong.T
+        noise = (
+            scale**2 / 2 * (float(w @ w) * of_used @ of_used.T + np.outer(of_used @ w, of_used @ w))
+        )
+        unknown = unit.T @ vectors[:, :n_weak]
+        widths = np.append(self._width[chosen], np.zeros(len(used) - len(chosen)))
+        known = np.abs(coef * widths)[(unknown**2).sum(1) < 0.25 * (unit.T @ unit).diagonal()]
+        longest = np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), TINY)
+        unsure = unknown / longest * np.max(known, initial=0.0)
+        names = self._names
+        note = f"{self._n} rows, of which about {n_far} that are far out count less"
+        return Estimates(
+            names=tuple(names[k] for k in chosen),
+            outputs=("coef",),
+            coef=coef[None],
+            sampling=variance * bread / self._n,
+            noise=bread @ noise @ bread + unsure @ unsure.T,
+            doubt=spread / variance,
+            unknown=unknown,
+            gram=unit.T @ unit,
+            residual_std=np.array([math.sqrt(variance / self._total)]),
+            title=f"{names[at]} by least squares from private moments",  # type: ignore[index]
+            notes=(note, "sampling: under one variance of all rows about their means"),
+        )
+
+    def goodness_of_fit(self, target: Any, features: Any = None) -> dict[str, float]:
+        """R2, adjusted R2, AIC and BIC of a regression, up to the noise of the release.
+
+        Parameters
+        ----------
+        target, features
+            As in `regression`.
+
+        Returns
+        -------
+        dict with "r2", "r2_adjusted", "aic" and "bic"
+            The last two of normal errors, up to a constant of the target.
+        """
+        found, n = self.regression(target, features), self._n
+        at, chosen = self._places(target, features)
+        left = float(found.residual_std[0]) ** 2 / max(float(self.covariance_[at, at]), TINY)
+        k = len(chosen) + 1
+        of_fit = n * math.log(max(left, TINY))
+        return {
+            "r2": 1 - left,
+            "r2_adjusted": 1 - left * (n - 1) / max(1, n - k),
+            "aic": of_fit + 2 * k,
+            "bic": of_fit + math.log(n) * k,
+        }
+
+    def ridge_path(self, target: Any, features: Any, penalties: Sequence[float]) -> Array:
+        """Coefficients with an l2 penalty, shape (n_penalties, n_features), in the data's units.
+
+        A penalty is added to the variance of each column of variance 1; features are centred.
+        """
+        at, chosen = self._places(target, features)
+        cov = self.covariance_[np.ix_(chosen, chosen)]
+        penalties = [check_real("penalties", value, low=0) for value in penalties]
+        ridge = np.diag(np.maximum(cov.diagonal(), TINY))
+        right = self.covariance_[chosen, at]
+        return np.array([np.linalg.lstsq(cov + value * ridge, right)[0] for value in penalties])
+
+    def lasso_path(self, target: Any, features: Any = None) -> tuple[Array, Array]:
+        """Penalties and coefficients, shape (n_features, n_penalties), of the lasso's path (LARS).
+
+        Features are centred, of variance 1 for the penalty, and coefficients in the data's units.
+        """
+        at, chosen = self._places(target, features)
+        widths = np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
+        values, vectors = np.linalg.eigh(self.covariance_[np.ix_(chosen, chosen)])
+        gram = (vectors * np.maximum(values, 1e-12 * values.max())) @ vectors.T
+        right = self.covariance_[chosen, at] / widths
+        alphas, _, coefs = lars_path_gram(
+            right * self._n, gram / np.outer(widths, widths) * self._n, n_samples=self._n,
+            method="lasso",
+        )  # fmt: skip
+        return alphas, coefs / widths[:, None]
+
+    def principal_components(self, features: Any = None) -> tuple[Array, Array]:
+        """Variances, largest first, and components as rows, of columns of variance 1."""
+        _, chosen = self._places(None, features)
+        values, vectors = np.linalg.eigh(self._correlations(chosen))
+        return values[::-1], vectors.T[::-1]
+
+    def partial_correlations(self, features: Any = None) -> Array:
+        """Of each pair of columns, given all others; NaN where the release is too noisy."""
+        _, chosen = self._places(None, features)
+        values, vectors = np.linalg.eigh(self._correlations(chosen))
+        if values[0] <= 0:
+            return np.full((len(chosen), len(chosen)), np.nan)
+        precision = (vectors / values) @ vectors.T
+        sizes = np.sqrt(precision.diagonal())
+        found = -precision / np.outer(sizes, sizes)
+        np.fill_diagonal(found, 1.0)
+        return found
+
+    def _correlations(self, chosen: list[int]) -> Array:
+        widths = np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
+        return np.asarray(self.covariance_[np.ix_(chosen, chosen)] / np.outer(widths, widths))
+
+    def select(self, target: Any, features: Any = None, *, criterion: str = "bic") -> Estimates:
+        """The regression on features that are chosen step by step, by AIC or BIC.
+
+        Parameters
+        ----------
+        target, features
+            As in `regression`: from these.
+        criterion : {"bic", "aic"}, default="bic"
+
+        Returns
+        -------
+        Estimates
+            Whose notes say that intervals after a choice on the same release do not cover.
+        """
+        check_choice("criterion", criterion, ("bic", "aic"))
+        at, left = self._places(target, features)
+        chosen: list[int] = []
+        best = math.inf
+        while left:
+            scores = {k: self.goodness_of_fit(at, [*chosen, k])[criterion] for k in left}
+            first = min(scores, key=scores.__getitem__)
+            if chosen and scores[first] >= best:
+                break
+            best = scores[first]
+            chosen.append(first)
+            left.remove(first)
+        found = self.regression(at, chosen)
+        note = f"features were chosen by {criterion} on this release: intervals do not cover"
+        notes = (*found.notes, note)
+        return Estimates(**{**vars(found), "notes": notes})
+
+    # ---------------------------------------------------------------------- to be published
+
+    def to_json(self) -> str:
+        """The release and its claim as JSON, which may be published; keys in a stable order."""
+        check_is_fitted(self)
+        moments = self._moments
+        facts = {
+            "format": _FORMAT,
+            "columns": self._names,
+            "n_samples": self._n,
+            **self._claim,
+            "noise_is_secret": self.noise_is_secret_,
+            "width": self._width.tolist(),
+            "noise_scale": moments.scale,
+            "n_far": moments.n_far,
+            "moments": moments.matrix.tolist(),
+            "back": moments.back.tolist(),
+        }
+        return json.dumps(facts, allow_nan=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `to_json` wrote: all methods work, but the plan and its releases are not there."""
+        facts = json.loads(text)
+        if not isinstance(facts, Mapping) or facts.get("format") != _FORMAT:
+            raise ValueError(f"text is not a release of the format {_FORMAT!r}")
+        claim = {name: facts[name] for name in _CLAIM}
+        made = cls(**claim)
+        made._claim = claim
+        matrix, back = np.array(facts["moments"]), np.array(facts["back"])
+        made._moments = Moments(matrix, back, facts["noise_scale"], facts["n_far"])
+        made._width, made._n = np.array(facts["width"]), facts["n_samples"]
+        made.n_features_in_ = len(facts["columns"])
+        made.feature_names_in_ = np.array(facts["columns"], dtype=object)
+        made.noise_is_secret_ = facts["noise_is_secret"]
+        made._set_moments()
+        return made
+
+    def to_frame(self) -> Any:
+        """`covariance_` as a pandas data frame with the names of the columns."""
+        check_is_fitted(self)
+        return import_pandas("to_frame").DataFrame(self.covariance_, self._names, self._names)

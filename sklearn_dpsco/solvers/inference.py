@@ -1,0 +1,574 @@
+r"""Estimates with a covariance: Newton steps after a descent, in its units.
+
+With scores :math:`s_i = \omega_i z_i l'(z_i^T w, y_i)`, each scaled down to a norm of C, which few
+exceed, a step is :math:`w - H^{-1} \bar s`, H a release of the mean of the second derivatives.
+:math:`\omega_i` is 1 but for the few rows with the largest second derivatives, which count less in
+H and in the scores alike. The estimate after the last step has the covariance
+
+.. math:: H^{-1} (M / n + N + N_H) H^{-1},
+
+M a release of the mean of :math:`s_i s_i^T`, N the covariance of the noise in the last mean of
+scores, which is known, and N_H that of the noise in H times the last step: what an H that is off
+leaves of the error before it. C follows from two released sizes, by the Weibull law with these
+quantiles: the records beyond it move the mean by less than noise.
+
+Releases are means of vectors and of positive semi-definite matrices of norm at most 1, and ranks
+(doc/privacy, section 4.6).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.stats import chi2
+
+from ..data.summation import (
+    UNIT_ROUNDOFF,
+    chunk_rows,
+    norm_error,
+    on_threads,
+    slices,
+    sum_on_threads,
+)
+from ..estimates import UNKNOWN
+from ..losses import Logistic, Loss, Multinomial, Squared, base_loss, clipped_derivative
+from ..mechanisms import Gaussian, Release, SelectVertex
+from ..privacy.budget import Allowance, PrivacyBudget
+from ..randomness.stream import RandomStream
+from . import statistics
+from .base import Part, Problem
+from .defaults import INFERENCE, is_wide
+from .learned_units import Units
+from .records import WithNumbers
+from .statistics import (
+    TINY,
+    clipped_to,
+    isometric_vector,
+    median_on_grid,
+    place_counts,
+    symmetric_matrix,
+)
+
+Array = NDArray[np.float64]
+
+_SIZES = 2.0 ** np.arange(-16.0, 12.01, 0.25)  # candidates for sizes
+_HEAVIEST = 4.0  # of the tails of scores: the power of -log of a share that sizes grow with
+_LARGEST_PREDICTION = 1e100  # so that no size overflows
+
+
+class Estimate(NamedTuple):
+    """Coefficients that are not shrunk, and what is known of their errors.
+
+    In the units of a descent of shape (size,), in plain ones (n_outputs, dimension); covariances
+    are of the coefficients in that order.
+    """
+
+    coef: Array
+    sampling: Array
+    noise: Array
+    unknown: Array  # directions of which nothing is known, as columns
+    gram: Array  # W W^T, for coefficients W w of the w in which those were found
+    doubt: float  # standard deviation of a variance by sampling, over that variance
+    residual: Array  # of a regression, the variance of the targets about their means
+    n_beyond: float  # about how many scores were shortened
+    n_cut: int  # and rows counted less
+
+    def times(self, coef: Array, matrix: Array, residual: Any = 1.0) -> Estimate:
+        """The same of linear functions of the coefficients, these being `coef`."""
+        sampling, noise, gram = (
+            matrix @ part @ matrix.T for part in (self.sampling, self.noise, self.gram)
+        )
+        return self._replace(
+            coef=coef,
+            sampling=sampling,
+            noise=noise,
+            unknown=matrix @ self.unknown,
+            gram=gram,
+            residual=self.residual * residual,
+        )
+
+
+class Point(NamedTuple):
+    """Where scores are taken."""
+
+    coef: Array  # of shape (dimension,) or (dimension, n_outputs), in the units
+    unit: Array
+    offset: Any
+    loss: Loss
+
+
+class Bread(NamedTuple):
+    """The inverse of the second derivatives, 0 in weak directions, and its root."""
+
+    inverse: Array
+    root: Array  # a column for each direction that is not weak
+    weak: Array  # the others, orthonormal
+    scale: float  # of the noise in the second derivatives
+
+
+@dataclass(frozen=True)
+class NewtonSteps(Part):
+    """What is released for an estimate and its covariance."""
+
+    size: SelectVertex  # of second derivatives, of first scores, and twice of last ones
+    n_cut: int  # second derivatives that exceed theirs
+    n_large: int  # scores that exceed the first
+    n_usual: int  # last ones that exceed another
+    n_beyond: float  # and the clip
+    hessian: Gaussian
+    first: Gaussian
+    n_first: int  # steps before the last one
+    n_hessians: int
+    moments: Gaussian  # of the scores
+    last: Gaussian
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (
+            Release("score sizes", self.size, 4),
+            Release("second derivatives", self.hessian, self.n_hessians),
+            Release("first scores", self.first, self.n_first),
+            Release("score moments", self.moments),
+            Release("last scores", self.last),
+        )
+
+    def run(
+        self, problem: Problem, units: Units, coef: Array, stream: RandomStream
+    ) -> tuple[Array, Estimate]:
+        """The coefficients that predict best, in the units, and the estimate for plain rows."""
+        n, basis = problem.n_samples, contrasts(problem)
+        at = Point(problem.matrix(coef), units.unit, units.offset, problem.loss)
+        copy = units.copy.map(_unweighed, at.unit).map(scored, at, True)
+        bound = self._size(copy, self.n_cut, stream)
+        copy = copy.map(_weighed, bound)
+        bread = self._bread(problem, copy, at, bound, stream)
+        for t in range(self.n_first):
+            if 0 < t < self.n_hessians:
+                bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
+            there = copy.map(scored, at, False)
+            if t == 0:
+                clip = self._size(there, self.n_large, stream)
+            noisy = clip * self.first.release(there.sum(score_sum, at.unit, clip) / n, stream)
+            move = basis @ (bread.inverse @ (basis.T @ noisy))
+            at = at._replace(coef=at.coef - problem.matrix(move))
+        if self.n_hessians > self.n_first:
+            bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
+        there = copy.map(scored, at, False)
+        clip = self._clip(there, stream)
+        # both sums by one pass
+        total = there.sum(score_and_moment_sum, at.unit, clip) / n
+        scores = clip * self.last.release(total[0], stream)
+        noisy = self.moments.release(isometric_vector(total[1:]), stream)
+        last = bread.inverse @ (basis.T @ scores)
+        found = basis @ (basis.T @ at.coef.ravel() - last)
+        noise = bread.inverse @ self._noise(problem, basis, bread, basis @ last, clip)
+        noise = noise @ bread.inverse
+        scale = clip**2 * math.sqrt(self.moments.variance)
+        meat = basis.T @ (clip**2 * symmetric_matrix(noisy, problem.size)) @ basis
+        sampling, doubt, residual = _of_sampling(problem, meat, scale, bread)
+        estimate = Estimate(
+            found,
+            basis @ sampling @ basis.T / n,
+            basis @ noise @ basis.T,
+            basis @ bread.weak,
+            basis @ basis.T,
+            doubt,
+            residual,
+            self.n_beyond,
+            self.n_cut,
+        )
+        best = _best(problem, coef, found, basis @ bread.root, basis @ noise @ basis.T)
+        return best, in_plain_units(problem, units, estimate)
+
+    def _size(self, copy: Any, n_above: int, stream: RandomStream) -> float:
+        """The size that so many exceed."""
+        counts, n = functools.partial(copy.sum, _size_counts), copy.n_samples
+        # far too wide ones, which cost most, are as likely by chance as others
+        octaves = np.log2(_SIZES)
+        prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 1, 0.0)
+        return median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
+
+    def _clip(self, copy: Any, stream: RandomStream) -> float:
+        """The norm that about `n_beyond` scores exceed, by those of two ranks."""
+        usual, large = (self._size(copy, k, stream) for k in (self.n_usual, self.n_large))
+        return self.clip(usual, large, copy.n_samples)
+
+    def clip(self, usual: float, large: float, n: int) -> float:
+        """That norm, if `n_usual` and `n_large` of n scores exceed these."""
+        if self.n_large == 0:
+            return large
+        ranks = [-math.log(k / n) for k in (self.n_usual, self.n_large, self.n_beyond)]
+        slope = math.log(max(large / usual, 1.0)) / math.log(ranks[1] / ranks[0])
+        return large * max(1.0, ranks[2] / ranks[1]) ** min(slope, _HEAVIEST)
+
+    def _bread(
+        self, problem: Problem, copy: Any, at: Point, bound: float, stream: RandomStream
+    ) -> Bread:
+        total = copy.sum(curvature_sum, at, bound) / problem.n_samples
+        noisy = self.hessian.release(isometric_vector(total), stream)
+        k, basis = len(total), contrasts(problem)
+        hessian = np.kron(bound**2 * symmetric_matrix(noisy, k), np.eye(problem.size // k))
+        values, vectors = np.linalg.eigh(basis.T @ hessian @ basis)
+        scale = bound**2 * math.sqrt(self.hessian.variance)
+        # the largest eigenvalue of r directions of noise alone
+        r = np.arange(1, len(values) + 1)
+        largest = scale * (np.sqrt(2 * np.ceil(r * k / problem.size)) + INFERENCE.clear)
+        is_noise = values <= np.maximum(largest, 1e-12 * values[-1])
+        n_weak = int(np.max(r * is_noise, initial=0))
+        root = vectors[:, n_weak:] / np.sqrt(values[n_weak:])
+        return Bread(root @ root.T, root, vectors[:, :n_weak], scale)
+
+    def _noise(
+        self, problem: Problem, basis: Array, bread: Bread, last: Array, clip: float
+    ) -> Array:
+        """Covariance of the noise in the last scores, and in the derivatives times a step."""
+        k = problem.size if isinstance(problem.loss, Multinomial) else problem.dimension
+        steps = last.reshape(k, -1)
+        of_hessian = np.einsum("ij,kl->ikjl", np.eye(k), steps.T @ steps)
+        of_hessian += np.einsum("jk,il->ikjl", steps, steps)
+        of_hessian = bread.scale**2 / 2 * of_hessian.reshape(problem.size, problem.size)
+        return clip**2 * self.last.variance * np.eye(basis.shape[1]) + basis.T @ of_hessian @ basis
+
+
+def _of_sampling(
+    problem: Problem, meat: Array, scale: float, bread: Bread
+) -> tuple[Array, float, Array]:
+    """Covariance by sampling, times n; how unsure it is; and variances of residuals.
+
+    Between that by the released moments of the scores and the usual one, by which they are the
+    second derivatives times the residuals' variances: the more noise, the closer to this.
+    """
+    rank, k = bread.root.shape[1], problem.n_outputs
+    is_joint = k > 1 and not isinstance(problem.loss, Multinomial)
+    k = k if is_joint else 1
+    if rank == 0:
+        return np.zeros_like(meat), 0.0, np.full(k, math.nan)
+    blocks = (bread.inverse @ meat).reshape(len(meat) // k, k, -1, k)
+    least = scale * float(np.linalg.norm(bread.inverse)) / rank
+    values, vectors = np.linalg.eigh(np.einsum("ikil->kl", blocks) * k / rank)
+    variances = np.maximum(values, max(least, TINY))
+    usual = (vectors * variances) @ vectors.T
+    outer = np.kron(np.eye(len(meat) // k), (vectors * np.sqrt(variances)) @ vectors.T)
+    root = np.linalg.solve(outer, bread.root)
+    spread = scale * float(np.sum(bread.inverse**2)) / float(np.trace(bread.inverse))
+    spread /= float(variances.mean())
+    kept = INFERENCE.prior**2 / (INFERENCE.prior**2 + spread**2)
+    values, vectors = np.linalg.eigh(root.T @ meat @ root - np.eye(root.shape[1]))
+    factors = 1 + np.maximum(kept * values, -0.9)
+    half = outer @ bread.root @ vectors
+    residual = np.diag(usual) if problem.loss.task == "regression" else np.full(k, math.nan)
+    return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
+
+
+def _best(problem: Problem, coef: Array, found: Array, root: Array, noise: Array) -> Array:
+    """Between a descent's coefficients and an estimate with more noise, those that predict best.
+
+    Slopes times a factor and an intercept that come nearest to the estimate, in the norm of the
+    second derivatives; and as far towards it as the rest of the way is above its noise.
+    """
+    k, dual = problem.n_outputs, root / (root**2).sum(axis=0)
+    line = np.einsum("ik,kl->ikl", coef.reshape(-1, k), np.eye(k))
+    line[problem.n_features :] = 0.0
+    intercepts = np.zeros((problem.dimension, k, k))
+    intercepts[problem.n_features :] = np.eye(k)
+    line = np.concatenate((line, intercepts), axis=2).reshape(problem.size, 2 * k)
+    start = np.append(np.ones(k), coef.reshape(-1, k)[problem.n_features :].sum(axis=0))
+    prior = np.diag(np.repeat([1.0, 100.0], k))  # of the factors, and in units of the intercepts
+    seen, of_noise = dual.T @ line, dual.T @ noise @ dual
+    gain = prior @ seen.T @ np.linalg.pinv(seen @ prior @ seen.T + of_noise, 1e-12, hermitian=True)
+    near = line @ (start + gain @ (dual.T @ found - seen @ start))
+    rest = np.eye(len(seen)) - seen @ gain
+    energy = max(float(((dual.T @ (found - near)) ** 2).sum()), TINY)
+    kept = max(0.0, 1 - float(np.trace(rest @ of_noise @ rest.T)) / energy)
+    # what is not seen stays as it was
+    clear = dual @ np.linalg.pinv(dual)
+    return np.asarray(coef + clear @ (near + kept * (found - near) - coef))
+
+
+def in_plain_units(problem: Problem, units: Units, estimate: Estimate) -> Estimate:
+    """The estimate for plain rows and targets."""
+    d, transform = problem.n_features, units.transform
+    back = np.eye(problem.dimension)
+    back[d:, :d] = -units.center
+    back = back @ (transform if transform.ndim == 2 else np.diag(transform))
+    scales = np.broadcast_to(units.target_scale, problem.n_outputs)
+    matrix = np.einsum("ij,kl->kijl", back, np.diag(scales)).reshape(problem.size, problem.size)
+    model = units.result(estimate.coef, problem, 1)
+    coef = np.atleast_2d(model.coef)
+    if problem.fit_intercept:
+        coef = np.column_stack((coef, np.atleast_1d(model.intercept)))
+    found = estimate.times(coef, matrix, np.square(scales))
+    # unknown directions hold an effect over the columns' widths that is as large as the known ones
+    is_feature = np.tile(np.arange(problem.dimension) < d, problem.n_outputs)
+    shares = (found.unknown**2).sum(axis=1) / np.maximum(np.diag(found.gram), TINY)
+    known = np.abs(coef.ravel())[is_feature & (shares < UNKNOWN)]
+    sizes = np.linalg.norm(found.unknown[is_feature], axis=0)
+    unsure = found.unknown / np.maximum(sizes, TINY) * np.max(known, initial=0.0)
+    return found._replace(noise=found.noise + unsure @ unsure.T)
+
+
+# ------------------------------------------------------------------------------- planning
+
+
+def plan_steps(
+    problem: Problem, budget: PrivacyBudget, allowance: Allowance, change: float, left: float
+) -> tuple[NewtonSteps, float]:
+    """The steps within the share `left` of an allowance, and the share that they leave."""
+    rules, n, size = INFERENCE, problem.n_samples, problem.size
+    is_squared = isinstance(base_loss(problem.loss), Squared)
+    if not is_squared and not isinstance(base_loss(problem.loss), Logistic):
+        raise ValueError("inference=True is for the squared and the logistic loss")
+    if is_wide(problem):
+        raise ValueError("inference=True takes at most 1000 features")
+    if budget.rows_per_user > 1:
+        raise ValueError(
+            "inference=True needs max_rows_per_user=1: standard errors are those of rows that are "
+            "independent of each other, which several rows of one user are not"
+        )
+    k = size if isinstance(problem.loss, Multinomial) else problem.dimension
+    left -= 4 * rules.size_share
+    m = n * math.sqrt(2 * allowance.amount * left) / budget.record_factor
+    if m < rules.least * k**1.5:
+        raise ValueError(
+            f"inference=True needs about {math.ceil(n * rules.least * k**1.5 / m)} rows for "
+            f"{k} coefficients at this epsilon, for standard errors that are not noise; "
+            f"n_samples={n}. Take fewer features, a larger epsilon or inference=False"
+        )
+    score = statistics.median_score(n, budget.record_factor)
+    of_size = SelectVertex.calibrate(score, allowance.share(4 * rules.size_share), 4)
+    n_first = int(min(5, max(1, math.log10(m) - 3)))
+    n_hessians = 1 if is_squared else n_first + 1
+    share = min(rules.hessian_most, max(rules.hessian_least, (rules.hessian * k**1.5 / m) ** 2))
+
+    def noise(change: float, share: float, count: int, dimension: int) -> Gaussian:
+        return Gaussian.calibrate(change, allowance.share(share * left), count, dimension)
+
+    of_matrix = curvature_mean(problem, budget)
+    n_large = min(n // 8, math.floor(rules.large * of_size.scale))
+    steps = NewtonSteps(
+        size=of_size,
+        n_cut=max(n_large, math.floor(n * min(rules.cut_most, rules.cut * k**1.5 / m))),
+        n_usual=n // 4,
+        n_large=n_large,
+        n_beyond=rules.beyond * math.sqrt(size) * n / m,
+        hessian=noise(of_matrix, share, n_hessians, k * (k + 1) // 2),
+        first=noise(change, rules.first_share, n_first, size),
+        n_first=n_first,
+        n_hessians=n_hessians,
+        moments=noise(of_matrix, rules.moments_share, 1, size * (size + 1) // 2),
+        last=noise(change, rules.last_share - share, 1, size),
+    )
+    spent = rules.first_share + rules.moments_share + rules.last_share
+    return steps, (1 - spent) * left
+
+
+def curvature_mean(problem: Problem, budget: PrivacyBudget) -> float:
+    """Change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)."""
+    products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
+    return statistics.second_moments(problem, budget) + 16 * products * UNIT_ROUNDOFF
+
+
+def expected_std(
+    problem: Problem, steps: NewtonSteps, r2: float, correlation: float, prevalence: float
+) -> tuple[float, float]:
+    """Standard errors by sampling and by noise of a coefficient, if features are normal.
+
+    For features of standard deviation 1 that have one correlation with each other; in a regression
+    for targets of standard deviation 1, of which they explain the part r2; in a classification in
+    log-odds, for effects that are small.
+    """
+    n, d, k = problem.n_samples, problem.n_features, problem.n_outputs
+    is_binary = problem.loss.task == "classification"
+    information = prevalence * (1 - prevalence) if is_binary else 1.0
+    residual = information if is_binary else 1 - r2
+    # quantiles of the length of a row, the intercept's 1 included, of which the last is far out
+    lengths = np.sqrt(1.0 * problem.fit_intercept + chi2.ppf((np.arange(4000) + 0.5) / 4000, d))
+
+    def size(share: float) -> float:
+        """The length of a score that this share of the records exceeds."""
+
+        def excess(t: float) -> float:
+            ratios = t / lengths
+            if is_binary:
+                above = prevalence * (ratios < 1 - prevalence) + (1 - prevalence) * (
+                    ratios < prevalence
+                )
+            else:
+                above = chi2.sf(ratios**2 / residual, k)
+            return float(above.mean()) - share
+
+        return float(brentq(excess, 0.0, 1e3 * lengths[-1], xtol=1e-6))
+
+    usual, large = size(steps.n_usual / n), size(max(steps.n_large, 1) / n)
+    clip = steps.clip(usual, large, n)
+    curved = np.quantile(lengths**2, 1 - max(steps.n_cut, 1) / n) * information
+    of_scores = np.array([clip**2 * steps.last.variance, large**2 * steps.first.variance])
+    of_scores /= information**2
+    sampling = residual / (information**2 * n)
+    # what is left of the error before the last step
+    of_hessian = (curved / information) ** 2 * steps.hessian.variance / 2
+    noise = of_scores[0] + of_hessian * (problem.dimension + 1) * (of_scores.sum() + 2 * sampling)
+    inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
+    inflation = inflation if d > 1 else 1.0
+    return math.sqrt(sampling * inflation), math.sqrt(noise * inflation)
+
+
+# -------------------------------------------------------------------------------- of records
+
+
+def contrasts(problem: Problem) -> Array:
+    """An orthonormal basis of what coefficients can be told: of classes, those that sum to 0."""
+    k = problem.n_outputs
+    if not isinstance(problem.loss, Multinomial):
+        return np.eye(problem.size)
+    apart = np.linalg.qr(np.eye(k)[:, : k - 1] - 1 / k)[0]
+    return np.kron(np.eye(problem.dimension), apart)
+
+
+class Sized(NamedTuple):
+    """Numbers of records: rows of the copy, weights, 0 of empty ones, and norms of z, rounded up.
+
+    And what was computed of each at a point: derivatives times weights, or for second derivatives
+    probabilities or 1; and norms of scores, or the roots of norms of second derivatives.
+    """
+
+    x: NDArray[np.float32]
+    weights: Array
+    norms: Array
+    of_each: Array
+    sizes: Array
+
+
+def _rows(x: NDArray[np.float32], unit: Array, part: slice) -> Array:
+    """The z of some records over the unit, by which sums are multiplied, and not each row."""
+    rows = np.ones((part.stop - part.start, len(unit)))
+    rows[:, : x.shape[1]] = x[part]
+    return rows
+
+
+def _tasks(x: NDArray[np.float32]) -> list[slice]:
+    return slices(len(x), chunk_rows(*x.shape))
+
+
+def _unweighed(copy: WithNumbers, unit: Array) -> WithNumbers:
+    """The copy with no weights but the records' own, and with norms."""
+    x, rows = copy.numbers[0], copy.data.rows
+    norms = np.empty(len(x))
+
+    def fill(part: slice) -> None:
+        z = _rows(x, unit, part) * unit
+        norms[part] = np.sqrt(np.einsum("ij,ij->i", z, z) * (1 + norm_error(z.shape[1])))
+
+    on_threads(fill, _tasks(x))
+    weights = rows.sample_weights() * rows.present()
+    return WithNumbers(copy.data, Sized(x, weights, norms, norms, norms))
+
+
+def scored(copy: WithNumbers, at: Point, is_curved: bool) -> WithNumbers:
+    """The copy with what its records have at a point, of scores or of second derivatives."""
+    x, weights, norms, *_ = copy.numbers
+    coef = (at.unit * at.coef.T).T
+    of_each, sizes = [np.empty((0, *at.coef.shape[1:]))], [np.empty(0)]
+    for part in _tasks(x):
+        raw = _rows(x, at.unit, part) @ coef + at.offset
+        raw = np.clip(raw, -_LARGEST_PREDICTION, _LARGEST_PREDICTION)
+        if is_curved:
+            p, curvature = _curvature(at.loss, raw)
+            of_each.append(p)
+            sizes.append(norms[part] * np.sqrt(weights[part] * curvature))
+            continue
+        r = clipped_derivative(at.loss, raw, copy.data.y[part], math.inf)
+        r = (weights[part] * r.T).T
+        lengths = np.abs(r) if r.ndim == 1 else np.linalg.norm(r, axis=1)
+        of_each.append(r)
+        sizes.append(norms[part] * lengths * (1 + norm_error(len(at.unit))))
+    numbers = Sized(x, weights, norms, np.concatenate(of_each), np.concatenate(sizes))
+    return WithNumbers(copy.data, numbers)
+
+
+def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
+    """What second derivatives in predictions follow from, and a bound on their Frobenius norms."""
+    if loss.task == "regression":
+        ones = np.ones(raw.shape)
+        return ones, ones if ones.ndim == 1 else ones[:, 0]
+    p = loss.probability(raw)  # type: ignore[attr-defined]
+    if not isinstance(loss, Multinomial):
+        return p * (1 - p), p * (1 - p)
+    squares = (p**2).sum(axis=1)
+    # that of diag(p) - p p^T is no larger, roundings included
+    room = (8 * p.shape[1] + 16) * UNIT_ROUNDOFF
+    return p, np.sqrt(squares * np.maximum(1 - squares, 0.0) + room)
+
+
+def _size_counts(copy: WithNumbers, grid: Array) -> Array:
+    return place_counts(copy.numbers.sizes, copy.data.rows.present(), grid)
+
+
+def _weighed(copy: WithNumbers, bound: float) -> WithNumbers:
+    """The copy with weights with which no root of second derivatives is above the bound."""
+    numbers = copy.numbers
+    factors = clipped_to(bound, numbers.sizes)
+    weights, sizes = numbers.weights * factors**2, numbers.sizes * factors
+    return WithNumbers(copy.data, numbers._replace(weights=weights, sizes=sizes))
+
+
+def _shortened(copy: WithNumbers, clip: float, part: slice) -> Array:
+    """Derivatives over a clip, such that times their z they are scores of norm at most 1."""
+    numbers = copy.numbers
+    return (numbers.of_each[part].T * (clipped_to(clip, numbers.sizes[part]) / clip)).T
+
+
+def score_sum(copy: WithNumbers, unit: Array, clip: float) -> Array:
+    """Sum of the scores over a clip, the longer ones scaled down to 1; of shape (size,)."""
+    x = copy.numbers.x
+
+    def added(part: slice) -> Array:
+        return np.asarray(_rows(x, unit, part).T @ _shortened(copy, clip, part))
+
+    total = sum_on_threads(added, _tasks(x), np.zeros((len(unit), *copy.numbers.of_each.shape[1:])))
+    return np.asarray((unit * total.T).T.ravel())
+
+
+def score_and_moment_sum(copy: WithNumbers, unit: Array, clip: float) -> Array:
+    """The same in the first row, and below it the sum of s s^T."""
+    x = copy.numbers.x
+
+    def added(part: slice) -> Array:
+        z, r = _rows(x, unit, part), _shortened(copy, clip, part)
+        total = (z.T @ r).ravel()
+        if r.ndim == 1:
+            z *= r[:, None]
+        else:
+            z = (z[:, :, None] * r[:, None]).reshape(len(z), -1)
+        return np.vstack((total, z.T @ z))
+
+    units = np.repeat(unit, math.prod(copy.numbers.of_each.shape[1:]))
+    return np.asarray(sum_on_threads(added, _tasks(x)) * np.vstack((units, np.outer(units, units))))
+
+
+def curvature_sum(copy: WithNumbers, at: Point, bound: float) -> Array:
+    """Sum of the second derivatives over the bound's square, the larger ones scaled down to 1."""
+    x, weights, _, p, sizes = copy.numbers
+
+    def added(part: slice) -> Array:
+        z, q = _rows(x, at.unit, part), p[part]
+        factors = weights[part] * (clipped_to(bound, sizes[part]) / bound) ** 2
+        if not isinstance(at.loss, Multinomial):
+            z *= np.sqrt(factors * (q if q.ndim == 1 else q[:, 0]))[:, None]
+            return np.asarray(z.T @ z)
+        d, k = z.shape[1], q.shape[1]
+        total = np.zeros((d, k, d, k))
+        for a in range(k):
+            for b in range(a + 1):
+                block = (z.T * (factors * q[:, a] * ((a == b) - q[:, b]))) @ z
+                total[:, a, :, b] = total[:, b, :, a] = block
+        return total.reshape(d * k, d * k)
+
+    units = np.repeat(at.unit, p.shape[1] if isinstance(at.loss, Multinomial) else 1)
+    return np.asarray(sum_on_threads(added, _tasks(x)) * np.outer(units, units))

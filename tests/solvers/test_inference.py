@@ -1,0 +1,430 @@
+"""Estimates with a covariance: what is released, and whether intervals cover."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+from support import problem, recomputed_epsilon, rest_is_slow
+
+from sklearn_dpsco import (
+    DPLinearRegression,
+    DPLogisticRegression,
+    DPMirrorClassifier,
+    DPMirrorRegressor,
+    PublicEncoder,
+)
+from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
+from sklearn_dpsco.estimates import Estimates
+from sklearn_dpsco.geometry import Geometry, L2Ball
+from sklearn_dpsco.losses import Squared
+from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.solvers import Descent, NoisyMD, inference
+from sklearn_dpsco.solvers.base import Problem
+
+COMMON = {"delta": 1e-6, "relation": "zero-out", "inference": True}
+PARTS = ("size", "hessian", "first", "moments", "last")
+
+
+def planned(n, d, task="regression", n_outputs=1, epsilon=1.0, relation="zero-out", **settings):
+    loss = problem(n, d, task=task, n_outputs=n_outputs).loss
+    facts = Problem(n, d, loss, Geometry, inference=True)
+    return Descent(**settings).plan(facts, PrivacyBudget(epsilon, 1e-6, relation))
+
+
+def table(n, d, seed, kind="normal"):
+    """X, y, and the slopes of y on X in the population; the bounds are 6 and 30."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).clip(-6, 6)
+    X[:, 1] = 0.6 * X[:, 0] + 0.8 * X[:, 1]
+    w = np.linspace(1, -1, d)
+    if kind == "normal":
+        return X, X @ w + rng.normal(size=n) * (0.5 + np.abs(X[:, 0])), w
+    if kind == "labels":
+        return X, (rng.random(n) < expit(0.7 * X @ w - 1)).astype(int), 0.7 * w
+    scores = np.column_stack((X @ w, -X @ w, np.zeros(n))) + rng.gumbel(size=(n, 3))
+    return X, scores.argmax(axis=1), np.array([w, -w, 0 * w])
+
+
+def fitted(X, y, n_classes=0, epsilon=3.0, seed=0, **others):
+    facts = {"epsilon": epsilon, "bounds_X": (-6, 6), "random_state": seed, **COMMON, **others}
+    if n_classes:
+        return DPLogisticRegression(classes=list(range(n_classes)), **facts).fit(X, y)
+    return DPLinearRegression(**{"bounds_y": (-30, 30), **facts}).fit(X, y)
+
+
+# ------------------------------------------------------------------------------- the plan
+
+
+def test_the_plan_names_every_release_and_spends_the_budget():
+    for task, k in (
+        ("regression", 1),
+        ("regression", 2),
+        ("classification", 1),
+        ("classification", 3),
+    ):
+        plan = planned(50_000, 5, task, k)
+        assert plan.correction is None
+        named = {release.name: release for release in plan.guarantee.releases}
+        assert named["score sizes"].count == 4
+        assert named["second derivatives"].count == (1 if task == "regression" else 2)
+        assert {"first scores", "score moments", "last scores"} <= set(named)
+        assert recomputed_epsilon(plan.guarantee) <= 1 + 1e-4
+        assert recomputed_epsilon(plan.guarantee) > 0.99
+
+
+def test_too_few_rows_are_refused_before_anything_is_spent():
+    with pytest.raises(ValueError, match=r"needs about \d+ rows for 11 coefficients") as caught:
+        planned(1000, 10)
+    needed = int(str(caught.value).split("about ")[1].split()[0])
+    planned(math.ceil(1.1 * needed), 10)
+    with pytest.raises(ValueError, match="needs about"):
+        planned(int(0.9 * needed), 10)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"solver": "noisy-md"}, "inference=True is for solver='descent', got 'noisy-md'"),
+        ({"solver": NoisyMD()}, "inference=True is for solver='descent'"),
+        ({"feasible_set": L2Ball(1.0)}, "no feasible set"),
+        ({"loss": "welsch"}, "inference=True is for the squared and the logistic loss"),
+        ({"max_rows_per_user": 2}, "needs max_rows_per_user=1"),
+    ],
+)
+def test_what_has_no_standard_errors_is_refused(settings, message):
+    model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(0, 1), **{**COMMON, **settings})
+    with pytest.raises(ValueError, match=message):
+        model.plan(50_000, 3)
+
+
+def test_wide_tables_are_refused():
+    model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1), **COMMON)
+    with pytest.raises(ValueError, match="at most 1000 features"):
+        model.set_params(delta=1e-9).plan(10**7, 1001)
+
+
+def test_without_inference_methods_say_how_to_ask():
+    X, y, _ = table(500, 2, 0)
+    model = fitted(X, y, inference=False)
+    assert not hasattr(model, "coef_std_")
+    for call in (
+        model.conf_int, model.summary, lambda: model.wald_test("x0"),
+        lambda: model.predict_interval(X), lambda: model.predict(X, return_std=True),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="fit with inference=True"):
+            call()
+    again = model.set_params(inference=True, epsilon=30.0).fit(X, y)
+    assert again.coef_std_.shape == (2,)
+    assert not hasattr(again.set_params(inference=False).fit(X, y), "coef_std_")
+
+
+# ------------------------------------------------------------------------- sensitivities
+
+
+@rest_is_slow(
+    ("task", "n_outputs", "relation"),
+    [
+        (task, k, relation)
+        for task, k in (
+            ("regression", 1), ("regression", 2), ("classification", 1), ("classification", 3),
+        )
+        for relation in RELATIONS
+    ],
+    ["regression-1-zero-out", "regression-2-replace-one", "classification-3-zero-out"],
+)  # fmt: skip
+def test_no_record_moves_a_release_beyond_its_sensitivity(task, n_outputs, relation):
+    plan = planned(80, 2, task, n_outputs, 400.0, relation, max_iter=2)
+    # clips that records reach
+    few = dataclasses.replace(plan.inference, n_cut=40, n_large=10, n_beyond=20.0)
+    plan = dataclasses.replace(plan, inference=few)
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 16))
+    assert not found.violations, found
+    for name in PARTS:
+        assert found.ratios[f"inference.{name}"] > 0.3, found
+
+
+@pytest.mark.parametrize(("part", "task"), [("last", "regression"), ("hessian", "classification")])
+def test_a_replay_finds_what_is_not_bounded(part, task, monkeypatch):
+    plan = planned(80, 2, task, 1, 400.0, max_iter=2)
+    few = dataclasses.replace(plan.inference, n_cut=40, n_large=10, n_beyond=20.0)
+    plan = dataclasses.replace(plan, inference=few)
+    monkeypatch.setattr(inference, "clipped_to", lambda bound, norms: np.ones(norms.size))
+    found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 16))
+    assert f"inference.{part}" in found.violations, found
+
+
+def test_second_derivatives_of_classes_are_within_their_bound():
+    # the Frobenius norm of diag(p) - p p^T is at most sqrt(s (1 - s)), s the sum of squares
+    rng = np.random.default_rng(0)
+    for k in (2, 3, 10):
+        for power in (0.1, 1.0, 10.0):
+            p = rng.dirichlet(np.full(k, 1 / power), 300)
+            squares = (p**2).sum(axis=1)
+            norms = [np.linalg.norm(np.diag(q) - np.outer(q, q)) for q in p]
+            assert np.all(norms <= np.sqrt(squares * (1 - squares)) + 1e-12)
+            assert np.all(np.sqrt(squares * (1 - squares)) <= 0.5)
+
+
+# ------------------------------------------------------------------------------ estimates
+
+
+def test_without_noise_it_is_the_sandwich_of_statsmodels():
+    models = pytest.importorskip("statsmodels.api")
+    for kind, n_classes, law in (("normal", 0, "OLS"), ("labels", 2, "Logit"), ("", 3, "MNLogit")):
+        X, y, _ = table(2000, 3, 0, kind)
+        found = fitted(X, y, n_classes, math.inf).summary()
+        other = getattr(models, law)(y, np.column_stack((X, np.ones(len(X)))))
+        options = {} if law == "OLS" else {"disp": 0, "tol": 1e-12}
+        other = other.fit(cov_type="HC0", **options)
+        if n_classes < 3:
+            np.testing.assert_allclose(found.coef[0], other.params, rtol=1e-6)
+            np.testing.assert_allclose(found.std[0], other.bse, rtol=1e-6)
+            np.testing.assert_allclose(found.pvalues[0], other.pvalues, rtol=1e-4, atol=1e-12)
+            np.testing.assert_allclose(found.conf_int(), other.conf_int(), rtol=1e-5)
+            continue
+        for k in (1, 2):  # against the first class
+            apart = np.zeros((4, 3, 4))
+            apart[:, k], apart[:, 0] = np.eye(4), -np.eye(4)
+            apart = apart.reshape(4, -1)
+            np.testing.assert_allclose(
+                apart @ found.coef.ravel(), other.params[:, k - 1], rtol=1e-5, atol=1e-8
+            )
+            np.testing.assert_allclose(found.errors(apart)[0], other.bse[:, k - 1], rtol=1e-6)
+        assert np.allclose(found.coef.sum(axis=0), 0)
+
+
+def errors_of_fits(kind, n_classes, n=3000):
+    """Coefficients less the true ones over standard errors, of independent tables."""
+    found = []
+    for seed in range(40):
+        X, y, w = table(n, 3, seed, kind)
+        estimates = fitted(X, y, n_classes, 1.5, seed).summary()
+        if n_classes < 3:
+            found.append((estimates.coef[0, :3] - w) / estimates.std[0, :3])
+            continue
+        apart = np.zeros((3, 3, 4))
+        apart[:, 1, :3], apart[:, 0, :3] = np.eye(3), -np.eye(3)
+        apart = apart.reshape(3, -1)
+        found.append((apart @ estimates.coef.ravel() - w[1] + w[0]) / estimates.errors(apart)[0])
+    return np.array(found)
+
+
+def is_calibrated(errors):
+    """Whether the mean square of the errors is 1, up to one in 10^7 (and a tenth of heavy tails).
+
+    Errors of one table are correlated; the first ones of each table are independent.
+    """
+    n = len(errors)
+    squares = (errors[:, 0] ** 2).sum()
+    return stats.chi2(n).ppf(1e-7) * 0.85 < squares < stats.chi2(n).isf(1e-7) * 1.15
+
+
+@pytest.mark.parametrize(("kind", "n_classes"), [("normal", 0), ("labels", 2)])
+def test_standard_errors_are_those_of_repeated_tables(kind, n_classes):
+    errors = errors_of_fits(kind, n_classes)
+    assert is_calibrated(errors)
+    inside = np.abs(errors) < 1.96
+    assert 0.85 < inside.mean() <= 1.0
+
+
+@pytest.mark.slow
+def test_standard_errors_of_several_classes():
+    assert is_calibrated(errors_of_fits("", 3, 20_000))
+
+
+def test_noise_left_out_is_found():
+    errors, shares = [], []
+    for seed in range(40):
+        X, y, w = table(3000, 3, seed)
+        found = fitted(X, y, 0, 0.7, seed).summary()
+        shares.append(found.std_noise[0, 0] / found.std_sampling[0, 0])
+        quiet = dataclasses.replace(found, noise=0 * found.noise)
+        errors.append((quiet.coef[0, :3] - w) / quiet.std[0, :3])
+    assert np.median(shares) > 2
+    assert not is_calibrated(np.array(errors))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "n_classes"), [("normal", 0), ("labels", 2)])
+def test_pvalues_are_uniform_under_the_null(kind, n_classes):
+    found = []
+    for seed in range(500):
+        X, _, _ = table(2000, 3, seed)
+        rng = np.random.default_rng(10_000 + seed)
+        y = rng.random(2000) < 0.4 if n_classes else rng.normal(size=2000)
+        found.append(fitted(X, y * 1.0, n_classes, 2.0, seed).summary().pvalues[0, 0])
+    assert stats.kstest(found, "uniform").pvalue > 1e-4
+
+
+def test_a_column_that_never_occurs_has_the_whole_line():
+    X, y, _w = table(5000, 3, 0)
+    X = np.column_stack((X, np.zeros(len(X))))
+    for n_classes, target in ((0, y), (2, (y > 0).astype(int))):
+        found = fitted(X, target, n_classes, 2.0).summary()
+        assert np.isinf(found.std).tolist() == [[False, False, False, True, False]]
+        assert found.conf_int()[3].tolist() == [-np.inf, np.inf]
+        assert "say nothing" in str(found)
+
+
+def test_several_targets_have_their_own_errors():
+    X, y, w = table(20_000, 3, 0)
+    rng = np.random.default_rng(5)
+    Y = np.column_stack((y, 4 * rng.normal(size=len(X)) + X[:, 2]))
+    model = fitted(X, Y, bounds_y=([-30, -60], [30, 60]))
+    assert model.coef_std_.shape == (2, 3)
+    assert model.conf_int().shape == (2, 4, 2)
+    assert model.coef_cov_.shape == (8, 8)
+    found = model.summary()
+    assert np.all(np.abs(found.coef[:, :3] - [w, [0, 0, 1]]) < 6 * model.coef_std_)
+    np.testing.assert_allclose(found.residual_std[1], 4, rtol=0.1)
+    mean, std = model.predict(X[:5], return_std=True)
+    assert mean.shape == std.shape == (5, 2)
+    assert model.predict_interval(X[:5]).shape == (5, 2, 2)
+
+
+def test_weights_and_empty_records():
+    X, y, _w = table(20_000, 3, 0)
+    weight = np.random.default_rng(1).choice([0.0, 0.5, 1.0], len(X))
+    broken = X.copy()
+    broken[::50, 0] = np.nan
+    model = DPLinearRegression(
+        bounds_X=(-6, 6), bounds_y=(-30, 30), nonfinite="zero", epsilon=math.inf, random_state=0,
+        **COMMON,
+    ).fit(broken, y, sample_weight=weight)  # fmt: skip
+    kept = np.isfinite(broken).all(axis=1)
+    Z = np.column_stack((X, np.ones(len(X))))[kept]
+    v, r = weight[kept], y[kept]
+    bread = np.linalg.inv((Z.T * v) @ Z)
+    coef = bread @ Z.T @ (v * r)
+    meat = (Z.T * (v * (Z @ coef - r)) ** 2) @ Z
+    np.testing.assert_allclose(model.summary().coef[0], coef, rtol=1e-5)
+    np.testing.assert_allclose(model.coef_cov_, bread @ meat @ bread, rtol=1e-4, atol=1e-9)
+
+
+def test_the_model_that_predicts_best_loses_little():
+    losses = {False: [], True: []}
+    for asked in losses:
+        for seed in range(5):
+            X, y, _w = table(20_000, 5, seed)
+            model = fitted(X, y, epsilon=1.0, seed=seed, inference=asked)
+            losses[asked].append(model.score(X, y))
+    assert np.median(losses[True]) > np.median(losses[False]) - 0.01
+
+
+# ----------------------------------------------------------------------------- predictions
+
+
+def test_intervals_of_predictions():
+    X, y, _w = table(20_000, 3, 0)
+    model = fitted(X, y)
+    mean, std = model.predict(X[:10], return_std=True)
+    np.testing.assert_array_equal(mean, model.predict(X[:10]))
+    found = model.summary()
+    rows = np.column_stack((X[:10], np.ones(10)))
+    np.testing.assert_allclose(std, np.sqrt(np.diag(rows @ model.coef_cov_ @ rows.T)))
+    ends = model.predict_interval(X[:10])
+    np.testing.assert_allclose(ends.mean(axis=1), rows @ found.coef[0])
+    wide = model.predict_interval(X, of="record")
+    inside = np.mean((wide[:, 0] < y) & (y < wide[:, 1]))
+    assert 0.9 < inside < 0.99
+    assert np.all(np.diff(model.predict_interval(X[:10], level=0.5)) < np.diff(ends))
+
+
+def test_intervals_of_probabilities():
+    X, y, w = table(20_000, 3, 0, "labels")
+    model = fitted(X, y, 2)
+    ends = model.predict_interval(X[:50])
+    truth = expit(X[:50] @ w - 1)
+    assert np.mean((ends[:, 0] < truth) & (truth < ends[:, 1])) > 0.7
+    assert np.all((ends > 0) & (ends < 1))
+    with pytest.raises(ValueError, match="labels have no interval"):
+        model.predict_interval(X, of="record")
+    X, y, w = table(20_000, 3, 0, "")
+    model = fitted(X, y, 3)
+    ends, p = model.predict_interval(X[:50]), model.predict_proba(X[:50])
+    assert ends.shape == (50, 3, 2)
+    assert np.mean((ends[..., 0] < p) & (p < ends[..., 1])) > 0.9
+
+
+def test_summaries_name_what_encoders_made():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {"age": rng.uniform(20, 80, 20_000), "sex": rng.choice(["f", "m"], 20_000)}
+    )
+    y = frame["age"] / 10 + (frame["sex"] == "m") + rng.normal(size=len(frame))
+    encoder = PublicEncoder({"age": (0, 120), "sex": ["f", "m"]})
+    model = DPMirrorRegressor(bounds_X=encoder, bounds_y=(0, 20), epsilon=3.0, **COMMON)
+    model.set_params(random_state=0).fit(encoder.fit_transform(frame), y)
+    found = model.summary(encoder)
+    assert isinstance(found, Estimates)
+    age = found.to_frame().iloc[0]
+    assert abs(age["coef"] - 0.1) < 6 * age["std err"] < 0.05
+    frame = model.coef_frame(encoder)
+    np.testing.assert_allclose(found.shrunk[0], frame["coef"].to_numpy(), rtol=1e-9)
+    scaled = model.summary(units="scaled")
+    np.testing.assert_allclose(
+        scaled.shrunk[0], model.coef_frame(units="scaled")["coef"].to_numpy(), rtol=1e-9
+    )
+    np.testing.assert_allclose(scaled.zvalues[0, :-1], model.summary().zvalues[0, :-1])
+
+
+def test_mirror_models_have_the_same():
+    X, y, _ = table(3000, 3, 0)
+    facts = {"bounds_X": (-6, 6), "epsilon": 3.0, "random_state": 0, **COMMON}
+    one = DPMirrorRegressor(bounds_y=(-30, 30), **facts).fit(X, y)
+    np.testing.assert_array_equal(one.coef_cov_, fitted(X, y).coef_cov_)
+    X, y, _ = table(3000, 3, 0, "labels")
+    one = DPMirrorClassifier(classes=[0, 1], **facts).fit(X, y)
+    np.testing.assert_array_equal(one.coef_cov_, fitted(X, y, 2).coef_cov_)
+
+
+# ----------------------------------------------------------------------- before the data
+
+
+@pytest.mark.parametrize(("n_classes", "correlation"), [(0, 0.0), (0, 0.5), (2, 0.0)])
+def test_expected_standard_errors_are_those_reported(n_classes, correlation):
+    n, d, found = 20_000, 4, []
+    cov = correlation + (1 - correlation) * np.eye(d)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.multivariate_normal(np.zeros(d), cov, n).clip(-6, 6)
+        y = 0.5 * X[:, 0] + math.sqrt(0.75) * rng.normal(size=n)
+        if n_classes:
+            y = (rng.random(n) < 0.3).astype(int)
+        model = fitted(X, y, n_classes, 1.0, seed)
+        found.append(np.median(model.coef_std_))
+    assumed = {"prevalence": 0.3} if n_classes else {"r2": 0.25}
+    expected = model.plan_.expected_std(correlation=correlation, **assumed)
+    assert 0.75 < expected / np.median(found) < 1.25
+
+
+def test_power():
+    plan = planned(20_000, 4)
+    std = plan.expected_std(r2=0.2)
+    assert plan.power(0.0, r2=0.2) == pytest.approx(0.05)
+    assert plan.power(1.96 * std, r2=0.2) == pytest.approx(0.5, abs=1e-3)
+    assert plan.power(-4 * std, r2=0.2) == plan.power(4 * std, r2=0.2) > 0.97
+    assert plan.power(2 * std, level=0.99, r2=0.2) < plan.power(2 * std, r2=0.2)
+    assert math.hypot(*plan.expected_std(parts=True)) == plan.expected_std()
+    with pytest.raises(ValueError, match="make it with inference=True"):
+        Descent().plan(Problem(100, 2, Squared(), Geometry), PrivacyBudget(1.0)).power(0.1)
+    with pytest.raises(ValueError, match="for regressions and for two classes"):
+        planned(50_000, 4, "classification", 3).expected_std()
+    for name, value in (("r2", 1.0), ("correlation", -0.1), ("prevalence", 0.0)):
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            plan.expected_std(**{name: value})
+
+
+def test_half_of_the_noise_is_seen_in_the_covariance():
+    plan = planned(20_000, 4)
+    quiet = map_mechanisms(
+        plan,
+        lambda name, old: (
+            dataclasses.replace(old, scale=old.scale / 2) if name.endswith("last") else old
+        ),
+    )
+    assert quiet.expected_std(parts=True)[1] < 0.7 * plan.expected_std(parts=True)[1]

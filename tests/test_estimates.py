@@ -1,0 +1,127 @@
+"""Standard errors, intervals and tests of linear functions of coefficients."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sklearn_dpsco.estimates import INTERCEPT, Estimates
+
+ROOT = np.random.default_rng(0).normal(size=(3, 3))
+S, N = ROOT @ ROOT.T, np.diag([1.0, 2.0, 3.0])
+
+
+def estimates(**others):
+    facts = {"names": ["a", "b"], "coef": np.array([[1.0, -2.0, 3.0]]), "sampling": S, "noise": N}
+    return Estimates(**{**facts, **others})
+
+
+def test_the_two_parts_add_up():
+    found = estimates()
+    np.testing.assert_allclose(found.std**2, found.std_sampling**2 + found.std_noise**2)
+    np.testing.assert_allclose(found.cov, S + N)
+    np.testing.assert_allclose(found.std[0], np.sqrt(np.diag(S + N)))
+    z = found.coef / found.std
+    np.testing.assert_allclose(found.pvalues, 2 * stats.norm.sf(np.abs(z)))
+    half = stats.norm.ppf(0.95) * found.std[0]
+    np.testing.assert_allclose(
+        found.conf_int(0.9), np.c_[found.coef[0] - half, found.coef[0] + half]
+    )
+
+
+def test_unsure_variances_have_longer_tails():
+    q, total = 0.5, np.diag(S + N)
+    df = 2 * (total / (q * np.diag(S))) ** 2
+    found = estimates(doubt=q)
+    half = stats.t.ppf(0.975, df) * np.sqrt(total)
+    np.testing.assert_allclose(np.diff(found.conf_int())[:, 0] / 2, half)
+    assert np.all(found.pvalues > estimates().pvalues)
+    # noise is known: where it is all, variances are sure
+    sure = estimates(doubt=q, sampling=S * 1e-9)
+    np.testing.assert_allclose(sure.conf_int(), estimates(sampling=S * 1e-9).conf_int(), rtol=1e-6)
+
+
+def test_what_is_unknown_has_the_whole_line():
+    unknown = np.array([[0.0], [1.0], [0.1]])
+    found = estimates(unknown=unknown)
+    assert np.isinf(found.std).tolist() == [[False, True, False]]
+    assert found.conf_int()[1].tolist() == [-np.inf, np.inf]
+    assert found.pvalues[0, 1] == 1.0
+    assert np.isfinite(found.wald_test("a").pvalue)
+    with pytest.raises(ValueError, match="say nothing"):
+        found.wald_test(["a", "b"])
+    # in units in which all that is known of b is its unknown part
+    gram = np.diag([1.0, 1.0, 0.01])
+    assert np.isinf(estimates(unknown=unknown, gram=gram).std).tolist() == [[False, True, True]]
+
+
+def test_wald_tests():
+    found = estimates()
+    one = found.wald_test("b")
+    assert one.pvalue == pytest.approx(found.pvalues[0, 1])
+    R, value = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, -1.0]]), np.array([0.5, 1.0])
+    gap = R @ found.coef[0] - value
+    statistic = gap @ np.linalg.solve(R @ (S + N) @ R.T, gap)
+    joint = found.wald_test(R, value)
+    assert joint.statistic == pytest.approx(statistic / 2)
+    assert joint.pvalue == pytest.approx(stats.chi2(2).sf(statistic))
+    assert (joint.df_num, joint.df_denom) == (2, np.inf)
+    # the same hypothesis twice is one
+    assert found.wald_test(np.vstack((R, R[:1])), np.append(value, 0.5)).df_num == 2
+    noisy = estimates(doubt=1.0).wald_test(R, value)
+    assert np.isfinite(noisy.df_denom)
+    assert noisy.pvalue > joint.pvalue
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "message"),
+    [
+        ("c", "no coefficient is called 'c'"),
+        (["a", "c"], "no coefficient is called 'c'"),
+        ([[1.0, 2.0]], r"must be names or have the shape \(q, 3\), got \(1, 2\)"),
+    ],
+)
+def test_wrong_hypotheses(hypotheses, message):
+    with pytest.raises(ValueError, match=message):
+        estimates().wald_test(hypotheses)
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.1, 1.1, "95", None, True])
+def test_wrong_levels(level):
+    if level is not None:  # that of the object
+        with pytest.raises(ValueError, match="level must be a finite number in"):
+            estimates().conf_int(level)
+
+
+def test_other_units_of_the_features():
+    rng = np.random.default_rng(1)
+    shift, width = rng.normal(size=2), rng.uniform(1, 3, 2)
+    found = estimates(unknown=np.array([[0.0], [0.0], [0.1]]), shrunk=np.array([[1.0, 2.0, 0.0]]))
+    moved = found.in_units(["u", "v"], shift, width)
+    assert moved.params == ["u", "v", INTERCEPT]
+    Z = rng.normal(size=(5, 2))
+    rows = np.column_stack(((Z - shift) / width, np.ones(5)))
+    others = np.column_stack((Z, np.ones(5)))
+    np.testing.assert_allclose(rows @ found.coef[0], others @ moved.coef[0])
+    np.testing.assert_allclose(rows @ found.shrunk[0], others @ moved.shrunk[0])
+    for one, other in zip(found.errors(rows), moved.errors(others), strict=True):
+        np.testing.assert_allclose(one, other)
+
+
+def test_shown():
+    pandas = pytest.importorskip("pandas")
+    found = estimates(title="of this", notes=("and that",), shrunk=np.ones((1, 3)))
+    lines = str(found).splitlines()
+    assert lines[:2] == ["of this", "and that"]
+    assert lines[2].split()[:2] == ["coef", "std"]
+    assert len(lines) == 6
+    assert "<table>" in found._repr_html_()
+    frame = found.to_frame()
+    assert frame.index.tolist() == ["a", "b", INTERCEPT]
+    np.testing.assert_allclose(frame[["[0.025", "0.975]"]], found.conf_int())
+    np.testing.assert_allclose(frame["std err"], found.std[0])
+    several = Estimates(
+        names=["a"], outputs=["x", "y"], coef=np.ones((2, 1)), sampling=np.eye(2), noise=np.eye(2)
+    )
+    assert isinstance(several.to_frame().index, pandas.MultiIndex)
+    assert several.conf_int().shape == (2, 1, 2)
+    assert several.wald_test("a").df_num == 2

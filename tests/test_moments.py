@@ -1,0 +1,231 @@
+"""One release of second moments, and the regressions that follow from it."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from support import recomputed_epsilon, rest_is_slow
+
+from sklearn_dpsco import BudgetAccountant, PrivacyBudget, PrivacyBudgetError, PrivateMoments
+from sklearn_dpsco import moments as module
+from sklearn_dpsco.audit import check_sensitivity, neighbours
+from sklearn_dpsco.moments import MomentsPlan
+from sklearn_dpsco.privacy.budget import RELATIONS
+
+COMMON = {"delta": 1e-6, "relation": "zero-out", "bounds_X": (-12, 12), "random_state": 0}
+pytestmark = pytest.mark.filterwarnings("ignore:epsilon=inf")
+
+
+def table(n, seed=0):
+    """Five columns; the fourth and fifth are linear in the first three, with noise 1 and 2."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)).clip(-5, 5)
+    X[:, 1] = 0.8 * X[:, 0] + 0.6 * X[:, 1] + 2
+    Y = X @ SLOPES + [1, 0] + rng.normal(size=(n, 2)) * [1, 2]
+    return np.column_stack((X, Y))
+
+
+SLOPES = np.array([[1.0, 0.0], [-0.5, 0.3], [0.0, 0.7]])
+
+
+def released(n=20_000, epsilon=3.0, seed=0, **others):
+    X = table(n, seed)
+    return PrivateMoments(**{**COMMON, "epsilon": epsilon, "random_state": seed, **others}).fit(X)
+
+
+# -------------------------------------------------------------------------------- privacy
+
+
+@rest_is_slow(("epsilon", "relation"), [(e, r) for e in (1.0, 400.0) for r in RELATIONS],
+              ["1.0-zero-out", "400.0-replace-one"])  # fmt: skip
+def test_no_record_moves_a_release_beyond_its_sensitivity(epsilon, relation):
+    plan = MomentsPlan.of(60, 3, PrivacyBudget(epsilon, 1e-6, relation))
+    assert (plan.rough is None) == (epsilon < 100)
+    plan = dataclasses.replace(plan, n_far=30)  # so that rows reach the bound
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 16))
+    assert not found.violations, found
+    assert all(ratio > 0.3 for ratio in found.ratios.values()), found
+
+
+def test_a_replay_finds_rows_that_are_not_weighed(monkeypatch):
+    plan = MomentsPlan.of(60, 3, PrivacyBudget(400.0, 1e-6, "zero-out"))
+    plan = dataclasses.replace(plan, n_far=30)
+    monkeypatch.setattr(module, "clipped_to", lambda bound, norms: np.ones(norms.size))
+    found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 16))
+    assert "moments" in found.violations, found
+
+
+def test_the_budget_is_spent_and_charged():
+    for n, d in ((500, 8), (50_000, 8)):
+        plan = PrivateMoments(**COMMON).plan(n, d)
+        assert 0.99 < recomputed_epsilon(plan.guarantee) <= 1 + 1e-4
+    accountant = BudgetAccountant(epsilon=1.2, delta=1e-5, relation="zero-out")
+    moments = released(2000, 1.0, accountant=accountant)
+    moments.regression(3), moments.principal_components()  # cost nothing
+    with pytest.raises(PrivacyBudgetError):
+        moments.fit(table(2000))
+    assert len(accountant.ledger) == 1
+
+
+# ------------------------------------------------------------------------------ estimates
+
+
+def test_without_noise_regressions_are_those_of_statsmodels():
+    models = pytest.importorskip("statsmodels.api")
+    X = table(3000)
+    moments = released(3000, math.inf)
+    np.testing.assert_allclose(moments.mean_, X.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(moments.covariance_, np.cov(X.T, bias=True), rtol=1e-5, atol=1e-6)
+    for target, features in ((3, [0, 1, 2]), (4, [2, 0]), (0, [3])):
+        for fit_intercept in (True, False):
+            Z = X[:, features]
+            Z = np.column_stack((Z, np.ones(len(Z)))) if fit_intercept else Z
+            other = models.OLS(X[:, target], Z).fit()
+            found = moments.regression(target, features, fit_intercept=fit_intercept)
+            np.testing.assert_allclose(found.coef[0], other.params, rtol=1e-4, atol=1e-6)
+            # statsmodels divides by the degrees of freedom
+            np.testing.assert_allclose(found.std[0], other.bse, rtol=2e-3)
+        fit = moments.goodness_of_fit(target, features)
+        other = models.OLS(X[:, target], models.add_constant(X[:, features])).fit()
+        assert fit["r2"] == pytest.approx(other.rsquared, abs=1e-5)
+        assert fit["r2_adjusted"] == pytest.approx(other.rsquared_adj, abs=1e-5)
+        one, two = (
+            moments.goodness_of_fit(target, some)["aic"] for some in (features, features[:1])
+        )
+        less = models.OLS(X[:, target], models.add_constant(X[:, features[:1]])).fit()
+        assert one - two == pytest.approx(other.aic - less.aic, abs=0.05)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(20_000, 1.0), (3000, 1.0)])
+def test_standard_errors_are_those_of_repeated_tables(n, epsilon):
+    errors, naive = [], []
+    for seed in range(40):
+        moments = released(n, epsilon, seed)
+        for k in range(2):
+            found = moments.regression(3 + k, [0, 1, 2])
+            errors.append((found.coef[0, :3] - SLOPES[:, k]) / found.std[0, :3])
+            naive.append((found.coef[0, :3] - SLOPES[:, k]) / found.std_sampling[0, :3])
+    squares = (np.array(errors)[::2, 2] ** 2).sum()  # one of each table, which are independent
+    assert stats.chi2(40).ppf(1e-7) * 0.85 < squares < stats.chi2(40).isf(1e-7) * 1.15
+    assert (np.array(naive)[::2, 2] ** 2).mean() > (2 if n == 3000 else 0.5)
+    assert np.mean(np.abs(errors) < 1.96) > 0.85
+
+
+def test_many_regressions_are_as_sure_as_one():
+    one = released(20_000, 1.0).regression(3, [0, 1, 2])
+    fortieth = released(20_000, 1.0 / 40).regression(3, [0, 1, 2])
+    assert np.all(one.std[0] < 1.5 * fortieth.std[0])
+
+
+def test_columns_that_hardly_vary_have_the_whole_line():
+    X = np.column_stack((table(20_000), np.zeros(20_000)))
+    moments = PrivateMoments(epsilon=1.0, **COMMON).fit(X)
+    found = moments.regression(3, [0, 1, 2, 5])
+    assert np.isinf(found.std).tolist() == [[False, False, False, True, False]]
+    assert np.all(np.abs(found.coef[0, :3] - SLOPES[:, 0]) < 6 * found.std[0, :3])
+
+
+def test_paths_and_components():
+    X = table(20_000)
+    moments = released(20_000, math.inf)
+    widths = X[:, :3].std(axis=0)
+    Z = (X[:, :3] - X[:, :3].mean(axis=0)) / widths
+    y = X[:, 3] - X[:, 3].mean()
+    path = moments.ridge_path(3, [0, 1, 2], [0.0, 0.1, 10.0])
+    for alpha, coef in zip((0.0, 0.1, 10.0), path, strict=True):
+        expected = np.linalg.solve(Z.T @ Z / len(Z) + alpha * np.eye(3), Z.T @ y / len(Z))
+        np.testing.assert_allclose(coef * widths, expected, rtol=1e-3, atol=1e-4)
+    alphas, coefs = moments.lasso_path(3, [0, 1, 2])
+    assert np.all(np.diff(alphas) < 0)
+    np.testing.assert_allclose(coefs[:, -1], path[0], rtol=1e-6, atol=1e-8)
+    assert not coefs[:, 0].any()
+    values, components = moments.principal_components([0, 1, 2])
+    other = np.linalg.eigvalsh(np.corrcoef(X[:, :3].T))[::-1]
+    np.testing.assert_allclose(values, other, rtol=1e-4)
+    np.testing.assert_allclose(components @ components.T, np.eye(3), atol=1e-9)
+    partial = moments.partial_correlations()
+    precision = np.linalg.inv(np.corrcoef(X.T))
+    assert partial[0, 3] == pytest.approx(
+        -precision[0, 3] / math.sqrt(precision[0, 0] * precision[3, 3]), abs=1e-3
+    )
+
+
+def test_a_choice_says_that_intervals_do_not_cover():
+    moments = released(20_000, 3.0)
+    chosen = moments.select(3)
+    assert {"x0", "x1"} <= set(chosen.names)
+    assert "do not cover" in str(chosen)
+    assert "do not cover" not in str(moments.regression(3))
+
+
+# --------------------------------------------------------------------------- what is told
+
+
+def test_names_and_json():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(table(5000), columns=list("abcde"))
+    bounds = dict.fromkeys("abcde", (-12, 12))
+    moments = PrivateMoments(**{**COMMON, "bounds_X": bounds}).fit(frame)
+    found = moments.regression("d", ["a", "c"])
+    assert found.names == ("a", "c")
+    assert found.title.startswith("d by least squares")
+    text = moments.to_json()
+    assert list(json.loads(text))[:4] == ["format", "columns", "n_samples", "epsilon"]
+    again = PrivateMoments.from_json(text)
+    assert again.to_json() == text
+    other = again.regression("d", ["a", "c"])
+    np.testing.assert_array_equal(other.coef, found.coef)
+    np.testing.assert_array_equal(other.cov, found.cov)
+    assert again.noise_is_secret_ is False
+    assert moments.to_frame().columns.tolist() == list("abcde")
+    with pytest.raises(ValueError, match="not a release of the format"):
+        PrivateMoments.from_json("{}")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.regression("z"), "the table has no column 'z'"),
+        (lambda m: m.regression(9), "the table has no column 9"),
+        (lambda m: m.regression(3, [3]), "without the target"),
+        (lambda m: m.regression(3, [0, 0]), "different columns"),
+        (lambda m: m.regression(3, []), "at least one"),
+        (lambda m: m.ridge_path(3, [0], [-1.0]), "penalties must be"),
+        (lambda m: m.select(3, criterion="cp"), "criterion must be"),
+    ],
+)
+def test_wrong_questions(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(released(500, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"delta": 0.0}, "no pure-DP form"),
+        ({"max_rows_per_user": 2}, "needs max_rows_per_user=1"),
+        ({"bounds_X": (1, 0)}, "bounds_X"),
+        ({"nonfinite": "drop"}, "nonfinite must be"),
+    ],
+)
+def test_wrong_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        PrivateMoments(**{**COMMON, **parameters}).fit(table(100))
+
+
+def test_wrong_tables_spend_nothing():
+    accountant = BudgetAccountant(epsilon=1.5, delta=1e-5, relation="zero-out")
+    moments = PrivateMoments(**COMMON, accountant=accountant)
+    broken = table(100)
+    broken[0, 0] = np.nan
+    for X, y, message in (
+        (broken, None, "nonfinite='zero'"), (table(100), np.zeros(100), "among the columns of X"),
+        (table(1), None, "minimum of 2"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            moments.fit(X, y)
+    assert not accountant.ledger
+    assert moments.set_params(nonfinite="zero").fit(broken).mean_.shape == (5,)
