@@ -342,7 +342,10 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         d = check_count("n_features", n_features, high=_MOST_FEATURES)
         check_feature_bounds(self.bounds_X, d)
         if n < d + 2:
-            raise ValueError(f"{n} rows do not determine regressions on {d} columns: fewer columns")
+            raise ValueError(
+                f"n_samples={n} must be larger than the number of columns, {d}, by two or more: "
+                "take fewer columns"
+            )
         accounting = self._accounting()
         accounting.warn_if_weak(n)
         budget, may_be_empty = accounting.budget_of(n), not self._is_strict
@@ -555,16 +558,9 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         }
 
     def ridge_path(self, target: Any, features: Any, penalties: Sequence[float]) -> Array:
-        """Coefficients with an l2 penalty, shape (n_penalties, n_features), in the data's units.
-
-        A penalty is added to the variance of each column of variance 1; features are centred.
-        """
-        at, chosen = self._places(target, features)
-        cov = self.covariance_[np.ix_(chosen, chosen)]
-        penalties = [check_real("penalties", value, low=0) for value in penalties]
-        ridge = np.diag(np.maximum(cov.diagonal(), TINY))
-        right = self.covariance_[chosen, at]
-        return np.array([np.linalg.lstsq(cov + value * ridge, right)[0] for value in penalties])
+        """Coefficients for each `ridge` of `regression`, shape (n_penalties, n_features)."""
+        found = (self.regression(target, features, ridge=value) for value in penalties)
+        return np.array([one.coef[0, :-1] for one in found])
 
     def lasso_path(self, target: Any, features: Any = None) -> tuple[Array, Array]:
         """Penalties and coefficients, shape (n_features, n_penalties), of the lasso's path (LARS).
@@ -716,9 +712,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
             raise wrong from None
         low, high, width, matrix, back = arrays
         d = len(columns)
-        if any(array.shape != (d,) for array in arrays[:3]) or any(
-            array.shape != (d + 1, d + 1) for array in arrays[3:]
-        ):
+        if [array.shape for array in arrays] != [(d,)] * 3 + [(d + 1, d + 1)] * 2:
             raise wrong
         made = cls(**claim, bounds_X=(low, high))
         made._check()

@@ -263,7 +263,7 @@ def test_names_and_json():
         (lambda m: m.regression(3, [3]), "without the target"),
         (lambda m: m.regression(3, [0, 0]), "different columns"),
         (lambda m: m.regression(3, []), "at least one"),
-        (lambda m: m.ridge_path(3, [0], [-1.0]), "penalties must be"),
+        (lambda m: m.ridge_path(3, [0], [-1.0]), "ridge must be"),
         (lambda m: m.select(3, criterion="cp"), "criterion must be"),
         (lambda m: m.select(3, method="all"), "method must be"),
         (lambda m: m.regression(3, ridge=-1.0), "ridge must be"),
@@ -301,7 +301,7 @@ def test_wrong_tables_spend_nothing():
     broken[0, 0] = np.nan
     for X, y, message in (
         (broken, None, "nonfinite='zero'"), (table(100), np.zeros(100), "among the columns of X"),
-        (table(1), None, "minimum of 2"), (table(6), None, "6 rows do not determine"),
+        (table(1), None, "minimum of 2"), (table(6), None, "n_samples=6 must be larger"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             moments.fit(X, y)
