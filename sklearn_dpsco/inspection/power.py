@@ -21,6 +21,7 @@ def _reaches(
     std: float | None, effect: float | None, power: float, **facts: Any
 ) -> Callable[[Any], bool]:
     """Whether a plan has a standard error of at most `std`, or this power for the effect."""
+    facts = {"safe": True, **facts}
     if (std is None) == (effect is None):
         raise ValueError("give either std, or effect and power")
     if std is not None:
@@ -52,7 +53,7 @@ def rows_needed(
     power: float = 0.8,
     **assumptions: float,
 ) -> int:
-    """The number of rows from which a fit can be expected to be this sure. Spends nothing.
+    """The number of rows from which nine of ten fits are this sure. Spends nothing.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ def epsilon_needed(
     power: float = 0.8,
     **assumptions: float,
 ) -> float:
-    """The epsilon from which a fit can be expected to be this sure. Spends nothing.
+    """The epsilon from which nine of ten fits are this sure. Spends nothing.
 
     Parameters
     ----------

@@ -405,7 +405,8 @@ def expected_std(
 
         return float(brentq(excess, 0.0, 1e3 * lengths[-1], xtol=1e-6))
 
-    usual, large = size(steps.n_usual / n), size(max(steps.n_large, 1) / n)
+    # sizes are looked for on a grid, whose next candidate is half an interval larger
+    usual, large = size(steps.n_usual / n), size(max(steps.n_large, 1) / n) * 2**0.125
     clip = steps.clip(usual, large, n)
     curved = np.quantile(lengths**2, 1 - max(steps.n_cut, 1) / n) * information
     of_scores = np.array([clip**2 * steps.last.variance, large**2 * steps.first.variance])
