@@ -10,10 +10,11 @@ release costs nothing.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -23,7 +24,15 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import lars_path_gram
 from sklearn.utils.validation import check_is_fitted
 
-from ._checks import check_choice, check_count, check_real, import_pandas, shown
+from ._checks import (
+    check_bool,
+    check_choice,
+    check_count,
+    check_real,
+    import_pandas,
+    shown,
+    warn_user,
+)
 from ._fitting import PrivateFit
 from ._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
 from .data.bounds import check_feature_bounds, feature_scaling
@@ -31,6 +40,7 @@ from .data.cells import clear_rows, nonfinite_rows
 from .data.rows import make_rows
 from .data.summation import chunk_rows, slices, sum_on_threads
 from .estimates import Estimates
+from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
 from .losses import Squared
 from .mechanisms import Gaussian, Release, SelectVertex
@@ -64,11 +74,16 @@ Array = NDArray[np.float64]
 
 _FORMAT = "sklearn_dpsco.PrivateMoments/1"
 _LAST = math.sqrt(0.1)  # the coordinate of the intercept, beside rows of norm at most 1
-# Shares of the budget; what is left is for the second moments that are published. The m over
-# d^1.5 from which a first round pays.
-_SIZE, _CENTER, _ROUGH, _FAR, _PAYS = 0.015, 0.06, 0.1, 0.02, 4.5
-_MOST_FEATURES = 1000
+# Shares of the budget; what is left is for the second moments that are published.
+_SIZE, _CENTER, _ROUGH, _FAR, _PRESENT = 0.015, 0.06, 0.1, 0.02, 0.005
+_PAYS, _PAYS_TWICE = 4.5, 20.0  # the m over d^1.5 from which rough moments pay, and two rounds
+_FAR_SHARE = 0.02  # of the rows, which may be cut: rows are cut by their targets, too
+_LEAST_PRESENT = 0.02  # of the rows, whatever the noisy count says
+_FINEST = 1e-6  # of the moments, beside those that are large
+_NO_NOISE = 1e-8  # of the largest eigenvalue: what is below is of float errors
+_MOST_FEATURES, _MOST_TRIED = 1000, 12
 _CLAIM = "epsilon", "delta", "relation"
+_ARRAYS = "low", "high", "width", "moments", "back"
 
 
 class Moments(NamedTuple):
@@ -86,11 +101,13 @@ class MomentsPlan(Plan):
 
     Attributes
     ----------
+    present : Gaussian or None
+        The share of the rows that are not empty; None where none may be.
     length : SelectVertex
         Of rows, and of centred rows.
     center : Gaussian
     rough : Gaussian or None
-        A first round of second moments; None where it would be noise.
+        Of `n_rounds` rounds of rough second moments; None where they would be noise.
     far : SelectVertex
         The length that `n_far` rows exceed.
     n_far : int
@@ -98,50 +115,71 @@ class MomentsPlan(Plan):
         The second moments that are published.
     """
 
+    present: Gaussian | None
     length: SelectVertex
     center: Gaussian
     rough: Gaussian | None
+    n_rounds: int
     far: SelectVertex
     n_far: int
     moments: Gaussian
 
     @classmethod
-    def of(cls, n_samples: int, n_features: int, budget: PrivacyBudget) -> MomentsPlan:
-        """The plan for a table of this size."""
+    def of(
+        cls, n_samples: int, n_features: int, budget: PrivacyBudget, may_be_empty: bool = False
+    ) -> MomentsPlan:
+        """The plan for a table of this size, of which some rows may be empty."""
         problem = Problem(n_samples, n_features, Squared(), Geometry)
         allowance, d, left = budget.mixed_allowance, n_features, 1.0 - 2 * _SIZE - _CENTER - _FAR
         score = statistics.median_score(n_samples, budget.record_factor)
         far = SelectVertex.calibrate(score, allowance.share(_FAR))
         m = n_samples * math.sqrt(2 * allowance.amount) / budget.record_factor
         rough, change = None, statistics.second_moments(problem, budget)
-        if m > _PAYS * d**1.5:
+        n_rounds = (m > _PAYS * d**1.5) + (m > _PAYS_TWICE * d**1.5)
+        if n_rounds:
             left -= _ROUGH
-            rough = Gaussian.calibrate(change, allowance.share(_ROUGH), 1, d * (d + 1) // 2)
+            size = d * (d + 1) // 2
+            rough = Gaussian.calibrate(change, allowance.share(_ROUGH), n_rounds, size)
         wider = statistics.second_moments(Problem(n_samples, d + 1, Squared(), Geometry), budget)
         mean = statistics.unit_mean(problem, budget)
         length = SelectVertex.calibrate(score, allowance.share(2 * _SIZE), 2)
         center = Gaussian.calibrate(mean, allowance.share(_CENTER), 1, d)
+        present = None
+        if may_be_empty:
+            left -= _PRESENT
+            present = Gaussian.calibrate(mean, allowance.share(_PRESENT))
         size = (d + 1) * (d + 2) // 2
         moments = Gaussian.calibrate(wider, allowance.share(left), 1, size)
         named = (
-            ("row lengths", length, 2), ("column means", center, 1), ("first moments", rough, 1),
+            ("rows present", present, 1), ("row lengths", length, 2),
+            ("column means", center, 1), ("rough moments", rough, n_rounds),
             ("far rows", far, 1), ("second moments", moments, 1),
         )  # fmt: skip
         releases = tuple(Release(name, kind, count) for name, kind, count in named if kind)
-        n_far = min(n_samples // 8, math.floor(8 * far.scale))
+        n_far = math.floor(min(_FAR_SHARE * n_samples, 8 * far.scale))
         guarantee = Guarantee.of(budget, releases, allowance.kind)
         facts = problem, budget, "moments", 1, guarantee
-        return cls(*facts, length, center, rough, far, n_far, moments)
+        return cls(*facts, present, length, center, rough, n_rounds, far, n_far, moments)
+
+    @property
+    def is_drowned(self) -> bool:
+        """Whether noise hides most directions, so that most intervals are the whole line."""
+        d = self.problem.n_features
+        usual = (1 - _LAST**2) / _usual_length(math.sqrt(d)) ** 2
+        return _edge(math.sqrt(self.moments.variance), d + 1) > usual
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """The released moments, as the field `estimate`."""
         n, d = self.problem.n_samples, self.problem.n_features
-        longest, measured = math.sqrt(d), data.map(measure)
+        longest, measured, n_present = math.sqrt(d), data.map(measure), n
+        if self.present is not None:
+            share = float(self.present.release(data.sum(_n_present) / n, stream)[0])
+            n_present = round(n * min(1.0, max(share, _LEAST_PRESENT)))
         facts = longest, longest / 2, self.length, stream
-        rough = scale_on_grid(functools.partial(measured.sum, norm_counts), n, *facts)
+        rough = scale_on_grid(functools.partial(measured.sum, norm_counts), n_present, *facts)
         rough = min(1.3 * rough, longest)
         noisy = self.center.release(measured.sum(short_row_sum, rough) / n, stream)
-        center = rough * shrunk_vector(noisy, self.center.variance)
+        center = rough * shrunk_vector(noisy, self.center.variance) * (n / n_present)
         measured = data.map(measure, center)
         counts, facts = (
             functools.partial(measured.sum, norm_counts),
@@ -149,17 +187,24 @@ class MomentsPlan(Plan):
         )
         # the centre of shorter rows is noise
         noise = rough * min(3 * math.sqrt(d * self.center.variance), 0.3)
-        transform = np.eye(d) / max(scale_on_grid(counts, n, *facts), noise)
-        copy = data.row_major().map(copied, center, transform)
-        if self.rough is not None:
+        transform = np.eye(d) / max(scale_on_grid(counts, n_present, *facts), noise)
+        copy, usual = data.row_major().map(copied, center, transform), 1.0
+        for t in range(self.n_rounds):
+            assert self.rough is not None
             noisy = self.rough.release(isometric_vector(copy.sum(moment_sum) / n), stream)
-            root, _, _ = whitening(noisy, d, math.sqrt(self.rough.variance))
-            transform = transform @ root
+            # at least so much that the way back is exact to many digits
+            scale = max(math.sqrt(self.rough.variance), _FINEST / d**1.5)
+            root, values, ridge = whitening(noisy, d, scale)
+            size = math.sqrt(max(float(np.sum(values / (values + ridge))), TINY))
+            usual = _usual_length(size)
+            # rows beyond 1 are cut for the next round
+            transform = transform @ root / (1.0 if t == self.n_rounds - 1 else size + 1)
             copy = data.row_major().map(copied, center, transform)
-        sizes, octaves = copy.map(lengths), np.arange(-6.0, 8.01, 0.25)
-        grid, prior = longest * 2.0**octaves, -np.abs(octaves)
+        sizes, octaves = copy.map(lengths), np.arange(-4.0, 8.01, 0.125)
+        # short cuts bias, and noise grows with the square of this length
+        grid, prior = usual * 2.0**octaves, -3 * np.abs(octaves)
         counts = functools.partial(sizes.sum, norm_counts)
-        bound = median_on_grid(counts, n, grid, prior, self.far, stream, self.n_far)
+        bound = median_on_grid(counts, n_present, grid, prior, self.far, stream, self.n_far)
         noisy = self.moments.release(isometric_vector(copy.sum(joined_sum, bound) / n), stream)
         back = np.zeros((d + 1, d + 1))
         back[:d, :d] = np.linalg.inv(transform).T * bound / math.sqrt(1 - _LAST**2)
@@ -167,6 +212,20 @@ class MomentsPlan(Plan):
         scale = math.sqrt(self.moments.variance)
         found = Moments(symmetric_matrix(noisy, d + 1), back, scale, self.n_far)
         return SolverResult(found.matrix.ravel(), 0.0, 1, estimate=found)
+
+
+def _usual_length(size: float) -> float:
+    """The length that few rows exceed, if they are normal with this root of the mean square."""
+    return size + 2.0
+
+
+def _edge(scale: float, r: Any) -> Any:
+    """What eigenvalues of noise alone hardly ever exceed, in r directions."""
+    return scale * (np.sqrt(2 * r) + 3)
+
+
+def _n_present(data: SolverData) -> Array:
+    return np.array([float(data.rows.present().sum())])
 
 
 def joined_sum(copy: WithNumbers, bound: float) -> Array:
@@ -181,7 +240,8 @@ def joined_sum(copy: WithNumbers, bound: float) -> Array:
         return np.asarray(v.T @ v)
 
     start = np.zeros((x.shape[1] + 1,) * 2)
-    return np.asarray(sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)), start))
+    rows = chunk_rows(len(x), x.shape[1] + 1)  # as the plan counts float errors
+    return np.asarray(sum_on_threads(added, slices(len(x), rows), start))
 
 
 class PrivateMoments(PrivateFit, BaseEstimator):
@@ -275,15 +335,29 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         ----------
         n_samples : int in [2, 1e15]
         n_features : int in [1, 1000]
-            Number of columns, targets included.
+            Number of columns, targets included; at most ``n_samples - 2``.
         """
         self._check()
         n = check_count("n_samples", n_samples, low=2)
         d = check_count("n_features", n_features, high=_MOST_FEATURES)
         check_feature_bounds(self.bounds_X, d)
+        if n < d + 2:
+            raise ValueError(
+                f"n_samples={n} must be larger than the number of columns, {d}, by two or more: "
+                "take fewer columns"
+            )
         accounting = self._accounting()
         accounting.warn_if_weak(n)
-        return plan_within(accounting.budget_of(n), functools.partial(MomentsPlan.of, n, d))
+        budget, may_be_empty = accounting.budget_of(n), not self._is_strict
+        plan = plan_within(budget, lambda b: MomentsPlan.of(n, d, b, may_be_empty))
+        if plan.is_drowned:
+            warn_user(
+                f"n_samples={n} is too small for regressions on all of {d} columns at epsilon="
+                f"{budget.epsilon:g}: most intervals will be the whole line; take fewer columns, "
+                "or a larger epsilon",
+                PrivacyParameterWarning,
+            )
+        return plan
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Release the second moments of all columns of X.
@@ -298,8 +372,8 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter or the table is wrong; or `PrivacyBudgetError` if the accountant refuses.
-            Nothing is spent then.
+            If a parameter or the table is wrong, or has fewer than two rows more than columns; or
+            `PrivacyBudgetError` if the accountant refuses. Nothing is spent then.
         """
         self._check()
         if y is not None:
@@ -323,7 +397,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         to_data = np.diag(np.append(known.width, 1.0))
         to_data[:d, d] = known.shift
         self._moments = found._replace(back=to_data @ found.back)
-        self._width, self._n = known.width, n
+        self._width, self._n, self._bounds = known.width, n, (known.low, known.high)
         self.plan_, self.guarantee_ = plan, plan.guarantee
         self._claim = {name: getattr(plan.guarantee, name) for name in _CLAIM}
         self.noise_is_secret_ = stream.is_secure
@@ -372,7 +446,12 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         return at, chosen
 
     def regression(
-        self, target: Any, features: Any = None, *, fit_intercept: bool = True
+        self,
+        target: Any,
+        features: Any = None,
+        *,
+        fit_intercept: bool = True,
+        ridge: float = 0.0,
     ) -> Estimates:
         """The least squares regression of a column on others, with intervals.
 
@@ -383,54 +462,73 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         features : str, list of str or int, or None, default=None
             None: all other columns.
         fit_intercept : bool, default=True
+        ridge : float >= 0, default=0
+            Is added to the variance of each column of variance 1. Above 0 coefficients are drawn
+            towards 0, and intervals do not cover those of least squares.
 
         Returns
         -------
         Estimates
             Its intervals cover sampling, if all rows have the same variance about their mean, and
             the noise of the release. A column that hardly varies has the whole line.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column, a column is meant twice, or `ridge` is negative.
         """
         at, chosen = self._places(target, features)
-        _, back, scale, n_far = self._moments
-        d = len(back) - 1
-        used = [*chosen, d] if fit_intercept else chosen
-        of_used = back[used]
-        # in units in which the noise is the same in all directions
-        sizes, turn = np.linalg.eigh(of_used @ of_used.T)
-        unit = (turn / np.sqrt(np.maximum(sizes, TINY))).T
-        values, vectors = np.linalg.eigh(unit @ self._second[np.ix_(used, used)] @ unit.T)
-        r = np.arange(1, len(values) + 1)
-        n_weak = int(np.max(r * (values <= scale * (np.sqrt(2 * r) + 3)), initial=0))
-        strong = unit.T @ vectors[:, n_weak:] / np.sqrt(values[n_weak:])
-        coef = strong @ (strong.T @ self._second[used, at])
-        residual = np.zeros(d + 1)
-        residual[used], residual[at] = -coef, 1.0
-        w = back.T @ residual
-        spread = scale * float(w @ w)  # of the noise in the residuals' variance
-        variance = max(float(residual @ self._second @ residual), spread)
-        bread = strong @ strong.T
-        noise = (
-            scale**2 / 2 * (float(w @ w) * of_used @ of_used.T + np.outer(of_used @ w, of_used @ w))
-        )
-        unknown = unit.T @ vectors[:, :n_weak]
+        ridge = check_real("ridge", ridge, low=0)
+        matrix, back, scale, n_far = self._moments
+        used = [*chosen, len(back) - 1] if check_bool("fit_intercept", fit_intercept) else chosen
         widths = np.append(self._width[chosen], np.zeros(len(used) - len(chosen)))
-        known = np.abs(coef * widths)[(unknown**2).sum(1) < 0.25 * (unit.T @ unit).diagonal()]
+        # orthogonal directions in the units of the release, where noise is the same in all of them
+        unit, triangle = np.linalg.qr(back[used].T)
+        turn = np.linalg.inv(triangle)  # coefficients of columns from those of directions
+        penalty = np.append(ridge * self._total * self.covariance_.diagonal()[chosen], np.zeros(1))
+        gram = unit.T @ matrix @ unit
+        whole = gram + (turn.T * np.maximum(penalty[: len(used)], 0.0)) @ turn
+        values, vectors = np.linalg.eigh(whole)
+        r = np.arange(1, len(values) + 1)
+        edge = np.maximum(_edge(scale, r), _NO_NOISE * values[-1])
+        n_weak = int(np.max(r * (values <= edge), initial=0))
+        weak, strong = vectors[:, :n_weak], vectors[:, n_weak:] / np.sqrt(values[n_weak:])
+        bread = strong @ strong.T
+        found = bread @ (unit.T @ (matrix @ back[at]))
+        w = back[at] - unit @ found  # the residual, as weights of the release's coordinates
+        across, size = unit.T @ w, float(w @ w)
+        noise = scale**2 / 2 * (size * np.eye(len(used)) + np.outer(across, across))
+        # a fit takes a part of the noise out of its residuals
+        least = scale * size
+        total = max(float(w @ matrix @ w) + scale**2 / 2 * size * float(np.trace(bread)), least)
+        n_left = max(self._n * self._total - len(used), 1.0)
+        variance = total * self._n / n_left
+        unknown, gram_of_turn = turn @ weak, turn @ turn.T
+        if n_weak:  # of what is unknown, the least in units of the bounds
+            lengths_of = np.where(widths > 0, widths, 1.0)[:, None]
+            turn = turn - unknown @ np.linalg.lstsq(lengths_of * unknown, lengths_of * turn)[0]
+        coef = turn @ found
+        # what is not known is taken for as large as what is, where it has a small part only
+        known = np.abs(coef * widths)[(unknown**2).sum(1) < 0.25 * gram_of_turn.diagonal()]
         longest = np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), TINY)
         unsure = unknown / longest * np.max(known, initial=0.0)
         names = self._names
-        note = f"{self._n} rows, of which about {n_far} that are far out count less"
+        notes = [f"{self._n} rows, of which about {n_far} that are far out count less"]
+        notes.append("sampling: under one variance of all rows about their means")
+        if ridge:
+            notes.append(f"ridge={ridge:g} shrinks: intervals do not cover least squares")
         return Estimates(
             names=tuple(names[k] for k in chosen),
             outputs=("coef",),
             coef=coef[None],
-            sampling=variance * bread / self._n,
-            noise=bread @ noise @ bread + unsure @ unsure.T,
-            doubt=spread / variance,
+            sampling=variance / self._n * turn @ bread @ gram @ bread @ turn.T,
+            noise=turn @ bread @ noise @ bread @ turn.T + unsure @ unsure.T,
+            doubt=least / total,
             unknown=unknown,
-            gram=unit.T @ unit,
-            residual_std=np.array([math.sqrt(variance / self._total)]),
+            gram=gram_of_turn,
+            residual_std=np.array([math.sqrt(variance)]),
             title=f"{names[at]} by least squares from private moments",  # type: ignore[index]
-            notes=(note, "sampling: under one variance of all rows about their means"),
+            notes=tuple(notes),
         )
 
     def goodness_of_fit(self, target: Any, features: Any = None) -> dict[str, float]:
@@ -444,31 +542,25 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         Returns
         -------
         dict with "r2", "r2_adjusted", "aic" and "bic"
-            The last two of normal errors, up to a constant of the target.
+            The last two of normal errors, as statsmodels counts them.
         """
-        found, n = self.regression(target, features), self._n
-        at, chosen = self._places(target, features)
-        left = float(found.residual_std[0]) ** 2 / max(float(self.covariance_[at, at]), TINY)
-        k = len(chosen) + 1
-        of_fit = n * math.log(max(left, TINY))
+        found = self.regression(target, features)
+        at, _ = self._places(target, features)
+        n, k = self._n * self._total, found.coef.size
+        variance = max(float(self.covariance_[at, at]), TINY)
+        ml = float(found.residual_std[0]) ** 2 * max(n - k, 1.0) / n
+        of_fit = n * (math.log(2 * math.pi * max(ml, TINY)) + 1)
         return {
-            "r2": 1 - left,
-            "r2_adjusted": 1 - left * (n - 1) / max(1, n - k),
+            "r2": 1 - ml / variance,
+            "r2_adjusted": 1 - ml / variance * (n - 1) / max(1.0, n - k),
             "aic": of_fit + 2 * k,
-            "bic": of_fit + math.log(n) * k,
+            "bic": of_fit + math.log(max(n, 1.0)) * k,
         }
 
     def ridge_path(self, target: Any, features: Any, penalties: Sequence[float]) -> Array:
-        """Coefficients with an l2 penalty, shape (n_penalties, n_features), in the data's units.
-
-        A penalty is added to the variance of each column of variance 1; features are centred.
-        """
-        at, chosen = self._places(target, features)
-        cov = self.covariance_[np.ix_(chosen, chosen)]
-        penalties = [check_real("penalties", value, low=0) for value in penalties]
-        ridge = np.diag(np.maximum(cov.diagonal(), TINY))
-        right = self.covariance_[chosen, at]
-        return np.array([np.linalg.lstsq(cov + value * ridge, right)[0] for value in penalties])
+        """Coefficients for each `ridge` of `regression`, shape (n_penalties, n_features)."""
+        found = (self.regression(target, features, ridge=value) for value in penalties)
+        return np.array([one.coef[0, :-1] for one in found])
 
     def lasso_path(self, target: Any, features: Any = None) -> tuple[Array, Array]:
         """Penalties and coefficients, shape (n_features, n_penalties), of the lasso's path (LARS).
@@ -508,14 +600,23 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         widths = np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
         return np.asarray(self.covariance_[np.ix_(chosen, chosen)] / np.outer(widths, widths))
 
-    def select(self, target: Any, features: Any = None, *, criterion: str = "bic") -> Estimates:
-        """The regression on features that are chosen step by step, by AIC or BIC.
+    def select(
+        self,
+        target: Any,
+        features: Any = None,
+        *,
+        criterion: str = "bic",
+        method: str = "forward",
+    ) -> Estimates:
+        """The regression on features that are chosen by AIC or BIC, at least one.
 
         Parameters
         ----------
         target, features
             As in `regression`: from these.
         criterion : {"bic", "aic"}, default="bic"
+        method : {"forward", "best"}, default="forward"
+            Step by step, or the best of all subsets of at most 12 features.
 
         Returns
         -------
@@ -523,11 +624,25 @@ class PrivateMoments(PrivateFit, BaseEstimator):
             Whose notes say that intervals after a choice on the same release do not cover.
         """
         check_choice("criterion", criterion, ("bic", "aic"))
+        check_choice("method", method, ("forward", "best"))
         at, left = self._places(target, features)
+
+        def score(some: Iterable[int]) -> float:
+            return self.goodness_of_fit(at, list(some))[criterion]
+
         chosen: list[int] = []
+        if method == "best":
+            if len(left) > _MOST_TRIED:
+                raise ValueError(
+                    f"method='best' tries all subsets of at most {_MOST_TRIED} features, got "
+                    f"{len(left)}: take method='forward', or name fewer features"
+                )
+            sizes = range(1, len(left) + 1)
+            tried = itertools.chain.from_iterable(itertools.combinations(left, k) for k in sizes)
+            chosen, left = list(min(tried, key=score)), []
         best = math.inf
         while left:
-            scores = {k: self.goodness_of_fit(at, [*chosen, k])[criterion] for k in left}
+            scores = {k: score([*chosen, k]) for k in left}
             first = min(scores, key=scores.__getitem__)
             if chosen and scores[first] >= best:
                 break
@@ -537,12 +652,21 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         found = self.regression(at, chosen)
         note = f"features were chosen by {criterion} on this release: intervals do not cover"
         notes = (*found.notes, note)
-        return Estimates(**{**vars(found), "notes": notes})
+        return replace(found, notes=notes)
 
     # ---------------------------------------------------------------------- to be published
 
     def to_json(self) -> str:
-        """The release and its claim as JSON, which may be published; keys in a stable order."""
+        """The release and its claim as JSON, which may be published.
+
+        The keys, in this order: "format"; "columns", their names; "n_samples"; "epsilon" (null for
+        infinity), "delta" and "relation", the claim; "noise_is_secret"; "low" and "high", the
+        declared bounds, "width", that which is 1 in scaled columns; "noise_scale", the standard
+        deviation of the noise on the diagonal of A, sqrt(2) times that beside it; "n_far", how many
+        rows count less, about; "moments", the matrix A; "back", the matrix Q, with which
+        ``Q A Q^T`` are the second moments of (columns, 1). Numbers are written so that the
+        regressions that `from_json` makes of them are the same to the bit.
+        """
         check_is_fitted(self)
         moments = self._moments
         facts = {
@@ -550,30 +674,53 @@ class PrivateMoments(PrivateFit, BaseEstimator):
             "columns": self._names,
             "n_samples": self._n,
             **self._claim,
+            "epsilon": None if math.isinf(self._claim["epsilon"]) else self._claim["epsilon"],
             "noise_is_secret": self.noise_is_secret_,
+            "low": self._bounds[0].tolist(),
+            "high": self._bounds[1].tolist(),
             "width": self._width.tolist(),
             "noise_scale": moments.scale,
             "n_far": moments.n_far,
             "moments": moments.matrix.tolist(),
             "back": moments.back.tolist(),
         }
-        return json.dumps(facts, allow_nan=True)
+        return json.dumps(facts, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """What `to_json` wrote: all methods work, but the plan and its releases are not there."""
-        facts = json.loads(text)
-        if not isinstance(facts, Mapping) or facts.get("format") != _FORMAT:
-            raise ValueError(f"text is not a release of the format {_FORMAT!r}")
-        claim = {name: facts[name] for name in _CLAIM}
-        made = cls(**claim)
-        made._claim = claim
-        matrix, back = np.array(facts["moments"]), np.array(facts["back"])
-        made._moments = Moments(matrix, back, facts["noise_scale"], facts["n_far"])
-        made._width, made._n = np.array(facts["width"]), facts["n_samples"]
-        made.n_features_in_ = len(facts["columns"])
-        made.feature_names_in_ = np.array(facts["columns"], dtype=object)
-        made.noise_is_secret_ = facts["noise_is_secret"]
+        """What `to_json` wrote: all methods work, but the plan and its releases are not there.
+
+        Raises
+        ------
+        ValueError
+            If the text is not such a release, or not a whole one.
+        """
+        wrong = ValueError(f"text is not a whole release of the format {_FORMAT!r}")
+        try:
+            facts = json.loads(text)
+            if not isinstance(facts, Mapping) or facts.get("format") != _FORMAT:
+                raise wrong
+            claim = {name: facts[name] for name in _CLAIM}
+            claim["epsilon"] = math.inf if claim["epsilon"] is None else claim["epsilon"]
+            arrays = [np.array(facts[name], dtype=np.float64) for name in _ARRAYS]
+            columns, n = (
+                list(map(str, facts["columns"])),
+                check_count("n_samples", facts["n_samples"]),
+            )
+            noise = facts["noise_scale"], facts["n_far"], bool(facts["noise_is_secret"])
+        except (KeyError, TypeError, ValueError):
+            raise wrong from None
+        low, high, width, matrix, back = arrays
+        d = len(columns)
+        if [array.shape for array in arrays] != [(d,)] * 3 + [(d + 1, d + 1)] * 2:
+            raise wrong
+        made = cls(**claim, bounds_X=(low, high))
+        made._check()
+        made._claim, made._bounds, made._width, made._n = claim, (low, high), width, n
+        made._moments = Moments(matrix, back, *noise[:2])
+        made.n_features_in_ = d
+        made.feature_names_in_ = np.array(columns, dtype=object)
+        made.noise_is_secret_ = noise[2]
         made._set_moments()
         return made
 

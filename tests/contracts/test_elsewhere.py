@@ -49,6 +49,7 @@ from sklearn_dpsco import (
     DPScaler,
     HeavyTailDPRegressor,
     PrivacyLeakWarning,
+    PrivateMoments,
     PublicEncoder,
     TasksLostError,
     dp_score,
@@ -297,6 +298,7 @@ def test_what_takes_no_blocks_says_so():
     for call in (
         lambda: stream.partial_fit(there, y), lambda: search.fit(there, y), lambda: gap(there, y),
         lambda: dp_score(fitted, there, y), lambda: DPScaler().fit(there),
+        lambda: PrivateMoments().fit(there),
         lambda: encoder.fit(frame(X)), lambda: encoder.transform(frame(X)),
         lambda: model.fit(X, da.from_array(y)),
     ):  # fmt: skip

@@ -31,6 +31,7 @@ from sklearn_dpsco import (
     BudgetAccountant,
     DPScaler,
     PrivacyBudget,
+    PrivateMoments,
     exceptions,
     plan_private_bounds,
     plan_score,
@@ -275,6 +276,7 @@ def test_the_corners_of_a_budget_of_other_releases():
                 functools.partial(plan_private_bounds, n, **claim),
                 functools.partial(plan_private_bounds, n, within=(0, 1), **claim),
                 functools.partial(DPScaler(**claim).plan, n, 1),
+                functools.partial(PrivateMoments(**claim | {"max_rows_per_user": 1}).plan, n, 1),
                 functools.partial(plan_score, n, scoring="r2", bounds_y=(0, 1), **claim),
                 functools.partial(plan_mean, n, 1, **claim),
             ):

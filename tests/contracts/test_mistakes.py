@@ -46,6 +46,7 @@ from sklearn_dpsco import (
     HeavyTailDPRegressor,
     PrivacyLeakWarning,
     PrivacyParameterWarning,
+    PrivateMoments,
     PublicEncoder,
     check_pipeline,
     dp_score,
@@ -273,6 +274,10 @@ MISTAKES = {
     "a score without bounds": (lambda: dp_score(Ridge().fit(X, y), X, y), "needs bounds_y"),
     "a class to check": (lambda: check_pipeline(StandardScaler), "pipe must be an estimator"),
     "text to scale": (lambda: DPScaler().fit(F.assign(pay=LABEL)), "PublicEncoder"),
+    "text to release": (lambda: PrivateMoments().fit(F.assign(pay=LABEL)), "PublicEncoder"),
+    "NaN to release": (lambda: PrivateMoments().fit(with_cell(np.nan)), "nonfinite='zero'"),
+    "targets apart": (lambda: PrivateMoments().fit(X, y), "targets among the columns"),
+    "sparse moments": (lambda: PrivateMoments().fit(sparse.csr_array(X)), "dense X"),
     "text to bound": (lambda: private_bounds(F.assign(pay=LABEL)), "PublicEncoder"),
 }  # fmt: skip
 

@@ -34,7 +34,7 @@ from registry import (
 from scipy import sparse
 from sklearn.utils import get_tags
 
-from sklearn_dpsco import DPScaler, PrivacyLeakWarning, mechanisms, private_bounds
+from sklearn_dpsco import DPScaler, PrivacyLeakWarning, PrivateMoments, mechanisms, private_bounds
 from sklearn_dpsco.losses import Squared, SquaredHinge
 from sklearn_dpsco.privacy.budget import RELATIONS
 
@@ -172,6 +172,25 @@ def test_an_invalid_record_of_a_scaler_or_of_bounds_is_empty():
                 largest[mechanism] = max(largest.get(mechanism, 0.0), ratio)
     assert len(largest) == 3  # scales, centres and ends
     assert 0.5 < min(largest.values()) <= max(largest.values()) <= 1, largest
+
+
+def test_an_invalid_record_of_moments_is_empty():
+    settings = {"relation": "zero-out", "nonfinite": "zero", "random_state": 0, "bounds_X": (-9, 9)}
+    rest = np.random.default_rng(0).normal(size=(20, 2))
+    found = {}
+    for own, invalid in itertools.product((-9.0, 9.0), (np.nan, np.inf)):
+        pair = [np.vstack((rest, last)) for last in ([own, 9.0], [invalid, 9.0])]
+        for mechanism, ratio in changes(
+            *(
+                releases_of(functools.partial(PrivateMoments(epsilon=1e4, **settings).fit, X))
+                for X in pair
+            )
+        ).items():
+            found[mechanism] = max(found.get(mechanism, 0.0), ratio)
+    assert len(found) == 6
+    assert max(found.values()) <= 1, found
+    # lengths of whitened rows, which these answers make very long, are all beyond the grid
+    assert sorted(found.values())[1] > 0.5, found
 
 
 @each_form

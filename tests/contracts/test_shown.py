@@ -25,7 +25,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_dpsco import DPGridSearchCV, DPScaler, PublicEncoder, mechanisms
+from sklearn_dpsco import DPGridSearchCV, DPScaler, PrivateMoments, PublicEncoder, mechanisms
 from sklearn_dpsco.geometry import L2Ball
 
 IDS = re.compile(r"sk-(container|estimator)-id-\d+")
@@ -102,6 +102,11 @@ def test_html_of_other_estimators():
         build("DPMirrorRegressor"), {"feasible_set": [L2Ball(1.0)]}, epsilon=3.0
     )
     scaler = DPScaler(epsilon=2.0, random_state=0).fit(table("DPMirrorRegressor", n=4000)[0])
+    moments = PrivateMoments(bounds_X=(-1, 1), random_state=0).fit(
+        table("DPFTRLRegressor", n=4000)[0]
+    )
+    assert "second moments" in moments.plan_._repr_html_()
+    assert "generated/sklearn_dpsco.PrivateMoments.html" in html(moments)
     encoder = PublicEncoder({"a": (0, 1)})
     assert "generated/sklearn_dpsco.DPGridSearchCV.html" in html(search)
     assert "<td>3.0</td>" in html(search)

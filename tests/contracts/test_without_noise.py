@@ -34,6 +34,7 @@ from sklearn_dpsco import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
     PrivacyParameterWarning,
+    PrivateMoments,
     check_pipeline,
     dp_score,
     plan_score,
@@ -253,6 +254,11 @@ def test_scaler_score_bounds_and_means_without_noise():
         assert exactly_released(lambda: scaler.fit(X))
     assert len(seen) == 1
     assert scaler.guarantee_.epsilon == INF
+    with SAYS as seen:
+        moments = PrivateMoments(epsilon=INF, bounds_X=(-1, 1), random_state=0)
+        assert exactly_released(lambda: moments.fit(X))
+    assert len(seen) == 1
+    np.testing.assert_allclose(moments.mean_, X.mean(axis=0), atol=1e-6)
     model = build("DPMirrorClassifier", "learned-units").fit(*table("DPMirrorClassifier", seed=1))
     right = np.mean(model.predict(X) == y)
     with SAYS as seen:
@@ -298,6 +304,7 @@ def test_scores_and_bounds_are_refused_by_an_accountant():
         lambda: plan_score(60, epsilon=INF, accountant=accountant),
         lambda: private_bounds(Unreadable(), epsilon=INF, accountant=accountant),
         lambda: DPScaler(epsilon=INF, accountant=accountant).fit(Unreadable()),
+        lambda: PrivateMoments(epsilon=INF, accountant=accountant).fit(Unreadable()),
         lambda: clipped_mean(X, epsilon=INF, accountant=accountant),
     )
     for run in runs:
