@@ -25,7 +25,7 @@ __all__ = ["Estimates", "WaldTest"]
 Array = NDArray[np.float64]
 
 INTERCEPT = "(intercept)"
-UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known
+UNKNOWN = 0.1  # share of a coefficient in directions of which nothing is known
 _COLUMNS = ("coef", "std err", "sampling", "noise", "z", "P>|z|")
 
 
@@ -190,11 +190,16 @@ class Estimates(Overviewed):
         ends = np.stack((self.coef - half, self.coef + half), axis=-1)
         return ends if len(self.coef) > 1 else ends[0]
 
-    def half_widths(self, functions: Array, level: float | None = None) -> Array:
-        """Half the widths of the intervals of linear functions, a row for each."""
+    def half_widths(
+        self, functions: Array, level: float | None = None, *, of_std: bool = False
+    ) -> Array:
+        """Half the widths of the intervals of linear functions, a row for each.
+
+        Or these over the standard errors.
+        """
         std, df = self.errors(functions)
         level = self.level if level is None else check_level(level)
-        return std * stats.t.ppf((1 + level) / 2, df)
+        return np.asarray((1.0 if of_std else std) * stats.t.ppf((1 + level) / 2, df))
 
     def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
         """Test that linear functions of the coefficients have these values, all together.
@@ -224,6 +229,9 @@ class Estimates(Overviewed):
             )
         gap = matrix @ self.coef.ravel() - np.asarray(value, dtype=np.float64)
         cov = matrix @ (self.sampling + self.noise) @ matrix.T
+        # in units in which ranks do not depend on those of the features
+        size = np.sqrt(np.maximum(cov.diagonal(), 1e-300))
+        gap, cov = gap / size, cov / np.outer(size, size)
         q = int(np.linalg.matrix_rank(cov, hermitian=True))
         statistic = float(gap @ np.linalg.pinv(cov, hermitian=True) @ gap) / max(q, 1)
         df_denom = float(df.min())
@@ -233,6 +241,8 @@ class Estimates(Overviewed):
 
     def _matrix(self, hypotheses: Any) -> Array:
         names = [hypotheses] if isinstance(hypotheses, str) else hypotheses
+        if len(names) == 0:
+            raise ValueError("hypotheses must hold at least one")
         if not all(isinstance(name, str) for name in names):
             matrix = np.atleast_2d(np.asarray(hypotheses, dtype=np.float64))
             if matrix.ndim != 2 or matrix.shape[1] != self.coef.size:

@@ -67,6 +67,14 @@ def test_wald_tests():
     assert (joint.df_num, joint.df_denom) == (2, np.inf)
     # the same hypothesis twice is one
     assert found.wald_test(np.vstack((R, R[:1])), np.append(value, 0.5)).df_num == 2
+    # whatever the units of the features are
+    scale = np.array([1e6, 1e-3, 1.0])
+    other = estimates(
+        coef=found.coef * scale,
+        sampling=S * np.outer(scale, scale),
+        noise=N * np.outer(scale, scale),
+    )
+    assert other.wald_test(["a", "b"]) == pytest.approx(found.wald_test(["a", "b"]))
     noisy = estimates(doubt=1.0).wald_test(R, value)
     assert np.isfinite(noisy.df_denom)
     assert noisy.pvalue > joint.pvalue

@@ -305,7 +305,9 @@ def replay(plan: Plan, data: Any, run: Run, stream: RandomStream) -> None:
     """Carry a run out."""
     watched = map_mechanisms(plan, lambda name, m: _Recorder(name, m, run))
     result = watched.run(data, stream)
-    run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter))
+    # an estimate tells of its errors as well
+    told = () if result.estimate is None else map(np.ravel, result.estimate)
+    run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter, *told))
 
 
 class _Findings:

@@ -427,6 +427,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
                 # the block of an accountant may have been opened since
                 settings = settings._replace(accounting=self._accounting())
                 settings.accounting.warn_if_weak(n_samples)
+                self._is_weighed = sample_weight is not None
                 charge = settings, n_samples, table.empty, targets, groups is not None
                 plan, scaling = self._charge(*charge)
             self.__dict__.update(targets.attributes)

@@ -72,6 +72,10 @@ class Inference(DPLinearModel):
         coef = joined(model["coef_"], model["intercept_"])
         found = estimate.times(coef, np.kron(np.diag(halves), to_data), halves**2)
         problem, guarantee = self.plan_.problem, self.guarantee_
+        shrunk = joined(self.coef_, self.intercept_)
+        if isinstance(problem.loss, Multinomial):  # beside deviations from the mean of all classes
+            shrunk = shrunk - shrunk.mean(axis=0)
+        residual = np.sqrt(found.residual) * (np.nan if self._is_weighed else 1.0)
         estimates = Estimates(
             names=tuple(self._feature_names() or [f"x{k}" for k in range(d)]),
             outputs=tuple(self._output_labels()),
@@ -81,8 +85,8 @@ class Inference(DPLinearModel):
             doubt=found.doubt,
             unknown=found.unknown,
             gram=found.gram,
-            residual_std=np.sqrt(found.residual),
-            shrunk=joined(self.coef_, self.intercept_),
+            residual_std=residual,
+            shrunk=shrunk,
             title=(
                 f"{type(self).__name__}: {problem.n_samples} rows, epsilon={guarantee.epsilon:g}, "
                 f"delta={guarantee.delta:g}, {guarantee.relation}"
@@ -205,8 +209,13 @@ class Inference(DPLinearModel):
                 [found.half_widths(_padded(rows, j, k), level) for j in range(k)], axis=1
             )
             if of == "record":
-                quantile = np.divide(half, self._std(rows, found, k), where=half > 0, out=half * 0)
-                half = np.hypot(half, quantile * found.residual_std)
+                if self._is_weighed:
+                    raise ValueError(
+                        "of='record' needs a fit without sample_weight, with which the variance of "
+                        "the targets is not released"
+                    )
+                far = [found.half_widths(_padded(rows, j, k), level, of_std=True) for j in range(k)]
+                half = np.hypot(half, np.stack(far, axis=1) * found.residual_std)
             ends = np.stack((raw - half, raw + half), axis=-1)
             return ends[:, 0] if self.coef_.ndim == 1 else ends
         if not isinstance(loss, Multinomial):
@@ -236,10 +245,16 @@ class Inference(DPLinearModel):
         """The rows of X, with the intercept's 1 if there is one, and raw predictions."""
         check_in_memory("an interval", X)
         X = self._features(X, reset=False)
-        rows = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+        rows = np.array(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+        if not self._is_strict:  # as in predictions
+            rows[~np.isfinite(rows).all(axis=1)] = self._origin
         if found.coef.shape[1] > rows.shape[1]:
             rows = np.column_stack((rows, np.ones(len(rows))))
-        return rows, rows @ found.coef.T
+            return rows, rows @ found.coef.T
+        # without an intercept, models go through the origin of the scaled features
+        fixed = np.atleast_1d(self.intercept_) + np.atleast_2d(self.coef_) @ self._origin
+        rows = rows - self._origin
+        return rows, rows @ found.coef.T + fixed
 
 
 def _padded(rows: Array, output: int, n_outputs: int) -> Array:
@@ -254,6 +269,7 @@ def _notes(found: Any, n: int) -> tuple[str, ...]:
     notes = [
         "coef: not shrunk, what std err and intervals are about; shrunk: coef_, predicts best",
         f"about {found.n_beyond:.3g} of {n} scores are shortened, {found.n_cut} rows count less",
+        f"what no more than {found.n_large} rows tell is not seen, nor in the intervals",
     ]
     if found.unknown.shape[1]:
         notes.append(

@@ -57,7 +57,8 @@ from .statistics import (
 
 Array = NDArray[np.float64]
 
-_SIZES = 2.0 ** np.arange(-16.0, 12.01, 0.25)  # candidates for sizes
+_SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
+_WIDER = 2.0  # of an effect of which nothing is known, over the largest known one
 _HEAVIEST = 4.0  # of the tails of scores: the power of -log of a share that sizes grow with
 _LARGEST_PREDICTION = 1e100  # so that no size overflows
 
@@ -78,6 +79,7 @@ class Estimate(NamedTuple):
     residual: Array  # of a regression, the variance of the targets about their means
     n_beyond: float  # about how many scores were shortened
     n_cut: int  # and rows counted less
+    n_large: int  # records that may lie beyond the largest size that is looked for
 
     def times(self, coef: Array, matrix: Array, residual: Any = 1.0) -> Estimate:
         """The same of linear functions of the coefficients, these being `coef`."""
@@ -182,6 +184,7 @@ class NewtonSteps(Part):
             residual,
             self.n_beyond,
             self.n_cut,
+            self.n_large,
         )
         best = _best(problem, coef, found, basis @ bread.root, basis @ noise @ basis.T)
         return best, in_plain_units(problem, units, estimate)
@@ -309,7 +312,7 @@ def in_plain_units(problem: Problem, units: Units, estimate: Estimate) -> Estima
     shares = (found.unknown**2).sum(axis=1) / np.maximum(np.diag(found.gram), TINY)
     known = np.abs(coef.ravel())[is_feature & (shares < UNKNOWN)]
     sizes = np.linalg.norm(found.unknown[is_feature], axis=0)
-    unsure = found.unknown / np.maximum(sizes, TINY) * np.max(known, initial=0.0)
+    unsure = _WIDER * found.unknown / np.maximum(sizes, TINY) * np.max(known, initial=0.0)
     return found._replace(noise=found.noise + unsure @ unsure.T)
 
 

@@ -428,3 +428,39 @@ def test_half_of_the_noise_is_seen_in_the_covariance():
         ),
     )
     assert quiet.expected_std(parts=True)[1] < 0.7 * plan.expected_std(parts=True)[1]
+
+
+def test_predictions_without_an_intercept_and_of_broken_rows():
+    rng = np.random.default_rng(0)
+    X = np.column_stack((rng.uniform(0, 3, 5000), rng.uniform(-2, 5, 5000)))
+    y = 20 + X @ [2.0, -1.0] + rng.normal(size=5000)
+    facts = {"bounds_X": ([0, -2], [3, 5]), "bounds_y": (0, 60), "epsilon": math.inf, **COMMON}
+    for fit_intercept in (True, False):
+        model = DPLinearRegression(fit_intercept=fit_intercept, nonfinite="zero", **facts)
+        model.fit(X, y)
+        Z = X[:4].copy()
+        Z[0, 0] = np.nan
+        ends = model.predict_interval(Z)
+        np.testing.assert_allclose(ends.mean(axis=1), model.predict(Z), rtol=1e-6)
+        assert np.all(np.isfinite(model.predict(Z, return_std=True)[1]))
+    # without an intercept, the row at which the model is fixed has no error, and a record has
+    origin = np.array([[0.0, 1.5]])
+    assert np.diff(model.predict_interval(origin)) == pytest.approx(0, abs=1e-9)
+    assert np.diff(model.predict_interval(origin, of="record")) > 1
+
+
+def test_weights_leave_no_interval_of_records():
+    X, y, _ = table(5000, 3, 0)
+    model = DPLinearRegression(bounds_X=(-6, 6), bounds_y=(-30, 30), random_state=0, **COMMON)
+    model.fit(X, y, sample_weight=np.ones(len(X)))
+    assert np.isnan(model.summary().residual_std).all()
+    with pytest.raises(ValueError, match="a fit without sample_weight"):
+        model.predict_interval(X, of="record")
+
+
+def test_targets_that_are_nearly_all_equal_are_fitted_without_noise():
+    X, _, _ = table(5000, 2, 0)
+    y = np.where(np.random.default_rng(1).random(5000) < 0.04, 1.0 + X[:, 0], 0.0)
+    found = fitted(X, y, 0, math.inf).summary()
+    Z = np.column_stack((X, np.ones(len(X))))
+    np.testing.assert_allclose(found.coef[0], np.linalg.lstsq(Z, y)[0], rtol=1e-3, atol=1e-5)
