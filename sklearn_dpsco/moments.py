@@ -39,7 +39,7 @@ from .data.bounds import check_feature_bounds, feature_scaling
 from .data.cells import clear_rows, nonfinite_rows
 from .data.rows import make_rows
 from .data.summation import chunk_rows, slices, sum_on_threads
-from .estimates import Estimates
+from .estimates import Estimates, beside_unknown
 from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
 from .losses import Squared
@@ -508,10 +508,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
             lengths_of = np.where(widths > 0, widths, 1.0)[:, None]
             turn = turn - unknown @ np.linalg.lstsq(lengths_of * unknown, lengths_of * turn)[0]
         coef = turn @ found
-        # what is not known is taken for as large as what is, where it has a small part only
-        known = np.abs(coef * widths)[(unknown**2).sum(1) < 0.25 * gram_of_turn.diagonal()]
-        longest = np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), TINY)
-        unsure = unknown / longest * np.max(known, initial=0.0)
+        unsure = beside_unknown(coef, unknown, gram_of_turn, widths)
         names = self._names
         notes = [f"{self._n} rows, of which about {n_far} that are far out count less"]
         notes.append("sampling: under one variance of all rows about their means")

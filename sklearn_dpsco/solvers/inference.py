@@ -36,7 +36,7 @@ from ..data.summation import (
     slices,
     sum_on_threads,
 )
-from ..estimates import UNKNOWN
+from ..estimates import beside_unknown
 from ..losses import Logistic, Loss, Multinomial, Squared, base_loss, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
@@ -58,7 +58,6 @@ from .statistics import (
 Array = NDArray[np.float64]
 
 _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
-_WIDER = 2.0  # of an effect of which nothing is known, over the largest known one
 _HEAVIEST = 4.0  # of the tails of scores: the power of -log of a share that sizes grow with
 _LARGEST_PREDICTION = 1e100  # so that no size overflows
 
@@ -307,12 +306,8 @@ def in_plain_units(problem: Problem, units: Units, estimate: Estimate) -> Estima
     if problem.fit_intercept:
         coef = np.column_stack((coef, np.atleast_1d(model.intercept)))
     found = estimate.times(coef, matrix, np.square(scales))
-    # unknown directions hold an effect over the columns' widths that is as large as the known ones
-    is_feature = np.tile(np.arange(problem.dimension) < d, problem.n_outputs)
-    shares = (found.unknown**2).sum(axis=1) / np.maximum(np.diag(found.gram), TINY)
-    known = np.abs(coef.ravel())[is_feature & (shares < UNKNOWN)]
-    sizes = np.linalg.norm(found.unknown[is_feature], axis=0)
-    unsure = _WIDER * found.unknown / np.maximum(sizes, TINY) * np.max(known, initial=0.0)
+    widths = np.tile(np.where(np.arange(problem.dimension) < d, 1.0, 0.0), problem.n_outputs)
+    unsure = beside_unknown(coef.ravel(), found.unknown, found.gram, widths)
     return found._replace(noise=found.noise + unsure @ unsure.T)
 
 

@@ -391,11 +391,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     rules, left, is_diagonal = unit_rules(problem), 1.0, kind is not LearnedUnits
     m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
     has_center, is_regression = problem.fit_intercept, problem.loss.task == "regression"
-
-    def wanted(aim: float, most: float, least: float = 0.0) -> float:
-        """The share s, at most `most`, with m sqrt(s) = aim; 0 where m sqrt(s) is below `least`."""
-        share = min(most, (aim / m) ** 2)
-        return share if m * math.sqrt(share) >= least else 0.0
+    wanted = functools.partial(_share, m)
 
     def noise(change: float, share: float, dimension: int = 1, count: int = 1) -> Gaussian:
         nonlocal left
@@ -414,35 +410,40 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     if is_regression:
         # more than the usual share only where a median would be of no use with it
         useful = wanted(for_place if is_diagonal else 11, 0.25 / k)
-        share = max(wanted(for_place, rules.median_share / k), useful)
-        median_share = k * share if has_center else 0.0
+        useful = max(useful, wanted(for_place, rules.median_share / k))
+        median_share = k * useful if has_center else 0.0
         median = medians(median_share, k)
-        spread_share = max(wanted(for_size, rules.spread_share / k, 2), wanted(80, 0.005 / k))
-        # where it is enough for a spread that is not that of the zeros, if these are 90 %
-        spread_share = max(spread_share, wanted(120, 0.012 / k, 45))
-        spread = medians(k * spread_share, k)
+        # the last is enough for a spread that is not that of the zeros, if these are 90 %
+        least = wanted(80, 0.005 / k), wanted(120, 0.012 / k, 45)
+        spread = medians(k * max(wanted(for_size, rules.spread_share / k, 2), *least), k)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
-    for_few = 0.0 if is_wide(problem) or is_diagonal else wanted(160, rules.norm_share / 4)
-    row_share = max(for_few, wanted(for_place, rules.norm_share, rules.least_for_norms))
-    long, length = medians(row_share), medians(row_share)
+    share = 0.0 if is_wide(problem) or is_diagonal else wanted(160, rules.norm_share / 4)
+    share = max(share, wanted(for_place, rules.norm_share, rules.least_for_norms))
+    long, length = medians(share), medians(share)
     center, moments, top, far, n_rounds = None, None, None, None, 0
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
-    least = max(rules.whiten * d**1.5, rules.least_to_whiten)
-    if is_diagonal or (m > least and not is_wide(problem)):
+    clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
+    if is_diagonal or (m > clear and not is_wide(problem)):
         n_rounds = 1 if is_diagonal else 2
         change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
         far = None if is_diagonal else medians(rules.far_share)
     elif m >= rules.scalars:
-        of_eigenvalue = statistics.top_eigenvalue(problem)
-        change = moments_size(problem, budget) if is_wide(problem) else of_eigenvalue
+        change = statistics.top_eigenvalue(problem)
+        change = moments_size(problem, budget) if is_wide(problem) else change
         top = noise(change, rules.scalar_share)
     of_rows = long, length, center, moments, n_rounds, far, top
     return kind(problem, m, median, spread, mean, *of_rows, median_share, left)
+
+
+def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:
+    """The share s, at most `most`, with m sqrt(s) = aim; 0 where m sqrt(s) is below `least`."""
+    share = min(most, (aim / m) ** 2)
+    return share if m * math.sqrt(share) >= least else 0.0
 
 
 # -------------------------------------------------------------------------------- running
