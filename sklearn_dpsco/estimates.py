@@ -25,7 +25,7 @@ __all__ = ["Estimates", "WaldTest"]
 Array = NDArray[np.float64]
 
 INTERCEPT = "(intercept)"
-UNKNOWN = 0.1  # share of a coefficient in directions of which nothing is known
+UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known
 _COLUMNS = ("coef", "std err", "sampling", "noise", "z", "P>|z|")
 
 
