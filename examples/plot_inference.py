@@ -6,8 +6,8 @@ Which coefficients can be told from zero, and how much of the doubt is the noise
 
 The table is a survey of 6,366 wives of 1974, a row each, which statsmodels ships. What they say of
 their marriage predicts whether there was an affair. It is the regression with which the guide of
-statsmodels shows its models of discrete choice, with the same eight columns. The table is public, so
-that the fit without privacy may stand beside; of a private one there would be the private fit alone.
+statsmodels shows its models of discrete choice, with the same eight columns. The table is public,
+and the fit without privacy may stand beside; of a private one there would be the private fit alone.
 """
 
 import statsmodels.api as sm
@@ -80,11 +80,11 @@ print(model.wald_test(["age", "yrs_married", "children"]))
 # %%
 # Beside the fit without privacy
 # ------------------------------
-# ``Logit`` of statsmodels gives the published coefficients, here with robust standard errors: -0.716
-# for the rating of the marriage, 0.110 for its years, 0.160 for the occupation. The last column is
-# the length of the private interval over that of its own, most often largest for years of marriage,
-# of which age tells most. At epsilon 3 most fits no longer tell the two apart: then both have the
-# whole line, and nothing is said of them.
+# ``Logit`` of statsmodels gives the published coefficients, here with robust standard errors:
+# -0.716 for the rating of the marriage, 0.110 for its years, 0.160 for the occupation. The last
+# column is the length of the private interval over that of its own. It is large where columns go
+# together, as age and years of marriage do. At epsilon 3 most fits no longer tell the two apart:
+# then both have the whole line, and nothing is said of them.
 
 logit = sm.Logit(y, sm.add_constant(X)).fit(disp=0, cov_type="HC0")
 frame = model.summary().to_frame().drop(index="(intercept)")

@@ -58,7 +58,9 @@ from .statistics import (
 Array = NDArray[np.float64]
 
 _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
-_HEAVIEST = 4.0  # of the tails of scores: the power of -log of a share that sizes grow with
+# Of the tails of scores, the largest power of -log of a share that sizes grow with. Labels have
+# bounded derivatives, and scores the tails of rows.
+_HEAVIEST = {"regression": 4.0, "classification": 1.0}
 _LARGEST_PREDICTION = 1e100  # so that no size overflows
 
 
@@ -163,7 +165,7 @@ class NewtonSteps(Part):
         if self.n_hessians > self.n_first:
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
-        clip = self._clip(there, stream)
+        clip = self._clip(there, problem.loss.task, stream)
         # both sums by one pass
         total = there.sum(score_and_moment_sum, at.unit, clip) / n
         scores = clip * self.last.release(total[0], stream)
@@ -202,18 +204,18 @@ class NewtonSteps(Part):
         prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 1, 0.0)
         return median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
-    def _clip(self, copy: Any, stream: RandomStream) -> float:
+    def _clip(self, copy: Any, task: str, stream: RandomStream) -> float:
         """The norm that about `n_beyond` scores exceed, by those of two ranks."""
         usual, large = (self._size(copy, k, stream) for k in (self.n_usual, self.n_large))
-        return self.clip(usual, large, copy.n_samples)
+        return self.clip(usual, large, copy.n_samples, task)
 
-    def clip(self, usual: float, large: float, n: int) -> float:
+    def clip(self, usual: float, large: float, n: int, task: str) -> float:
         """That norm, if `n_usual` and `n_large` of n scores exceed these."""
         if self.n_large == 0:
             return large
         ranks = [-math.log(k / n) for k in (self.n_usual, self.n_large, self.n_beyond)]
         slope = math.log(max(large / usual, 1.0)) / math.log(ranks[1] / ranks[0])
-        return large * max(1.0, ranks[2] / ranks[1]) ** min(slope, _HEAVIEST)
+        return large * max(1.0, ranks[2] / ranks[1]) ** min(slope, _HEAVIEST[task])
 
     def _bread(
         self, problem: Problem, copy: Any, at: Point, bound: float, stream: RandomStream
@@ -420,7 +422,7 @@ def expected_std(
 
     # sizes are looked for on a grid, whose next candidate is half an interval larger
     usual, large = size(steps.n_usual / n), size(max(steps.n_large, 1) / n) * 2**0.125
-    clip = steps.clip(usual, large, n)
+    clip = steps.clip(usual, large, n, problem.loss.task)
     curved = np.quantile(lengths**2, 1 - max(steps.n_cut, 1) / n) * information
     of_scores = np.array([clip**2 * steps.last.variance, large**2 * steps.first.variance])
     of_scores /= information**2

@@ -219,7 +219,7 @@ def slope_errors(found, w):
 
 
 def is_calibrated(errors):
-    """Whether whitened errors have the mean square 1, up to one in 10^7 and a tenth of heavy tails."""
+    """Whether whitened errors have the mean square 1, up to one in 10^7 and a tenth."""
     squares = [error @ np.linalg.solve(cov, error) for error, cov in errors]
     law = stats.chi2(3 * len(squares))
     return law.ppf(1e-7) / 1.1 < sum(squares) < law.isf(1e-7) * 1.1
