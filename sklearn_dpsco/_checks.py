@@ -149,17 +149,8 @@ def unwarned() -> Iterator[None]:
 
 
 # packages through which users call this one, and those of Python that run their tasks
-_BETWEEN = (
-    "sklearn",
-    "joblib",
-    "dask",
-    "distributed",
-    "asyncio",
-    "concurrent",
-    "multiprocessing",
-    "threading",
-    "runpy",
-)
+_BETWEEN = {"sklearn", "joblib", "dask", "distributed"}
+_BETWEEN |= {"asyncio", "concurrent", "multiprocessing", "threading", "runpy"}
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

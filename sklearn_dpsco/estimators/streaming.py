@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -170,7 +170,7 @@ class _StreamingModel(DPLinearModel):
         super()._solve(plan, scaling, table)
         self.n_seen_ = plan.problem.n_samples
 
-    def _between_chunks(self) -> AbstractContextManager[Any]:
+    def _between_chunks(self) -> Any:
         """A part of a call in which no other thread feeds the stream, if one is in progress."""
         stream = getattr(self, "_stream", None)
         return nullcontext() if stream is None else stream.lock
@@ -293,13 +293,8 @@ class _StreamingModel(DPLinearModel):
         plan, features = self._charge(settings, *facts)
         charged = [] if accounting.accountant is None else [accounting.accountant]
         root = stream_from_random_state(self.random_state)
-        self.__dict__.update(
-            noise_is_secret_=root.is_secure,
-            plan_=plan,
-            n_seen_=0,
-            **targets.attributes,
-            **self._units_used(features, None),
-        )
+        self.__dict__.update(noise_is_secret_=root.is_secure, plan_=plan, n_seen_=0)
+        self.__dict__.update(targets.attributes | self._units_used(features, None))
         scaling = targets.scaling if isinstance(targets, Numbers) else None
         shape = targets.y.shape[1:] if isinstance(targets, Numbers) else ()
         users: ChainMap[Any, int] | None = ChainMap({}, {}) if has_groups else None

@@ -46,7 +46,7 @@ class BatchGaussian(Gaussian):
 
     def dp_event(self, composition: str, count: int = 1, rows: int = 1) -> Any:
         """The events with their sampling ("pld"), or those of the full cost."""
-        from ..privacy import events
+        from dp_accounting import dp_event as dp
 
         sampling = self.sampling
         if composition != "pld":
@@ -54,12 +54,12 @@ class BatchGaussian(Gaussian):
         if rows > 1:
             raise ValueError("random batches of rows are not amplified for users of several")
         n, size = sampling.n_samples, sampling.batch_size
-        event: Any = events.GaussianDpEvent(self.noise_multiplier)
+        event: Any = dp.GaussianDpEvent(self.noise_multiplier)
         if sampling.law == "fixed":
-            event = events.SampledWithoutReplacementDpEvent(n, size, event)
+            event = dp.SampledWithoutReplacementDpEvent(n, size, event)
         else:
-            event = events.PoissonSampledDpEvent(size / n, event)
-        return events.SelfComposedDpEvent(event, count)
+            event = dp.PoissonSampledDpEvent(size / n, event)
+        return dp.SelfComposedDpEvent(event, count)
 
 
 def calibrate_batches(
