@@ -20,11 +20,7 @@ from .._checks import check_bool, check_choice, check_count, check_size, warn_us
 from .._fitting import Accounting, PrivateFit, checked_table
 from .._overview import Overviewed
 from .._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
-from ..data.bounds import (
-    check_feature_bounds,
-    feature_scaling,
-    guessed_feature_scaling,
-)
+from ..data.bounds import check_feature_bounds, feature_scaling, guessed_feature_scaling
 from ..data.cells import clear_rows, nonfinite_rows
 from ..data.compressed import canonical
 from ..data.rows import make_rows

@@ -27,20 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._kernels.arguments import (
-    MULTINOMIAL,
-    TABULATED,
-    Compressed,
-    RowForm,
-    Slope,
-    Steps,
-    Tables,
-)
+from .._kernels.arguments import MULTINOMIAL, TABULATED, Compressed, RowForm, Slope, Steps, Tables
 from .._progress import steps
 from .._types import Auto
 from ..data.rows import make_rows
 from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
-from ..geometry import Geometry, L2Ball, Unconstrained
+from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
 from ..losses import (
     Joint,
     Loss,
@@ -227,9 +219,7 @@ class PhasedSGD(Solver):
 
     # ---------------------------------------------------------------- planning
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if budget.is_pure:
             raise ValueError("phased SGD has no pure-DP form (delta=0); DPLassoFW has one")
         if not base_loss(loss).is_convex:

@@ -35,7 +35,7 @@ from ..._progress import advance, steps
 from ..._types import Auto
 from ...data.rows import Terms, slope_of
 from ...data.summation import UNIT_ROUNDOFF, summation_error
-from ...geometry import AxisVertices, Geometry, Vertices, known_vertices, moved
+from ...geometry import AnySet, AxisVertices, Geometry, Vertices, known_vertices, moved
 from ...losses import Loss
 from ...mechanisms import Release, SelectSequence, softmax_scale
 from ...privacy.budget import Allowance, PrivacyBudget
@@ -242,9 +242,7 @@ class Rounds(FrankWolfe):
     ) -> None:
         self._store(locals())
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if self.form != "spider" and (self.max_iter or 1) > MOST_BATCHES:
             raise ValueError(
                 f"max_iter must be at most {MOST_BATCHES} for solver={self.form!r}, "
