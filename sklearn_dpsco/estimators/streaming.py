@@ -274,12 +274,7 @@ class _StreamingModel(DPLinearModel):
         return ChainMap({}, earlier)
 
     def _begin(
-        self,
-        settings: Settings,
-        X: Any,
-        targets: Numbers | Labels,
-        has_groups: bool,
-        lock: Any,
+        self, settings: Settings, X: Any, targets: Numbers | Labels, has_groups: bool, lock: Any
     ) -> _Progress:
         """Plan and charge the whole stream; reads no value of X or y."""
         solver = settings.solver.with_facts(doubling=self.horizon is None, shuffle=False)

@@ -321,8 +321,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
             X = self._features(X, reset=False)
             X = canonical(X) if sparse.issparse(X) else X
             out = self._of_values(
-                X,
-                lambda x, center, scale: np.clip((x - center) / scale, -self.clip, self.clip),
+                X, lambda x, center, scale: np.clip((x - center) / scale, -self.clip, self.clip)
             )
             return out if self._is_strict else clear_rows(out, nonfinite_rows(X), X)
 

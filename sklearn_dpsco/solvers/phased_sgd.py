@@ -33,15 +33,7 @@ from .._types import Auto
 from ..data.rows import make_rows
 from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
-from ..losses import (
-    Joint,
-    Loss,
-    Multinomial,
-    base_loss,
-    bounded_clip,
-    kernel_id,
-    largest_constant,
-)
+from ..losses import Joint, Loss, Multinomial, base_loss, bounded_clip, kernel_id, largest_constant
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee

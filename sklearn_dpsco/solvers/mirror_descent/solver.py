@@ -376,11 +376,7 @@ class Facts:
         return noise.expected_norm(self.dual_exponent)
 
     def stage(
-        self,
-        records: Slice | None,
-        noise: VectorNoise,
-        n_steps: int,
-        learning_rate: float | None,
+        self, records: Slice | None, noise: VectorNoise, n_steps: int, learning_rate: float | None
     ) -> Stage:
         """A whole descent, with the declared step or by that of `Stage`, from its noise."""
         if learning_rate is not None:
