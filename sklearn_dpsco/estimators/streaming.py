@@ -578,23 +578,17 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
             call, in another block or branch), and it refuses the charge. Nothing is taken in then.
         """
         progress = self._progress()
-        declared = self._classes_of_stream(classes, progress)
-
-        def read(y: Any) -> Labels:
-            is_first = isinstance(progress, Settings)
-            return self._read(y, declared) if is_first else self._read_known(y)
-
-        return self._take_in(X, y, groups, sample_weight, progress, read)
-
-    def _classes_of_stream(self, classes: Any, progress: _Progress | Settings) -> NDArray[Any]:
         is_first = isinstance(progress, Settings)
         declared = self._declared_classes() if is_first else self.classes_
         if classes is not None:
             given = check_classes(classes)
-            if declared is None:
-                return given
-            if not np.array_equal(given, declared):
+            if declared is not None and not np.array_equal(given, declared):
                 raise ValueError("classes do not agree with those that were declared before")
+            declared = given if declared is None else declared
         if declared is None:
             raise ValueError("classes must be given to the first call of partial_fit")
-        return declared
+
+        def read(y: Any) -> Labels:
+            return self._read(y, declared) if is_first else self._read_known(y)
+
+        return self._take_in(X, y, groups, sample_weight, progress, read)

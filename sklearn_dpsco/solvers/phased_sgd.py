@@ -48,6 +48,7 @@ from .records import SolverData, Which
 from .tables import GRID, is_tabulated, tables
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
 # that read rows all over the table.
@@ -473,12 +474,9 @@ class _Draft:
             # nothing that a user's loss says of itself enters the sensitivity
             slope = beta if is_own else min(loss.smoothness, beta)
             parameter = 2 * clip / beta if is_own else _kernel_form(loss)[1]
-            steps = GradientSteps(
-                stop - start, rate, slope, clip, parameter, _block(problem.n_features)
-            )
-            change = phase_mean(
-                problem, self.budget, steps, start_radius, self.geometry.radius, norm
-            )
+            block, radius = _block(problem.n_features), self.geometry.radius
+            steps = GradientSteps(stop - start, rate, slope, clip, parameter, block)
+            change = phase_mean(problem, self.budget, steps, start_radius, radius, norm)
             noise = Gaussian.calibrate(change, left, self.passes, problem.size)
             group = f"phase {k + 1}" if count > 1 or n_first else None
             phases.append(Phase(noise, start, stop, rate, beta, self.passes, group))
@@ -492,11 +490,7 @@ class _Descent:
     """The records in their order and in the plan's units, and how to run a phase over a slice."""
 
     def __init__(
-        self,
-        data: SolverData,
-        plan: PhasedSGDPlan,
-        order: NDArray[np.intp] | None,
-        stream: RandomStream,
+        self, data: SolverData, plan: PhasedSGDPlan, order: Indices | None, stream: RandomStream
     ) -> None:
         problem = plan.problem
         self.plan, self.order, self.block = plan, order, _block(problem.n_features)
@@ -536,9 +530,8 @@ class _Descent:
         units, problem = self.plan.first.run(data, stream), self.plan.problem
         width = self.plan.target_unit if problem.loss.task == "regression" else None
         if width is not None:
-            units = units._replace(
-                offset=units.offset / width, target_scale=units.target_scale * width
-            )
+            in_units = {"offset": units.offset / width, "target_scale": units.target_scale * width}
+            units = units._replace(**in_units)
         each = float(units.unit[0])
         bias = float(units.unit[-1]) / each if problem.fit_intercept else 0.0
         self.data, self.offset = units.data.map(_in_step_units, each, width).kept(), units.offset
