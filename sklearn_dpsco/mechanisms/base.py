@@ -85,21 +85,19 @@ class Mechanism:
 
     def dp_event(self, composition: str, count: int = 1, rows: int = 1) -> Any:
         """The event of `count` releases for so many rows of a user: Gaussian noise, or a cost."""
-        from dp_accounting import dp_event as dp
-
         from ..privacy import events
 
         if composition != "pld":  # the cost of a whole plan
             self.check(composition)
         if self.noise_multiplier is not None:
-            noise = dp.GaussianDpEvent(self.noise_multiplier / rows)
-            return dp.SelfComposedDpEvent(noise, count)
+            noise = events.dp_event.GaussianDpEvent(self.noise_multiplier / rows)
+            return events.dp_event.SelfComposedDpEvent(noise, count)
         if composition == "pure":
             return events.pure(rows * self.cost(composition), count)
         cost = rows**2 * self.cost(composition, count)
         if composition == "gdp":
-            return dp.GaussianDpEvent(1 / math.sqrt(2 * cost))
-        return dp.ZCDpEvent(cost)
+            return events.dp_event.GaussianDpEvent(1 / math.sqrt(2 * cost))
+        return events.dp_event.ZCDpEvent(cost)
 
     def renyi(self, order: float) -> float:
         """Bound on the Renyi divergence of this order (above 1) of one release."""

@@ -46,7 +46,7 @@ class BatchGaussian(Gaussian):
 
     def dp_event(self, composition: str, count: int = 1, rows: int = 1) -> Any:
         """The events with their sampling ("pld"), or those of the full cost."""
-        from dp_accounting import dp_event as dp
+        from ..privacy import events
 
         sampling = self.sampling
         if composition != "pld":
@@ -54,12 +54,12 @@ class BatchGaussian(Gaussian):
         if rows > 1:
             raise ValueError("random batches of rows are not amplified for users of several")
         n, size = sampling.n_samples, sampling.batch_size
-        event: Any = dp.GaussianDpEvent(self.noise_multiplier)
+        event: Any = events.dp_event.GaussianDpEvent(self.noise_multiplier)
         if sampling.law == "fixed":
-            event = dp.SampledWithoutReplacementDpEvent(n, size, event)
+            event = events.dp_event.SampledWithoutReplacementDpEvent(n, size, event)
         else:
-            event = dp.PoissonSampledDpEvent(size / n, event)
-        return dp.SelfComposedDpEvent(event, count)
+            event = events.dp_event.PoissonSampledDpEvent(size / n, event)
+        return events.dp_event.SelfComposedDpEvent(event, count)
 
 
 def calibrate_batches(

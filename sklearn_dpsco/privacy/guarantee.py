@@ -420,12 +420,10 @@ class Guarantee(Overviewed):
         what was composed, and they refuse it (`UnsupportedEventError`). Without noise it is a
         `NonPrivateDpEvent`.
         """
-        from dp_accounting import dp_event as dp
-
         from . import events
 
         if self.is_void:
-            return dp.NonPrivateDpEvent()
+            return events.dp_event.NonPrivateDpEvent()
         if self.composition == "adaptive-range":
             eta, count, _ = selections_game(self.releases, self.rows_per_user)
             noise = [release for release in self.releases if release.mechanism.log_range is None]
