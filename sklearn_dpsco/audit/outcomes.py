@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.stats import beta, norm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from .._checks import check_bool, check_real, import_pyplot
-from ..privacy.budget import PrivacyBudget
+from ..privacy.budget import PrivacyBudget, mu_epsilon
 
 Array = NDArray[np.float64]
 
@@ -230,15 +229,4 @@ def finite_claim(*claim: Any) -> PrivacyBudget:
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
     """Epsilon of mu-Gaussian-DP at `delta`; NaN if delta is 0."""
-    if delta == 0:
-        return math.nan
-
-    def excess(epsilon: float) -> float:
-        return PrivacyBudget(epsilon, delta).mu - mu
-
-    low, high = 1e-6, 1.0
-    if excess(low) >= 0:
-        return 0.0
-    while excess(high) < 0:
-        high *= 2
-    return float(brentq(excess, low, high))
+    return mu_epsilon(mu, delta) if delta > 0 else math.nan
