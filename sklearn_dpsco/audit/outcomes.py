@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -165,7 +164,7 @@ def audit_outcomes(
         return np.log(power / np.stack((a, b))).max(axis=0)
 
     mu = max(0.0, _best_bound(first, second, gap, confidence))
-    bounds = max(0.0, _best_bound(first, second, log_ratio, confidence)), epsilon_of_mu(mu, delta)
+    bounds = max(0.0, _best_bound(first, second, log_ratio, confidence)), mu_epsilon(mu, delta)
     decided_by = "gaussian" if gaussian else "assumption-free"
     claimed = claim.epsilon, claim.delta
     return AuditResult(*claimed, *bounds, mu, decided_by, confidence, first, second)
@@ -225,8 +224,3 @@ def finite_claim(*claim: Any) -> PrivacyBudget:
     if budget.is_infinite:
         raise ValueError("epsilon=inf claims nothing that an audit could refute")
     return budget
-
-
-def epsilon_of_mu(mu: float, delta: float) -> float:
-    """Epsilon of mu-Gaussian-DP at `delta`; NaN if delta is 0."""
-    return mu_epsilon(mu, delta) if delta > 0 else math.nan

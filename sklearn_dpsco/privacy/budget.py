@@ -75,8 +75,8 @@ def mu_delta(mu: float, epsilon: float) -> float:
 
 
 def mu_epsilon(mu: float, delta: float) -> float:
-    """Epsilon of mu-Gaussian DP at `delta` > 0: the low end of a bracket."""
-    return _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta)
+    """Epsilon of mu-Gaussian DP at `delta`: the low end of a bracket; NaN if delta is 0."""
+    return _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta) if delta > 0 else math.nan
 
 
 def pure_delta(total: float, epsilon: float) -> float:
