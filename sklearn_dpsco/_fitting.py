@@ -90,13 +90,7 @@ class Accounting(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        epsilon: Any,
-        delta: Any,
-        relation: Any,
-        max_rows_per_user: Any,
-        precision: Any,
-        accountant: Any,
+        cls, epsilon: Any, delta: Any, relation: Any, rows: Any, precision: Any, accountant: Any
     ) -> Accounting:
         """From parameters; delta="auto" is the accountant's: a fit can spend all of its budget."""
         accountant = accountant_in_force(accountant)
@@ -106,7 +100,7 @@ class Accounting(NamedTuple):
         given = check_delta(delta)
         fallback = LARGEST_DEFAULT_DELTA if accountant is None else accountant.budget.delta
         delta = fallback if given is None else given
-        rows = check_count("max_rows_per_user", max_rows_per_user)
+        rows = check_count("max_rows_per_user", rows)
         budget = PrivacyBudget(epsilon, delta, relation, precision, currency, order, rows)
         if not budget.is_infinite:
             _ = budget.gaussian_allowance  # what cannot be converted raises here

@@ -15,14 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .intervals import (
-    Law,
-    auc_interval,
-    mean_interval,
-    r2_interval,
-    ratio_interval,
-    share_interval,
-)
+from .intervals import Law, auc_interval, mean_interval, r2_interval, ratio_interval, share_interval
 
 Array = NDArray[np.float64]
 
