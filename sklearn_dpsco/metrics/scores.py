@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -456,11 +456,13 @@ def dp_score(
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, needs, labels, n)
         if accountant is not None:
-            accountant.spend(plan, estimator=f"score of {type(_last(estimator)).__name__}")
+            name, is_secret = f"score of {type(_last(estimator)).__name__}", random_state is None
+            accountant.spend(plan, estimator=name, noise_is_secret=is_secret)
         stream = stream_from_random_state(random_state)
         noisy = plan.release(plan.statistics(answers), stream.substream("score"))
     # what follows is made of the release alone
-    facts = plan.confidence, n, plan.guarantee, stream.is_secure, labels
+    guarantee = replace(plan.guarantee, noise_is_secret=stream.is_secure)
+    facts = plan.confidence, n, guarantee, stream.is_secure, labels
     scores = {
         name: DPScore(name, value, interval, *facts, **more)
         for name, (value, interval, more) in plan.estimates(noisy).items()
