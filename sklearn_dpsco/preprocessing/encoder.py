@@ -14,12 +14,11 @@ from sklearn.utils.validation import check_array
 
 from .._checks import check_bool, check_choice, check_count, shown, warn_user
 from .._overview import DocumentationLink
-from .._types import Missing, Unknown
+from .._types import Extra, Missing, Unknown
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyParameterWarning
 from .declared import DeclaredOutput
 from .schema import (
-    MISSING,
     UNKNOWN,
     Cells,
     Field,
@@ -58,15 +57,18 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         (a tuple; ends within [-1e50, 1e50]), a list of categories (all text, all integers within
         2^53 or all booleans), or the type ``bool``. Categories that are numbers are compared as
         numbers (1.0 and True are 1), text as it stands.
-    missing : {"middle", "indicator", "zero"}, default="middle"
+    missing : {"middle", "indicator", "zero"} or dict, default="middle"
         What stands for a cell that is missing or cannot be read: NaN, None, `pandas.NA`,
         infinities, text where a number should be. "middle": of a number the middle of its bounds,
         of a boolean 1/2, and a category is unknown. "indicator": the same, and a 0/1 column
         ``<column>_missing``, which for a category is the only 1 of its group. "zero": 0 in all
-        columns.
+        columns. A dict has a rule for some columns, ``{"age": "indicator"}``, and "middle" for the
+        others.
     unknown : {"none", "other"}, default="none"
         What a category that was not declared becomes: no column is 1, or a column
         ``<column>_other`` is.
+    extra : {"raise", "drop"}, default="raise"
+        Whether a column of the table that is not in the schema is an error, or left out.
     sparse_output : bool, default=False
         Whether `transform` gives a CSR array in the place of a dense one.
 
@@ -111,20 +113,22 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         self,
         schema: Any,
         *,
-        missing: Missing = "middle",
+        missing: Missing | dict[str, Missing] = "middle",
         unknown: Unknown = "none",
+        extra: Extra = "raise",
         sparse_output: bool = False,
     ) -> None:
         self.schema = schema
         self.missing = missing
         self.unknown = unknown
+        self.extra = extra
         self.sparse_output = sparse_output
 
     def _fields(self) -> list[Field]:
         """The columns of the table; raises on parameters that are wrong."""
         fields = fields_of(self.schema, self.missing, self.unknown)
-        check_choice("missing", self.missing, MISSING)
         check_choice("unknown", self.unknown, UNKNOWN)
+        check_choice("extra", self.extra, ("raise", "drop"))
         check_bool("sparse_output", self.sparse_output)
         names = [column.name for field in fields for column in field.columns]
         if len(set(names)) < len(names):
@@ -218,7 +222,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : data frame of pandas or polars
-            With the columns of the schema, in any order.
+            With the columns of the schema, in any order; with others for ``extra="drop"`` only.
 
         Returns
         -------
@@ -279,7 +283,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
                 f"{type(X).__name__}: of an array make pandas.DataFrame(X, columns=[...]). Meta-"
                 "estimators such as BaggingClassifier hand on an array: put the encoder before them"
             )
-        self._check_names(list(X.columns))
+        self._check_names([n for n in X.columns if self.extra == "raise" or n in self.schema])
         columns = [read_column(X, field.name) for field in fields]
         for field, cells in zip(fields, columns, strict=True):
             is_text = isinstance(field.declared, list) and isinstance(field.declared[0], str)
@@ -297,8 +301,10 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         faults = {"are missing": missing, "are not in the schema": unknown, "stand twice": twice}
         found = [f"{wrong[:5]!r} {what} ({len(wrong)})" for what, wrong in faults.items() if wrong]
         if found:
+            advice = ". Say extra='drop', or select X[list(encoder.schema)]" if unknown else ""
             raise ValueError(
                 f"X must have the columns of the schema, each of them once: {', '.join(found)}"
+                f"{advice}"
             )
 
     def to_json(self) -> str:
@@ -322,7 +328,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
                 case _:
                     schema[field.name] = {"type": "bool"}
         settings = {"format": _FORMAT, "version": 1, "schema": schema, "missing": self.missing}
-        settings |= {"unknown": self.unknown, "sparse_output": bool(self.sparse_output)}
+        settings |= {"unknown": self.unknown, "extra": self.extra}
+        settings["sparse_output"] = bool(self.sparse_output)
         return json.dumps(settings, indent=2)
 
     @classmethod
@@ -338,7 +345,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         schema = found.pop("schema", None)
         if not isinstance(schema, dict):
             raise ValueError("text must be JSON with a schema")
-        if unknown := found.keys() - {"missing", "unknown", "sparse_output"}:
+        if unknown := found.keys() - {"missing", "unknown", "extra", "sparse_output"}:
             raise ValueError(f"text has parameters that an encoder does not have: {unknown}")
         for name, plain in schema.items():
             match plain:
@@ -377,7 +384,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         max_categories : int, default=20
             Largest number of categories of text.
         **parameters
-            Of the encoder: `missing`, `unknown`, `sparse_output`.
+            Of the encoder: `missing`, `unknown`, `extra`, `sparse_output`.
 
         Examples
         --------

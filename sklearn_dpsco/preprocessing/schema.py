@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import shown
+from .._checks import check_choice, shown
 from ..data.bounds import check_feature_bounds, feature_scaling
 from ..data.cells import as_numbers
 
@@ -212,17 +212,24 @@ class Field:
         return cells
 
 
-def fields_of(schema: Any, missing: str, unknown: str) -> list[Field]:
-    """The columns that a schema declares; errors name the column."""
+def fields_of(schema: Any, rules: Any, unknown: str) -> list[Field]:
+    """The columns that a schema declares; errors name the column.
+
+    `rules` is what is done with a missing cell, of all columns or in a dict by their names.
+    """
     if not isinstance(schema, Mapping) or not schema:
         raise ValueError(
             "schema must be a dict with an entry for every column of the table, each of them "
             f"{_FORMS}; got {shown(schema)}"
         )
+    if isinstance(rules, Mapping) and (others := [name for name in rules if name not in schema]):
+        raise ValueError(f"missing has columns that are not in the schema: {shown(others)}")
     fields = []
     for name, given in schema.items():
         if not isinstance(name, str):
             raise ValueError(f"schema must have text for column names, got {shown(name)}")
+        rule = rules.get(name, "middle") if isinstance(rules, Mapping) else rules
+        missing = check_choice("missing", rule, MISSING)
         if isinstance(given, list | np.ndarray):
             fields.append(Field.of_categories(name, _categories(name, given), missing, unknown))
         elif given is bool:

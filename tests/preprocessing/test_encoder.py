@@ -455,3 +455,33 @@ def test_a_column_that_stands_twice_is_named():
     frame = pd.DataFrame(np.zeros((2, 2)), columns=["u", "u"])
     with pytest.raises(ValueError, match=r"\['u'\] stand twice"):
         PublicEncoder({"u": (0, 1)}).transform(frame)
+
+
+def test_columns_beside_the_schema():
+    table = pd.DataFrame({"age": [20.0, 60.0], "id": ["k", "l"]})
+    schema = {"age": (0, 100)}
+    with pytest.raises(ValueError, match=r"not in the schema.*extra='drop'.*list\(encoder.schema"):
+        PublicEncoder(schema).transform(table)
+    encoder = PublicEncoder(schema, extra="drop")
+    np.testing.assert_array_equal(encoder.fit_transform(table), [[0.2], [0.6]])
+    assert PublicEncoder.from_json(encoder.to_json()).extra == "drop"
+    with pytest.raises(ValueError, match="extra must be"):
+        PublicEncoder(schema, extra="keep").fit()
+    with pytest.raises(ValueError, match="are missing"):
+        encoder.transform(table[["id"]])
+
+
+def test_a_rule_for_missing_cells_of_each_column():
+    table = pd.DataFrame({"age": [np.nan], "pay": [np.nan], "edu": [None]})
+    schema = {"age": (0, 100), "pay": (0, 10), "edu": ["hs", "ba"]}
+    encoder = PublicEncoder(schema, missing={"age": "indicator", "pay": "zero"})
+    assert encoder.get_feature_names_out().tolist() == [
+        "age", "age_missing", "pay", "edu_hs", "edu_ba",
+    ]  # fmt: skip
+    np.testing.assert_array_equal(encoder.transform(table), [[0.5, 1, 0, 0, 0]])
+    again = PublicEncoder.from_json(encoder.to_json())
+    assert again.missing == encoder.missing
+    assert again.bounds_X[1].tolist() == encoder.bounds_X[1].tolist()
+    for wrong in ({"agee": "zero"}, {"age": "mean"}):
+        with pytest.raises(ValueError, match="missing"):
+            PublicEncoder(schema, missing=wrong).fit()
