@@ -16,7 +16,7 @@ from .exceptions import (
     TasksLostError,
 )
 from .inspection.budgets import LedgerDisplay, PlanDisplay, TradeoffCurveDisplay
-from .inspection.models import CoefficientDisplay, PrivacyUtilityDisplay
+from .inspection.models import CoefficientDisplay, PrivacyUtilityDisplay, coef_frame
 from .inspection.power import PowerDisplay, epsilon_needed, rows_needed
 from .metrics import DPScore, dp_score, plan_score
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
@@ -69,6 +69,7 @@ __all__ = [
     "TradeoffCurveDisplay",
     "__version__",
     "check_pipeline",
+    "coef_frame",
     "compile_kernels",
     "dp_score",
     "epsilon_needed",

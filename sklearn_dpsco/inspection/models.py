@@ -196,16 +196,49 @@ class CoefficientDisplay:
         return self
 
 
-def _frame(
-    estimator: Any, encoder: Any, units: str, data: Any = ()
-) -> tuple[Any, list[str], Estimates | None]:
-    """The coefficients without the intercept, the names of these rows, and how sure they are.
+def coef_frame(estimator: Any, encoder: Any = None, *, units: str = "data") -> Any:
+    """The coefficients of a fitted model, pipeline or search, as a pandas data frame.
 
-    Of a fit to the data, if there are any.
+    Of a pipeline those of its last step, named by the step before that; of a search those of the
+    best model.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        A model of this package, or a pipeline or a search that ends with one.
+    encoder : PublicEncoder, other transformer or None, default=None
+        By whose output columns rows are named; None stands for the step before the model.
+    units : {"data", "scaled"}, default="data"
+        As in the method `coef_frame` of a model, which says what the frame holds.
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Raises
+    ------
+    ValueError
+        If there is no such model.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_dpsco import DPLinearRegression, PublicEncoder, coef_frame
+    >>> table = pd.DataFrame({"age": [20, 40] * 500, "member": [True, False] * 500})
+    >>> encoder = PublicEncoder({"age": (18, 98), "member": bool})
+    >>> model = make_pipeline(encoder, DPLinearRegression(bounds_X=encoder, bounds_y=(0, 9)))
+    >>> [name for name, _ in coef_frame(model.fit(table, [3.0, 5.0] * 500)).index]
+    ['age', 'member', '(intercept)']
     """
+    model, step_before = _model_and_encoder(estimator)
+    private_last(model, "coef_frame takes a model")
+    return model.coef_frame(step_before if encoder is None else encoder, units=units)
+
+
+def _model_and_encoder(estimator: Any) -> tuple[Any, Any]:
+    """The last model, and the step before it if that names its outputs."""
     step_before = None
-    if data:
-        estimator.fit(*data)
     while isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
         if isinstance(estimator, Pipeline):
             named = [step for _, step in estimator.steps[:-1] if step not in (None, "passthrough")]
@@ -213,9 +246,22 @@ def _frame(
             estimator = estimator[-1]
         else:
             estimator = estimator.best_estimator_
+    return estimator, step_before
+
+
+def _frame(
+    estimator: Any, encoder: Any, units: str, data: Any = ()
+) -> tuple[Any, list[str], Estimates | None]:
+    """The coefficients without the intercept, the names of these rows, and how sure they are.
+
+    Of a fit to the data, if there are any.
+    """
+    if data:
+        estimator.fit(*data)
+    frame = coef_frame(estimator, encoder, units=units).iloc[:-1]
+    model, step_before = _model_and_encoder(estimator)
     names_of = step_before if encoder is None else encoder
-    frame = estimator.coef_frame(names_of, units=units).iloc[:-1]
-    found = estimator.summary(names_of, units=units) if hasattr(estimator, "coef_std_") else None
+    found = model.summary(names_of, units=units) if hasattr(model, "coef_std_") else None
     if frame.index.nlevels == 1:
         return frame, [str(name) for name in frame.index], found
     # those of categories with their column

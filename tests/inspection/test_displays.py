@@ -28,6 +28,7 @@ from sklearn_dpsco import (
     PrivacyUtilityDisplay,
     PublicEncoder,
     TradeoffCurveDisplay,
+    coef_frame,
 )
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.means import plan_mean
@@ -304,6 +305,15 @@ def test_coefficients_are_those_of_the_frame():
     assert CoefficientDisplay.from_estimator(search.fit(table, labels)).names == found.names
     named = CoefficientDisplay.from_estimator(pipeline[-1], encoder=pipeline[0])
     np.testing.assert_array_equal(named.coef, found.coef)
+    frame = pipeline[-1].coef_frame(pipeline[0])
+    for fitted in (pipeline, search.set_params(estimator=pipeline)):
+        assert coef_frame(fitted).index.tolist() == frame.index.tolist()
+    pd.testing.assert_frame_equal(coef_frame(pipeline), frame)
+    pd.testing.assert_frame_equal(
+        coef_frame(model, units="scaled"), model.coef_frame(units="scaled")
+    )
+    with pytest.raises(ValueError, match="coef_frame takes a model of this package"):
+        coef_frame(Ridge().fit(X, y))
 
 
 def test_refits_tell_how_much_noise_moves_coefficients():
