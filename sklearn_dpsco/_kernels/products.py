@@ -102,16 +102,34 @@ def row_factor(scale: float, square: float, bound: float) -> float:
     return scale * (bound / max(bound, math.sqrt(square)))
 
 
+@njit(cache=True, inline="always")
+def _weight(row: Any, is_present: bool, bound: float, norm_error: float) -> float:
+    """What makes a row no longer than `bound`, itself below 1; 0 if it is beyond all measure.
+
+    `norm_error` is as in `RowForm`.
+    """
+    square = square_sum(row) * (1.0 + norm_error)
+    if not is_present or not square < _LARGEST_SQUARE:
+        return 0.0
+    return bound / max(1.0, math.sqrt(square))
+
+
 @njit(cache=True, nogil=True)
 def weigh_rows(X: Any, bound: float, norm_error: float, weights: Any, out: Any) -> None:
-    """The rows into `out`, with weights with which none is longer than `bound`, itself below 1.
+    """The rows into `out`, and `_weight` of each into `weights`; where that is 0, so is the row.
 
-    A weight that is 0 stays so, and its row becomes 0, as one beyond all measure; `norm_error` is
-    as in `RowForm`.
+    A weight that is 0 before stands for a row that is not present.
     """
     for i in range(weights.size):
-        square = square_sum(X[i]) * (1.0 + norm_error)
-        is_some = weights[i] > 0.0 and square < _LARGEST_SQUARE
-        weights[i] = bound / max(1.0, math.sqrt(square)) if is_some else 0.0
+        weights[i] = _weight(X[i], weights[i] > 0.0, bound, norm_error)
         for j in range(X.shape[1]):
-            out[i, j] = X[i, j] if is_some else 0.0
+            out[i, j] = X[i, j] if weights[i] > 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def shorten_rows(X: Any, present: Any, bound: float, norm_error: float) -> None:
+    """Multiply each row, in place, by its `_weight`."""
+    for i in range(present.size):
+        weight = _weight(X[i], present[i], bound, norm_error)
+        for j in range(X.shape[1]):
+            X[i, j] = X[i, j] * weight if weight > 0.0 else 0.0

@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..data.rows import make_rows, times_rows
+from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import (
     UNIT_ROUNDOFF,
-    chunk_rows,
     norm_error,
     on_threads,
     slices,
+    sum_on_threads,
 )
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
@@ -284,12 +284,13 @@ class LearnedUnits(Part):
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
         whitened, last, bound = Whitened(np.eye(d) / norm, 1.0, 0.6, None), 0.5, 1.0
-        data = data.row_major()
-        copy = data.map(copied, center, 1 / norm).kept()
+        data, by = data.row_major(), 1 / norm
         for t in range(self.n_rounds):
+            moments = np.asarray(data.sum(turned_moment_sum, center, by)) / n
             shorter = cut / growth if t == self.n_rounds - 1 else None
-            whitened, last = self._release_moments(copy, whitened, cut, shorter, stream), 1.0
-            copy = data.map(copied, center, whitened.transform).kept()
+            whitened, last = self._release_moments(moments, whitened, cut, shorter, stream), 1.0
+            by = whitened.transform
+        copy = data.map(copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
             sizes, grid = copy.map(lengths), 2.0 ** (_LENGTHS / 4)
@@ -323,15 +324,19 @@ class LearnedUnits(Part):
         return {"transform": whole, "longest": size, "top": top, "trace": trace}
 
     def _release_moments(
-        self, copy: Any, before: Whitened, cut: float, shorter: float | None, stream: RandomStream
+        self,
+        moments: Array,
+        before: Whitened,
+        cut: float,
+        shorter: float | None,
+        stream: RandomStream,
     ) -> Whitened:
-        """The matrix that whitens the rows; `shorter` if it is the last.
+        """The matrix that whitens the rows, by their second moments; `shorter` if it is the last.
 
         Its smallest singular values are those of the noise: what is lost in it is not blown up.
         """
         assert self.moments is not None
         d, scale = self.problem.n_features, math.sqrt(self.moments.variance)
-        moments = np.asarray(copy.sum(moment_sum)) / copy.n_samples
         noisy = self.moments.release(isometric_vector(moments), stream)
         root, values, ridge = whitening(noisy, d, scale)
         white = values / (values + ridge)
@@ -449,6 +454,27 @@ def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:
 # -------------------------------------------------------------------------------- running
 
 
+def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Array:
+    """Some rows, centred and multiplied, in float64."""
+    turned = rows.dense(part) - center
+    return turned * by if np.ndim(by) == 0 else np.asarray(turned @ by)
+
+
+def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
+    """Sum of z z^T over the rows, centred, multiplied and scaled down to a norm of at most 1."""
+    from .._kernels.products import shorten_rows
+
+    rows, present = data.rows, data.rows.present()
+    error = norm_error(rows.n_columns)
+
+    def added(part: slice) -> Array:
+        z = _turned(rows, part, center, by)
+        shorten_rows(z, present[part], LONGEST, error)
+        return z.T @ z
+
+    return sum_on_threads(added, slices(rows.n_samples, rows.chunk))
+
+
 def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
     """A dense copy of the rows, centred and multiplied, with the weights of `weigh_rows`.
 
@@ -463,11 +489,9 @@ def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
 
     def fill(part: slice) -> None:
         # in float64, whose rounding by place in a block is lost in the rounding to float32
-        turned = rows.dense(part) - center
-        turned = turned * by if np.ndim(by) == 0 else turned @ by
-        weigh_rows(turned, LONGEST, error, weights[part], x[part])
+        weigh_rows(_turned(rows, part, center, by), LONGEST, error, weights[part], x[part])
 
-    on_threads(fill, slices(len(x), chunk_rows(*x.shape)))  # for the cache of a core
+    on_threads(fill, slices(len(x), rows.chunk))  # for the cache of a core
     return WithNumbers(data, (x, weights))
 
 

@@ -31,6 +31,7 @@ from sklearn_dpsco.audit import (
     neighbours,
 )
 from sklearn_dpsco.data import pieces
+from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import LogAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import SelectVertex
@@ -45,6 +46,7 @@ from sklearn_dpsco.solvers import (
     unit_descent,
 )
 from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.records import SolverData
 from sklearn_dpsco.solvers.statistics import median_on_grid, place_counts, spread_on_grid
 
 TASKS = ("regression", "classification")
@@ -201,6 +203,23 @@ def test_scores_of_a_median_change_by_no_more_than_their_range():
         assert max(changes) == pytest.approx(largest, abs=0.1 if is_spread else 0)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 31, 32, 4097])
+def test_places_are_those_of_a_search(size):
+    rng = np.random.default_rng(size)
+    grid = np.sort(rng.standard_normal(size))
+    near = [grid, np.nextafter(grid, np.inf), np.nextafter(grid, -np.inf)]
+    odd = [0.0, -0.0, np.inf, -np.inf, np.nan]
+    values = rng.permutation(np.concatenate([*near, odd, 3 * rng.standard_normal(100)]))
+    for n in (0, 1, 63, 64, 65, values.size):
+        present = rng.random(n) < 0.7
+        places = np.searchsorted(grid, values[:n])[present]
+        expected = np.bincount(places, minlength=size + 1)
+        np.testing.assert_array_equal(place_counts(values[:n], present, grid), expected)
+    two = np.column_stack((values, values))[:, 0]  # not contiguous
+    expected = np.bincount(np.searchsorted(grid, values), minlength=size + 1)
+    np.testing.assert_array_equal(place_counts(two, np.ones(two.size, bool), grid), expected)
+
+
 def test_a_spread_is_that_of_normal_numbers_and_not_0_where_most_are_equal():
     rng = np.random.default_rng(0)
     for scale in (0.02, 0.3):
@@ -268,6 +287,19 @@ def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
     assert not x[is_beyond].any()
     assert not weights[is_beyond].any()
     assert is_long.sum() > 20
+
+
+@pytest.mark.parametrize("by", [0.7, np.array([[2.0, 1.0, 0.0], [0.0, 1e-3, 0.5], [1, 0, 1]])])
+def test_moments_are_those_of_the_rows_of_a_copy(by):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((9000, 3)) * 10.0 ** rng.uniform(-2, 2, (9000, 1))
+    X[5], X[6], scale = 1e35, 0.0, rng.choice([0.0, 1.0], 9000)
+    center = np.array([0.5, -1.0, 0.0])
+    data = SolverData(make_rows(X, True, scale), np.zeros(9000))
+    found = learned_units.turned_moment_sum(data, center, by)
+    copy = learned_units.copied(data, center, by)
+    np.testing.assert_allclose(found, statistics.moment_sum(copy), rtol=1e-5, atol=1e-3)
+    assert np.trace(found) < scale.sum()
 
 
 def moments_of(x):
