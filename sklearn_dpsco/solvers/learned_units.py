@@ -284,7 +284,8 @@ class LearnedUnits(Part):
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
         whitened, last, bound = Whitened(np.eye(d) / norm, 1.0, 0.6, None), 0.5, 1.0
-        data, by = data.row_major(), 1 / norm
+        data = data.row_major()
+        by: Any = 1 / norm
         for t in range(self.n_rounds):
             moments = np.asarray(data.sum(turned_moment_sum, center, by)) / n
             shorter = cut / growth if t == self.n_rounds - 1 else None
