@@ -50,11 +50,15 @@ def add_rows(X: Any, factors: Any, total: Any) -> None:
             total[j] += r * x[j]
 
 
-@njit(cache=True, nogil=True)
-def squared_norms(X: Any, center: Any, out: Any) -> None:
-    """The squared norm of x_i - center for every row."""
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def squared_norms(X: Any, center: Any, unit: Any, out: Any) -> None:
+    """The squared norm of unit (x_i - center) for every row."""
     for i in range(out.size):
-        out[i] = dense_products(X[i], center, center)[1]
+        row, total = X[i], 0.0
+        for j in range(center.size):
+            value = (row[j] - center[j]) * unit[j]
+            total += value * value
+        out[i] = total
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
@@ -76,7 +80,7 @@ def square_sum(row: Any) -> float:
     return total
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def row_products(X: Any, w: Any, out: Any) -> None:
     """<x_i, w> for every row, each by the same steps wherever the row lies."""
     for i in range(out.size):
@@ -133,3 +137,14 @@ def shorten_rows(X: Any, present: Any, bound: float, norm_error: float) -> None:
         weight = _weight(X[i], present[i], bound, norm_error)
         for j in range(X.shape[1]):
             X[i, j] = X[i, j] * weight if weight > 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def scaled_rows(X: Any, factors: Any, out: Any) -> None:
+    """The rows [x_i, 1] times their factors into `out`, which may have no column for the 1."""
+    d = X.shape[1]
+    for i in range(factors.size):
+        for j in range(d):
+            out[i, j] = factors[i] * X[i, j]
+        if out.shape[1] > d:
+            out[i, d] = factors[i]
