@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,9 +26,10 @@ from scipy.special import expit
 from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import (
     UNIT_ROUNDOFF,
+    chunk_rows,
     norm_error,
     on_threads,
-    slices,
+    row_tasks,
     sum_on_threads,
 )
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -455,10 +457,13 @@ def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:
 # -------------------------------------------------------------------------------- running
 
 
-def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Array:
-    """Some rows, centred and multiplied, in float64."""
-    turned = rows.dense(part) - center
-    return turned * by if np.ndim(by) == 0 else np.asarray(turned @ by)
+def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:
+    """Some rows, centred and multiplied, in float64, few at a time for the cache of a core."""
+    size = chunk_rows(rows.n_samples, 4 * rows.n_columns)
+    for start in range(part.start, part.stop, size):
+        some = slice(start, min(part.stop, start + size))
+        turned = rows.dense(some) - center
+        yield some, turned * by if np.ndim(by) == 0 else np.asarray(turned @ by)
 
 
 def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
@@ -468,12 +473,14 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
     rows, present = data.rows, data.rows.present()
     error = norm_error(rows.n_columns)
 
-    def added(part: slice) -> Array:
-        z = _turned(rows, part, center, by)
-        shorten_rows(z, present[part], LONGEST, error)
-        return z.T @ z
+    def added(part: slice) -> Any:
+        total: Any = 0.0
+        for some, z in _turned(rows, part, center, by):
+            shorten_rows(z, present[some], LONGEST, error)
+            total = total + z.T @ z
+        return total
 
-    return sum_on_threads(added, slices(rows.n_samples, rows.chunk))
+    return sum_on_threads(added, row_tasks(rows.n_samples, rows.n_columns))
 
 
 def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
@@ -490,9 +497,10 @@ def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
 
     def fill(part: slice) -> None:
         # in float64, whose rounding by place in a block is lost in the rounding to float32
-        weigh_rows(_turned(rows, part, center, by), LONGEST, error, weights[part], x[part])
+        for some, turned in _turned(rows, part, center, by):
+            weigh_rows(turned, LONGEST, error, weights[some], x[some])
 
-    on_threads(fill, slices(len(x), rows.chunk))  # for the cache of a core
+    on_threads(fill, row_tasks(*x.shape))
     return WithNumbers(data, (x, weights))
 
 
