@@ -107,36 +107,33 @@ def row_factor(scale: float, square: float, bound: float) -> float:
 
 
 @njit(cache=True, inline="always")
-def _weight(row: Any, is_present: bool, bound: float, norm_error: float) -> float:
-    """What makes a row no longer than `bound`, itself below 1; 0 if it is beyond all measure.
+def _norm(row: Any, is_present: bool, norm_error: float) -> float:
+    """The norm of a row, rounded up; infinite if it is not present or beyond all measure.
 
     `norm_error` is as in `RowForm`.
     """
     square = square_sum(row) * (1.0 + norm_error)
-    if not is_present or not square < _LARGEST_SQUARE:
-        return 0.0
-    return bound / max(1.0, math.sqrt(square))
+    return math.sqrt(square) if is_present and square < _LARGEST_SQUARE else math.inf
 
 
 @njit(cache=True, nogil=True)
-def weigh_rows(X: Any, bound: float, norm_error: float, weights: Any, out: Any) -> None:
-    """The rows into `out`, and `_weight` of each into `weights`; where that is 0, so is the row.
-
-    A weight that is 0 before stands for a row that is not present.
-    """
-    for i in range(weights.size):
-        weights[i] = _weight(X[i], weights[i] > 0.0, bound, norm_error)
+def measured_rows(X: Any, present: Any, norm_error: float, out: Any, norms: Any) -> None:
+    """The rows into `out`, 0 where `_norm` is infinite, and that of each row into `norms`."""
+    for i in range(norms.size):
+        norms[i] = _norm(X[i], present[i], norm_error)
+        is_some = norms[i] < math.inf
         for j in range(X.shape[1]):
-            out[i, j] = X[i, j] if weights[i] > 0.0 else 0.0
+            out[i, j] = X[i, j] if is_some else 0.0
 
 
 @njit(cache=True, nogil=True)
-def shorten_rows(X: Any, present: Any, bound: float, norm_error: float) -> None:
-    """Multiply each row, in place, by its `_weight`."""
+def shorten_rows(X: Any, present: Any, norm_error: float, bound: float) -> None:
+    """Divide each row by its `_norm` if that is above 1, and multiply it by the bound, in place."""
     for i in range(present.size):
-        weight = _weight(X[i], present[i], bound, norm_error)
+        norm = _norm(X[i], present[i], norm_error)
+        factor = bound / max(1.0, norm)
         for j in range(X.shape[1]):
-            X[i, j] = X[i, j] * weight if weight > 0.0 else 0.0
+            X[i, j] = factor * X[i, j] if norm < math.inf else 0.0
 
 
 @njit(cache=True, nogil=True)

@@ -476,7 +476,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
     def added(part: slice) -> Any:
         total: Any = 0.0
         for some, z in _turned(rows, part, center, by):
-            shorten_rows(z, present[some], LONGEST, error)
+            shorten_rows(z, present[some], error, LONGEST)
             total = total + z.T @ z
         return total
 
@@ -484,41 +484,40 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
 
 
 def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
-    """A dense copy of the rows, centred and multiplied, with the weights of `weigh_rows`.
+    """A dense copy of the rows, centred and multiplied, with their weights and norms.
 
-    The numbers are x, in float32, which halves the time to read it, and the weights. Those of empty
-    records are 0.
+    The numbers are x, in float32, which halves the time to read it; weights with which no row is
+    longer than 1, those of empty records 0; and norms, those of empty records infinite.
     """
-    from .._kernels.products import weigh_rows
+    from .._kernels.products import measured_rows
 
-    rows = data.rows
+    rows, present = data.rows, data.rows.present()
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    weights, error = rows.present().astype(np.float64), norm_error(rows.n_columns)
+    norms, error = np.empty(len(x)), norm_error(rows.n_columns)
 
     def fill(part: slice) -> None:
         # in float64, whose rounding by place in a block is lost in the rounding to float32
         for some, turned in _turned(rows, part, center, by):
-            weigh_rows(turned, LONGEST, error, weights[some], x[some])
+            measured_rows(turned, present[some], error, x[some], norms[some])
 
     on_threads(fill, row_tasks(*x.shape))
-    return WithNumbers(data, (x, weights))
+    return _bounded(WithNumbers(data, (x, norms, norms)), 1.0)
 
 
 def lengths(copy: WithNumbers) -> WithNumbers:
     """Records with the l2 norms of the rows of a copy, rounded up."""
-    return WithNumbers(copy.data, make_rows(copy.numbers[0], False).norms())
+    return WithNumbers(copy.data, copy.numbers[2])
 
 
 def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
     """The copy with weights with which no row is longer than this."""
-    x, weights = copy.numbers
-    bounded = LONGEST * clipped_to(bound, lengths(copy).numbers) * (weights > 0)
-    return WithNumbers(copy.data, (x, bounded))
+    x, _, norms = copy.numbers
+    return WithNumbers(copy.data, (x, LONGEST * clipped_to(bound, norms), norms))
 
 
 def _weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:
     """The copy in the place of the rows, their weights times those; or rows and targets times."""
-    (x, weights), rows, y = copy.numbers, copy.data.rows, copy.data.y
+    (x, weights, _), rows, y = copy.numbers, copy.data.rows, copy.data.y
     if cuts_rows:
         made = make_rows(x, problem.fit_intercept, weights, rows.sample_weight)
         y = times_rows(y, weights) if problem.loss.task == "regression" else y

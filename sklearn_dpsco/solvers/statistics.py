@@ -255,7 +255,7 @@ def second_moments(problem: Problem, budget: PrivacyBudget) -> float:
 
 def moment_sum(copy: WithNumbers) -> Any:
     """Sum of z z^T over the rows of a copy times their weights."""
-    x, weights = copy.numbers
+    x, weights, _ = copy.numbers
 
     def added(part: slice) -> Array:
         z = x[part] * weights[part, None]

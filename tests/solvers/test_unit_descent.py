@@ -269,7 +269,7 @@ def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
     X = rng.standard_normal((200, 3)) * 10.0 ** rng.uniform(-40, 40, (200, 1))
     matrix = rng.standard_normal((3, 3))
     copy = learned_units.copied(solver_data(X, np.zeros(200)), np.zeros(3), matrix)
-    x, weights = copy.numbers
+    x, weights, _ = copy.numbers
     assert np.isfinite(x).all()
     for bound in (0.1, 5.0):  # a bound on lengths, at which weights are 1
         shorter = learned_units._bounded(copy, bound).numbers[1]
