@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -271,6 +272,8 @@ def _notes(found: Any, n: int) -> tuple[str, ...]:
         f"about {found.n_beyond:.3g} of {n} scores are shortened, {found.n_cut} rows count less",
         f"what no more than {found.n_large} rows tell is not seen, nor in the intervals",
     ]
+    if not math.isnan(found.clip_pvalue):
+        notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
     if found.unknown.shape[1]:
         notes.append(
             f"of {found.unknown.shape[1]} directions of the columns the released numbers say "

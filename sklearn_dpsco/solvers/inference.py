@@ -58,7 +58,9 @@ from .statistics import (
 Array = NDArray[np.float64]
 
 _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
-_HEAVIEST = 4.0  # of the tails of scores: the power of -log of a share that sizes grow with
+# Of the tails of scores, the largest power of -log of a share that sizes grow with. Labels have
+# bounded derivatives, and scores the tails of rows.
+_HEAVIEST = {"regression": 4.0, "classification": 1.0}
 _LARGEST_PREDICTION = 1e100  # so that no size overflows
 
 
@@ -79,6 +81,7 @@ class Estimate(NamedTuple):
     n_beyond: float  # about how many scores were shortened
     n_cut: int  # and rows counted less
     n_large: int  # records that may lie beyond the largest size that is looked for
+    clip_pvalue: float  # of scores that move the estimate as little if they are shortened more
 
     def times(self, coef: Array, matrix: Array, residual: Any = 1.0) -> Estimate:
         """The same of linear functions of the coefficients, these being `coef`."""
@@ -158,18 +161,22 @@ class NewtonSteps(Part):
             noisy = clip * self.first.release(there.sum(score_sum, at.unit, clip) / n, stream)
             move = basis @ (bread.inverse @ (basis.T @ noisy))
             at = at._replace(coef=at.coef - problem.matrix(move))
+        before = self._noise(problem, basis, bread, move, clip**2 * self.first.variance)
         if self.n_hessians > self.n_first:
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
-        clip = self._clip(there, stream)
+        clip = self._clip(there, problem.loss.task, stream)
         # both sums by one pass
         total = there.sum(score_and_moment_sum, at.unit, clip) / n
         scores = clip * self.last.release(total[0], stream)
         noisy = self.moments.release(isometric_vector(total[1:]), stream)
         last = bread.inverse @ (basis.T @ scores)
         found = basis @ (basis.T @ at.coef.ravel() - last)
-        noise = bread.inverse @ self._noise(problem, basis, bread, basis @ last, clip)
-        noise = noise @ bread.inverse
+        variance = clip**2 * self.last.variance
+        noise = self._noise(problem, basis, bread, basis @ last, variance)
+        noise = bread.inverse @ noise @ bread.inverse
+        # 0 but for noise, where scores shortened as before pull no other way
+        left = _pvalue(bread.root.T @ basis.T @ scores, bread.root, before, variance)
         scale = clip**2 * math.sqrt(self.moments.variance)
         meat = basis.T @ (clip**2 * symmetric_matrix(noisy, problem.size)) @ basis
         sampling, doubt, residual = _of_sampling(problem, meat, scale, bread)
@@ -184,6 +191,7 @@ class NewtonSteps(Part):
             self.n_beyond,
             self.n_cut,
             self.n_large,
+            left,
         )
         best = _best(problem, coef, found, basis @ bread.root, basis @ noise @ basis.T)
         return best, in_plain_units(problem, units, estimate)
@@ -196,18 +204,18 @@ class NewtonSteps(Part):
         prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 1, 0.0)
         return median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
-    def _clip(self, copy: Any, stream: RandomStream) -> float:
+    def _clip(self, copy: Any, task: str, stream: RandomStream) -> float:
         """The norm that about `n_beyond` scores exceed, by those of two ranks."""
         usual, large = (self._size(copy, k, stream) for k in (self.n_usual, self.n_large))
-        return self.clip(usual, large, copy.n_samples)
+        return self.clip(usual, large, copy.n_samples, task)
 
-    def clip(self, usual: float, large: float, n: int) -> float:
+    def clip(self, usual: float, large: float, n: int, task: str) -> float:
         """That norm, if `n_usual` and `n_large` of n scores exceed these."""
         if self.n_large == 0:
             return large
         ranks = [-math.log(k / n) for k in (self.n_usual, self.n_large, self.n_beyond)]
         slope = math.log(max(large / usual, 1.0)) / math.log(ranks[1] / ranks[0])
-        return large * max(1.0, ranks[2] / ranks[1]) ** min(slope, _HEAVIEST)
+        return large * max(1.0, ranks[2] / ranks[1]) ** min(slope, _HEAVIEST[task])
 
     def _bread(
         self, problem: Problem, copy: Any, at: Point, bound: float, stream: RandomStream
@@ -227,15 +235,23 @@ class NewtonSteps(Part):
         return Bread(root @ root.T, root, vectors[:, :n_weak], scale)
 
     def _noise(
-        self, problem: Problem, basis: Array, bread: Bread, last: Array, clip: float
+        self, problem: Problem, basis: Array, bread: Bread, step: Array, variance: float
     ) -> Array:
-        """Covariance of the noise in the last scores, and in the derivatives times a step."""
+        """Covariance of the noise in scores, and in the derivatives times the step by them."""
         k = problem.size if isinstance(problem.loss, Multinomial) else problem.dimension
-        steps = last.reshape(k, -1)
+        steps = step.reshape(k, -1)
         of_hessian = np.einsum("ij,kl->ikjl", np.eye(k), steps.T @ steps)
         of_hessian += np.einsum("jk,il->ikjl", steps, steps)
         of_hessian = bread.scale**2 / 2 * of_hessian.reshape(problem.size, problem.size)
-        return clip**2 * self.last.variance * np.eye(basis.shape[1]) + basis.T @ of_hessian @ basis
+        return variance * np.eye(basis.shape[1]) + basis.T @ of_hessian @ basis
+
+
+def _pvalue(scores: Array, root: Array, noise: Array, variance: float) -> float:
+    """Of scores, times a root, that have the sum of these covariances and the mean 0."""
+    if len(scores) == 0 or variance == 0:
+        return math.nan
+    cov = root.T @ (noise + variance * np.eye(len(noise))) @ root
+    return float(chi2.sf(scores @ np.linalg.solve(cov, scores), len(scores)))
 
 
 def _of_sampling(
@@ -337,6 +353,7 @@ def plan_steps(
             f"inference=True needs about {math.ceil(n * rules.least * k**1.5 / m)} rows for "
             f"{k} coefficients at this epsilon, for standard errors that are not noise; "
             f"n_samples={n}. Take fewer features, a larger epsilon or inference=False"
+            + (", or PrivateMoments, which need half as many" if is_squared else "")
         )
     score = statistics.median_score(n, budget.record_factor)
     of_size = SelectVertex.calibrate(score, allowance.share(4 * rules.size_share), 4)
@@ -405,7 +422,7 @@ def expected_std(
 
     # sizes are looked for on a grid, whose next candidate is half an interval larger
     usual, large = size(steps.n_usual / n), size(max(steps.n_large, 1) / n) * 2**0.125
-    clip = steps.clip(usual, large, n)
+    clip = steps.clip(usual, large, n, problem.loss.task)
     curved = np.quantile(lengths**2, 1 - max(steps.n_cut, 1) / n) * information
     of_scores = np.array([clip**2 * steps.last.variance, large**2 * steps.first.variance])
     of_scores /= information**2

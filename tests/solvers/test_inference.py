@@ -1,6 +1,8 @@
 """Estimates with a covariance: what is released, and whether intervals cover."""
 
 import dataclasses
+import functools
+import itertools
 import math
 
 import numpy as np
@@ -196,55 +198,65 @@ def test_without_noise_it_is_the_sandwich_of_statsmodels():
         assert np.allclose(found.coef.sum(axis=0), 0)
 
 
-def errors_of_fits(kind, n_classes, n=3000):
-    """Coefficients less the true ones over standard errors, of independent tables."""
-    found = []
-    for seed in range(40):
-        X, y, w = table(n, 3, seed, kind)
-        estimates = fitted(X, y, n_classes, 1.5, seed).summary()
-        if n_classes < 3:
-            found.append((estimates.coef[0, :3] - w) / estimates.std[0, :3])
-            continue
-        apart = np.zeros((3, 3, 4))
-        apart[:, 1, :3], apart[:, 0, :3] = np.eye(3), -np.eye(3)
-        apart = apart.reshape(3, -1)
-        found.append((apart @ estimates.coef.ravel() - w[1] + w[0]) / estimates.errors(apart)[0])
-    return np.array(found)
+@functools.cache
+def fits(kind, n_classes, n=6000, epsilon=1.5):
+    """Estimates of 80 independent tables, with the true slopes."""
+    tables = [table(n, 3, seed, kind) for seed in range(80)]
+    return [
+        (fitted(X, y, n_classes, epsilon, seed).summary(), w)
+        for seed, (X, y, w) in enumerate(tables)
+    ]
+
+
+def slope_errors(found, w):
+    """Errors of the three slopes, of classes of the second less the first, and their covariance."""
+    functions = np.zeros((3, *found.coef.shape))
+    functions[:, 0, :3] = np.eye(3)
+    if len(found.coef) > 1:
+        functions[:, 1, :3], w = -np.eye(3), w[0] - w[1]
+    functions = functions.reshape(3, -1)
+    return functions @ found.coef.ravel() - w, functions @ found.cov @ functions.T
 
 
 def is_calibrated(errors):
-    """Whether the mean square of the errors is 1, up to one in 10^7 (and a tenth of heavy tails).
-
-    Errors of one table are correlated; the first ones of each table are independent.
-    """
-    n = len(errors)
-    squares = (errors[:, 0] ** 2).sum()
-    return stats.chi2(n).ppf(1e-7) * 0.85 < squares < stats.chi2(n).isf(1e-7) * 1.15
+    """Whether whitened errors have the mean square 1, up to one in 10^7 and a tenth."""
+    squares = [error @ np.linalg.solve(cov, error) for error, cov in errors]
+    law = stats.chi2(3 * len(squares))
+    return law.ppf(1e-7) / 1.1 < sum(squares) < law.isf(1e-7) * 1.1
 
 
 @pytest.mark.parametrize(("kind", "n_classes"), [("normal", 0), ("labels", 2)])
 def test_standard_errors_are_those_of_repeated_tables(kind, n_classes):
-    errors = errors_of_fits(kind, n_classes)
+    errors = [slope_errors(*fit) for fit in fits(kind, n_classes)]
     assert is_calibrated(errors)
-    inside = np.abs(errors) < 1.96
-    assert 0.85 < inside.mean() <= 1.0
+    assert not is_calibrated([(error, cov / 2) for error, cov in errors])
+    inside = [np.abs(error) < 1.96 * np.sqrt(np.diag(cov)) for error, cov in errors]
+    assert 0.89 < np.mean(inside) < 1.0
 
 
 @pytest.mark.slow
 def test_standard_errors_of_several_classes():
-    assert is_calibrated(errors_of_fits("", 3, 20_000))
+    assert is_calibrated([slope_errors(*fit) for fit in fits("", 3, 20_000)])
 
 
 def test_noise_left_out_is_found():
-    errors, shares = [], []
-    for seed in range(40):
-        X, y, w = table(3000, 3, seed)
-        found = fitted(X, y, 0, 0.7, seed).summary()
-        shares.append(found.std_noise[0, 0] / found.std_sampling[0, 0])
-        quiet = dataclasses.replace(found, noise=0 * found.noise)
-        errors.append((quiet.coef[0, :3] - w) / quiet.std[0, :3])
-    assert np.median(shares) > 2
-    assert not is_calibrated(np.array(errors))
+    found = fits("normal", 0, 3000, 0.7)
+    assert np.median([one.std_noise[0, 0] / one.std_sampling[0, 0] for one, _ in found]) > 2
+    quiet = [(dataclasses.replace(one, noise=0 * one.noise), w) for one, w in found]
+    assert not is_calibrated([slope_errors(*fit) for fit in quiet])
+
+
+def test_scores_that_a_clip_cuts_are_told():
+    # some targets far out, all on one side
+    found = {False: [], True: []}
+    for seed, is_far in itertools.product(range(30), found):
+        X, y, _ = table(5000, 2, seed)
+        if is_far:
+            y = y + 25 * (np.random.default_rng(seed).random(len(y)) < 0.03)
+        note = fitted(X, y, 0, 1.0, seed).summary().notes[3]
+        found[is_far].append(float(note.split("p=")[1]))
+    assert stats.kstest(found[False], "uniform").pvalue > 1e-4
+    assert np.mean(np.array(found[True]) < 0.05) > 0.3  # .05 by chance
 
 
 @pytest.mark.slow
