@@ -517,7 +517,7 @@ def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
 
 def _weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:
     """The copy in the place of the rows, their weights times those; or rows and targets times."""
-    (x, weights, _), rows, y = copy.numbers, copy.data.rows, copy.data.y
+    (x, weights), rows, y = copy.numbers[:2], copy.data.rows, copy.data.y
     if cuts_rows:
         made = make_rows(x, problem.fit_intercept, weights, rows.sample_weight)
         y = times_rows(y, weights) if problem.loss.task == "regression" else y
