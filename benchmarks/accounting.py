@@ -20,6 +20,8 @@ import math
 import time
 import warnings
 
+from dp_accounting import dp_event as dp
+
 from sklearn_dpsco import (
     BudgetAccountant,
     DPFTRLRegressor,
@@ -78,16 +80,16 @@ def batch_waste(guarantee) -> float:
     events._known.clear()
 
     def delta(factor: float) -> float:
-        noise = events.GaussianDpEvent(mechanism.noise_multiplier / factor)
+        noise = dp.GaussianDpEvent(mechanism.noise_multiplier / factor)
         sampling = mechanism.sampling
         if sampling.law == "fixed":
-            event = events.SampledWithoutReplacementDpEvent(
+            event = dp.SampledWithoutReplacementDpEvent(
                 sampling.n_samples, sampling.batch_size, noise
             )
         else:
-            event = events.PoissonSampledDpEvent(sampling.batch_size / sampling.n_samples, noise)
+            event = dp.PoissonSampledDpEvent(sampling.batch_size / sampling.n_samples, noise)
         parts = [release.dp_event("pld") for release in first]
-        whole = events.composed([*parts, events.SelfComposedDpEvent(event, steps.count)])
+        whole = events.composed([*parts, dp.SelfComposedDpEvent(event, steps.count)])
         return events.pld_delta(whole, guarantee.epsilon, guarantee.epsilon)
 
     low, high = 1.0, 2.0

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 # Sizes that may be declared: far beyond any use, and products of several of them are finite floats.
 LARGEST, SMALLEST = 1e50, 1e-50
@@ -134,32 +136,25 @@ def import_pyplot(what: str) -> Any:
     return matplotlib.pyplot
 
 
-# not a filter of `warnings`: those are the process's, and threads that put them back mix them up
-_is_unwarned: ContextVar[bool] = ContextVar("is_unwarned", default=False)
-
-
 @contextmanager
-def unwarned() -> Iterator[None]:
-    """In this block, in this thread, `warn_user` does nothing: what it says was said before."""
-    token = _is_unwarned.set(True)
+def during(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """A block in which, in this thread, the variable has this value."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _is_unwarned.reset(token)
+        variable.reset(token)
+
+
+# not a filter of `warnings`: those are the process's, and threads that put them back mix them up
+_is_unwarned: ContextVar[bool] = ContextVar("is_unwarned", default=False)
+# a block in which `warn_user` does nothing: what it says was said before
+unwarned = partial(during, _is_unwarned, True)
 
 
 # packages through which users call this one, and those of Python that run their tasks
-_BETWEEN = (
-    "sklearn",
-    "joblib",
-    "dask",
-    "distributed",
-    "asyncio",
-    "concurrent",
-    "multiprocessing",
-    "threading",
-    "runpy",
-)
+_BETWEEN = {"sklearn", "joblib", "dask", "distributed"}
+_BETWEEN |= {"asyncio", "concurrent", "multiprocessing", "threading", "runpy"}
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

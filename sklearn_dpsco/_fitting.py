@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +30,8 @@ Flags = NDArray[np.bool_]
 _NO_NOISE = "epsilon=inf adds no noise: nothing that is learned is private"
 # what follows in messages of scikit-learn, in the place of advice that leaks
 _ADVICE = {
+    " y contains NaN.": "Dropping rows tells of them: say nonfinite='zero', so that records "
+    "without a target contribute nothing, and dp_score scores the others.",
     " contains NaN.": "Imputers learn from all records, and dropping rows tells of them: say "
     "nonfinite='zero', so that such a record contributes nothing, or fill by a public rule "
     "(PublicEncoder).",
@@ -50,6 +53,7 @@ def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
         for sign, advice in _ADVICE.items():
             if sign in head:
                 head = f"{head.splitlines()[0].rstrip('.:')}. {advice}"
+                break
     # not in the block above, whose error would go along as the context, which reports may show
     raise ValueError(f"{head} Reshape your data." if quote else head)
 
@@ -86,13 +90,7 @@ class Accounting(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        epsilon: Any,
-        delta: Any,
-        relation: Any,
-        max_rows_per_user: Any,
-        precision: Any,
-        accountant: Any,
+        cls, epsilon: Any, delta: Any, relation: Any, rows: Any, precision: Any, accountant: Any
     ) -> Accounting:
         """From parameters; delta="auto" is the accountant's: a fit can spend all of its budget."""
         accountant = accountant_in_force(accountant)
@@ -102,7 +100,7 @@ class Accounting(NamedTuple):
         given = check_delta(delta)
         fallback = LARGEST_DEFAULT_DELTA if accountant is None else accountant.budget.delta
         delta = fallback if given is None else given
-        rows = check_count("max_rows_per_user", max_rows_per_user)
+        rows = check_count("max_rows_per_user", rows)
         budget = PrivacyBudget(epsilon, delta, relation, precision, currency, order, rows)
         if not budget.is_infinite:
             _ = budget.gaussian_allowance  # what cannot be converted raises here
@@ -116,12 +114,28 @@ class Accounting(NamedTuple):
             return self.budget
         return replace(self.budget, delta=default_delta(n_samples))
 
-    def warn_if_weak(self, n_samples: int) -> None:
-        """Warn if epsilon is infinite, or else if delta is not below 1 / n_samples."""
+    def warn_if_weak(self, n_samples: int, n_features: int = 0) -> None:
+        """Warn if epsilon is infinite, or delta not below 1 / n_samples, or if noise hides all.
+
+        The last is for a model on `n_features`, as found by simulation: a mean over fewer rows than
+        5 sqrt(n_features) times its noise hides even strong effects, with 12 times they show. Rows
+        of wide tables are sparse, and such a table is as hard as one of 1000 columns at most.
+        """
         if self.budget.is_infinite:
             warn_user(_NO_NOISE, PrivacyLeakWarning)
             return
-        delta = self.budget_of(n_samples).delta
+        budget = self.budget_of(n_samples)
+        size = (budget.epsilon if budget.is_pure else budget.mu) / budget.record_factor
+        needed = math.sqrt(min(n_features, 1000)) / size
+        if n_samples < 5 * needed:
+            warn_user(
+                f"n_samples={n_samples} is too small to learn from {n_features} features at "
+                f"epsilon={budget.epsilon:g} with {budget.relation} neighbours: noise hides even "
+                f"strong effects. They show from about {float(f'{12 * needed:.2g}'):.0f} "
+                "rows on; or take fewer features, or a larger epsilon",
+                PrivacyParameterWarning,
+            )
+        delta = budget.delta
         if delta >= 1 / n_samples:
             warn_user(
                 f"delta={delta!r} is not below 1 / n_samples: such a guarantee lets a "

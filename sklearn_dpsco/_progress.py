@@ -9,10 +9,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from ._checks import check_int
+from ._checks import check_int, during
 
 T = TypeVar("T")
 
@@ -60,22 +61,11 @@ def progress_bar(verbose: Any, total: int, unit: str, what: str, plan: Any = Non
 @contextmanager
 def working(verbose: Any, plan: Any, what: str) -> Iterator[None]:
     """A block in which the steps of a solver are shown, and from 2 on its plan."""
-    with progress_bar(verbose, plan.n_steps, "step", what, plan) as bar:
-        token = _bar.set(bar)
-        try:
-            yield
-        finally:
-            _bar.reset(token)
-
-
-@contextmanager
-def silent() -> Iterator[None]:
-    """A block in which nothing is shown, in this thread."""
-    token = _is_silent.set(True)
-    try:
+    with progress_bar(verbose, plan.n_steps, "step", what, plan) as bar, during(_bar, bar):
         yield
-    finally:
-        _is_silent.reset(token)
+
+
+silent = partial(during, _is_silent, True)  # a block in which nothing is shown
 
 
 def steps(items: Iterable[T], bar: Any = None) -> Iterator[T]:

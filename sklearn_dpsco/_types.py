@@ -54,8 +54,7 @@ Unknown = Literal["none", "other"]
 SearchScoring = Literal[
     "auto", "accuracy", "neg_log_loss", "neg_mean_absolute_error", "neg_mean_squared_error"
 ]
-Scoring = Literal[
-    "accuracy", "balanced_accuracy", "confusion_matrix", "roc_auc", "roc_curve",
-    "calibration_curve", "neg_log_loss", "r2", "neg_mean_absolute_error",
-    "neg_mean_squared_error",
-]  # fmt: skip
+_LabelScoring = Literal["accuracy", "balanced_accuracy", "confusion_matrix"]
+_ProbabilityScoring = Literal["roc_auc", "roc_curve", "calibration_curve", "neg_log_loss"]
+_NumberScoring = Literal["r2", "neg_mean_absolute_error", "neg_mean_squared_error"]
+Scoring = Literal[_LabelScoring, _ProbabilityScoring, _NumberScoring]

@@ -62,6 +62,8 @@ class PrivacyLeakWarning(UserWarning):
 class PrivacyParameterWarning(UserWarning):
     """The requested guarantee is valid but weak, for example delta >= 1 / n_samples.
 
+    Or so strong that noise hides all that could be learned from so few rows.
+
     Examples
     --------
     >>> import warnings

@@ -22,38 +22,6 @@ from scipy.special import expit, logsumexp
 
 from ._checks import LARGEST, SMALLEST, check_real, shown
 
-__all__ = [
-    "Absolute",
-    "Envelope",
-    "EpsilonInsensitive",
-    "Hinge",
-    "Huber",
-    "Joint",
-    "LogAbsolute",
-    "Logistic",
-    "Loss",
-    "MCPAbsolute",
-    "Multinomial",
-    "Quantile",
-    "Sigmoid",
-    "SmoothedHinge",
-    "Squared",
-    "SquaredHinge",
-    "Welsch",
-    "base_loss",
-    "best_constants",
-    "bounded_clip",
-    "check_loss",
-    "clipped_derivative",
-    "clipped_rows",
-    "clipped_to",
-    "get_loss",
-    "has_envelope",
-    "kernel_id",
-    "largest_constant",
-    "smoothed",
-]
-
 Array = NDArray[np.float64]
 
 _BISECTIONS = 60  # halve the interval to its last bits

@@ -28,6 +28,8 @@ def pytest_configure(config):
     config.addinivalue_line(
         "filterwarnings", "error::sklearn_dpsco.exceptions.PrivacyParameterWarning"
     )
+    # most tables here are small
+    config.addinivalue_line("filterwarnings", "ignore:.*too small to learn from")
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """The rooms of the package: imports point one way, and no name starts a private life elsewhere."""
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -79,12 +80,19 @@ def modules():
     }
 
 
+@functools.cache
+def statements(path):
+    """Imports and calls of a file."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)]
+
+
 def imports(name, path):
     """The modules of the package, and the names from them, that a module imports anywhere."""
     known = modules()
     is_package = path.name == "__init__.py"
     parts = [] if name == "__init__" else name.split(".")
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(path):
         if isinstance(node, ast.ImportFrom) and node.level:
             up = node.level - (1 if is_package else 0)
             base = ".".join(parts[: len(parts) - up] + (node.module or "").split(".")).strip(".")
@@ -94,7 +102,7 @@ def imports(name, path):
 
 
 def foreign(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(path):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -164,7 +172,7 @@ def test_nobody_asks_what_kind_a_mechanism_is():
     for name, path in modules().items():
         if name.startswith("mechanisms"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in statements(path):
             is_question = isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
                 "isinstance",
                 "issubclass",

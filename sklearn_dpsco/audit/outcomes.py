@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.stats import beta, norm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from .._checks import check_bool, check_real, import_pyplot
-from ..privacy.budget import PrivacyBudget
+from ..privacy.budget import PrivacyBudget, mu_epsilon
 
 Array = NDArray[np.float64]
 
@@ -166,7 +164,7 @@ def audit_outcomes(
         return np.log(power / np.stack((a, b))).max(axis=0)
 
     mu = max(0.0, _best_bound(first, second, gap, confidence))
-    bounds = max(0.0, _best_bound(first, second, log_ratio, confidence)), epsilon_of_mu(mu, delta)
+    bounds = max(0.0, _best_bound(first, second, log_ratio, confidence)), mu_epsilon(mu, delta)
     decided_by = "gaussian" if gaussian else "assumption-free"
     claimed = claim.epsilon, claim.delta
     return AuditResult(*claimed, *bounds, mu, decided_by, confidence, first, second)
@@ -226,19 +224,3 @@ def finite_claim(*claim: Any) -> PrivacyBudget:
     if budget.is_infinite:
         raise ValueError("epsilon=inf claims nothing that an audit could refute")
     return budget
-
-
-def epsilon_of_mu(mu: float, delta: float) -> float:
-    """Epsilon of mu-Gaussian-DP at `delta`; NaN if delta is 0."""
-    if delta == 0:
-        return math.nan
-
-    def excess(epsilon: float) -> float:
-        return PrivacyBudget(epsilon, delta).mu - mu
-
-    low, high = 1e-6, 1.0
-    if excess(low) >= 0:
-        return 0.0
-    while excess(high) < 0:
-        high *= 2
-    return float(brentq(excess, low, high))

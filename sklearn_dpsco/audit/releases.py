@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from ..privacy.budget import PrivacyBudget
+from ..privacy.budget import PrivacyBudget, mu_epsilon
 from ..randomness.stream import RandomStream
 from ..solvers.base import Plan
 from .neighbours import Pair
-from .outcomes import AuditResult, epsilon_of_mu
+from .outcomes import AuditResult
 from .replay import Run, mechanisms, replay
 
 Array = NDArray[np.float64]
@@ -111,7 +111,7 @@ def audit_releases(
             if any(evidence(math.log(scale), *seen) >= 0 for scale in scales):
                 break
     bound = largest / upper_bound(*seen)
-    bounds = 0.0, epsilon_of_mu(bound, guarantee.delta), bound
+    bounds = 0.0, mu_epsilon(bound, guarantee.delta), bound
     of_tables = np.array(scores[0]), np.array(scores[1])
     claimed = guarantee.epsilon, guarantee.delta
     return AuditResult(*claimed, *bounds, "releases", confidence, *of_tables)

@@ -426,7 +426,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
                 n_samples, targets = table.shape[0], table.targets
                 # the block of an accountant may have been opened since
                 settings = settings._replace(accounting=self._accounting())
-                settings.accounting.warn_if_weak(n_samples)
+                settings.accounting.warn_if_weak(*table.shape)
                 self._is_weighed = sample_weight is not None
                 charge = settings, n_samples, table.empty, targets, groups is not None
                 plan, scaling = self._charge(*charge)
@@ -448,7 +448,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         n_samples = check_count("n_samples", n_samples, low=2)
         n_features = check_count("n_features", n_features)
         check_feature_bounds(self.bounds_X, n_features)
-        settings.accounting.warn_if_weak(n_samples)
+        settings.accounting.warn_if_weak(n_samples, n_features)
         return n_samples, n_features
 
     def _predicted(self, X: Any, made_of_scores: Callable[[Array], Any] | None = None) -> Any:

@@ -130,25 +130,17 @@ class _HeavyTailMixin(DPLinearModel):
 
     def _solver(self) -> Solver:
         self._check_magnitudes()
-        private = {f"private_{name}": value for name, value in self._private().items()}
-        return super()._solver().with_facts(**private)
-
-    def _private(self) -> dict[str, bool]:
-        """Which scales and centres the plan releases."""
         names = ("scale_X", "center_X", "scale_y", "center_y")
-        return {name: isinstance(getattr(self, name, 0.0), str) for name in names}
+        private = {f"private_{name}": isinstance(getattr(self, name, 0.0), str) for name in names}
+        return super()._solver().with_facts(**private)
 
     def _check_magnitudes(self) -> None:
         check_magnitude("scale_X", self.scale_X, positive=True)
         check_magnitude("center_X", self.center_X, positive=False)
         center = self.center_X
         center = list(center.values()) if isinstance(center, Mapping) else center
-        is_public = not isinstance(center, str)
-        if (
-            not check_bool("fit_intercept", self.fit_intercept)
-            and is_public
-            and np.any(np.asarray(center) != 0)
-        ):
+        is_shifted = not isinstance(center, str) and np.any(np.asarray(center) != 0)
+        if not check_bool("fit_intercept", self.fit_intercept) and is_shifted:
             raise ValueError("center_X needs fit_intercept=True: a centre is part of the intercept")
 
     def _feature_scaling(self, declared: Declared, n_features: int) -> FeatureScaling:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -170,7 +170,7 @@ class _StreamingModel(DPLinearModel):
         super()._solve(plan, scaling, table)
         self.n_seen_ = plan.problem.n_samples
 
-    def _between_chunks(self) -> AbstractContextManager[Any]:
+    def _between_chunks(self) -> Any:
         """A part of a call in which no other thread feeds the stream, if one is in progress."""
         stream = getattr(self, "_stream", None)
         return nullcontext() if stream is None else stream.lock
@@ -274,12 +274,7 @@ class _StreamingModel(DPLinearModel):
         return ChainMap({}, earlier)
 
     def _begin(
-        self,
-        settings: Settings,
-        X: Any,
-        targets: Numbers | Labels,
-        has_groups: bool,
-        lock: Any,
+        self, settings: Settings, X: Any, targets: Numbers | Labels, has_groups: bool, lock: Any
     ) -> _Progress:
         """Plan and charge the whole stream; reads no value of X or y."""
         solver = settings.solver.with_facts(doubling=self.horizon is None, shuffle=False)
@@ -293,13 +288,8 @@ class _StreamingModel(DPLinearModel):
         plan, features = self._charge(settings, *facts)
         charged = [] if accounting.accountant is None else [accounting.accountant]
         root = stream_from_random_state(self.random_state)
-        self.__dict__.update(
-            noise_is_secret_=root.is_secure,
-            plan_=plan,
-            n_seen_=0,
-            **targets.attributes,
-            **self._units_used(features, None),
-        )
+        self.__dict__.update(noise_is_secret_=root.is_secure, plan_=plan, n_seen_=0)
+        self.__dict__.update(targets.attributes | self._units_used(features, None))
         scaling = targets.scaling if isinstance(targets, Numbers) else None
         shape = targets.y.shape[1:] if isinstance(targets, Numbers) else ()
         users: ChainMap[Any, int] | None = ChainMap({}, {}) if has_groups else None
@@ -588,23 +578,17 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
             call, in another block or branch), and it refuses the charge. Nothing is taken in then.
         """
         progress = self._progress()
-        declared = self._classes_of_stream(classes, progress)
-
-        def read(y: Any) -> Labels:
-            is_first = isinstance(progress, Settings)
-            return self._read(y, declared) if is_first else self._read_known(y)
-
-        return self._take_in(X, y, groups, sample_weight, progress, read)
-
-    def _classes_of_stream(self, classes: Any, progress: _Progress | Settings) -> NDArray[Any]:
         is_first = isinstance(progress, Settings)
         declared = self._declared_classes() if is_first else self.classes_
         if classes is not None:
             given = check_classes(classes)
-            if declared is None:
-                return given
-            if not np.array_equal(given, declared):
+            if declared is not None and not np.array_equal(given, declared):
                 raise ValueError("classes do not agree with those that were declared before")
+            declared = given if declared is None else declared
         if declared is None:
             raise ValueError("classes must be given to the first call of partial_fit")
-        return declared
+
+        def read(y: Any) -> Labels:
+            return self._read(y, declared) if is_first else self._read_known(y)
+
+        return self._take_in(X, y, groups, sample_weight, progress, read)

@@ -3,6 +3,7 @@
 from .mirror_maps import Entropy, MirrorMap, PowerMap
 from .norms import lp_norm
 from .sets import (
+    AnySet,
     Geometry,
     L1Ball,
     L2Ball,
@@ -24,6 +25,7 @@ from .vertices import (
 )
 
 __all__ = [
+    "AnySet",
     "AxisVertices",
     "Entropy",
     "Geometry",

@@ -123,6 +123,9 @@ class Geometry:
         return PowerMap(self, None if self.p == 1 else min(self.p, 2.0))
 
 
+AnySet = Geometry | type[Geometry]  # a class leaves the radius to the plan
+
+
 def _project_simplex(x: Array, radius: float) -> Array:
     """Nearest point of {w >= 0, sum w = radius}: shift, then clip at 0; O(d log d)."""
     x = x - x.max()  # the same result, but large x would lose the radius in rounding
@@ -302,9 +305,8 @@ class LpBall(Geometry):
             return np.zeros(direction.size)  # all points have the same value
         if self.p == math.inf:
             return np.copysign(self.radius, -direction)
-        return np.copysign(
-            self.radius * np.abs(direction / size) ** (dual_exponent(self.p) - 1), -direction
-        )
+        sizes = np.abs(direction / size) ** (dual_exponent(self.p) - 1)
+        return np.copysign(self.radius * sizes, -direction)
 
     def project(self, x: Array) -> Array:
         if self.norm(x) <= self.radius:
@@ -395,7 +397,7 @@ _GEOMETRIES: dict[str, type[Geometry]] = {
 }
 
 
-def get_geometry(feasible_set: Any) -> Geometry | type[Geometry]:
+def get_geometry(feasible_set: Any) -> AnySet:
     """The set itself, or of a name its class: the solver's plan chooses the radius."""
     if isinstance(feasible_set, Geometry):
         return feasible_set

@@ -75,7 +75,16 @@ class AdditiveNoise(Mechanism):
         else:
             multiplier = math.sqrt(count / (2 * allowance.amount))
         noise = cls(sensitivity, sensitivity * multiplier, dimension, allowance.precision)
-        return noise.with_multiplier(multiplier)
+        # the scale is `multiplier` times the sensitivity on a grid that the scale decides on
+        for _ in range(64):
+            grid, scale = noise.grid, noise.rounded_sensitivity * multiplier * ROUNDING
+            noise = dataclasses.replace(noise, scale=scale)
+            if math.isfinite(scale) and noise.grid <= grid:
+                return noise
+        raise ValueError(
+            "noise this large cannot be drawn exactly: epsilon is too small, for so many rows of a "
+            "user or at all; take a larger one, or precision='float'"
+        )
 
     @property
     def grid(self) -> float:
@@ -85,10 +94,8 @@ class AdditiveNoise(Mechanism):
     @cached_property
     def _width(self) -> float:
         share = _ROUNDING_SHARE * self.sensitivity / self.rounding_factor
-        wanted, least = (
-            min(share, self.scale / _STEPS_PER_SCALE),
-            self.scale / _MOST_STEPS_PER_SCALE,
-        )
+        wanted = min(share, self.scale / _STEPS_PER_SCALE)
+        least = self.scale / _MOST_STEPS_PER_SCALE
         exponent = max(math.frexp(wanted)[1] - 1, math.frexp(least)[1])
         return math.ldexp(1.0, exponent)
 
@@ -113,19 +120,6 @@ class AdditiveNoise(Mechanism):
     def rounding_factor(self) -> float:
         """Most that rounding adds to the distance of two vectors, in units of the grid."""
         return math.sqrt(self.dimension) if self._is_normal else float(self.dimension)
-
-    def with_multiplier(self, noise_multiplier: float) -> Self:
-        """The mechanism with the scale `noise_multiplier` times its `rounded_sensitivity`."""
-        mechanism = self
-        for _ in range(64):
-            grid, scale = mechanism.grid, mechanism.rounded_sensitivity * noise_multiplier
-            mechanism = dataclasses.replace(mechanism, scale=scale * ROUNDING)
-            if math.isfinite(mechanism.scale) and mechanism.grid <= grid:
-                return mechanism
-        raise ValueError(
-            "noise this large cannot be drawn exactly: epsilon is too small, for so many rows of a "
-            "user or at all; take a larger one, or precision='float'"
-        )
 
     def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
         """`value` plus noise, shape (dimension,).

@@ -90,14 +90,14 @@ class Mechanism:
         if composition != "pld":  # the cost of a whole plan
             self.check(composition)
         if self.noise_multiplier is not None:
-            noise = events.GaussianDpEvent(self.noise_multiplier / rows)
-            return events.SelfComposedDpEvent(noise, count)
+            noise = events.dp_event.GaussianDpEvent(self.noise_multiplier / rows)
+            return events.dp_event.SelfComposedDpEvent(noise, count)
         if composition == "pure":
             return events.pure(rows * self.cost(composition), count)
         cost = rows**2 * self.cost(composition, count)
         if composition == "gdp":
-            return events.GaussianDpEvent(1 / math.sqrt(2 * cost))
-        return events.ZCDpEvent(cost)
+            return events.dp_event.GaussianDpEvent(1 / math.sqrt(2 * cost))
+        return events.dp_event.ZCDpEvent(cost)
 
     def renyi(self, order: float) -> float:
         """Bound on the Renyi divergence of this order (above 1) of one release."""

@@ -54,12 +54,12 @@ class BatchGaussian(Gaussian):
         if rows > 1:
             raise ValueError("random batches of rows are not amplified for users of several")
         n, size = sampling.n_samples, sampling.batch_size
-        event: Any = events.GaussianDpEvent(self.noise_multiplier)
+        event: Any = events.dp_event.GaussianDpEvent(self.noise_multiplier)
         if sampling.law == "fixed":
-            event = events.SampledWithoutReplacementDpEvent(n, size, event)
+            event = events.dp_event.SampledWithoutReplacementDpEvent(n, size, event)
         else:
-            event = events.PoissonSampledDpEvent(size / n, event)
-        return events.SelfComposedDpEvent(event, count)
+            event = events.dp_event.PoissonSampledDpEvent(size / n, event)
+        return events.dp_event.SelfComposedDpEvent(event, count)
 
 
 def calibrate_batches(

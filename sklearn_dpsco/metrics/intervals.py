@@ -125,22 +125,26 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, flo
     return float(ends(0.0)[0][0]), float(ends(1.0)[1][0])
 
 
-def mean_interval(total: float, square_gap: float, n: int, width: float, law: Law) -> Ends:
+def mean_interval(
+    total: float, square_gap: float, n: float, widths: tuple[float, float], law: Law
+) -> Ends:
     """Of the mean of u in [-1, 1] over n records, from noisy sums of u and of 1 - u^2.
 
-    `width` is that of the noise on `square_gap`, in units of that on `total`.
+    `widths` are those of the noise on `square_gap` and on n, in units of that on `total`.
     """
-    noisy = total, square_gap, n, width, law
+    noisy = total, square_gap, n, widths, law
     total = min(max(total, -n), n)
     return _ends(
         law,
         lambda m: total - n * m,
-        lambda m: np.sqrt(n * _spread(m, *noisy) + law.variance),
+        lambda m: np.sqrt(n * _spread(m, *noisy) + law.variance * (1 + (widths[1] * m) ** 2)),
         grid=2 * _GRID - 1,
     )
 
 
-def _spread(m: Array, total: float, square_gap: float, n: int, width: float, law: Law) -> Array:
+def _spread(
+    m: Array, total: float, square_gap: float, n: float, widths: tuple[float, float], law: Law
+) -> Array:
     """An upper estimate of the variance of u, where m is its mean.
 
     That of the records is g - M^2, with their mean M and g = 1 - mean (1 - u^2), plus one quantile
@@ -150,7 +154,8 @@ def _spread(m: Array, total: float, square_gap: float, n: int, width: float, law
     a few large values say little about what is below them.
     """
     mean, gap = float(np.clip(total / n, -1, 1)), float(np.clip(square_gap / n, 0, 1))
-    noise = law.variance / n**2 * (width**2 + 4 * mean**2)
+    of_n = widths[1] * (gap + 2 * mean**2)
+    noise = law.variance / n**2 * (widths[0] ** 2 + 4 * mean**2 + of_n**2)
     own = max(1 - gap - mean**2 + law.quantile * math.sqrt(noise), 0.0)
     missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean)
     return np.minimum(own + missing, 1 - np.minimum(np.abs(m), abs(mean)) ** 2)
@@ -160,8 +165,8 @@ def r2_interval(
     errors: tuple[float, float],
     targets: tuple[float, float],
     largest: float,
-    n: int,
-    scales: tuple[float, float, float],
+    n: float,
+    scales: tuple[float, float, float, float],
     law: Law,
 ) -> tuple[float, float]:
     r"""Of R^2 = 1 - rho, from noisy sums of u and 1 - u^2, and of t and 1 - t^2.
@@ -171,11 +176,11 @@ def r2_interval(
     deviation is at most sqrt(n) (s_e + rho s_t) by sampling, s_e^2 as in `_spread` at the mean of
     the records, or for larger rho at the upper end of its interval if it is larger there, and
     s_t^2 <= s^2 ((1 + abs(mean))^2 - s^2), s^2 the variance of t; and noise is added. `scales`
-    are those of the noise on the sums of u, t and 1 - t^2, in units of that on a number.
+    are those of the noise on the sums of u, t and 1 - t^2 and on n, in units of that on a number.
     """
-    of_u, of_t, of_gap = scales
+    of_u, of_t, of_gap, of_n = scales
     own = Law(law.variance * of_u**2, law.confidence, law.is_normal)
-    noisy = *errors, n, of_gap / of_t, own
+    noisy = *errors, n, (of_gap / of_t, of_n / of_u), own
     means = np.array([np.clip(errors[0] / n, -1, 1), mean_interval(*noisy)[1][0]])
     found, most = largest / 2 * np.sqrt(_spread(means, *noisy))
     mean = float(np.clip(targets[0] / n, -1, 1))
@@ -189,7 +194,8 @@ def r2_interval(
     def deviation(rho: Array) -> Any:
         s_e = np.where(rho * variation > squares, max(found, most), found)
         sampling = n * (s_e + rho * s_t) ** 2
-        return np.sqrt(sampling + noise_e + rho**2 * noise_t)
+        noise_n = law.variance * (of_n * (largest / 2 - rho * (1 + mean**2))) ** 2
+        return np.sqrt(sampling + noise_e + rho**2 * noise_t + noise_n)
 
     # a ratio from 0 to infinity, on a grid that is dense near 0
     low, high = _ends(

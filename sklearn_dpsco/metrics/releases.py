@@ -1,7 +1,8 @@
 """What is released for a score: the numbers that a record adds to, and what is made of them.
 
 Each release says how far one record moves its numbers (doc/privacy, section 2.17), adds them up,
-and turns noisy ones into scores with their intervals. A record that is invalid adds nothing.
+and turns noisy ones into scores with their intervals. A record that is invalid adds nothing: where
+scores leave it out, the number of the others is released, too.
 """
 
 from __future__ import annotations
@@ -14,14 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .intervals import (
-    Law,
-    auc_interval,
-    mean_interval,
-    r2_interval,
-    ratio_interval,
-    share_interval,
-)
+from .intervals import Law, auc_interval, mean_interval, r2_interval, ratio_interval, share_interval
 
 Array = NDArray[np.float64]
 
@@ -48,6 +42,7 @@ class Facts:
     n_bins: int = 5
     low_score: float = 0.0  # ends of the range that thresholds divide
     high_score: float = 1.0
+    excludes: bool = False  # whether scores are those of the valid records
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +91,8 @@ _COUNTS = {
     "correct predictions": _Formula(
         ("accuracy",),
         _LABELS,
-        lambda facts: (1, 1),
-        lambda facts, of: np.where(of.truth == of.predicted, 0, -1),
+        lambda facts: (1, 2 if facts.excludes else 1),
+        lambda facts, of: np.where(of.truth == of.predicted, 0, 2 * (of.predicted >= 0) - 1),
     ),
     "right and wrong by class": _Formula(
         ("accuracy", "balanced_accuracy"),
@@ -155,8 +150,13 @@ class Counts:
         n_rows, n_columns = self.shape
         column = _COUNTS[self.name].of_records(self.facts, answers)
         row = answers.truth if n_rows > 1 else 0
-        cells = (row * n_columns + column)[(answers.truth >= 0) & (column >= 0)]
+        is_counted = (answers.truth >= 0) & (column >= 0) & (column < n_columns)
+        cells = (row * n_columns + column)[is_counted]
         return np.bincount(cells, minlength=self.dimension).astype(np.float64)
+
+    def n_valid(self, noisy: Array) -> float:
+        """How many records are in a cell."""
+        return min(max(float(noisy.sum()), 0.0), float(self.facts.n_samples))
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """One of the scores that the noisy sums tell."""
@@ -186,9 +186,13 @@ class Counts:
             wrong = table.sum(axis=1) - right
         if scoring == "balanced_accuracy":
             return _mean_of_ratios(right, wrong, (1, terms), law)
-        count = float(right.sum())
-        low, high = share_interval(np.array([count]), n, right.size, law)
-        return _within(count / n, (low[0], high[0]))
+        count = np.array([right.sum()])
+        if not self.facts.excludes:
+            low, high = share_interval(count, n, right.size, law)
+            return _within(count[0] / n, (low[0], high[0]))
+        other = np.array([wrong.sum()])
+        low, high = ratio_interval(count, other, (right.size, right.size * terms), law)
+        return _within(_ratio(count, other)[0], (low[0], high[0]))
 
 
 def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
@@ -281,6 +285,8 @@ _LOSSES = {
 class Moments:
     """Sums of u and w (1 - u^2) for columns u in [-1, 1]: the second costs nothing (2.17).
 
+    And of 1, if scores are those of the valid records.
+
     The first column is u = 2 loss / l - 1 with the largest loss l, the second of R^2 is the
     target t in units in which it is in [-1, 1].
     """
@@ -313,11 +319,15 @@ class Moments:
     @property
     def dimension(self) -> int:
         """How many numbers are released."""
-        return self.scales.size
+        return self.scales.size + self.facts.excludes
 
     def sensitivity(self, factor: float) -> float:
         """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
-        return factor * float(np.linalg.norm(self.scales[:, 0], self.order)) * _SLACK
+        sizes = self.scales[:, 0]
+        moved = factor * float(np.linalg.norm(sizes, self.order))
+        if self.facts.excludes:  # the 1 of a record that is valid in one of the tables alone
+            moved = max(moved, float(np.linalg.norm([*sizes, 1.0], self.order)))
+        return moved * _SLACK
 
     def statistic(self, answers: Answers) -> Array:
         """The sums. Not private."""
@@ -331,17 +341,25 @@ class Moments:
         u = np.clip(np.where(is_valid, u, 0.0), -1, 1)
         parts = np.stack((u, 1 - u**2), axis=2) * scales
         units = np.rint(np.where(is_valid[:, :, None], parts, 0.0) / _UNIT).astype(np.int64)
-        return units.sum(axis=0).ravel() * _UNIT
+        sums = units.sum(axis=0).ravel() * _UNIT
+        return np.append(sums, float(is_valid.sum())) if facts.excludes else sums
+
+    def n_valid(self, noisy: Array) -> float:
+        """How many records are added up, at least 1."""
+        return min(max(float(noisy[-1]), 1.0), float(self.facts.n_samples))
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """One of the scores that the noisy sums tell."""
-        n, scales = self.facts.n_samples, self.scales
+        n, scales, width = float(self.facts.n_samples), self.scales, 0.0
+        if self.facts.excludes:
+            n, width, noisy = self.n_valid(noisy), 1.0, noisy[:-1]
         # sums of u and of 1 - u^2, for each column
         (total, gap), *targets = (noisy.reshape(-1, 2) / scales).tolist()
         if scoring != "r2":
             largest = _LOSSES[self.name].size(self.facts)
             law = replace(law, variance=law.variance / scales[0, 0] ** 2)
-            low, high = mean_interval(total, gap, n, scales[0, 0] / scales[0, 1], law)
+            of_both = scales[0, 0] / scales[0, 1], width * scales[0, 0]
+            low, high = mean_interval(total, gap, n, of_both, law)
             mean = min(max(total / n, -1.0), 1.0)
             low, high = min(float(low[0]), mean), max(float(high[0]), mean)
             mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
@@ -352,7 +370,8 @@ class Moments:
         variation = n - t_gap - t**2 / n
         value = 1 - squares / variation if variation > 0 else -math.inf
         (of_u, _), (of_t, of_gap) = 1 / scales
-        found = r2_interval((total, gap), (t, t_gap), largest, n, (of_u, of_t, of_gap), law)
+        widths = of_u, of_t, of_gap, width
+        found = r2_interval((total, gap), (t, t_gap), largest, n, widths, law)
         return Estimate(value, (min(found[0], value), max(found[1], value)))
 
 

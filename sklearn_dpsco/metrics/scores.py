@@ -97,6 +97,8 @@ class ScorePlan(Overviewed):
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
                 value, interval, more = query.estimate(name, sums, law)
                 found[name] = Estimate(value, interval, {**more, "counts": sums})
+                if query.facts.excludes:
+                    found[name].more["n_valid"] = query.n_valid(sums)
         return {name: found[name] for name in self.scorings}
 
 
@@ -126,6 +128,7 @@ def plan_score(
     n_thresholds: int | Auto = "auto",
     n_bins: int = 5,
     score_bounds: Any = (0.0, 1.0),
+    invalid: str = "count",
     precision: Precision = "exact",
     accountant: Any = None,
 ) -> ScorePlan:
@@ -140,8 +143,9 @@ def plan_score(
     n_classes : int in [2, 1e4], default=2
         Two for "roc_auc", "roc_curve" and "calibration_curve".
     epsilon, delta, relation, confidence, max_rows_per_user, bounds_y, max_error, max_log_loss, \
-n_thresholds, n_bins, score_bounds, precision, accountant
-        As in `dp_score`. Here `bounds_y` must be given for scores of regressions.
+n_thresholds, n_bins, score_bounds, invalid, precision, accountant
+        As in `dp_score`, `invalid` being "count" or "exclude". Here `bounds_y` must be given for
+        scores of regressions.
 
     Raises
     ------
@@ -177,6 +181,7 @@ n_thresholds, n_bins, score_bounds, precision, accountant
         auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
         check_count("n_bins", n_bins, high=10_000),
         *_pair("score_bounds", score_bounds),
+        check_choice("invalid", invalid, ("count", "exclude")) == "exclude",
     )
     two = set(_OF_TWO_CLASSES) & set(names)
     if two and n_classes != 2:
@@ -234,6 +239,8 @@ class DPScore:
         Of the interval.
     n_samples : int
         Number of records, invalid ones included.
+    n_valid : float or None
+        Of ``invalid="exclude"``: about how many of them are valid, a noisy number.
     guarantee : Guarantee
         Of all scores of the call together.
     noise_is_secret : bool
@@ -277,6 +284,7 @@ class DPScore:
     prob_true: Array | None = None
     prob_pred: Array | None = None
     counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
+    n_valid: float | None = None
 
     @property
     def matrix(self) -> Array | None:
@@ -291,7 +299,9 @@ class DPScore:
     def __str__(self) -> str:
         claim = self.guarantee
         end = (
-            f"{100 * self.confidence:g} % interval, n = {self.n_samples}, epsilon = "
+            f"{100 * self.confidence:g} % interval, n = {self.n_samples}, "
+            + ("" if self.n_valid is None else f"of which about {self.n_valid:.0f} valid, ")
+            + "epsilon = "
             f"{claim.epsilon:g}, delta = {claim.delta:g}, {claim.relation} neighbours"
         ) + ("" if self.noise_is_secret else ", NOT PRIVATE: random_state was given")
         low, high = self.interval
@@ -322,6 +332,7 @@ def dp_score(
     n_thresholds: int | Auto = "auto",
     n_bins: int = 5,
     score_bounds: Any = (0.0, 1.0),
+    invalid: str = "auto",
     max_rows_per_user: int = 1,
     precision: Precision = "exact",
     random_state: RandomState = None,
@@ -340,12 +351,9 @@ def dp_score(
     X, y : array-like of shape (n_samples, n_features) and (n_samples,)
         Records that the estimator was not fitted on, which is not checked: a score on records of
         the fit is as private, and flatters the model. Fit and score then compose, and may not
-        stand on disjoint branches of an accountant. X goes to the estimator as it is. A record that
-        is invalid (a label that is missing or not among the classes, a target that is not finite, a
-        prediction that is NaN) is counted in n_samples and adds nothing: it counts as a wrong
-        prediction in the accuracy, is in no cell of a table, and counts as half of the largest
-        loss, and in the variance of y as half a record at either end of `bounds_y`. Neither an
-        error nor a warning shows it, unless the estimator itself refuses X.
+        stand on disjoint branches of an accountant. X goes to the estimator as it is. For records
+        that are invalid see `invalid`: neither an error nor a warning shows them, unless the
+        estimator itself refuses X.
     scoring : str, list of str or None, default=None
         "accuracy", "balanced_accuracy", "confusion_matrix", "roc_auc", "roc_curve",
         "calibration_curve", "neg_log_loss", "r2", "neg_mean_absolute_error",
@@ -380,6 +388,16 @@ def dp_score(
         Range of scores that the bins of the ROC curve divide; scores outside count in the outer
         bins. A score is the second class's predicted probability, or where the estimator has none
         the sigmoid of its decision function. Narrow it if the model is known to be unsure.
+    invalid : {"auto", "exclude", "count"}, default="auto"
+        What is done with a record that is invalid: a label that is missing or not among the
+        classes, a target that is not finite, a prediction that is NaN. "exclude" leaves it out:
+        scores are those of the valid records, whose noisy number is a part of the release
+        (`DPScore.n_valid`) and widens intervals a little. "count" takes it for a wrong prediction
+        in the accuracy, for half of the largest loss, and in the variance of y for half a record
+        at either end of `bounds_y`: right where nothing is missing, and with the least noise. In
+        tables, curves and the balanced accuracy an invalid record is in no cell in any case.
+        "auto" is the rule of the fit: "exclude" if the estimator has ``nonfinite="zero"``, else
+        "count".
     max_rows_per_user : int in [1, 1e15], default=1
         As in the estimators. Intervals are for independent rows.
     random_state : None, int or RandomState, default=None
@@ -429,6 +447,9 @@ def dp_score(
     labels = _classes(estimator, classes, names)
     if bounds_y is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
+    if invalid == "auto":
+        is_left_out = _public(estimator, "nonfinite") == "zero"
+        planned["invalid"] = "exclude" if is_left_out else "count"
     n = _n_records(X, y)
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record

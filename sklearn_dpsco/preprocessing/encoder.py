@@ -294,12 +294,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         missing = [name for name in self.schema if name not in names]
         unknown = [name for name in names if name not in self.schema]
         twice = sorted({str(name) for name in names if names.count(name) > 1})
-        faults = (
-            (missing, "are missing"),
-            (unknown, "are not in the schema"),
-            (twice, "stand twice"),
-        )
-        found = [f"{wrong[:5]!r} {what} ({len(wrong)})" for wrong, what in faults if wrong]
+        faults = {"are missing": missing, "are not in the schema": unknown, "stand twice": twice}
+        found = [f"{wrong[:5]!r} {what} ({len(wrong)})" for what, wrong in faults.items() if wrong]
         if found:
             raise ValueError(
                 f"X must have the columns of the schema, each of them once: {', '.join(found)}"
@@ -325,14 +321,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
                     schema[field.name] = {"type": "number", "low": low, "high": high}
                 case _:
                     schema[field.name] = {"type": "bool"}
-        settings = {
-            "format": _FORMAT,
-            "version": 1,
-            "schema": schema,
-            "missing": self.missing,
-            "unknown": self.unknown,
-            "sparse_output": bool(self.sparse_output),
-        }
+        settings = {"format": _FORMAT, "version": 1, "schema": schema, "missing": self.missing}
+        settings |= {"unknown": self.unknown, "sparse_output": bool(self.sparse_output)}
         return json.dumps(settings, indent=2)
 
     @classmethod

@@ -20,11 +20,7 @@ from .._checks import check_bool, check_choice, check_count, check_size, warn_us
 from .._fitting import Accounting, PrivateFit, checked_table
 from .._overview import Overviewed
 from .._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
-from ..data.bounds import (
-    check_feature_bounds,
-    feature_scaling,
-    guessed_feature_scaling,
-)
+from ..data.bounds import check_feature_bounds, feature_scaling, guessed_feature_scaling
 from ..data.cells import clear_rows, nonfinite_rows
 from ..data.compressed import canonical
 from ..data.rows import make_rows
@@ -39,10 +35,7 @@ from .declared import declared_bounds
 
 Array = NDArray[np.float64]
 
-# Selections get the share of the budget that brings the scale of their noise down to
-# _SCORE_NOISE, but at most what is allowed; scores are within [-1/2, 0].
-_SCORE_NOISE = 0.004
-_SCALES_SHARE = 0.45
+_SCALES_SHARE = 0.45  # of the budget, at most, for scales next to centres
 # Of a column of which a share p is not 0, a scale that is far off has exp(-p / (2 b)) times the
 # weight of the best, b being the scale of the noise. Up to _CLEAR each column's scale is looked for
 # among all; up to _UNCLEAR around one scale for all columns; above that there is only this one,
@@ -99,22 +92,16 @@ class ScalerPlan(Overviewed):
 def _search(columns: Columns, n_rounds: int, most_noise: float) -> MagnitudeSearch | None:
     """The search with that many rounds, None if its scales or its centres are too noisy."""
     d, n_times = columns.n_columns, n_rounds + 1
-
-    def share(count: int, most: float, largest_noise: float) -> float:
-        """Of the budget, for that many selections; 0 if they are too noisy."""
-        at_all = columns.selection_noise(count)
-        wanted = min(most, (at_all / _SCORE_NOISE) ** columns.power)
-        return wanted if at_all / wanted ** (1 / columns.power) <= largest_noise else 0.0
-
     most = _SCALES_SHARE if n_rounds else 1.0
-    shared, scales = 0.0, share(d * n_times, most, _CLEAR if d > 1 else _HOPELESS)
+    shared, scales = 0.0, columns.selection_share(d * n_times, most, _CLEAR if d > 1 else _HOPELESS)
     n_shared, n_scales = 0, n_times
     if d > 1 and not scales:
-        n_shared, shared = 1, share(1, most / 3, _HOPELESS)
-        scales = share(d * n_times, most - shared, _UNCLEAR) if shared else 0.0
+        n_shared, shared = 1, columns.selection_share(1, most / 3, _HOPELESS)
+        if shared:
+            scales = columns.selection_share(d * n_times, most - shared, _UNCLEAR)
     if d > 1 and not scales:  # one scale for all columns
         n_shared, n_scales = n_times, 0
-        shared = share(n_times, most, _HOPELESS)
+        shared = columns.selection_share(n_times, most, _HOPELESS)
     if not shared and not scales:
         return None
     rest = 1 - shared - scales if n_rounds else 0.0
@@ -325,8 +312,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
             X = self._features(X, reset=False)
             X = canonical(X) if sparse.issparse(X) else X
             out = self._of_values(
-                X,
-                lambda x, center, scale: np.clip((x - center) / scale, -self.clip, self.clip),
+                X, lambda x, center, scale: np.clip((x - center) / scale, -self.clip, self.clip)
             )
             return out if self._is_strict else clear_rows(out, nonfinite_rows(X), X)
 

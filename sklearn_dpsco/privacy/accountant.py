@@ -337,9 +337,8 @@ class BudgetAccountant(Account):
         left = max(0.0, self._budget.rho - rho)
         if delta > 0:
             return zcdp_epsilon(left, delta)
-        return float(
-            max(0.0, self._budget.epsilon - epsilon, math.sqrt(2 * left), self._order * left)
-        )
+        pure = self._budget.epsilon - epsilon
+        return float(max(0.0, pure, math.sqrt(2 * left), self._order * left))
 
     def _refusal(self, charge: Charge, ledger: Ledger) -> str:
         budget = self._budget
@@ -359,11 +358,8 @@ class BudgetAccountant(Account):
     def _entry(
         self, guarantee: Guarantee, plan: Any, path: BranchPath, label: Any, estimator: Any
     ) -> Charge:
-        rho = guarantee.cost("zcdp")
-        if guarantee.composition == "pure":
-            epsilon = guarantee.spent
-        else:
-            epsilon = math.inf if rho > 0 else 0.0
+        rho, is_pure = guarantee.cost("zcdp"), guarantee.composition == "pure"
+        epsilon = guarantee.spent if is_pure else math.inf if rho > 0 else 0.0
         at_order = rho if self.order is None else guarantee.renyi(self.order) / self.order
         if label is None and self._labels:
             label = self._labels[-1][0]
@@ -456,10 +452,8 @@ class BudgetAccountant(Account):
         return hash(self._id)
 
     def __getstate__(self) -> dict[str, str | None]:
-        return {
-            "identifier": self._id,
-            "path": None if self._file is None else str(self._file.path),
-        }
+        path = None if self._file is None else str(self._file.path)
+        return {"identifier": self._id, "path": path}
 
     def __reduce__(self) -> Any:
         return _find_accountant, tuple(self.__getstate__().values())
@@ -483,16 +477,11 @@ class BudgetAccountant(Account):
     def _facts(self) -> tuple[str, dict[str, str]]:
         """What is shown; or where the accountant is, if that cannot be known here."""
         if self._obstacle() is not None:
-            return (
-                "of another process" if self._file is None else "of a file that cannot be used",
-                {},
-            )
+            is_here = self._file is not None
+            return "of a file that cannot be used" if is_here else "of another process", {}
         budget = self._budget
-        facts = {
-            "epsilon": f"{budget.epsilon:g}",
-            "delta": f"{budget.delta:g}",
-            "relation": repr(budget.relation),
-        }
+        facts = {"epsilon": f"{budget.epsilon:g}", "delta": f"{budget.delta:g}"}
+        facts["relation"] = repr(budget.relation)
         if self._rows > 1:
             facts["max_rows_per_user"] = str(self._rows)
         turn = Turn(self._turn)

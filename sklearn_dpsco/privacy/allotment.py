@@ -52,11 +52,8 @@ class Allotment(Account):
             return guarantee.cost("pure") <= budget.epsilon * ROUNDING
         squared = budget.rows_per_user**2  # allowances are those of a row
         if budget.currency == "gdp":
-            amount = budget.mixed_allowance.amount
-            return (
-                guarantee.composes_in("gdp")
-                and guarantee.cost("gdp") <= squared * amount * ROUNDING
-            )
+            most = squared * budget.mixed_allowance.amount * ROUNDING
+            return guarantee.composes_in("gdp") and guarantee.cost("gdp") <= most
         cost = guarantee.cost("zcdp")
         if budget.order is not None:
             cost = min(cost, guarantee.renyi(budget.order) / budget.order)

@@ -74,6 +74,11 @@ def mu_delta(mu: float, epsilon: float) -> float:
     return float(gaussian_delta(np.array([epsilon]), mu)[0])  # Balle and Wang (2018)
 
 
+def mu_epsilon(mu: float, delta: float) -> float:
+    """Epsilon of mu-Gaussian DP at `delta`: the low end of a bracket; NaN if delta is 0."""
+    return _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta) if delta > 0 else math.nan
+
+
 def pure_delta(total: float, epsilon: float) -> float:
     """Smallest delta of pure `total`-DP at `epsilon`, which binary randomized response attains."""
     if epsilon >= total:
@@ -302,8 +307,7 @@ class PrivacyBudget:
         if currency == "pure":
             epsilon = whole * fraction
         elif currency in ("gdp", "pld"):
-            mu = self._size("gdp") * math.sqrt(fraction)
-            epsilon = _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta)
+            epsilon = mu_epsilon(self._size("gdp") * math.sqrt(fraction), delta)
         else:
             epsilon = zcdp_epsilon(rho * fraction, delta)
         if epsilon < _LEAST_EPSILON:

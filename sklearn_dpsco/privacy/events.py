@@ -12,18 +12,7 @@ from typing import Any, NamedTuple
 
 import attr
 import numpy as np
-from dp_accounting.dp_event import (
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    NonPrivateDpEvent,
-    NoOpDpEvent,
-    PoissonSampledDpEvent,
-    RandomizedResponseDpEvent,
-    SampledWithoutReplacementDpEvent,
-    SelfComposedDpEvent,
-    ZCDpEvent,
-)
+from dp_accounting import dp_event as dp_event
 from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
@@ -31,28 +20,12 @@ from numpy.typing import NDArray
 
 from . import sampling
 
-__all__ = [
-    "AdaptiveSelectionsDpEvent",
-    "GaussianDpEvent",
-    "NonPrivateDpEvent",
-    "PoissonSampledDpEvent",
-    "SampledWithoutReplacementDpEvent",
-    "SelfComposedDpEvent",
-    "ZCDpEvent",
-    "composed",
-    "one_of",
-    "pld_delta",
-    "pld_epsilon",
-    "pure",
-    "second_opinion",
-]
-
 # The accountant's default orders stop at 512, too early for small epsilon.
 _DENSE_ORDERS = (*(1 + np.geomspace(1e-3, 1, 150)), *np.geomspace(2.01, 1e5, 1500))
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class AdaptiveSelectionsDpEvent(DpEvent):
+class AdaptiveSelectionsDpEvent(dp_event.DpEvent):
     """`count` selections of bounded range, each chosen after looking at the earlier outcomes.
 
     The accountants of `dp_accounting` refuse this event.
@@ -63,7 +36,7 @@ class AdaptiveSelectionsDpEvent(DpEvent):
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class OneOfDpEvent(DpEvent):
+class OneOfDpEvent(dp_event.DpEvent):
     """One of several events, chosen after looking at earlier outcomes; known only here."""
 
     events: tuple[Any, ...]
@@ -74,12 +47,12 @@ def pure(epsilon: float, count: int) -> Any:
     # 2 / (1 + e^epsilon), written so that a large epsilon does not overflow
     noise = 2 * math.exp(-epsilon) / (1 + math.exp(-epsilon))
     # one by one, as the PLD accountant ignores the count of a self-composed binary response
-    return ComposedDpEvent([RandomizedResponseDpEvent(noise, 2)] * count)
+    return dp_event.ComposedDpEvent([dp_event.RandomizedResponseDpEvent(noise, 2)] * count)
 
 
 def composed(parts: Sequence[Any]) -> Any:
     """All events together."""
-    return ComposedDpEvent(list(parts)) if parts else NoOpDpEvent()
+    return dp_event.ComposedDpEvent(list(parts)) if parts else dp_event.NoOpDpEvent()
 
 
 def one_of(alternatives: Sequence[Any]) -> Any:
@@ -111,15 +84,15 @@ class _Noise(NamedTuple):
     @classmethod
     def of(cls, event: Any) -> _Noise:
         q, noise = 1.0, event
-        if isinstance(event, PoissonSampledDpEvent):
+        if isinstance(event, dp_event.PoissonSampledDpEvent):
             q, noise = event.sampling_probability, event.event
-        elif isinstance(event, SampledWithoutReplacementDpEvent):
+        elif isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
             q, noise = event.sample_size / event.source_dataset_size, event.event
         z = noise.noise_multiplier
         reach = _TAIL / z + 1 / (2 * z**2)
         if q != 1:
             reach = float(np.logaddexp(math.log1p(-q), math.log(q) + reach))
-        is_poisson = isinstance(event, PoissonSampledDpEvent) and q < 1
+        is_poisson = isinstance(event, dp_event.PoissonSampledDpEvent) and q < 1
         # about the standard deviation of the loss
         deviation = q * math.sqrt(math.expm1(min(700.0, z**-2)))
         return cls(z, q, is_poisson, deviation, reach)
@@ -155,12 +128,14 @@ def _composed(event: Any, epsilon: float) -> tuple[list[Any], float]:
 
 def _flat(event: Any, count: int = 1, *, in_choices: bool = False) -> Iterator[tuple[Any, int]]:
     """The releases, and how often each is made; a choice is one, or all that it is among."""
-    if isinstance(event, ComposedDpEvent) or (in_choices and isinstance(event, OneOfDpEvent)):
+    if isinstance(event, dp_event.ComposedDpEvent) or (
+        in_choices and isinstance(event, OneOfDpEvent)
+    ):
         for part in event.events:
             yield from _flat(part, count, in_choices=in_choices)
-    elif isinstance(event, SelfComposedDpEvent):
+    elif isinstance(event, dp_event.SelfComposedDpEvent):
         yield from _flat(event.event, count * event.count, in_choices=in_choices)
-    elif not isinstance(event, NoOpDpEvent):
+    elif not isinstance(event, dp_event.NoOpDpEvent):
         yield event, count
 
 

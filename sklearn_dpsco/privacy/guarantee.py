@@ -205,40 +205,25 @@ class Guarantee(Overviewed):
         """The claim, and a row for each release, or for each part."""
         if self.parts:
             parts = self._costliest(_additive(self.composition))
-            counts = [sum(release.count for release in part.releases) for part in parts]
-            return Overview(
-                (f"{self.claim}, {self.composition} composition of {len(self.parts)} parts",),
-                ("part", "share", "releases"),
-                "  {:32s} {:>6s} {:>9s}",
-                [
-                    (name, f"{share:.1%}", str(count))
-                    for (name, share), count in zip(self.shares(), counts, strict=True)
-                ],
-            )
+            rows: list[tuple[str, ...]] = [
+                (name, f"{share:.1%}", str(sum(release.count for release in part.releases)))
+                for (name, share), part in zip(self.shares(), parts, strict=True)
+            ]
+            head = f"{self.claim}, {self.composition} composition of {len(self.parts)} parts"
+            return Overview((head,), ("part", "share", "releases"), "  {:32s} {:>6s} {:>9s}", rows)
         lines = [f"{self.claim}, {self.composition} composition"]
         if self.is_void:
             lines = ["epsilon = inf: no noise, and nothing is private"]
         if self.rows_per_user > 1:
             lines.append(f"  for users of up to {self.rows_per_user} rows")
         has_groups = any(release.group for release in self.releases)
-        return Overview(
-            tuple(lines),
-            ("release", "uses", "mechanism", "sensitivity", "noise scale")
-            + (("records",) if has_groups else ()),
-            "  {:16s} {:>5s}  {:12s} {:>11s} {:>12s}" + ("  {}" if has_groups else ""),
-            [
-                (
-                    release.name,
-                    str(release.count),
-                    type(release.mechanism).__name__,
-                    f"{release.mechanism.sensitivity:.4g}",
-                    f"{release.mechanism.scale:.4g}",
-                    release.group or "",
-                )[: 5 + has_groups]
-                for release in self.releases
-            ],
-            _MOST_SHOWN,
-        )
+        columns = ("release", "uses", "mechanism", "sensitivity", "noise scale", "records")
+        layout = "  {:16s} {:>5s}  {:12s} {:>11s} {:>12s}" + ("  {}" if has_groups else "")
+        rows = [
+            (name, str(count), kind, f"{change:.4g}", f"{scale:.4g}", group or "")[: 5 + has_groups]
+            for name, count, kind, change, scale, group in map(_facts, self.releases)
+        ]
+        return Overview(tuple(lines), columns[: 5 + has_groups], layout, rows, _MOST_SHOWN)
 
     def shares(self) -> list[tuple[str, float]]:
         """What each release, or each part, takes of the plan's total.
@@ -413,20 +398,10 @@ class Guarantee(Overviewed):
         and share, of the plan's total in rho (in epsilon for delta = 0). Shares on all records and
         of any one group add up to at most 1; without noise they are NaN.
         """
-        return import_pandas("Guarantee.to_frame").DataFrame(
-            [
-                {
-                    "release": release.name,
-                    "uses": release.count,
-                    "mechanism": type(release.mechanism).__name__,
-                    "sensitivity": release.mechanism.sensitivity,
-                    "scale": release.mechanism.scale,
-                    "records": release.group,
-                    "share": share,
-                }
-                for release, share in zip(self.releases, self._shares_of_releases(), strict=True)
-            ]
-        )
+        columns = ("release", "uses", "mechanism", "sensitivity", "scale", "records", "share")
+        shares = zip(self.releases, self._shares_of_releases(), strict=True)
+        rows = [(*_facts(release), share) for release, share in shares]
+        return import_pandas("Guarantee.to_frame").DataFrame(rows, columns=columns)
 
     @property
     def dp_event(self) -> Any:
@@ -448,7 +423,7 @@ class Guarantee(Overviewed):
         from . import events
 
         if self.is_void:
-            return events.NonPrivateDpEvent()
+            return events.dp_event.NonPrivateDpEvent()
         if self.composition == "adaptive-range":
             eta, count, _ = selections_game(self.releases, self.rows_per_user)
             noise = [release for release in self.releases if release.mechanism.log_range is None]
@@ -495,6 +470,12 @@ class Guarantee(Overviewed):
             found = events.composed([part._event_among_batches() for part in costliest])
             return events.pld_epsilon(found, self.delta, self.epsilon)
         return events.second_opinion(self.dp_event, self.composition, self.epsilon, self.delta)
+
+
+def _facts(release: Release) -> tuple[str, int, str, float, float, str | None]:
+    mechanism = release.mechanism
+    kind, change = type(mechanism).__name__, mechanism.sensitivity
+    return release.name, release.count, kind, change, mechanism.scale, release.group
 
 
 def selections_game(releases: Sequence[Release], rows: int) -> tuple[float, int, float]:

@@ -218,29 +218,44 @@ def _exact_coin(
     return _is_below(_LazyUniform(word, 64), bounds, stream)
 
 
+def _attempts(
+    size: int,
+    scores: Array,
+    top: float,
+    scale: float,
+    rejected: NDArray[np.int64],
+    n_rejected: int,
+    stream: RandomStream,
+) -> tuple[int, int, int]:
+    """The index that up to `size` uniform proposals end with, or -1; words used; rejected ones."""
+    from .._kernels.sampling import UNCERTAIN, propose_uniformly
+
+    words = stream.words(2 * size)
+    index, used, n_rejected = propose_uniformly(words, scores, top, scale, rejected, n_rejected)
+    if index != UNCERTAIN:
+        stream.unread(words.size - used)
+        return int(index), used, n_rejected
+    stream.unread(words.size - used - 2)
+    index = _proposed(words[used], scores.size)
+    if _exact_coin(int(words[used + 1]), top, scores[index], scale, 1, stream):
+        return index, used, n_rejected
+    rejected[n_rejected : n_rejected + 1] = index  # where they are kept
+    return -1, used, n_rejected + 1
+
+
 def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
     """An index with probability exactly proportional to exp(scores / scale).
 
     Rejection from uniform proposals; where few scores are near the top, from those of
     `GroupedScores`. The scores are finite, and taken as real numbers without error.
     """
-    from .._kernels.sampling import UNCERTAIN, propose_uniformly
-
     scores, top, scale = _in_range(scores, scale)
     left, size, keep_none = UNIFORM_ATTEMPTS, 16, np.empty(0, dtype=np.int64)
     while left > 0:
-        words = stream.words(2 * size)
-        index, used, _ = propose_uniformly(words, scores, top, scale, keep_none, 0)
-        left, size = left - used // 2, _ATTEMPTS
-        if index == UNCERTAIN:
-            stream.unread(words.size - used - 2)
-            index = _proposed(words[used], scores.size)
-            if _exact_coin(int(words[used + 1]), top, scores[index], scale, 1, stream):
-                return index
-            continue
-        stream.unread(words.size - used)
+        index, used, _ = _attempts(size, scores, top, scale, keep_none, 0, stream)
         if index >= 0:
-            return int(index)
+            return index
+        left, size = left - used // 2, _ATTEMPTS
     return GroupedScores(scores, scores, (-1.0,)).sample((1.0, 0.0), scale, stream)
 
 
@@ -351,25 +366,13 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
     After 64 rejections the rest is done at once: every index that is left is kept with its
     probability, and one of those is drawn uniformly. The scores are taken as real numbers.
     """
-    from .._kernels.sampling import UNCERTAIN, propose_uniformly
-
     scores, top, scale = _in_range(scores, scale)
-    rejected = np.empty(_FLIPS, dtype=np.int64)
-    n_rejected = 0
+    rejected, n_rejected = np.empty(_FLIPS, dtype=np.int64), 0
     while n_rejected < _FLIPS:
-        words = stream.words(2 * _ATTEMPTS)
-        index, used, n_rejected = propose_uniformly(words, scores, top, scale, rejected, n_rejected)
-        if index == UNCERTAIN:
-            stream.unread(words.size - used - 2)
-            index = _proposed(words[used], scores.size)
-            if _exact_coin(int(words[used + 1]), top, scores[index], scale, 1, stream):
-                return index
-            rejected[n_rejected] = index
-            n_rejected += 1
-            continue
-        stream.unread(words.size - used)
+        facts = scores, top, scale, rejected, n_rejected
+        index, _, n_rejected = _attempts(_ATTEMPTS, *facts, stream)
         if index >= 0:
-            return int(index)
+            return index
     # one coin for each that is near the top, and for the others one after they were thinned
     is_out = top - scores < _NEAR * scale
     near = np.flatnonzero(is_out)

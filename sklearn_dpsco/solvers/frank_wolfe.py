@@ -30,7 +30,7 @@ from .._progress import steps
 from .._types import Auto
 from ..data.rows import Terms
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
-from ..geometry import Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
+from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Loss, bounded_clip, has_envelope, largest_constant
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
@@ -43,12 +43,7 @@ from .box_units import Box, FirstInUnits
 from .defaults import FRANK_WOLFE, FrankWolfeDefaults
 from .first_releases import FirstReleases, plan_constant, plan_first, plan_offset
 from .records import Records, SolverData
-from .sparse_walk import (
-    MOST_SPARSE_STEPS,
-    mean_weights,
-    run_sparse_walk,
-    sparse_schedule,
-)
+from .sparse_walk import MOST_SPARSE_STEPS, mean_weights, run_sparse_walk, sparse_schedule
 
 Array = NDArray[np.float64]
 
@@ -138,17 +133,14 @@ class FrankWolfe(Solver):
 
     # ---------------------------------------------------------------- planning
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if not has_envelope(loss):
             raise ValueError(
                 "the Frank-Wolfe solvers need a smooth loss, or a convex or weakly convex one "
                 f"(`is_convex`, `weak_convexity`), which they smooth; got {loss!r}"
             )
-        form, geometry = self.form, feasible_set
-        if isinstance(geometry, type):
-            geometry = geometry(1.0)
+        form = self.form
+        geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
         if form == "gradient" and budget.is_pure:
             raise ValueError(
                 "solver='gradient' has no pure-DP form (delta=0); solver='selection' has one"
@@ -201,16 +193,14 @@ class FrankWolfe(Solver):
         allowance = budget.gaussian_allowance
         target, steps = plan_constant(problem, budget, allowance)
         first = FirstReleases(problem, target=target, target_steps=steps)
-        return self._finish(facts, "constant", allowance.kind, facts.selection_geometry, first)
+        return self._finish(facts, allowance.kind, facts.selection_geometry, first)
 
     def _finish(
         self,
         facts: Facts,
-        form: str,
         composition: Composition,
         geometry: Geometry,
         first: FirstReleases | FirstInUnits,
-        *,
         max_iter: int = 0,
         **fields: Any,
     ) -> FrankWolfePlan:
@@ -223,6 +213,7 @@ class FrankWolfe(Solver):
         guarantee = Guarantee.of(budget, releases, composition)
         fields |= {"geometry": geometry, "first": first, "learning_rate": self.learning_rate}
         fields |= {"l2_penalty": self.l2_penalty, "min_selections": self.min_selections}
+        form = "constant" if step is None else self.form
         return FrankWolfePlan(problem, budget, form, max_iter, guarantee, **fields)
 
     def _clip(self, facts: Facts, reach: float, noise: float) -> float:
@@ -311,17 +302,8 @@ class Selection(FrankWolfe):
         facts = facts.smoothed(clip, max_iter)
         change = vertex_scores(problem, budget, vertices, clip, self.l2_penalty)
         composition, first, step = _best_selections(facts.box, change, max_iter)
-        return self._finish(
-            facts,
-            "selection",
-            composition,
-            geometry,
-            first,
-            max_iter=max_iter,
-            step=step,
-            gradient_clip=clip,
-            vertices=vertices,
-        )
+        fields = {"step": step, "gradient_clip": clip, "vertices": vertices}
+        return self._finish(facts, composition, geometry, first, max_iter, **fields)
 
 
 class Gradient(FrankWolfe):
@@ -381,18 +363,13 @@ class Gradient(FrankWolfe):
         # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
         # per coordinate; its l2 norm against the radius sets the smoothing
         left_over = step.scale * math.sqrt(4 * problem.size / 3)
-        return self._finish(
-            facts,
-            "gradient",
-            allowance.kind,
-            geometry,
-            first,
-            max_iter=max_iter,
-            step=step,
-            gradient_clip=clip,
-            smoothing=left_over / (rules.smoothing * geometry.radius),
-            curvature=rules.curvature * problem.loss.smoothness + self.l2_penalty,
-        )
+        fields = {
+            "step": step,
+            "gradient_clip": clip,
+            "smoothing": left_over / (rules.smoothing * geometry.radius),
+            "curvature": rules.curvature * problem.loss.smoothness + self.l2_penalty,
+        }
+        return self._finish(facts, allowance.kind, geometry, first, max_iter, **fields)
 
 
 _Selections = tuple[Composition, FirstReleases | FirstInUnits, SelectVertex]
@@ -464,11 +441,8 @@ class Facts:
         """Largest noise of one selection with the whole budget, for a clip of 1."""
         problem, budget = self.problem, self.budget
         change = 2 * budget.record_factor / problem.n_samples
-        if budget.is_pure:
-            scale = change / budget.allowance.amount
-        else:
-            scale = change / math.sqrt(8 * budget.rho)
-        return scale * math.log(2 * problem.size)
+        per_change = budget.allowance.amount if budget.is_pure else math.sqrt(8 * budget.rho)
+        return change / per_change * math.log(2 * problem.size)
 
     @property
     def selection_geometry(self) -> Geometry:

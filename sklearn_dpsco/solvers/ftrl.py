@@ -33,7 +33,7 @@ from .._progress import advance
 from .._types import Auto, Factorization, MirrorMapName
 from ..data.rows import Objective, Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, gamma, piece_rows
-from ..geometry import Geometry, L2Ball, MirrorMap
+from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, PrefixSum, Release
 from ..mechanisms.prefix_sum import FACTORIZATIONS
@@ -308,9 +308,7 @@ class FTRL(Solver):
 
     # ---------------------------------------------------------------- planning
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if budget.is_pure:
             raise ValueError(
                 "the streaming solver has no pure-DP form (delta=0); DPLassoFW and "

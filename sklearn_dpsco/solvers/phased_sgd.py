@@ -27,29 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._kernels.arguments import (
-    MULTINOMIAL,
-    TABULATED,
-    Compressed,
-    RowForm,
-    Slope,
-    Steps,
-    Tables,
-)
+from .._kernels.arguments import MULTINOMIAL, TABULATED, Compressed, RowForm, Slope, Steps, Tables
 from .._progress import steps
 from .._types import Auto
 from ..data.rows import make_rows
 from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
-from ..geometry import Geometry, L2Ball, Unconstrained
-from ..losses import (
-    Joint,
-    Loss,
-    Multinomial,
-    base_loss,
-    bounded_clip,
-    kernel_id,
-    largest_constant,
-)
+from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
+from ..losses import Joint, Loss, Multinomial, base_loss, bounded_clip, kernel_id, largest_constant
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -64,6 +48,7 @@ from .records import SolverData, Which
 from .tables import GRID, is_tabulated, tables
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
 # that read rows all over the table.
@@ -227,9 +212,7 @@ class PhasedSGD(Solver):
 
     # ---------------------------------------------------------------- planning
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if budget.is_pure:
             raise ValueError("phased SGD has no pure-DP form (delta=0); DPLassoFW has one")
         if not base_loss(loss).is_convex:
@@ -491,12 +474,9 @@ class _Draft:
             # nothing that a user's loss says of itself enters the sensitivity
             slope = beta if is_own else min(loss.smoothness, beta)
             parameter = 2 * clip / beta if is_own else _kernel_form(loss)[1]
-            steps = GradientSteps(
-                stop - start, rate, slope, clip, parameter, _block(problem.n_features)
-            )
-            change = phase_mean(
-                problem, self.budget, steps, start_radius, self.geometry.radius, norm
-            )
+            block, radius = _block(problem.n_features), self.geometry.radius
+            steps = GradientSteps(stop - start, rate, slope, clip, parameter, block)
+            change = phase_mean(problem, self.budget, steps, start_radius, radius, norm)
             noise = Gaussian.calibrate(change, left, self.passes, problem.size)
             group = f"phase {k + 1}" if count > 1 or n_first else None
             phases.append(Phase(noise, start, stop, rate, beta, self.passes, group))
@@ -510,11 +490,7 @@ class _Descent:
     """The records in their order and in the plan's units, and how to run a phase over a slice."""
 
     def __init__(
-        self,
-        data: SolverData,
-        plan: PhasedSGDPlan,
-        order: NDArray[np.intp] | None,
-        stream: RandomStream,
+        self, data: SolverData, plan: PhasedSGDPlan, order: Indices | None, stream: RandomStream
     ) -> None:
         problem = plan.problem
         self.plan, self.order, self.block = plan, order, _block(problem.n_features)
@@ -554,9 +530,8 @@ class _Descent:
         units, problem = self.plan.first.run(data, stream), self.plan.problem
         width = self.plan.target_unit if problem.loss.task == "regression" else None
         if width is not None:
-            units = units._replace(
-                offset=units.offset / width, target_scale=units.target_scale * width
-            )
+            in_units = {"offset": units.offset / width, "target_scale": units.target_scale * width}
+            units = units._replace(**in_units)
         each = float(units.unit[0])
         bias = float(units.unit[-1]) / each if problem.fit_intercept else 0.0
         self.data, self.offset = units.data.map(_in_step_units, each, width).kept(), units.offset

@@ -136,7 +136,7 @@ MISTAKES = {
     # tables
     "NaN": (lambda: R().fit(with_cell(np.nan), y), "X contains NaN.*nonfinite='zero'"),
     "an infinity": (lambda: R().fit(with_cell(np.inf), y), "infinity.*nonfinite='zero'"),
-    "NaN in y": (lambda: R().fit(X, np.where(codes, np.nan, y)), "y contains NaN.*nonfinite"),
+    "NaN in y": (lambda: R().fit(X, np.where(codes, np.nan, y)), "y contains NaN.*zero'.*dp_score"),
     "complex labels": (lambda: C().fit(X, codes * 1j), "labels that are numbers or text"),
     "a missing label": (lambda: C().fit(X, np.where(codes, None, labels)),
         "labels that are missing.*nonfinite='zero'"),
@@ -369,6 +369,8 @@ WARNED = {
         BoundsNotDeclaredWarning, "bounds_X"),
     "in folds": (lambda: cross_val_score(R(delta=0.1), X, y, cv=2),
         PrivacyParameterWarning, "delta=0.1"),
+    "hardly a row": (lambda: R(epsilon=0.1).fit(X, y), PrivacyParameterWarning,
+        r"too small to learn from 2 features at epsilon=0\.1 .* about \d+0 rows on"),
     "a large delta": (lambda: R(delta=0.1).plan(N, 2), PrivacyParameterWarning, "1 / n_samples"),
     "no classes": (lambda: C(classes=None).fit(X, labels), PrivacyLeakWarning, "Declare the"),
     "a seed that nobody asked for": (lambda: BaggingRegressor(R(random_state=None), 1).fit(X, y),

@@ -272,7 +272,7 @@ def test_a_large_budget_learns_in_the_units_of_the_user(name):
 
 @each
 def test_warnings_tell_what_is_not_declared(name):
-    X, y = table(name)
+    X, y = table(name, n=300)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         build(name).fit(X, y).predict(X)
@@ -285,7 +285,7 @@ def test_warnings_tell_what_is_not_declared(name):
         with pytest.warns(PrivacyLeakWarning, match="Declare the classes") as caught:
             build(name, classes=None).fit(X, y)
         assert [w.filename for w in caught] == [__file__]
-    for call in (lambda model: model.fit(X, y), lambda model: model.plan(60, 3)):
+    for call in (lambda model: model.fit(X, y), lambda model: model.plan(300, 3)):
         with pytest.warns(PrivacyParameterWarning, match=r"delta=0\.02") as caught:
             call(build(name, delta=0.02))
         assert [w.filename for w in caught] == [__file__]

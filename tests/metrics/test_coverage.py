@@ -1,5 +1,6 @@
 """Intervals cover the score of the population as often as they say, whatever noise there is."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -176,6 +177,35 @@ def test_intervals_cover_where_a_few_losses_are_large(n, share, delta):
     for scoring, largest in truths.items():
         plan = plan_score(n, scoring=[scoring], **settings)
         check(coverage(plan, draw, {scoring: largest * share}, runs), runs, 0.94)
+
+
+@rest_is_slow(
+    ("n", "epsilon", "relation", "delta", "share"),
+    [*itertools.product((300, 2000), (0.5, 2.0), ("replace-one", "zero-out"), (0.0, 1e-6),
+        (0.01, 0.1, 0.3))],
+    ("300-2.0-zero-out-1e-06-0.3", "2000-0.5-replace-one-0.0-0.1"),
+    lambda case: "-".join(map(str, case)),
+)  # fmt: skip
+def test_intervals_cover_the_scores_of_valid_records(n, epsilon, relation, delta, share):
+    settings = {"epsilon": epsilon, "relation": relation, "delta": delta, "invalid": "exclude"}
+    runs = 60 if (n, epsilon, share) in ((300, 2.0, 0.3), (2000, 0.5, 0.1)) else 500
+
+    def losing(draw):
+        def some(rng):
+            full = draw(rng)
+            lost = rng.random(n) < share
+            fields = {"truth": -1, "own_probability": np.nan, "y": np.nan}
+            given = {name: getattr(full, name) for name in fields}
+            return dataclasses.replace(
+                full, **{k: np.where(lost, fields[k], v) for k, v in given.items() if v is not None}
+            )
+
+        return some
+
+    for plan, draw, truths in cases(n, slice(1), alone=False, **settings):
+        truths = {k: v for k, v in truths.items() if k != "confusion_matrix"}
+        if set(plan.scorings) <= set(truths):
+            check(coverage(plan, losing(draw), truths, runs), runs)
 
 
 @pytest.mark.parametrize("confidence", [0.6, 0.99])

@@ -70,9 +70,10 @@ def answers(rows):
 @every_scoring
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta):
+@pytest.mark.parametrize("invalid", ["count", "exclude"])
+def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, invalid):
     rng = np.random.default_rng(0)
-    chosen = plan(12, scoring, relation=relation, delta=delta)
+    chosen = plan(12, scoring, relation=relation, delta=delta, invalid=invalid)
     (query,), (noise,) = chosen.queries, chosen.noises
     rows, largest = records(scoring, rng, 130), 0.0
     base, others = rows[:11], [*rows[11:], EMPTY]
@@ -195,6 +196,32 @@ def test_an_invalid_record_counts_as_documented():
     assert found["neg_mean_squared_error"].value == -0.5
     assert found["r2"].value == pytest.approx(0.5)
     assert found["roc_auc"].interval == (0.0, 1.0)
+
+
+def test_scores_of_the_valid_records_are_those_of_scikit_learn():
+    rng, n = np.random.default_rng(1), 3000
+    y, score = labelled(n)
+    lost = rng.random(n) < 0.3 + 0.3 * y  # not at random
+    truth, predicted = np.where(lost, -1, y), (score > 0.5).astype(int)
+    own = np.where(lost, np.nan, np.where(y == 1, score, 1 - score))
+    number, prediction = rng.normal(size=n), rng.normal(size=n)
+    given = Answers(truth, predicted, score, own, np.where(lost, np.nan, number), prediction)
+    facts = {"bounds_y": (-5, 5), "invalid": "exclude", "max_log_loss": 50}
+    kept = y[~lost], predicted[~lost], score[~lost]
+    pair = number[~lost], prediction[~lost]
+    expected = {
+        "accuracy": np.mean(kept[0] == kept[1]),
+        "balanced_accuracy": balanced_accuracy_score(*kept[:2]),
+        "neg_log_loss": -log_loss(kept[0], kept[2]),
+        "r2": r2_score(*pair),
+        "neg_mean_squared_error": -mean_squared_error(*pair),
+        "neg_mean_absolute_error": -mean_absolute_error(*pair),
+    }
+    for scorings in ([*expected], *([name] for name in expected)):
+        found = without_noise(scorings, given, n, **facts)
+        for name in scorings:
+            assert found[name].value == pytest.approx(expected[name], abs=1e-5), name
+            assert found[name].more["n_valid"] == pytest.approx((~lost).sum(), abs=0.01)
 
 
 def test_more_bins_where_noise_is_less():

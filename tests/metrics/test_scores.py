@@ -17,6 +17,7 @@ from support import assert_refuses
 
 from sklearn_dpsco import (
     BudgetAccountant,
+    DPLinearRegression,
     DPMirrorClassifier,
     DPMirrorRegressor,
     PrivacyBudgetError,
@@ -197,6 +198,25 @@ def test_an_invalid_record_shows_in_nothing(data):
                     Fixed(), odd, odd[:, 0], scoring=BY_NUMBERS, bounds_y=(0, 1), random_state=0
                 )
             assert np.all(np.isfinite(loss["r2"].counts))
+
+
+def test_invalid_records_are_left_out_as_in_the_fit():
+    X, y, rng = np.zeros((4000, 1)), np.zeros(4000), np.random.default_rng(0)
+    X[:, 0] = rng.uniform(-1, 1, 4000)
+    y = np.where(rng.random(4000) < 0.2, np.nan, X[:, 0] + 0.1 * rng.normal(size=4000))
+    model = DPLinearRegression(
+        epsilon=20.0, delta=1e-6, bounds_X=(-1, 1), bounds_y=(-2, 2), nonfinite="zero"
+    ).fit(X, y)
+    facts = {"epsilon": 20.0, "random_state": 0}
+    found = dp_score(model, X, y, **facts)
+    assert 0.9 < found.value < 1
+    assert found.n_valid == pytest.approx(np.isfinite(y).sum(), abs=50)
+    assert "valid, epsilon" in str(found)
+    assert dp_score(model, X, y, invalid="count", **facts).value < 0.5
+    model.set_params(nonfinite="raise")
+    assert dp_score(model, X, y, **facts).n_valid is None
+    with pytest.raises(ValueError, match="invalid must be"):
+        dp_score(model, X, y, invalid="drop", **facts)
 
 
 def test_no_label_of_a_fit_is_kept_or_answered(data):

@@ -10,7 +10,6 @@ import math
 import os
 import pickle
 import re
-import subprocess
 import sys
 import threading
 from types import SimpleNamespace
@@ -443,42 +442,6 @@ def test_fits_in_other_processes_fail():
     with accountant, pytest.raises(PrivacyBudgetError, match="another process"):
         search(regressor(), n_jobs=2).fit(X, y)
     assert accountant.ledger == ()
-
-
-def test_a_pickle_in_another_process_loads_and_refuses(tmp_path):
-    X, y = scaled_table(60, 3)
-    model = regressor(accountant=BudgetAccountant(1.0, DELTA)).fit(X, y)
-    (tmp_path / "model").write_bytes(pickle.dumps(model))
-    script = f"""
-import pickle
-import numpy as np
-from sklearn.base import clone
-from sklearn_dpsco import PrivacyBudgetError
-path = {str(tmp_path / "model")!r}
-model, again = (pickle.load(open(path, "rb")) for _ in range(2))
-X, y = np.zeros((5, 3)), np.zeros(5)
-model.predict(X)
-accountant = model.accountant
-assert again.accountant is accountant is clone(model).accountant
-assert "another process" in repr(model)
-attempts = [
-    lambda: model.fit(X, y), lambda: accountant.spend(model.guarantee_), accountant.remaining,
-    accountant.total_spent, lambda: accountant.ledger, accountant.__enter__,
-    accountant.parallel().branch().remaining,
-]
-for attempt in attempts:
-    try:
-        attempt()
-    except PrivacyBudgetError as error:
-        assert "lives in another process" in str(error)
-    else:
-        raise AssertionError(attempt)
-model.set_params(accountant=None).fit(X, y)
-print(pickle.dumps(accountant).hex())
-"""
-    run = [sys.executable, "-W", "ignore", "-c", script]
-    sent_back = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    assert pickle.loads(bytes.fromhex(sent_back)) is model.accountant
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event as dp
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 from sklearn.base import clone
@@ -88,19 +89,17 @@ def test_a_part_takes_no_other_relation_and_no_fewer_rows():
 
 
 def batches(multiplier, count=20, law="fixed"):
-    noise = events.GaussianDpEvent(multiplier)
+    noise = dp.GaussianDpEvent(multiplier)
     if law == "poisson":
-        return events.SelfComposedDpEvent(events.PoissonSampledDpEvent(0.01, noise), count)
-    return events.SelfComposedDpEvent(
-        events.SampledWithoutReplacementDpEvent(2000, 20, noise), count
-    )
+        return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.01, noise), count)
+    return dp.SelfComposedDpEvent(dp.SampledWithoutReplacementDpEvent(2000, 20, noise), count)
 
 
 def test_a_choice_among_events_costs_what_the_best_choice_by_the_outcome_can_reach():
     # one step each: curves that cross, rare large losses against frequent small ones
     first, frequent, rare = 0.6, 0.28, batches(0.7, 1)
-    event = events.composed([events.GaussianDpEvent(1 / first)])
-    both = events.one_of([events.GaussianDpEvent(1 / frequent), rare])
+    event = events.composed([dp.GaussianDpEvent(1 / first)])
+    both = events.one_of([dp.GaussianDpEvent(1 / frequent), rare])
     z = np.linspace(-9, 9, 20_001)
     loss, weight = first * z + first**2 / 2, norm.pdf(z) * (z[1] - z[0])
     for epsilon in (0.5, 1.5, 2.5):

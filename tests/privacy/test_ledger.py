@@ -283,20 +283,45 @@ def test_workers_of_a_search_charge_the_file(tmp_path):
     assert 1 <= len(tight.ledger) < 4
 
 
-def test_a_pickle_in_another_process_charges_the_file(tmp_path, monkeypatch):
+def test_a_pickle_in_another_process_charges_the_file_or_refuses(tmp_path, monkeypatch):
     X, y = scaled_table(60, 3)
     monkeypatch.chdir(tmp_path)
-    accountant = kept("budget.json")
+    accountant, only_here = kept("budget.json"), BudgetAccountant(1.0, DELTA)
     model = regressor(accountant=accountant).fit(X, y)
-    Path("model").write_bytes(pickle.dumps(model))
+    alone = clone(model).set_params(accountant=only_here).fit(X, y)
+    Path("models").write_bytes(pickle.dumps((model, alone)))
     script = """
 import pickle
 import numpy as np
+from sklearn.base import clone
 from sklearn_dpsco import BudgetAccountant, PrivacyBudgetError
-model, again = (pickle.load(open("../model", "rb")) for _ in range(2))
-accountant = model.accountant
-assert again.accountant is accountant is BudgetAccountant.load("../budget.json")
+loaded, again = (pickle.load(open("../models", "rb")) for _ in range(2))
+for first, second in zip(loaded, again):
+    assert first.accountant is second.accountant is clone(first).accountant
 X, y = np.zeros((5, 3)), np.zeros(5)
+model, alone = loaded
+
+# without a file
+accountant = alone.accountant
+assert "another process" in repr(alone)
+alone.predict(X)
+attempts = [
+    lambda: alone.fit(X, y), lambda: accountant.spend(alone.guarantee_), accountant.remaining,
+    accountant.total_spent, lambda: accountant.ledger, accountant.__enter__,
+    accountant.parallel().branch().remaining,
+]
+for attempt in attempts:
+    try:
+        attempt()
+    except PrivacyBudgetError as error:
+        assert "lives in another process" in str(error)
+    else:
+        raise AssertionError(attempt)
+alone.set_params(accountant=None).fit(X, y)
+print(pickle.dumps(accountant).hex())
+
+# with a file
+assert model.accountant is BudgetAccountant.load("../budget.json")
 model.set_params(delta=1e-7).fit(X, y)
 try:
     model.set_params(epsilon=1.2).fit(X, y)
@@ -306,7 +331,9 @@ except PrivacyBudgetError as error:
     Path("elsewhere").mkdir()
     run = [sys.executable, "-W", "ignore", "-c", script]
     said = subprocess.run(run, capture_output=True, text=True, check=True, cwd="elsewhere").stdout
-    assert "still fits is 1.0" in said
+    sent_back, refusal = said.splitlines()
+    assert pickle.loads(bytes.fromhex(sent_back)) is only_here
+    assert "still fits is 1.0" in refusal
     first, second = accountant.ledger
     assert (first.guarantee, second.guarantee) == (model.guarantee_, None)
     assert (second.delta, second.n_samples) == (1e-7, 5)

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
+from dp_accounting import dp_event as dp
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 from scipy.integrate import quad, trapezoid
@@ -63,15 +63,15 @@ GAMES = ((2.0, 0.05, 50, 0.0), (1.2, 0.02, 30, 0.1), (6.0, 0.3, 40, 0.3))
 )  # fmt: skip
 def test_compositions_against_brute_force(law, games):
     for z, q, count, mu in games:
-        noise = events.GaussianDpEvent(z)
+        noise = dp.GaussianDpEvent(z)
         if law == "fixed":
-            event = events.SampledWithoutReplacementDpEvent(1000, int(1000 * q), noise)
+            event = dp.SampledWithoutReplacementDpEvent(1000, int(1000 * q), noise)
         else:
-            event = events.PoissonSampledDpEvent(q, noise)
+            event = dp.PoissonSampledDpEvent(q, noise)
         whole = events.composed(
             [
-                events.SelfComposedDpEvent(event, count),
-                *([events.GaussianDpEvent(1 / mu)] if mu else []),
+                dp.SelfComposedDpEvent(event, count),
+                *([dp.GaussianDpEvent(1 / mu)] if mu else []),
             ]
         )
         for epsilon in (0.3, 1.0):
@@ -84,9 +84,7 @@ def test_compositions_against_brute_force(law, games):
 
 
 def test_nothing_is_claimed_below_the_rounding_of_transforms():
-    event = events.SelfComposedDpEvent(
-        events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(50.0)), 5
-    )
+    event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(50.0)), 5)
     assert 1e-13 <= pld_delta(event, 5.0, 1.0) < 2e-13
     assert pld_epsilon(event, 1e-14, 1.0) == math.inf
 
@@ -97,15 +95,13 @@ def test_renyi_divergences_of_batches():
         assert 0 < found["poisson"] <= order / (2 * z**2)
         if float(order).is_integer():  # the binomial formula of the library is exact there
             accountant = RdpAccountant([order])
-            accountant.compose(events.PoissonSampledDpEvent(q, events.GaussianDpEvent(z)))
+            accountant.compose(dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(z)))
             exact = accountant._rdp[0]
             assert exact * (1 - 1e-9) <= found["poisson"] <= exact * (1 + 3e-5) + 1e-15, (z, q)
             # a bound for batches of a fixed size that is not tight
             loose = RdpAccountant([order], NeighboringRelation.REPLACE_ONE)
             loose.compose(
-                dp_event.SampledWithoutReplacementDpEvent(
-                    10**4, int(q * 10**4), events.GaussianDpEvent(z)
-                )
+                dp.SampledWithoutReplacementDpEvent(10**4, int(q * 10**4), dp.GaussianDpEvent(z))
             )
             assert found["fixed"] <= loose._rdp[0] * (1 + 1e-6), (z, q, order)
         # the mass at both ends of the symmetric curve, by brute force
@@ -123,11 +119,11 @@ def test_renyi_divergences_of_batches():
 
 
 def test_batches_of_all_records_cost_what_gaussian_noise_costs():
-    event = events.SelfComposedDpEvent(
-        events.SampledWithoutReplacementDpEvent(50, 50, events.GaussianDpEvent(10.0)), 4
+    event = dp.SelfComposedDpEvent(
+        dp.SampledWithoutReplacementDpEvent(50, 50, dp.GaussianDpEvent(10.0)), 4
     )
     budget = PrivacyBudget(1.0, 1e-6)
-    exact = pld_epsilon(events.SelfComposedDpEvent(events.GaussianDpEvent(10.0), 4), 1e-6, 1.0)
+    exact = pld_epsilon(dp.SelfComposedDpEvent(dp.GaussianDpEvent(10.0), 4), 1e-6, 1.0)
     assert pld_epsilon(event, budget.delta, 1.0) == pytest.approx(exact, rel=1e-3)
 
 
@@ -135,6 +131,6 @@ def test_many_compositions_round_to_the_private_side():
     # the error of a transform to the power T grows like T
     mu = PrivacyBudget(1.0, 1e-6).mu
     for count in (100, 10**4, 10**6):
-        event = events.SelfComposedDpEvent(events.GaussianDpEvent(math.sqrt(count) / mu), count)
+        event = dp.SelfComposedDpEvent(dp.GaussianDpEvent(math.sqrt(count) / mu), count)
         for epsilon in (1.0, 1.3, 1.4, 1.5, 1.6, 2.0):
             assert pld_delta(event, epsilon, 1.0) >= mu_delta(mu, epsilon), (count, epsilon)

@@ -80,6 +80,11 @@ _TARGET_PRESENCE = 0.01  # share of the budget
 _UNSHARED = 0.006  # noise of a column's typical size above which one for all comes first
 
 
+def _made(*named: tuple[str, Any, int]) -> tuple[Release, ...]:
+    """The releases among these whose mechanism is there, and used."""
+    return tuple(Release(*one) for one in named if one[1] is not None and one[2] > 0)
+
+
 @dataclass(frozen=True)
 class MagnitudeSearch(Part):
     """How the centres and scales of some columns are released.
@@ -129,16 +134,11 @@ class MagnitudeSearch(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        named = (
+        return _made(
             (f"shared {self.what} scale", self.shared, self.n_shared),
             (f"{self.what} scales", self.select, self.n_scales * self.n_columns),
             (f"{self.what} presence", self.presence, 1),
             (f"{self.what} centres", self.center, self.n_rounds),
-        )
-        return tuple(
-            Release(name, mechanism, count)
-            for name, mechanism, count in named
-            if mechanism is not None and count > 0
         )
 
     def run(self, data: SolverData, stream: RandomStream) -> Frame:
@@ -229,13 +229,12 @@ class ReachSearch(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        named = (
+        return _made(
             (f"shared {self.what} size", self.shared, 1),
             (f"typical {self.what} sizes", self.typical, self.n_columns),
             (f"largest {self.what} sizes", self.far, self.n_columns),
             (f"{self.what} presence", self.presence, 1),
         )
-        return tuple(Release(name, m, count) for name, m, count in named if m is not None)
 
     def run(self, data: SolverData, stream: RandomStream) -> tuple[Array, Array]:
         """The typical sizes of the columns of X, and how far they reach."""
@@ -294,11 +293,11 @@ class Columns:
             return change * n_columns / self.nominal.amount
         return change * math.sqrt(n_columns / (8 * self.nominal.amount))
 
-    def selection_share(self, n_columns: int, most: float, largest_noise: float) -> float | None:
-        """Share for scales of that many columns, at most `most`; None if they are too noisy."""
+    def selection_share(self, n_columns: int, most: float, largest_noise: float) -> float:
+        """Share for scales of that many columns, at most `most`; 0 if they are too noisy."""
         at_all = self.selection_noise(n_columns)
         share = min(most, (at_all / _NOISE_AIMED) ** self.power)
-        return share if at_all / share ** (1 / self.power) <= largest_noise else None
+        return share if at_all / share ** (1 / self.power) <= largest_noise else 0.0
 
     def mean_noise(self, bound: float, share: float) -> float:
         """Standard deviation of the noise in a mean of numbers within a bound."""
@@ -419,17 +418,17 @@ def _shares(
     center = largest / 6 if n_rounds else 0.0
     if not private_scale:
         return n_rounds, 0, 0.0, 0.0, center
-    alone, shared, unclear = None, 0.0, largest_noise
+    alone, shared, unclear = 0.0, 0.0, largest_noise
     if columns.n_columns > 1:
         most = (largest - center) / (n_rounds + 1)
         alone = columns.selection_share(1, most, largest_noise)
-        if alone is None:
+        if not alone:
             return None
         enough = (columns.selection_noise(1) / largest_noise) ** columns.power
         shared, unclear = min(alone, max(enough, (largest - center) / 8)), _UNCLEAR
     left = largest - center - shared
     scales = columns.selection_share(columns.n_columns, left / (n_rounds + 1), unclear)
-    if scales is None:
+    if not scales:
         return (n_rounds, n_rounds + 1, alone, 0.0, center) if alone else None
     scales = max(scales, left / 20)
     is_cheap = scales <= _SECOND_CENTER_SHARE and 3 * scales + center <= left

@@ -21,7 +21,7 @@ from ..._checks import auto_or, check_choice, check_count, check_real
 from ..._progress import steps
 from ..._types import Auto, Oracle
 from ...data.rows import Terms, make_rows
-from ...geometry import Geometry, L2Ball
+from ...geometry import AnySet, Geometry, L2Ball
 from ...losses import Loss, bounded_clip
 from ...mechanisms import Gaussian, Laplace, Release, additive_noise
 from ...privacy.budget import Composition, PrivacyBudget
@@ -181,9 +181,7 @@ class HeavyTailPlan(Plan):
                 total += coef
         mean = total / (self.max_iter - self.max_iter // 2)
         frame = replace(frame, center=found.center, scale=found.scale)
-        center, scale = found.center, found.scale
-        assert center is not None
-        assert scale is not None
+        center, scale = np.asarray(found.center), np.asarray(found.scale)
         units = FeatureUnits(center, scale, center - BOX * scale, center + BOX * scale)
         return replace(frame.result(mean, problem, self.max_iter), units=units)
 
@@ -254,9 +252,7 @@ class SCOF(Solver):
 
     # ---------------------------------------------------------------- planning
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if not math.isfinite(loss.smoothness):
             raise ValueError(f"the heavy-tail solvers need a smooth loss, got {loss!r}")
         if self.n_buckets is not None and self.oracle != "median-of-means":
@@ -309,9 +305,7 @@ class HeavyTail(Solver):
 
     form = "auto"
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         SCOF().check(loss, feasible_set, budget, units)
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:

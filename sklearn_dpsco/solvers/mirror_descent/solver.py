@@ -9,14 +9,13 @@ Sensitivities: doc/privacy, sections 2.6, 3.5, 4 and 8.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 from ..._types import Auto, MirrorMapName
 from ...data.summation import summation_error
-from ...geometry import Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
+from ...geometry import AnySet, Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
 from ...losses import Loss, bounded_clip, largest_constant
 from ...mechanisms import BatchGaussian, Gaussian, Release, vector_mechanism
 from ...mechanisms.batch import calibrate_batches
@@ -31,7 +30,7 @@ from ..first_releases import FirstReleases, plan_first
 from ..slices import fast_restarts, slices, smallest
 from ..statistics import row_mean
 from ..unit_descent import Descent, is_best
-from .stages import MirrorDescentPlan, Round, Stage, VectorNoise
+from .stages import MirrorDescentPlan, Slice, Stage, Stages, VectorNoise
 
 
 class MirrorDescent(Solver):
@@ -61,9 +60,7 @@ class MirrorDescent(Solver):
 
     # ---------------------------------------------------------------- planning
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if budget.is_pure:
             raise ValueError(
                 "mirror descent has no pure-DP form (delta=0); "
@@ -111,15 +108,13 @@ class MirrorDescent(Solver):
 
     def _stages(
         self, facts: Facts, first: FirstReleases | FirstInUnits, left: Allowance
-    ) -> tuple[Sequence[Stage | Round], Composition | None]:
+    ) -> tuple[Stages, Composition | None]:
         """The stages of all runs, and the analysis if it is not that of the allowance."""
         n = facts.problem.n_samples
         runs = slices(n, self._restarts(n), growing=True)
         return [stage for run in runs for stage in self._run_stages(facts, run, left)], None
 
-    def _run_stages(
-        self, facts: Facts, run: tuple[int, int], left: Allowance
-    ) -> Sequence[Stage | Round]:
+    def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> Stages:
         """The stages of a run on a slice of the records."""
         raise NotImplementedError
 
@@ -284,9 +279,7 @@ class NoisyMD(MirrorDescent):
     ) -> None:
         self._store(locals())
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if self.batch_size is not None and (self.n_restarts or 1) > 1:
             raise ValueError("n_restarts is not for random batches: it needs batch_size=None")
         if self.batch_size is not None and units == "learned":
@@ -295,7 +288,7 @@ class NoisyMD(MirrorDescent):
 
     def _stages(
         self, facts: Facts, first: FirstReleases | FirstInUnits, left: Allowance
-    ) -> tuple[Sequence[Stage | Round], Composition | None]:
+    ) -> tuple[Stages, Composition | None]:
         if self.batch_size in (None, facts.problem.n_samples):
             return super()._stages(facts, first, left)
         # noise on random batches, calibrated by an accountant that counts the sampling
@@ -320,7 +313,7 @@ class NoisyMD(MirrorDescent):
         noise, composition = calibrate_batches(budget, make, releases, enough)
         return [facts.stage(None, noise, n_steps, self.learning_rate)], composition
 
-    def _run_stages(self, facts: Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
+    def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
         n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
         noise = facts.noise(run[1] - run[0], left, n_steps)
         records = None if run == (0, facts.problem.n_samples) else run
@@ -383,11 +376,7 @@ class Facts:
         return noise.expected_norm(self.dual_exponent)
 
     def stage(
-        self,
-        records: tuple[int, int] | None,
-        noise: VectorNoise,
-        n_steps: int,
-        learning_rate: float | None,
+        self, records: Slice | None, noise: VectorNoise, n_steps: int, learning_rate: float | None
     ) -> Stage:
         """A whole descent, with the declared step or by that of `Stage`, from its noise."""
         if learning_rate is not None:
@@ -412,7 +401,7 @@ class Facts:
 
     def anchored_stage(
         self,
-        records: tuple[int, int],
+        records: Slice,
         noise: VectorNoise,
         n_steps: int,
         anchor: float,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -22,6 +22,7 @@ from ..records import Records, SolverData
 
 Array = NDArray[np.float64]
 VectorNoise = Gaussian | GeneralizedGaussian
+Slice = tuple[int, int]  # of the secret order of the records: start and stop
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Stage(Part):
     n_results: ClassVar[int] = 1  # points among which the plan's result may be drawn: its last
 
     noises: tuple[VectorNoise, ...]
-    records: tuple[int, int] | None
+    records: Slice | None
     n_steps: int
     learning_rate: float
     reach: float = math.inf
@@ -141,7 +142,7 @@ class Round(Part):
     """Frank-Wolfe steps t = 0, 1, ... of weight 1 / sqrt(t + 1), each on a batch of its own."""
 
     noises: tuple[VectorNoise, ...]  # of the steps
-    records: tuple[int, int]  # slice of the secret order of the records
+    records: Slice
     n_steps: int
     batches: tuple[int, ...]  # their sizes; records that are left over are not used
     # clips of what a record adds to the estimate, over the norm of its row
@@ -182,6 +183,9 @@ class Round(Part):
             target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
             before, coef, start = coef, coef + weight * (target - coef), stop
             yield coef
+
+
+Stages = Sequence[Stage | Round]
 
 
 @dataclass(frozen=True)

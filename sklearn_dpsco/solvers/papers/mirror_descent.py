@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from functools import partial
 
 from ..._checks import auto_or, check_size
 from ..._types import Auto, MirrorMapName
-from ...geometry import Geometry
+from ...geometry import AnySet
 from ...losses import Loss
 from ...privacy.budget import Allowance, PrivacyBudget
 from .. import base, defaults
 from ..mirror_descent.solver import Facts, MirrorDescent
-from ..mirror_descent.stages import Round, Stage
+from ..mirror_descent.stages import Round, Slice, Stage, Stages
 from ..slices import slices, smallest
 
 
@@ -64,7 +63,7 @@ class Localized(MirrorDescent):
         phases = slices(size, self.n_phases or 1, growing=False)
         return all(low < high for low, high in phases)
 
-    def _run_stages(self, facts: Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
+    def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
         """Phase i = 0, 1, ...: about 2^-i of the records, and an eta that falls by 4^-i.
 
         AFKT21 let it fall by 16^-i, as their phases have a share of the budget that halves.
@@ -114,9 +113,7 @@ class Proximal(Localized):
     form = "proximal"
     may_draw, needs_restarts = True, False
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if math.isinf(loss.weak_convexity):
             raise ValueError(
                 "solver='proximal' needs a convex or weakly convex loss: declare `is_convex`, or a "
@@ -127,7 +124,7 @@ class Proximal(Localized):
     def _fits_run(self, size: int) -> bool:
         return size >= (self.n_phases or 1)
 
-    def _run_stages(self, facts: Facts, run: tuple[int, int], left: Allowance) -> list[Stage]:
+    def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
         """Rounds on slices of equal size."""
         start, n = run[0], run[1] - run[0]
         # Of the loss, or of a term which is its variation over the set: below the latter a
@@ -190,9 +187,7 @@ class NoisySFW(MirrorDescent):
     ) -> None:
         self._store(locals())
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         p = float(getattr(feasible_set, "p", 1.0))
         if p > 2:
             raise ValueError(
@@ -210,9 +205,7 @@ class NoisySFW(MirrorDescent):
     def _fits_run(self, size: int) -> bool:
         return size > (self.max_iter or 1)  # one batch more than steps
 
-    def _run_stages(
-        self, facts: Facts, run: tuple[int, int], left: Allowance
-    ) -> Sequence[Stage | Round]:
+    def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> Stages:
         """The best number of batches among 1, 2, 4, ... up to about the root of n."""
         if not facts.problem.loss.is_convex:
             return _growing_rounds(facts, run, left)
@@ -224,7 +217,7 @@ class NoisySFW(MirrorDescent):
         return [min(plans, key=lambda plan: plan[1])[0]]
 
     def _stage(
-        self, facts: Facts, run: tuple[int, int], left: Allowance, n_steps: int
+        self, facts: Facts, run: Slice, left: Allowance, n_steps: int
     ) -> tuple[Stage, float]:
         """A pass in `n_steps` steps, and its error from noise plus that from few steps."""
         n = run[1] - run[0]
@@ -254,7 +247,7 @@ class NoisySFW(MirrorDescent):
         return stage, error + 1 / n_steps
 
 
-def _growing_rounds(facts: Facts, run: tuple[int, int], left: Allowance) -> list[Round]:
+def _growing_rounds(facts: Facts, run: Slice, left: Allowance) -> list[Round]:
     """Rounds r = 0, 1, ... of 2^r steps, step t on floor(b / (t + 1)) records.
 
     Their number is the best by the error of the estimate in the last round, from noise and from the
@@ -281,7 +274,7 @@ def _growing_rounds(facts: Facts, run: tuple[int, int], left: Allowance) -> list
 
 
 def _round(
-    facts: Facts, records: tuple[int, int], batches: tuple[int, ...], left: Allowance
+    facts: Facts, records: Slice, batches: tuple[int, ...], left: Allowance
 ) -> tuple[float, Round]:
     """The root mean square error of a round's estimate, in Lipschitz constants, and the round."""
     variance, total, terms, noises = 0.0, 0.0, [], []

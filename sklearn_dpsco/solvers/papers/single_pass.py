@@ -35,7 +35,7 @@ from ..._progress import advance, steps
 from ..._types import Auto
 from ...data.rows import Terms, slope_of
 from ...data.summation import UNIT_ROUNDOFF, summation_error
-from ...geometry import AxisVertices, Geometry, Vertices, known_vertices, moved
+from ...geometry import AnySet, AxisVertices, Geometry, Vertices, known_vertices, moved
 from ...losses import Loss
 from ...mechanisms import Release, SelectSequence, softmax_scale
 from ...privacy.budget import Allowance, PrivacyBudget
@@ -52,6 +52,7 @@ from ..records import Records, SolverData
 from ..slices import fast_restarts, slices, smallest
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
@@ -91,7 +92,7 @@ class BatchRun(Part):
     def result(
         self,
         whole: Records,
-        which: NDArray[np.intp],
+        which: Indices,
         units: Array,
         plan: SinglePassPlan,
         coef: Array,
@@ -153,7 +154,7 @@ class RecordRun(Part):
     def result(
         self,
         whole: Records,
-        which: NDArray[np.intp],
+        which: Indices,
         _: Array,
         plan: SinglePassPlan,
         coef: Array,
@@ -242,9 +243,7 @@ class Rounds(FrankWolfe):
     ) -> None:
         self._store(locals())
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if self.form != "spider" and (self.max_iter or 1) > MOST_BATCHES:
             raise ValueError(
                 f"max_iter must be at most {MOST_BATCHES} for solver={self.form!r}, "
@@ -432,15 +431,8 @@ class _Draft:
         wanted = corrections.clip * corrections.influence(norm)
         sizes = 1 + np.floor((n - n_steps) * (1 - 1e-12) * wanted / wanted.sum()).astype(np.intp)
         sizes[np.argsort(-wanted / sizes, kind="stable")[: n - int(sizes.sum())]] += 1
-        change = corrected_scores(
-            self.problem,
-            self.box.budget,
-            self.vertices,
-            corrections,
-            sizes,
-            self.solver.l2_penalty,
-            norm,
-        )
+        facts = self.problem, self.box.budget, self.vertices
+        change = corrected_scores(*facts, corrections, sizes, self.solver.l2_penalty, norm)
         noise = SelectSequence.of_ranges(change, left, self.vertices.size, flips=True)
         columns = (sizes, *corrections, rates)
         steps = tuple(BatchStep(*row) for row in zip(*(c.tolist() for c in columns), strict=True))
@@ -450,10 +442,9 @@ class _Draft:
     def corrections(self, n_steps: int, done: int, weight: float) -> tuple[Array, Corrections]:
         """The weights of the steps, and which estimate each of them corrects."""
         k = np.arange(n_steps)
+        rates = 2 / (done + k + self.rules.late)
         if self.solver.learning_rate is not None:
             rates = np.full(n_steps, float(self.solver.learning_rate))
-        else:
-            rates = 2 / (done + k + self.rules.late)
         if self.solver.form == "tree":
             base = np.where(k > 0, k - (k & -k), -1)
             kept = np.where(k > 0, 1.0, 0.0)
@@ -485,9 +476,8 @@ class _Draft:
             rate = min(rate, 1 - 1e-9)
             clip = smooth.change(1 - rate, rate)
             steps = RecordSteps(n - first_batch, first_batch, rate, self.clip, clip)
-            change, *scales = record_scores(
-                problem, self.box.budget, self.vertices, steps, self.solver.l2_penalty, norm
-            )
+            facts = problem, self.box.budget, self.vertices
+            change, *scales = record_scores(*facts, steps, self.solver.l2_penalty, norm)
             # so many steps are mostly noise, where both laws are the same
             noise = SelectSequence.of_ranges(change, left, n_vertices, flips=False)
             group = None if n == problem.n_samples else f"records {records}"
@@ -500,12 +490,7 @@ class _Draft:
 
 class _RecordWalk:
     def __init__(
-        self,
-        whole: Records,
-        which: NDArray[np.intp],
-        run: RecordRun,
-        plan: SinglePassPlan,
-        coef: Array,
+        self, whole: Records, which: Indices, run: RecordRun, plan: SinglePassPlan, coef: Array
     ) -> None:
         self.whole, self.run, self.plan = whole, run, plan
         self.coef = self.before = coef
@@ -514,7 +499,7 @@ class _RecordWalk:
         self.compiled = self._kernel()
         self.state: Any = None  # of the compiled steps, with their w and v
 
-    def correct(self, records: Records, which: NDArray[np.intp]) -> None:
+    def correct(self, records: Records, which: Indices) -> None:
         """The estimate at the new point, by some of the records."""
         run, kept = self.run, 1 - self.run.rate
         change = records.mean_over(which, self.coef, self.before, run.clip, kept)
@@ -587,11 +572,11 @@ class _RecordWalk:
 class Corrections(NamedTuple):
     """The estimates of a run: ``v_k = kept_k v_base(k) + a mean over batch k``, k < n_steps."""
 
-    base: NDArray[np.intp]  # the step whose estimate is corrected, below k; -1 for none
-    kept: NDArray[np.float64]  # q, in [0, 1]
-    clip: NDArray[np.float64]  # bound on what a record's derivative contributes
+    base: Indices  # the step whose estimate is corrected, below k; -1 for none
+    kept: Array  # q, in [0, 1]
+    clip: Array  # bound on what a record's derivative contributes
 
-    def influence(self, norm: int) -> NDArray[np.float64]:
+    def influence(self, norm: int) -> Array:
         """l1 or l2 norm, over all steps, of the weights that batch k has in their estimates."""
         total = np.ones(self.base.size)
         for k in range(self.base.size - 1, 0, -1):
@@ -605,7 +590,7 @@ def corrected_scores(
     budget: PrivacyBudget,
     vertices: Vertices,
     corrections: Corrections,
-    sizes: NDArray[np.intp],
+    sizes: Indices,
     penalty: float,
     norm: int,
 ) -> float:
@@ -669,10 +654,8 @@ def record_scores(
     bound = steps.first_clip + steps.clip * longest
     scored = bound + penalty * vertices.l1_norm
     error = 8 * UNIT_ROUNDOFF * scored
-    error += max(
-        steps.first_clip * summation_error(steps.first_batch, problem.n_features),
-        steps.clip * summation_error(1, problem.n_features),
-    )
+    of_first = steps.first_clip * summation_error(steps.first_batch, problem.n_features)
+    error += max(of_first, steps.clip * summation_error(1, problem.n_features))
     error = error * longest + score_error(vertices) * scored
     times = (steps.n_steps + scales[0] ** -norm + scales[1] ** -norm) ** (1 / norm)
     return (total + 4 * vertices.l1_norm * error * times, *scales)
