@@ -23,6 +23,7 @@ from sklearn_dpsco import (
     DPPhasedSGDRegressor,
     HeavyTailDPRegressor,
 )
+from sklearn_dpsco._kernels.products import measured_rows, scaled_rows, shorten_rows
 from sklearn_dpsco.audit import (
     audit_plan,
     check_sensitivity,
@@ -300,6 +301,31 @@ def test_moments_are_those_of_the_rows_of_a_copy(by):
     copy = learned_units.copied(data, center, by)
     np.testing.assert_allclose(found, statistics.moment_sum(copy), rtol=1e-5, atol=1e-3)
     assert np.trace(found) < scale.sum()
+
+
+def test_rows_beyond_all_measure_and_empty_ones_count_as_0():
+    rows = [[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [1e31, 0.0], [np.inf, 0.0], [np.nan, 1.0], [1, 1]]
+    X, present = np.array(rows), np.arange(7) < 6
+    out, norms = np.empty((7, 2), dtype=np.float32), np.empty(7)
+    measured_rows(X, present, 1e-15, out, norms)
+    np.testing.assert_allclose(norms, [5.0, 0.5, 0.0, *[np.inf] * 4])
+    assert np.all(norms[:2] >= np.linalg.norm(X[:2], axis=1))
+    np.testing.assert_array_equal(out[:3], X[:3].astype(np.float32))
+    assert not out[3:].any()
+    shorten_rows(X, present, 1e-15, 0.9)
+    np.testing.assert_allclose(X[:3], [[0.54, 0.72], [0.27, 0.36], [0.0, 0.0]])
+    assert not X[3:].any()
+
+
+@pytest.mark.parametrize("n", [0, 1, 70])
+@pytest.mark.parametrize("has_intercept", [False, True])
+def test_scaled_rows_are_products(n, has_intercept):
+    rng = np.random.default_rng(n)
+    X, factors = rng.standard_normal((n, 3)).astype(np.float32), rng.standard_normal(n)
+    out = np.empty((n, 3 + has_intercept))
+    scaled_rows(X, factors, out)
+    expected = np.column_stack((X.astype(np.float64), np.ones(n)))[:, : 3 + has_intercept]
+    np.testing.assert_array_equal(out, expected * factors[:, None])
 
 
 def moments_of(x):
