@@ -24,6 +24,7 @@ from .privacy.accountant import INFINITE, accountant_in_force, active_accountant
 from .privacy.branches import Account
 from .privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
 from .privacy.guarantee import Guarantee
+from .randomness.stream import RandomStream
 
 Flags = NDArray[np.bool_]
 
@@ -156,6 +157,7 @@ class PrivateFit(DocumentationLink):
     accountant: Any
     random_state: Any
 
+    plan_: Any
     guarantee_: Guarantee
     noise_is_secret_: bool
 
@@ -183,6 +185,17 @@ class PrivateFit(DocumentationLink):
         """The accountant in force at this moment, and the budget of a fit under it."""
         claim = self.epsilon, self.delta, self.relation, self.max_rows_per_user
         return Accounting.of(*claim, self.precision, self.accountant)
+
+    def _spend(self, account: Account | None, plan: Any, *, has_groups: bool = False) -> None:
+        """Charge a plan, if there is an account."""
+        if account is not None:
+            name, is_secret = type(self).__name__, self.random_state is None
+            account.spend(plan, estimator=name, has_groups=has_groups, noise_is_secret=is_secret)
+
+    def _keep_claim(self, plan: Any, stream: RandomStream) -> None:
+        """Set what the fit has followed and claims."""
+        self.plan_, self.noise_is_secret_ = plan, stream.is_secure
+        self.guarantee_ = replace(plan.guarantee, noise_is_secret=stream.is_secure)
 
     def _feature_names(self) -> list[str] | None:
         return list(getattr(self, "feature_names_in_", ())) or None

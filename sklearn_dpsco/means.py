@@ -241,7 +241,8 @@ def _estimate(X: Any, oracle: Oracle, settings: dict[str, Any], random_state: An
     accountant = accountant_in_force(settings.pop("accountant", None))
     plan = plan_mean(*X.shape, oracle=oracle, accountant=accountant, **settings)
     if accountant is not None:
-        accountant.spend(plan, estimator=f"{oracle} mean")
+        is_secret = random_state is None
+        accountant.spend(plan, estimator=f"{oracle} mean", noise_is_secret=is_secret)
     return plan.release(X, random_state=random_state)
 
 

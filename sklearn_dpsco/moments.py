@@ -386,9 +386,8 @@ class PrivateMoments(PrivateFit, BaseEstimator):
                 n, d = X.shape
                 bounds = declared_bounds(self.bounds_X, d).bounds
                 known = feature_scaling(bounds, d, self._feature_names())
-                plan, account = self.plan(n, d), self._accounting().accountant
-                if account is not None:
-                    account.spend(plan, estimator=type(self).__name__, has_groups=False)
+                plan = self.plan(n, d)
+                self._spend(self._accounting().accountant, plan)
             stream = stream_from_random_state(self.random_state)
             empty = nonfinite_rows(X)
             X = np.ascontiguousarray(clear_rows(known.transform(X), empty, X))
@@ -398,9 +397,8 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         to_data[:d, d] = known.shift
         self._moments = found._replace(back=to_data @ found.back)
         self._width, self._n, self._bounds = known.width, n, (known.low, known.high)
-        self.plan_, self.guarantee_ = plan, plan.guarantee
+        self._keep_claim(plan, stream)
         self._claim = {name: getattr(plan.guarantee, name) for name in _CLAIM}
-        self.noise_is_secret_ = stream.is_secure
         self._set_moments()
         return self
 

@@ -339,9 +339,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         plan = settings.plan(n_samples, n_features, *facts)
         scaling = self._feature_scaling(declared, n_features)
         scaling.transform(empty)  # bounds that do not suit sparse X: an error before the charge
-        account = settings.accounting.accountant
-        if account is not None:
-            account.spend(plan, estimator=type(self).__name__, has_groups=has_groups)
+        self._spend(settings.accounting.accountant, plan, has_groups=has_groups)
         return plan, scaling
 
     def _solve(self, plan: Plan, scaling: FeatureScaling, table: LocalTable | BlocksTable) -> None:
@@ -350,10 +348,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         with working(self.verbose, plan, type(self).__name__):
             data: Any = table.data(scaling, plan.problem.fit_intercept, plan.reads_pieces)
             result = plan.run(data, stream.substream("model", 0))
+        self._keep_claim(plan, stream)
         self.__dict__.update(
-            plan_=plan,
-            guarantee_=plan.guarantee,
-            noise_is_secret_=stream.is_secure,
             n_iter_=result.n_iter,
             _scaled_model=result,
             _scaling=scaling,  # declared bounds are not found again outside of the fit

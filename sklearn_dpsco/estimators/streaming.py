@@ -6,7 +6,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -304,7 +304,7 @@ class _StreamingModel(DPLinearModel):
             return
         # in full: what is released from now on may hold all of the stream
         has_groups = progress.rows_of_users is not None
-        account.spend(progress.plan, estimator=type(self).__name__, has_groups=has_groups)
+        self._spend(account, progress.plan, has_groups=has_groups)
         progress.charged = [*charged, account]
 
     def _feed(
@@ -345,7 +345,9 @@ class _StreamingModel(DPLinearModel):
             published = {
                 "n_seen_": run.n_seen,
                 "n_iter_": result.n_iter,
-                "guarantee_": plan.guarantee_after(run.n_seen),
+                "guarantee_": replace(
+                    plan.guarantee_after(run.n_seen), noise_is_secret=self.noise_is_secret_
+                ),
                 # nothing un-noised outlives the last release
                 "_stream": None if run.n_seen == plan.problem.n_samples else progress,
                 **targets.model(result, progress.features),

@@ -178,7 +178,8 @@ class Counts:
         if scoring == "confusion_matrix":
             low, high = share_interval(noisy, n, 1, law)
             ends = n * low.reshape(self.shape), n * high.reshape(self.shape)
-            return _within(table, ends, most=float(n))
+            found = _within(table, ends, most=float(n))
+            return found._replace(more={"by_class": _by_class(table, law)})
         # the right predictions of each class, and how many numbers the wrong ones are made of
         right, wrong, terms = table[:, 0], table[:, -1], 1
         if self.name == "confusion matrix":
@@ -224,6 +225,26 @@ def _mean_of_ratios(hits: Array, misses: Array, terms: Any, law: Law) -> Estimat
         known = distances[~is_vacuous]
         sums.append(float(distances[is_vacuous].sum() + math.sqrt(known @ known)))
     return _within(mean, (mean - sums[0] / k, mean + sums[1] / k))
+
+
+def _by_class(table: Array, law: Law) -> dict[str, tuple[Array, Array, Array]]:
+    """Precision, recall and F1 of each class with their intervals, from a confusion matrix."""
+    right, others = np.diagonal(table), len(table) - 1
+    by_truth, by_prediction = table.sum(axis=1) - right, table.sum(axis=0) - right
+    wrong = {
+        "precision": (by_prediction, others),
+        "recall": (by_truth, others),
+        "f1": (by_truth + by_prediction, 2 * others),
+    }
+    found = {}
+    for name, (misses, terms) in wrong.items():
+        value, ends, _ = _within(
+            _ratio(right, misses), ratio_interval(right, misses, (1, terms), law)
+        )
+        shares = value, *ends
+        # F1 is a function of the right ones' share among all that are or are taken for the class
+        found[name] = tuple(2 * r / (1 + r) if name == "f1" else r for r in shares)
+    return found
 
 
 def _curve(negative: Array, positive: Array, facts: Facts, law: Law) -> Estimate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,15 @@ from scipy.special import expit
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import auto_or, check_choice, check_count, check_real, check_size, shown
+from .._checks import (
+    auto_or,
+    check_choice,
+    check_count,
+    check_real,
+    check_size,
+    import_pandas,
+    shown,
+)
 from .._fitting import Accounting
 from .._overview import Overview, Overviewed
 from .._types import Auto, Bounds, ClassLabels, Precision, RandomState, Relation, Scoring
@@ -44,6 +52,7 @@ Array = NDArray[np.float64]
 
 _OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error")
 _OF_PROBABILITIES = ("roc_auc", "roc_curve", "calibration_curve", "neg_log_loss")
+_MOST_SHOWN = 20  # rows of a table
 _OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve")
 
 
@@ -221,9 +230,11 @@ def _pair(name: str, bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-@dataclass(frozen=True, eq=False)
-class DPScore:
+@dataclass(frozen=True, eq=False, repr=False)
+class DPScore(Overviewed):
     """A score that was released under differential privacy.
+
+    ``print`` shows it, as does a notebook, and `to_frame` gives the numbers.
 
     Attributes
     ----------
@@ -251,6 +262,9 @@ class DPScore:
         Of "roc_curve": at each threshold, from infinity down, on the score's own scale.
     prob_true, prob_pred : ndarray or None
         Of "calibration_curve": share of the second class in each bin, and the bin's middle.
+    by_class : dict or None
+        Of "confusion_matrix": "precision", "recall" and "f1", each three arrays over the classes,
+        the values and the ends of their intervals. They cost nothing more.
     counts : ndarray
         The noisy sums as they were released, before anything was clipped.
 
@@ -285,6 +299,7 @@ class DPScore:
     prob_pred: Array | None = None
     counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
     n_valid: float | None = None
+    by_class: dict[str, tuple[Array, Array, Array]] | None = None
 
     @property
     def matrix(self) -> Array | None:
@@ -296,7 +311,61 @@ class DPScore:
             raise TypeError(f"{self.scoring} is no single number")
         return float(self.value)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        return f"<DPScore: {self.overview().lines[0]}>"
+
+    def to_frame(self) -> Any:
+        """The numbers as a pandas data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Of a confusion matrix, rows by true and columns by predicted label; of a curve, a row
+            for each threshold or bin; else one row, with the score and the ends of its interval.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        pandas, (low, high) = import_pandas("DPScore.to_frame"), self.interval
+        if self.scoring == "confusion_matrix":
+            labels = pandas.Index(self.classes, name="true")
+            return pandas.DataFrame(self.value, labels, labels.rename("predicted"))
+        if np.ndim(self.value):
+            return pandas.DataFrame(self._columns())
+        return pandas.DataFrame({"value": self.value, "low": low, "high": high}, [self.scoring])
+
+    def class_frame(self) -> Any:
+        """Precision, recall and F1 of each class, with intervals, as a pandas data frame.
+
+        They are made of the released confusion matrix, and cost nothing more.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each class; columns "precision", "recall" and "f1", each with "value", "low"
+            and "high".
+
+        Raises
+        ------
+        ValueError
+            If this is no confusion matrix.
+        ImportError
+            If pandas is not installed.
+        """
+        if self.by_class is None:
+            raise ValueError(f"class_frame is for scoring='confusion_matrix', not {self.scoring!r}")
+        pandas, parts = import_pandas("DPScore.class_frame"), ("value", "low", "high")
+        columns = {
+            (name, part): numbers
+            for name, found in self.by_class.items()
+            for part, numbers in zip(parts, found, strict=True)
+        }
+        return pandas.DataFrame(columns, pandas.Index(self.classes, name="class"))
+
+    def overview(self) -> Overview:
+        """The score and its interval; of several numbers a table."""
         claim = self.guarantee
         end = (
             f"{100 * self.confidence:g} % interval, n = {self.n_samples}, "
@@ -306,9 +375,36 @@ class DPScore:
         ) + ("" if self.noise_is_secret else ", NOT PRIVATE: random_state was given")
         low, high = self.interval
         if not np.ndim(self.value):
-            return f"{self.scoring} = {self.value:.4g} in [{low:.4g}, {high:.4g}] ({end})"
-        with np.printoptions(precision=4, suppress=True, threshold=50):
-            return f"{self.scoring} ({end})\n{self.value}\nlow\n{low}\nhigh\n{high}"
+            line = f"{self.scoring} = {self.value:.4g} in [{low:.4g}, {high:.4g}] ({end})"
+            return Overview((line,))
+        head = f"{self.scoring} ({end})"
+        if self.by_class is None:
+            parts = self._columns()
+            rows = [tuple(f"{x:.4g}" for x in row) for row in zip(*parts.values(), strict=True)]
+            return _table((head,), tuple(parts), rows)
+        labels = [str(label) for label in (() if self.classes is None else self.classes)]
+        rows = [
+            (label, *(f"{count:.0f}" for count in counts))
+            for label, counts in zip(labels, self.value, strict=True)
+        ]
+        return _table((head, "rows: true, columns: predicted"), ("", *labels), rows)
+
+    def _columns(self) -> dict[str, Any]:
+        """Of a curve, what each threshold or bin has."""
+        low, high = self.interval
+        if self.scoring == "calibration_curve":
+            columns = {"prob_pred": self.prob_pred, "prob_true": self.prob_true}
+            return {**columns, "low": low, "high": high}
+        ends = self.fpr_interval or (None, None)
+        columns = {"threshold": self.thresholds, "fpr": self.fpr, "tpr": self.tpr}
+        more = {"fpr_low": ends[0], "fpr_high": ends[1], "tpr_low": low, "tpr_high": high}
+        return columns | more
+
+
+def _table(lines: tuple[str, ...], columns: tuple[str, ...], rows: Any) -> Overview:
+    width = max(len(cell) for row in (columns, *rows) for cell in row)
+    layout = " ".join([f"{{:>{min(width, 24)}s}}"] * len(columns))
+    return Overview(lines, columns, layout, rows, _MOST_SHOWN)
 
 
 _PLANNED = inspect.signature(plan_score).parameters  # what the plan takes under the same name
@@ -456,11 +552,13 @@ def dp_score(
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, needs, labels, n)
         if accountant is not None:
-            accountant.spend(plan, estimator=f"score of {type(_last(estimator)).__name__}")
+            name, is_secret = f"score of {type(_last(estimator)).__name__}", random_state is None
+            accountant.spend(plan, estimator=name, noise_is_secret=is_secret)
         stream = stream_from_random_state(random_state)
         noisy = plan.release(plan.statistics(answers), stream.substream("score"))
     # what follows is made of the release alone
-    facts = plan.confidence, n, plan.guarantee, stream.is_secure, labels
+    guarantee = replace(plan.guarantee, noise_is_secret=stream.is_secure)
+    facts = plan.confidence, n, guarantee, stream.is_secure, labels
     scores = {
         name: DPScore(name, value, interval, *facts, **more)
         for name, (value, interval, more) in plan.estimates(noisy).items()

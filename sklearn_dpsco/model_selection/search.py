@@ -253,14 +253,14 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         given = None if isinstance(self.accountant, Allotment) else self.accountant
         for step in private_steps(best).values():  # whoever fits it again pays again
             step.set_params(accountant=given)
-        self.plan_, self.guarantee_, self.candidates_ = plan, plan.guarantee, list(plan.candidates)
+        self._keep_claim(plan, stream)
+        self.candidates_ = list(plan.candidates)
         self.best_index_, self.best_params_ = index, plan.candidates[index]
         self.best_estimator_ = best
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(best, name):
                 setattr(self, name, getattr(best, name))
-        self.noise_is_secret_ = self.random_state is None
         return self
 
     def _charged(
@@ -297,9 +297,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 PrivacyParameterWarning,
             )
         stream = stream_from_random_state(self.random_state)
-        if accounting.accountant is not None:
-            name, has_groups = type(self).__name__, "groups" in table.extras
-            accounting.accountant.spend(plan, estimator=name, has_groups=has_groups)
+        self._spend(accounting.accountant, plan, has_groups="groups" in table.extras)
         return table, plan, stream
 
     def _check_own_settings(self) -> None:

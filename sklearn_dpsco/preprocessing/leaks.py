@@ -139,6 +139,9 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding]:
             yield finding("the list of labels, taken from y", "declare them: classes=[...]")
         if getattr(step, "epsilon", None) == math.inf:
             yield finding("all that it learns: epsilon=inf adds no noise", "a finite epsilon")
+        if getattr(step, "random_state", None) is not None:
+            leaks = "its noise, to who knows or guesses the seed: random_state is given"
+            yield finding(leaks, "random_state=None for a release; a seed is for tests")
     elif isinstance(step, Pipeline | FeatureUnion | ColumnTransformer):
         held = step.steps if isinstance(step, Pipeline) else branches(step)
     else:

@@ -272,7 +272,8 @@ def private_bounds(
         plan = _plan(table.shape, quantiles, within, accounting, names)
         accounting.warn_if_weak(plan.n_samples)
         if accounting.accountant is not None:
-            accounting.accountant.spend(plan, estimator="private bounds")
+            is_secret = random_state is None
+            accounting.accountant.spend(plan, estimator="private bounds", noise_is_secret=is_secret)
         stream = stream_from_random_state(random_state)
         table = canonical(table) if sparse.issparse(table) else table
         low, high = plan.release(table, ~nonfinite_rows(table), stream)

@@ -282,9 +282,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
                 accounting = self._accounting()  # a block may have been opened since
                 surplus = self._surplus(X, groups, accounting.budget.rows_per_user, {})
                 plan = self._plan(accounting, *X.shape)
-                if accounting.accountant is not None:
-                    name, has_groups = type(self).__name__, groups is not None
-                    accounting.accountant.spend(plan, estimator=name, has_groups=has_groups)
+                self._spend(accounting.accountant, plan, has_groups=groups is not None)
             stream = stream_from_random_state(self.random_state)
             # rows in the known units, from which the search starts
             X = canonical(X) if sparse.issparse(X) else X
@@ -301,8 +299,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
             center, scale = np.clip(center, -1.0, 1.0), np.minimum(scale, 1.0)
         self.center_ = known.shift + known.width * center
         self.scale_ = known.width * scale if self.with_scaling else np.ones(scale.size)
-        self.plan_, self.guarantee_ = plan, plan.guarantee
-        self.noise_is_secret_ = stream.is_secure
+        self._keep_claim(plan, stream)
         return self
 
     def transform(self, X: Any) -> Any:

@@ -277,7 +277,13 @@ class BudgetAccountant(Account):
     # --------------------------------------------------------------- what is accepted
 
     def _charge(
-        self, path: BranchPath, guarantee: Any, label: Any, estimator: Any, has_groups: bool
+        self,
+        path: BranchPath,
+        guarantee: Any,
+        label: Any,
+        estimator: Any,
+        has_groups: bool,
+        noise_is_secret: bool,
     ) -> None:
         """Charge a branch, or with an empty path all records."""
         plan, guarantee = guarantee, getattr(guarantee, "guarantee", guarantee)
@@ -302,7 +308,7 @@ class BudgetAccountant(Account):
                 )
             if is_of_users and not all(group.startswith("users-") for group in path[::2]):
                 raise PrivacyBudgetError(_USERS_IN_BRANCHES)
-            charge = self._entry(guarantee, plan, path, label, estimator)
+            charge = self._entry(guarantee, plan, path, label, estimator, noise_is_secret)
             ledger = self._ledger.plus(charge)
             epsilon, _, rho = ledger.total()
             if not (epsilon <= budget.epsilon * ROUNDING or rho <= budget.rho * ROUNDING):
@@ -356,7 +362,13 @@ class BudgetAccountant(Account):
         )
 
     def _entry(
-        self, guarantee: Guarantee, plan: Any, path: BranchPath, label: Any, estimator: Any
+        self,
+        guarantee: Guarantee,
+        plan: Any,
+        path: BranchPath,
+        label: Any,
+        estimator: Any,
+        noise_is_secret: bool,
     ) -> Charge:
         rho, is_pure = guarantee.cost("zcdp"), guarantee.composition == "pure"
         epsilon = guarantee.spent if is_pure else math.inf if rho > 0 else 0.0
@@ -375,6 +387,7 @@ class BudgetAccountant(Account):
             rho=float(rho),
             rho_at_order=float(min(at_order, epsilon / self._order)),
             branch=path,
+            noise_is_secret=noise_is_secret,
             label=label,
             estimator=estimator,
             n_samples=n_samples,

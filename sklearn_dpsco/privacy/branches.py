@@ -6,8 +6,9 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
-from .._checks import check_choice
+from .._checks import check_choice, warn_user
 from .._types import Disjoint
+from ..exceptions import PrivacyLeakWarning
 from .budget import Currency, PrivacyBudget
 
 BranchPath = tuple[str, ...]  # group, branch, group, branch, ... from the outermost
@@ -52,6 +53,7 @@ class Account:
         *,
         estimator: str | None = None,
         has_groups: bool = False,
+        noise_is_secret: bool = True,
     ) -> None:
         """Charge a guarantee, or the guarantee of a plan.
 
@@ -65,6 +67,9 @@ class Account:
         has_groups : bool, default=False
             Whether the fit was told which user each row belongs to, and so protects users, also by
             one row each.
+        noise_is_secret : bool, default=True
+            False where the noise follows from a seed: a `PrivacyLeakWarning` says that the claim
+            does not hold against who knows or guesses it, and the ledger keeps that.
 
         Raises
         ------
@@ -90,7 +95,14 @@ class Account:
         True
         """
         account, path = self._place()
-        account._charge(path, guarantee, label, estimator, has_groups)
+        account._charge(path, guarantee, label, estimator, has_groups, noise_is_secret)
+        if not noise_is_secret:
+            warn_user(
+                f"random_state was given to what is charged ({estimator}): who knows or guesses it "
+                "can subtract the noise, and nothing is private against them. Leave it at None for "
+                "a release; the charge stays",
+                PrivacyLeakWarning,
+            )
 
     def remaining(self, delta: float | None = None) -> float:
         """Largest epsilon of one more fit on all records, or in a branch; 0 if nothing is left.

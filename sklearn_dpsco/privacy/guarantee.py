@@ -111,6 +111,10 @@ class Guarantee(Overviewed):
         one is carried out. Parts may be chosen after looking at the results of earlier ones, as
         long as what each costs was fixed before. `releases` are then those of the costliest.
 
+    noise_is_secret : bool
+        False if a `random_state` was given to the fit: then the claim does not hold against those
+        who know or guess it, and the print begins with that. Equal guarantees may differ in it.
+
     Examples
     --------
     >>> from sklearn_dpsco import DPLinearRegression
@@ -137,6 +141,7 @@ class Guarantee(Overviewed):
     releases: tuple[Release, ...]
     rows_per_user: int = 1
     parts: tuple[tuple[str, tuple[Guarantee, ...]], ...] = field(default=(), repr=False)
+    noise_is_secret: bool = field(default=True, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -210,8 +215,11 @@ class Guarantee(Overviewed):
                 for (name, share), part in zip(self.shares(), parts, strict=True)
             ]
             head = f"{self.claim}, {self.composition} composition of {len(self.parts)} parts"
-            return Overview((head,), ("part", "share", "releases"), "  {:32s} {:>6s} {:>9s}", rows)
-        lines = [f"{self.claim}, {self.composition} composition"]
+            lines = [*self._seeded(), head]
+            return Overview(
+                tuple(lines), ("part", "share", "releases"), "  {:32s} {:>6s} {:>9s}", rows
+            )
+        lines = [*self._seeded(), f"{self.claim}, {self.composition} composition"]
         if self.is_void:
             lines = ["epsilon = inf: no noise, and nothing is private"]
         if self.rows_per_user > 1:
@@ -224,6 +232,11 @@ class Guarantee(Overviewed):
             for name, count, kind, change, scale, group in map(_facts, self.releases)
         ]
         return Overview(tuple(lines), columns[: 5 + has_groups], layout, rows, _MOST_SHOWN)
+
+    def _seeded(self) -> list[str]:
+        if self.noise_is_secret or self.is_void:
+            return []
+        return ["NOT PRIVATE against who knows or guesses the random_state that was given:"]
 
     def shares(self) -> list[tuple[str, float]]:
         """What each release, or each part, takes of the plan's total.

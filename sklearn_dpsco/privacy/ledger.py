@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import check_int, check_real, shown
+from .._checks import check_bool, check_int, check_real, shown
 from .branches import BranchPath
 from .budget import PrivacyBudget
 from .guarantee import Guarantee
@@ -55,6 +55,9 @@ class Charge:
         Size of the table that the plan is made for; for a stream, the longest that there may be.
     time : datetime
         When it was charged, in UTC.
+    noise_is_secret : bool or None
+        False if the noise followed from a seed. None in files of earlier versions, which do not
+        say.
     guarantee : Guarantee or None
         The guarantee itself, if this process charged it and has not loaded the accountant since.
     """
@@ -73,6 +76,7 @@ class Charge:
     n_samples: int | None = None
     n_features: int | None = None
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
+    noise_is_secret: bool | None = None
     guarantee: Guarantee | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +94,8 @@ class Charge:
         for key in ("n_samples", "n_features"):
             if facts[key] is not None:
                 facts[key] = check_int(key, facts[key], low=1)
+        if self.noise_is_secret is not None:
+            check_bool("noise_is_secret", self.noise_is_secret)
         for part in self.branch:
             check_string("branch", part)
         if len(self.branch) % 2:
@@ -185,7 +191,8 @@ class LedgerFile:
             order = check_real("order", document["order"], low=1)
             charges = []
             for entry in document["charges"]:
-                if set(entry) != set(Charge.__dataclass_fields__) - {"guarantee"}:
+                names = set(Charge.__dataclass_fields__) - {"guarantee"}
+                if set(entry) | {"noise_is_secret"} != names:
                     raise ValueError("a charge with missing or unexpected keywords")
                 costs = {key: math.inf if entry[key] is None else entry[key] for key in COSTS}
                 branch, time = tuple(entry["branch"]), datetime.fromisoformat(entry["time"])

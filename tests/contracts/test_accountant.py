@@ -1,6 +1,7 @@
 """Every fit is charged once, in full and first; what is charged is what it releases."""
 
 import gc
+import warnings
 from collections import Counter
 from contextlib import ExitStack
 
@@ -10,6 +11,7 @@ from registry import (
     STORAGES,
     build,
     descending_forms,
+    each,
     each_classifier,
     each_form,
     each_form_or_default,
@@ -28,7 +30,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold
 
-from sklearn_dpsco import BudgetAccountant, PrivacyBudgetError
+from sklearn_dpsco import BudgetAccountant, PrivacyBudgetError, PrivacyLeakWarning
 from sklearn_dpsco.privacy.accountant import active_accountant
 
 RESULTS = ("coef_", "intercept_", "plan_", "guarantee_", "n_iter_", "noise_is_secret_", "n_seen_")
@@ -52,6 +54,18 @@ def state(model):
 
 
 # ----------------------------------------------------------------------------- the charge
+
+
+@each
+def test_a_charge_with_a_seed_is_told(name):
+    X, y = table(name)
+    accountant = BudgetAccountant(3.0)
+    with pytest.warns(PrivacyLeakWarning, match="random_state was given to what is charged"):
+        build(name, accountant=accountant, random_state=0).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        build(name, accountant=accountant, random_state=None).fit(X, y)
+    assert accountant.to_frame()["noise_is_secret"].tolist() == [False, True]
 
 
 @each_form_or_default

@@ -60,10 +60,12 @@ def test_html_shows_what_is_claimed_and_declared(name):
         undeclared = html(clone(model).set_params(**{key: None}))
         assert f"<td>{key}</td><td>not declared</td>" in undeclared
     after = html(model.fit(*table(name)))
-    assert "<td>epsilon = 0.25, delta = 1e-06, replace-one neighbours" in after
+    assert "epsilon = 0.25, delta = 1e-06, replace-one neighbours" in after
+    assert "NOT PRIVATE against who knows or guesses the random_state" in str(model.guarantee_)
     assert "not secret: random_state was given" in after
     secret = html(build(name, random_state=None, max_rows_per_user=2).fit(*table(name)))
     assert "<td>noise</td><td>secret</td>" in secret
+    assert "NOT PRIVATE" not in secret
     assert "for users of up to 2 rows" in secret
 
 
@@ -110,7 +112,7 @@ def test_html_of_other_estimators():
     encoder = PublicEncoder({"a": (0, 1)})
     assert "generated/sklearn_dpsco.DPGridSearchCV.html" in html(search)
     assert "<td>3.0</td>" in html(search)
-    assert "<td>epsilon = 2, delta = 1e-06, replace-one neighbours" in html(scaler)
+    assert "epsilon = 2, delta = 1e-06, replace-one neighbours" in html(scaler)
     assert "generated/sklearn_dpsco.PublicEncoder.html" in html(encoder)
     pipeline = make_pipeline(encoder, build("DPMirrorRegressor", bounds_X=encoder))
     assert "generated/sklearn_dpsco.DPMirrorRegressor.html" in html(pipeline)

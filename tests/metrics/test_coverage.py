@@ -179,6 +179,23 @@ def test_intervals_cover_where_a_few_losses_are_large(n, share, delta):
         check(coverage(plan, draw, {scoring: largest * share}, runs), runs, 0.94)
 
 
+@pytest.mark.parametrize("name", ["even", "three"])
+def test_intervals_of_classes_cover(name):
+    n, runs, noise, rng = 1000, 200, stream(0), np.random.default_rng(0)
+    k, draw, _ = of_table(name, n)
+    table = np.array(TABLES[name])
+    right, plan = np.diagonal(table), plan_score(n, scoring="confusion_matrix", n_classes=k)
+    truths = {"precision": right / table.sum(axis=0), "recall": right / table.sum(axis=1)}
+    truths["f1"] = 2 * right / (table.sum(axis=0) + table.sum(axis=1))
+    hits = dict.fromkeys(truths, 0.0)
+    for _ in range(runs):
+        found = plan.estimates(plan.release(plan.statistics(draw(rng)), noise))
+        for measure, truth in truths.items():
+            _, low, high = found["confusion_matrix"].more["by_class"][measure]
+            hits[measure] += np.mean((low <= truth) & (truth <= high)) / runs
+    check(hits, runs)
+
+
 @rest_is_slow(
     ("n", "epsilon", "relation", "delta", "share"),
     [*itertools.product((300, 2000), (0.5, 2.0), ("replace-one", "zero-out"), (0.0, 1e-6),

@@ -11,6 +11,7 @@ from sklearn.metrics import (
     log_loss,
     mean_absolute_error,
     mean_squared_error,
+    precision_recall_fscore_support,
     r2_score,
     roc_auc_score,
     roc_curve,
@@ -196,6 +197,19 @@ def test_an_invalid_record_counts_as_documented():
     assert found["neg_mean_squared_error"].value == -0.5
     assert found["r2"].value == pytest.approx(0.5)
     assert found["roc_auc"].interval == (0.0, 1.0)
+
+
+def test_precision_recall_and_f1_of_classes_come_from_the_matrix():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 2000)
+    predicted = np.where(rng.random(2000) < 0.7, truth, rng.integers(0, 3, 2000))
+    given = Answers(truth=truth, predicted=predicted)
+    found = without_noise(["confusion_matrix"], given, 2000, n_classes=3)["confusion_matrix"]
+    expected = precision_recall_fscore_support(truth, predicted)
+    for name, values in zip(("precision", "recall", "f1"), expected, strict=False):
+        value, low, high = found.more["by_class"][name]
+        np.testing.assert_allclose(value, values, atol=1e-6)
+        assert np.all((low < value) & (value < high))
 
 
 def test_scores_of_the_valid_records_are_those_of_scikit_learn():

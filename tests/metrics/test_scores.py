@@ -200,6 +200,29 @@ def test_an_invalid_record_shows_in_nothing(data):
             assert np.all(np.isfinite(loss["r2"].counts))
 
 
+def test_tables_of_scores_have_labels(data):
+    X, y = data[0], data[2]
+    model = private_classifier().fit(X, y)
+    scorings = ["accuracy", "confusion_matrix", "calibration_curve", "roc_curve"]
+    found = dp_score(model, X, y, scoring=scorings, epsilon=4.0, random_state=0)
+    matrix = found["confusion_matrix"]
+    labels = model.classes_.tolist()
+    frame = matrix.to_frame()
+    assert frame.index.tolist() == frame.columns.tolist() == labels
+    assert (frame.index.name, frame.columns.name) == ("true", "predicted")
+    assert all(str(label) in str(matrix) for label in labels)
+    assert f"{matrix.value[0, 0]:.0f}" in matrix._repr_html_()
+    by_class = matrix.class_frame()
+    assert by_class.index.tolist() == labels
+    assert by_class["f1"].columns.tolist() == ["value", "low", "high"]
+    assert found["accuracy"].to_frame().loc["accuracy", "value"] == float(found["accuracy"])
+    assert len(found["calibration_curve"].to_frame()) == 5
+    assert found["roc_curve"].to_frame()["threshold"].iloc[0] == np.inf
+    assert "tpr" in str(found["roc_curve"])
+    with pytest.raises(ValueError, match="class_frame is for"):
+        found["accuracy"].class_frame()
+
+
 def test_invalid_records_are_left_out_as_in_the_fit():
     X, y, rng = np.zeros((4000, 1)), np.zeros(4000), np.random.default_rng(0)
     X[:, 0] = rng.uniform(-1, 1, 4000)

@@ -36,15 +36,13 @@ CLASSES = ["no", "yes"]
 
 
 def regressor(**parameters):
-    settings = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0}
+    settings = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
     settings["solver"] = Descent(max_iter=2)
     return DPMirrorRegressor(**settings | parameters)
 
 
 def classifier():
-    return DPMirrorClassifier(
-        bounds_X=(-1, 1), classes=CLASSES, random_state=0, solver=Descent(max_iter=2)
-    )
+    return DPMirrorClassifier(bounds_X=(-1, 1), classes=CLASSES, solver=Descent(max_iter=2))
 
 
 class Shift(TransformerMixin, BaseEstimator):
@@ -191,3 +189,9 @@ def test_estimators_that_hold_others():
 def test_nothing_is_printed(capsys):
     check_pipeline(make_pipeline(preprocessing.StandardScaler(), regressor()))
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_seed_is_a_leak():
+    (found,) = check_pipeline(make_pipeline("passthrough", regressor(random_state=7))).findings
+    assert "random_state is given" in found.leaks
+    assert check_pipeline(regressor()).ok

@@ -160,9 +160,15 @@ def test_the_file_is_text_with_public_facts_only(tmp_path):
     assert set(entry) == {
         *("epsilon", "delta", "relation", "composition", "pure_epsilon", "rho", "rho_at_order"),
         *("rows_per_user", "branch", "label", "estimator", "n_samples", "n_features", "time"),
+        "noise_is_secret",
     }
+    assert entry["noise_is_secret"] is False
     assert entry["pure_epsilon"] is None
     assert entry["rho"] == pytest.approx(PrivacyBudget(0.1, DELTA).rho, rel=1e-9)
+    del entry["noise_is_secret"]  # of an earlier version
+    (tmp_path / "budget.json").write_text(json.dumps(document))
+    (charge,) = reloaded(accountant).ledger
+    assert charge.noise_is_secret is None
 
 
 def test_the_representation_tells_what_is_left(tmp_path):
