@@ -14,7 +14,7 @@ from .jit import njit
 # All is inlined by LLVM (`forceinline`), which makes the same code as numba's own inlining: that
 # copies the long lists of cases before types are known, several seconds for each kernel.
 
-_LOGISTIC = 2  # its loss_id
+_SQUARED, _LOGISTIC = 0, 2  # their loss_id
 
 # exp(r) = sum r^k / k!, to the last bit but one for abs(r) <= log(2) / 2
 _TAYLOR = tuple(1 / math.factorial(k) for k in range(14))
@@ -202,7 +202,11 @@ def replace_by_derivatives(slope: Slope, z: Any, y: Any, bounds: Any, work: Any)
         for k in range(n_outputs):
             for t in range(work.size):
                 z[k, t] = -y[k, t] / (1.0 + _exp(_clipped(y[k, t] * z[k, t], 700.0)))
-    else:
+    elif slope.loss_id == _SQUARED and slope.beta == math.inf:
+        for k in range(n_outputs):
+            for t in range(work.size):
+                z[k, t] -= y[k, t]
+    else:  # branches for each number
         for k in range(n_outputs):
             for t in range(work.size):
                 z[k, t] = clipped_derivative(slope, z[k, t], y[k, t])

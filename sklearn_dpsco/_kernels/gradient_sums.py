@@ -142,29 +142,33 @@ def _add_block(
     X: Any, records: OfRecords, ends: Any, offset: Any, slope: Slope, buffers: Any, part: Any
 ) -> None:
     """Add the sum over the rows of a block, whose products are in the first buffer."""
-    y, scale, factor, bounds = records
     z, targets, clips, work = buffers
     start, stop = ends
     size, d = stop - start, X.shape[1]
+    # slices, as no place in them is negative, which the compiler would have to look for
+    y, scale, factor, bounds = (
+        records.y[start:stop],
+        records.scale[start:stop],
+        records.factor[start:stop],
+        records.bounds[start:stop],
+    )
     for k in range(z.shape[0]):
+        line = z[k]
         for t in range(size):
-            targets[k, t] = y[start + t, k]
-        if scale.size:
-            for t in range(size):
-                z[k, t] *= scale[start + t]
-        for t in range(_BLOCK):
-            z[k, t] += offset[k]
+            targets[k, t] = y[t, k]
+        for t in range(scale.size):
+            line[t] *= scale[t]
+        line += offset[k]
     clips[:] = slope.clip
-    if bounds.size:
-        for t in range(size):
-            clips[t] = min(slope.clip, bounds[start + t])
+    for t in range(bounds.size):
+        clips[t] = min(slope.clip, bounds[t])
     replace_by_derivatives(slope, z, targets, clips, work)
     for k in range(z.shape[0]):
-        if factor.size:
-            for t in range(size):
-                z[k, t] *= factor[start + t]
-        add_rows(X[start:stop], z[k, :size], part[k, :d])
-        part[k, d] += plain_sum(z[k, :size])
+        line = z[k, :size]
+        for t in range(factor.size):
+            line[t] *= factor[t]
+        add_rows(X[start:stop], line, part[k, :d])
+        part[k, d] += plain_sum(line)
 
 
 @njit(cache=True, nogil=True)

@@ -50,11 +50,15 @@ def add_rows(X: Any, factors: Any, total: Any) -> None:
             total[j] += r * x[j]
 
 
-@njit(cache=True, nogil=True)
-def squared_norms(X: Any, center: Any, out: Any) -> None:
-    """The squared norm of x_i - center for every row."""
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def squared_norms(X: Any, center: Any, unit: Any, out: Any) -> None:
+    """The squared norm of unit (x_i - center) for every row."""
     for i in range(out.size):
-        out[i] = dense_products(X[i], center, center)[1]
+        row, total = X[i], 0.0
+        for j in range(center.size):
+            value = (row[j] - center[j]) * unit[j]
+            total += value * value
+        out[i] = total
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
@@ -76,7 +80,7 @@ def square_sum(row: Any) -> float:
     return total
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def row_products(X: Any, w: Any, out: Any) -> None:
     """<x_i, w> for every row, each by the same steps wherever the row lies."""
     for i in range(out.size):
@@ -102,16 +106,42 @@ def row_factor(scale: float, square: float, bound: float) -> float:
     return scale * (bound / max(bound, math.sqrt(square)))
 
 
-@njit(cache=True, nogil=True)
-def weigh_rows(X: Any, bound: float, norm_error: float, weights: Any, out: Any) -> None:
-    """The rows into `out`, with weights with which none is longer than `bound`, itself below 1.
+@njit(cache=True, inline="always")
+def _norm(row: Any, is_present: bool, norm_error: float) -> float:
+    """The norm of a row, rounded up; infinite if it is not present or beyond all measure.
 
-    A weight that is 0 stays so, and its row becomes 0, as one beyond all measure; `norm_error` is
-    as in `RowForm`.
+    `norm_error` is as in `RowForm`.
     """
-    for i in range(weights.size):
-        square = square_sum(X[i]) * (1.0 + norm_error)
-        is_some = weights[i] > 0.0 and square < _LARGEST_SQUARE
-        weights[i] = bound / max(1.0, math.sqrt(square)) if is_some else 0.0
+    square = square_sum(row) * (1.0 + norm_error)
+    return math.sqrt(square) if is_present and square < _LARGEST_SQUARE else math.inf
+
+
+@njit(cache=True, nogil=True)
+def measured_rows(X: Any, present: Any, norm_error: float, out: Any, norms: Any) -> None:
+    """The rows into `out`, 0 where `_norm` is infinite, and that of each row into `norms`."""
+    for i in range(norms.size):
+        norms[i] = _norm(X[i], present[i], norm_error)
+        is_some = norms[i] < math.inf
         for j in range(X.shape[1]):
             out[i, j] = X[i, j] if is_some else 0.0
+
+
+@njit(cache=True, nogil=True)
+def shorten_rows(X: Any, present: Any, norm_error: float, bound: float) -> None:
+    """Divide each row by its `_norm` if that is above 1, and multiply it by the bound, in place."""
+    for i in range(present.size):
+        norm = _norm(X[i], present[i], norm_error)
+        factor = bound / max(1.0, norm)
+        for j in range(X.shape[1]):
+            X[i, j] = factor * X[i, j] if norm < math.inf else 0.0
+
+
+@njit(cache=True, nogil=True)
+def scaled_rows(X: Any, factors: Any, out: Any) -> None:
+    """The rows [x_i, 1] times their factors into `out`, which may have no column for the 1."""
+    d = X.shape[1]
+    for i in range(factors.size):
+        for j in range(d):
+            out[i, j] = factors[i] * X[i, j]
+        if out.shape[1] > d:
+            out[i, d] = factors[i]

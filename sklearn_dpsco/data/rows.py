@@ -191,12 +191,10 @@ class Rows:
 
             squares = np.empty(self.n_samples)
             center = np.zeros(self.n_columns) if self.center is None else self.center
+            units = np.ones(self.n_columns) if unit is None else unit
 
             def fill(part: slice) -> None:
-                if unit is None:
-                    squared_norms(self.X[part], center, squares[part])
-                else:
-                    squares[part] = (((self.dense(part) - center) * unit) ** 2).sum(axis=1)
+                squared_norms(self.X[part], center, units, squares[part])
 
             on_threads(fill, row_tasks(self.n_samples, self.n_columns))
             return np.sqrt(squares * (1 + error) + self.has_intercept)
@@ -231,7 +229,7 @@ class Rows:
         out = np.zeros((self.n_samples, *weights.shape[1:]))
 
         def fill(part: slice) -> None:
-            out[part] = self._predicted(self.dense(part), weights)
+            out[part] = self._predicted(self.X[part], weights)
 
         if self._storage == "dense":
             on_threads(fill, row_tasks(self.n_samples, self.n_columns))
@@ -250,7 +248,8 @@ class Rows:
         return product if self.center is None else product - self.center @ coef[: self.n_columns]
 
     def _predicted(self, block: Array, weights: Array) -> Array:
-        if not self.is_drawn:
+        # BLAS would need a copy of single numbers
+        if not self.is_drawn and (weights.ndim > 1 or block.dtype == np.float64):
             return np.asarray(block @ weights)
         from .._kernels.products import row_products
 

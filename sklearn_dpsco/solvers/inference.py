@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import chi2
 
+from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import (
     UNIT_ROUNDOFF,
     chunk_rows,
     norm_error,
-    on_threads,
     slices,
     sum_on_threads,
 )
@@ -461,27 +461,25 @@ class Sized(NamedTuple):
     sizes: Array
 
 
-def _rows(x: NDArray[np.float32], unit: Array, part: slice) -> Array:
-    """The z of some records over the unit, by which sums are multiplied, and not each row."""
-    rows = np.ones((part.stop - part.start, len(unit)))
-    rows[:, : x.shape[1]] = x[part]
-    return rows
-
-
 def _tasks(x: NDArray[np.float32]) -> list[slice]:
     return slices(len(x), chunk_rows(*x.shape))
+
+
+def _scaled(x: NDArray[np.float32], factors: Array, dimension: int) -> Array:
+    """Rows times factors, over the unit, by which sums are multiplied, and not each row."""
+    from .._kernels.products import scaled_rows
+
+    rows = np.empty((len(x), dimension))
+    scaled_rows(x, factors, rows)
+    return rows
 
 
 def _unweighed(copy: WithNumbers, unit: Array) -> WithNumbers:
     """The copy with no weights but the records' own, and with norms."""
     x, rows = copy.numbers[0], copy.data.rows
-    norms = np.empty(len(x))
-
-    def fill(part: slice) -> None:
-        z = _rows(x, unit, part) * unit
-        norms[part] = np.sqrt(np.einsum("ij,ij->i", z, z) * (1 + norm_error(z.shape[1])))
-
-    on_threads(fill, _tasks(x))
+    d = x.shape[1]
+    squares = make_rows(x, False).norms(unit[:d]) ** 2 + float((unit[d:] ** 2).sum())
+    norms = np.sqrt(squares * (1 + norm_error(len(unit))))
     weights = rows.sample_weights() * rows.present()
     return WithNumbers(copy.data, Sized(x, weights, norms, norms, norms))
 
@@ -489,23 +487,22 @@ def _unweighed(copy: WithNumbers, unit: Array) -> WithNumbers:
 def scored(copy: WithNumbers, at: Point, is_curved: bool) -> WithNumbers:
     """The copy with what its records have at a point, of scores or of second derivatives."""
     x, weights, norms, *_ = copy.numbers
-    coef = (at.unit * at.coef.T).T
-    of_each, sizes = [np.empty((0, *at.coef.shape[1:]))], [np.empty(0)]
-    for part in _tasks(x):
-        raw = _rows(x, at.unit, part) @ coef + at.offset
-        raw = np.clip(raw, -_LARGEST_PREDICTION, _LARGEST_PREDICTION)
-        if is_curved:
-            p, curvature = _curvature(at.loss, raw)
-            of_each.append(p)
-            sizes.append(norms[part] * np.sqrt(weights[part] * curvature))
-            continue
-        r = clipped_derivative(at.loss, raw, copy.data.y[part], math.inf)
-        r = (weights[part] * r.T).T
-        lengths = np.abs(r) if r.ndim == 1 else np.linalg.norm(r, axis=1)
-        of_each.append(r)
-        sizes.append(norms[part] * lengths * (1 + norm_error(len(at.unit))))
-    numbers = Sized(x, weights, norms, np.concatenate(of_each), np.concatenate(sizes))
-    return WithNumbers(copy.data, numbers)
+    raw = _table(x, at.unit).product((at.unit * at.coef.T).T) + at.offset
+    raw = np.clip(raw, -_LARGEST_PREDICTION, _LARGEST_PREDICTION)
+    if is_curved:
+        of_each, curvature = _curvature(at.loss, raw)
+        sizes = norms * np.sqrt(weights * curvature)
+    else:
+        r = clipped_derivative(at.loss, raw, copy.data.y, math.inf)
+        of_each = times_rows(r, weights)
+        lengths = np.abs(of_each) if r.ndim == 1 else np.linalg.norm(of_each, axis=1)
+        sizes = norms * lengths * (1 + norm_error(len(at.unit)))
+    return WithNumbers(copy.data, Sized(x, weights, norms, of_each, sizes))
+
+
+def _table(x: NDArray[np.float32], unit: Array) -> Rows:
+    """The rows over the unit."""
+    return make_rows(x, len(unit) > x.shape[1])
 
 
 def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
@@ -534,57 +531,52 @@ def _weighed(copy: WithNumbers, bound: float) -> WithNumbers:
     return WithNumbers(copy.data, numbers._replace(weights=weights, sizes=sizes))
 
 
-def _shortened(copy: WithNumbers, clip: float, part: slice) -> Array:
+def _shortened(copy: WithNumbers, clip: float) -> Array:
     """Derivatives over a clip, such that times their z they are scores of norm at most 1."""
     numbers = copy.numbers
-    return (numbers.of_each[part].T * (clipped_to(clip, numbers.sizes[part]) / clip)).T
+    return times_rows(numbers.of_each, clipped_to(clip, numbers.sizes) / clip)
 
 
 def score_sum(copy: WithNumbers, unit: Array, clip: float) -> Array:
     """Sum of the scores over a clip, the longer ones scaled down to 1; of shape (size,)."""
-    x = copy.numbers.x
-
-    def added(part: slice) -> Array:
-        return np.asarray(_rows(x, unit, part).T @ _shortened(copy, clip, part))
-
-    total = sum_on_threads(added, _tasks(x), np.zeros((len(unit), *copy.numbers.of_each.shape[1:])))
+    total = _table(copy.numbers.x, unit).weighted_sum(_shortened(copy, clip))
     return np.asarray((unit * total.T).T.ravel())
 
 
 def score_and_moment_sum(copy: WithNumbers, unit: Array, clip: float) -> Array:
     """The same in the first row, and below it the sum of s s^T."""
-    x = copy.numbers.x
+    x, shortened = copy.numbers.x, _shortened(copy, clip)
 
     def added(part: slice) -> Array:
-        z, r = _rows(x, unit, part), _shortened(copy, clip, part)
-        total = (z.T @ r).ravel()
+        r = shortened[part]
         if r.ndim == 1:
-            z *= r[:, None]
+            s = _scaled(x[part], r, len(unit))
         else:
-            z = (z[:, :, None] * r[:, None]).reshape(len(z), -1)
-        return np.vstack((total, z.T @ z))
+            z = _scaled(x[part], np.ones(len(r)), len(unit))
+            s = (z[:, :, None] * r[:, None]).reshape(len(z), -1)
+        return np.vstack((s.sum(axis=0), s.T @ s))
 
-    units = np.repeat(unit, math.prod(copy.numbers.of_each.shape[1:]))
+    units = np.repeat(unit, math.prod(shortened.shape[1:]))
     return np.asarray(sum_on_threads(added, _tasks(x)) * np.vstack((units, np.outer(units, units))))
 
 
 def curvature_sum(copy: WithNumbers, at: Point, bound: float) -> Array:
     """Sum of the second derivatives over the bound's square, the larger ones scaled down to 1."""
     x, weights, _, p, sizes = copy.numbers
+    factors = weights * (clipped_to(bound, sizes) / bound) ** 2
 
     def added(part: slice) -> Array:
-        z, q = _rows(x, at.unit, part), p[part]
-        factors = weights[part] * (clipped_to(bound, sizes[part]) / bound) ** 2
+        q, f, dimension = p[part], factors[part], len(at.unit)
         if not isinstance(at.loss, Multinomial):
-            z *= np.sqrt(factors * (q if q.ndim == 1 else q[:, 0]))[:, None]
+            z = _scaled(x[part], np.sqrt(f * (q if q.ndim == 1 else q[:, 0])), dimension)
             return np.asarray(z.T @ z)
-        d, k = z.shape[1], q.shape[1]
-        total = np.zeros((d, k, d, k))
+        z, k = _scaled(x[part], np.ones(len(q)), dimension), q.shape[1]
+        total = np.zeros((dimension, k, dimension, k))
         for a in range(k):
             for b in range(a + 1):
-                block = (z.T * (factors * q[:, a] * ((a == b) - q[:, b]))) @ z
+                block = (z.T * (f * q[:, a] * ((a == b) - q[:, b]))) @ z
                 total[:, a, :, b] = total[:, b, :, a] = block
-        return total.reshape(d * k, d * k)
+        return total.reshape(dimension * k, dimension * k)
 
     units = np.repeat(at.unit, p.shape[1] if isinstance(at.loss, Multinomial) else 1)
     return np.asarray(sum_on_threads(added, _tasks(x)) * np.outer(units, units))

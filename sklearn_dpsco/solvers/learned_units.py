@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,13 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..data.rows import make_rows, times_rows
+from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import (
     UNIT_ROUNDOFF,
     chunk_rows,
     norm_error,
     on_threads,
-    slices,
+    row_tasks,
+    sum_on_threads,
 )
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
@@ -285,11 +287,13 @@ class LearnedUnits(Part):
             norm = min(norm, rough + float(np.linalg.norm(center)))
         whitened, last, bound = Whitened(np.eye(d) / norm, 1.0, 0.6, None), 0.5, 1.0
         data = data.row_major()
-        copy = data.map(copied, center, 1 / norm).kept()
+        by: Any = 1 / norm
         for t in range(self.n_rounds):
+            moments = np.asarray(data.sum(turned_moment_sum, center, by)) / n
             shorter = cut / growth if t == self.n_rounds - 1 else None
-            whitened, last = self._release_moments(copy, whitened, cut, shorter, stream), 1.0
-            copy = data.map(copied, center, whitened.transform).kept()
+            whitened, last = self._release_moments(moments, whitened, cut, shorter, stream), 1.0
+            by = whitened.transform
+        copy = data.map(copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
             sizes, grid = copy.map(lengths), 2.0 ** (_LENGTHS / 4)
@@ -323,15 +327,19 @@ class LearnedUnits(Part):
         return {"transform": whole, "longest": size, "top": top, "trace": trace}
 
     def _release_moments(
-        self, copy: Any, before: Whitened, cut: float, shorter: float | None, stream: RandomStream
+        self,
+        moments: Array,
+        before: Whitened,
+        cut: float,
+        shorter: float | None,
+        stream: RandomStream,
     ) -> Whitened:
-        """The matrix that whitens the rows; `shorter` if it is the last.
+        """The matrix that whitens the rows, by their second moments; `shorter` if it is the last.
 
         Its smallest singular values are those of the noise: what is lost in it is not blown up.
         """
         assert self.moments is not None
         d, scale = self.problem.n_features, math.sqrt(self.moments.variance)
-        moments = np.asarray(copy.sum(moment_sum)) / copy.n_samples
         noisy = self.moments.release(isometric_vector(moments), stream)
         root, values, ridge = whitening(noisy, d, scale)
         white = values / (values + ridge)
@@ -449,43 +457,67 @@ def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:
 # -------------------------------------------------------------------------------- running
 
 
+def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:
+    """Some rows, centred and multiplied, in float64, few at a time for the cache of a core."""
+    size = chunk_rows(rows.n_samples, 4 * rows.n_columns)
+    for start in range(part.start, part.stop, size):
+        some = slice(start, min(part.stop, start + size))
+        turned = rows.dense(some) - center
+        yield some, turned * by if np.ndim(by) == 0 else np.asarray(turned @ by)
+
+
+def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
+    """Sum of z z^T over the rows, centred, multiplied and scaled down to a norm of at most 1."""
+    from .._kernels.products import shorten_rows
+
+    rows, present = data.rows, data.rows.present()
+    error = norm_error(rows.n_columns)
+
+    def added(part: slice) -> Any:
+        total: Any = 0.0
+        for some, z in _turned(rows, part, center, by):
+            shorten_rows(z, present[some], error, LONGEST)
+            total = total + z.T @ z
+        return total
+
+    return sum_on_threads(added, row_tasks(rows.n_samples, rows.n_columns))
+
+
 def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
-    """A dense copy of the rows, centred and multiplied, with the weights of `weigh_rows`.
+    """A dense copy of the rows, centred and multiplied, with their weights and norms.
 
-    The numbers are x, in float32, which halves the time to read it, and the weights. Those of empty
-    records are 0.
+    The numbers are x, in float32, which halves the time to read it; weights with which no row is
+    longer than 1, those of empty records 0; and norms, those of empty records infinite.
     """
-    from .._kernels.products import weigh_rows
+    from .._kernels.products import measured_rows
 
-    rows = data.rows
+    rows, present = data.rows, data.rows.present()
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    weights, error = rows.present().astype(np.float64), norm_error(rows.n_columns)
+    norms, error = np.empty(len(x)), norm_error(rows.n_columns)
 
     def fill(part: slice) -> None:
         # in float64, whose rounding by place in a block is lost in the rounding to float32
-        turned = rows.dense(part) - center
-        turned = turned * by if np.ndim(by) == 0 else turned @ by
-        weigh_rows(turned, LONGEST, error, weights[part], x[part])
+        for some, turned in _turned(rows, part, center, by):
+            measured_rows(turned, present[some], error, x[some], norms[some])
 
-    on_threads(fill, slices(len(x), chunk_rows(*x.shape)))  # for the cache of a core
-    return WithNumbers(data, (x, weights))
+    on_threads(fill, row_tasks(*x.shape))
+    return _bounded(WithNumbers(data, (x, norms, norms)), 1.0)
 
 
 def lengths(copy: WithNumbers) -> WithNumbers:
     """Records with the l2 norms of the rows of a copy, rounded up."""
-    return WithNumbers(copy.data, make_rows(copy.numbers[0], False).norms())
+    return WithNumbers(copy.data, copy.numbers[2])
 
 
 def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
     """The copy with weights with which no row is longer than this."""
-    x, weights = copy.numbers
-    bounded = LONGEST * clipped_to(bound, lengths(copy).numbers) * (weights > 0)
-    return WithNumbers(copy.data, (x, bounded))
+    x, _, norms = copy.numbers
+    return WithNumbers(copy.data, (x, LONGEST * clipped_to(bound, norms), norms))
 
 
 def _weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:
     """The copy in the place of the rows, their weights times those; or rows and targets times."""
-    (x, weights), rows, y = copy.numbers, copy.data.rows, copy.data.y
+    (x, weights), rows, y = copy.numbers[:2], copy.data.rows, copy.data.y
     if cuts_rows:
         made = make_rows(x, problem.fit_intercept, weights, rows.sample_weight)
         y = times_rows(y, weights) if problem.loss.task == "regression" else y

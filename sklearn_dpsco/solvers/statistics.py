@@ -255,7 +255,7 @@ def second_moments(problem: Problem, budget: PrivacyBudget) -> float:
 
 def moment_sum(copy: WithNumbers) -> Any:
     """Sum of z z^T over the rows of a copy times their weights."""
-    x, weights = copy.numbers
+    x, weights, _ = copy.numbers
 
     def added(part: slice) -> Array:
         z = x[part] * weights[part, None]
@@ -316,12 +316,18 @@ def median_score(n_samples: int, record_factor: float) -> float:
 
 def place_counts(values: Array, present: NDArray[np.bool_], grid: Array) -> Array:
     """Counts of the values of present records by interval that ends on a grid, and beyond it."""
+    from .._kernels.places import count_places
+
+    values, filled = np.ascontiguousarray(values), np.full(2 ** grid.size.bit_length() - 1, np.inf)
+    filled[: grid.size] = grid
 
     def counted(part: slice) -> Array:
-        places = np.searchsorted(grid, values[part])[present[part]]
-        return np.bincount(places, minlength=grid.size + 1).astype(np.float64)
+        counts = np.zeros(grid.size + 1)
+        count_places(values[part], present[part], filled, counts)
+        return counts
 
-    return np.asarray(sum_on_threads(counted, slices(values.size, BLOCK_ROWS)))
+    tasks = slices(values.size, BLOCK_ROWS)
+    return np.asarray(sum_on_threads(counted, tasks, np.zeros(grid.size + 1), uses_blas=False))
 
 
 def target_counts(data: SolverData, k: int, center: float | None, grid: Array) -> Array:

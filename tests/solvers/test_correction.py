@@ -223,4 +223,4 @@ def test_the_same_correction_comes_from_all_storages():
     first = plan.run(solver_data(X, y), stream())
     for stored in (np.asfortranarray(X), sparse.csr_array(X), sparse.csc_array(X)):
         found = plan.run(solver_data(stored, y), stream())
-        np.testing.assert_array_equal(first.coef, found.coef)
+        np.testing.assert_allclose(first.coef, found.coef, rtol=1e-12)  # centres differ by as much

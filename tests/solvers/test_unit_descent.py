@@ -23,6 +23,7 @@ from sklearn_dpsco import (
     DPPhasedSGDRegressor,
     HeavyTailDPRegressor,
 )
+from sklearn_dpsco._kernels.products import measured_rows, scaled_rows, shorten_rows
 from sklearn_dpsco.audit import (
     audit_plan,
     check_sensitivity,
@@ -31,6 +32,7 @@ from sklearn_dpsco.audit import (
     neighbours,
 )
 from sklearn_dpsco.data import pieces
+from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import LogAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import SelectVertex
@@ -45,6 +47,7 @@ from sklearn_dpsco.solvers import (
     unit_descent,
 )
 from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.records import SolverData
 from sklearn_dpsco.solvers.statistics import median_on_grid, place_counts, spread_on_grid
 
 TASKS = ("regression", "classification")
@@ -201,6 +204,23 @@ def test_scores_of_a_median_change_by_no_more_than_their_range():
         assert max(changes) == pytest.approx(largest, abs=0.1 if is_spread else 0)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 31, 32, 4097])
+def test_places_are_those_of_a_search(size):
+    rng = np.random.default_rng(size)
+    grid = np.sort(rng.standard_normal(size))
+    near = [grid, np.nextafter(grid, np.inf), np.nextafter(grid, -np.inf)]
+    odd = [0.0, -0.0, np.inf, -np.inf, np.nan]
+    values = rng.permutation(np.concatenate([*near, odd, 3 * rng.standard_normal(100)]))
+    for n in (0, 1, 63, 64, 65, values.size):
+        present = rng.random(n) < 0.7
+        places = np.searchsorted(grid, values[:n])[present]
+        expected = np.bincount(places, minlength=size + 1)
+        np.testing.assert_array_equal(place_counts(values[:n], present, grid), expected)
+    two = np.column_stack((values, values))[:, 0]  # not contiguous
+    expected = np.bincount(np.searchsorted(grid, values), minlength=size + 1)
+    np.testing.assert_array_equal(place_counts(two, np.ones(two.size, bool), grid), expected)
+
+
 def test_a_spread_is_that_of_normal_numbers_and_not_0_where_most_are_equal():
     rng = np.random.default_rng(0)
     for scale in (0.02, 0.3):
@@ -250,7 +270,7 @@ def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
     X = rng.standard_normal((200, 3)) * 10.0 ** rng.uniform(-40, 40, (200, 1))
     matrix = rng.standard_normal((3, 3))
     copy = learned_units.copied(solver_data(X, np.zeros(200)), np.zeros(3), matrix)
-    x, weights = copy.numbers
+    x, weights, _ = copy.numbers
     assert np.isfinite(x).all()
     for bound in (0.1, 5.0):  # a bound on lengths, at which weights are 1
         shorter = learned_units._bounded(copy, bound).numbers[1]
@@ -268,6 +288,44 @@ def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
     assert not x[is_beyond].any()
     assert not weights[is_beyond].any()
     assert is_long.sum() > 20
+
+
+@pytest.mark.parametrize("by", [0.7, np.array([[2.0, 1.0, 0.0], [0.0, 1e-3, 0.5], [1, 0, 1]])])
+def test_moments_are_those_of_the_rows_of_a_copy(by):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((9000, 3)) * 10.0 ** rng.uniform(-2, 2, (9000, 1))
+    X[5], X[6], scale = 1e35, 0.0, rng.choice([0.0, 1.0], 9000)
+    center = np.array([0.5, -1.0, 0.0])
+    data = SolverData(make_rows(X, True, scale), np.zeros(9000))
+    found = learned_units.turned_moment_sum(data, center, by)
+    copy = learned_units.copied(data, center, by)
+    np.testing.assert_allclose(found, statistics.moment_sum(copy), rtol=1e-5, atol=1e-3)
+    assert np.trace(found) < scale.sum()
+
+
+def test_rows_beyond_all_measure_and_empty_ones_count_as_0():
+    rows = [[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [1e31, 0.0], [np.inf, 0.0], [np.nan, 1.0], [1, 1]]
+    X, present = np.array(rows), np.arange(7) < 6
+    out, norms = np.empty((7, 2), dtype=np.float32), np.empty(7)
+    measured_rows(X, present, 1e-15, out, norms)
+    np.testing.assert_allclose(norms, [5.0, 0.5, 0.0, *[np.inf] * 4])
+    assert np.all(norms[:2] >= np.linalg.norm(X[:2], axis=1))
+    np.testing.assert_array_equal(out[:3], X[:3].astype(np.float32))
+    assert not out[3:].any()
+    shorten_rows(X, present, 1e-15, 0.9)
+    np.testing.assert_allclose(X[:3], [[0.54, 0.72], [0.27, 0.36], [0.0, 0.0]])
+    assert not X[3:].any()
+
+
+@pytest.mark.parametrize("n", [0, 1, 70])
+@pytest.mark.parametrize("has_intercept", [False, True])
+def test_scaled_rows_are_products(n, has_intercept):
+    rng = np.random.default_rng(n)
+    X, factors = rng.standard_normal((n, 3)).astype(np.float32), rng.standard_normal(n)
+    out = np.empty((n, 3 + has_intercept))
+    scaled_rows(X, factors, out)
+    expected = np.column_stack((X.astype(np.float64), np.ones(n)))[:, : 3 + has_intercept]
+    np.testing.assert_array_equal(out, expected * factors[:, None])
 
 
 def moments_of(x):
