@@ -119,21 +119,23 @@ class Accounting(NamedTuple):
         """Warn if epsilon is infinite, or delta not below 1 / n_samples, or if noise hides all.
 
         The last is for a model on `n_features`, as found by simulation: a mean over fewer rows than
-        5 sqrt(n_features) times its noise hides even strong effects, with 12 times they show. Rows
+        4 sqrt(n_features) times its noise hides even strong effects, with 12 times they show. Rows
         of wide tables are sparse, and such a table is as hard as one of 1000 columns at most.
         """
         if self.budget.is_infinite:
             warn_user(_NO_NOISE, PrivacyLeakWarning)
             return
         budget = self.budget_of(n_samples)
-        size = (budget.epsilon if budget.is_pure else budget.mu) / budget.record_factor
+        size = budget.epsilon / budget.rows_per_user if budget.is_pure else budget.mu
+        size /= budget.record_factor
         needed = math.sqrt(min(n_features, 1000)) / size
-        if n_samples < 5 * needed:
+        if n_samples < 4 * needed:
+            epsilon, enough = float(budget.epsilon), float(f"{12 * needed:.2g}")
             warn_user(
                 f"n_samples={n_samples} is too small to learn from {n_features} features at "
-                f"epsilon={budget.epsilon:g} with {budget.relation} neighbours: noise hides even "
-                f"strong effects. They show from about {float(f'{12 * needed:.2g}'):.0f} "
-                "rows on; or take fewer features, or a larger epsilon",
+                f"epsilon={epsilon:g} with {budget.relation} neighbours: noise hides even strong "
+                f"effects. They show from about {enough:.0f} rows on; or take fewer features, or a "
+                "larger epsilon",
                 PrivacyParameterWarning,
             )
         delta = budget.delta

@@ -35,6 +35,7 @@ def fitted(name, X, y, form=None, **settings):
     """A fit without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "n_samples=.* is too small to learn")  # so it is
         return build(name, form, **entry(name).sparse, **settings).fit(X, y)
 
 

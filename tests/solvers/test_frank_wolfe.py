@@ -78,7 +78,7 @@ def test_public_parameters_reach_the_plan(form):
     before = model.plan(50, 12)
     plan = model.fit(X, y).plan_
     assert plan == before
-    assert model.guarantee_ is plan.guarantee
+    assert model.guarantee_ == plan.guarantee
     assert (plan.solver, plan.max_iter, plan.learning_rate) == (form, 5, 0.2)
     assert (plan.gradient_clip, plan.geometry.radius, plan.budget.epsilon) == (0.7, 0.9, 3.0)
     assert model.guarantee_.relation == "zero-out"
