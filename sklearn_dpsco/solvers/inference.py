@@ -148,7 +148,7 @@ class NewtonSteps(Part):
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
         at = Point(problem.matrix(coef), units.unit, units.offset, problem.loss)
-        copy = units.copy.map(_unweighed, at.unit).map(scored, at, True)
+        copy = units.copy.map(_unweighed, at.unit).map(predicted, at).map(scored, at, True)
         bound = self._size(copy, self.n_cut, stream)
         copy = copy.map(_weighed, bound)
         bread = self._bread(problem, copy, at, bound, stream)
@@ -161,6 +161,7 @@ class NewtonSteps(Part):
             noisy = clip * self.first.release(there.sum(score_sum, at.unit, clip) / n, stream)
             move = basis @ (bread.inverse @ (basis.T @ noisy))
             at = at._replace(coef=at.coef - problem.matrix(move))
+            copy = copy.map(predicted, at)
         before = self._noise(problem, basis, bread, move, clip**2 * self.first.variance)
         if self.n_hessians > self.n_first:
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
@@ -457,6 +458,7 @@ class Sized(NamedTuple):
     x: NDArray[np.float32]
     weights: Array
     norms: Array
+    raw: Array  # predictions at that point
     of_each: Array
     sizes: Array
 
@@ -481,14 +483,19 @@ def _unweighed(copy: WithNumbers, unit: Array) -> WithNumbers:
     squares = make_rows(x, False).norms(unit[:d]) ** 2 + float((unit[d:] ** 2).sum())
     norms = np.sqrt(squares * (1 + norm_error(len(unit))))
     weights = rows.sample_weights() * rows.present()
-    return WithNumbers(copy.data, Sized(x, weights, norms, norms, norms))
+    return WithNumbers(copy.data, Sized(x, weights, norms, norms, norms, norms))
+
+
+def predicted(copy: WithNumbers, at: Point) -> WithNumbers:
+    """The copy with predictions at a point."""
+    raw = _table(copy.numbers.x, at.unit).product((at.unit * at.coef.T).T) + at.offset
+    raw = np.clip(raw, -_LARGEST_PREDICTION, _LARGEST_PREDICTION)
+    return WithNumbers(copy.data, copy.numbers._replace(raw=raw))
 
 
 def scored(copy: WithNumbers, at: Point, is_curved: bool) -> WithNumbers:
-    """The copy with what its records have at a point, of scores or of second derivatives."""
-    x, weights, norms, *_ = copy.numbers
-    raw = _table(x, at.unit).product((at.unit * at.coef.T).T) + at.offset
-    raw = np.clip(raw, -_LARGEST_PREDICTION, _LARGEST_PREDICTION)
+    """The copy with what its records have there, of scores or of second derivatives."""
+    _, weights, norms, raw, *_ = copy.numbers
     if is_curved:
         of_each, curvature = _curvature(at.loss, raw)
         sizes = norms * np.sqrt(weights * curvature)
@@ -497,7 +504,7 @@ def scored(copy: WithNumbers, at: Point, is_curved: bool) -> WithNumbers:
         of_each = times_rows(r, weights)
         lengths = np.abs(of_each) if r.ndim == 1 else np.linalg.norm(of_each, axis=1)
         sizes = norms * lengths * (1 + norm_error(len(at.unit)))
-    return WithNumbers(copy.data, Sized(x, weights, norms, of_each, sizes))
+    return WithNumbers(copy.data, copy.numbers._replace(of_each=of_each, sizes=sizes))
 
 
 def _table(x: NDArray[np.float32], unit: Array) -> Rows:
@@ -562,7 +569,7 @@ def score_and_moment_sum(copy: WithNumbers, unit: Array, clip: float) -> Array:
 
 def curvature_sum(copy: WithNumbers, at: Point, bound: float) -> Array:
     """Sum of the second derivatives over the bound's square, the larger ones scaled down to 1."""
-    x, weights, _, p, sizes = copy.numbers
+    x, weights, _, _, p, sizes = copy.numbers
     factors = weights * (clipped_to(bound, sizes) / bound) ** 2
 
     def added(part: slice) -> Array:
