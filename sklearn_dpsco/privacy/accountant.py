@@ -20,6 +20,7 @@ from .branches import Account, BranchPath, ParallelGroup
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
 from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_string
+from .report import Report, of_accountant
 from .turns import Turn
 
 T = TypeVar("T")
@@ -228,6 +229,18 @@ class BudgetAccountant(Account):
     def ledger(self) -> tuple[Charge, ...]:
         """The charges, in order."""
         return self._in_turn(lambda: self._ledger.charges)
+
+    def report(self) -> Report:
+        """One page for someone without mathematics: what is promised of all results together.
+
+        Returns
+        -------
+        Report
+            ``print`` shows it, as does a notebook, and ``to_json()`` has the facts.
+        """
+        budget = self._budget
+        claim = float(budget.epsilon), float(budget.delta), budget.relation, self._rows
+        return of_accountant(claim, self.total_spent(), self.remaining(), self.ledger)
 
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.

@@ -28,6 +28,7 @@ from .budget import (
     renyi_delta,
     zcdp_delta,
 )
+from .report import Report, of_guarantee
 from .selections import has_optimum, selection_delta, selection_epsilon
 
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
@@ -237,6 +238,23 @@ class Guarantee(Overviewed):
         if self.noise_is_secret or self.is_void:
             return []
         return ["NOT PRIVATE against who knows or guesses the random_state that was given:"]
+
+    def report(self) -> Report:
+        """One page for someone without mathematics: who is protected, against what, and how well.
+
+        Returns
+        -------
+        Report
+            ``print`` shows it, as does a notebook, and ``to_json()`` has the facts.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import DPLinearRegression
+        >>> model = DPLinearRegression(epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
+        >>> print(model.plan(5000, 4).guarantee.report().overview().lines[1])
+        Protected is each row of the table by itself.
+        """
+        return of_guarantee(self)
 
     def shares(self) -> list[tuple[str, float]]:
         """What each release, or each part, takes of the plan's total.
