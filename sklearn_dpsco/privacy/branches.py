@@ -95,14 +95,14 @@ class Account:
         True
         """
         account, path = self._place()
-        account._charge(path, guarantee, label, estimator, has_groups, noise_is_secret)
-        if not noise_is_secret:
+        if not noise_is_secret:  # before the charge: who makes errors of warnings spends nothing
             warn_user(
                 f"random_state was given to what is charged ({estimator}): who knows or guesses it "
                 "can subtract the noise, and nothing is private against them. Leave it at None for "
-                "a release; the charge stays",
+                "a release",
                 PrivacyLeakWarning,
             )
+        account._charge(path, guarantee, label, estimator, has_groups, noise_is_secret)
 
     def remaining(self, delta: float | None = None) -> float:
         """Largest epsilon of one more fit on all records, or in a branch; 0 if nothing is left.

@@ -65,6 +65,8 @@ def test_a_charge_with_a_seed_is_told(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivacyLeakWarning)
         build(name, accountant=accountant, random_state=None).fit(X, y)
+        with pytest.raises(PrivacyLeakWarning):  # and nothing is spent
+            build(name, accountant=accountant, random_state=0).fit(X, y)
     assert accountant.to_frame()["noise_is_secret"].tolist() == [False, True]
 
 
