@@ -100,18 +100,25 @@ def odds(epsilon: float) -> float:
     return 1.0 if epsilon > 700 else math.exp(epsilon) / (1 + math.exp(epsilon))
 
 
+def _up(x: float) -> float:
+    """Rounded up to three digits, as what is said to be at most so much must be."""
+    unit = 10.0 ** (math.floor(math.log10(x)) - 2)
+    return math.ceil(x / unit) * unit
+
+
 def _words(epsilon: float, delta: float, relation: str, rows: int) -> list[str]:
     """Who is protected, against what, and how well."""
     one = "one record" if rows == 1 else f"one person, in all of their up to {rows} rows,"
     protected = "each row of the table" if rows == 1 else "each person"
     protected += " by itself" if rows == 1 else f" who has at most {rows} rows in it"
-    factor = math.exp(min(epsilon, 700.0))
+    factor = "any factor"
+    if epsilon <= 700:
+        factor = f"a factor of at most {_up(math.exp(epsilon)):.3g}"
     lines = [
         f"Protected is {protected}.",
         _AGAINST[relation].format(whom=one),
-        f"Epsilon is {epsilon:.4g}: the odds of any guess about them change by a factor of at "
-        f"most {factor:.3g}. What was as likely as not is then at most {100 * odds(epsilon):.3g} % "
-        "likely.",
+        f"Epsilon is {epsilon:.4g}: the odds of any guess about them change by {factor}. What was as "
+        f"likely as not is then at most {_up(100 * odds(epsilon)):.3g} % likely.",
     ]
     if delta > 0:
         lines.append(f"Delta is {delta:.3g}: by so much, at most, a probability may exceed that.")
@@ -202,7 +209,7 @@ def of_guarantee(guarantee: Any) -> Report:
         (
             one["name"],
             f"{one['uses']} times" if one["uses"] > 1 else "once",
-            _KINDS.get(one["mechanism"], "with noise"),
+            "without noise" if guarantee.is_void else _KINDS.get(one["mechanism"], "with noise"),
         )
         for one in releases
     ]

@@ -51,7 +51,7 @@ def test_a_guarantee_in_words():
     text = str(report)
     for words in (
         "each row of the table by itself", "which values one record had", "at most 2.72",
-        "at most 73.1 % likely", "Delta is 1e-06", "secret key", "how many rows and columns",
+        "at most 73.2 % likely", "Delta is 1e-06", "secret key", "how many rows and columns",
         "noisy choice among public candidates", "sums with normal noise",
     ):  # fmt: skip
         assert words in text, words
@@ -76,6 +76,7 @@ def test_what_is_not_private_is_told_first():
     report = void.report()
     assert "nothing is private" in str(report)
     assert "Protected" not in str(report)
+    assert "without noise" in str(report)
     assert facts_of(report)["guarantee"]["epsilon"] is None
 
 
