@@ -117,8 +117,8 @@ def _words(epsilon: float, delta: float, relation: str, rows: int) -> list[str]:
     lines = [
         f"Protected is {protected}.",
         _AGAINST[relation].format(whom=one),
-        f"Epsilon is {epsilon:.4g}: the odds of any guess about them change by {factor}. What was as "
-        f"likely as not is then at most {_up(100 * odds(epsilon)):.3g} % likely.",
+        f"Epsilon is {epsilon:.4g}: the odds of any guess about them change by {factor}. What was "
+        f"as likely as not is then at most {_up(100 * odds(epsilon)):.3g} % likely.",
     ]
     if delta > 0:
         lines.append(f"Delta is {delta:.3g}: by so much, at most, a probability may exceed that.")
