@@ -258,9 +258,9 @@ def _frame(
     """
     if data:
         estimator.fit(*data)
-    frame = coef_frame(estimator, encoder, units=units).iloc[:-1]
     model, step_before = _model_and_encoder(estimator)
     names_of = step_before if encoder is None else encoder
+    frame = model.coef_frame(names_of, units=units).iloc[:-1]
     found = model.summary(names_of, units=units) if hasattr(model, "coef_std_") else None
     if frame.index.nlevels == 1:
         return frame, [str(name) for name in frame.index], found

@@ -105,9 +105,10 @@ class ScorePlan(Overviewed):
             law = Law(noise.variance, self.confidence, noise.noise_multiplier is not None)
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
                 value, interval, more = query.estimate(name, sums, law)
-                found[name] = Estimate(value, interval, {**more, "counts": sums})
+                more = {**more, "counts": sums}
                 if query.facts.excludes:
-                    found[name].more["n_valid"] = query.n_valid(sums)
+                    more["n_valid"] = query.n_valid(sums)
+                found[name] = Estimate(value, interval, more)
         return {name: found[name] for name in self.scorings}
 
 

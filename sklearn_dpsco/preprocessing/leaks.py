@@ -88,10 +88,11 @@ def check_pipeline(pipe: Any) -> LeakReport:
     """Name every step that learns from data without privacy. Reads no data and prints nothing.
 
     It looks into pipelines, column transformers, unions, and estimators that hold others. A
-    step passes if it is of this package, declares its outputs (`declared_output`), says by its
-    tags that it needs no fit (``requires_fit=False``), or is a transformer of scikit-learn whose
-    parameters leave nothing to learn, such as ``OneHotEncoder(categories=[...])``. Of other
-    packages' steps nothing is known, and they are reported as such.
+    step passes if it is of this package, with declared classes, a finite epsilon and no seed; or
+    if it declares its outputs (`declared_output`), says by its tags that it needs no fit
+    (``requires_fit=False``), or is a transformer of scikit-learn whose parameters leave nothing to
+    learn, such as ``OneHotEncoder(categories=[...])``. Of other packages' steps nothing is known,
+    and they are reported as such.
 
     It is a list of known mistakes and no proof: a function in a `FunctionTransformer` that uses
     the mean of its table leaks it, and a step before the pipeline cannot be seen.

@@ -240,7 +240,12 @@ class BudgetAccountant(Account):
         """
         budget = self._budget
         claim = float(budget.epsilon), float(budget.delta), budget.relation, self._rows
-        return of_accountant(claim, self.total_spent(), self.remaining(), self.ledger)
+
+        def state() -> tuple[float, float, tuple[Charge, ...]]:  # at one moment
+            spent, left = self._epsilon_of(self._ledger), self._largest_epsilon((), None)
+            return spent, left, self._ledger.charges
+
+        return of_accountant(claim, *self._in_turn(state))
 
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.

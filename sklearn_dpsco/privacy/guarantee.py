@@ -254,7 +254,7 @@ class Guarantee(Overviewed):
         >>> print(model.plan(5000, 4).guarantee.report().overview().lines[1])
         Protected is each row of the table by itself.
         """
-        return of_guarantee(self)
+        return of_guarantee(self, map(_facts, self.releases))
 
     def shares(self) -> list[tuple[str, float]]:
         """What each release, or each part, takes of the plan's total.

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
+from scipy.special import expit
+
 from .._overview import Overview, Overviewed
 
 FORMAT = "sklearn_dpsco.report/1"
@@ -89,15 +91,16 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _facts(claim: Any, epsilon: float) -> dict[str, Any]:
+def _facts(claim: Any) -> dict[str, Any]:
     """What a guarantee or a charge claims, by the names of the schema."""
-    facts = {name: getattr(claim, name) for name in _CLAIM if name != "epsilon"}
-    return {"epsilon": float(epsilon) if math.isfinite(epsilon) else None, **facts}
+    facts, epsilon = {name: getattr(claim, name) for name in _CLAIM}, float(claim.epsilon)
+    finite = epsilon if math.isfinite(epsilon) else None
+    return facts | {"epsilon": finite, "delta": float(claim.delta)}
 
 
 def odds(epsilon: float) -> float:
     """The largest probability that even odds can become."""
-    return 1.0 if epsilon > 700 else math.exp(epsilon) / (1 + math.exp(epsilon))
+    return float(expit(epsilon))
 
 
 def _up(x: float) -> float:
@@ -188,34 +191,25 @@ def _report(title: str, lines: Sequence[str], table: Any, **facts: Any) -> Repor
     return Report(found, Overview(head, columns, layout, rows))
 
 
-def of_guarantee(guarantee: Any) -> Report:
-    """The report of one guarantee."""
+def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]]) -> Report:
+    """The report of one guarantee, with the facts of its releases in the schema's order."""
     lines = ["Epsilon is infinite: no noise was added, and nothing is private."]
     if not guarantee.is_void:
-        claim = guarantee.epsilon, guarantee.delta, guarantee.relation, guarantee.rows_per_user
-        lines = [*_words(*claim), _SECRECY[guarantee.noise_is_secret]]
-    releases = [
-        {
-            "name": one.name,
-            "uses": one.count,
-            "mechanism": type(one.mechanism).__name__,
-            "sensitivity": float(one.mechanism.sensitivity),
-            "scale": float(one.mechanism.scale),
-            "records": one.group,
-        }
-        for one in guarantee.releases
-    ]
+        size = float(guarantee.epsilon), float(guarantee.delta)
+        words = _words(*size, guarantee.relation, guarantee.rows_per_user)
+        lines = [*words, _SECRECY[guarantee.noise_is_secret]]
+    named = [dict(zip(_RELEASE, facts, strict=True)) for facts in releases]
     rows = [
         (
             one["name"],
             f"{one['uses']} times" if one["uses"] > 1 else "once",
             "without noise" if guarantee.is_void else _KINDS.get(one["mechanism"], "with noise"),
         )
-        for one in releases
+        for one in named
     ]
     table = ("what was computed of the records", "how often", "and left in this form"), rows
-    facts = _facts(guarantee, guarantee.epsilon)
-    return _report("Privacy of one result", lines, table, guarantee=facts, releases=releases)
+    facts = _facts(guarantee)
+    return _report("Privacy of one result", lines, table, guarantee=facts, releases=named)
 
 
 def of_accountant(
@@ -226,7 +220,7 @@ def of_accountant(
     numbers: dict[tuple[str, ...], dict[str, int]] = {}
     found = []
     for charge in charges:
-        what, part = _facts(charge, charge.epsilon), _part(charge.branch, numbers)
+        what, part = _facts(charge), _part(charge.branch, numbers)
         what |= {"what": charge.estimator, "label": charge.label}
         what |= {"n_samples": charge.n_samples, "n_features": charge.n_features}
         found.append(what | {"time": charge.time.isoformat(), "part": part})

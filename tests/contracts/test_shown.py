@@ -63,9 +63,12 @@ def test_html_shows_what_is_claimed_and_declared(name):
     assert "epsilon = 0.25, delta = 1e-06, replace-one neighbours" in after
     assert "NOT PRIVATE against who knows or guesses the random_state" in str(model.guarantee_)
     assert "not secret: random_state was given" in after
-    secret = html(build(name, random_state=None, max_rows_per_user=2).fit(*table(name)))
+    secret = html(
+        build(name, epsilon=0.25, random_state=None, max_rows_per_user=2).fit(*table(name))
+    )
     assert "<td>noise</td><td>secret</td>" in secret
     assert "NOT PRIVATE" not in secret
+    assert "<td>epsilon = 0.25, delta = 1e-06, replace-one neighbours" in secret
     assert "for users of up to 2 rows" in secret
 
 
@@ -103,7 +106,7 @@ def test_html_of_other_estimators():
     search = DPGridSearchCV(
         build("DPMirrorRegressor"), {"feasible_set": [L2Ball(1.0)]}, epsilon=3.0
     )
-    scaler = DPScaler(epsilon=2.0, random_state=0).fit(table("DPMirrorRegressor", n=4000)[0])
+    scaler = DPScaler(epsilon=2.0).fit(table("DPMirrorRegressor", n=4000)[0])
     moments = PrivateMoments(bounds_X=(-1, 1), random_state=0).fit(
         table("DPFTRLRegressor", n=4000)[0]
     )
@@ -112,7 +115,7 @@ def test_html_of_other_estimators():
     encoder = PublicEncoder({"a": (0, 1)})
     assert "generated/sklearn_dpsco.DPGridSearchCV.html" in html(search)
     assert "<td>3.0</td>" in html(search)
-    assert "epsilon = 2, delta = 1e-06, replace-one neighbours" in html(scaler)
+    assert "<td>epsilon = 2, delta = 1e-06, replace-one neighbours" in html(scaler)
     assert "generated/sklearn_dpsco.PublicEncoder.html" in html(encoder)
     pipeline = make_pipeline(encoder, build("DPMirrorRegressor", bounds_X=encoder))
     assert "generated/sklearn_dpsco.DPMirrorRegressor.html" in html(pipeline)

@@ -225,6 +225,14 @@ def test_intervals_cover_the_scores_of_valid_records(n, epsilon, relation, delta
             check(coverage(plan, losing(draw), truths, runs), runs)
 
 
+def test_noise_of_the_number_of_valid_records_is_in_the_interval():
+    own = np.where(np.arange(3000) < 2100, np.exp(-0.25), np.nan)  # no sampling
+    facts = {"epsilon": 0.1, "delta": 1e-6, "invalid": "exclude", "precision": "float"}
+    plan = plan_score(3000, scoring=["neg_log_loss"], **facts)
+    found = coverage(plan, lambda _: Answers(own_probability=own), {"neg_log_loss": -0.25}, 1500)
+    check(found, 1500)
+
+
 @pytest.mark.parametrize("confidence", [0.6, 0.99])
 def test_other_confidences(confidence):
     for name in ("even", "rare"):

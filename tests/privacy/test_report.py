@@ -2,6 +2,7 @@
 
 import json
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -60,6 +61,13 @@ def test_a_guarantee_in_words():
     assert facts["guarantee"]["epsilon"] == 1.0
     assert [one["name"] for one in facts["releases"]] == [r.name for r in plan.guarantee.releases]
     assert report._repr_html_().count("<tr>") == len(facts["releases"]) + 1
+
+
+def test_sizes_of_any_kind():
+    model = DPLinearRegression(epsilon=Fraction(1, 2), delta=Fraction(1, 10**6), **FACTS)
+    report = model.plan(5000, 4).guarantee.report()
+    assert "Epsilon is 0.5:" in str(report)
+    assert facts_of(report)["guarantee"]["delta"] == 1e-6
 
 
 def test_users_and_the_other_relation():

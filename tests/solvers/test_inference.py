@@ -249,7 +249,10 @@ def test_noise_left_out_is_found():
 def test_scores_that_a_clip_cuts_are_told():
     # some targets far out, all on one side
     found = {False: [], True: []}
-    for seed, is_far in itertools.product(range(30), found):
+    for seed, is_far in [
+        *itertools.product(range(30), found),
+        *((k, False) for k in range(30, 150)),
+    ]:
         X, y, _ = table(5000, 2, seed)
         if is_far:
             y = y + 25 * (np.random.default_rng(seed).random(len(y)) < 0.03)
