@@ -25,6 +25,7 @@ from .preprocessing.encoder import PublicEncoder
 from .preprocessing.leaks import LeakFinding, LeakReport, check_pipeline
 from .preprocessing.quantiles import plan_private_bounds, private_bounds
 from .preprocessing.scaler import DPScaler
+from .preprocessing.vocabulary import PrivateVocabulary
 from .privacy.accountant import BudgetAccountant
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
@@ -64,6 +65,7 @@ __all__ = [
     "PrivacyParameterWarning",
     "PrivacyUtilityDisplay",
     "PrivateMoments",
+    "PrivateVocabulary",
     "PublicEncoder",
     "TasksLostError",
     "TradeoffCurveDisplay",

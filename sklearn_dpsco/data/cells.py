@@ -271,7 +271,7 @@ def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, in
     """Flags rows after a user's first `most`, or of no user; `counted` is brought up to date."""
     nameless = is_nameless(users)
     surplus = nameless.copy()
-    for i, user in enumerate(map(_user, users.tolist())):
+    for i, user in enumerate(map(user_of, users.tolist())):
         if nameless[i]:
             continue
         seen = counted.get(user, 0)
@@ -282,7 +282,7 @@ def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, in
     return surplus
 
 
-def _user(label: Any) -> Any:
+def user_of(label: Any) -> Any:
     """The label, as a number if it is the text of one: files give both of the same column."""
     if isinstance(label, bytes):
         label = label.decode("utf-8", "surrogateescape")

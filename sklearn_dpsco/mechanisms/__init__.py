@@ -7,12 +7,14 @@ from .batch import BatchGaussian
 from .generalized_gaussian import GeneralizedGaussian, vector_mechanism
 from .prefix_sum import PrefixSum
 from .selection import SelectSequence, SelectVertex, softmax_scale
+from .threshold import KeyedGaussian
 
 __all__ = [
     "AdditiveNoise",
     "BatchGaussian",
     "Gaussian",
     "GeneralizedGaussian",
+    "KeyedGaussian",
     "Laplace",
     "Mechanism",
     "PrefixSum",

@@ -55,6 +55,9 @@ class Mechanism:
         That of the Gaussian mechanism with the same guarantee; None if there is none.
     batches : RandomBatches or None
         The random batches that values are computed from; None if they are not random.
+    slack : float
+        Probability with which a release tells of a record what its costs do not cover. It is a part
+        of delta, for all rows of a user together.
 
     Examples
     --------
@@ -74,6 +77,7 @@ class Mechanism:
     log_range: ClassVar[float | None] = None
     noise_multiplier: ClassVar[float | None] = None
     batches: ClassVar[RandomBatches | None] = None
+    slack: ClassVar[float] = 0.0
 
     def distance(self, difference: NDArray[np.float64]) -> float:
         """Size of the difference of two values, in the norm of the sensitivity."""

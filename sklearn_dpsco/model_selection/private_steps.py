@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from .._checks import unwarned
 from .._progress import silent
 from ..data.cells import as_numbers
+from ..preprocessing.vocabulary import PrivateVocabulary
 from ..privacy.allotment import Allotment
 from ..privacy.budget import Composition, PrivacyBudget
 
@@ -64,6 +65,11 @@ def check_steps(estimator: Any) -> None:
     """Raise `ValueError` if what predicts is not private, or another step selects by a model."""
     last = private_last(estimator, "estimator must be a private estimator")
     for prefix, step in private_steps(estimator).items():
+        if isinstance(step, PrivateVocabulary):
+            raise ValueError(
+                f"{prefix.removesuffix('__')!r} is a PrivateVocabulary: fit it before, and give "
+                "the search its vectorizer_, whose words are public by then"
+            )
         if hasattr(step, "predict") and step is not last and prefix.count("__") > 1:
             raise ValueError(
                 f"{prefix.removesuffix('__')!r} is a private model within a step before the last: "

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 
@@ -131,12 +132,28 @@ def _output_of(name: str, step: Any) -> DeclaredOutput | None:
         return None
     if isinstance(step, ColumnTransformer | FeatureUnion):
         return _output_of_branches(name, step)
+    if isinstance(step, HashingVectorizer | CountVectorizer):
+        return _output_of_words(name, step)
     if isinstance(step, OneHotEncoder) and declares_categories(step) and step.drop is None:
         # 0/1 columns, of which one of each group is 1 at most
         size = sum(len(group) for group in step.categories)
         row_norm = float(np.sqrt(len(step.categories)))
         return DeclaredOutput(np.zeros(size), np.ones(size), row_norm)
     _refuse(name, type(step).__name__, "does not declare bounds of its outputs")
+
+
+def _output_of_words(name: str, step: HashingVectorizer | CountVectorizer) -> DeclaredOutput:
+    """Of a vectorizer that learns nothing and whose rows have a norm, or hold zeros and ones."""
+    kind = type(step).__name__
+    is_hashed, norm = isinstance(step, HashingVectorizer), getattr(step, "norm", None)
+    if not is_hashed and (step.vocabulary is None or getattr(step, "use_idf", False)):
+        _refuse(name, kind, "learns words or their frequencies from the texts")
+    if norm is None and not step.binary:
+        _refuse(name, kind, "counts words without a bound: say binary=True, or norm='l2'")
+    size = step.n_features if is_hashed else len(set(step.vocabulary))
+    has_signs = is_hashed and step.alternate_sign and norm is not None
+    low, high = np.full(size, -1.0 if has_signs else 0.0), np.ones(size)
+    return DeclaredOutput(low, high, float(np.sqrt(size)) if norm is None else 1.0)
 
 
 def _output_of_branches(name: str, step: Any) -> DeclaredOutput:

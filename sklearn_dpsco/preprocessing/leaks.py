@@ -193,7 +193,7 @@ _Rule = tuple[str, str]  # what leaks, and what to take instead
 _ENCODER = "PublicEncoder, or declared categories: categories=[[...], ...]"
 _BOUNDS = "PublicEncoder or bounds_X with public bounds, by which estimators scale"
 _FIXED = "columns or directions chosen from domain knowledge or from public data"
-_TEXT = "HashingVectorizer, or a public vocabulary (and use_idf=False)"
+_TEXT = "HashingVectorizer, PrivateVocabulary, or a public vocabulary (and use_idf=False)"
 
 _PREDICTOR = "the data: it is a model without privacy", "an estimator of this package"
 _ANY = (

@@ -17,7 +17,14 @@ from .._types import Relation
 from ..exceptions import PrivacyBudgetError
 from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup
-from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
+from .budget import (
+    ROUNDING,
+    Currency,
+    PrivacyBudget,
+    conversion_cost,
+    renyi_epsilon,
+    zcdp_epsilon,
+)
 from .guarantee import Guarantee
 from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_string
 from .report import Report, of_accountant
@@ -328,8 +335,9 @@ class BudgetAccountant(Account):
                 raise PrivacyBudgetError(_USERS_IN_BRANCHES)
             charge = self._entry(guarantee, plan, path, label, estimator, noise_is_secret)
             ledger = self._ledger.plus(charge)
-            epsilon, _, rho = ledger.total()
-            if not (epsilon <= budget.epsilon * ROUNDING or rho <= budget.rho * ROUNDING):
+            epsilon, _, rho, slack = ledger.total()
+            most = self._rho_beside(slack) * ROUNDING
+            if not (epsilon <= budget.epsilon * ROUNDING or rho <= most):
                 raise PrivacyBudgetError(self._refusal(charge, ledger))
             if self._file is not None:
                 try:
@@ -345,7 +353,8 @@ class BudgetAccountant(Account):
 
     def _epsilon_of(self, ledger: Ledger, most: float | None = None) -> float:
         """Epsilon of a ledger at the budget's delta, at most the budget's epsilon or `most`."""
-        (epsilon, rho, at_order), delta = ledger.total(), self._budget.delta
+        epsilon, rho, at_order, slack = ledger.total()
+        delta = self._budget.delta - slack
         bounds = [self._budget.epsilon if most is None else most, epsilon]
         if delta > 0 and at_order > 0:
             # one part in 1e12: the other end of the bracket
@@ -353,14 +362,26 @@ class BudgetAccountant(Account):
             bounds.append(renyi_epsilon(self._order, self._order * at_order, delta))
         return float(min(bounds))
 
-    def _largest_epsilon(self, path: BranchPath, delta: float | None) -> float:
+    def _rho_beside(self, slack: float) -> float:
+        """The rho at the budget's order that goes with epsilon and what slack leaves of delta."""
+        if slack == 0:
+            return self._budget.rho
+        delta = self._budget.delta - slack
+        if delta <= 0:
+            return -1.0
+        epsilon = float(self._budget.epsilon) - conversion_cost(self._order, delta)
+        return epsilon / self._order * (1 - 1e-10)
+
+    def _largest_epsilon(
+        self, path: BranchPath, delta: float | None, more_slack: float = 0.0
+    ) -> float:
         """Of one more fit at this path, at the budget's delta if there is none."""
         delta = self._budget.delta if delta is None else delta
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
-        epsilon, _, rho = self._ledger.total(path)
-        left = max(0.0, self._budget.rho - rho)
+        epsilon, _, rho, slack = self._ledger.total(path)
+        left = max(0.0, self._rho_beside(slack + more_slack) - rho)
         if delta > 0:
-            return zcdp_epsilon(left, delta)
+            return zcdp_epsilon(left, delta - more_slack)
         pure = self._budget.epsilon - epsilon
         return float(max(0.0, pure, math.sqrt(2 * left), self._order * left))
 
@@ -370,7 +391,7 @@ class BudgetAccountant(Account):
             return "a budget with delta=0 accepts only guarantees that compose purely (delta=0)"
         spent, would_be = self._epsilon_of(self._ledger), self._epsilon_of(ledger, math.inf)
         delta = 0.0 if charge.composition == "pure" else charge.delta
-        left = self._largest_epsilon(charge.branch, delta)
+        left = self._largest_epsilon(charge.branch, delta, charge.slack)
         return (
             f"the budget (epsilon={budget.epsilon:g}, delta={budget.delta:g}) would be exceeded: "
             f"{_rounded(spent, ROUND_UP)} of its epsilon is spent, and with "
@@ -404,6 +425,7 @@ class BudgetAccountant(Account):
             pure_epsilon=float(epsilon),
             rho=float(rho),
             rho_at_order=float(min(at_order, epsilon / self._order)),
+            slack=float(guarantee.slack),
             branch=path,
             noise_is_secret=noise_is_secret,
             label=label,

@@ -46,6 +46,8 @@ class Allotment(Account):
         is_of_kind = guarantee.relation == budget.relation
         if not is_of_kind or guarantee.rows_per_user < budget.rows_per_user:
             return False
+        if guarantee.slack and budget.currency != "auto":  # parts share one delta
+            return False
         if budget.currency == "auto":
             return guarantee.epsilon <= budget.epsilon and guarantee.delta <= budget.delta
         if budget.is_pure:

@@ -185,6 +185,10 @@ class Guarantee(Overviewed):
             raise AssertionError(f"rows_per_user must be an integer >= 1, got {rows!r}")
         if self.is_void:
             return
+        if self.slack and self.composition not in ("zcdp", "gdp"):
+            raise AssertionError(f"no {self.composition} guarantee allows for slack")
+        # what the costs may add up to next to the slack, which is not divided
+        budget = PrivacyBudget(self.epsilon, self.delta - self.slack, self.relation)
         if self.composition == "adaptive-range":
             spent, count, mu = selections_game(self.releases, rows)
             if count and not has_optimum(self.epsilon, self.delta, count):
@@ -201,6 +205,13 @@ class Guarantee(Overviewed):
     def is_void(self) -> bool:
         """Whether there is no noise, and nothing is claimed."""
         return self.composition == "none"
+
+    @property
+    def slack(self) -> float:
+        """The part of delta with which releases may tell what their costs do not cover."""
+        if self.parts:
+            return sum(max(part.slack for part in options) for _, options in self.parts)
+        return sum(release.count * release.mechanism.slack for release in self.releases)
 
     @property
     def claim(self) -> str:
@@ -225,6 +236,8 @@ class Guarantee(Overviewed):
             lines = ["epsilon = inf: no noise, and nothing is private"]
         if self.rows_per_user > 1:
             lines.append(f"  for users of up to {self.rows_per_user} rows")
+        if self.slack:
+            lines.append(f"  {self.slack:.2g} of delta is the risk that something is told outright")
         has_groups = any(release.group for release in self.releases)
         columns = ("release", "uses", "mechanism", "sensitivity", "noise scale", "records")
         layout = "  {:16s} {:>5s}  {:12s} {:>11s} {:>12s}" + ("  {}" if has_groups else "")
@@ -342,9 +355,9 @@ class Guarantee(Overviewed):
         if self.composes_in("pure"):
             found.append(pure_delta(self.cost("pure"), epsilon))
         if self.composes_in("zcdp"):
-            found.append(zcdp_delta(self.cost("zcdp"), epsilon))
-        if (mu := self.mu) is not None:
-            found.append(mu_delta(mu, epsilon))
+            found.append(self.slack + zcdp_delta(self.cost("zcdp"), epsilon))
+        if self.composes_in("gdp") and math.isfinite(cost := self.cost("gdp")):
+            found.append(self.slack + mu_delta(math.sqrt(2 * cost), epsilon))
         if self.composition == "adaptive-range":
             game = selections_game(self.releases, self.rows_per_user)
             found.append(selection_delta(epsilon, *game, self.delta))
@@ -364,7 +377,7 @@ class Guarantee(Overviewed):
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
         if delta == 0:
             return self.cost("pure") if self.composes_in("pure") else math.inf
-        if self.is_void:
+        if self.is_void or delta <= self.slack:
             return math.inf
         low, high = 0.0, self.epsilon
         if self.delta_at(low) <= delta:
@@ -381,7 +394,7 @@ class Guarantee(Overviewed):
     @property
     def mu(self) -> float | None:
         """Smallest mu of Gaussian DP that is proved; None where there is none."""
-        if not self.composes_in("gdp"):
+        if self.slack or not self.composes_in("gdp"):
             return None
         mu = math.sqrt(2 * self.cost("gdp"))
         return mu if math.isfinite(mu) else None
@@ -480,7 +493,8 @@ class Guarantee(Overviewed):
         At most `epsilon`, up to the resolution of its accountants (a few parts in 1e4): Renyi DP
         with dense orders for "zcdp", privacy loss distributions for "gdp", "pld", and each release
         of "pure". The distribution of batches of a fixed size is made here (doc/privacy, section
-        2.6). Next to random batches, what is not Gaussian counts as if it were.
+        2.6). Next to random batches, what is not Gaussian counts as if it were. That library has
+        no event for `slack`: it is taken from delta first.
 
         Raises
         ------
@@ -500,7 +514,8 @@ class Guarantee(Overviewed):
             ]
             found = events.composed([part._event_among_batches() for part in costliest])
             return events.pld_epsilon(found, self.delta, self.epsilon)
-        return events.second_opinion(self.dp_event, self.composition, self.epsilon, self.delta)
+        delta = self.delta - self.slack
+        return events.second_opinion(self.dp_event, self.composition, self.epsilon, delta)
 
 
 def _facts(release: Release) -> tuple[str, int, str, float, float, str | None]:

@@ -25,7 +25,7 @@ Cost = NDArray[np.float64]
 
 FORMAT = "sklearn_dpsco budget ledger"
 VERSION = 1
-COSTS = ("pure_epsilon", "rho", "rho_at_order")
+COSTS = ("pure_epsilon", "rho", "rho_at_order", "slack")
 PATIENCE = 60.0  # seconds to wait for the lock; a charge holds it for some milliseconds
 
 
@@ -44,6 +44,8 @@ class Charge:
     rho_at_order : float
         What the guarantee costs of the budget's rho: its Renyi divergence at the order alpha of
         the accountant is at most alpha times this.
+    slack : float
+        Part of delta with which something is told that the other costs do not cover.
     branch : tuple of str
         The branch of `BudgetAccountant.parallel` that was charged: group, branch, group, branch,
         ... from the outermost, a group by what was declared of it, such as "rows-1c9a27f04be3".
@@ -70,6 +72,7 @@ class Charge:
     pure_epsilon: float
     rho: float
     rho_at_order: float
+    slack: float = 0.0
     branch: BranchPath = ()
     label: str | None = None
     estimator: str | None = None
@@ -103,7 +106,7 @@ class Charge:
 
     @property
     def cost(self) -> Cost:
-        """The vector (pure_epsilon, rho, rho_at_order)."""
+        """The vector of `COSTS`."""
         return np.array([getattr(self, key) for key in COSTS])
 
     def summary(self) -> dict[str, Any]:
@@ -122,11 +125,11 @@ class Ledger(NamedTuple):
         """Of the worst unit; with a path, of one there, which is in no sibling of its branches."""
         group, branch = path[:2] or (None, None)
         largest = [
-            np.max([np.zeros(3), *(inner.total() for inner in branches.values())], axis=0)
+            np.max([np.zeros(len(COSTS)), *(inner.total() for inner in branches.values())], axis=0)
             for name, branches in self.groups.items()
             if name != group
         ]
-        total = self.own + sum(largest, np.zeros(3))
+        total = self.own + sum(largest, np.zeros(len(COSTS)))
         if group is None or branch is None:
             return total
         return total + self.groups.get(group, {}).get(branch, Ledger()).total(path[2:])
@@ -192,9 +195,10 @@ class LedgerFile:
             charges = []
             for entry in document["charges"]:
                 names = set(Charge.__dataclass_fields__) - {"guarantee"}
-                if set(entry) | {"noise_is_secret"} != names:
+                if set(entry) | {"noise_is_secret", "slack"} != names:
                     raise ValueError("a charge with missing or unexpected keywords")
-                costs = {key: math.inf if entry[key] is None else entry[key] for key in COSTS}
+                costs = {key: entry.get(key, 0.0) for key in COSTS}
+                costs = {key: math.inf if cost is None else cost for key, cost in costs.items()}
                 branch, time = tuple(entry["branch"]), datetime.fromisoformat(entry["time"])
                 charge = Charge(**entry | costs | {"branch": branch, "time": time})
                 if charge.relation != budget.relation:
@@ -214,7 +218,9 @@ class LedgerFile:
         """Put this state in the file. Needs the lock. Raises `OSError` if it fails."""
         budget = snapshot.budget
         entries = [
-            charge.summary() | _stated(charge.cost) | {"time": charge.time.isoformat()}
+            {key: value for key, value in charge.summary().items() if key not in COSTS}
+            | _stated(charge.cost)
+            | {"time": charge.time.isoformat()}
             for charge in snapshot.ledger.charges
         ]
         document = {
@@ -255,9 +261,10 @@ class LedgerFile:
 
 
 def _stated(cost: Cost) -> dict[str, float | None]:
-    """The costs by name; JSON has no infinity."""
+    """The costs by name; JSON has no infinity, and earlier versions knew of no slack."""
     named = zip(COSTS, cost.tolist(), strict=True)
-    return {key: value if math.isfinite(value) else None for key, value in named}
+    stated = {key: value if math.isfinite(value) else None for key, value in named}
+    return stated if stated["slack"] else {k: v for k, v in stated.items() if k != "slack"}
 
 
 def _no_constant(name: str) -> float:

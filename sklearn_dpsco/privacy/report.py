@@ -24,6 +24,7 @@ _AGAINST = {
 }
 _KINDS = {
     "Gaussian": "sums with normal noise",
+    "KeyedGaussian": "counts with normal noise, where they are large enough",
     "Laplace": "sums with Laplace noise",
     "GeneralizedGaussian": "sums with noise",
     "BatchGaussian": "sums over random parts of the records, with normal noise",

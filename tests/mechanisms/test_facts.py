@@ -19,6 +19,7 @@ from sklearn_dpsco.mechanisms import (
     BatchGaussian,
     Gaussian,
     GeneralizedGaussian,
+    KeyedGaussian,
     Laplace,
     Mechanism,
     PrefixSum,
@@ -35,6 +36,7 @@ FIXED, POISSON = RandomBatches(50, 5, "fixed"), RandomBatches(50, 5, "poisson")
 EXAMPLES = [
     Gaussian(0.5, 4.0, D),
     Gaussian(0.5, 4.0, D, "float"),
+    KeyedGaussian(0.5, 4.0, D, keys=D, threshold=30.0),
     Laplace(0.5, 4.0, D),
     Laplace(0.5, 4.0, D, "float"),
     SelectVertex(0.5, 4.0),
@@ -49,7 +51,7 @@ EXAMPLES = [
     PrefixSum.calibrate(0.5, Allowance("gdp", 0.01), n_steps=4, width=D, largest_norm=1.0),
 ]
 # of the norm of the sensitivity; a selection has no norm but the range
-ORDERS = {Gaussian: 2, Laplace: 1, BatchGaussian: 2, PrefixSum: 2}
+ORDERS = {Gaussian: 2, KeyedGaussian: 2, Laplace: 1, BatchGaussian: 2, PrefixSum: 2}
 each = pytest.mark.parametrize("mechanism", EXAMPLES, ids=repr)
 
 

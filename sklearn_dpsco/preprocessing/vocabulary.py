@@ -1,0 +1,313 @@
+"""The words that many users have, released privately; doc/privacy, section 2.19."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from .._checks import check_choice, check_count, warn_user
+from .._fitting import Accounting, PrivateFit
+from .._overview import Overviewed
+from .._types import Auto, Nonfinite, Precision, RandomState, Relation
+from ..data.cells import as_users, user_of
+from ..exceptions import PrivacyParameterWarning
+from ..mechanisms import KeyedGaussian, Release
+from ..privacy.budget import PrivacyBudget
+from ..privacy.guarantee import Guarantee
+from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from ..solvers.base import plan_within
+
+_SLACK_SHARE = 0.2  # of delta, for words that one user alone has
+_UNIT = 2.0**-24  # counts are multiples of it, so that their sums are exact
+
+
+@dataclass(frozen=True)
+class VocabularyPlan(Overviewed):
+    """How a vocabulary is released; made before any text is read.
+
+    Attributes
+    ----------
+    n_samples : int
+    count : KeyedGaussian
+        Its `threshold` is what the noisy count of a word must exceed. A user with t words
+        adds 1 / sqrt(t) to each of them.
+    guarantee : Guarantee
+    """
+
+    _headline = "a vocabulary of {0.n_samples} texts"
+
+    n_samples: int
+    count: KeyedGaussian
+    guarantee: Guarantee
+
+    @classmethod
+    def of(cls, n_samples: int, max_words: int, budget: PrivacyBudget) -> VocabularyPlan:
+        """The plan for so many texts."""
+        if budget.is_pure:
+            raise ValueError(
+                "delta=0 allows for no word that the data alone name: take delta > 0, or a "
+                "vocabulary that is public"
+            )
+        slack = _SLACK_SHARE * budget.delta
+        allowance = replace(budget, delta=budget.delta - slack).gaussian_allowance
+        # the weights of one user's words have the norm 1; those of two are orthogonal at worst
+        changed = max_words * int(budget.record_factor)
+        norm = math.sqrt(budget.record_factor) / budget.rows_per_user
+        count = KeyedGaussian.within(norm, allowance, slack, keys=max_words, changed=changed)
+        releases = (Release("words", count),)
+        return cls(n_samples, count, Guarantee.of(budget, releases, allowance.kind))
+
+    def release(
+        self, words: sparse.csr_matrix, stream: RandomStream
+    ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The columns that are released of a table of users and their words, and noisy counts."""
+        return self.count.select(self.counts(words, stream.substream("words", 0)), stream)
+
+    def counts(self, words: sparse.csr_matrix, stream: RandomStream) -> NDArray[np.float64]:
+        """The weights of each word's users, added up. Not private.
+
+        Of a user with more than `max_words` words, a random choice of them counts.
+        """
+        size = np.diff(words.indptr)
+        user = np.repeat(np.arange(size.size), size)
+        # in an order that does not depend on other users
+        order = np.lexsort((stream.uniform(words.nnz), user))
+        place = np.arange(words.nnz) - words.indptr[user]
+        chosen = order[place < self.count.keys]
+        number = np.minimum(size, self.count.keys)[user[chosen]]
+        weights = np.floor(1 / (_UNIT * np.sqrt(number)))
+        counts = np.bincount(words.indices[chosen], weights, words.shape[1])
+        return np.asarray(counts * _UNIT, dtype=np.float64)
+
+
+class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator):
+    r"""The words that many users have, for texts of which the words are private as well.
+
+    Each user adds :math:`1 / \sqrt t` to the counts of their t words, at most `max_words`. Words
+    whose noisy count exceeds a threshold are the vocabulary. The threshold is so high that a word
+    of a single user passes it with a probability below a fifth of delta. `transform` then counts
+    these words, as the vectorizer does.
+
+    Parameters
+    ----------
+    vectorizer : CountVectorizer, TfidfVectorizer or None, default=None
+        Says what a word is, and how texts become numbers: its analyzer, n-grams, stop words, norm.
+        Without a vocabulary, document frequencies (`min_df`, `max_df`) or `use_idf`, which are
+        not private. Of its `max_features`, those with the largest noisy counts are kept. None:
+        ``TfidfVectorizer(use_idf=False, binary=True)``, rows of the norm 1.
+    epsilon : float in [1e-15, 1e9] or inf, default=1.0
+        Privacy loss of the vocabulary. A model of the texts costs its own epsilon on top, about
+        twice as much for the best score.
+    delta : "auto" or float in (0, 1), default="auto"
+        "auto" is min(1e-6, 1 / (10 n)), or the accountant's.
+    relation : {"replace-one", "zero-out"}, default="replace-one"
+        Which tables are neighbours, see `PrivacyBudget`.
+    max_rows_per_user : int in [1, 1e15], default=1
+        The guarantee is for all texts of one user together. Above 1, `fit` needs `groups`; how
+        many texts a user has makes no difference to the noise.
+    max_words : int >= 1, default=50
+        Of a user with more different words, so many count, chosen at random.
+    precision : {"exact", "float"}, default="exact"
+        Arithmetic of the noise, see `PrivacyBudget`.
+    nonfinite : {"raise", "zero"}, default="raise"
+        Whether a text that is missing is an error, or has no words.
+    accountant : None, BudgetAccountant or Branch, default=None
+        Is charged before any text is read. None stands for the one whose ``with`` block is open,
+        if any.
+    random_state : None, int or RandomState, default=None
+        An int makes the result reproducible and *not private*.
+
+    Attributes
+    ----------
+    vocabulary_ : dict of str to int
+        Private: it may be published.
+    counts_ : ndarray of shape (n_words,)
+        Noisy counts, which may be published, too.
+    vectorizer_ : CountVectorizer or TfidfVectorizer
+        With this vocabulary. It learns nothing, and declares its outputs:
+        ``make_pipeline(words.vectorizer_, DPLogisticRegression(bounds_X=words.vectorizer_))``.
+    plan_ : VocabularyPlan
+    guarantee_ : Guarantee
+        Its `slack` is the part of delta for words of a single user.
+    noise_is_secret_ : bool
+        False if `random_state` was given.
+
+    Examples
+    --------
+    >>> from sklearn_dpsco import PrivateVocabulary
+    >>> texts = ["good morning", "good night", "good day"] * 500
+    >>> words = PrivateVocabulary(epsilon=1.0, random_state=0).fit(texts)  # an int: not private
+    >>> sorted(words.vocabulary_)
+    ['day', 'good', 'morning', 'night']
+    >>> words.transform(["good evening"]).toarray()
+    array([[0., 1., 0., 0.]])
+    """
+
+    def __init__(
+        self,
+        vectorizer: Any = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float | Auto = "auto",
+        relation: Relation = "replace-one",
+        max_rows_per_user: int = 1,
+        max_words: int = 50,
+        precision: Precision = "exact",
+        nonfinite: Nonfinite = "raise",
+        accountant: Any = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self._store(locals())
+
+    def plan(self, n_samples: int) -> VocabularyPlan:
+        """The plan that `fit` would follow for so many texts; spends nothing.
+
+        Parameters
+        ----------
+        n_samples : int in [1, 1e15]
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import PrivateVocabulary
+        >>> plan = PrivateVocabulary(epsilon=0.5, relation="zero-out").plan(20_000)
+        >>> round(plan.count.threshold)  # users with one word, or seven times as many with 49
+        50
+        """
+        return self._plan(self._accounting(), check_count("n_samples", n_samples))
+
+    def _plan(self, accounting: Accounting, n_samples: int) -> VocabularyPlan:
+        max_words = check_count("max_words", self.max_words)
+        accounting.warn_if_weak(n_samples)
+        budget = accounting.budget_of(n_samples)
+        plan = plan_within(budget, lambda b: VocabularyPlan.of(n_samples, max_words, b))
+        if n_samples <= plan.count.threshold:
+            warn_user(
+                f"n_samples={n_samples} is too small for a private vocabulary at epsilon="
+                f"{budget.epsilon:g}: a word must be in more than {plan.count.threshold:.0f} texts",
+                PrivacyParameterWarning,
+            )
+        return plan
+
+    def _vectorizer(self) -> Any:
+        """A copy of the vectorizer, all parameters checked."""
+        default = TfidfVectorizer(use_idf=False, binary=True)
+        found = default if self.vectorizer is None else self.vectorizer
+        if not isinstance(found, CountVectorizer):  # TfidfVectorizer is one, too
+            raise ValueError(
+                "vectorizer must be a CountVectorizer or a TfidfVectorizer of scikit-learn, got "
+                f"{type(found).__name__}"
+            )
+        settings = found.get_params(deep=False)
+        private = {"vocabulary": None, "min_df": 1, "max_df": 1.0, "use_idf": False}
+        for name, value in private.items():
+            if name in settings and settings[name] != value:
+                raise ValueError(
+                    f"vectorizer must have {name}={value!r}: the vocabulary comes from `fit`, and "
+                    "document frequencies are not private"
+                )
+        check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
+        check_random_state(self.random_state)
+        return clone(found)
+
+    def _texts(self, X: Any) -> list[str]:
+        if isinstance(X, str) or not hasattr(X, "__iter__") or getattr(X, "ndim", 1) != 1:
+            raise ValueError("texts must be a list or a column of strings: of a frame, X['name']")
+        texts = list(X)
+        if self._is_strict and not all(isinstance(text, str) for text in texts):
+            raise ValueError(
+                "a text is missing or no string: say nonfinite='zero', so that it has no words"
+            )
+        return [text if isinstance(text, str) else "" for text in texts]
+
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        """Learn the vocabulary.
+
+        Parameters
+        ----------
+        X : iterable of str, shape (n_samples,)
+        y : ignored
+        groups : array-like of shape (n_samples,) or None, default=None
+            The user whose text it is: of each, the first `max_rows_per_user` texts count.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data are wrong; or `PrivacyBudgetError` if the accountant refuses
+            the charge. Nothing is spent then.
+        """
+        with self._until_spent():
+            vectorizer, texts = self._vectorizer(), self._texts(X)
+            accounting = self._accounting()
+            if groups is None and accounting.budget.rows_per_user > 1:
+                raise ValueError("max_rows_per_user > 1 needs groups: whose text each is")
+            users = np.arange(len(texts)) if groups is None else as_users(groups)
+            check_consistent_length(texts, users)
+            surplus = self._surplus(texts, groups, accounting.budget.rows_per_user, {})
+            plan = self._plan(accounting, check_count("n_samples", len(texts)))
+            self._spend(accounting.accountant, plan, has_groups=groups is not None)
+        stream = stream_from_random_state(self.random_state)
+        names, table = _words_of_users(vectorizer, texts, users, surplus)
+        chosen, counts = plan.release(table, stream.substream("vocabulary", 0))
+        most = vectorizer.max_features
+        if most is not None:
+            largest = np.argsort(-counts)[:most]
+            chosen, counts = chosen[largest], counts[largest]
+        order = np.argsort(names[chosen])  # whatever the order of the texts
+        self.counts_ = counts[order]
+        self.vocabulary_ = {str(word): k for k, word in enumerate(names[chosen][order])}
+        vectorizer.set_params(vocabulary=self.vocabulary_ or None, max_features=None)
+        self.vectorizer_ = vectorizer.fit([""]) if self.vocabulary_ else None
+        if not self.vocabulary_:
+            warn_user(
+                "no word passed the threshold, so that texts have no columns: take a larger "
+                "epsilon, or HashingVectorizer, which needs no vocabulary",
+                PrivacyParameterWarning,
+            )
+        self._keep_claim(plan, stream)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """The words of the vocabulary in each text, a CSR matrix of shape (n_samples, n_words)."""
+        check_is_fitted(self, "vocabulary_")
+        if self.vectorizer_ is None:
+            raise ValueError("the vocabulary is empty: no word passed the threshold")
+        return self.vectorizer_.transform(self._texts(X))
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The words, in the order of the columns."""
+        check_is_fitted(self, "vocabulary_")
+        return np.array(list(self.vocabulary_), dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags
+
+
+def _words_of_users(
+    vectorizer: Any, texts: list[str], users: NDArray[Any], surplus: Any
+) -> tuple[NDArray[Any], sparse.csr_matrix]:
+    """All words that occur, and which user has which of them; not private."""
+    of_word: dict[str, int] = {}
+    of_user: dict[Any, int] = {}
+    rows, columns = array("q"), array("q")
+    analyze = vectorizer.build_analyzer()
+    surplus = np.zeros(len(texts)) if surplus is None else surplus
+    for text, user, is_surplus in zip(texts, map(user_of, users.tolist()), surplus, strict=True):
+        row = of_user.setdefault(user, len(of_user))
+        words = () if is_surplus else set(analyze(text))
+        columns.extend(of_word.setdefault(word, len(of_word)) for word in words)
+        rows.extend([row] * len(words))
+    shape = len(of_user), len(of_word)
+    table = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
+    table.sum_duplicates()
+    return np.array(list(of_word), dtype=object), table
