@@ -25,7 +25,7 @@ from sklearn_dpsco import (
 from sklearn_dpsco.mechanisms import KeyedGaussian
 from sklearn_dpsco.preprocessing.declared import declared_bounds
 from sklearn_dpsco.preprocessing.vocabulary import VocabularyPlan
-from sklearn_dpsco.privacy.budget import conversion_cost, mu_delta, zcdp_delta
+from sklearn_dpsco.privacy.budget import conversion_cost, zcdp_delta
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 
 TEXTS = ["good morning", "good night", "a good day"] * 700
