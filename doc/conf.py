@@ -65,11 +65,11 @@ html_css_files = ["custom.css"]
 html_theme = "pydata_sphinx_theme"
 html_title = "sklearn_dpsco"
 html_show_sourcelink = False
-_alone = "index", "install", "faq", "glossary", "papers", "benchmarks", "extending", "changelog", "citation"
-html_sidebars = {page: [] for page in _alone}
+_alone = "index install faq glossary papers benchmarks extending changelog citation"
+html_sidebars = {page: [] for page in _alone.split()}
 html_theme_options = {
     "logo": {"text": "sklearn_dpsco"},
-    "header_links_before_dropdown": 5,
+    "header_links_before_dropdown": 6,
     "navigation_with_keys": False,
     "show_nav_level": 1,
     "footer_start": ["copyright"],

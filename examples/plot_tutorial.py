@@ -79,7 +79,7 @@ from sklearn_dpsco import DPLogisticRegression, check_pipeline
 model = make_pipeline(encoder, DPLogisticRegression(bounds_X=encoder, classes=["no", "yes"]))
 print(check_pipeline(model))
 n_columns = len(encoder.get_feature_names_out())
-print(model[-1].plan(n_samples=9000, n_features=n_columns))
+model[-1].plan(n_samples=9000, n_features=n_columns)
 
 # %%
 # One budget
@@ -111,7 +111,7 @@ from sklearn_dpsco import DPGridSearchCV, DPMirrorClassifier
 candidates = make_pipeline(encoder, DPMirrorClassifier(bounds_X=encoder, classes=["no", "yes"]))
 settings = {"dpmirrorclassifier__loss": ["logistic", "smoothed_hinge"]}
 search = DPGridSearchCV(candidates, settings, epsilon=2.0, accountant=halves.branch())
-print(search.plan(n_samples=9000, n_features=n_columns))
+search.plan(n_samples=9000, n_features=n_columns)
 
 # %%
 # Search, fit and score
@@ -143,7 +143,7 @@ print(search.best_params_)
 
 print(scores["accuracy"])
 low, high = scores["accuracy"].interval
-print(pd.DataFrame(scores["confusion_matrix"].matrix.round(), ["no", "yes"], ["no", "yes"]))
+scores["confusion_matrix"]
 
 # %%
 # Coefficients are those of the encoder's columns: a number goes from -1 to 1 over its bounds
@@ -152,7 +152,7 @@ print(pd.DataFrame(scores["confusion_matrix"].matrix.round(), ["no", "yes"], ["n
 from sklearn_dpsco import CoefficientDisplay
 
 display = CoefficientDisplay.from_estimator(search)
-display.ax_.set(
+_ = display.ax_.set(
     xlabel="coefficient (to the right: comes back)",
     title=f"Accuracy {float(scores['accuracy']):.2f} ({low:.2f} to {high:.2f}), epsilon = 2",
 )
@@ -174,6 +174,15 @@ try:
     search.fit(records[train], returned[train])
 except PrivacyBudgetError as refusal:
     print(refusal)
+
+# %%
+# For the officer
+# ---------------
+# Somebody has to sign that this may be published, and need not know mathematics. The report says on
+# one page who is protected, against what and how well, and what was computed. ``to_json()`` has the
+# same as data.
+
+accountant.report()
 
 # %%
 # Where to go on
