@@ -45,8 +45,8 @@ records, returned = read_records()
 # --------------
 # Before the records are used, write down what everybody may know about the columns: the form that
 # was filled in, not the answers. Bounds of numbers are a pair, and values outside will be
-# clipped; categories are a list, and what is not listed gets no column. Gaps need no rule of
-# their own: with ``missing="indicator"`` a 0/1 column tells of them.
+# clipped; categories are a list, and what is not listed gets no column. Not everybody's
+# creatinine is measured, as everybody knows: a 0/1 column, an "indicator", tells where it is not.
 #
 # :class:`~sklearn_dpsco.PublicEncoder` learns nothing from the table. An imputer, a scaler or an
 # encoder of scikit-learn would, and none of that is covered by any guarantee.
@@ -60,7 +60,7 @@ schema = {
     "ward": ["surgery", "medicine", "cardiology"],
     "emergency": bool,
 }
-encoder = PublicEncoder(schema, missing="indicator")
+encoder = PublicEncoder(schema, missing={"creatinine": "indicator"})
 print(list(encoder.fit().get_feature_names_out()))
 
 # %%
