@@ -4,8 +4,8 @@ Tutorial: from a raw table to a private report
 
 A hospital wants to know who comes back within a month of being sent home, and to publish a model,
 its quality and what drives it. The records are confidential, so that everything that leaves the
-hospital is paid from one privacy budget, and nothing else about the records is looked at on the
-way.
+hospital is paid from one privacy :term:`budget`, and nothing else about the records is looked at
+on the way.
 
 The table is made up here, so that the page can be run anywhere: ages and laboratory values with
 gaps, wards as text, and a yes or no. It stands for a file that you cannot look into.
@@ -69,7 +69,7 @@ print(list(encoder.fit().get_feature_names_out()))
 # A private classifier takes the bounds from the encoder before it in the pipeline. The labels are
 # declared, too. ``check_pipeline`` looks for steps that learn without privacy.
 #
-# Nothing else has to be chosen. The plan of a fit lists what will be released and with how much
+# Nothing else has to be chosen. The :term:`plan` of a fit lists what is released and with how much
 # noise. It is made of the number of rows and columns alone, and costs nothing.
 
 from sklearn.pipeline import make_pipeline
@@ -84,13 +84,14 @@ model[-1].plan(n_samples=9000, n_features=n_columns)
 # %%
 # One budget
 # ----------
-# One accountant holds the budget for all that follows: epsilon = 2, for whatever anybody learns
-# about one patient's record. Every tool below charges it before it computes anything, and is
-# refused if that would be too much. (``accountant.save(path)`` keeps the ledger in a file, next to
-# the records.)
+# One :term:`accountant` holds the budget for all that follows: :term:`epsilon` = 2, for whatever
+# anybody learns about one patient's record. Every tool below charges it before it computes
+# anything, and is refused if that would be too much. (``accountant.save(path)`` keeps the ledger in
+# a file, next to the records.)
 #
 # The records are cut by position, into those of the fit and those of the test. Since no record is
-# in both, two branches of the accountant cost the larger of their budgets and not the sum.
+# in both, two :term:`branches <branch>` of the accountant cost the larger of their budgets and not
+# the sum.
 
 from sklearn_dpsco import BudgetAccountant
 
