@@ -7,6 +7,7 @@ without running the examples.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from sklearn.utils.discovery import all_estimators
 from sphinx.addnodes import pending_xref
@@ -18,11 +19,13 @@ project = "sklearn_dpsco"
 author = "The sklearn_dpsco developers"
 copyright = author
 version = release = sklearn_dpsco.__version__
+_citation = Path(__file__).parent.parent.joinpath("CITATION.cff").read_text()
 
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
+    "myst_parser",
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",
@@ -62,10 +65,11 @@ html_css_files = ["custom.css"]
 html_theme = "pydata_sphinx_theme"
 html_title = "sklearn_dpsco"
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("index", "papers", "benchmarks", "extending")}  # pages alone
+_alone = "index install faq glossary papers benchmarks extending changelog citation"
+html_sidebars = {page: [] for page in _alone.split()}
 html_theme_options = {
     "logo": {"text": "sklearn_dpsco"},
-    "header_links_before_dropdown": 5,
+    "header_links_before_dropdown": 6,
     "navigation_with_keys": False,
     "show_nav_level": 1,
     "footer_start": ["copyright"],
@@ -118,6 +122,15 @@ def _inherited_as_text(app, env, node, contnode):
     return contnode if "docstring of sklearn." in (node.source or "") else None
 
 
+def _fill_in_citation(app, page, content):
+    """Fields of CITATION.cff in the place of `|url|` and the like."""
+    if page == "citation":
+        facts = dict(re.findall(r'^(\w+): "?(.*?)"?$', _citation, re.M))
+        facts |= {"author": author, "year": re.search(r"date-released: (\d+)", _citation)[1]}
+        content[0] = re.sub(r"\|(\w+)\|", lambda field: facts[field[1]], content[0])
+
+
 def setup(app):
+    app.connect("source-read", _fill_in_citation)
     app.connect("doctree-read", _find_bare_names)
     app.connect("missing-reference", _inherited_as_text, priority=900)  # after intersphinx

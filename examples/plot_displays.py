@@ -75,3 +75,16 @@ CoefficientDisplay.from_refits(
     DPLinearRegression(epsilon=0.3, **bounds), X, y, data_is_public=True, random_state=0
 )
 plt.show()
+
+# %%
+# In a notebook
+# -------------
+# An estimator shows below scikit-learn's diagram what is declared, and after a fit what is
+# guaranteed. Plans, guarantees, scores, ledgers and reports are tables.
+
+model.set_params(epsilon=1.0).fit(X, y)
+
+# %%
+# All releases of that fit, with their noise:
+
+model.guarantee_

@@ -69,7 +69,7 @@ power.ax_.set_title(f"Expected of {n_samples} rows and {n_features} columns")
 # ``std err`` holds both parts, sampling and noise, which add as squares.
 
 model.fit(X, y)
-print(model.summary())
+model.summary()
 
 # %%
 # Do age, years of marriage and children tell anything together? One test for the three, as no

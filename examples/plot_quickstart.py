@@ -2,7 +2,7 @@
 Private linear models in two minutes
 ====================================
 
-A medical table, a fixed privacy budget, and what it costs in accuracy.
+A medical table, a fixed privacy :term:`budget`, and what it costs in accuracy.
 
 The table has 442 patients, ten measurements each, and the progress of their diabetes
 after a year; it ships with scikit-learn. So small a table is the hard case: the noise

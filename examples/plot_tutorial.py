@@ -4,8 +4,8 @@ Tutorial: from a raw table to a private report
 
 A hospital wants to know who comes back within a month of being sent home, and to publish a model,
 its quality and what drives it. The records are confidential, so that everything that leaves the
-hospital is paid from one privacy budget, and nothing else about the records is looked at on the
-way.
+hospital is paid from one privacy :term:`budget`, and nothing else about the records is looked at
+on the way.
 
 The table is made up here, so that the page can be run anywhere: ages and laboratory values with
 gaps, wards as text, and a yes or no. It stands for a file that you cannot look into.
@@ -45,8 +45,8 @@ records, returned = read_records()
 # --------------
 # Before the records are used, write down what everybody may know about the columns: the form that
 # was filled in, not the answers. Bounds of numbers are a pair, and values outside will be
-# clipped; categories are a list, and what is not listed gets no column. Gaps need no rule of
-# their own: with ``missing="indicator"`` a 0/1 column tells of them.
+# clipped; categories are a list, and what is not listed gets no column. Not everybody's
+# creatinine is measured, as everybody knows: a 0/1 column, an "indicator", tells where it is not.
 #
 # :class:`~sklearn_dpsco.PublicEncoder` learns nothing from the table. An imputer, a scaler or an
 # encoder of scikit-learn would, and none of that is covered by any guarantee.
@@ -60,7 +60,7 @@ schema = {
     "ward": ["surgery", "medicine", "cardiology"],
     "emergency": bool,
 }
-encoder = PublicEncoder(schema, missing="indicator")
+encoder = PublicEncoder(schema, missing={"creatinine": "indicator"})
 print(list(encoder.fit().get_feature_names_out()))
 
 # %%
@@ -69,7 +69,7 @@ print(list(encoder.fit().get_feature_names_out()))
 # A private classifier takes the bounds from the encoder before it in the pipeline. The labels are
 # declared, too. ``check_pipeline`` looks for steps that learn without privacy.
 #
-# Nothing else has to be chosen. The plan of a fit lists what will be released and with how much
+# Nothing else has to be chosen. The :term:`plan` of a fit lists what is released and with how much
 # noise. It is made of the number of rows and columns alone, and costs nothing.
 
 from sklearn.pipeline import make_pipeline
@@ -79,18 +79,19 @@ from sklearn_dpsco import DPLogisticRegression, check_pipeline
 model = make_pipeline(encoder, DPLogisticRegression(bounds_X=encoder, classes=["no", "yes"]))
 print(check_pipeline(model))
 n_columns = len(encoder.get_feature_names_out())
-print(model[-1].plan(n_samples=9000, n_features=n_columns))
+model[-1].plan(n_samples=9000, n_features=n_columns)
 
 # %%
 # One budget
 # ----------
-# One accountant holds the budget for all that follows: epsilon = 2, for whatever anybody learns
-# about one patient's record. Every tool below charges it before it computes anything, and is
-# refused if that would be too much. (``accountant.save(path)`` keeps the ledger in a file, next to
-# the records.)
+# One :term:`accountant` holds the budget for all that follows: :term:`epsilon` = 2, for whatever
+# anybody learns about one patient's record. Every tool below charges it before it computes
+# anything, and is refused if that would be too much. (``accountant.save(path)`` keeps the ledger in
+# a file, next to the records.)
 #
 # The records are cut by position, into those of the fit and those of the test. Since no record is
-# in both, two branches of the accountant cost the larger of their budgets and not the sum.
+# in both, two :term:`branches <branch>` of the accountant cost the larger of their budgets and not
+# the sum.
 
 from sklearn_dpsco import BudgetAccountant
 
@@ -111,7 +112,7 @@ from sklearn_dpsco import DPGridSearchCV, DPMirrorClassifier
 candidates = make_pipeline(encoder, DPMirrorClassifier(bounds_X=encoder, classes=["no", "yes"]))
 settings = {"dpmirrorclassifier__loss": ["logistic", "smoothed_hinge"]}
 search = DPGridSearchCV(candidates, settings, epsilon=2.0, accountant=halves.branch())
-print(search.plan(n_samples=9000, n_features=n_columns))
+search.plan(n_samples=9000, n_features=n_columns)
 
 # %%
 # Search, fit and score
@@ -143,7 +144,7 @@ print(search.best_params_)
 
 print(scores["accuracy"])
 low, high = scores["accuracy"].interval
-print(pd.DataFrame(scores["confusion_matrix"].matrix.round(), ["no", "yes"], ["no", "yes"]))
+scores["confusion_matrix"]
 
 # %%
 # Coefficients are those of the encoder's columns: a number goes from -1 to 1 over its bounds
@@ -152,7 +153,7 @@ print(pd.DataFrame(scores["confusion_matrix"].matrix.round(), ["no", "yes"], ["n
 from sklearn_dpsco import CoefficientDisplay
 
 display = CoefficientDisplay.from_estimator(search)
-display.ax_.set(
+_ = display.ax_.set(
     xlabel="coefficient (to the right: comes back)",
     title=f"Accuracy {float(scores['accuracy']):.2f} ({low:.2f} to {high:.2f}), epsilon = 2",
 )
@@ -174,6 +175,15 @@ try:
     search.fit(records[train], returned[train])
 except PrivacyBudgetError as refusal:
     print(refusal)
+
+# %%
+# For the officer
+# ---------------
+# Somebody has to sign that this may be published, and need not know mathematics. The report says on
+# one page who is protected, against what and how well, and what was computed. ``to_json()`` has the
+# same as data.
+
+accountant.report()
 
 # %%
 # Where to go on
