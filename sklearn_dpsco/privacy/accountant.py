@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import ROUND_DOWN, ROUND_UP, Context
 from typing import Any, Self, TypeVar
@@ -16,7 +16,7 @@ from .._overview import Overview
 from .._types import Relation
 from ..exceptions import PrivacyBudgetError
 from ..randomness.stream import current_process
-from .branches import Account, BranchPath, ParallelGroup
+from .branches import Account, BranchPath, ParallelGroup, branch_names
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
 from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_string
@@ -250,12 +250,24 @@ class BudgetAccountant(Account):
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.
 
+        Branches are named as people can read: "all records", "branch 1 of 2", with the name if one
+        was given, and "branch 1 of 2 > branch 2 of 3" for the second branch within the first.
+        They are numbered as they come, so that those of a longer ledger may be more.
+        `Charge.branch` has what tells them apart.
+
         Raises `ImportError` if pandas is not installed.
         """
         pandas = import_pandas("BudgetAccountant.to_frame")
         columns = [name for name in Charge.__dataclass_fields__ if name != "guarantee"]
-        rows = [charge.summary() for charge in self.ledger]
-        kinds = {"label": object, "estimator": object}  # any text, also what has no UTF-8
+        charges = self.ledger
+        places = branch_names([charge.branch for charge in charges])
+        named = zip(charges, places, strict=True)
+        rows = [charge.summary() | {"branch": place} for charge, place in named]
+        kinds = {
+            "label": object,
+            "estimator": object,
+            "branch": object,
+        }  # any text, also what has no UTF-8
         series = {c: pandas.Series([r[c] for r in rows], dtype=kinds.get(c)) for c in columns}
         return pandas.DataFrame(series)
 
@@ -291,6 +303,45 @@ class BudgetAccountant(Account):
             so_far = so_far.plus(charge)
             totals.append(self._epsilon_of(so_far))
         return totals
+
+    def spans(self) -> list[tuple[float, float]]:
+        """Epsilon before and after each charge of the ledger, in order, for who bears the charge.
+
+        Other branches of its groups are left out, and a group that came before counts as its
+        largest branch. Whatever came between charges of one group counts after all of them.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import BudgetAccountant
+        >>> from sklearn_dpsco.means import plan_mean
+        >>> accountant = BudgetAccountant(epsilon=1.0)
+        >>> group = accountant.parallel()
+        >>> for _ in range(2):
+        ...     group.branch().spend(plan_mean(5000, 2, epsilon=0.5))
+        >>> (_, first), (start, second) = accountant.spans()
+        >>> start == 0.0, second == first  # side by side
+        (True, True)
+        """
+        found: dict[int, tuple[float, float]] = {}
+
+        def pile(numbers: Iterable[int], depth: int, below: Ledger, level: float) -> None:
+            units: dict[Any, dict[Any, list[int]]] = {}  # groups, or single charges
+            for k in numbers:
+                group, branch = (*charges[k].branch[depth : depth + 2], k, None)[:2]
+                units.setdefault(group, {}).setdefault(branch, []).append(k)
+            for branches in units.values():
+                members = [k for inside in branches.values() for k in inside]
+                for branch, inside in branches.items():
+                    if branch is not None:
+                        pile(inside, depth + 2, below, level)
+                below = below.plus(*(charges[k] for k in members))
+                start, level = level, self._epsilon_of(below)
+                if None in branches:
+                    found[members[0]] = start, level
+
+        charges = self.ledger
+        pile(range(len(charges)), 0, Ledger(), 0.0)
+        return [found[k] for k in range(len(charges))]
 
     # --------------------------------------------------------------- what is accepted
 

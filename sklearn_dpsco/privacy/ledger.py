@@ -46,7 +46,8 @@ class Charge:
         the accountant is at most alpha times this.
     branch : tuple of str
         The branch of `BudgetAccountant.parallel` that was charged: group, branch, group, branch,
-        ... from the outermost, a group by what was declared of it, such as "rows-1c9a27f04be3".
+        ... from the outermost, a group by what was declared of it, such as "rows-1c9a27f04be3", a
+        branch as "77ab01e4c2d5 north", if it has a name. `BudgetAccountant.to_frame` has words.
     label : str or None
         What the user called it.
     estimator : str or None
