@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,8 +24,14 @@ from .data.compressed import compressed
 from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
 from .privacy.accountant import INFINITE, accountant_in_force, active_accountant
 from .privacy.branches import Account
-from .privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
-from .privacy.guarantee import Guarantee
+from .privacy.budget import (
+    LARGEST_DEFAULT_DELTA,
+    PrivacyBudget,
+    check_delta,
+    default_delta,
+    zcdp_epsilon,
+)
+from .privacy.guarantee import Fits, Guarantee
 from .randomness.stream import RandomStream
 
 Flags = NDArray[np.bool_]
@@ -147,6 +155,39 @@ class Accounting(NamedTuple):
             )
 
 
+class _Lineage:
+    """Fits without an accountant of an estimator and of its clones, in this process."""
+
+    def __init__(self) -> None:
+        self._count, self._costs, self._relations = 0, np.zeros(3), set[str]()
+        self.has_copies = False  # in files or other processes, where their fits are not seen
+
+    def count(self, guarantee: Guarantee) -> Fits | None:
+        """One more fit; `Guarantee.fits` of it, None if it is the only one."""
+        rho = guarantee.cost("zcdp") if guarantee.composes_in("zcdp") else math.inf
+        with _counting:
+            self._count += 1
+            self._costs += [float(guarantee.epsilon), rho, float(guarantee.delta)]
+            self._relations.add(guarantee.relation)
+            count, n_relations = self._count, len(self._relations)
+            epsilon, rho, delta = self._costs.tolist()
+        if count == 1 and not self.has_copies:
+            return None
+        if delta > 0 and math.isfinite(rho):
+            epsilon = min(epsilon, zcdp_epsilon(rho, delta))
+        is_known = n_relations == 1 and math.isfinite(epsilon) and delta < 1
+        return Fits(count, epsilon if is_known else None, delta, self.has_copies)
+
+
+_counting = threading.Lock()
+if hasattr(os, "register_at_fork"):  # or it could be locked for ever in a child
+    os.register_at_fork(
+        before=_counting.acquire,
+        after_in_parent=_counting.release,
+        after_in_child=_counting.release,
+    )
+
+
 class PrivateFit(DocumentationLink):
     """Mixin of what is fitted: the parts of a fit that come before anything is computed."""
 
@@ -162,6 +203,7 @@ class PrivateFit(DocumentationLink):
     plan_: Any
     guarantee_: Guarantee
     noise_is_secret_: bool
+    _fits: Fits | None = None  # of the last one, also before this was known of a stream
 
     def _store(self, arguments: dict[str, Any]) -> None:
         """Keep the arguments of `__init__` under their names, untouched as scikit-learn asks."""
@@ -189,15 +231,23 @@ class PrivateFit(DocumentationLink):
         return Accounting.of(*claim, self.precision, self.accountant)
 
     def _spend(self, account: Account | None, plan: Any, *, has_groups: bool = False) -> None:
-        """Charge a plan, if there is an account."""
-        if account is not None:
+        """Charge a plan, if there is an account; else count it among the fits of the clones."""
+        self._fits = None
+        if account is None:
+            lineage: _Lineage = self.__dict__.setdefault("_lineage", _Lineage())
+            self._fits = lineage.count(plan.guarantee)
+        else:
             name, is_secret = type(self).__name__, self.random_state is None
             account.spend(plan, estimator=name, has_groups=has_groups, noise_is_secret=is_secret)
 
     def _keep_claim(self, plan: Any, stream: RandomStream) -> None:
         """Set what the fit has followed and claims."""
         self.plan_, self.noise_is_secret_ = plan, stream.is_secure
-        self.guarantee_ = replace(plan.guarantee, noise_is_secret=stream.is_secure)
+        self.guarantee_ = self._claimed(plan.guarantee)
+
+    def _claimed(self, guarantee: Guarantee) -> Guarantee:
+        """A guarantee of what was fitted, with what is known of the noise and of other fits."""
+        return replace(guarantee, noise_is_secret=self.noise_is_secret_, fits=self._fits)
 
     def _feature_names(self) -> list[str] | None:
         return list(getattr(self, "feature_names_in_", ())) or None
@@ -282,7 +332,16 @@ class PrivateFit(DocumentationLink):
     def __getstate__(self) -> dict[str, Any]:
         # a block does not reach other processes: what is sent there takes its accountant along, so
         # that a fit in a worker fails instead of spending nothing
-        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        inherited: Any = super().__getstate__()
+        state: dict[str, Any] = {**inherited}
+        lineage = state.pop("_lineage", None)
+        if lineage is not None and "guarantee_" not in state:
+            lineage.has_copies = True
         if state.get("accountant") is None and active_accountant() is not None:
-            state = {**state, "accountant": active_accountant()}
+            state["accountant"] = active_accountant()
         return state
+
+    def __sklearn_clone__(self) -> Self:
+        twin: Self = super().__sklearn_clone__()  # type: ignore[misc]
+        twin.__dict__["_lineage"] = self.__dict__.setdefault("_lineage", _Lineage())
+        return twin

@@ -28,9 +28,9 @@ class Overview:
     rows: Sequence[tuple[str, ...]] = ()
     most: int | None = None  # rows beyond are only counted; `to_frame` and the like have all
 
-    def below(self, line: str) -> Overview:
-        """The same below another line."""
-        return replace(self, lines=(line, *self.lines))
+    def of(self, what: str) -> Overview:
+        """The same with a line that says of what it is, below the first, which is the promise."""
+        return replace(self, lines=(self.lines[0], what, *self.lines[1:]))
 
     @property
     def _more(self) -> str:
@@ -64,7 +64,7 @@ class Overviewed:
 
     def overview(self) -> Overview:
         """All releases, below a line that says of what."""
-        found: Overview = self.guarantee.overview().below(self._headline.format(self))
+        found: Overview = self.guarantee.overview().of(self._headline.format(self))
         return found
 
     def __str__(self) -> str:

@@ -30,13 +30,6 @@ from sklearn_dpsco.solvers.records import SolverData
 ORDERS = [*(1 + np.geomspace(1e-3, 1, 150, endpoint=False)), *np.geomspace(2, 1e5, 1500)]
 
 # checks of scikit-learn on weights that no estimator can pass
-WEIGHT_CHECKS = {
-    "check_sample_weight_equivalence_on_dense_data": "it compares tables of different sizes, whose "
-    "noise differs; and no weight above max_weight counts",
-    "check_sample_weight_equivalence_on_sparse_data": "as on dense data",
-    "check_all_zero_sample_weights_error": "weights are private: an error would tell of them",
-}
-
 LOSSES = {"regression": Squared(), "classification": Logistic()}
 
 # by the names of their algorithms

@@ -245,7 +245,8 @@ class BudgetAccountant(Account):
             spent, left = self._epsilon_of(self._ledger), self._largest_epsilon((), None)
             return spent, left, self._ledger.charges
 
-        return of_accountant(claim, *self._in_turn(state))
+        spent, left, charges = self._in_turn(state)
+        return of_accountant(claim, spent, left, charges, branch_names([c.branch for c in charges]))
 
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.
@@ -263,11 +264,8 @@ class BudgetAccountant(Account):
         places = branch_names([charge.branch for charge in charges])
         named = zip(charges, places, strict=True)
         rows = [charge.summary() | {"branch": place} for charge, place in named]
-        kinds = {
-            "label": object,
-            "estimator": object,
-            "branch": object,
-        }  # any text, also what has no UTF-8
+        # any text, also what has no UTF-8
+        kinds = dict.fromkeys(("label", "estimator", "branch"), object)
         series = {c: pandas.Series([r[c] for r in rows], dtype=kinds.get(c)) for c in columns}
         return pandas.DataFrame(series)
 

@@ -229,13 +229,12 @@ class ParallelGroup:
         """
         if not (name is None or (isinstance(name, str) and name)):
             raise ValueError(f"name of a branch must be a text or None, got {shown(name)}")
-        return Branch(
-            self._accountant, (*self._path, f"{secrets.token_hex(6)} {name or ''}".strip())
-        )
+        key = secrets.token_hex(6) + (f" {name}" if name else "")
+        return Branch(self._accountant, (*self._path, key))
 
 
 def branch_names(paths: Sequence[BranchPath]) -> list[str]:
-    """What people call these branches: by numbers, as they come, and by the names that were given."""
+    """What people call these branches: by numbers, as they come, and by names that were given."""
     known: dict[BranchPath, dict[str, int]] = {}  # groups of a branch, and branches of a group
     for path in paths:
         for k, part in enumerate(path):
