@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import threading
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,14 +22,9 @@ from .data.compressed import compressed
 from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
 from .privacy.accountant import INFINITE, accountant_in_force, active_accountant
 from .privacy.branches import Account
-from .privacy.budget import (
-    LARGEST_DEFAULT_DELTA,
-    PrivacyBudget,
-    check_delta,
-    default_delta,
-    zcdp_epsilon,
-)
-from .privacy.guarantee import Fits, Guarantee
+from .privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
+from .privacy.fits import Fits, Lineage
+from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream
 
 Flags = NDArray[np.bool_]
@@ -155,39 +148,6 @@ class Accounting(NamedTuple):
             )
 
 
-class _Lineage:
-    """Fits without an accountant of an estimator and of its clones, in this process."""
-
-    def __init__(self) -> None:
-        self._count, self._costs, self._relations = 0, np.zeros(3), set[str]()
-        self.has_copies = False  # in files or other processes, where their fits are not seen
-
-    def count(self, guarantee: Guarantee) -> Fits | None:
-        """One more fit; `Guarantee.fits` of it, None if it is the only one."""
-        rho = guarantee.cost("zcdp") if guarantee.composes_in("zcdp") else math.inf
-        with _counting:
-            self._count += 1
-            self._costs += [float(guarantee.epsilon), rho, float(guarantee.delta)]
-            self._relations.add(guarantee.relation)
-            count, n_relations = self._count, len(self._relations)
-            epsilon, rho, delta = self._costs.tolist()
-        if count == 1 and not self.has_copies:
-            return None
-        if delta > 0 and math.isfinite(rho):
-            epsilon = min(epsilon, zcdp_epsilon(rho, delta))
-        is_known = n_relations == 1 and math.isfinite(epsilon) and delta < 1
-        return Fits(count, epsilon if is_known else None, delta, self.has_copies)
-
-
-_counting = threading.Lock()
-if hasattr(os, "register_at_fork"):  # or it could be locked for ever in a child
-    os.register_at_fork(
-        before=_counting.acquire,
-        after_in_parent=_counting.release,
-        after_in_child=_counting.release,
-    )
-
-
 class PrivateFit(DocumentationLink):
     """Mixin of what is fitted: the parts of a fit that come before anything is computed."""
 
@@ -234,7 +194,7 @@ class PrivateFit(DocumentationLink):
         """Charge a plan, if there is an account; else count it among the fits of the clones."""
         self._fits = None
         if account is None:
-            lineage: _Lineage = self.__dict__.setdefault("_lineage", _Lineage())
+            lineage: Lineage = self.__dict__.setdefault("_lineage", Lineage())
             self._fits = lineage.count(plan.guarantee)
         else:
             name, is_secret = type(self).__name__, self.random_state is None
@@ -343,5 +303,5 @@ class PrivateFit(DocumentationLink):
 
     def __sklearn_clone__(self) -> Self:
         twin: Self = super().__sklearn_clone__()  # type: ignore[misc]
-        twin.__dict__["_lineage"] = self.__dict__.setdefault("_lineage", _Lineage())
+        twin.__dict__["_lineage"] = self.__dict__.setdefault("_lineage", Lineage())
         return twin

@@ -76,28 +76,20 @@ class LedgerDisplay:
         """
         spans = accountant.spans()
         charges = accountant.ledger[: len(spans)]  # others may be charging
-        names = branch_names([charge.branch for charge in charges])
-        first: dict[tuple[str, ...], int] = {}  # charge of each group and branch
-
-        def place(k: int) -> tuple[int, ...]:
-            path = charges[k].branch
-            prefixes = [path[:depth] for depth in range(1, len(path) + 1)]
-            return tuple(first.setdefault(prefix, k) for prefix in prefixes) or (k,)
-
-        places = [place(k) for k in range(len(charges))]
-        order = sorted(range(len(charges)), key=places.__getitem__)  # by columns
-        starts, totals = np.reshape([spans[k] for k in order], (-1, 2)).T
+        keys = [charges[k].branch or (str(k + 1),) for k in spans]
+        columns = list(dict.fromkeys(keys))
+        given = branch_names([charges[k].branch for k in spans])
+        words = {k: k[0] if len(k) == 1 else name for k, name in zip(keys, given, strict=True)}
         # of a branch within another one the last level is enough: that stands next to it
-        short = ["".join(name.rpartition("> ")[1:]).replace("branch ", "") for name in names]
-        ticks = {places[k]: short[k] if charges[k].branch else str(k + 1) for k in order}
-        columns = list(ticks)
+        ticks = ["".join(words[key].rpartition("> ")[1:]).replace("branch ", "") for key in columns]
+        starts, totals = np.reshape(list(spans.values()), (-1, 2)).T
         return cls(
             totals=totals,
-            labels=[charges[k].label or charges[k].estimator or "other" for k in order],
+            labels=[charges[k].label or charges[k].estimator or "other" for k in spans],
             epsilon=float(accountant.budget.epsilon),
             starts=starts,
-            columns=[columns.index(places[k]) for k in order],
-            names=list(ticks.values()),
+            columns=[columns.index(key) for key in keys],
+            names=ticks,
         ).plot(ax=ax, **kwargs)
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:

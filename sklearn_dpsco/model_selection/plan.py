@@ -109,10 +109,7 @@ def plan_probes(
         kind: Composition = "gdp" if currency == "pld" else currency
         allowance = of_choice.mixed_allowance if kind == "gdp" else of_choice.allowance
         choice = plan_choice(scoring, n_samples, n_outputs, of_choice, allowance)
-        named = [
-            (f"trial fit of settings {k}", [_together(probe, currency, p)])
-            for k, p in enumerate(probes)
-        ]
+        named = [(f"trial fit {k}", [_together(probe, currency, p)]) for k, p in enumerate(probes)]
         named += [
             ("private choice of settings", [Guarantee.of(of_choice, choice.releases, kind)]),
             ("fit of what was chosen", [_together(refit, currency, plans) for plans in refits]),

@@ -302,11 +302,12 @@ class BudgetAccountant(Account):
             totals.append(self._epsilon_of(so_far))
         return totals
 
-    def spans(self) -> list[tuple[float, float]]:
-        """Epsilon before and after each charge of the ledger, in order, for who bears the charge.
+    def spans(self) -> dict[int, tuple[float, float]]:
+        """Epsilon before and after each charge of the ledger, for who bears the charge.
 
-        Other branches of its groups are left out, and a group that came before counts as its
-        largest branch. Whatever came between charges of one group counts after all of them.
+        By its position in the ledger, with charges of a group of branches, and in it of a branch,
+        one after the other. Other branches of its groups are left out, and a group that came
+        before counts as its largest branch.
 
         Examples
         --------
@@ -316,7 +317,7 @@ class BudgetAccountant(Account):
         >>> group = accountant.parallel()
         >>> for _ in range(2):
         ...     group.branch().spend(plan_mean(5000, 2, epsilon=0.5))
-        >>> (_, first), (start, second) = accountant.spans()
+        >>> (_, first), (start, second) = accountant.spans().values()
         >>> start == 0.0, second == first  # side by side
         (True, True)
         """
@@ -339,7 +340,7 @@ class BudgetAccountant(Account):
 
         charges = self.ledger
         pile(range(len(charges)), 0, Ledger(), 0.0)
-        return [found[k] for k in range(len(charges))]
+        return found
 
     # --------------------------------------------------------------- what is accepted
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 from scipy.special import ndtr, ndtri
 
@@ -28,7 +28,8 @@ from .budget import (
     renyi_delta,
     zcdp_delta,
 )
-from .report import Report, of_guarantee, promise, up
+from .fits import Fits
+from .report import Report, of_guarantee, promise
 from .selections import has_optimum, selection_delta, selection_epsilon
 
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
@@ -86,59 +87,6 @@ class Release:
                 f"the count of the release {self.name!r} must be an integer >= 1, "
                 f"got {self.count!r}"
             )
-
-
-class Fits(NamedTuple):
-    """Fits of an estimator and its clones without an accountant, up to one of them, in one process.
-
-    Attributes
-    ----------
-    n_fits : int
-    epsilon : float or None
-        What they cost at most if all were on the same records, and fixed beforehand. None: not
-        known, since their relations differ or one had no noise.
-    delta : float
-        The same.
-    has_copies : bool
-        Whether copies went elsewhere, such as to a worker process, whose fits nobody counts.
-
-    Examples
-    --------
-    >>> from sklearn.model_selection import cross_val_score
-    >>> from sklearn_dpsco import DPLinearRegression
-    >>> X, y = [[0.0], [1.0]] * 100, [0.0, 1.0] * 100
-    >>> model = DPLinearRegression(epsilon=0.5, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
-    >>> model.fit(X, y).guarantee_.fits is None
-    True
-    >>> _ = cross_val_score(model, X, y, cv=5)
-    >>> fits = model.fit(X, y).guarantee_.fits
-    >>> fits.n_fits, 1.0 < fits.epsilon < 7 * 0.5
-    (7, True)
-    """
-
-    n_fits: int
-    epsilon: float | None
-    delta: float
-    has_copies: bool
-
-    @property
-    def lines(self) -> list[str]:
-        """What is said of them below a promise."""
-        lines = []
-        if self.has_copies:
-            lines.append(
-                "Copies of this estimator were pickled, as for another process or a file: their "
-                "fits are not seen here, and add up with this one if the records are the same."
-            )
-        if self.n_fits > 1:
-            cost = "an unknown epsilon" if self.epsilon is None else f"epsilon = {up(self.epsilon)}"
-            cost += f", delta = {up(self.delta)}" if self.delta > 0 else ""
-            lines.append(
-                f"This is one of {self.n_fits} fits of this estimator and its clones without an "
-                f"accountant, on whatever records. On the same records, they cost up to {cost} "
-                "together: a BudgetAccountant adds them up."
-            )
-        return lines
 
 
 @dataclass(frozen=True)

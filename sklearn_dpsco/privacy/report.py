@@ -14,6 +14,8 @@ from scipy.special import expit
 
 from .._overview import Overview, Overviewed
 
+Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a person
+
 FORMAT = "sklearn_dpsco.report/1"
 
 _CHANGE = {"replace-one": "replaced by any others", "zero-out": "left out"}
@@ -129,7 +131,7 @@ def promise(
     text = (
         f"Protected is {who}, against whoever sees the result and may know all other rows: the "
         f"chance of any outcome changes by a factor of at most {factor}{slack} if the "
-        f"{_whom(rows)}'s values are {_CHANGE[relation]}."
+        f"{'row' if rows == 1 else 'person'}'s values are {_CHANGE[relation]}."
     )
     if noise_is_secret is not False:
         return text
@@ -137,14 +139,11 @@ def promise(
     return f"{seed} For all others, p{text[1:]}"
 
 
-def _whom(rows: int) -> str:
-    return "row" if rows == 1 else "person"
-
-
 def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[str]:
     """The same for someone without mathematics."""
+    whom, most = "row" if rows == 1 else "person", up(100 * odds(epsilon))
     lines = [
-        _GUESS[relation].format(whom=_whom(rows), most=up(100 * odds(epsilon))),
+        _GUESS[relation].format(whom=whom, most=most),
         f"Epsilon is {epsilon:.4g}: the smaller it is, the less can be told. The factor above is "
         "2.718 to the power of epsilon.",
     ]
@@ -252,39 +251,29 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]]) -> Report:
             "What is promised holds for what comes out of all parts together."
         )
     named = [dict(zip(_RELEASE, facts, strict=True)) for facts in releases]
-    parts = [one["part"] for one in named]
-    cells = [
+    rows = [
         (
-            part or "" if part not in parts[:k] else "",  # a part is named once
-            one["name"],
+            ": ".join(filter(None, (one["part"], one["name"]))),
             f"{one['uses']} times" if one["uses"] > 1 else "once",
             "without noise" if guarantee.is_void else _KINDS.get(one["mechanism"], "with noise"),
         )
-        for k, (part, one) in enumerate(zip(parts, named, strict=True))
+        for one in named
     ]
-    columns = ("part", "what was computed of the records", "how often", "and left in this form")
-    skipped = 0 if guarantee.parts else 1
-    table = columns[skipped:], [row[skipped:] for row in cells]
+    table = ("what was computed of the records", "how often", "and left in this form"), rows
     facts = {"guarantee": _facts(guarantee), "releases": named}
     facts["fits"] = guarantee.fits and guarantee.fits._asdict()
     return _report("Privacy of one result", "result", lines, table, **facts)
 
 
-def of_accountant(
-    claim: tuple[float, float, str, int],
-    spent: float,
-    left: float,
-    charges: Sequence[Any],
-    names: Sequence[str],
-) -> Report:
+def of_accountant(claim: Claim, spent: float, left: float, charges: Any, names: Any) -> Report:
     """The report of a budget and its charges, whose branches have these names."""
     epsilon, delta, relation, rows_per_user = claim
     found = []
     for charge, name in zip(charges, names, strict=True):
         what, part = _facts(charge), name
         if charge.branch:
-            is_of_users = charge.branch[-2].startswith("users-")
-            part = f"{'persons' if is_of_users else 'records'} of their own: {name}"
+            whose = "persons" if charge.branch[-2].startswith("users-") else "records"
+            part = f"{whose} of their own: {name}"
         what |= {"what": charge.estimator, "label": charge.label}
         what |= {"n_samples": charge.n_samples, "n_features": charge.n_features}
         found.append(what | {"time": charge.time.isoformat(), "part": part})
@@ -298,9 +287,8 @@ def of_accountant(
     lines += _secrecy(secrets)
     if any(charge.branch for charge in charges):
         lines.append(
-            "Branches were declared to be on records (or persons) of their own, which are in no "
-            "other branch of their group: of such branches the costliest counts. Nothing checks "
-            "that declaration."
+            "Branches of a group were declared to have no record (or person) in common, which "
+            "nothing checks: of such branches the costliest counts."
         )
     rows = [
         (

@@ -60,7 +60,7 @@ def test_a_guarantee_in_words():
         "errors", "seed (random_state)", "outside of this result",
     ):  # fmt: skip
         assert words in text, words
-    assert "part" not in report.overview().columns
+    assert [row[0] for row in report.overview().rows] == [r.name for r in plan.guarantee.releases]
     facts = facts_of(report)
     assert facts["budget"] is None
     assert facts["guarantee"]["epsilon"] == 1.0
@@ -166,12 +166,12 @@ def test_parts_of_a_search():
     report = plan.guarantee.report()
     releases, rows = facts_of(report)["releases"], report.overview().rows
     names = [
-        "part 1 of 4: trial fit of settings 0", "part 2 of 4: trial fit of settings 1",
+        "part 1 of 4: trial fit 0", "part 2 of 4: trial fit 1",
         "part 3 of 4: private choice of settings", "part 4 of 4: fit of what was chosen",
     ]  # fmt: skip
     assert list(dict.fromkeys(one["part"] for one in releases)) == names
-    assert [row[0] for row in rows if row[0]] == names
-    assert len(releases) == len(rows) == len(plan.guarantee.releases)
+    assert [row[0] for row in rows] == [f"{one['part']}: {one['name']}" for one in releases]
+    assert len(releases) == len(plan.guarantee.releases)
     choice = {one["name"] for one in releases if one["part"] == names[2]}
     assert choice == {release.name for release in plan.choice.releases}
     assert "The records were used in 4 parts, one after the other" in str(report)
