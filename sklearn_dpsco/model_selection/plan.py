@@ -71,7 +71,7 @@ class SearchPlan(Overviewed):
                 "the whole budget"
             )
         else:
-            how = f"{len(self.probes)} probes, a private choice, and a fit of what was chosen"
+            how = f"{len(self.probes)} trial fits, a private choice, and a fit of what was chosen"
         head = f"search among {len(self.candidates)} settings on {self.n_samples} records"
         return self.guarantee.overview().of(f"{head}: {how}")
 

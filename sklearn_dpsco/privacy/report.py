@@ -142,14 +142,12 @@ def promise(
 def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[str]:
     """The same for someone without mathematics."""
     whom, most = "row" if rows == 1 else "person", up(100 * odds(epsilon))
-    lines = [
+    return [
         _GUESS[relation].format(whom=whom, most=most),
         f"Epsilon is {epsilon:.4g}: the smaller it is, the less can be told. The factor above is "
         "2.718 to the power of epsilon.",
+        f"Delta is {up(delta)}: by so much, at most, a probability may exceed that.",
     ]
-    if delta > 0:
-        lines.append(f"Delta is {up(delta)}: by so much, at most, a probability may exceed that.")
-    return lines
 
 
 @dataclass(frozen=True, eq=False, repr=False)
