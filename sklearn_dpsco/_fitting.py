@@ -292,8 +292,7 @@ class PrivateFit(DocumentationLink):
     def __getstate__(self) -> dict[str, Any]:
         # a block does not reach other processes: what is sent there takes its accountant along, so
         # that a fit in a worker fails instead of spending nothing
-        inherited: Any = super().__getstate__()
-        state: dict[str, Any] = {**inherited}
+        state: dict[str, Any] = {**super().__getstate__()}  # type: ignore[dict-item]
         lineage = state.pop("_lineage", None)
         if lineage is not None and "guarantee_" not in state:
             lineage.has_copies = True
