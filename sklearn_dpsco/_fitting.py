@@ -192,11 +192,10 @@ class PrivateFit(DocumentationLink):
 
     def _spend(self, account: Account | None, plan: Any, *, has_groups: bool = False) -> None:
         """Charge a plan, if there is an account; else count it among the fits of the clones."""
-        self._fits = None
         if account is None:
-            lineage: Lineage = self.__dict__.setdefault("_lineage", Lineage())
-            self._fits = lineage.count(plan.guarantee)
+            self._fits = self.__dict__.setdefault("_lineage", Lineage()).count(plan.guarantee)
         else:
+            self._fits = None
             name, is_secret = type(self).__name__, self.random_state is None
             account.spend(plan, estimator=name, has_groups=has_groups, noise_is_secret=is_secret)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from textwrap import wrap
 from typing import Any
 
 DOCUMENTATION = "https://sklearn-dpsco.readthedocs.io/"
@@ -38,10 +39,11 @@ class Overview:
         return f"... and {n_omitted} more" if n_omitted else ""
 
     def text(self) -> str:
-        """Lines of plain text."""
+        """Lines of plain text, which fit a terminal."""
+        lines = [part for line in self.lines for part in wrap(line, 99, subsequent_indent="  ")]
         heads = [self.columns] if self.columns else []
         table = [self.layout.format(*row).rstrip() for row in (*heads, *self.rows[: self.most])]
-        return "\n".join([*self.lines, *table, *([f"  {self._more}"] if self._more else [])])
+        return "\n".join([*lines, *table, *([f"  {self._more}"] if self._more else [])])
 
     def html(self) -> str:
         """The same as HTML, all of it escaped."""

@@ -166,6 +166,11 @@ def rest_is_slow(names, cases, always, ids=str):
     return pytest.mark.parametrize(names, list(marked.values()), ids=list(marked))
 
 
+def joined(shown):
+    """What is printed, as one line."""
+    return " ".join(str(shown).split())
+
+
 def assert_refuses(call, match, *arguments, **settings):
     """The call is a `ValueError` that says `match`; for loops over bad values."""
     said = None

@@ -262,8 +262,7 @@ class BudgetAccountant(Account):
         columns = [name for name in Charge.__dataclass_fields__ if name != "guarantee"]
         charges = self.ledger
         places = branch_names([charge.branch for charge in charges])
-        named = zip(charges, places, strict=True)
-        rows = [charge.summary() | {"branch": place} for charge, place in named]
+        rows = [c.summary() | {"branch": b} for c, b in zip(charges, places, strict=True)]
         # any text, also what has no UTF-8
         kinds = dict.fromkeys(("label", "estimator", "branch"), object)
         series = {c: pandas.Series([r[c] for r in rows], dtype=kinds.get(c)) for c in columns}

@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
+from support import joined
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -67,10 +68,10 @@ def test_searches_and_scores_of_scikit_learn_are_counted():
     assert best < fits.epsilon <= 3 * 0.1 + 3 * 0.3 + best
     assert fits.delta == pytest.approx(7e-6)
     html = search.best_estimator_._privacy().html()
-    for text in (str(search.best_estimator_.guarantee_), html):
+    for text in (joined(search.best_estimator_.guarantee_), html):
         assert "one of 7 fits of this estimator and its clones" in text
     report = search.best_estimator_.guarantee_.report()
-    assert "one of 7 fits of this estimator and its clones" in str(report)
+    assert "one of 7 fits of this estimator and its clones" in joined(report)
     assert report.facts["fits"] == fits._asdict()
 
     pipeline = make_pipeline(PublicEncoder({"a": (0, 1), "b": (0, 1)}), model_of())
@@ -140,7 +141,7 @@ def test_the_total_covers_what_others_compute():
     pure.fit(X, y)
     fits = pure.set_params(epsilon=0.25).fit(X, y).guarantee_.fits
     assert (fits.epsilon, fits.delta) == (0.75, 0.0)
-    assert "cost up to epsilon = 0.75 together" in str(pure.guarantee_)
+    assert "cost up to epsilon = 0.75 together" in joined(pure.guarantee_)
 
 
 def test_totals_that_are_not_known_are_not_told():
@@ -152,7 +153,7 @@ def test_totals_that_are_not_known_are_not_told():
         fitted = model.fit(X, y)
         fits = fitted.guarantee_.fits
         assert (fits.n_fits, fits.epsilon) == (2, None)
-        assert "cost up to an unknown epsilon" in str(fitted.guarantee_)
+        assert "cost up to an unknown epsilon" in joined(fitted.guarantee_)
         assert fitted.guarantee_.report().facts["fits"]["epsilon"] is None
 
 
@@ -167,8 +168,8 @@ def test_copies_elsewhere_are_told_of():
         assert elsewhere.fit(X, y).guarantee_.fits is None  # it begins anew
     fits = model.fit(X, y).guarantee_.fits
     assert (fits.n_fits, fits.has_copies) == (1, True)
-    assert "their fits are not seen here" in str(model.guarantee_)
-    assert "one of" not in str(model.guarantee_).splitlines()[1]
+    assert "their fits are not seen here" in joined(model.guarantee_)
+    assert "one of" not in joined(model.guarantee_)
     # a model that was stored brings its guarantee along, and does not count as a copy to be fitted
     fitted = model_of().fit(X, y).fit(X, y)
     loaded = pickle.loads(pickle.dumps(fitted))

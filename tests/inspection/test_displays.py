@@ -12,6 +12,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.pipeline import make_pipeline
+from support import joined
 
 import sklearn_dpsco
 from sklearn_dpsco import (
@@ -286,10 +287,10 @@ def test_plans_of_searches_show_their_parts():
         for row in overview.rows:
             assert f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" in html
             assert overview.layout.format(*row).rstrip() in str(shown).splitlines()
-        assert str(shown).startswith(overview.lines[0])
-        promised, *rest = str(shown.guarantee).split("\n", 1)
-        assert str(shown).startswith(promised)
-        assert str(shown).endswith(rest[0])
+        promised, *lines = shown.guarantee.overview().lines
+        assert overview.lines == (promised, overview.lines[1], *lines)
+        assert overview.rows == shown.guarantee.overview().rows
+        assert joined(shown).startswith(f"{promised} {overview.lines[1]} ")
 
 
 @pytest.mark.parametrize(
@@ -303,9 +304,10 @@ def test_plans_of_searches_show_their_parts():
     ids=lambda plan: type(plan).__name__,
 )
 def test_plans_of_other_tools_are_tables(plan):
-    promised, what, *rest = str(plan).splitlines()
+    promised, what, *lines = plan.overview().lines
     assert what.endswith(f" on {plan.n_samples} records")
-    assert "\n".join([promised, *rest]) == str(plan.guarantee)
+    assert plan.guarantee.overview().lines == (promised, *lines)
+    assert joined(plan) == joined(plan.guarantee).replace(promised, f"{promised} {what}")
     assert f"<div>{what}</div>" in plan._repr_html_()
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support import joined
 
 from sklearn_dpsco import BudgetAccountant, DPGridSearchCV, DPLinearRegression, PrivacyBudget
 from sklearn_dpsco.mechanisms import Gaussian, Release
@@ -51,7 +52,7 @@ def facts_of(report):
 def test_a_guarantee_in_words():
     plan = DPLinearRegression(epsilon=1.0, delta=1e-6, **FACTS).plan(5000, 4)
     report = plan.guarantee.report()
-    text = str(report)
+    text = joined(report)
     for words in (
         "each row of the table by itself", "which values the row had", "at most 2.72, plus 1e-06,",
         "73.2 % likely at most", "Delta is 1e-06", "secret key", "how many rows and columns",
@@ -77,7 +78,7 @@ def test_sizes_of_any_kind():
 
 def test_users_and_the_other_relation():
     model = DPLinearRegression(epsilon=1.0, relation="zero-out", max_rows_per_user=3, **FACTS)
-    text = str(model.plan(5000, 4).guarantee.report())
+    text = joined(model.plan(5000, 4).guarantee.report())
     assert "Protected is each person (up to 3 rows), against" in text
     assert "at most 2.72, plus 1e-06, if the person's values are left out." in text
     assert "whether the values of the person were used at all" in text
@@ -91,7 +92,7 @@ def test_one_sentence_begins_all_prints():
         assert first.startswith("Protected is each ")
         assert guarantee.report().overview().lines[1] == first
         for shown in (guarantee, plan):
-            assert str(shown).startswith(f"{first}\n"), type(shown)
+            assert joined(shown).startswith(f"{first} "), type(shown)
             assert f"><div>{html.escape(first)}</div>" in shown._repr_html_()
         claim = float(guarantee.epsilon), guarantee.delta
         accountant = BudgetAccountant(
@@ -101,7 +102,7 @@ def test_one_sentence_begins_all_prints():
     seeded = DPLinearRegression(random_state=0, **FACTS).fit(TABLE, TABLE[:, 0]).guarantee_
     first = seeded.report().facts["promise"]
     assert first.startswith("NOT PRIVATE against whoever knows or guesses the seed (random_state)")
-    assert str(seeded).startswith(f"{first}\n")
+    assert joined(seeded).startswith(f"{first} ")
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
@@ -141,7 +142,7 @@ def test_an_accountant_names_its_charges_and_no_hash():
             DPLinearRegression(epsilon=0.3, accountant=accountant, **FACTS).plan(200, 2)
         )
     report = accountant.report()
-    facts, text = facts_of(report), str(report)
+    facts, text = facts_of(report), joined(report)
     parts = [charge["part"] for charge in facts["charges"]]
     first = "records of their own: group 1 of 2, branch 1 of 2 (train)"
     second = "records of their own: group 1 of 2, branch 2 of 2"
@@ -174,8 +175,8 @@ def test_parts_of_a_search():
     assert len(releases) == len(plan.guarantee.releases)
     choice = {one["name"] for one in releases if one["part"] == names[2]}
     assert choice == {release.name for release in plan.choice.releases}
-    assert "The records were used in 4 parts, one after the other" in str(report)
-    assert str(plan).startswith(f"{report.facts['promise']}\nsearch among 2 settings")
+    assert "The records were used in 4 parts, one after the other" in joined(report)
+    assert joined(plan).startswith(f"{report.facts['promise']} search among 2 settings")
 
 
 def test_the_schema_of_a_version_stays_as_it_is():
