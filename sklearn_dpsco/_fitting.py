@@ -23,6 +23,7 @@ from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameter
 from .privacy.accountant import INFINITE, accountant_in_force, active_accountant
 from .privacy.branches import Account
 from .privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
+from .privacy.fits import Fits, Lineage
 from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream
 
@@ -162,6 +163,7 @@ class PrivateFit(DocumentationLink):
     plan_: Any
     guarantee_: Guarantee
     noise_is_secret_: bool
+    _fits: Fits | None = None  # of the last one, also before this was known of a stream
 
     def _store(self, arguments: dict[str, Any]) -> None:
         """Keep the arguments of `__init__` under their names, untouched as scikit-learn asks."""
@@ -189,15 +191,22 @@ class PrivateFit(DocumentationLink):
         return Accounting.of(*claim, self.precision, self.accountant)
 
     def _spend(self, account: Account | None, plan: Any, *, has_groups: bool = False) -> None:
-        """Charge a plan, if there is an account."""
-        if account is not None:
+        """Charge a plan, if there is an account; else count it among the fits of the clones."""
+        if account is None:
+            self._fits = self.__dict__.setdefault("_lineage", Lineage()).count(plan.guarantee)
+        else:
+            self._fits = None
             name, is_secret = type(self).__name__, self.random_state is None
             account.spend(plan, estimator=name, has_groups=has_groups, noise_is_secret=is_secret)
 
     def _keep_claim(self, plan: Any, stream: RandomStream) -> None:
         """Set what the fit has followed and claims."""
         self.plan_, self.noise_is_secret_ = plan, stream.is_secure
-        self.guarantee_ = replace(plan.guarantee, noise_is_secret=stream.is_secure)
+        self.guarantee_ = self._claimed(plan.guarantee)
+
+    def _claimed(self, guarantee: Guarantee) -> Guarantee:
+        """A guarantee of what was fitted, with what is known of the noise and of other fits."""
+        return replace(guarantee, noise_is_secret=self.noise_is_secret_, fits=self._fits)
 
     def _feature_names(self) -> list[str] | None:
         return list(getattr(self, "feature_names_in_", ())) or None
@@ -282,7 +291,15 @@ class PrivateFit(DocumentationLink):
     def __getstate__(self) -> dict[str, Any]:
         # a block does not reach other processes: what is sent there takes its accountant along, so
         # that a fit in a worker fails instead of spending nothing
-        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        state: dict[str, Any] = {**super().__getstate__()}  # type: ignore[dict-item]
+        lineage = state.pop("_lineage", None)
+        if lineage is not None and "guarantee_" not in state:
+            lineage.has_copies = True
         if state.get("accountant") is None and active_accountant() is not None:
-            state = {**state, "accountant": active_accountant()}
+            state["accountant"] = active_accountant()
         return state
+
+    def __sklearn_clone__(self) -> Self:
+        twin: Self = super().__sklearn_clone__()  # type: ignore[misc]
+        twin.__dict__["_lineage"] = self.__dict__.setdefault("_lineage", Lineage())
+        return twin

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from textwrap import wrap
 from typing import Any
 
 DOCUMENTATION = "https://sklearn-dpsco.readthedocs.io/"
@@ -28,9 +29,9 @@ class Overview:
     rows: Sequence[tuple[str, ...]] = ()
     most: int | None = None  # rows beyond are only counted; `to_frame` and the like have all
 
-    def below(self, line: str) -> Overview:
-        """The same below another line."""
-        return replace(self, lines=(line, *self.lines))
+    def of(self, what: str) -> Overview:
+        """The same with a line that says of what it is, below the first, which is the promise."""
+        return replace(self, lines=(self.lines[0], what, *self.lines[1:]))
 
     @property
     def _more(self) -> str:
@@ -38,10 +39,11 @@ class Overview:
         return f"... and {n_omitted} more" if n_omitted else ""
 
     def text(self) -> str:
-        """Lines of plain text."""
+        """Lines of plain text, which fit a terminal."""
+        lines = [part for line in self.lines for part in wrap(line, 99, subsequent_indent="  ")]
         heads = [self.columns] if self.columns else []
         table = [self.layout.format(*row).rstrip() for row in (*heads, *self.rows[: self.most])]
-        return "\n".join([*self.lines, *table, *([f"  {self._more}"] if self._more else [])])
+        return "\n".join([*lines, *table, *([f"  {self._more}"] if self._more else [])])
 
     def html(self) -> str:
         """The same as HTML, all of it escaped."""
@@ -64,7 +66,7 @@ class Overviewed:
 
     def overview(self) -> Overview:
         """All releases, below a line that says of what."""
-        found: Overview = self.guarantee.overview().below(self._headline.format(self))
+        found: Overview = self.guarantee.overview().of(self._headline.format(self))
         return found
 
     def __str__(self) -> str:

@@ -30,13 +30,6 @@ from sklearn_dpsco.solvers.records import SolverData
 ORDERS = [*(1 + np.geomspace(1e-3, 1, 150, endpoint=False)), *np.geomspace(2, 1e5, 1500)]
 
 # checks of scikit-learn on weights that no estimator can pass
-WEIGHT_CHECKS = {
-    "check_sample_weight_equivalence_on_dense_data": "it compares tables of different sizes, whose "
-    "noise differs; and no weight above max_weight counts",
-    "check_sample_weight_equivalence_on_sparse_data": "as on dense data",
-    "check_all_zero_sample_weights_error": "weights are private: an error would tell of them",
-}
-
 LOSSES = {"regression": Squared(), "classification": Logistic()}
 
 # by the names of their algorithms
@@ -171,6 +164,11 @@ def rest_is_slow(names, cases, always, ids=str):
     unknown = always - marked.keys()
     assert not unknown, f"no such cases: {unknown}"
     return pytest.mark.parametrize(names, list(marked.values()), ids=list(marked))
+
+
+def joined(shown):
+    """What is printed, as one line."""
+    return " ".join(str(shown).split())
 
 
 def assert_refuses(call, match, *arguments, **settings):

@@ -33,6 +33,8 @@ ORDERED = {
         "budget",
         "sampling",
         "events",
+        "report",
+        "fits",
         "guarantee",
         "branches",
         "ledger",

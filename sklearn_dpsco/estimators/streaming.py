@@ -6,7 +6,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -345,9 +345,7 @@ class _StreamingModel(DPLinearModel):
             published = {
                 "n_seen_": run.n_seen,
                 "n_iter_": result.n_iter,
-                "guarantee_": replace(
-                    plan.guarantee_after(run.n_seen), noise_is_secret=self.noise_is_secret_
-                ),
+                "guarantee_": self._claimed(plan.guarantee_after(run.n_seen)),
                 # nothing un-noised outlives the last release
                 "_stream": None if run.n_seen == plan.problem.n_samples else progress,
                 **targets.model(result, progress.features),

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..privacy.accountant import BudgetAccountant
+from ..privacy.branches import branch_names
 from ..privacy.guarantee import Guarantee
 from .axes import axes_for
 
@@ -19,11 +20,12 @@ _FALSE_ALARMS = np.unique([0.0, *_NEAR_0, *np.linspace(0.02, 0.98, 97), *(1 - _N
 class LedgerDisplay:
     """What the charges of a `BudgetAccountant` add up to, one after the other, and by label.
 
-    A bar is what a charge added to the epsilon of all charges so far, at the budget's delta
-    (`BudgetAccountant.running_total`). Its height depends on what came before, since charges
-    compose to less than the sum of their epsilons; in a branch of `parallel` it is what exceeds
-    the other branches. The dashed line is the budget. A ledger holds public facts only; make a
-    display by `from_accountant`.
+    A bar is what a charge added to the epsilon of those before it, at the budget's delta. Its
+    height depends on them, since charges compose to less than the sum of their epsilons. Branches
+    of `parallel` stand side by side, each in a column with its own charges only (that of a branch
+    within a branch next to it), and what comes after them begins at the top of the costliest
+    (`BudgetAccountant.spans`). The dashed line is the budget. A ledger holds public facts only;
+    make a display by `from_accountant`.
 
     Parameters
     ----------
@@ -32,6 +34,12 @@ class LedgerDisplay:
     labels : list of str
         Of each charge; those of one label have one colour.
     epsilon : float, of the budget
+    starts : array-like of shape (n_charges,) or None, default=None
+        Epsilon before each charge. None: that after the charge before.
+    columns : list of int or None, default=None
+        Of each charge, the number of its column, from 0. None: each has its own.
+    names : list of str or None, default=None
+        Of each column. None: numbers from 1.
 
     Attributes
     ----------
@@ -49,6 +57,9 @@ class LedgerDisplay:
     totals: Any
     labels: list[str]
     epsilon: float
+    starts: Any = None
+    columns: list[int] | None = None
+    names: list[str] | None = None
 
     @classmethod
     def from_accountant(
@@ -63,11 +74,23 @@ class LedgerDisplay:
         ax, **kwargs
             As in `plot`.
         """
-        totals = accountant.running_total()
-        charges = accountant.ledger[: len(totals)]  # others may be charging
-        labels = [charge.label or charge.estimator or "other" for charge in charges]
-        epsilon = float(accountant.budget.epsilon)
-        return cls(totals=np.array(totals), labels=labels, epsilon=epsilon).plot(ax=ax, **kwargs)
+        spans = accountant.spans()
+        charges = accountant.ledger[: len(spans)]  # others may be charging
+        keys = [charges[k].branch or (str(k + 1),) for k in spans]
+        columns = list(dict.fromkeys(keys))
+        given = branch_names([charges[k].branch for k in spans])
+        words = {k: k[0] if len(k) == 1 else name for k, name in zip(keys, given, strict=True)}
+        # of a branch within another one the last level is enough: that stands next to it
+        ticks = ["".join(words[key].rpartition("> ")[1:]).replace("branch ", "") for key in columns]
+        starts, totals = np.reshape(list(spans.values()), (-1, 2)).T
+        return cls(
+            totals=totals,
+            labels=[charges[k].label or charges[k].estimator or "other" for k in spans],
+            epsilon=float(accountant.budget.epsilon),
+            starts=starts,
+            columns=[columns.index(key) for key in keys],
+            names=ticks,
+        ).plot(ax=ax, **kwargs)
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the bars.
@@ -81,8 +104,9 @@ class LedgerDisplay:
         """
         ax = axes_for(self, ax)
         totals = np.asarray(self.totals, dtype=np.float64)
-        before = np.append(0.0, totals[:-1]) if totals.size else totals
-        number = np.arange(1, totals.size + 1)
+        before = np.append(0.0, totals)[:-1] if self.starts is None else np.asarray(self.starts)
+        number = 1 + np.asarray(range(totals.size) if self.columns is None else self.columns, int)
+        names = [str(k + 1) for k in range(totals.size)] if self.names is None else self.names
         self.bars_ = {}
         for label in dict.fromkeys(self.labels):
             which = np.array([other == label for other in self.labels])
@@ -90,10 +114,21 @@ class LedgerDisplay:
             self.bars_[label] = ax.bar(number[which], height, bottom=before[which], **style)
         budget = {"color": "black", "linestyle": "--", "label": "budget"}
         self.budget_line_ = ax.axhline(self.epsilon, **budget)
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.set(xlabel="Charge", ylabel="Epsilon spent", ylim=(0, 1.05 * self.epsilon))
-        ax.legend(loc="best")
+        ax.set(ylabel="Epsilon spent", ylim=(0, 1.05 * self.epsilon))
+        _name_columns(ax, names)
         return self
+
+
+def _name_columns(ax: Any, names: list[str]) -> None:
+    """Label axes and bars, by upright names where columns are narrow, of some if they are many."""
+    inches = ax.get_window_extent().width / ax.figure.dpi
+    step = 1 + int(len(names) / (6 * inches))
+    is_upright = max(map(len, names), default=0) * len(names) > 10 * inches
+    shown = [f"{name[:13]}..." if len(name) > 16 else name for name in names[::step]]
+    ax.set_xticks(range(1, len(names) + 1, step), shown, rotation=90 if is_upright else 0)
+    ax.set_xlabel("Charge" if all(map(str.isdigit, names)) else "Charge, or branch")
+    above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2, "fontsize": "small"}
+    ax.legend(**(above if inches < 4 else {"loc": "best"}))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

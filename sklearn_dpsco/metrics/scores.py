@@ -80,7 +80,7 @@ class ScorePlan(Overviewed):
 
     def overview(self) -> Overview:
         """All releases, below a line that says of what."""
-        return self.guarantee.overview().below(
+        return self.guarantee.overview().of(
             f"{', '.join(self.scorings)} on {self.n_samples} records"
         )
 

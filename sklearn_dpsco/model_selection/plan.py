@@ -64,16 +64,16 @@ class SearchPlan(Overviewed):
         return next(int(p.problem.n_features) for p in self.refits[0] if hasattr(p, "problem"))
 
     def overview(self) -> Overview:
-        """What is done above what the guarantee shows."""
+        """What the guarantee shows, with what is done."""
         if self.choice is None:
             how = (
                 "too few records for a choice at this epsilon, so that the default is fitted with "
                 "the whole budget"
             )
         else:
-            how = f"{len(self.probes)} probes, a private choice, and a fit of what was chosen"
+            how = f"{len(self.probes)} trial fits, a private choice, and a fit of what was chosen"
         head = f"search among {len(self.candidates)} settings on {self.n_samples} records"
-        return self.guarantee.overview().below(f"{head}: {how}")
+        return self.guarantee.overview().of(f"{head}: {how}")
 
 
 class UnfitCurrencyError(Exception):
@@ -109,9 +109,9 @@ def plan_probes(
         kind: Composition = "gdp" if currency == "pld" else currency
         allowance = of_choice.mixed_allowance if kind == "gdp" else of_choice.allowance
         choice = plan_choice(scoring, n_samples, n_outputs, of_choice, allowance)
-        named = [(f"probe {k}", [_together(probe, currency, p)]) for k, p in enumerate(probes)]
+        named = [(f"trial fit {k}", [_together(probe, currency, p)]) for k, p in enumerate(probes)]
         named += [
-            ("choice", [Guarantee.of(of_choice, choice.releases, kind)]),
+            ("private choice of settings", [Guarantee.of(of_choice, choice.releases, kind)]),
             ("fit of what was chosen", [_together(refit, currency, plans) for plans in refits]),
         ]
         guarantee = _composed(budget, currency, named)

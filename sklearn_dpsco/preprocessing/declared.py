@@ -148,10 +148,12 @@ def _output_of_words(name: str, step: HashingVectorizer | CountVectorizer) -> De
     is_hashed, norm = isinstance(step, HashingVectorizer), getattr(step, "norm", None)
     if not is_hashed and (step.vocabulary is None or getattr(step, "use_idf", False)):
         _refuse(name, kind, "learns words or their frequencies from the texts")
+    if not is_hashed and not hasattr(step.vocabulary, "__len__"):
+        _refuse(name, kind, "has a vocabulary that can be read once only: give a list")
     if norm is None and not step.binary:
         _refuse(name, kind, "counts words without a bound: say binary=True, or norm='l2'")
     size = step.n_features if is_hashed else len(set(step.vocabulary))
-    has_signs = is_hashed and step.alternate_sign and norm is not None
+    has_signs = is_hashed and step.alternate_sign and not step.binary
     low, high = np.full(size, -1.0 if has_signs else 0.0), np.ones(size)
     return DeclaredOutput(low, high, float(np.sqrt(size)) if norm is None else 1.0)
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import check_choice, check_count, warn_user
+from .._checks import check_choice, check_count, check_int, warn_user
 from .._fitting import Accounting, PrivateFit
 from .._overview import Overviewed
 from .._types import Auto, Nonfinite, Precision, RandomState, Relation
@@ -89,7 +89,7 @@ class VocabularyPlan(Overviewed):
         return np.asarray(counts * _UNIT, dtype=np.float64)
 
 
-class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator):
+class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     r"""The words that many users have, for texts of which the words are private as well.
 
     Each user adds :math:`1 / \sqrt t` to the counts of their t words, at most `max_words`. Words
@@ -102,8 +102,9 @@ class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator):
     vectorizer : CountVectorizer, TfidfVectorizer or None, default=None
         Says what a word is, and how texts become numbers: its analyzer, n-grams, stop words, norm.
         Without a vocabulary, document frequencies (`min_df`, `max_df`) or `use_idf`, which are
-        not private. Of its `max_features`, those with the largest noisy counts are kept. None:
-        ``TfidfVectorizer(use_idf=False, binary=True)``, rows of the norm 1.
+        not private. Of its `max_features`, those with the largest noisy counts are kept. An
+        analyzer of your own must not fail on any text, and what it gives that is no text does not
+        count. None: ``TfidfVectorizer(use_idf=False, binary=True)``, rows of the norm 1.
     epsilon : float in [1e-15, 1e9] or inf, default=1.0
         Privacy loss of the vocabulary. A model of the texts costs its own epsilon on top, about
         twice as much for the best score.
@@ -114,7 +115,7 @@ class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator):
     max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all texts of one user together. Above 1, `fit` needs `groups`; how
         many texts a user has makes no difference to the noise.
-    max_words : int >= 1, default=50
+    max_words : int in [1, 1e6], default=50
         Of a user with more different words, so many count, chosen at random.
     precision : {"exact", "float"}, default="exact"
         Arithmetic of the noise, see `PrivacyBudget`.
@@ -122,7 +123,8 @@ class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator):
         Whether a text that is missing is an error, or has no words.
     accountant : None, BudgetAccountant or Branch, default=None
         Is charged before any text is read. None stands for the one whose ``with`` block is open,
-        if any.
+        if any. It must keep a fifth of its delta for this: ``BudgetAccountant(epsilon, delta=1e-6,
+        slack=2e-7)``.
     random_state : None, int or RandomState, default=None
         An int makes the result reproducible and *not private*.
 
@@ -133,8 +135,9 @@ class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator):
     counts_ : ndarray of shape (n_words,)
         Noisy counts, which may be published, too.
     vectorizer_ : CountVectorizer or TfidfVectorizer
-        With this vocabulary. It learns nothing, and declares its outputs:
-        ``make_pipeline(words.vectorizer_, DPLogisticRegression(bounds_X=words.vectorizer_))``.
+        With this vocabulary. It learns nothing, and with a norm or ``binary=True`` it declares its
+        outputs: ``make_pipeline(words.vectorizer_,
+        DPLogisticRegression(bounds_X=words.vectorizer_))``. None if no word was found.
     plan_ : VocabularyPlan
     guarantee_ : Guarantee
         Its `slack` is the part of delta for words of a single user.
@@ -185,7 +188,7 @@ class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator):
         return self._plan(self._accounting(), check_count("n_samples", n_samples))
 
     def _plan(self, accounting: Accounting, n_samples: int) -> VocabularyPlan:
-        max_words = check_count("max_words", self.max_words)
+        max_words = check_int("max_words", self.max_words, low=1, high=10**6)
         accounting.warn_if_weak(n_samples)
         budget = accounting.budget_of(n_samples)
         plan = plan_within(budget, lambda b: VocabularyPlan.of(n_samples, max_words, b))
@@ -207,19 +210,24 @@ class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator):
                 f"{type(found).__name__}"
             )
         settings = found.get_params(deep=False)
-        private = {"vocabulary": None, "min_df": 1, "max_df": 1.0, "use_idf": False}
-        for name, value in private.items():
+        own = {"vocabulary": None, "min_df": 1, "max_df": 1.0, "use_idf": False, "input": "content"}
+        for name, value in own.items():
             if name in settings and settings[name] != value:
                 raise ValueError(
-                    f"vectorizer must have {name}={value!r}: the vocabulary comes from `fit`, and "
-                    "document frequencies are not private"
+                    f"vectorizer must have {name}={value!r}: the vocabulary comes from `fit`, of "
+                    "texts that it is given, and document frequencies are not private"
                 )
+        if found.max_features is not None:
+            check_count("max_features", found.max_features)
         check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
         check_random_state(self.random_state)
+        # scikit-learn checks the other parameters where it reads texts: a public one
+        clone(found).set_params(vocabulary=["a"], max_features=None).fit_transform(["a"])
         return clone(found)
 
     def _texts(self, X: Any) -> list[str]:
-        if isinstance(X, str) or not hasattr(X, "__iter__") or getattr(X, "ndim", 1) != 1:
+        is_column = hasattr(X, "__len__") and len(getattr(X, "shape", (0,))) == 1
+        if not is_column or isinstance(X, str | bytes | dict | set):
             raise ValueError("texts must be a list or a column of strings: of a frame, X['name']")
         texts = list(X)
         if self._is_strict and not all(isinstance(text, str) for text in texts):
@@ -233,7 +241,7 @@ class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : iterable of str, shape (n_samples,)
+        X : list, array or column of str, shape (n_samples,)
         y : ignored
         groups : array-like of shape (n_samples,) or None, default=None
             The user whose text it is: of each, the first `max_rows_per_user` texts count.
@@ -257,22 +265,22 @@ class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator):
         stream = stream_from_random_state(self.random_state)
         names, table = _words_of_users(vectorizer, texts, users, surplus)
         chosen, counts = plan.release(table, stream.substream("vocabulary", 0))
-        most = vectorizer.max_features
-        if most is not None:
-            largest = np.argsort(-counts)[:most]
+        self._keep_claim(plan, stream)
+        if vectorizer.max_features is not None:
+            largest = np.sort(np.argsort(-counts, kind="stable")[: vectorizer.max_features])
             chosen, counts = chosen[largest], counts[largest]
-        order = np.argsort(names[chosen])  # whatever the order of the texts
-        self.counts_ = counts[order]
-        self.vocabulary_ = {str(word): k for k, word in enumerate(names[chosen][order])}
-        vectorizer.set_params(vocabulary=self.vocabulary_ or None, max_features=None)
-        self.vectorizer_ = vectorizer.fit([""]) if self.vocabulary_ else None
-        if not self.vocabulary_:
+        self.counts_ = counts
+        self.vocabulary_ = {word: k for k, word in enumerate(names[chosen])}
+        self.vectorizer_ = None
+        if self.vocabulary_:
+            vectorizer.set_params(vocabulary=dict(self.vocabulary_), max_features=None)
+            self.vectorizer_ = vectorizer.fit(["a"])
+        else:
             warn_user(
                 "no word passed the threshold, so that texts have no columns: take a larger "
                 "epsilon, or HashingVectorizer, which needs no vocabulary",
                 PrivacyParameterWarning,
             )
-        self._keep_claim(plan, stream)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -296,18 +304,24 @@ class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator):
 def _words_of_users(
     vectorizer: Any, texts: list[str], users: NDArray[Any], surplus: Any
 ) -> tuple[NDArray[Any], sparse.csr_matrix]:
-    """All words that occur, and which user has which of them; not private."""
+    """All words that occur, sorted, and which user has which of them; not private."""
     of_word: dict[str, int] = {}
     of_user: dict[Any, int] = {}
     rows, columns = array("q"), array("q")
     analyze = vectorizer.build_analyzer()
     surplus = np.zeros(len(texts)) if surplus is None else surplus
     for text, user, is_surplus in zip(texts, map(user_of, users.tolist()), surplus, strict=True):
+        if is_surplus:  # also of a user who cannot be told from others
+            continue
         row = of_user.setdefault(user, len(of_user))
-        words = () if is_surplus else set(analyze(text))
+        words = {word for word in analyze(text) if isinstance(word, str)}
         columns.extend(of_word.setdefault(word, len(of_word)) for word in words)
         rows.extend([row] * len(words))
-    shape = len(of_user), len(of_word)
-    table = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
+    # columns in an order that no user's text decides: that of ties, and of the noise
+    names = np.array(sorted(of_word), dtype=object)
+    place = np.empty(len(names), dtype=np.int64)
+    place[[of_word[word] for word in names]] = np.arange(len(names))
+    shape = len(of_user), len(names)
+    table = sparse.csr_matrix((np.ones(len(rows)), (rows, place[columns])), shape=shape)
     table.sum_duplicates()
-    return np.array(list(of_word), dtype=object), table
+    return names, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import ROUND_DOWN, ROUND_UP, Context
 from typing import Any, Self, TypeVar
@@ -16,15 +16,8 @@ from .._overview import Overview
 from .._types import Relation
 from ..exceptions import PrivacyBudgetError
 from ..randomness.stream import current_process
-from .branches import Account, BranchPath, ParallelGroup
-from .budget import (
-    ROUNDING,
-    Currency,
-    PrivacyBudget,
-    conversion_cost,
-    renyi_epsilon,
-    zcdp_epsilon,
-)
+from .branches import Account, BranchPath, ParallelGroup, branch_names
+from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
 from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_string
 from .report import Report, of_accountant
@@ -68,6 +61,10 @@ class BudgetAccountant(Account):
     max_rows_per_user : int >= 1, default=1
         The budget is for all rows of a user together, of whom nobody has more than this.
         Guarantees for users of fewer rows are refused.
+    slack : float in [0, delta), default=0.0
+        A part of delta that is kept for releases which may tell something outright, as a
+        `PrivateVocabulary` may of a word that one user alone has: it takes a fifth of its delta.
+        All costs then add up to what goes with the rest of delta.
 
     Notes
     -----
@@ -77,8 +74,8 @@ class BudgetAccountant(Account):
     * *pure*: all guarantees on the ledger compose purely, and
       :math:`\sum \varepsilon_i \le \varepsilon`;
     * *zCDP*: :math:`\sum \min(\rho_i, \varepsilon_i / \alpha) \le \rho`, where
-      :math:`\rho` is `PrivacyBudget.rho` of the total and :math:`\alpha` the order at which
-      its conversion is best. :math:`\rho_i` adds up the releases' costs in zCDP
+      :math:`\rho` is `PrivacyBudget.rho` of the total, at delta less `slack`, and :math:`\alpha`
+      the order at which its conversion is best. :math:`\rho_i` adds up the releases' costs in zCDP
       (:math:`\varepsilon_t^2 / 2` for a pure release, :math:`\varepsilon_t^2 / 8` for a
       selection with Gumbel noise), and :math:`\varepsilon_i` is infinite for guarantees
       that do not compose purely. A release on random batches costs its Renyi divergence of order
@@ -119,15 +116,20 @@ class BudgetAccountant(Account):
         delta: float = 1e-6,
         relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
+        slack: float = 0.0,
     ) -> None:
         budget = PrivacyBudget(epsilon, delta, relation)
         if budget.is_infinite:
             raise ValueError("epsilon of an accountant must be finite: inf would bound nothing")
         rows = check_int("max_rows_per_user", max_rows_per_user, low=1)
-        self._set_up(Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, Ledger()))
+        most = float(budget.delta)
+        slack = check_real("slack", slack, low=0, high=most, high_open=most > 0)
+        new = Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, slack, Ledger())
+        self._set_up(new._replace(order=new.whole.best_order))
 
     def _set_up(self, snapshot: Snapshot, file: LedgerFile | None = None) -> None:
-        self._id, self._budget, self._rows, self._order, self._ledger = snapshot
+        self._id, self._budget, self._rows, self._order, self._slack, self._ledger = snapshot
+        self._whole = snapshot.whole  # what costs may add up to
         self._process = current_process()
         self._file = file
         self._why_not: str | None = None
@@ -166,7 +168,7 @@ class BudgetAccountant(Account):
         """
         file = LedgerFile(path)
         saved = file.read()
-        if not math.isclose(saved.order, saved.budget.best_order, rel_tol=1e-6):
+        if not math.isclose(saved.order, saved.whole.best_order, rel_tol=1e-6):
             raise ValueError(f"{file}: the order does not belong to the budget")
         known: Any = _accountants.get(saved.id)
         if known is not None and known._file is not None and known._obstacle() is None:
@@ -252,17 +254,26 @@ class BudgetAccountant(Account):
             spent, left = self._epsilon_of(self._ledger), self._largest_epsilon((), None)
             return spent, left, self._ledger.charges
 
-        return of_accountant(claim, *self._in_turn(state))
+        spent, left, charges = self._in_turn(state)
+        return of_accountant(claim, spent, left, charges, branch_names([c.branch for c in charges]))
 
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.
+
+        Branches are named as people can read: "all records", "branch 1 of 2", with the name if one
+        was given, and "branch 1 of 2 > branch 2 of 3" for the second branch within the first.
+        They are numbered as they come, so that those of a longer ledger may be more.
+        `Charge.branch` has what tells them apart.
 
         Raises `ImportError` if pandas is not installed.
         """
         pandas = import_pandas("BudgetAccountant.to_frame")
         columns = [name for name in Charge.__dataclass_fields__ if name != "guarantee"]
-        rows = [charge.summary() for charge in self.ledger]
-        kinds = {"label": object, "estimator": object}  # any text, also what has no UTF-8
+        charges = self.ledger
+        places = branch_names([charge.branch for charge in charges])
+        rows = [c.summary() | {"branch": b} for c, b in zip(charges, places, strict=True)]
+        # any text, also what has no UTF-8
+        kinds = dict.fromkeys(("label", "estimator", "branch"), object)
         series = {c: pandas.Series([r[c] for r in rows], dtype=kinds.get(c)) for c in columns}
         return pandas.DataFrame(series)
 
@@ -298,6 +309,46 @@ class BudgetAccountant(Account):
             so_far = so_far.plus(charge)
             totals.append(self._epsilon_of(so_far))
         return totals
+
+    def spans(self) -> dict[int, tuple[float, float]]:
+        """Epsilon before and after each charge of the ledger, for who bears the charge.
+
+        By its position in the ledger, with charges of a group of branches, and in it of a branch,
+        one after the other. Other branches of its groups are left out, and a group that came
+        before counts as its largest branch.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import BudgetAccountant
+        >>> from sklearn_dpsco.means import plan_mean
+        >>> accountant = BudgetAccountant(epsilon=1.0)
+        >>> group = accountant.parallel()
+        >>> for _ in range(2):
+        ...     group.branch().spend(plan_mean(5000, 2, epsilon=0.5))
+        >>> (_, first), (start, second) = accountant.spans().values()
+        >>> start == 0.0, second == first  # side by side
+        (True, True)
+        """
+        found: dict[int, tuple[float, float]] = {}
+
+        def pile(numbers: Iterable[int], depth: int, below: Ledger, level: float) -> None:
+            units: dict[Any, dict[Any, list[int]]] = {}  # groups, or single charges
+            for k in numbers:
+                group, branch = (*charges[k].branch[depth : depth + 2], k, None)[:2]
+                units.setdefault(group, {}).setdefault(branch, []).append(k)
+            for branches in units.values():
+                members = [k for inside in branches.values() for k in inside]
+                for branch, inside in branches.items():
+                    if branch is not None:
+                        pile(inside, depth + 2, below, level)
+                below = below.plus(*(charges[k] for k in members))
+                start, level = level, self._epsilon_of(below)
+                if None in branches:
+                    found[members[0]] = start, level
+
+        charges = self.ledger
+        pile(range(len(charges)), 0, Ledger(), 0.0)
+        return found
 
     # --------------------------------------------------------------- what is accepted
 
@@ -336,8 +387,8 @@ class BudgetAccountant(Account):
             charge = self._entry(guarantee, plan, path, label, estimator, noise_is_secret)
             ledger = self._ledger.plus(charge)
             epsilon, _, rho, slack = ledger.total()
-            most = self._rho_beside(slack) * ROUNDING
-            if not (epsilon <= budget.epsilon * ROUNDING or rho <= most):
+            is_within = epsilon <= budget.epsilon * ROUNDING or rho <= self._whole.rho * ROUNDING
+            if not (is_within and slack <= self._slack):
                 raise PrivacyBudgetError(self._refusal(charge, ledger))
             if self._file is not None:
                 try:
@@ -362,26 +413,14 @@ class BudgetAccountant(Account):
             bounds.append(renyi_epsilon(self._order, self._order * at_order, delta))
         return float(min(bounds))
 
-    def _rho_beside(self, slack: float) -> float:
-        """The rho at the budget's order that goes with epsilon and what slack leaves of delta."""
-        if slack == 0:
-            return self._budget.rho
-        delta = self._budget.delta - slack
-        if delta <= 0:
-            return -1.0
-        epsilon = float(self._budget.epsilon) - conversion_cost(self._order, delta)
-        return epsilon / self._order * (1 - 1e-10)
-
-    def _largest_epsilon(
-        self, path: BranchPath, delta: float | None, more_slack: float = 0.0
-    ) -> float:
+    def _largest_epsilon(self, path: BranchPath, delta: float | None) -> float:
         """Of one more fit at this path, at the budget's delta if there is none."""
         delta = self._budget.delta if delta is None else delta
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
-        epsilon, _, rho, slack = self._ledger.total(path)
-        left = max(0.0, self._rho_beside(slack + more_slack) - rho)
+        epsilon, _, rho, _ = self._ledger.total(path)
+        left = max(0.0, self._whole.rho - rho)
         if delta > 0:
-            return zcdp_epsilon(left, delta - more_slack)
+            return zcdp_epsilon(left, delta)
         pure = self._budget.epsilon - epsilon
         return float(max(0.0, pure, math.sqrt(2 * left), self._order * left))
 
@@ -389,9 +428,17 @@ class BudgetAccountant(Account):
         budget = self._budget
         if budget.is_pure and not math.isfinite(charge.pure_epsilon):
             return "a budget with delta=0 accepts only guarantees that compose purely (delta=0)"
+        if (slack := ledger.total()[3]) > self._slack:
+            return (
+                f"a part of delta that may tell something outright (slack={slack:.3g} with this "
+                f"charge) is more than the accountant keeps for that, {self._slack:.3g}; nothing "
+                "was charged. How much is kept is fixed before the first fit: "
+                f"BudgetAccountant({budget.epsilon:g}, {budget.delta:g}, "
+                f"slack={_rounded(slack, ROUND_UP)}); or say a smaller delta here"
+            )
         spent, would_be = self._epsilon_of(self._ledger), self._epsilon_of(ledger, math.inf)
         delta = 0.0 if charge.composition == "pure" else charge.delta
-        left = self._largest_epsilon(charge.branch, delta, charge.slack)
+        left = self._largest_epsilon(charge.branch, delta - charge.slack)
         return (
             f"the budget (epsilon={budget.epsilon:g}, delta={budget.delta:g}) would be exceeded: "
             f"{_rounded(spent, ROUND_UP)} of its epsilon is spent, and with "
@@ -438,12 +485,12 @@ class BudgetAccountant(Account):
     # ------------------------------------------------------------- file, lock, process
 
     def _snapshot(self, ledger: Ledger) -> Snapshot:
-        return Snapshot(self._id, self._budget, self._rows, self._order, ledger)
+        return Snapshot(self._id, self._budget, self._rows, self._order, self._slack, ledger)
 
     def _take_in(self, saved: Snapshot) -> None:
         """Go on from what the file says, which is what is known here and perhaps more."""
         known, charges = self._ledger.charges, saved.ledger.charges
-        is_same = saved[:4] == (self._id, self._budget, self._rows, self._order)
+        is_same = saved[:-1] == self._snapshot(self._ledger)[:-1]
         if not is_same or charges[: len(known)] != known:
             raise ValueError(
                 "the file is not the one that was loaded, or charges are missing from it. Put back "
@@ -537,6 +584,8 @@ class BudgetAccountant(Account):
         facts["relation"] = repr(budget.relation)
         if self._rows > 1:
             facts["max_rows_per_user"] = str(self._rows)
+        if self._slack:
+            facts["slack"] = f"{self._slack:g}"
         turn = Turn(self._turn)
         with suppress(TimeoutError), turn, turn:
             turn.take(patience=1)  # or somebody is charging

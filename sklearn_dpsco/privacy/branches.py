@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
-from .._checks import check_choice, warn_user
+from .._checks import check_choice, shown, warn_user
 from .._types import Disjoint
 from ..exceptions import PrivacyLeakWarning
 from .budget import Currency, PrivacyBudget
@@ -207,6 +208,44 @@ class ParallelGroup:
 
     __enter__, __exit__ = Branch.__enter__, Branch.__exit__
 
-    def branch(self) -> Branch:
-        """One more branch."""
-        return Branch(self._accountant, (*self._path, secrets.token_hex(6)))
+    def branch(self, name: str | None = None) -> Branch:
+        """One more branch.
+
+        Parameters
+        ----------
+        name : str or None
+            What `BudgetAccountant.to_frame`, reports and displays call it, beside its number.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import BudgetAccountant
+        >>> from sklearn_dpsco.means import plan_mean
+        >>> accountant = BudgetAccountant(epsilon=1.0)
+        >>> regions = accountant.parallel()
+        >>> for region in ("north", "south"):
+        ...     regions.branch(region).spend(plan_mean(5000, 2, epsilon=0.5))
+        >>> accountant.to_frame()["branch"].tolist()
+        ['branch 1 of 2 (north)', 'branch 2 of 2 (south)']
+        """
+        if not (name is None or (isinstance(name, str) and name)):
+            raise ValueError(f"name of a branch must be a text or None, got {shown(name)}")
+        key = secrets.token_hex(6) + (f" {name}" if name else "")
+        return Branch(self._accountant, (*self._path, key))
+
+
+def branch_names(paths: Sequence[BranchPath]) -> list[str]:
+    """What people call these branches: by numbers, as they come, and by names that were given."""
+    known: dict[BranchPath, dict[str, int]] = {}  # groups of a branch, and branches of a group
+    for path in paths:
+        for k, part in enumerate(path):
+            siblings = known.setdefault(path[:k], {})
+            siblings.setdefault(part, len(siblings) + 1)
+
+    def level(path: BranchPath) -> str:
+        *_, group, branch = path
+        groups, branches, (_, _, given) = known[path[:-2]], known[path[:-1]], branch.partition(" ")
+        text = f"branch {branches[branch]} of {len(branches)}" + (f" ({given})" if given else "")
+        return f"group {groups[group]} of {len(groups)}, {text}" if len(groups) > 1 else text
+
+    levels = [[level(path[:k]) for k in range(2, len(path) + 1, 2)] for path in paths]
+    return [" > ".join(names) or "all records" for names in levels]

@@ -129,13 +129,10 @@ def default_delta(n_samples: int) -> float:
 
 def renyi_epsilon(order: float, divergence: float, delta: float) -> float:
     """Epsilon of a Renyi divergence of one order above 1 at `delta` > 0, as in `zcdp_delta`."""
-    return 0.0 if divergence == 0 else max(0.0, divergence + conversion_cost(order, delta))
-
-
-def conversion_cost(order: float, delta: float) -> float:
-    """What epsilon exceeds a Renyi divergence of this order by, at `delta` > 0."""
-    log_room = -math.log(delta) - math.log(order - 1) + order * math.log1p(-1 / order)
-    return log_room / (order - 1)
+    if divergence == 0:
+        return 0.0
+    log_slack = -math.log(delta) - math.log(order - 1) + order * math.log1p(-1 / order)
+    return max(0.0, divergence + log_slack / (order - 1))
 
 
 def renyi_delta(

@@ -28,7 +28,8 @@ from .budget import (
     renyi_delta,
     zcdp_delta,
 )
-from .report import Report, of_guarantee
+from .fits import Fits
+from .report import Report, of_guarantee, promise
 from .selections import has_optimum, selection_delta, selection_epsilon
 
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
@@ -112,6 +113,9 @@ class Guarantee(Overviewed):
         one is carried out. Parts may be chosen after looking at the results of earlier ones, as
         long as what each costs was fixed before. `releases` are then those of the costliest.
 
+    fits : Fits or None
+        Of a fit without an accountant that is one of several of an estimator and its clones: what
+        is known of them. None otherwise. Equal guarantees may differ in it.
     noise_is_secret : bool
         False if a `random_state` was given to the fit: then the claim does not hold against those
         who know or guess it, and the print begins with that. Equal guarantees may differ in it.
@@ -143,6 +147,7 @@ class Guarantee(Overviewed):
     rows_per_user: int = 1
     parts: tuple[tuple[str, tuple[Guarantee, ...]], ...] = field(default=(), repr=False)
     noise_is_secret: bool = field(default=True, compare=False, repr=False)
+    fits: Fits | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -219,7 +224,10 @@ class Guarantee(Overviewed):
         return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours"
 
     def overview(self) -> Overview:
-        """The claim, and a row for each release, or for each part."""
+        """What is promised, the claim, and a row for each release, or for each part."""
+        size = float(self.epsilon), float(self.delta), self.relation, self.rows_per_user
+        first = promise(*size, self.noise_is_secret)
+        among = self.fits.lines if self.fits else []
         if self.parts:
             parts = self._costliest(_additive(self.composition))
             rows: list[tuple[str, ...]] = [
@@ -227,13 +235,11 @@ class Guarantee(Overviewed):
                 for (name, share), part in zip(self.shares(), parts, strict=True)
             ]
             head = f"{self.claim}, {self.composition} composition of {len(self.parts)} parts"
-            lines = [*self._seeded(), head]
-            return Overview(
-                tuple(lines), ("part", "share", "releases"), "  {:32s} {:>6s} {:>9s}", rows
-            )
-        lines = [*self._seeded(), f"{self.claim}, {self.composition} composition"]
-        if self.is_void:
-            lines = ["epsilon = inf: no noise, and nothing is private"]
+            layout = "  {:32s} {:>6s} {:>9s}"
+            return Overview((first, *among, head), ("part", "share", "releases"), layout, rows)
+        lines = [first, *among]
+        if not self.is_void:
+            lines.append(f"{self.claim}, {self.composition} composition")
         if self.rows_per_user > 1:
             lines.append(f"  for users of up to {self.rows_per_user} rows")
         if self.slack:
@@ -247,11 +253,6 @@ class Guarantee(Overviewed):
         ]
         return Overview(tuple(lines), columns[: 5 + has_groups], layout, rows, _MOST_SHOWN)
 
-    def _seeded(self) -> list[str]:
-        if self.noise_is_secret or self.is_void:
-            return []
-        return ["NOT PRIVATE against who knows or guesses the random_state that was given:"]
-
     def report(self) -> Report:
         """One page for someone without mathematics: who is protected, against what, and how well.
 
@@ -264,10 +265,15 @@ class Guarantee(Overviewed):
         --------
         >>> from sklearn_dpsco import DPLinearRegression
         >>> model = DPLinearRegression(epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
-        >>> print(model.plan(5000, 4).guarantee.report().overview().lines[1])
-        Protected is each row of the table by itself.
+        >>> guarantee = model.plan(5000, 4).guarantee
+        >>> guarantee.report().overview().lines[1] == guarantee.overview().lines[0]
+        True
         """
-        return of_guarantee(self, map(_facts, self.releases))
+        n, found = len(self.parts), list[tuple[str | None, Guarantee]]([(None, self)])
+        if self.parts:
+            names = [f"part {k} of {n}: {name}" for k, (name, _) in enumerate(self.parts, 1)]
+            found = list(zip(names, self._costliest(_additive(self.composition)), strict=True))
+        return of_guarantee(self, [(*_facts(r), part) for part, one in found for r in one.releases])
 
     def shares(self) -> list[tuple[str, float]]:
         """What each release, or each part, takes of the plan's total.
@@ -460,7 +466,9 @@ class Guarantee(Overviewed):
         Of groups on disjoint records and of alternatives, the event holds the one that costs most;
         in "pld" an event that only `second_opinion` knows stands for all alternatives.
 
-        No accountant of that library knows "adaptive-range": its `AdaptiveSelectionsDpEvent` says
+        That library has no event for `slack`: ask for epsilon at delta less `slack`.
+
+        No accountant of it knows "adaptive-range": its `AdaptiveSelectionsDpEvent` says
         what was composed, and they refuse it (`UnsupportedEventError`). Without noise it is a
         `NonPrivateDpEvent`.
         """

@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 import time as clock
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,7 +48,8 @@ class Charge:
         Part of delta with which something is told that the other costs do not cover.
     branch : tuple of str
         The branch of `BudgetAccountant.parallel` that was charged: group, branch, group, branch,
-        ... from the outermost, a group by what was declared of it, such as "rows-1c9a27f04be3".
+        ... from the outermost, a group by what was declared of it, such as "rows-1c9a27f04be3", a
+        branch as "77ab01e4c2d5 north", if it has a name. `BudgetAccountant.to_frame` has words.
     label : str or None
         What the user called it.
     estimator : str or None
@@ -158,7 +159,13 @@ class Snapshot(NamedTuple):
     budget: PrivacyBudget
     max_rows_per_user: int
     order: float
+    slack: float
     ledger: Ledger
+
+    @property
+    def whole(self) -> PrivacyBudget:
+        """What the costs may add up to, next to the slack that is kept."""
+        return replace(self.budget, delta=self.budget.delta - self.slack)
 
 
 class LedgerFile:
@@ -192,6 +199,7 @@ class LedgerFile:
             budget = PrivacyBudget(*(document[key] for key in ("epsilon", "delta", "relation")))
             rows = check_int("max_rows_per_user", document["max_rows_per_user"], low=1)
             order = check_real("order", document["order"], low=1)
+            slack = check_real("slack", document.get("slack", 0.0), low=0)
             charges = []
             for entry in document["charges"]:
                 names = set(Charge.__dataclass_fields__) - {"guarantee"}
@@ -207,7 +215,7 @@ class LedgerFile:
             ledger = Ledger().plus(*charges)
             if document["total"] != _stated(ledger.total()):
                 raise ValueError("its charges do not add up to its total")
-            return Snapshot(check_string("id", document["id"]), budget, rows, order, ledger)
+            return Snapshot(check_string("id", document["id"]), budget, rows, order, slack, ledger)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"{self} is not a ledger that this version can read: {error}. If it was damaged, "
@@ -232,6 +240,7 @@ class LedgerFile:
             "relation": budget.relation,
             "max_rows_per_user": snapshot.max_rows_per_user,
             "order": snapshot.order,
+            **({"slack": snapshot.slack} if snapshot.slack else {}),
             "total": _stated(snapshot.ledger.total()),
             "charges": entries,
         }

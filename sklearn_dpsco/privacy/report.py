@@ -14,13 +14,17 @@ from scipy.special import expit
 
 from .._overview import Overview, Overviewed
 
+Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a person
+
 FORMAT = "sklearn_dpsco.report/1"
 
-_AGAINST = {
-    "replace-one": "Whoever sees the results, and may know all other records, can hardly tell "
-    "which values {whom} had: others in their place would have given much the same results.",
-    "zero-out": "Whoever sees the results, and may know all other records, can hardly tell whether "
-    "the values of {whom} were used at all. How many records there are is public.",
+_CHANGE = {"replace-one": "replaced by any others", "zero-out": "left out"}
+_GUESS = {
+    "replace-one": "So one can hardly tell which values the {whom} had: who held two possibilities "
+    "for equally likely may, having seen the result, hold one of them for {most} % likely at most.",
+    "zero-out": "So one can hardly tell whether the values of the {whom} were used at all: who "
+    "held that for as likely as not may, having seen the result, hold it for {most} % likely at "
+    "most. How many rows there are is public.",
 }
 _KINDS = {
     "Gaussian": "sums with normal noise",
@@ -33,16 +37,14 @@ _KINDS = {
     "SelectSequence": "noisy choices among public candidates",
 }
 _OUTSIDE = (
-    "Not protected, and taken for public: how many rows and columns there are, names, declared "
-    "bounds, categories and labels, all settings, and how long the computation took. "
-    "Not counted here: whatever else was looked at or published of the same records."
+    "how many rows and columns there are, and the names of the columns",
+    "declared bounds, categories and classes, and all other settings: nobody may choose them by "
+    "looking at the records",
+    "how long the computation took, and how much memory it needed",
+    "errors: a fit may stop at invalid input, such as a missing number, and so tell of it",
+    "anything, from whoever sees the seed (random_state), if one was given",
+    "whatever else was looked at, computed or published of the same records, outside of this {}",
 )
-_SECRECY = {
-    True: "The noise was drawn from a secret key.",
-    False: "NOT PRIVATE against whoever knows or guesses the seed (random_state) that was given.",
-    None: "Whether the noise was secret is not recorded.",
-}
-
 _NUMBER = {"type": "number"}
 _OR_NULL: dict[str, Any] = {
     kind: {"type": [kind, "null"]} for kind in ("number", "integer", "string", "boolean")
@@ -50,7 +52,7 @@ _OR_NULL: dict[str, Any] = {
 _CLAIM = {
     "epsilon": _OR_NULL["number"],
     "delta": _NUMBER,
-    "relation": {"enum": list(_AGAINST)},
+    "relation": {"enum": list(_CHANGE)},
     "rows_per_user": {"type": "integer"},
     "composition": {"type": "string"},
     "noise_is_secret": _OR_NULL["boolean"],
@@ -62,6 +64,13 @@ _RELEASE = {
     "sensitivity": _NUMBER,
     "scale": _NUMBER,
     "records": _OR_NULL["string"],
+    "part": _OR_NULL["string"],
+}
+_FITS = {
+    "n_fits": {"type": "integer"},
+    "epsilon": _OR_NULL["number"],
+    "delta": _NUMBER,
+    "has_copies": {"type": "boolean"},
 }
 _CHARGE = {
     **_CLAIM,
@@ -75,7 +84,7 @@ _CHARGE = {
 _BUDGET = {
     "epsilon": _NUMBER,
     "delta": _NUMBER,
-    "relation": {"enum": list(_AGAINST)},
+    "relation": {"enum": list(_CHANGE)},
     "rows_per_user": {"type": "integer"},
     "spent": _NUMBER,
     "left": _NUMBER,
@@ -104,29 +113,42 @@ def odds(epsilon: float) -> float:
     return float(expit(epsilon))
 
 
-def _up(x: float) -> float:
+def up(x: float) -> str:
     """Rounded up to three digits, as what is said to be at most so much must be."""
-    unit = 10.0 ** (math.floor(math.log10(x)) - 2)
-    return math.ceil(x / unit) * unit
+    near = float(f"{x:.3g}")
+    near += 0.0 if near >= x else 10.0 ** (math.floor(math.log10(x)) - 2)
+    return f"{near:,.0f}" if 100 <= near < 1e6 else f"{near:.3g}"
 
 
-def _words(epsilon: float, delta: float, relation: str, rows: int) -> list[str]:
-    """Who is protected, against what, and how well."""
-    one = "one record" if rows == 1 else f"one person, in all of their up to {rows} rows,"
-    protected = "each row of the table" if rows == 1 else "each person"
-    protected += " by itself" if rows == 1 else f" who has at most {rows} rows in it"
-    factor = "any factor"
-    if epsilon <= 700:
-        factor = f"a factor of at most {_up(math.exp(epsilon)):.3g}"
-    lines = [
-        f"Protected is {protected}.",
-        _AGAINST[relation].format(whom=one),
-        f"Epsilon is {epsilon:.4g}: the odds of any guess about them change by {factor}. What was "
-        f"as likely as not is then at most {_up(100 * odds(epsilon)):.3g} % likely.",
+def promise(
+    epsilon: float, delta: float, relation: str, rows: int, noise_is_secret: bool | None = True
+) -> str:
+    """The first sentence of reports and prints: who is protected, against whom, at what odds."""
+    if math.isinf(epsilon):
+        return "epsilon = inf: no noise, and nothing is private"
+    who = "each row of the table by itself" if rows == 1 else f"each person (up to {rows} rows)"
+    factor = up(math.exp(epsilon)) if epsilon <= 700 else f"e^{epsilon:g}"
+    slack = f", plus {up(delta)}," if delta > 0 else ""
+    text = (
+        f"Protected is {who}, against whoever sees the result and may know all other rows: the "
+        f"chance of any outcome changes by a factor of at most {factor}{slack} if the "
+        f"{'row' if rows == 1 else 'person'}'s values are {_CHANGE[relation]}."
+    )
+    if noise_is_secret is not False:
+        return text
+    seed = "NOT PRIVATE against whoever knows or guesses the seed (random_state) that was given."
+    return f"{seed} For all others, p{text[1:]}"
+
+
+def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[str]:
+    """The same for someone without mathematics."""
+    whom, most = "row" if rows == 1 else "person", up(100 * odds(epsilon))
+    return [
+        _GUESS[relation].format(whom=whom, most=most),
+        f"Epsilon is {epsilon:.4g}: the smaller it is, the less can be told. The factor above is "
+        "2.718 to the power of epsilon.",
+        f"Delta is {up(delta)}: by so much, at most, a probability may exceed that.",
     ]
-    if delta > 0:
-        lines.append(f"Delta is {delta:.3g}: by so much, at most, a probability may exceed that.")
-    return lines
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,6 +156,10 @@ class Report(Overviewed):
     """One page on what is promised: ``print`` and notebooks show it, `to_json` has the facts.
 
     Made by `Guarantee.report` and `BudgetAccountant.report`. It holds public facts only.
+
+    The data state the version of their schema: "format" is "sklearn_dpsco.report/1", also at the
+    end of the schema's ``$id``. Of one version, no key changes its name, type or meaning, and
+    none comes or goes: what reads it can rely on that, and refuse another one.
 
     Attributes
     ----------
@@ -156,21 +182,27 @@ class Report(Overviewed):
     def schema() -> dict[str, Any]:
         """The JSON schema of `to_json`.
 
-        "epsilon" is null for infinity: nothing is private then. "guarantee" with its "releases" is
-        of one fit, "budget" and "charges" of an accountant; the others are null or empty. "part" of
-        a charge is "all records", or numbers a part of disjoint ones.
+        "promise" is the first sentence of the page, "outside" lists what is not protected.
+        "epsilon" is null for infinity: nothing is private then. "guarantee" with its "releases"
+        and `Guarantee.fits` is of one fit, "budget" and "charges" of an accountant; the others are
+        null or empty. "part" of a charge is "all records", or names a branch on records of its own;
+        of a release, the part of a search.
         """
         versions = _object(
             {name: {"type": "string"} for name in ("sklearn_dpsco", "numpy", "scikit-learn")}
         )
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": f"urn:{FORMAT.replace('/', ':')}",
             **_object(
                 {
                     "format": {"const": FORMAT},
                     "time": {"type": "string", "format": "date-time"},
                     "versions": versions,
+                    "promise": {"type": "string"},
+                    "outside": {"type": "array", "items": {"type": "string"}},
                     "guarantee": {"anyOf": [_object(_CLAIM), {"type": "null"}]},
+                    "fits": {"anyOf": [_object(_FITS), {"type": "null"}]},
                     "releases": {"type": "array", "items": _object(_RELEASE)},
                     "budget": {"anyOf": [_object(_BUDGET), {"type": "null"}]},
                     "charges": {"type": "array", "items": _object(_CHARGE)},
@@ -179,59 +211,84 @@ class Report(Overviewed):
         }
 
 
-def _report(title: str, lines: Sequence[str], table: Any, **facts: Any) -> Report:
+def _secrecy(kinds: set[bool | None]) -> list[str]:
+    """A line on the noise, unless the promise says it; `kinds` is empty before the first result."""
+    if None in kinds:
+        return ["Whether all noise was secret is not recorded."]
+    return ["The noise was drawn from a secret key."] if kinds == {True} else []
+
+
+def _report(title: str, what: str, lines: Sequence[str], table: Any, **facts: Any) -> Report:
+    """The page: `lines`, the promise first, and a table; and the data."""
     now, names = datetime.now(UTC), ("sklearn_dpsco", "numpy", "scikit-learn")
     versions = {name: version(name) for name in names}
-    found = {"format": FORMAT, "time": now.isoformat(), "versions": versions}
-    found |= {"guarantee": None, "releases": [], "budget": None, "charges": []} | facts
+    outside = [text.format(what) for text in _OUTSIDE]
+    found: dict[str, Any] = {"format": FORMAT, "time": now.isoformat(), "versions": versions}
+    found |= {"promise": lines[0], "outside": outside}
+    found |= {"guarantee": None, "fits": None, "releases": [], "budget": None}
+    found |= {"charges": []} | facts
     stated = ", ".join(f"{name} {number}" for name, number in versions.items())
     columns, rows = table
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     layout = "".join(f"  {{:{width}s}}" for width in widths)
-    head = (title, *lines, _OUTSIDE, f"Made on {now:%Y-%m-%d} by {stated}.")
+    listed = [f"- {text}" for text in outside]
+    head = (title, *lines, "Not protected:", *listed, f"Made on {now:%Y-%m-%d} by {stated}.")
     return Report(found, Overview(head, columns, layout, rows))
 
 
 def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]]) -> Report:
     """The report of one guarantee, with the facts of its releases in the schema's order."""
-    lines = ["Epsilon is infinite: no noise was added, and nothing is private."]
+    size = float(guarantee.epsilon), float(guarantee.delta)
+    claim = *size, guarantee.relation, guarantee.rows_per_user
+    lines = [promise(*claim, guarantee.noise_is_secret)]
     if not guarantee.is_void:
-        size = float(guarantee.epsilon), float(guarantee.delta)
-        words = _words(*size, guarantee.relation, guarantee.rows_per_user)
-        lines = [*words, _SECRECY[guarantee.noise_is_secret]]
+        lines += [*_explained(*claim), *_secrecy({guarantee.noise_is_secret})]
+    lines += guarantee.fits.lines if guarantee.fits else []
+    if n := len(guarantee.parts):
+        lines.append(
+            f"The records were used in {n} parts, one after the other, as the table lists them. "
+            "What is promised holds for what comes out of all parts together."
+        )
     named = [dict(zip(_RELEASE, facts, strict=True)) for facts in releases]
     rows = [
         (
-            one["name"],
+            ": ".join(filter(None, (one["part"], one["name"]))),
             f"{one['uses']} times" if one["uses"] > 1 else "once",
             "without noise" if guarantee.is_void else _KINDS.get(one["mechanism"], "with noise"),
         )
         for one in named
     ]
     table = ("what was computed of the records", "how often", "and left in this form"), rows
-    facts = _facts(guarantee)
-    return _report("Privacy of one result", lines, table, guarantee=facts, releases=named)
+    facts = {"guarantee": _facts(guarantee), "releases": named}
+    facts["fits"] = guarantee.fits and guarantee.fits._asdict()
+    return _report("Privacy of one result", "result", lines, table, **facts)
 
 
-def of_accountant(
-    claim: tuple[float, float, str, int], spent: float, left: float, charges: Iterable[Any]
-) -> Report:
-    """The report of a budget and its charges."""
+def of_accountant(claim: Claim, spent: float, left: float, charges: Any, names: Any) -> Report:
+    """The report of a budget and its charges, whose branches have these names."""
     epsilon, delta, relation, rows_per_user = claim
-    numbers: dict[tuple[str, ...], dict[str, int]] = {}
     found = []
-    for charge in charges:
-        what, part = _facts(charge), _part(charge.branch, numbers)
+    for charge, name in zip(charges, names, strict=True):
+        what, part = _facts(charge), name
+        if charge.branch:
+            whose = "persons" if charge.branch[-2].startswith("users-") else "records"
+            part = f"{whose} of their own: {name}"
         what |= {"what": charge.estimator, "label": charge.label}
         what |= {"n_samples": charge.n_samples, "n_features": charge.n_features}
         found.append(what | {"time": charge.time.isoformat(), "part": part})
+    secrets = {charge["noise_is_secret"] for charge in found}
     lines = [
-        *_words(*claim),
+        promise(*claim, False not in secrets),
+        *_explained(*claim),
         f"That holds for all results together, if the whole budget is used. Up to now they cost an "
         f"epsilon of {spent:.4g}; one more result of epsilon {left:.4g} is allowed.",
     ]
-    secrets = {charge["noise_is_secret"] for charge in found}
-    lines += [_SECRECY[kind] for kind in (False, None, True) if kind in secrets][:1]
+    lines += _secrecy(secrets)
+    if any(charge.branch for charge in charges):
+        lines.append(
+            "Branches of a group were declared to have no record (or person) in common, which "
+            "nothing checks: of such branches the costliest counts."
+        )
     rows = [
         (
             one["label"] or one["what"] or "a release",
@@ -248,17 +305,5 @@ def of_accountant(
     table = ("result", "table", "its own claim", "records", "time (UTC)", "noise"), rows
     budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
     budget |= {"rows_per_user": rows_per_user, "spent": spent, "left": left}
-    return _report("Privacy of all results of a budget", lines, table, budget=budget, charges=found)
-
-
-def _part(branch: tuple[str, ...], numbers: dict[tuple[str, ...], dict[str, int]]) -> str:
-    """The place of a charge in numbers: groups and branches are counted as they come."""
-    names = []
-    for k in range(0, len(branch), 2):
-        groups = numbers.setdefault(branch[:k], {})
-        group = groups.setdefault(branch[k], len(groups) + 1)
-        parts = numbers.setdefault(branch[: k + 1], {})
-        part = parts.setdefault(branch[k + 1], len(parts) + 1)
-        unit = "persons" if branch[k].startswith("users-") else "records"
-        names.append(f"part {part} of disjoint {unit}, division {group}")
-    return ", in it ".join(names) or "all records"
+    title = "Privacy of all results of a budget"
+    return _report(title, "ledger", lines, table, budget=budget, charges=found)

@@ -156,9 +156,9 @@ class Plan(Overviewed):
         raise NotImplementedError
 
     def overview(self) -> Overview:
-        """The solver and the sizes above what the guarantee shows."""
+        """What the guarantee shows, with the solver and the sizes."""
         sizes = f"{self.problem.n_samples} x {self.problem.n_features}"
-        return self.guarantee.overview().below(
+        return self.guarantee.overview().of(
             f"solver {self.solver!r}, {self.max_iter} steps, {sizes}"
         )
 

@@ -19,7 +19,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.base import is_classifier as _is_classifier
-from support import WEIGHT_CHECKS, rest_is_slow
+from support import rest_is_slow
 
 import sklearn_dpsco
 from sklearn_dpsco import BudgetAccountant, PrivacyBudget, mechanisms
@@ -159,8 +159,6 @@ class Entry:
         Forms whose coefficients hold no additive noise.
     constant : tuple of str
         Forms that learn nothing but an intercept.
-    expected_failed_checks : dict
-        Of scikit-learn, with the reason.
     """
 
     forms: Mapping[str, dict[str, Any]]
@@ -177,7 +175,6 @@ class Entry:
     unlike_sums: tuple[str, ...] = ()
     by_selection: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
-    expected_failed_checks: Mapping[str, str] = field(default_factory=lambda: WEIGHT_CHECKS)
 
 
 SIMPLEX = ({"feasible_set": "simplex"}, "fit_intercept=False")
@@ -330,8 +327,6 @@ FTRL_MODELS = Entry(
     ),
     too_small=(({"units": "learned"}, "units='learned' needs a stream"),),
     pure="DPLassoFW",
-    expected_failed_checks=WEIGHT_CHECKS
-    | {"check_fit_score_takes_y": "it calls partial_fit after fit, which would spend twice"},
 )
 HEAVY_TAIL = Entry(
     forms={

@@ -1,7 +1,9 @@
 """The contract of scikit-learn: checks, clones, pipelines, searches, frames, attributes."""
 
 import pickle
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -35,8 +37,15 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 from support import rest_is_slow
 
-from sklearn_dpsco import BoundsNotDeclaredWarning, PrivacyLeakWarning, PrivacyParameterWarning
+from sklearn_dpsco import (
+    BoundsNotDeclaredWarning,
+    DPScaler,
+    PrivacyLeakWarning,
+    PrivacyParameterWarning,
+    expected_failed_checks,
+)
 
+ROOT = Path(__file__).parents[2]
 STRONG = {"epsilon": 100.0}
 
 undeclared = pytest.mark.filterwarnings(
@@ -69,9 +78,7 @@ def failing_are_slow(checks):
 @failing_are_slow(
     parametrize_with_checks(
         [kind_of(name)() for name in ESTIMATORS],
-        expected_failed_checks=lambda model: dict(
-            entry(type(model).__name__).expected_failed_checks
-        ),
+        expected_failed_checks=expected_failed_checks,
     )
 )
 def test_scikit_learn_checks(estimator, check):
@@ -85,10 +92,20 @@ def test_scikit_learn_checks(estimator, check):
     lambda case: case[0],
 )  # fmt: skip
 def test_scikit_learn_checks_of_other_forms(name, settings):
-    found = check_estimator(kind_of(name)(**settings), on_skip=None, on_fail=None)
+    model = kind_of(name)(**settings)
+    found = check_estimator(model, on_skip=None, on_fail=None)
     failed = [(r["check_name"], r["exception"]) for r in found if r["status"] == "failed"]
     assert len(found) > 50
-    assert {check for check, _ in failed} <= set(entry(name).expected_failed_checks), failed
+    assert {check for check, _ in failed} <= set(expected_failed_checks(model)), failed
+
+
+def test_checks_that_fail_are_told_with_reasons_in_the_guide():
+    page, told = (ROOT / "doc" / "coming_from_scikit_learn.rst").read_text(), set()
+    for name in ESTIMATORS:
+        for mode in ("raise", "zero"):
+            told |= set(expected_failed_checks(build(name, nonfinite=mode)))
+    assert set(re.findall(r"``(check_\w+)``", page)) - {"check_estimator"} == told
+    assert expected_failed_checks(DPScaler()) == expected_failed_checks(None) == {}
 
 
 # -------------------------------------------------------------------------- parameters

@@ -61,14 +61,15 @@ def test_html_shows_what_is_claimed_and_declared(name):
         assert f"<td>{key}</td><td>not declared</td>" in undeclared
     after = html(model.fit(*table(name)))
     assert "epsilon = 0.25, delta = 1e-06, replace-one neighbours" in after
-    assert "NOT PRIVATE against who knows or guesses the random_state" in str(model.guarantee_)
+    assert str(model.guarantee_).startswith("NOT PRIVATE against whoever knows or guesses the seed")
     assert "not secret: random_state was given" in after
     secret = html(
         build(name, epsilon=0.25, random_state=None, max_rows_per_user=2).fit(*table(name))
     )
     assert "<td>noise</td><td>secret</td>" in secret
     assert "NOT PRIVATE" not in secret
-    assert "<td>epsilon = 0.25, delta = 1e-06, replace-one neighbours" in secret
+    assert "<td>Protected is each person (up to 2 rows), against" in secret
+    assert "epsilon = 0.25, delta = 1e-06, replace-one neighbours" in secret
     assert "for users of up to 2 rows" in secret
 
 
@@ -115,7 +116,7 @@ def test_html_of_other_estimators():
     encoder = PublicEncoder({"a": (0, 1)})
     assert "generated/sklearn_dpsco.DPGridSearchCV.html" in html(search)
     assert "<td>3.0</td>" in html(search)
-    assert "<td>epsilon = 2, delta = 1e-06, replace-one neighbours" in html(scaler)
+    assert "; epsilon = 2, delta = 1e-06, replace-one neighbours" in html(scaler)
     assert "generated/sklearn_dpsco.PublicEncoder.html" in html(encoder)
     pipeline = make_pipeline(encoder, build("DPMirrorRegressor", bounds_X=encoder))
     assert "generated/sklearn_dpsco.DPMirrorRegressor.html" in html(pipeline)

@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
-from support import WEIGHT_CHECKS, recomputed_epsilon, rest_is_slow, scaled_table, storage
+from support import recomputed_epsilon, rest_is_slow, scaled_table, storage
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -23,6 +23,7 @@ from sklearn_dpsco import (
     DPFTRLRegressor,
     PrivacyBudgetError,
     PrivacyLeakWarning,
+    expected_failed_checks,
 )
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.randomness.stream import RandomStream
@@ -69,9 +70,9 @@ def test_streams_of_other_forms_meet_the_checks_of_scikit_learn(model):
     found = check_estimator(model, on_skip=None, on_fail=None)
     failed = [(r["check_name"], r["exception"]) for r in found if r["status"] == "failed"]
     assert len(found) > 50
-    # it calls partial_fit after fit, which would spend twice
-    found = {name for name, _ in failed} - set(WEIGHT_CHECKS)
-    assert found == {"check_fit_score_takes_y"}, failed
+    names = {name for name, _ in failed}
+    assert "check_fit_score_takes_y" in names
+    assert names <= set(expected_failed_checks(model)), failed
 
 
 # ------------------------------------------------------------------------------ chunking

@@ -1,5 +1,6 @@
 """Displays: the numbers that they draw, what they refuse, and that nothing needs matplotlib."""
 
+import itertools
 import sys
 
 import matplotlib.pyplot as plt
@@ -11,6 +12,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.pipeline import make_pipeline
+from support import joined
 
 import sklearn_dpsco
 from sklearn_dpsco import (
@@ -149,28 +151,93 @@ def test_utility_needs_one_budget():
 # ---------------------------------------------------------------------------- ledgers
 
 
+def bars_of(display):
+    """Label, column, start and end of each bar, from the left and from below."""
+    found = [
+        (label, round(bar.get_center()[0]), bar.get_y(), bar.get_y() + bar.get_height())
+        for label, bars in display.bars_.items()
+        for bar in bars
+    ]
+    return sorted(found, key=lambda bar: bar[1:])
+
+
+def names_of(display):
+    return [label.get_text() for label in display.ax_.get_xticklabels()]
+
+
 def test_ledgers_add_up():
     accountant = BudgetAccountant(epsilon=3.0)
     for label, epsilon in (("look", 0.5), ("final", 1.0), ("look", 0.5)):
         guarantee = REGRESSOR.set_params(epsilon=epsilon).plan(5000, 3).guarantee
         accountant.spend(guarantee, label=label)
-    group = accountant.parallel()
-    for _ in range(2):
-        group.branch().spend(guarantee, estimator="DPMirrorRegressor")
     totals = accountant.running_total()
-    assert totals[-1] == accountant.total_spent()
-    assert totals[0] < totals[1] < totals[2] < totals[3] == totals[4]
     display = LedgerDisplay.from_accountant(accountant)
-    assert set(display.bars_) == {"look", "final", "DPMirrorRegressor"}
-    tops = {
-        round(bar.get_center()[0]): bar.get_y() + bar.get_height()
-        for bars in display.bars_.values()
-        for bar in bars
-    }
-    np.testing.assert_allclose([tops[k] for k in range(1, 6)], totals)
-    assert [round(bar.get_center()[0]) for bar in display.bars_["look"]] == [1, 3]
+    assert [bar[:2] for bar in bars_of(display)] == [("look", 1), ("final", 2), ("look", 3)]
+    np.testing.assert_allclose([bar[3] for bar in bars_of(display)], totals)
+    np.testing.assert_allclose([bar[2] for bar in bars_of(display)], [0, *totals[:-1]])
+    assert (names_of(display), display.ax_.get_xlabel()) == (["1", "2", "3"], "Charge")
     assert display.budget_line_.get_ydata()[0] == 3.0
     assert LedgerDisplay.from_accountant(BudgetAccountant(1.0)).bars_ == {}
+
+
+def test_branches_of_a_ledger_stand_side_by_side():
+    accountant = BudgetAccountant(epsilon=5.0)
+
+    def spend(account, epsilon, label="model"):
+        account.spend(REGRESSOR.set_params(epsilon=epsilon).plan(5000, 3).guarantee, label)
+
+    spend(accountant, 0.5)
+    group = accountant.parallel()
+    north, south, third = group.branch("north"), group.branch(), group.branch("a rather long name")
+    spend(north, 0.4)
+    spend(south, 0.6)
+    spend(third, 1.0)
+    inner = south.parallel()
+    for epsilon in (0.7, 0.3):
+        spend(inner.branch(), epsilon, "inner")
+    spend(accountant, 0.5)
+    spend(south, 0.4, "score")  # after other charges, and in the column of its branch
+
+    def alone(*epsilons):  # what these charges cost without the others
+        other = BudgetAccountant(epsilon=5.0)
+        for epsilon in epsilons:
+            spend(other, epsilon)
+        return other.total_spent()
+
+    total = alone(0.5, 0.6, 0.7, 0.4)  # the costliest records, before the last charge
+    display = LedgerDisplay.from_accountant(accountant)
+    expected = [
+        ("model", 1, 0.0, alone(0.5)),
+        ("model", 2, alone(0.5), alone(0.5, 0.4)),
+        ("model", 3, alone(0.5), alone(0.5, 0.6)),
+        ("score", 3, alone(0.5, 0.6, 0.7), total),
+        ("inner", 4, alone(0.5, 0.6), alone(0.5, 0.6, 0.7)),
+        ("inner", 5, alone(0.5, 0.6), alone(0.5, 0.6, 0.3)),
+        ("model", 6, alone(0.5), alone(0.5, 1.0)),
+        ("model", 7, total, accountant.total_spent()),
+    ]
+    assert [bar[:2] for bar in bars_of(display)] == [bar[:2] for bar in expected]
+    np.testing.assert_allclose(
+        [bar[2:] for bar in bars_of(display)], [bar[2:] for bar in expected], rtol=1e-9
+    )
+    assert accountant.running_total()[-1] == accountant.total_spent()
+    assert names_of(display) == [
+        "1", "1 of 3 (north)", "2 of 3", "> 1 of 2", "> 2 of 2", "3 of 3 (a rat...", "7"
+    ]  # fmt: skip
+    assert display.ax_.get_xlabel() == "Charge, or branch"
+
+
+def test_a_narrow_ledger_keeps_its_names_apart():
+    accountant = BudgetAccountant(epsilon=9.0)
+    for _ in range(40):
+        accountant.spend(REGRESSOR.set_params(epsilon=0.1).plan(5000, 3).guarantee, "model")
+    figure, ax = plt.subplots(figsize=(3, 3), layout="constrained")
+    display = LedgerDisplay.from_accountant(accountant, ax=ax)
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert 5 < len(boxes) < 40
+    assert not any(one.overlaps(other) for one, other in itertools.pairwise(boxes))
+    assert display.ax_.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1
 
 
 def test_accountants_show_the_same_facts_as_text_and_html():
@@ -220,8 +287,10 @@ def test_plans_of_searches_show_their_parts():
         for row in overview.rows:
             assert f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" in html
             assert overview.layout.format(*row).rstrip() in str(shown).splitlines()
-        assert str(shown).startswith(overview.lines[0])
-        assert str(shown.guarantee) in str(shown)
+        promised, *lines = shown.guarantee.overview().lines
+        assert overview.lines == (promised, overview.lines[1], *lines)
+        assert overview.rows == shown.guarantee.overview().rows
+        assert joined(shown).startswith(f"{promised} {overview.lines[1]} ")
 
 
 @pytest.mark.parametrize(
@@ -235,10 +304,11 @@ def test_plans_of_searches_show_their_parts():
     ids=lambda plan: type(plan).__name__,
 )
 def test_plans_of_other_tools_are_tables(plan):
-    first, *rest = str(plan).splitlines()
-    assert first.endswith(f" on {plan.n_samples} records")
-    assert "\n".join(rest) == str(plan.guarantee)
-    assert f"<div>{first}</div>" in plan._repr_html_()
+    promised, what, *lines = plan.overview().lines
+    assert what.endswith(f" on {plan.n_samples} records")
+    assert plan.guarantee.overview().lines == (promised, *lines)
+    assert joined(plan) == joined(plan.guarantee).replace(promised, f"{promised} {what}")
+    assert f"<div>{what}</div>" in plan._repr_html_()
 
 
 def test_what_cannot_be_drawn_says_what_to_give():

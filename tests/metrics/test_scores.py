@@ -13,7 +13,7 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from support import assert_refuses
+from support import assert_refuses, joined
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -82,7 +82,7 @@ def test_many_scores_share_one_guarantee(data, model):
     assert scores["accuracy"].matrix is None
     for name, score in scores.items():
         assert str(score).startswith(name)
-        assert "NOT PRIVATE" in str(score)
+        assert "NOT PRIVATE" in joined(score)
         low, high = score.interval
         assert np.all(low <= score.value)
         assert np.all(score.value <= high)

@@ -138,7 +138,7 @@ def test_the_plan_is_that_of_the_fit_and_needs_no_data():
     plan = search.plan(2000, 3)
     assert str(plan) == str(search.fit(X, y).plan_)
     assert plan.guarantee == search.guarantee_
-    assert "probe 2" in str(plan)
+    assert "trial fit 2" in str(plan)
 
 
 def test_what_is_not_private_is_not_there():

@@ -141,6 +141,33 @@ def test_a_charge_says_what_it_was_for(tmp_path):
     assert list(BudgetAccountant(1.0).to_frame().columns) == list(frame.columns)
 
 
+def test_a_frame_names_branches_as_people_do(tmp_path):
+    accountant = kept(tmp_path / "budget.json", 10.0)
+    regions, users = accountant.parallel(), accountant.parallel("users")
+    north, second = regions.branch("north"), regions.branch()
+    inside = second.parallel().branch("a (b) > c")
+    for account in (accountant, second, north, inside, users.branch(), second):
+        account.spend(zcdp(0.1))
+    expected = [
+        "all records", "group 1 of 2, branch 1 of 2", "group 1 of 2, branch 2 of 2 (north)",
+        "group 1 of 2, branch 1 of 2 > branch 1 of 1 (a (b) > c)", "group 2 of 2, branch 1 of 1",
+        "group 1 of 2, branch 1 of 2",
+    ]  # fmt: skip
+    assert accountant.to_frame()["branch"].tolist() == expected
+    assert accountant.ledger[2].branch == north.path  # which tells branches of one name apart
+    for name in ("", 3):
+        assert_refuses(regions.branch, "name of a branch", name)
+    loaded = reloaded(accountant)
+    assert loaded.to_frame()["branch"].tolist() == expected
+    # as earlier versions wrote branches, without names
+    document = json.loads((tmp_path / "budget.json").read_text())
+    for charge in document["charges"]:
+        charge["branch"] = [part.partition(" ")[0] for part in charge["branch"]]
+    (tmp_path / "budget.json").write_text(json.dumps(document))
+    earlier = reloaded(loaded).to_frame()["branch"].tolist()
+    assert earlier == [name.partition(" (")[0] for name in expected]
+
+
 def test_a_frame_needs_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="needs pandas"):

@@ -1,16 +1,19 @@
 """The page for a data protection officer, and its data."""
 
+import html
 import json
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from support import joined
 
 from sklearn_dpsco import BudgetAccountant, DPGridSearchCV, DPLinearRegression, PrivacyBudget
 from sklearn_dpsco.mechanisms import Gaussian, Release
 from sklearn_dpsco.privacy.guarantee import Guarantee
-from sklearn_dpsco.privacy.report import Report, odds
+from sklearn_dpsco.privacy.report import Report, odds, promise
 
 TABLE = np.random.default_rng(0).uniform(0, 1, (500, 2))
 FACTS = {"bounds_X": (0, 1), "bounds_y": (0, 1)}
@@ -49,13 +52,16 @@ def facts_of(report):
 def test_a_guarantee_in_words():
     plan = DPLinearRegression(epsilon=1.0, delta=1e-6, **FACTS).plan(5000, 4)
     report = plan.guarantee.report()
-    text = str(report)
+    text = joined(report)
     for words in (
-        "each row of the table by itself", "which values one record had", "at most 2.72",
-        "at most 73.2 % likely", "Delta is 1e-06", "secret key", "how many rows and columns",
+        "each row of the table by itself", "which values the row had", "at most 2.72, plus 1e-06,",
+        "73.2 % likely at most", "Delta is 1e-06", "secret key", "how many rows and columns",
         "noisy choice among public candidates", "sums with normal noise",
+        "names of the columns", "bounds, categories and classes", "how long the computation took",
+        "errors", "seed (random_state)", "outside of this result",
     ):  # fmt: skip
         assert words in text, words
+    assert [row[0] for row in report.overview().rows] == [r.name for r in plan.guarantee.releases]
     facts = facts_of(report)
     assert facts["budget"] is None
     assert facts["guarantee"]["epsilon"] == 1.0
@@ -72,14 +78,50 @@ def test_sizes_of_any_kind():
 
 def test_users_and_the_other_relation():
     model = DPLinearRegression(epsilon=1.0, relation="zero-out", max_rows_per_user=3, **FACTS)
-    text = str(model.plan(5000, 4).guarantee.report())
-    assert "each person who has at most 3 rows in it" in text
-    assert "one person, in all of their up to 3 rows, were used at all" in text
+    text = joined(model.plan(5000, 4).guarantee.report())
+    assert "Protected is each person (up to 3 rows), against" in text
+    assert "at most 2.72, plus 1e-06, if the person's values are left out." in text
+    assert "whether the values of the person were used at all" in text
+
+
+def test_one_sentence_begins_all_prints():
+    for settings in ({}, {"relation": "zero-out", "max_rows_per_user": 2}, {"epsilon": 0.1}):
+        model = DPLinearRegression(random_state=None, **settings, **FACTS).fit(TABLE, TABLE[:, 0])
+        guarantee, plan = model.guarantee_, model.plan_
+        first = guarantee.report().facts["promise"]
+        assert first.startswith("Protected is each ")
+        assert guarantee.report().overview().lines[1] == first
+        for shown in (guarantee, plan):
+            assert joined(shown).startswith(f"{first} "), type(shown)
+            assert f"><div>{html.escape(first)}</div>" in shown._repr_html_()
+        claim = float(guarantee.epsilon), guarantee.delta
+        accountant = BudgetAccountant(
+            *claim, relation=guarantee.relation, max_rows_per_user=guarantee.rows_per_user
+        )
+        assert accountant.report().facts["promise"] == first
+    seeded = DPLinearRegression(random_state=0, **FACTS).fit(TABLE, TABLE[:, 0]).guarantee_
+    first = seeded.report().facts["promise"]
+    assert first.startswith("NOT PRIVATE against whoever knows or guesses the seed (random_state)")
+    assert joined(seeded).startswith(f"{first} ")
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+def test_what_is_at_most_so_much_is_rounded_up(relation):
+    for epsilon, delta in zip(
+        np.geomspace(1e-3, 600, 300), np.geomspace(1e-12, 0.5, 300), strict=True
+    ):
+        sentence = promise(epsilon, delta, relation, 1)
+        factor, slack = re.search(r"at most (\S+), plus (\S+), if", sentence).groups()
+        for shown, true in ((float(factor.replace(",", "")), np.exp(epsilon)), (slack, delta)):
+            assert true <= float(shown) <= 1.01 * true, sentence
+    assert "at most e^1000 if" in promise(1000.0, 0.0, relation, 1)
 
 
 def test_what_is_not_private_is_told_first():
     model = DPLinearRegression(random_state=0, delta=1e-6, **FACTS).fit(TABLE, TABLE[:, 0])
-    assert "NOT PRIVATE against whoever knows or guesses the seed" in str(model.guarantee_.report())
+    report = model.guarantee_.report()
+    assert report.overview().lines[1].startswith("NOT PRIVATE against whoever knows or guesses")
+    assert "secret key" not in str(report)
     void = Guarantee.of(PrivacyBudget(math.inf), [Release("sum", Gaussian(1.0, 0.0))], "none")
     report = void.report()
     assert "nothing is private" in str(report)
@@ -91,18 +133,24 @@ def test_what_is_not_private_is_told_first():
 def test_an_accountant_names_its_charges_and_no_hash():
     accountant = BudgetAccountant(2.0, 1e-6)
     group = accountant.parallel()
-    branches = [group.branch(), group.branch()]
-    for account in (accountant, *branches, branches[0]):
+    branches = [group.branch("train"), group.branch()]
+    users = accountant.parallel("users").branch()
+    for account in (accountant, *branches, branches[0], users):
         DPLinearRegression(epsilon=0.3, accountant=account, **FACTS).fit(TABLE, TABLE[:, 0])
     with accountant.label("<b>costs</b>"):
         accountant.spend(
             DPLinearRegression(epsilon=0.3, accountant=accountant, **FACTS).plan(200, 2)
         )
     report = accountant.report()
-    facts, text = facts_of(report), str(report)
+    facts, text = facts_of(report), joined(report)
     parts = [charge["part"] for charge in facts["charges"]]
-    first, second = (f"part {k} of disjoint records, division 1" for k in (1, 2))
-    assert parts == ["all records", first, second, first, "all records"]
+    first = "records of their own: group 1 of 2, branch 1 of 2 (train)"
+    second = "records of their own: group 1 of 2, branch 2 of 2"
+    third = "persons of their own: group 2 of 2, branch 1 of 1"
+    assert parts == ["all records", first, second, first, third, "all records"]
+    assert "outside of this ledger" in text
+    assert "of such branches the costliest counts" in text
+    assert "costliest" not in str(BudgetAccountant(1.0).report())
     assert facts["budget"]["spent"] == accountant.total_spent()
     assert "500 rows, 2 columns" in text
     assert "&lt;b&gt;costs" in report._repr_html_()
@@ -116,7 +164,43 @@ def test_parts_of_a_search():
     model = DPLinearRegression(delta=1e-6, **FACTS)
     grid = {"fit_intercept": [True, False]}
     plan = DPGridSearchCV(model, grid, epsilon=3.0, delta=1e-6).plan(5000, 2)
-    assert facts_of(plan.guarantee.report())["releases"]
+    report = plan.guarantee.report()
+    releases, rows = facts_of(report)["releases"], report.overview().rows
+    names = [
+        "part 1 of 4: trial fit 0", "part 2 of 4: trial fit 1",
+        "part 3 of 4: private choice of settings", "part 4 of 4: fit of what was chosen",
+    ]  # fmt: skip
+    assert list(dict.fromkeys(one["part"] for one in releases)) == names
+    assert [row[0] for row in rows] == [f"{one['part']}: {one['name']}" for one in releases]
+    assert len(releases) == len(plan.guarantee.releases)
+    choice = {one["name"] for one in releases if one["part"] == names[2]}
+    assert choice == {release.name for release in plan.choice.releases}
+    assert "The records were used in 4 parts, one after the other" in joined(report)
+    assert joined(plan).startswith(f"{report.facts['promise']} search among 2 settings")
+
+
+def test_the_schema_of_a_version_stays_as_it_is():
+    # who changes one of these names gives `FORMAT` the next number, and changes this test with it
+    schema = Report.schema()
+    assert schema["$id"] == "urn:sklearn_dpsco.report:1"
+    keys = {"": schema["required"]}
+    for name, part in schema["properties"].items():
+        for one in (part, part.get("items", {}), *part.get("anyOf", ())):
+            keys |= {name: one["required"]} if "required" in one else {}
+    claim = "epsilon delta relation rows_per_user composition noise_is_secret"
+    assert keys == {
+        name: names.split()
+        for name, names in {
+            "": "format time versions promise outside guarantee fits releases budget charges",
+            "versions": "sklearn_dpsco numpy scikit-learn",
+            "guarantee": claim,
+            "fits": "n_fits epsilon delta has_copies",
+            "releases": "name uses mechanism sensitivity scale records part",
+            "budget": "epsilon delta relation rows_per_user spent left",
+            "charges": f"{claim} what label n_samples n_features time part",
+        }.items()
+    }
+    assert facts_of(BudgetAccountant(1.0).report())["format"] == "sklearn_dpsco.report/1"
 
 
 @pytest.mark.parametrize(("epsilon", "p"), [(0.0, 0.5), (math.log(3), 0.75), (1e6, 1.0)])

@@ -1,0 +1,85 @@
+"""Fits without an accountant: how many there are of an estimator and its clones, and their cost."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from .budget import zcdp_epsilon
+from .report import up
+
+
+class Fits(NamedTuple):
+    """Fits of an estimator and its clones without an accountant, up to one of them, in one process.
+
+    Attributes
+    ----------
+    n_fits : int
+    epsilon : float or None
+        What they cost at most if all were on the same records, and fixed beforehand. None: not
+        known, since their relations differ or one had no noise.
+    delta : float
+        The same.
+    has_copies : bool
+        Whether copies went elsewhere, such as to a worker process, whose fits nobody counts.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn_dpsco import DPLinearRegression
+    >>> X, y = [[0.0], [1.0]] * 100, [0.0, 1.0] * 100
+    >>> model = DPLinearRegression(epsilon=0.5, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> model.fit(X, y).guarantee_.fits is None
+    True
+    >>> _ = cross_val_score(model, X, y, cv=5)
+    >>> fits = model.fit(X, y).guarantee_.fits
+    >>> fits.n_fits, 1.0 < fits.epsilon < 7 * 0.5
+    (7, True)
+    """
+
+    n_fits: int
+    epsilon: float | None
+    delta: float
+    has_copies: bool
+
+    @property
+    def lines(self) -> list[str]:
+        """What is said of them below a promise."""
+        lines = []
+        if self.has_copies:
+            lines.append(
+                "Copies of this estimator were pickled, as for another process or a file: their "
+                "fits are not seen here, and add up with this one if the records are the same."
+            )
+        if self.n_fits > 1:
+            cost = "an unknown epsilon" if self.epsilon is None else f"epsilon = {up(self.epsilon)}"
+            cost += f", delta = {up(self.delta)}" if self.delta > 0 else ""
+            lines.append(
+                f"This is one of {self.n_fits} fits of this estimator and its clones without an "
+                f"accountant, on whatever records. On the same records, they cost up to {cost} "
+                "together: a BudgetAccountant adds them up."
+            )
+        return lines
+
+
+class Lineage:
+    """Fits without an accountant of an estimator and of its clones, in this process."""
+
+    def __init__(self) -> None:
+        self._claims: dict[tuple[Any, ...], list[None]] = {}  # an item for each fit
+        self.has_copies = False  # in files or other processes, where their fits are not seen
+
+    def count(self, guarantee: Any) -> Fits | None:
+        """One more fit; `Guarantee.fits` of it, None if it is the only one."""
+        rho = guarantee.cost("zcdp") if guarantee.composes_in("zcdp") else math.inf
+        claim = float(guarantee.epsilon), rho, float(guarantee.delta), guarantee.relation
+        self._claims.setdefault(claim, []).append(None)  # nothing here waits for other threads
+        found = list(self._claims.items())
+        n_fits = sum(len(fits) for _, fits in found)
+        if n_fits == 1 and not self.has_copies:
+            return None
+        epsilon, rho, delta = (sum(len(fits) * c[k] for c, fits in found) for k in range(3))
+        if delta > 0 and math.isfinite(rho):
+            epsilon = min(epsilon, zcdp_epsilon(rho, delta))
+        is_known = len({c[3] for c, _ in found}) == 1 and math.isfinite(epsilon) and delta < 1
+        return Fits(n_fits, epsilon if is_known else None, delta, self.has_copies)
