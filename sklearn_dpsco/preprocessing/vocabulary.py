@@ -89,7 +89,9 @@ class VocabularyPlan(Overviewed):
         return np.asarray(counts * _UNIT, dtype=np.float64)
 
 
-class PrivateVocabulary(PrivateFit, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
+class PrivateVocabulary(  # type: ignore[call-arg]
+    PrivateFit, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+):
     r"""The words that many users have, for texts of which the words are private as well.
 
     Each user adds :math:`1 / \sqrt t` to the counts of their t words, at most `max_words`. Words

@@ -72,14 +72,16 @@ class Lineage:
     def count(self, guarantee: Any) -> Fits | None:
         """One more fit; `Guarantee.fits` of it, None if it is the only one."""
         rho = guarantee.cost("zcdp") if guarantee.composes_in("zcdp") else math.inf
-        claim = float(guarantee.epsilon), rho, float(guarantee.delta), guarantee.relation
+        facts = guarantee.epsilon, rho, guarantee.delta, guarantee.slack
+        claim = *map(float, facts), guarantee.relation
         self._claims.setdefault(claim, []).append(None)  # nothing here waits for other threads
         found = list(self._claims.items())
         n_fits = sum(len(fits) for _, fits in found)
         if n_fits == 1 and not self.has_copies:
             return None
-        epsilon, rho, delta = (sum(len(fits) * c[k] for c, fits in found) for k in range(3))
-        if delta > 0 and math.isfinite(rho):
-            epsilon = min(epsilon, zcdp_epsilon(rho, delta))
-        is_known = len({c[3] for c, _ in found}) == 1 and math.isfinite(epsilon) and delta < 1
+        sums = (sum(len(fits) * c[k] for c, fits in found) for k in range(4))
+        epsilon, rho, delta, slack = sums
+        if delta > slack and math.isfinite(rho):
+            epsilon = min(epsilon, zcdp_epsilon(rho, delta - slack))
+        is_known = len({c[4] for c, _ in found}) == 1 and math.isfinite(epsilon) and delta < 1
         return Fits(n_fits, epsilon if is_known else None, delta, self.has_copies)
