@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import math
@@ -232,30 +233,34 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     accounting = Accounting.of(*claim, accountant)
     accounting.warn_if_weak(n)
 
-    def within(budget: PrivacyBudget) -> ScorePlan:
-        allowance, factor = budget.gaussian_allowance, budget.record_factor
-        noise = additive_noise(allowance)
+    make = functools.partial(_plan, names, facts, confidence)
+    return plan_within(accounting.budget_of(n), make)
 
-        def change(query: Query) -> float:
-            own = query.sensitivity(factor)
-            if n_groups == 1:
-                return own
-            # under replace-one a record may leave one group and come into another
-            return max(own, factor ** (1 / noise.order) * query.sensitivity(1.0))
 
-        queries = queries_for(names, facts, noise.order)
-        share = allowance.share(1 / len(queries))
-        noises = []
-        for k, query in enumerate(queries):
-            one = noise.calibrate(change(query), share)
-            queries[k] = query = sized(query, math.sqrt(one.variance))
-            dimension = n_groups * query.dimension
-            noises.append(noise.calibrate(change(query), share, dimension=dimension))
-        releases = [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
-        guarantee = Guarantee.of(budget, releases, allowance.kind)
-        return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee)
+def _plan(
+    names: tuple[str, ...], facts: Facts, confidence: float, budget: PrivacyBudget
+) -> ScorePlan:
+    """The releases that tell the scores, with even parts of the budget."""
+    allowance, factor = budget.gaussian_allowance, budget.record_factor
+    noise = additive_noise(allowance)
 
-    return plan_within(accounting.budget_of(n), within)
+    def change(query: Query) -> float:
+        own = query.sensitivity(factor)
+        if facts.n_groups == 1:
+            return own
+        # under replace-one a record may leave one group and come into another
+        return max(own, factor ** (1 / noise.order) * query.sensitivity(1.0))
+
+    queries, noises = queries_for(names, facts, noise.order), []
+    share = allowance.share(1 / len(queries))
+    for k, query in enumerate(queries):
+        one = noise.calibrate(change(query), share)
+        queries[k] = query = sized(query, math.sqrt(one.variance))
+        dimension = facts.n_groups * query.dimension
+        noises.append(noise.calibrate(change(query), share, dimension=dimension))
+    releases = [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
+    guarantee = Guarantee.of(budget, releases, allowance.kind)
+    return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee)
 
 
 def _pair(name: str, bounds: Any) -> tuple[float, float]:
@@ -485,19 +490,15 @@ class DPScore(Overviewed):
 
 def _difference(a: DPScore, b: DPScore) -> tuple[float, float, float]:
     """Of two independent scores, and the ends of its interval."""
-    ends = []
+    value, reaches = a.value - b.value, []
     for x, y in ((a, b), (b, a)):  # how far x may be below its value, and y above
-        known, vacuous = 0.0, 0.0
-        for score, end in ((x, x.interval[0]), (y, y.interval[1])):
-            distance = abs(score.value - end) if math.isfinite(end) else math.inf
-            if end in (0.0, 1.0):  # which tells nothing
-                vacuous += distance
-            else:
-                known = math.hypot(known, distance)
-        ends.append(known + vacuous)
-    value = a.value - b.value if math.isfinite(a.value) and math.isfinite(b.value) else math.nan
-    middle = value if math.isfinite(value) else 0.0
-    return value, middle - ends[0], middle + ends[1]
+        ends = np.array([x.interval[0], y.interval[1]])
+        distances = np.abs(ends - [x.value, y.value])
+        is_vacuous = (ends == 0) | (ends == 1)  # which tells nothing
+        reaches.append(np.linalg.norm(distances[~is_vacuous]) + distances[is_vacuous].sum())
+    if not math.isfinite(value):
+        return math.nan, -math.inf, math.inf
+    return value, value - float(reaches[0]), value + float(reaches[1])
 
 
 def _table(lines: tuple[str, ...], columns: tuple[str, ...], rows: Any) -> Overview:
