@@ -1,6 +1,6 @@
 """How often the 95 % intervals of private scores cover, and how long they are.
 
-    python benchmarks/scores.py                     all cells, about half an hour
+    python benchmarks/scores.py                     all cells, an hour
     python benchmarks/scores.py --n 2000 --epsilon 0.5 --missing 0 0.1 --runs 300
 
 A cell is a score at one n, epsilon, relation and delta, with a share of invalid targets that are
@@ -69,13 +69,20 @@ def scores(plan: Any, sums: Any) -> dict[str, tuple[float, float, float]]:
     return found
 
 
-def measured(settings: dict[str, Any], n: int, missing: float, hidden: bool, runs: int, kinds: Any):
+def measured(
+    settings: dict[str, Any],
+    n: int,
+    missing: float,
+    hidden: bool,
+    given: argparse.Namespace,
+    seed: int,
+) -> Any:
     """Lines of the table: for each score coverage, misses and lengths."""
     facts = {**settings, "bounds_y": (-5, 5), "precision": "float"}
     facts["invalid"] = "exclude" if missing else "count"
-    rng, stream = np.random.default_rng(0), stream_from_random_state(0)
-    many = draw(np.random.default_rng(1), N_POPULATION, missing, hidden)
-    for kind in kinds:
+    rng, stream = np.random.default_rng(seed), stream_from_random_state(seed)
+    many = draw(np.random.default_rng(10**6), N_POPULATION, missing, hidden)
+    for kind in given.kinds:
         facts["max_error"] = "auto" if kind == "loose" else 3
         plan = plan_score(n, scoring=SCORINGS[kind], **facts)
         exact = plan_score(
@@ -86,7 +93,7 @@ def measured(settings: dict[str, Any], n: int, missing: float, hidden: bool, run
         )
         truth = {k: v[0] for k, v in scores(exact, exact.statistics(many)).items()}
         rows: dict[str, list[Any]] = {name: [] for name in truth}
-        for _ in range(runs):
+        for _ in range(given.runs):
             sums = plan.release(plan.statistics(draw(rng, n, missing, hidden)), stream)
             for name, found in scores(plan, sums).items():
                 rows[name].append(found)
@@ -109,12 +116,13 @@ def main() -> None:
     given = parser.parse_args()
     grid = given.n, given.epsilon, given.delta, given.relation, given.missing, (False, True)
     print("of, score, n, epsilon, delta, relation, missing, coverage, below, above, length, ideal")
-    for n, epsilon, delta, relation, missing, hidden in itertools.product(*grid):
+    for seed, cell in enumerate(itertools.product(*grid)):
+        n, epsilon, delta, relation, missing, hidden = cell
         if hidden and not missing:
             continue
         settings = {"epsilon": epsilon, "delta": delta, "relation": relation}
         of = f"{missing:g}{' hidden' if hidden else ''}"
-        for kind, name, *numbers in measured(settings, n, missing, hidden, given.runs, given.kinds):
+        for kind, name, *numbers in measured(settings, n, missing, hidden, given, seed):
             shown = [f"{number:.4g}" for number in numbers]
             print(kind, name, n, epsilon, delta, relation, of, *shown, sep=", ", flush=True)
 

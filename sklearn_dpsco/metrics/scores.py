@@ -580,8 +580,9 @@ def dp_score(
     max_log_loss : float in [0.1, 700], default=5.0
         Largest log loss of a record, in nats; larger ones are clipped. Noise is proportional to it.
     n_thresholds : "auto" or int in [1, 1e5], default="auto"
-        Number of equal bins of the scores from which the ROC curve and its area are made. "auto"
-        is 0.4 (n / s)^(2/3), within [4, 1000], s the standard deviation of the noise.
+        Number of equal bins of the scores from which the ROC curve is made, and the area if it is
+        asked for with the curve or for groups; else it needs none. "auto" is 0.4 (n / s)^(2/3),
+        within [4, 1000], n the records per group and s the standard deviation of the noise.
     n_bins : int in [1, 1e4], default=5
         Of the calibration curve, of equal width on [0, 1].
     score_bounds : pair (low, high) of floats, default=(0, 1)
@@ -633,7 +634,7 @@ def dp_score(
     them leave.
 
     Intervals invert tests, made of the released numbers and the law of the noise only. The area
-    under the ROC curve allows for any order within a bin. They are approximate for few records.
+    under a curve of bins allows for any order within them. They are approximate for few records.
 
     Examples
     --------
