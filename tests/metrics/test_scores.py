@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.stats import binom
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
@@ -344,6 +345,28 @@ def test_scores_of_public_groups():
     assert matrix.by_group["west"].matrix.sum() == pytest.approx(np.sum(group == "west"), abs=5)
     with pytest.raises(ValueError, match="difference_frame is for"):
         matrix.difference_frame()
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 3.0])
+def test_intervals_of_groups_and_of_their_differences_cover(epsilon):
+    n, runs, rng, rights = 900, 120, np.random.default_rng(0), {"a": 0.9, "b": 0.6}
+    shares = {"a": 0.3, "b": 0.7}
+    hits = dict.fromkeys(["a", "b", "all", "difference"], 0)
+    for seed in range(runs):
+        group = rng.choice(["a", "b"], n, p=[0.3, 0.7])
+        X = rng.integers(0, 2, (n, 1)).astype(float)
+        is_right = rng.random(n) < np.where(group == "a", *rights.values())
+        score = dp_score(
+            Fixed(), X, np.where(is_right, X[:, 0], 1 - X[:, 0]), epsilon=epsilon, by=group,
+            by_values=list("abcdefgh"), precision="float", random_state=seed,
+        )  # fmt: skip
+        found = {label: score.by_group[label].interval for label in rights}
+        found |= {"all": score.interval, "difference": score.difference_frame().iloc[0, 1:]}
+        whole = sum(shares[label] * rights[label] for label in rights)
+        truths = {**rights, "all": whole, "difference": rights["a"] - rights["b"]}
+        for name, (low, high) in found.items():
+            hits[name] += low <= truths[name] <= high
+    assert min(hits.values()) >= binom.ppf(1e-7, runs, 0.94)
 
 
 def test_groups_are_checked_before_anything_is_spent(data, model):
