@@ -9,6 +9,7 @@ are impossible are moved to the nearest possible ones first, which moves them to
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,13 +17,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import log_ndtr, ndtr
 
 Array = NDArray[np.float64]
 Ends = tuple[Any, Any]
 
 _GRID = np.linspace(0.0, 1.0, 401)
 _REFINED = 20  # bisections of a cell of the grid
+_SHARES = np.linspace(1e-9, 1 - 1e-9, 65)  # of the variance of a sum, its Laplace part
+
+
+@functools.lru_cache
+def _quantiles(confidence: float) -> Array:
+    """Of a standardized Laplace variable plus a normal one, at each of `_SHARES` of the former."""
+    b, s = np.sqrt(_SHARES / 2), np.sqrt(1 - _SHARES)
+    e, low, high = s**2 / b**2 / 2, np.zeros(b.size), np.full(b.size, 64.0)
+    for _ in range(60):
+        x = (low + high) / 2
+        noise = np.exp(e - x / b + log_ndtr(x / s - s / b))
+        tail = 2 * ndtr(-x / s) + noise - np.exp(e + x / b + log_ndtr(-x / s - s / b))
+        low, high = (
+            np.where(tail > 1 - confidence, x, low),
+            np.where(tail > 1 - confidence, high, x),
+        )
+    return high
 
 
 @dataclass(frozen=True)
@@ -31,15 +49,26 @@ class Law:
 
     variance: float
     confidence: float
-    is_normal: bool  # else it is Laplace noise
+    laplace: float  # excess kurtosis, 1 that of Laplace noise, 0 of normal noise
+
+    def reach(self, sampling: Any, *noises: tuple[Any, Any]) -> Any:
+        """How far from its mean a sum of sampling variation and of noises is at most.
+
+        `sampling` is a variance; of each kind of noise, how many numbers there are, and the square
+        of what they are multiplied by. One Laplace variable stands for all, such that the excess
+        kurtosis of the whole is as it is.
+        """
+        total, fourth = sampling, 0.0
+        for number, square in noises:
+            total = total + number * square * self.variance
+            fourth = fourth + number * (square * self.variance) ** 2
+        share = np.sqrt(self.laplace * fourth) / np.maximum(total, 1e-300)
+        return np.interp(share, _SHARES, _quantiles(self.confidence)) * np.sqrt(total)
 
     @property
-    def quantile(self) -> float:
-        """Of standardized sums of noise and sampling variation, at each end of an interval."""
-        tail = (1 - self.confidence) / 2
-        normal = -float(ndtri(tail))
-        # sums of Laplace and normal variables lie between the two laws
-        return normal if self.is_normal else max(normal, -math.log(2 * tail) / math.sqrt(2))
+    def slack(self) -> float:
+        """Half a step between counts, where noise leaves steps."""
+        return max(0.5 - math.sqrt(self.variance), 0.0)
 
 
 def _smallest(accepts: Callable[[Array], Any], grid: Array) -> Array:
@@ -56,15 +85,13 @@ def _smallest(accepts: Callable[[Array], Any], grid: Array) -> Array:
 
 
 def _ends(
-    law: Law,
     statistic: Callable[[Array], Any],
-    deviation: Callable[[Array], Any],
-    slack: float = 0.0,
+    reach: Callable[[Array], Any],
     grid: Array = _GRID,
 ) -> Ends:
     """Where a statistic that falls in r is not too far above 0, and not too far below it."""
-    low = _smallest(lambda r: statistic(r) <= law.quantile * deviation(r) + slack, grid)
-    high = _smallest(lambda r: statistic(r) >= -law.quantile * deviation(r) - slack, grid[::-1])
+    low = _smallest(lambda r: statistic(r) <= reach(r), grid)
+    high = _smallest(lambda r: statistic(r) >= -reach(r), grid[::-1])
     return low, high
 
 
@@ -72,24 +99,21 @@ def share_interval(count: Array, n: int, terms: int, law: Law) -> Ends:
     """Of the probability p of what was counted `count` times among n, in `terms` noisy numbers."""
     count = np.clip(count, 0, n)
     return _ends(
-        law,
         lambda p: count - n * p,
-        lambda p: np.sqrt(n * p * (1 - p) + terms * law.variance),
-        slack=0.5,  # counts are integers
+        lambda p: law.reach(n * p * (1 - p), (terms, 1)) + law.slack,
     )
 
 
 def ratio_interval(hits: Array, misses: Array, terms: Any, law: Law) -> Ends:
     """Of the probability r of a hit, from sums of `terms` noisy counts each (Fieller's method)."""
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
-    of_hits, of_misses = (number * law.variance for number in terms)
-    total = hits + misses
-    return _ends(
-        law,
-        lambda r: (1 - r) * hits - r * misses,
-        lambda r: np.sqrt(total * r * (1 - r) + (1 - r) ** 2 * of_hits + r**2 * of_misses),
-        slack=0.5,
-    )
+    total, (of_hits, of_misses) = hits + misses, terms
+
+    def reach(r: Array) -> Any:
+        noises = (of_hits, (1 - r) ** 2), (of_misses, r**2)
+        return law.reach(total * r * (1 - r), *noises) + law.slack
+
+    return _ends(lambda r: (1 - r) * hits - r * misses, reach)
 
 
 def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, float]:
@@ -97,32 +121,57 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, flo
 
     T(a) = sum over i, j of p_i n_j (h_ij - a), h_ij = 1 where bin i is above bin j. In a common
     bin h may be anything in [0, 1], since order within a bin is not known: 0 for the lower end,
-    1 for the upper. Given the numbers P and N of both classes, sampling adds at most
-    a (1 - a) P N max(P, N) to the variance (a two-sample U-statistic with a kernel in [0, 1]),
-    noise v times the squared slopes of T in all counts.
+    1 for the upper. Noise adds v times the squared slopes of T in all counts.
     """
     below = np.cumsum(negative) - negative
     above = np.cumsum(positive[::-1])[::-1] - positive
     P, N = float(positive.sum()), float(negative.sum())
     if P <= 0 or N <= 0:
         return 0.0, 1.0
-    sampling = P * N * max(P, N)
 
     def ends(tie: float) -> Ends:
         lower, higher = below + tie * negative, above + tie * positive
         area = min(max(float(positive @ lower), 0.0), P * N)
 
-        def deviation(a: Array) -> Any:
+        def reach(a: Array) -> Any:
             slopes = 0.0
             for values, total in ((lower, N), (higher, P)):
                 # the sum of (values - a total)^2
                 center = a * total
                 slopes += values @ values - 2 * center * values.sum() + values.size * center**2
-            return np.sqrt(slopes * law.variance + a * (1 - a) * sampling)
+            numbers = 2 * positive.size
+            return law.reach(_of_area(a, P, N), (numbers, slopes / numbers))
 
-        return _ends(law, lambda a: area - a * P * N, deviation)
+        return _ends(lambda a: area - a * P * N, reach)
 
     return float(ends(0.0)[0][0]), float(ends(1.0)[1][0])
+
+
+def _of_area(a: Array, P: float, N: float) -> Array:
+    """Variance of the pairs in order by sampling, of P N pairs, a in the mean.
+
+    Of scores with exponential laws (Hanley and McNeil 1982), which is near that of others.
+    """
+    once = 1 + max(P - 1, 0) * (1 - a) / (2 - a) + max(N - 1, 0) * a / (1 + a)
+    return P * N * a * (1 - a) * once
+
+
+def rank_interval(
+    signs: float, P: float, N: float, widths: tuple[float, float], law: Law
+) -> tuple[float, float]:
+    """Of the area under the ROC curve, from noisy sums of signs / 2 over pairs and of both classes.
+
+    `widths` are those of the noise on the sum of signs and on P and N.
+    """
+    signs = min(max(signs, -P * N / 2), P * N / 2)
+
+    def reach(a: Array) -> Any:
+        of_counts = ((a - 0.5) * widths[1]) ** 2
+        noises = (1, widths[0] ** 2), (1, of_counts * P**2), (1, of_counts * N**2)
+        return law.reach(_of_area(a, P, N), *noises)
+
+    low, high = _ends(lambda a: signs - (a - 0.5) * P * N, reach)
+    return float(low[0]), float(high[0])
 
 
 def mean_interval(
@@ -135,9 +184,8 @@ def mean_interval(
     noisy = total, square_gap, n, widths, law
     total = min(max(total, -n), n)
     return _ends(
-        law,
         lambda m: total - n * m,
-        lambda m: np.sqrt(n * _spread(m, *noisy) + law.variance * (1 + (widths[1] * m) ** 2)),
+        lambda m: law.reach(n * _spread(m, *noisy), (1, 1), (1, (widths[1] * m) ** 2)),
         grid=2 * _GRID - 1,
     )
 
@@ -145,63 +193,72 @@ def mean_interval(
 def _spread(
     m: Array, total: float, square_gap: float, n: float, widths: tuple[float, float], law: Law
 ) -> Array:
-    """An upper estimate of the variance of u, where m is its mean.
+    """An estimate of the variance of u, where m is its mean.
 
-    That of the records is g - M^2, with their mean M and g = 1 - mean (1 - u^2), plus one quantile
-    of the noise in that. If m is not M, the records lack values on the side of m: at worst at the
-    end e of the range, (m - M) / (e - M) of them, which adds (m - M) (e - M). With values at the
+    That of the records is g - M^2, with their mean M and g = 1 - mean (1 - u^2), plus half a
+    standard deviation of the noise in that. If m is not M, the records lack values on the side of
+    m: at worst at the end e of the range, (m - M) / (e - M) of them, which adds (m - M) (e - M),
+    where noise does not hide what a few such values do. With values at the
     ends alone it is 1 - m^2, and never more (Bhatia and Davis 2000); 1 - M^2 is allowed, too, as
     a few large values say little about what is below them.
     """
     mean, gap = float(np.clip(total / n, -1, 1)), float(np.clip(square_gap / n, 0, 1))
     of_n = widths[1] * (gap + 2 * mean**2)
     noise = law.variance / n**2 * (widths[0] ** 2 + 4 * mean**2 + of_n**2)
-    own = max(1 - gap - mean**2 + law.quantile * math.sqrt(noise), 0.0)
-    missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean)
+    own = max(1 - gap - mean**2 + math.sqrt(noise) / 2, 0.0)
+    missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean) / (1 + law.variance)
     return np.minimum(own + missing, 1 - np.minimum(np.abs(m), abs(mean)) ** 2)
 
 
 def r2_interval(
     errors: tuple[float, float],
-    targets: tuple[float, float],
+    targets: tuple[float, float, float],
     largest: float,
     n: float,
-    scales: tuple[float, float, float, float],
+    scales: tuple[float, ...],
     law: Law,
 ) -> tuple[float, float]:
-    r"""Of R^2 = 1 - rho, from noisy sums of u and 1 - u^2, and of t and 1 - t^2.
+    r"""Of R^2 = 1 - rho, from noisy sums of u and 1 - u^2, and of t, 1 - t^2 and (1 - t^2)^2.
 
     u = 2 e^2 / E^2 - 1 is the squared error on its range, with E^2 = `largest`, and t the target,
-    in units in which it is in [-1, 1]. T(rho) = sum e^2 - rho sum (t - mean)^2, whose standard
-    deviation is at most sqrt(n) (s_e + rho s_t) by sampling, s_e^2 as in `_spread` at the mean of
-    the records, or for larger rho at the upper end of its interval if it is larger there, and
-    s_t^2 <= s^2 ((1 + abs(mean))^2 - s^2), s^2 the variance of t; and noise is added. `scales`
-    are those of the noise on the sums of u, t and 1 - t^2 and on n, in units of that on a number.
+    in units in which it is in [-1, 1]. T(rho) = sum e^2 - rho sum (t - mean)^2, whose variance
+    by sampling is n (s_e^2 + rho^2 s_t^2) if both are uncorrelated, and less as a rule, since
+    errors are part of targets. s_e is as in `_spread` at the mean of the records, or for larger
+    rho at the upper end of its interval if it is larger there, and s_t the standard deviation of
+    (t - mean)^2: at most that of t^2 plus 2 abs(mean) s, and s_t^2 <= s^2 ((1 + abs(mean))^2 -
+    s^2), s^2 the variance of t. `scales` are those of the noise on the sums of u and t, 1 - t^2,
+    (1 - t^2)^2 and n, in units of that on a number, the one before being the noise on 1 - u^2.
     """
-    of_u, of_t, of_gap, of_n = scales
-    own = Law(law.variance * of_u**2, law.confidence, law.is_normal)
-    noisy = *errors, n, (of_gap / of_t, of_n / of_u), own
+    of_u, of_u_gap, of_t, of_gap, of_square, of_n = scales
+    own = Law(law.variance * of_u**2, law.confidence, law.laplace)
+    noisy = *errors, n, (of_u_gap / of_u, of_n / of_u), own
     means = np.array([np.clip(errors[0] / n, -1, 1), mean_interval(*noisy)[1][0]])
-    found, most = largest / 2 * np.sqrt(_spread(means, *noisy))
-    mean = float(np.clip(targets[0] / n, -1, 1))
+    found, most = (largest / 2) ** 2 * _spread(means, *noisy)
+    mean, gap = float(np.clip(targets[0] / n, -1, 1)), float(np.clip(targets[1] / n, 0, 1))
     squares = largest / 2 * max(n + errors[0], 0.0)
     variation = n - targets[1] - n * mean**2
     share = float(np.clip(variation / n, 0, 1))
-    s_t = math.sqrt(share * max(0.0, (1 + abs(mean)) ** 2 - share))
-    noise_e = law.variance * (largest / 2 * of_u) ** 2
-    noise_t = law.variance * (of_gap**2 + (2 * mean * of_t) ** 2 + of_t**2 / n)
+    unsure = math.sqrt(law.variance * (of_square**2 + (2 * gap * of_gap) ** 2)) / n
+    of_square_t = max(targets[2] / n - gap**2 + unsure / 2, 0.0)  # the variance of t^2
+    s_t = min(
+        (math.sqrt(of_square_t) + 2 * abs(mean) * math.sqrt(share)) ** 2,
+        share * max(0.0, (1 + abs(mean)) ** 2 - share),
+    )
 
-    def deviation(rho: Array) -> Any:
+    def reach(rho: Array) -> Any:
         s_e = np.where(rho * variation > squares, max(found, most), found)
-        sampling = n * (s_e + rho * s_t) ** 2
-        noise_n = law.variance * (of_n * (largest / 2 - rho * (1 + mean**2))) ** 2
-        return np.sqrt(sampling + noise_e + rho**2 * noise_t + noise_n)
+        noises = (
+            (largest / 2 * of_u) ** 2,
+            (rho * of_gap) ** 2,
+            (rho * of_t) ** 2 * (4 * mean**2 + 1 / n),
+            (of_n * (largest / 2 - rho * (1 + mean**2))) ** 2,
+        )
+        return law.reach(n * (s_e + rho**2 * s_t), *((1, noise) for noise in noises))
 
     # a ratio from 0 to infinity, on a grid that is dense near 0
     low, high = _ends(
-        law,
         lambda x: (1 - x) * squares - x * variation,
-        lambda x: (1 - x) * deviation(x / np.maximum(1 - x, 1e-12)),
+        lambda x: (1 - x) * reach(x / np.maximum(1 - x, 1e-12)),
     )
     worst = -math.inf if high[0] >= 1 else 1 - float(high[0] / (1 - high[0]))
     return worst, 1 - float(low[0] / (1 - low[0])) if low[0] < 1 else -math.inf

@@ -15,7 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .intervals import Law, auc_interval, mean_interval, r2_interval, ratio_interval, share_interval
+from .intervals import (
+    Law,
+    auc_interval,
+    mean_interval,
+    r2_interval,
+    rank_interval,
+    ratio_interval,
+    share_interval,
+)
 
 Array = NDArray[np.float64]
 
@@ -43,6 +51,7 @@ class Facts:
     low_score: float = 0.0  # ends of the range that thresholds divide
     high_score: float = 1.0
     excludes: bool = False  # whether scores are those of the valid records
+    n_groups: int = 1  # disjoint ones, of each of which everything is released
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +64,11 @@ class Answers:
     own_probability: Any = None  # the predicted probability of the true class; NaN if invalid
     y: Any = None  # numbers; NaN if invalid
     prediction: Any = None
+
+    def among(self, chosen: NDArray[np.bool_]) -> Answers:
+        """Those of some records."""
+        found = vars(self).items()
+        return Answers(**{name: None if of is None else of[chosen] for name, of in found})
 
 
 class Estimate(NamedTuple):
@@ -271,10 +285,10 @@ def _curve(negative: Array, positive: Array, facts: Facts, law: Law) -> Estimate
 
 
 def _errors(facts: Facts, answers: Answers) -> Array:
-    """Absolute errors, as shares of the largest, of targets and predictions within the bounds."""
+    """Predictions less targets, both within the bounds, as shares of the largest error."""
     y = np.where(np.isfinite(answers.y), answers.y, np.nan)  # an infinity is no number
-    error = np.clip(y, facts.low, facts.high) - np.clip(answers.prediction, facts.low, facts.high)
-    return np.minimum(np.abs(error), facts.max_error) / facts.max_error
+    error = np.clip(answers.prediction, facts.low, facts.high) - np.clip(y, facts.low, facts.high)
+    return np.clip(error / facts.max_error, -1, 1)
 
 
 _SQUARED = _Formula(
@@ -297,9 +311,28 @@ _LOSSES = {
     "squared error": _SQUARED,
     "squared error and target": _SQUARED._replace(tells=("r2", "neg_mean_squared_error")),
     "absolute error": _Formula(
-        ("neg_mean_absolute_error",), _NUMBERS, lambda facts: facts.max_error, _errors
+        ("neg_mean_absolute_error",),
+        _NUMBERS,
+        lambda facts: facts.max_error,
+        lambda facts, of: np.abs(_errors(facts, of)),
+    ),
+    # no losses, but differences: half of the range is subtracted in the end
+    "error": _Formula(
+        ("mean_bias",),
+        _NUMBERS,
+        lambda facts: 2 * facts.max_error,
+        lambda facts, of: (_errors(facts, of) + 1) / 2,
+    ),
+    "probability less label": _Formula(
+        ("calibration_in_the_large",),
+        _SCORES,
+        lambda facts: 2.0,
+        lambda facts, of: np.where(
+            of.truth >= 0, (np.clip(of.score, 0, 1) - of.truth + 1) / 2, np.nan
+        ),
     ),
 }
+DIFFERENCES = ("mean_bias", "calibration_in_the_large")  # of either sign
 
 
 @dataclass(frozen=True)
@@ -323,19 +356,19 @@ class Moments:
 
     @property
     def scales(self) -> Array:
-        """What u and 1 - u^2 are multiplied by, shape (n_columns, 2).
+        """What u, 1 - u^2, t, 1 - t^2 and the last one are multiplied by.
 
-        w is the largest for which (u, w (1 - u^2)) stays in the unit ball of the norm. Columns of
+        w is the largest for which (u, w (1 - u^2)) stays in the unit ball of the norm, and so is
+        that of the last one. Columns of
         R^2 are weighed for the least noise in the sums of e^2 and t^2 together: that of a weight a
         is l / (2 a) in the former, in units of t, and of b it is 1 / (b w) in the latter.
         """
-        bend = 1.0 if self.order == 2 else 0.5
-        weights = np.ones(1)
-        if "r2" in _LOSSES[self.name].tells:
-            largest = (self.facts.max_error / self.half) ** 2
-            power = 1 / 2 if self.order == 2 else 2 / 3
-            weights = np.array([(largest / 2 * bend) ** power, 1.0])
-        return weights[:, None] * [1.0, bend]
+        bend, last = (1.0, 2.0) if self.order == 2 else (0.5, 0.125)
+        if "r2" not in _LOSSES[self.name].tells:
+            return np.array([1.0, bend])
+        largest = (self.facts.max_error / self.half) ** 2
+        a = (largest / 2 * bend) ** (1 / 2 if self.order == 2 else 2 / 3)
+        return np.array([a, a * bend, 1.0, bend, last])
 
     @property
     def dimension(self) -> int:
@@ -344,7 +377,7 @@ class Moments:
 
     def sensitivity(self, factor: float) -> float:
         """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
-        sizes = self.scales[:, 0]
+        sizes = self.scales[:4:2]
         moved = factor * float(np.linalg.norm(sizes, self.order))
         if self.facts.excludes:  # the 1 of a record that is valid in one of the tables alone
             moved = max(moved, float(np.linalg.norm([*sizes, 1.0], self.order)))
@@ -354,15 +387,17 @@ class Moments:
         """The sums. Not private."""
         facts, scales = self.facts, self.scales
         columns = [2 * _LOSSES[self.name].of_records(facts, answers) - 1]
-        if len(scales) > 1:
+        if scales.size > 2:
             middle = facts.low / 2 + facts.high / 2
             columns.append((np.clip(answers.y, facts.low, facts.high) - middle) / self.half)
         u = np.column_stack(columns)
         is_valid: Any = np.isfinite(u).all(axis=1, keepdims=True)
         u = np.clip(np.where(is_valid, u, 0.0), -1, 1)
-        parts = np.stack((u, 1 - u**2), axis=2) * scales
-        units = np.rint(np.where(is_valid[:, :, None], parts, 0.0) / _UNIT).astype(np.int64)
-        sums = units.sum(axis=0).ravel() * _UNIT
+        gap = 1 - u**2
+        last = gap[:, 1:] ** 2 if self.order == 1 else (u * u * gap)[:, 1:]
+        parts = np.stack((u, gap), axis=2).reshape(len(u), -1)
+        parts = np.where(is_valid, np.hstack((parts, last)) * scales, 0.0)
+        sums = np.rint(parts / _UNIT).astype(np.int64).sum(axis=0) * _UNIT
         return np.append(sums, float(is_valid.sum())) if facts.excludes else sums
 
     def n_valid(self, noisy: Array) -> float:
@@ -374,41 +409,102 @@ class Moments:
         n, scales, width = float(self.facts.n_samples), self.scales, 0.0
         if self.facts.excludes:
             n, width, noisy = self.n_valid(noisy), 1.0, noisy[:-1]
-        # sums of u and of 1 - u^2, for each column
-        (total, gap), *targets = (noisy.reshape(-1, 2) / scales).tolist()
+        (total, gap, *targets), widths = (noisy / scales).tolist(), (*(1 / scales).tolist(), width)
         if scoring != "r2":
             largest = _LOSSES[self.name].size(self.facts)
-            law = replace(law, variance=law.variance / scales[0, 0] ** 2)
-            of_both = scales[0, 0] / scales[0, 1], width * scales[0, 0]
+            law = replace(law, variance=law.variance * widths[0] ** 2)
+            of_both = widths[1] / widths[0], width / widths[0]
             low, high = mean_interval(total, gap, n, of_both, law)
             mean = min(max(total / n, -1.0), 1.0)
             low, high = min(float(low[0]), mean), max(float(high[0]), mean)
+            if scoring in DIFFERENCES:
+                return Estimate(largest / 2 * mean, (largest / 2 * low, largest / 2 * high))
             mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
             return Estimate(0.0 - mean, (0.0 - high, 0.0 - low))
-        t, t_gap = targets[0]
+        t, t_gap, last = targets
+        if self.order == 2:  # of t^2 (1 - t^2)
+            last, widths = t_gap - last, (*widths[:4], math.hypot(*widths[3:5]), width)
         largest = (self.facts.max_error / self.half) ** 2
         squares = largest / 2 * min(max(n + total, 0.0), 2.0 * n)
         variation = n - t_gap - t**2 / n
         value = 1 - squares / variation if variation > 0 else -math.inf
-        (of_u, _), (of_t, of_gap) = 1 / scales
-        widths = of_u, of_t, of_gap, width
-        found = r2_interval((total, gap), (t, t_gap), largest, n, widths, law)
+        found = r2_interval((total, gap), (t, t_gap, last), largest, n, widths, law)
         return Estimate(value, (min(found[0], value), max(found[1], value)))
+
+
+# ----------------------------------------------------------------------------------- ranks
+
+_RANKS = {
+    "ranks by class": _COUNTS["scores by class"]._replace(tells=("roc_auc",)),
+}
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The pairs of a record of either class that are in order less those that are not, halved.
+
+    And how many records are in either class. No bins are needed.
+    """
+
+    name: str
+    facts: Facts
+    order: float
+
+    dimension = 3
+
+    @property
+    def scales(self) -> Array:
+        """What the three numbers are multiplied by, such that a record moves the first by 1."""
+        of_counts = 0.75 if self.order == 2 else 0.5
+        return np.array([2 / (self.facts.n_samples - 1), of_counts, of_counts])
+
+    def sensitivity(self, factor: float) -> float:
+        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
+        one_more = [1.0, *self.scales[1:]][: int(factor) + 1]  # of the other class
+        return max(factor, float(np.linalg.norm(one_more, self.order))) * _SLACK
+
+    def statistic(self, answers: Answers) -> Array:
+        """The sums. Not private."""
+        is_valid = np.isfinite(answers.score)
+        negative = np.sort(answers.score[is_valid & (answers.truth == 0)])
+        positive = answers.score[is_valid & (answers.truth == 1)]
+        above = np.searchsorted(negative, positive, "left")
+        below = negative.size - np.searchsorted(negative, positive, "right")
+        signs = float(np.sum(above - below)) / 2
+        return np.array([signs, positive.size, negative.size]) * self.scales
+
+    def n_valid(self, noisy: Array) -> float:
+        """How many records are in a pair."""
+        counts = noisy[1:] / self.scales[1:]
+        return min(max(float(counts.sum()), 0.0), float(self.facts.n_samples))
+
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
+        """The area under the ROC curve."""
+        signs, P, N = (noisy / self.scales).tolist()
+        if min(P, N) <= 0:
+            return Estimate(0.5, (0.0, 1.0))
+        widths = tuple((1 / self.scales[:2]).tolist())
+        return _within(0.5 + signs / (P * N), rank_interval(signs, P, N, widths, law))
 
 
 # -------------------------------------------------------------------------------- which ones
 
-Query = Counts | Moments
-FORMULAS = _COUNTS | _LOSSES
-SCORINGS = tuple(dict.fromkeys(name for formula in FORMULAS.values() for name in formula.tells))
+Query = Counts | Moments | Ranks
+FORMULAS = _RANKS | _COUNTS | _LOSSES
+SCORINGS = tuple(
+    dict.fromkeys(name for formula in (_COUNTS | _LOSSES).values() for name in formula.tells)
+)
 
 
 def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Query]:
     """The fewest releases that tell all of these scores."""
     left, chosen = list(scorings), []
+    # the change of a sum over pairs goes with n, of which a group has but a part
+    formulas = FORMULAS if facts.n_groups == 1 else _COUNTS | _LOSSES
     while left:
-        best = max(FORMULAS, key=lambda name: len(set(left) & set(FORMULAS[name].tells)))
-        chosen.append((Counts if best in _COUNTS else Moments)(best, facts, order))
+        best = max(formulas, key=lambda name: len(set(left) & set(formulas[name].tells)))
+        kind = Ranks if best in _RANKS else Counts if best in _COUNTS else Moments
+        chosen.append(kind(best, facts, order))
         left = [name for name in left if name not in FORMULAS[best].tells]
     return chosen
 
@@ -418,6 +514,7 @@ def sized(query: Query, deviation: float) -> Query:
     if query.name != "scores by class" or query.facts.n_thresholds is not None:
         return query
     # order within bins is not known, which costs an area about 1 / bins, and noise s sqrt(bins) / n
-    bins = round(0.4 * (query.facts.n_samples / deviation) ** (2 / 3))
+    records = query.facts.n_samples / query.facts.n_groups
+    bins = round(0.4 * (records / deviation) ** (2 / 3))
     bins = min(max(bins, _FEWEST_BINS), _MOST_BINS)
     return replace(query, facts=replace(query.facts, n_thresholds=bins))

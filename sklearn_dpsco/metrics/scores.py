@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -50,10 +52,10 @@ from .releases import (
 
 Array = NDArray[np.float64]
 
-_OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error")
-_OF_PROBABILITIES = ("roc_auc", "roc_curve", "calibration_curve", "neg_log_loss")
+_OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_bias")
+_OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large")
+_OF_PROBABILITIES = (*_OF_TWO_CLASSES, "neg_log_loss")
 _MOST_SHOWN = 20  # rows of a table
-_OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve")
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class ScorePlan(Overviewed):
         """All releases, below a line that says of what."""
         return self.guarantee.overview().of(
             f"{', '.join(self.scorings)} on {self.n_samples} records"
+            + (f" in {self.n_groups} groups" if self.n_groups > 1 else "")
         )
 
     @property
@@ -89,20 +92,39 @@ class ScorePlan(Overviewed):
         """Number of records."""
         return self.queries[0].facts.n_samples
 
-    def statistics(self, answers: Answers) -> list[Array]:
-        """The sums to which noise is added. Not private."""
-        return [query.statistic(answers) for query in self.queries]
+    @property
+    def n_groups(self) -> int:
+        """Of each of which all sums are released; 1 stands for no groups."""
+        return self.queries[0].facts.n_groups
+
+    def statistics(self, answers: Answers, group: Any = 0) -> list[Array]:
+        """The sums to which noise is added, group by group. Not private.
+
+        `group` is the position of each record's group, -1 for none.
+        """
+        parts = [answers]
+        if self.n_groups > 1:
+            parts = [answers.among(group == k) for k in range(self.n_groups)]
+        return [np.concatenate([query.statistic(part) for part in parts]) for query in self.queries]
 
     def release(self, statistics: Sequence[Array], stream: RandomStream) -> list[Array]:
         """The sums with noise."""
         pairs = zip(self.noises, statistics, strict=True)
         return [noise.release(value, stream) for noise, value in pairs]
 
-    def estimates(self, noisy: Sequence[Array]) -> dict[str, Estimate]:
-        """Each score and its interval: functions of the noisy sums and of this plan."""
+    def estimates(self, noisy: Sequence[Array], group: int | None = None) -> dict[str, Estimate]:
+        """Each score and its interval: functions of the noisy sums and of this plan.
+
+        Of one group, or of the records of all groups together.
+        """
         found: dict[str, Estimate] = {}
-        for query, noise, sums in zip(self.queries, self.noises, noisy, strict=True):
-            law = Law(noise.variance, self.confidence, noise.noise_multiplier is not None)
+        for query, noise, released in zip(self.queries, self.noises, noisy, strict=True):
+            table, number = released.reshape(self.n_groups, -1), self.n_groups
+            sums = table.sum(axis=0)
+            if group is not None:
+                sums, number = table[group], 1
+            laplace = float(noise.noise_multiplier is None) / number
+            law = Law(number * noise.variance, self.confidence, laplace)
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
                 value, interval, more = query.estimate(name, sums, law)
                 more = {**more, "counts": sums}
@@ -138,7 +160,8 @@ def plan_score(
     n_thresholds: int | Auto = "auto",
     n_bins: int = 5,
     score_bounds: Any = (0.0, 1.0),
-    invalid: str = "count",
+    invalid: str = "auto",
+    n_groups: int = 1,
     precision: Precision = "exact",
     accountant: Any = None,
 ) -> ScorePlan:
@@ -154,8 +177,10 @@ def plan_score(
         Two for "roc_auc", "roc_curve" and "calibration_curve".
     epsilon, delta, relation, confidence, max_rows_per_user, bounds_y, max_error, max_log_loss, \
 n_thresholds, n_bins, score_bounds, invalid, precision, accountant
-        As in `dp_score`, `invalid` being "count" or "exclude". Here `bounds_y` must be given for
-        scores of regressions.
+        As in `dp_score`, `invalid` "auto" being "count", or with groups "exclude". Here `bounds_y`
+        must be given for scores of regressions.
+    n_groups : int in [1, 1000], default=1
+        Number of groups, the length of `by_values`.
 
     Raises
     ------
@@ -180,6 +205,10 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         raise ValueError(f"scoring={needing[0]!r} needs bounds_y, a pair (low, high)")
     low, high = (-1.0, 1.0) if bounds_y is None else _pair("bounds_y", bounds_y)
     n_classes = check_count("n_classes", n_classes, low=2, high=1e4)
+    n_groups = check_count("n_groups", n_groups, high=1000)
+    check_choice("invalid", invalid, ("auto", "count", "exclude"))
+    if n_groups > 1 and invalid == "count":
+        raise ValueError("invalid must be 'auto' or 'exclude' for scores of groups")
     most = auto_or(check_size, "max_error", max_error, high=1e51)
     facts = Facts(
         n,
@@ -191,7 +220,8 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
         check_count("n_bins", n_bins, high=10_000),
         *_pair("score_bounds", score_bounds),
-        check_choice("invalid", invalid, ("count", "exclude")) == "exclude",
+        invalid == "exclude" or n_groups > 1,
+        n_groups,
     )
     two = set(_OF_TWO_CLASSES) & set(names)
     if two and n_classes != 2:
@@ -203,22 +233,34 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     accounting = Accounting.of(*claim, accountant)
     accounting.warn_if_weak(n)
 
-    def within(budget: PrivacyBudget) -> ScorePlan:
-        allowance, factor = budget.gaussian_allowance, budget.record_factor
-        noise = additive_noise(allowance)
-        queries = queries_for(names, facts, noise.order)
-        share = allowance.share(1 / len(queries))
-        noises = []
-        for k, query in enumerate(queries):
-            one = noise.calibrate(query.sensitivity(factor), share)
-            queries[k] = query = sized(query, math.sqrt(one.variance))
-            change = query.sensitivity(factor)
-            noises.append(noise.calibrate(change, share, dimension=query.dimension))
-        releases = [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
-        guarantee = Guarantee.of(budget, releases, allowance.kind)
-        return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee)
+    make = functools.partial(_plan, names, facts, confidence)
+    return plan_within(accounting.budget_of(n), make)
 
-    return plan_within(accounting.budget_of(n), within)
+
+def _plan(
+    names: tuple[str, ...], facts: Facts, confidence: float, budget: PrivacyBudget
+) -> ScorePlan:
+    """The releases that tell the scores, with even parts of the budget."""
+    allowance, factor = budget.gaussian_allowance, budget.record_factor
+    noise = additive_noise(allowance)
+
+    def change(query: Query) -> float:
+        own = query.sensitivity(factor)
+        if facts.n_groups == 1:
+            return own
+        # under replace-one a record may leave one group and come into another
+        return max(own, factor ** (1 / noise.order) * query.sensitivity(1.0))
+
+    queries, noises = queries_for(names, facts, noise.order), []
+    share = allowance.share(1 / len(queries))
+    for k, query in enumerate(queries):
+        one = noise.calibrate(change(query), share)
+        queries[k] = query = sized(query, math.sqrt(one.variance))
+        dimension = facts.n_groups * query.dimension
+        noises.append(noise.calibrate(change(query), share, dimension=dimension))
+    releases = [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
+    guarantee = Guarantee.of(budget, releases, allowance.kind)
+    return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee)
 
 
 def _pair(name: str, bounds: Any) -> tuple[float, float]:
@@ -266,6 +308,9 @@ class DPScore(Overviewed):
     by_class : dict or None
         Of "confusion_matrix": "precision", "recall" and "f1", each three arrays over the classes,
         the values and the ends of their intervals. They cost nothing more.
+    by_group : dict of DPScore or None
+        Of ``by=``, the score of each group by its label; `value` and the rest are then of the
+        records of all groups together.
     counts : ndarray
         The noisy sums as they were released, before anything was clipped.
 
@@ -301,6 +346,7 @@ class DPScore(Overviewed):
     counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
     n_valid: float | None = None
     by_class: dict[str, tuple[Array, Array, Array]] | None = None
+    by_group: dict[Any, DPScore] | None = None
 
     @property
     def matrix(self) -> Array | None:
@@ -323,6 +369,7 @@ class DPScore(Overviewed):
         pandas.DataFrame
             Of a confusion matrix, rows by true and columns by predicted label; of a curve, a row
             for each threshold or bin; else one row, with the score and the ends of its interval.
+            Of groups the frames of all of them, below each other.
 
         Raises
         ------
@@ -330,12 +377,45 @@ class DPScore(Overviewed):
             If pandas is not installed.
         """
         pandas, (low, high) = import_pandas("DPScore.to_frame"), self.interval
+        if self.by_group is not None:
+            frames = {label: score.to_frame() for label, score in self.by_group.items()}
+            return pandas.concat(frames, names=["group"])
         if self.scoring == "confusion_matrix":
             labels = pandas.Index(self.classes, name="true")
             return pandas.DataFrame(self.value, labels, labels.rename("predicted"))
         if np.ndim(self.value):
             return pandas.DataFrame(self._columns())
         return pandas.DataFrame({"value": self.value, "low": low, "high": high}, [self.scoring])
+
+    def difference_frame(self) -> Any:
+        """Differences of groups, with intervals, as a pandas data frame.
+
+        The distances from both values to the ends of their intervals add up in squares (Zou and
+        Donner 2008), as noise and records of groups are independent; linearly where a group's
+        noise hides its score. Each interval holds by itself, not all at once.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each pair of groups: "value", the score of the first one less that of the
+            second, "low" and "high".
+
+        Raises
+        ------
+        ValueError
+            If the score is of no groups, or is no single number.
+        ImportError
+            If pandas is not installed.
+        """
+        pandas = import_pandas("DPScore.difference_frame")
+        if self.by_group is None or np.ndim(self.value):
+            raise ValueError("difference_frame is for scores of groups (by=) that are one number")
+        rows = {
+            (a, b): _difference(self.by_group[a], self.by_group[b])
+            for a, b in itertools.combinations(self.by_group, 2)
+        }
+        index = pandas.MultiIndex.from_tuples(rows, names=["group", "less"])
+        return pandas.DataFrame([*rows.values()], index, ["value", "low", "high"])
 
     def class_frame(self) -> Any:
         """Precision, recall and F1 of each class, with intervals, as a pandas data frame.
@@ -377,7 +457,13 @@ class DPScore(Overviewed):
         low, high = self.interval
         if not np.ndim(self.value):
             line = f"{self.scoring} = {self.value:.4g} in [{low:.4g}, {high:.4g}] ({end})"
-            return Overview((line,))
+            if self.by_group is None:
+                return Overview((line,))
+            rows = [
+                (str(label), *(f"{x:.4g}" for x in (of.value, *of.interval)), f"{of.n_valid:.0f}")
+                for label, of in self.by_group.items()
+            ]
+            return _table((line,), ("group", "value", "low", "high", "valid"), rows)
         head = f"{self.scoring} ({end})"
         if self.by_class is None:
             parts = self._columns()
@@ -400,6 +486,19 @@ class DPScore(Overviewed):
         columns = {"threshold": self.thresholds, "fpr": self.fpr, "tpr": self.tpr}
         more = {"fpr_low": ends[0], "fpr_high": ends[1], "tpr_low": low, "tpr_high": high}
         return columns | more
+
+
+def _difference(a: DPScore, b: DPScore) -> tuple[float, float, float]:
+    """Of two independent scores, and the ends of its interval."""
+    value, reaches = a.value - b.value, []
+    for x, y in ((a, b), (b, a)):  # how far x may be below its value, and y above
+        ends = np.array([x.interval[0], y.interval[1]])
+        distances = np.abs(ends - [x.value, y.value])
+        is_vacuous = (ends == 0) | (ends == 1)  # which tells nothing
+        reaches.append(np.linalg.norm(distances[~is_vacuous]) + distances[is_vacuous].sum())
+    if not math.isfinite(value):
+        return math.nan, -math.inf, math.inf
+    return value, value - float(reaches[0]), value + float(reaches[1])
 
 
 def _table(lines: tuple[str, ...], columns: tuple[str, ...], rows: Any) -> Overview:
@@ -430,6 +529,8 @@ def dp_score(
     n_bins: int = 5,
     score_bounds: Any = (0.0, 1.0),
     invalid: str = "auto",
+    by: Any = None,
+    by_values: ClassLabels | None = None,
     max_rows_per_user: int = 1,
     precision: Precision = "exact",
     random_state: RandomState = None,
@@ -453,10 +554,12 @@ def dp_score(
         estimator itself refuses X.
     scoring : str, list of str or None, default=None
         "accuracy", "balanced_accuracy", "confusion_matrix", "roc_auc", "roc_curve",
-        "calibration_curve", "neg_log_loss", "r2", "neg_mean_absolute_error",
-        "neg_mean_squared_error". None: the accuracy of classifiers, else R^2. The scores of a list
-        come from as few releases as tell them all, which share the budget evenly: accuracies and
-        the matrix are one, so are both of ROC, and R^2 with the squared error.
+        "calibration_curve", "calibration_in_the_large" (mean probability of the second class less
+        its frequency), "neg_log_loss", "r2", "neg_mean_absolute_error", "neg_mean_squared_error",
+        "mean_bias" (mean prediction less mean target). None: the accuracy of classifiers, else R^2.
+        The scores of a list come from as few releases as tell them all, which share the budget
+        evenly: accuracies and the matrix are one, so are both of ROC, and R^2 with the squared
+        error.
     epsilon, delta, relation, precision
         As in `PrivacyBudget`, of all scores together. delta = 0 has Laplace noise, a positive one
         Gaussian noise, which is more for a single release, and less where about five or more are
@@ -477,8 +580,9 @@ def dp_score(
     max_log_loss : float in [0.1, 700], default=5.0
         Largest log loss of a record, in nats; larger ones are clipped. Noise is proportional to it.
     n_thresholds : "auto" or int in [1, 1e5], default="auto"
-        Number of equal bins of the scores from which the ROC curve and its area are made. "auto"
-        is 0.4 (n / s)^(2/3), within [4, 1000], s the standard deviation of the noise.
+        Number of equal bins of the scores from which the ROC curve is made, and the area if it is
+        asked for with the curve or for groups; else it needs none. "auto" is 0.4 (n / s)^(2/3),
+        within [4, 1000], n the records per group and s the standard deviation of the noise.
     n_bins : int in [1, 1e4], default=5
         Of the calibration curve, of equal width on [0, 1].
     score_bounds : pair (low, high) of floats, default=(0, 1)
@@ -494,7 +598,16 @@ def dp_score(
         at either end of `bounds_y`: right where nothing is missing, and with the least noise. In
         tables, curves and the balanced accuracy an invalid record is in no cell in any case.
         "auto" is the rule of the fit: "exclude" if the estimator has ``nonfinite="zero"``, else
-        "count".
+        "count"; for groups "exclude".
+    by : array-like of shape (n_samples,) or None, default=None
+        Group of each record, such as sex or region: all scores are released for each group as
+        well (`DPScore.by_group`). A record of none of `by_values` is invalid. How many records a
+        group has stays private. Groups are disjoint and cost one budget together: under zero-out
+        each has the noise that it would have alone; under replace-one, where a record may change
+        its group, so have counts, and all scores with Gaussian noise, hardly more, while means with
+        Laplace noise have up to twice as much.
+    by_values : list of at least two labels or None, default=None
+        The groups, which are public. Needed with `by`.
     max_rows_per_user : int in [1, 1e15], default=1
         As in the estimators. Intervals are for independent rows.
     random_state : None, int or RandomState, default=None
@@ -521,7 +634,7 @@ def dp_score(
     them leave.
 
     Intervals invert tests, made of the released numbers and the law of the noise only. The area
-    under the ROC curve allows for any order within a bin. They are approximate for few records.
+    under a curve of bins allows for any order within them. They are approximate for few records.
 
     Examples
     --------
@@ -544,26 +657,38 @@ def dp_score(
     labels = _classes(estimator, classes, names)
     if bounds_y is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
-    if invalid == "auto":
+    if invalid == "auto" and by is None:
         is_left_out = _public(estimator, "nonfinite") == "zero"
         planned["invalid"] = "exclude" if is_left_out else "count"
-    n = _n_records(X, y)
+    n, groups = _n_records(X, y), _groups(by, by_values)
+    if groups is not None:
+        planned["n_groups"] = groups.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, needs, labels, n)
+        group = None if groups is None else _codes("by", by, groups, n)
         if accountant is not None:
             name, is_secret = f"score of {type(_last(estimator)).__name__}", random_state is None
             accountant.spend(plan, estimator=name, noise_is_secret=is_secret)
         stream = stream_from_random_state(random_state)
-        noisy = plan.release(plan.statistics(answers), stream.substream("score"))
+        noisy = plan.release(plan.statistics(answers, group), stream.substream("score"))
     # what follows is made of the release alone
     guarantee = replace(plan.guarantee, noise_is_secret=stream.is_secure)
     facts = plan.confidence, n, guarantee, stream.is_secure, labels
-    scores = {
-        name: DPScore(name, value, interval, *facts, **more)
-        for name, (value, interval, more) in plan.estimates(noisy).items()
-    }
+
+    def scores_of(group: int | None = None) -> dict[str, DPScore]:
+        return {
+            name: DPScore(name, value, interval, *facts, **more)
+            for name, (value, interval, more) in plan.estimates(noisy, group).items()
+        }
+
+    scores = scores_of()
+    if groups is not None:
+        parts = {label: scores_of(k) for k, label in enumerate(groups.tolist())}
+        for name in names:
+            own = {label: part[name] for label, part in parts.items()}
+            scores[name] = replace(scores[name], by_group=own)
     return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
 
 
@@ -597,6 +722,18 @@ def _n_records(X: Any, y: Any) -> int:
     if sizes[0] != sizes[1]:
         raise ValueError(f"X has {sizes[0]} records, y has {sizes[1]}")
     return check_count("the number of records", sizes[0], low=2)
+
+
+def _groups(by: Any, by_values: Any) -> NDArray[Any] | None:
+    """The sorted labels of the groups; None if there are none."""
+    if (by is None) != (by_values is None):
+        raise ValueError("by and by_values must be given together: by_values are the public groups")
+    if by is None:
+        return None
+    try:
+        return check_classes(by_values)
+    except ValueError as error:
+        raise ValueError(str(error).replace("classes", "by_values")) from None
 
 
 def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[Any] | None:

@@ -257,16 +257,16 @@ def test_intervals_that_leave_the_noise_out_do_not_cover(scoring, epsilon):
     rng, noise, hits = np.random.default_rng(0), stream(0), 0
     for _ in range(runs):
         (noisy,) = plan.release(plan.statistics(draw(rng)), noise)
-        found = plan.queries[0].estimate(scoring, noisy, Law(1e-9, 0.95, False))
+        found = plan.queries[0].estimate(scoring, noisy, Law(1e-9, 0.95, 1.0))
         hits += found.interval[0] <= truths[scoring] <= found.interval[1]
     assert hits < binom.ppf(1e-7, runs, 0.92)
 
 
 def test_intervals_shrink_to_the_exact_ones():
     # Wilson's interval with half a record of continuity, without noise
-    law = Law(1e-12, 0.95, True)
+    law = Law(1e-12, 0.95, 0.0)
     low, high = intervals.share_interval(np.array([30.0]), 100, 1, law)
-    z = law.quantile
+    z = law.reach(1.0)
 
     def wilson(x, sign):
         mean = (x + z**2 / 2) / (100 + z**2)
@@ -278,13 +278,25 @@ def test_intervals_shrink_to_the_exact_ones():
 
 @pytest.mark.parametrize(("n", "scale"), list(itertools.product((50, 5000), (0.1, 30.0))))
 def test_the_law_of_noise_and_sampling_together(n, scale):
-    # the quantile is that of sums of a Laplace and a normal variable, or above it
-    rng = np.random.default_rng(0)
-    total = rng.laplace(0, scale, 200_000) + np.sqrt(n) / 2 * rng.standard_normal(200_000)
+    rng, weights = np.random.default_rng(0), np.array([[1.0], [0.3], [0.3]])
+    noise = (weights * rng.laplace(0, scale, (3, 200_000))).sum(axis=0)
+    total = noise + np.sqrt(n) / 2 * rng.standard_normal(noise.size)
     for confidence in (0.5, 0.8, 0.95, 0.99):
-        law = Law(2 * scale**2, confidence, False)
-        inside = np.mean(np.abs(total) <= law.quantile * np.sqrt(2 * scale**2 + n / 4))
-        assert inside > confidence - 0.005
+        law = Law(2 * scale**2, confidence, 1.0)
+        inside = np.mean(np.abs(total) <= law.reach(n / 4, (1, 1), (2, 0.3**2)))
+        assert inside == pytest.approx(confidence, abs=0.008)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.6, 1.0])
+def test_quantiles_of_a_laplace_and_a_normal_variable(share):
+    draws = np.random.default_rng(0).standard_normal((2, 400_000))
+    noise = np.random.default_rng(1).laplace(0, np.sqrt(share / 2), draws[0].size)
+    total = noise + np.sqrt(1 - share) * draws[0]
+    for confidence in (0.5, 0.95, 0.999):
+        inside = np.mean(np.abs(total) <= Law(share, confidence, 1.0).reach(1 - share, (1, 1)))
+        deviation = np.sqrt(confidence * (1 - confidence) / total.size)
+        assert inside == pytest.approx(confidence, abs=5.5 * deviation)
+    assert Law(1.0, 0.95, 0.0).reach(0.0, (1, 1)) == pytest.approx(1.959964)
 
 
 def test_where_noise_hides_a_score_the_interval_is_its_range():

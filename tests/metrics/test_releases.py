@@ -32,7 +32,7 @@ every_scoring = pytest.mark.parametrize("scoring", SCORINGS)
 
 
 def two_classes(scoring):
-    return scoring in ("roc_auc", "roc_curve", "calibration_curve")
+    return scoring in ("roc_auc", "roc_curve") or scoring.startswith("calibration")
 
 
 def plan(n, scoring, **settings):
@@ -68,18 +68,42 @@ def answers(rows):
     return Answers(**{name: np.array([row[name] for row in rows]) for name in FIELDS})
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("shares", [0.0, 0.5, 1.0])
+def test_pairs_of_neighbours_are_as_far_apart_as_the_plan_says(relation, delta, shares):
+    """Most where all other records are of one class, and the record is at either end of them."""
+    chosen = plan(41, "roc_auc", relation=relation, delta=delta)
+    (query,), (noise,) = chosen.queries, chosen.noises
+    score = np.random.default_rng(0).random(40).round(1)
+    truth = (np.arange(40) < 40 * shares).astype(int)
+    others = [(k, at) for k in (-1, 0, 1) for at in (-1.0, 0.0, 0.5, 2.0, np.nan)]
+    sums = [query.statistic(Answers(truth=np.r_[truth, k], score=np.r_[score, at]))
+            for k, at in others]  # fmt: skip
+    empty = sums[0] if relation == "zero-out" else None
+    pairs = [(a, empty) for a in sums] if empty is not None else itertools.combinations(sums, 2)
+    largest = max(noise.distance(a - b) for a, b in pairs)
+    assert largest <= noise.sensitivity
+    assert shares == 0.5 or largest > 0.95 * noise.sensitivity
+
+
 @every_scoring
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("invalid", ["count", "exclude"])
-def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, invalid):
+@pytest.mark.parametrize("facts", [{}, {"invalid": "exclude"}, {"n_groups": 3}], ids=str)
+def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, facts):
+    if scoring == "roc_auc" and "n_groups" not in facts:
+        return  # of pairs, see above
     rng = np.random.default_rng(0)
-    chosen = plan(12, scoring, relation=relation, delta=delta, invalid=invalid)
-    (query,), (noise,) = chosen.queries, chosen.noises
+    chosen = plan(12, scoring, relation=relation, delta=delta, **facts)
+    (noise,) = chosen.noises
     rows, largest = records(scoring, rng, 130), 0.0
-    base, others = rows[:11], [*rows[11:], EMPTY]
+    base, others, groups = rows[:11], [*rows[11:], EMPTY], rng.integers(-1, 3, 131)
     with np.errstate(all="ignore"):
-        sums = np.array([query.statistic(answers([*base, row])) for row in others])
+        sums = np.array([
+            chosen.statistics(answers([*base, row]), np.r_[groups[:11], group])[0]
+            for row, group in zip(others, groups[11:], strict=True)
+        ])  # fmt: skip
     pairs = itertools.combinations(range(len(others)), 2)
     if relation == "zero-out":
         pairs = ((i, len(others) - 1) for i in range(len(others) - 1))
@@ -96,11 +120,12 @@ def test_several_scores_come_from_as_few_releases_as_can_be():
     assert names("accuracy", "balanced_accuracy") == ["right and wrong by class"]
     assert names("accuracy", "balanced_accuracy", "confusion_matrix") == ["confusion matrix"]
     assert names("roc_auc", "roc_curve") == ["scores by class"]
+    assert names("roc_auc") == ["ranks by class"]
     assert names("neg_mean_squared_error") == ["squared error"]
     assert names("r2", "neg_mean_squared_error") == ["squared error and target"]
     assert sorted(names(*SCORINGS)) == [
-        "absolute error", "calibration", "confusion matrix", "log loss", "scores by class",
-        "squared error and target",
+        "absolute error", "calibration", "confusion matrix", "error", "log loss",
+        "probability less label", "scores by class", "squared error and target",
     ]  # fmt: skip
 
 
@@ -109,10 +134,11 @@ def test_several_scores_come_from_as_few_releases_as_can_be():
     ("replace-one-0.0-1", "zero-out-1e-06-1", "replace-one-1e-06-3"),
 )  # fmt: skip
 def test_a_second_accountant_agrees(relation, delta, rows):
-    for scorings in (["accuracy"], ["r2", "neg_mean_absolute_error"], list(SCORINGS)):
+    several = ["r2", "neg_mean_absolute_error"]
+    for scorings, n_groups in (["accuracy"], 1), (["roc_auc"], 1), (several, 3), (SCORINGS, 1):
         guarantee = plan(
-            1000, scorings, relation=relation, delta=delta, epsilon=0.7, n_classes=2,
-            max_rows_per_user=rows,
+            1000, list(scorings), n_groups=n_groups, relation=relation, delta=delta,
+            epsilon=0.7, n_classes=2, max_rows_per_user=rows,
         ).guarantee  # fmt: skip
         assert guarantee.relation == relation
         assert 0.6 < recomputed_epsilon(guarantee) <= 0.7 * (1 + 1e-4)
@@ -122,7 +148,7 @@ def test_a_second_accountant_agrees(relation, delta, rows):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("precision", ["exact", "float"])
 def test_noise_has_the_planned_law(delta, precision):
-    chosen = plan(500, "roc_auc", delta=delta, precision=precision, n_thresholds=1000)
+    chosen = plan(500, "roc_curve", delta=delta, precision=precision, n_thresholds=1000)
     zero = [np.zeros(query.dimension) for query in chosen.queries]
     draws = np.concatenate([chosen.release(zero, stream(k))[0] for k in range(20)])
     law, scale = (laplace if delta == 0 else norm), chosen.noises[0].scale
@@ -154,11 +180,15 @@ def test_without_noise_the_scores_are_those_of_scikit_learn():
     assert value["balanced_accuracy"] == pytest.approx(expected, abs=1e-12)
     np.testing.assert_allclose(value["confusion_matrix"], confusion_matrix(y, predicted))
     assert value["roc_auc"] == pytest.approx(roc_auc_score(y, score), abs=1e-4)
+    rounded = Answers(truth=y, score=score.round(1))  # many ties
+    alone = without_noise("roc_auc", rounded, y.size)["roc_auc"].value
+    assert alone == pytest.approx(roc_auc_score(y, score.round(1)), abs=1e-7)
     assert value["neg_log_loss"] == pytest.approx(-log_loss(y, score), abs=1e-6)
     more = found["roc_curve"].more
     fpr, tpr, _ = roc_curve(y, score >= 0.25, drop_intermediate=False)
     at = np.flatnonzero(more["thresholds"] == 0.25)[0]
     np.testing.assert_allclose([more["fpr"][at], more["tpr"][at]], [fpr[1], tpr[1]])
+    assert found["calibration_in_the_large"].value == pytest.approx(np.mean(score - y), abs=1e-6)
     curve = found["calibration_curve"].more
     in_bin = (score >= 0.2) & (score < 0.4)
     assert curve["prob_true"][1] == pytest.approx(y[in_bin].mean())
@@ -170,12 +200,12 @@ def test_without_noise_the_scores_of_regressions_are_those_of_scikit_learn():
     y = rng.uniform(-1, 3, 3000)
     prediction = np.clip(y + 0.3 * rng.standard_normal(3000), -1, 3)
     given = Answers(y=y, prediction=prediction)
-    scorings = ["r2", "neg_mean_squared_error", "neg_mean_absolute_error"]
+    scorings = ["r2", "neg_mean_squared_error", "neg_mean_absolute_error", "mean_bias"]
     for delta in (0.0, 1e-6):
         found = without_noise(scorings, given, 3000, bounds_y=(-1, 3), delta=delta)
         expected = [
             r2_score(y, prediction), -mean_squared_error(y, prediction),
-            -mean_absolute_error(y, prediction),
+            -mean_absolute_error(y, prediction), np.mean(prediction - y),
         ]  # fmt: skip
         np.testing.assert_allclose([found[s].value for s in scorings], expected, atol=1e-6)
         for name in scorings:
@@ -196,6 +226,7 @@ def test_an_invalid_record_counts_as_documented():
     assert found["neg_mean_absolute_error"].value == -0.5
     assert found["neg_mean_squared_error"].value == -0.5
     assert found["r2"].value == pytest.approx(0.5)
+    assert found["mean_bias"].value == found["calibration_in_the_large"].value == 0
     assert found["roc_auc"].interval == (0.0, 1.0)
 
 
@@ -240,7 +271,7 @@ def test_scores_of_the_valid_records_are_those_of_scikit_learn():
 
 def test_more_bins_where_noise_is_less():
     def bins(n, epsilon):
-        return plan_score(n, scoring="roc_auc", epsilon=epsilon).queries[0].shape[1]
+        return plan_score(n, scoring="roc_curve", epsilon=epsilon).queries[0].shape[1]
 
     assert bins(300, 0.3) < bins(300, 3) < bins(50_000, 3) <= 1000
     assert bins(2, 1e-3) == 4
@@ -257,7 +288,11 @@ def test_intervals_are_hardly_shorter_with_another_number_of_bins(n, epsilon):
 
     def width(bins):
         chosen = plan_score(
-            n, scoring="roc_auc", epsilon=epsilon, n_thresholds=bins, precision="float"
+            n,
+            scoring=["roc_auc", "roc_curve"],
+            epsilon=epsilon,
+            n_thresholds=bins,
+            precision="float",
         )
         sums, draws = chosen.statistics(given), stream(1)
         found = [chosen.estimates(chosen.release(sums, draws)) for _ in range(12)]
@@ -293,6 +328,8 @@ def test_bad_settings_are_named():
         ({"score_bounds": 1.0}, "score_bounds"),
         ({"max_rows_per_user": 0}, "max_rows_per_user"),
         ({"precision": "double"}, "precision"),
+        ({"n_groups": 0}, "n_groups"),
+        ({"n_groups": 2, "invalid": "count"}, "invalid"),
         ({"accountant": 1}, "accountant"),
     ):
         assert_refuses(plan_score, message, 100, **change)
@@ -306,3 +343,38 @@ def test_auto_is_pure_or_takes_the_delta_of_the_accountant():
     with BudgetAccountant(1.0, 1e-8):
         guarantee = plan_score(10**6, delta="auto").guarantee
     assert (guarantee.delta, guarantee.composition) == (1e-8, "zcdp")
+
+
+def test_groups_share_the_noise_of_one_where_a_record_is_in_one():
+    """Counts and normal noise lose nothing, means with Laplace noise a factor of two."""
+    for scoring, delta, loss in (("accuracy", 0.0, 1), ("r2", 1e-6, 1), ("mean_bias", 0.0, 2)):
+        for relation in RELATIONS:
+            settings = {"relation": relation, "delta": delta, "invalid": "exclude"}
+            one, many = (
+                plan(10**5, scoring, **settings, n_groups=groups).noises[0].scale
+                for groups in (1, 7)
+            )
+            most = loss if relation == "replace-one" else 1
+            assert many == pytest.approx(most * one, rel=1e-3)
+
+
+def test_scores_of_groups_and_of_all_of_them():
+    rng, n = np.random.default_rng(0), 3000
+    y, score = labelled(n)
+    group, predicted = rng.integers(-1, 3, n), (score > 0.5).astype(int)
+    own = np.where(y == 1, score, 1 - score)
+    given = Answers(truth=y, predicted=predicted, score=score, own_probability=own)
+    scorings = ["balanced_accuracy", "roc_auc", "neg_log_loss", "calibration_in_the_large"]
+    chosen = plan_score(n, scoring=scorings, n_groups=3, epsilon=1e9)
+    sums = chosen.statistics(given, group)
+    for which, is_in in ((None, group >= 0), (0, group == 0), (2, group == 2)):
+        found = chosen.estimates(sums, which)
+        part = y[is_in], predicted[is_in], score[is_in]
+        expected = (
+            balanced_accuracy_score(*part[:2]), roc_auc_score(part[0], part[2]),
+            -log_loss(part[0], part[2]), np.mean(part[2] - part[0]),
+        )  # fmt: skip
+        for name, truth in zip(scorings, expected, strict=True):
+            error = 2e-3 if name == "roc_auc" else 1e-5
+            assert found[name].value == pytest.approx(truth, abs=error)
+            assert found[name].more["n_valid"] == pytest.approx(is_in.sum(), abs=0.01)

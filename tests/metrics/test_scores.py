@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.stats import binom
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
@@ -68,7 +69,7 @@ def test_many_scores_share_one_guarantee(data, model):
     assert list(scores) == BY_LABELS
     guarantees = {id(score.guarantee) for score in scores.values()}
     assert len(guarantees) == 1
-    assert len(scores["accuracy"].guarantee.releases) == 4
+    assert len(scores["accuracy"].guarantee.releases) == 5
     assert scores["accuracy"].guarantee.epsilon == 2.0
     matrix = scores["confusion_matrix"]
     assert matrix.matrix.shape == (2, 2)
@@ -301,3 +302,86 @@ def test_three_classes_have_no_roc_curve(data):
     chances = three.predict_proba(data[1])[np.arange(len(data[3])), data[3]]
     expected = np.minimum(-np.log(chances), 5).mean()
     assert float(loss) == pytest.approx(-expected, abs=1e-3)
+
+
+def groups_of(n):
+    """Noisier labels in one group, a shift in another, and some records of none."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, 2))
+    group = np.array(["east", "north", "west", "?"])[rng.choice(4, n, p=[0.3, 0.4, 0.2, 0.1])]
+    y = X[:, 0] + np.where(group == "east", 0.5, 0.1) * rng.standard_normal(n)
+    return X, y + 0.4 * (group == "west"), group
+
+
+def test_scores_of_public_groups():
+    X, y, group = groups_of(6000)
+    facts = {"by": group, "by_values": ["west", "north", "east"], "epsilon": 50.0}
+    facts |= {"random_state": 0, "bounds_y": (-2, 2), "max_error": 2, "delta": 1e-6}
+    model = LinearRegression().fit(X, X[:, 0])
+    found = dp_score(model, X, y, scoring=["r2", "mean_bias"], **facts)
+    bias = found["mean_bias"]
+    assert list(bias.by_group) == ["east", "north", "west"]
+    for label, score in bias.by_group.items():
+        is_in = group == label
+        assert float(score) == pytest.approx(np.mean((X[:, 0] - y)[is_in]), abs=0.02)
+        assert score.n_valid == pytest.approx(is_in.sum(), abs=20)
+        exact = model.score(X[is_in], y[is_in])
+        assert float(found["r2"].by_group[label]) == pytest.approx(exact, abs=0.02)
+        assert score.guarantee is bias.guarantee
+    assert float(bias) == pytest.approx(np.mean((X[:, 0] - y)[group != "?"]), abs=0.01)
+    frame = bias.to_frame()
+    assert frame.loc[("west", "mean_bias"), "value"] == float(bias.by_group["west"])
+    differences = bias.difference_frame()
+    assert differences.index.tolist() == [("east", "north"), ("east", "west"), ("north", "west")]
+    value, low, high = differences.loc[("north", "west")]
+    assert value == pytest.approx(0.4, abs=0.02)
+    ends = bias.by_group["north"].interval, bias.by_group["west"].interval
+    assert high - low == pytest.approx(np.hypot(*(np.diff(pair)[0] for pair in ends)), rel=0.02)
+    for text in (str(bias), bias._repr_html_()):
+        assert all(label in text for label in ("west", "north", f"{value:.1g}"[:1]))
+    labels = LogisticRegression().fit(X, X[:, 0] > 0)
+    matrix = dp_score(labels, X, y > 0, scoring="confusion_matrix", **facts)
+    assert matrix.to_frame().shape == (6, 2)
+    assert matrix.by_group["west"].matrix.sum() == pytest.approx(np.sum(group == "west"), abs=5)
+    with pytest.raises(ValueError, match="difference_frame is for"):
+        matrix.difference_frame()
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 3.0])
+def test_intervals_of_groups_and_of_their_differences_cover(epsilon):
+    n, runs, rng, rights = 900, 120, np.random.default_rng(0), {"a": 0.9, "b": 0.6}
+    shares = {"a": 0.3, "b": 0.7}
+    hits = dict.fromkeys(["a", "b", "all", "difference"], 0)
+    for seed in range(runs):
+        group = rng.choice(["a", "b"], n, p=[0.3, 0.7])
+        X = rng.integers(0, 2, (n, 1)).astype(float)
+        is_right = rng.random(n) < np.where(group == "a", *rights.values())
+        score = dp_score(
+            Fixed(), X, np.where(is_right, X[:, 0], 1 - X[:, 0]), epsilon=epsilon, by=group,
+            by_values=list("abcdefgh"), precision="float", random_state=seed,
+        )  # fmt: skip
+        found = {label: score.by_group[label].interval for label in rights}
+        found |= {"all": score.interval, "difference": score.difference_frame().iloc[0, 1:]}
+        whole = sum(shares[label] * rights[label] for label in rights)
+        truths = {**rights, "all": whole, "difference": rights["a"] - rights["b"]}
+        for name, (low, high) in found.items():
+            hits[name] += low <= truths[name] <= high
+    assert min(hits.values()) >= binom.ppf(1e-7, runs, 0.94)
+
+
+def test_groups_are_checked_before_anything_is_spent(data, model):
+    X, y, account = data[1], data[3], BudgetAccountant(1.0)
+    refused = {
+        "given together": {"by": y},
+        "given together:": {"by_values": [0, 1]},
+        "by_values must": {"by": y, "by_values": [0]},
+        "by must": {"by": y[:-1], "by_values": [0, 1]},
+        "by and the classes": {"by": y, "by_values": ["a", "b"]},
+        "invalid must": {"by": y, "by_values": [0, 1], "invalid": "count"},
+    }
+    for message, facts in refused.items():
+        assert_refuses(dp_score, message.rstrip(":"), model, X, y, accountant=account, **facts)
+    assert account.ledger == ()
+    found = dp_score(model, X, y, accountant=account, epsilon=0.4, by=y, by_values=[0, 1])
+    assert len(account.ledger) == 1
+    assert found.by_group[1].guarantee.epsilon == 0.4
