@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import (
+    Any,
+    ClassVar,
+    NamedTuple,
+    Self,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_type_hints,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +28,17 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from .._checks import check_bool, check_choice, check_count, check_size, shown
 from .._fitting import Accounting, PrivateFit
 from .._progress import check_verbose, working
+from .._types import (
+    Auto,
+    Bounds,
+    ClassLabels,
+    ClassWeight,
+    FeatureBounds,
+    Nonfinite,
+    Precision,
+    RandomState,
+    Relation,
+)
 from ..data.blocks import check_in_memory, here, is_elsewhere, map_blocks, without_rows
 from ..data.bounds import (
     FeatureScaling,
@@ -30,6 +52,7 @@ from ..data.cells import check_classes, is_missing, labels_that_occur
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import Declared, declared_bounds
+from ..privacy.branches import Account
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._docstrings import merged
@@ -60,6 +83,31 @@ from ._records import (
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+C = TypeVar("C", bound=type)
+
+# The order in which readers see parameters.
+_ORDER = """
+    self epsilon delta relation max_rows_per_user max_weight bounds_X scale_X bounds_y scale_y
+    center_X center_y classes class_weight fit_intercept inference horizon loss feasible_set units
+    solver precision nonfinite accountant random_state verbose
+"""
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def estimator(cls: C) -> C:
+    """A public estimator, whose fields are parameters: keywords that are kept untouched.
+
+    Its docstring is made complete, and the error of an unknown parameter names what is meant.
+    """
+    doc, made = cls.__doc__, cast(Any, dataclass(kw_only=True, repr=False, eq=False)(cls))
+    init, hints, order = made.__init__, get_type_hints(made), _ORDER.split()
+    parameters = inspect.signature(init).parameters
+    ordered = [parameters[name] for name in sorted(parameters, key=order.index)]
+    init.__signature__ = inspect.Signature(ordered)
+    init.__annotations__ = {name: hints[name] for name in parameters if name != "self"}
+    made.__init__, made.__doc__ = naming_equivalents(init), doc
+    made.__doc__ = merged(made)
+    return cls
 
 
 class Settings(NamedTuple):
@@ -98,6 +146,7 @@ class Settings(NamedTuple):
         return plan_within(budget, functools.partial(self.solver.plan, problem))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     """Base of the linear models trained under differential privacy.
 
@@ -182,36 +231,30 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         `guarantee_` does not hold against them.
     """
 
-    _task: str
+    _task: ClassVar[str]
     _solvers: ClassVar[Mapping[str, type[Solver]]]  # by the names that stand for them
     _may_plan_set = False  # whether feasible_set="auto" is left to the plan
     _with_settings = ""  # the estimator that has the parameters which this one does without
 
-    # parameters that every concrete estimator has
-    epsilon: Any
-    delta: Any
-    relation: Any
-    max_weight: Any
-    max_rows_per_user: Any
-    bounds_X: Any
-    fit_intercept: Any
-    inference: Any = False  # where there is no such parameter
-    loss: Any
-    feasible_set: Any
-    units: Any
-    solver: Any
-    precision: Any
-    nonfinite: Any
-    accountant: Any
-    random_state: Any
-    verbose: Any
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation = "replace-one"
+    max_rows_per_user: int = 1
+    max_weight: float = 1.0
+    bounds_X: FeatureBounds | None = None
+    fit_intercept: bool = True
+    precision: Precision = "exact"
+    nonfinite: Nonfinite = "raise"
+    accountant: Account | None = None
+    random_state: RandomState = None
+    verbose: int = 0
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        is_ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
-        if is_ours and "__init__" in vars(cls):
-            cls.__doc__ = merged(cls)
-            cls.__init__ = naming_equivalents(cls.__init__)  # type: ignore[method-assign]
+    # what each estimator has by a default, or a type, of its own
+    inference: Any = field(default=False, init=False)
+    loss: Any = field(init=False)
+    feasible_set: Any = field(init=False)
+    units: Any = field(init=False)
+    solver: Any = field(init=False)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as scikit-learn's estimators do; ``solver__name`` those of the solver."""
@@ -517,6 +560,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         return tags
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPRegressor(RegressorMixin, DPLinearModel):
     """Base of the regressors: targets are clipped to `bounds_y` and scaled to [-1, 1].
 
@@ -540,7 +584,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
     _task = "regression"
 
-    bounds_y: Any
+    bounds_y: Bounds | None = None
 
     def _read(self, y: Any) -> Numbers:
         return Numbers(y, self._target_scaling(n_targets_of(y)))
@@ -625,6 +669,7 @@ def _loss_has_probabilities(estimator: Any) -> bool:
     return hasattr(base_loss(loss), "probability")
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPClassifier(ClassifierMixin, DPLinearModel):
     """Base of the classifiers, of two classes or of several in one model.
 
@@ -661,8 +706,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
     _task = "classification"
 
-    classes: Any
-    class_weight: Any
+    classes: ClassLabels | None = None
+    class_weight: ClassWeight | None = None
 
     def _read(self, y: Any, classes: NDArray[Any] | None = None) -> Labels:
         classes = self._declared_classes() if classes is None else classes

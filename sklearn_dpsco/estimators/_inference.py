@@ -23,6 +23,7 @@ from ._records import Labels, Numbers
 Array = NDArray[np.float64]
 
 
+@dataclasses.dataclass(kw_only=True, repr=False, eq=False)
 class Inference(DPLinearModel):
     r"""Base of the models that can say how sure their coefficients are.
 
@@ -48,6 +49,8 @@ class Inference(DPLinearModel):
         With ``inference=True``: the covariance of all coefficients of one output after the other,
         the intercept the last of each.
     """
+
+    inference: bool = False
 
     def _keep_estimate(
         self, estimate: Any, scaling: FeatureScaling, targets: Numbers | Labels

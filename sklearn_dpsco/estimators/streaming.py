@@ -17,16 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import check_count
 from .._progress import progress_bar
 from .._types import (
-    Auto,
-    Bounds,
     ClassificationLoss,
     ClassLabels,
-    FeatureBounds,
-    Nonfinite,
-    Precision,
-    RandomState,
     RegressionLoss,
-    Relation,
     SetName,
     Units,
 )
@@ -38,12 +31,11 @@ from ..geometry import Geometry
 from ..losses import Loss
 from ..privacy.accountant import accountant_in_force
 from ..privacy.branches import Account
-from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import Solver
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
 from ..solvers.records import SolverData
-from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings
+from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
 from ._records import BlocksTable, Labels, LocalTable, Numbers, n_targets_of
 
 Array = NDArray[np.float64]
@@ -87,6 +79,7 @@ class _Progress:
         return self.noise
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class _StreamingModel(DPLinearModel):
     """What both models of a stream share: the solver's settings, and how a stream is run.
 
@@ -153,13 +146,14 @@ class _StreamingModel(DPLinearModel):
     doc/privacy, sections 2.4 and 6.
     """
 
-    horizon: Any
-
     _solvers = {"auto": FTRL, "ftrl": FTRL}
-    _stream: _Progress | None
-    plan_: FTRLPlan
-    guarantee_: Guarantee
-    n_iter_: int
+
+    _stream: _Progress | None = field(init=False)
+
+    horizon: int | None = None
+    feasible_set: SetName | Geometry = "l2"
+    units: Units = "auto"
+    solver: Literal["auto", "ftrl"] | Solver = "auto"
 
     def _settings(self) -> Settings:
         if self.horizon is not None:
@@ -359,6 +353,7 @@ class _StreamingModel(DPLinearModel):
             self.__dict__.update(published)
 
 
+@estimator
 class DPFTRLRegressor(_StreamingModel, DPRegressor):
     """Linear regression on a stream, private at every moment.
 
@@ -394,29 +389,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        bounds_y: Bounds | None = None,
-        fit_intercept: bool = True,
-        horizon: int | None = None,
-        loss: RegressionLoss | Loss = "squared",
-        feasible_set: SetName | Geometry = "l2",
-        units: Units = "auto",
-        solver: Literal["auto", "ftrl"] | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    loss: RegressionLoss | Loss = "squared"
 
     def partial_fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Take in the next records of the stream, each of them once.
@@ -460,6 +433,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
         return self._take_in(X, y, groups, sample_weight, progress, read)
 
 
+@estimator
 class DPFTRLClassifier(_StreamingModel, DPClassifier):
     """Linear classification on a stream, private at every moment.
 
@@ -506,30 +480,8 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
     ['yes']
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        classes: ClassLabels | None = None,
-        class_weight: Mapping[Any, float] | None = None,
-        fit_intercept: bool = True,
-        horizon: int | None = None,
-        loss: ClassificationLoss | Loss = "logistic",
-        feasible_set: SetName | Geometry = "l2",
-        units: Units = "auto",
-        solver: Literal["auto", "ftrl"] | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    class_weight: Mapping[Any, float] | None = None
+    loss: ClassificationLoss | Loss = "logistic"
 
     def _settings(self) -> Settings:
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
