@@ -244,6 +244,7 @@ def joined_sum(copy: WithNumbers, bound: float) -> Array:
     return np.asarray(sum_on_threads(added, slices(len(x), rows), start))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class PrivateMoments(PrivateFit, BaseEstimator):
     r"""Second moments of all columns of a table under differential privacy, released once.
 
@@ -302,20 +303,15 @@ class PrivateMoments(PrivateFit, BaseEstimator):
     >>> other = moments.regression("dose", ["age"])  # costs nothing more
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        bounds_X: FeatureBounds | None = None,
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self._store(locals())
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation = "replace-one"
+    max_rows_per_user: int = 1
+    bounds_X: FeatureBounds | None = None
+    precision: Precision = "exact"
+    nonfinite: Nonfinite = "raise"
+    accountant: Account | None = None
+    random_state: RandomState = None
 
     def _check(self) -> None:
         """Raise if a parameter is wrong whatever the data are."""

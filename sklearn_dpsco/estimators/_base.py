@@ -25,7 +25,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._checks import check_bool, check_choice, check_count, check_size, shown
+from .._checks import check_bool, check_choice, check_count, check_size, import_pandas, shown
 from .._fitting import Accounting, PrivateFit
 from .._progress import check_verbose, working
 from .._types import (
@@ -57,9 +57,7 @@ from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._docstrings import merged
 from ._models import (
-    Affine,
     LinearModel,
-    coefficient_frame,
     feature_index,
     likeliest,
     log_probabilities,
@@ -539,15 +537,16 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """
         check_is_fitted(self)
         check_choice("units", units, ("data", "scaled"))
-        names = self._feature_names()
-        index, columns = feature_index(names, self.n_features_in_, encoder)
-        model = Affine(np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_))
+        index, columns = feature_index(self._feature_names(), self.n_features_in_, encoder)
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
         if units == "scaled":
-            model = model.in_features(self._origin, self._width)
-        elif columns is not None:
+            coef, intercept = coef * self._width, intercept + coef @ self._origin
+        elif columns is not None:  # of (z - shift) / width, z the columns of the encoder's table
             shift, width = np.transpose([(column.shift, column.width) for column in columns])
-            model = model.of_features(shift, width)
-        return coefficient_frame(model, index, self._output_labels())
+            coef = coef / width
+            intercept = intercept - coef @ shift
+        rows, labels = np.vstack((coef.T, intercept)), self._output_labels()
+        return import_pandas("coef_frame").DataFrame(rows, index, labels)
 
     @abstractmethod
     def _output_labels(self) -> list[Any]:
@@ -629,8 +628,6 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, of blocks of rows elsewhere as well. **Not private**."""
-        if not is_elsewhere(X):
-            return super().score(X, y, sample_weight)
         return float(r2_score(here(y), here(self.predict(X)), sample_weight=here(sample_weight)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -787,8 +784,6 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**."""
-        if not is_elsewhere(X):
-            return super().score(X, y, sample_weight)
         weight = here(sample_weight)
         return float(accuracy_score(here(y), here(self.predict(X)), sample_weight=weight))
 

@@ -239,11 +239,9 @@ class Inference(DPLinearModel):
     def _prediction_std(self, X: Any) -> Array:
         found = self._found("return_std=True")
         rows, raw = self._functions(X, found)
-        return np.reshape(self._std(rows, found, raw.shape[1]), np.shape(self.predict(X)))
-
-    @staticmethod
-    def _std(rows: Array, found: Estimates, k: int) -> Array:
-        return np.stack([found.errors(_padded(rows, j, k))[0] for j in range(k)], axis=1)
+        k = raw.shape[1]
+        std = np.stack([found.errors(_padded(rows, j, k))[0] for j in range(k)], axis=1)
+        return np.reshape(std, np.shape(self.predict(X)))
 
     def _functions(self, X: Any, found: Estimates) -> tuple[Array, Array]:
         """The rows of X, with the intercept's 1 if there is one, and raw predictions."""
