@@ -7,7 +7,6 @@ declared bounds, the sensitivities too. Derivation: doc/privacy, section 4.5c.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,19 +30,13 @@ from ..losses import Absolute, Loss, Quantile, Squared, base_loss
 from ..mechanisms import Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
+from . import statistics
 from .base import Part, Problem, Solver
 from .defaults import BOX_UNITS, check_copy, may_copy, unit_rules
 from .first_releases import FirstReleases, Start
 from .learned_units import LearnedUnits, accuracy, pays, plan_units
 from .records import Frame, SolverData, WithNumbers
-from .statistics import (
-    clipped_to,
-    measure,
-    norm_counts,
-    scale_on_grid,
-    short_row_sum,
-    shrunk_vector,
-)
+from .statistics import clipped_to
 
 Array = NDArray[np.float64]
 
@@ -142,19 +135,18 @@ class DiagonalUnits(LearnedUnits):
             data, frame = self._release_targets(data, stream)
             frame = replace(frame, target_scale=rules.target_width * frame.target_scale)
         data = data.row_major()
-        measured, longest = data.map(measure), math.sqrt(problem.n_features)
-        counts = functools.partial(measured.sum, norm_counts)
-        rough = 1.3 * scale_on_grid(counts, n, longest, longest / 2, self.long, stream)
+        measured, longest = data.map(statistics.measure), math.sqrt(problem.n_features)
+        facts = longest, longest / 2, self.long, stream
+        rough = 1.3 * statistics.scale_on_grid(measured, n, *facts)
         rough = min(rough, longest)
         center = np.zeros(problem.n_features)
         if self.center is not None:
-            mean = measured.sum(short_row_sum, rough) / n
+            mean = measured.sum(statistics.short_row_sum, rough) / n
             released = self.center.release(mean, stream)  # of sparse rows as well, as is planned
             if not data.is_sparse:  # whose zeros a centre would shift
-                center = rough * shrunk_vector(released, self.center.variance)
-                measured = data.map(measure, center)
-                counts = functools.partial(measured.sum, norm_counts)
-        length = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream)
+                center = rough * statistics.shrunk_vector(released, self.center.variance)
+                measured = data.map(statistics.measure, center)
+        length = statistics.scale_on_grid(measured, n, 2 * rough, rough / 2, self.length, stream)
         length *= rules.row_bound
         assert self.moments is not None
         noisy = self.moments.release(measured.sum(_spread_sum, center, length) / n, stream)

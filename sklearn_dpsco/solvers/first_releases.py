@@ -22,16 +22,6 @@ from .base import Part, Problem
 from .defaults import FIRST_RELEASES as RULES
 from .defaults import intercept_share
 from .records import Frame, SolverData
-from .statistics import (
-    constant_for_mean,
-    constants_for,
-    factor_sum,
-    faded,
-    mean_target,
-    residual_sum,
-    row_sum,
-    shrunk_vector,
-)
 
 Array = NDArray[np.float64]
 
@@ -94,8 +84,8 @@ class FirstReleases(Part):
         frame = self._release_constant(data, stream)
         data = frame.weighted(data)
         if self.means is not None:
-            mean = data.sum(row_sum, self.norm) / data.n_samples
-            found = shrunk_vector(self.means.release(mean, stream), self.means.variance)
+            mean = data.sum(statistics.row_sum, self.norm) / data.n_samples
+            found = statistics.shrunk_vector(self.means.release(mean, stream), self.means.variance)
             # a wrong centre only slows the descent: the intercept can make up for it
             center = np.clip(found, -1.0, 1.0)
             frame = replace(frame, center=center)
@@ -111,7 +101,7 @@ class FirstReleases(Part):
             assert self.norm is not None
             half_range = _row_factor_half_range(self.problem, self.norm)
             middle = 1 - half_range
-            mean = data.sum(factor_sum, middle, half_range) / data.n_samples
+            mean = data.sum(statistics.factor_sum, middle, half_range) / data.n_samples
             factor = middle + self.row_factor.release(mean, stream)[0]
             frame = replace(frame, factor=float(np.clip(factor, middle - half_range, 1.0)))
         return Start(data, frame)
@@ -126,22 +116,22 @@ class FirstReleases(Part):
         if target is None:
             return Frame()
         if not n_steps:
-            noisy = target.release(mean_target(data, problem), stream)
+            noisy = target.release(statistics.mean_target(data, problem), stream)
             if problem.loss.task == "regression":
-                noisy = faded(noisy, target.variance)
-            return constant_for_mean(problem, noisy, target.variance)
+                noisy = statistics.faded(noisy, target.variance)
+            return statistics.constant_for_mean(problem, noisy, target.variance)
         clip = RULES.location_clip
         noise = max(target.scale * math.sqrt(n_steps), 1e-100)  # or there is none
         step = min(RULES.location_step, RULES.location_reach / noise)
         centres = total = np.zeros(target.dimension)
         for t in range(1, n_steps + 1):
-            mean = data.sum(residual_sum, centres, clip) / data.n_samples
+            mean = data.sum(statistics.residual_sum, centres, clip) / data.n_samples
             centres = np.clip(centres - step * target.release(mean, stream), -1.0, 1.0)
             total = total + t * centres
         centres = 2 * total / (n_steps * (n_steps + 1))
         # the noise is at least that if all targets are close to each other
-        centres = faded(centres, 4 / 3 * target.scale**2 / n_steps)
-        return Frame(constants_for(problem, centres))
+        centres = statistics.faded(centres, 4 / 3 * target.scale**2 / n_steps)
+        return Frame(statistics.constants_for(problem, centres))
 
 
 # ------------------------------------------------------------------------------- planning

@@ -39,25 +39,7 @@ from . import statistics
 from .base import Part, Problem, SolverResult
 from .defaults import BOX_UNITS, is_wide, unit_rules
 from .records import Frame, SolverData, WithNumbers
-from .statistics import (
-    TINY,
-    clipped_to,
-    constant_for_mean,
-    deviation_sum,
-    in_target_units,
-    isometric_vector,
-    mean_target,
-    measure,
-    median_on_grid,
-    moment_sum,
-    norm_counts,
-    scale_on_grid,
-    short_row_sum,
-    shrunk_vector,
-    spread_on_grid,
-    target_counts,
-    whitening,
-)
+from .statistics import TINY, clipped_to
 from .wide_units import moments_size, size_of_moments, wide_rows
 
 Array = NDArray[np.float64]
@@ -185,11 +167,10 @@ class LearnedUnits(Part):
         row_growth = min(LARGEST_ROW_GROWTH, max(1.0, math.sqrt(rules.row_growth * growth)))
         if is_wide(problem):
             data = data.row_major()
-        longest, measured = math.sqrt(problem.n_features), data.map(measure)
-        counts = functools.partial(measured.sum, norm_counts)
-        facts = longest, longest / 2, self.long, stream
+        longest, measured = math.sqrt(problem.n_features), data.map(statistics.measure)
         # between rows that are 0 and others, all sizes are alike to the selection
-        usual = scale_on_grid(counts, data.n_samples, *facts, 0.5 if is_wide(problem) else 1.0)
+        facts = longest, longest / 2, self.long, stream, 0.5 if is_wide(problem) else 1.0
+        usual = statistics.scale_on_grid(measured, data.n_samples, *facts)
         # to what rows are cut for the mean of them
         rough = min(1.3 * usual, longest)
         release = self._release_wide if is_wide(problem) else self._release_copy
@@ -210,25 +191,26 @@ class LearnedUnits(Part):
         if problem.loss.task == "classification":
             if self.target_mean is None:
                 return data, Frame()
-            noisy = self.target_mean.release(mean_target(data, problem), stream)
-            return data, constant_for_mean(problem, noisy, self.target_mean.variance)
+            noisy = self.target_mean.release(statistics.mean_target(data, problem), stream)
+            return data, statistics.constant_for_mean(problem, noisy, self.target_mean.variance)
         centers, scales = np.zeros(k), np.ones(k)
         if self.target_median is not None:
             # anywhere within the bounds, or close to their middle on all scales
             prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
             for j in range(k):
-                counts = functools.partial(data.sum, target_counts, j, None)
-                centers[j] = median_on_grid(counts, n, _CENTRES, prior, self.target_median, stream)
+                counts = functools.partial(data.sum, statistics.target_counts, j, None)
+                facts = _CENTRES, prior, self.target_median, stream
+                centers[j] = statistics.median_on_grid(counts, n, *facts)
         # in a run of their own: selections of two ranges do not compose by turns
         for j in range(k):
-            counts = functools.partial(data.sum, target_counts, j, float(centers[j]))
+            counts = functools.partial(data.sum, statistics.target_counts, j, float(centers[j]))
             scales[j] = 0.25
             if self.target_spread is not None:
-                scales[j] = spread_on_grid(counts, n, self.target_spread, stream)
+                scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
         centers = self._moved_to_means(data, centers, scales, stream)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
-        return data.map(in_target_units, center, scale), frame
+        return data.map(statistics.in_target_units, center, scale), frame
 
     def _moved_to_means(
         self, data: SolverData, centers: Array, scales: Array, stream: RandomStream
@@ -238,7 +220,7 @@ class LearnedUnits(Part):
             return centers
         k, rules = centers.size, unit_rules(self.problem)
         clip = min(rules.widest_mean, max(1.0, self.accuracy / 20))
-        mean = data.sum(deviation_sum, centers, scales, clip) / data.n_samples
+        mean = data.sum(statistics.deviation_sum, centers, scales, clip) / data.n_samples
         noisy = self.target_mean.release(mean, stream)
         # the slope of Huber's mean where half of the deviations lie within 1
         unit = clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
@@ -273,11 +255,11 @@ class LearnedUnits(Part):
         cut = growth * (1.0 if self.moments is None else rules.moment_growth)
         center = np.zeros(d)
         if self.center is not None:
-            noisy = self.center.release(measured.sum(short_row_sum, rough) / n, stream)
-            center = rough * shrunk_vector(noisy, self.center.variance)
-            measured = data.map(measure, center)
-        counts = functools.partial(measured.sum, norm_counts)
-        norm = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream, 1.0)
+            noisy = self.center.release(measured.sum(statistics.short_row_sum, rough) / n, stream)
+            center = rough * statistics.shrunk_vector(noisy, self.center.variance)
+            measured = data.map(statistics.measure, center)
+        facts = 2 * rough, rough / 2, self.length, stream, 1.0
+        norm = statistics.scale_on_grid(measured, n, *facts)
         norm *= rules.row_bound * cut
         if self.center is not None:
             # the centre of shorter rows is noise
@@ -297,13 +279,14 @@ class LearnedUnits(Part):
         if self.far is not None:
             # a few rows count less than others, however long they are
             sizes, grid = copy.map(lengths), 2.0 ** (_LENGTHS / 4)
-            counts, prior = functools.partial(sizes.sum, norm_counts), np.zeros(grid.size)
-            bound = median_on_grid(counts, n, grid, prior, self.far, stream, self.n_longer)
+            counts = functools.partial(sizes.sum, statistics.norm_counts)
+            further = np.zeros(grid.size), self.far, stream, self.n_longer
+            bound = statistics.median_on_grid(counts, n, grid, *further)
             bound = min(1.0, max(bound, math.sqrt(whitened.trace)))  # if most rows are 0
             copy = copy.map(_bounded, bound).kept()
         top = whitened.top / bound**2
         if self.top is not None:
-            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(moment_sum)) / n)
+            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(statistics.moment_sum)) / n)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
         found = self._joined(whitened.transform / bound, top, whitened.trace / bound**2, last)
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
@@ -340,8 +323,8 @@ class LearnedUnits(Part):
         """
         assert self.moments is not None
         d, scale = self.problem.n_features, math.sqrt(self.moments.variance)
-        noisy = self.moments.release(isometric_vector(moments), stream)
-        root, values, ridge = whitening(noisy, d, scale)
+        noisy = self.moments.release(statistics.isometric_vector(moments), stream)
+        root, values, ridge = statistics.whitening(noisy, d, scale)
         white = values / (values + ridge)
         bound = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
         bound = min(bound * cut, 1 / math.sqrt(float(values.min()) + ridge))
