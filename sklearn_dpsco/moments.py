@@ -389,7 +389,6 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         d = len(whole) - 1
         # of the rows' weights, which are 1 but for those far out and those that are empty
         self._total = max(float(whole[d, d]), TINY)
-        self._second = whole
         self.mean_ = whole[:d, d] / self._total
         self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
 
@@ -426,12 +425,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         return at, chosen
 
     def regression(
-        self,
-        target: Any,
-        features: Any = None,
-        *,
-        fit_intercept: bool = True,
-        ridge: float = 0.0,
+        self, target: Any, features: Any = None, *, fit_intercept: bool = True, ridge: float = 0.0
     ) -> Estimates:
         """The least squares regression of a column on others, with intervals.
 
@@ -578,12 +572,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         return np.asarray(self.covariance_[np.ix_(chosen, chosen)] / np.outer(widths, widths))
 
     def select(
-        self,
-        target: Any,
-        features: Any = None,
-        *,
-        criterion: str = "bic",
-        method: str = "forward",
+        self, target: Any, features: Any = None, *, criterion: str = "bic", method: str = "forward"
     ) -> Estimates:
         """The regression on features that are chosen by AIC or BIC, at least one.
 

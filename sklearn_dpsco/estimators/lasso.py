@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._types import (
-    ClassificationLoss,
-    FrankWolfeSolver,
-    RegressionLoss,
-    SetName,
-    Units,
-)
+from .._types import ClassificationLoss, FrankWolfeSolver, RegressionLoss, SetName, Units
 from ..geometry import Geometry
 from ..losses import Loss
 from ..solvers import FrankWolfe, Gradient, Rounds, Selection, Solver, Spider, Tree

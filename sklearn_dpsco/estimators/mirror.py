@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from .._types import (
-    ClassificationLoss,
-    MirrorSet,
-    MirrorSolver,
-    RegressionLoss,
-    Units,
-)
+from .._types import ClassificationLoss, MirrorSet, MirrorSolver, RegressionLoss, Units
 from ..geometry import Geometry
 from ..losses import Loss
 from ..solvers import Descent, Localized, MirrorDescent, NoisyMD, NoisySFW, Proximal, Solver

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .._types import (
-    PhasedClassificationLoss,
-    PhasedRegressionLoss,
-    PhasedSet,
-    Units,
-)
+from .._types import PhasedClassificationLoss, PhasedRegressionLoss, PhasedSet, Units
 from ..geometry import Geometry
 from ..losses import Loss
 from ..solvers import PhasedSGD, Solver

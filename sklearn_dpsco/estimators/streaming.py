@@ -16,13 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
 from .._progress import progress_bar
-from .._types import (
-    ClassificationLoss,
-    ClassLabels,
-    RegressionLoss,
-    SetName,
-    Units,
-)
+from .._types import ClassificationLoss, ClassLabels, RegressionLoss, SetName, Units
 from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.cells import check_classes
 from ..data.compressed import row_range

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,12 @@ from ..data.summation import (
     sum_over_records,
 )
 from ..losses import Absolute, Loss, Quantile, Squared, base_loss
-from ..mechanisms import Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Problem, Solver
+from .base import Problem, Solver
 from .defaults import BOX_UNITS, check_copy, may_copy, unit_rules
-from .first_releases import FirstReleases, Start
+from .first_releases import FirstReleases
 from .learned_units import LearnedUnits, accuracy, pays, plan_units
 from .records import Frame, SolverData, WithNumbers
 from .statistics import clipped_to
@@ -79,43 +78,13 @@ class Box:
 
     def first(
         self, allowance: Allowance, plan: Callable[[Problem, Allowance], FirstReleases]
-    ) -> FirstReleases | FirstInUnits:
+    ) -> FirstReleases:
         """The first releases within an allowance: `plan(problem, allowance)`, after the units'."""
         if not self.is_learned:
             return plan(self.problem, allowance)
         units = plan_units(self.whole, self.budget, allowance, DiagonalUnits)
         first = plan(self.problem, allowance.share(units.left))
-        return FirstInUnits(units, first)
-
-
-@dataclass(frozen=True)
-class FirstInUnits(Part):
-    """Learned units, and the first releases in them."""
-
-    is_in_bounds: ClassVar[bool] = False
-
-    units: DiagonalUnits
-    first: FirstReleases
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (*self.units.releases, *self.first.releases)
-
-    @property
-    def left(self) -> float:
-        """Share of the allowance that is left for the descent."""
-        return self.units.left * self.first.left
-
-    @property
-    def norm(self) -> float | None:
-        """Bound on the l2 norm of a row in learned units."""
-        return self.first.norm
-
-    def run(self, data: SolverData, stream: RandomStream) -> Start:
-        """Bring the records into learned units, and make the first releases there."""
-        data, outer = self.units.box(data, stream.substream("units"))
-        start = self.first.run(data, stream)
-        return Start(start.data, replace(start.frame, outer=outer))
+        return replace(first, left=units.left * first.left, units=units)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,6 @@ from .defaults import intercept_share
 from .records import Frame, SolverData
 
 Array = NDArray[np.float64]
-
-
-class Start(NamedTuple):
-    """Input of a descent: records with centred rows of bounded norm, and their frame."""
-
-    data: SolverData
-    frame: Frame
 
 
 @dataclass(frozen=True)
@@ -52,9 +45,10 @@ class FirstReleases(Part):
         Name of the slice of the records that they read; None for all.
     left : float
         Share of the allowance that is left for the descent.
+    units : DiagonalUnits or None
+        Learned units, which come before all this and in which it is stated; None for those of the
+        bounds.
     """
-
-    is_in_bounds: ClassVar[bool] = True  # that is in the units of the bounds
 
     problem: Problem
     norm: float | None = None
@@ -64,6 +58,7 @@ class FirstReleases(Part):
     target_steps: int = 0
     group: str | None = None
     left: float = 0.0
+    units: Any = None
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -73,15 +68,19 @@ class FirstReleases(Part):
             ("feature means", self.means, 1),
             ("mean row factor", self.row_factor, 1),
         )
-        return tuple(Release(name, m, count, self.group) for name, m, count in named if m)
+        own = (Release(name, m, count, self.group) for name, m, count in named if m)
+        return (*(() if self.units is None else self.units.releases), *own)
 
-    def run(self, data: SolverData, stream: RandomStream) -> Start:
-        """Make the releases, and centre and scale the rows by them.
+    def run(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
+        """Make the releases, and centre and scale the rows by them: these, and their frame.
 
         Without a bound on the norm, each coordinate of the rows stays within [-1, 1]: about a
         centre m, columns are divided by 1 + abs(m). The frame has that scale, not the rows.
         """
-        frame = self._release_constant(data, stream)
+        outer = None
+        if self.units is not None:
+            data, outer = self.units.box(data, stream.substream("units"))
+        frame = replace(self._release_constant(data, stream), outer=outer)
         data = frame.weighted(data)
         if self.means is not None:
             mean = data.sum(statistics.row_sum, self.norm) / data.n_samples
@@ -104,7 +103,7 @@ class FirstReleases(Part):
             mean = data.sum(statistics.factor_sum, middle, half_range) / data.n_samples
             factor = middle + self.row_factor.release(mean, stream)[0]
             frame = replace(frame, factor=float(np.clip(factor, middle - half_range, 1.0)))
-        return Start(data, frame)
+        return data, frame
 
     def _release_constant(self, data: SolverData, stream: RandomStream) -> Frame:
         """The best constant for the mean of the targets, or for their centre.

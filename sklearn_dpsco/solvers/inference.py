@@ -29,13 +29,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi2
 
 from ..data.rows import Rows, make_rows, times_rows
-from ..data.summation import (
-    UNIT_ROUNDOFF,
-    chunk_rows,
-    norm_error,
-    slices,
-    sum_on_threads,
-)
+from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, slices, sum_on_threads
 from ..estimates import beside_unknown
 from ..losses import Logistic, Loss, Multinomial, Squared, base_loss, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex

@@ -517,7 +517,8 @@ class _Descent:
     def _begin_in_bounds(self, data: SolverData, stream: RandomStream) -> None:
         plan, problem = self.plan, self.plan.problem
         before = data.part(self._which(0, plan.n_first)) if plan.n_first else data
-        self.units = frame = plan.first.run(before, stream).frame
+        _, frame = plan.first.run(before, stream)
+        self.units = frame
         center = np.zeros(problem.n_features) if frame.center is None else frame.center
         error = norm_error(problem.n_features)
         bound = plan.data_norm * (1 - error)
