@@ -394,6 +394,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             n_iter_=result.n_iter,
             _scaled_model=result,
             _scaling=scaling,  # declared bounds are not found again outside of the fit
+            _targets=table.targets.without_records(),
             **self._units_used(scaling, result.units),
             **table.targets.model(result, scaling),
         )
@@ -474,10 +475,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _read(self, y: Any) -> Numbers | Labels:
         """Targets of a fit from validated y."""
-
-    def _read_known(self, y: Any) -> Numbers | Labels:
-        """The same for a model that was fitted, with its classes."""
-        return self._read(y)
 
     def _check_plan_sizes(
         self, settings: Settings, n_samples: Any, n_features: Any
@@ -712,10 +709,6 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
             classes = labels_that_occur(y if self._is_strict else y[~is_missing(y)])
         weights = class_weights(self.class_weight, classes)
         return Labels(self._reader.codes(y, classes), classes, weights)
-
-    def _read_known(self, y: Any) -> Labels:
-        weights = self.plan_.problem.class_weight
-        return Labels(self._reader.codes(y, self.classes_), self.classes_, weights)
 
     def _output_labels(self) -> list[Any]:
         labels: list[Any] = self.classes_.tolist()
