@@ -75,13 +75,6 @@ class Problem:
         return self.n_features + self.fit_intercept
 
     @property
-    def longest_row(self) -> float:
-        """The largest l2 norm of a row, the intercept's 1 included: declared, or of the box."""
-        if self.row_norm is None:
-            return math.sqrt(self.dimension)
-        return min(math.hypot(self.row_norm, self.fit_intercept), math.sqrt(self.dimension))
-
-    @property
     def n_outputs(self) -> int:
         """Number of predictions for a record: K classes (1 if K = 2), or targets."""
         return self.loss.n_outputs

@@ -23,15 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ..data import summation
 from ..data.rows import Rows, make_rows, times_rows
-from ..data.summation import (
-    UNIT_ROUNDOFF,
-    chunk_rows,
-    norm_error,
-    on_threads,
-    row_tasks,
-    sum_on_threads,
-)
+from ..data.summation import UNIT_ROUNDOFF
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -431,18 +425,18 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     return kind(problem, m, median, spread, mean, *of_rows, median_share, left)
 
 
+# -------------------------------------------------------------------------------- running
+
+
 def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:
     """The share s, at most `most`, with m sqrt(s) = aim; 0 where m sqrt(s) is below `least`."""
     share = min(most, (aim / m) ** 2)
     return share if m * math.sqrt(share) >= least else 0.0
 
 
-# -------------------------------------------------------------------------------- running
-
-
 def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:
     """Some rows, centred and multiplied, in float64, few at a time for the cache of a core."""
-    size = chunk_rows(rows.n_samples, 4 * rows.n_columns)
+    size = summation.chunk_rows(rows.n_samples, 4 * rows.n_columns)
     for start in range(part.start, part.stop, size):
         some = slice(start, min(part.stop, start + size))
         turned = rows.dense(some) - center
@@ -454,7 +448,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
     from .._kernels.products import shorten_rows
 
     rows, present = data.rows, data.rows.present()
-    error = norm_error(rows.n_columns)
+    error = summation.norm_error(rows.n_columns)
 
     def added(part: slice) -> Any:
         total: Any = 0.0
@@ -463,7 +457,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
             total = total + z.T @ z
         return total
 
-    return sum_on_threads(added, row_tasks(rows.n_samples, rows.n_columns))
+    return summation.sum_on_threads(added, summation.row_tasks(rows.n_samples, rows.n_columns))
 
 
 def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
@@ -476,14 +470,14 @@ def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
 
     rows, present = data.rows, data.rows.present()
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    norms, error = np.empty(len(x)), norm_error(rows.n_columns)
+    norms, error = np.empty(len(x)), summation.norm_error(rows.n_columns)
 
     def fill(part: slice) -> None:
         # in float64, whose rounding by place in a block is lost in the rounding to float32
         for some, turned in _turned(rows, part, center, by):
             measured_rows(turned, present[some], error, x[some], norms[some])
 
-    on_threads(fill, row_tasks(*x.shape))
+    summation.on_threads(fill, summation.row_tasks(*x.shape))
     return _bounded(WithNumbers(data, (x, norms, norms)), 1.0)
 
 
