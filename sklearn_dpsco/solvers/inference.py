@@ -134,7 +134,7 @@ class NewtonSteps(Part):
     ) -> tuple[Array, Estimate]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
-        at = Point(problem.matrix(coef), units.unit, units.offset, problem.loss)
+        at = Point(problem.matrix(coef), units.unit, units.frame.offset, problem.loss)
         copy = units.copy.map(_unweighed, at.unit).map(predicted, at).map(scored, at, True)
         bound = self._size(copy, self.n_cut, stream)
         copy = copy.map(_weighed, bound)
@@ -302,9 +302,10 @@ def in_plain_units(problem: Problem, units: Units, estimate: Estimate) -> Estima
     """The estimate for plain rows and targets."""
     d, transform = problem.n_features, units.transform
     back = np.eye(problem.dimension)
-    back[d:, :d] = -units.center
+    if units.frame.center is not None:
+        back[d:, :d] = -units.frame.center
     back = back @ (transform if transform.ndim == 2 else np.diag(transform))
-    scales = np.broadcast_to(units.target_scale, problem.n_outputs)
+    scales = np.broadcast_to(units.frame.target_scale, problem.n_outputs)
     matrix = np.einsum("ij,kl->kijl", back, np.diag(scales)).reshape(problem.size, problem.size)
     model = units.result(estimate.coef, problem, 1)
     coef = np.atleast_2d(model.coef)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -70,25 +70,22 @@ class Units(NamedTuple):
     """Rows and targets in released units.
 
     With the descent's coefficients w of shape (d + 1,) or (d + 1, K), its predictions are
-    ``offset + <z_i, w>``, of the targets; ``z_i = unit * r_i``.
+    ``frame.offset + <z_i, w>``, of the targets; ``z_i = unit * r_i``.
 
     Where classes have weights, `balance` is that of the weighted frequency, times the mean weight.
-    z_i is about ``[x_i - center, 1] @ transform``, or that times the transform if it is a vector.
+    z_i is about ``[x_i - frame.center, 1] @ transform``, or times the transform if it is a vector.
     """
 
     data: SolverData  # the targets, and as rows the r_i, the last coordinate 1 for an intercept,
     # with weights with which no z_i is longer than 1
     unit: Array  # of shape (dimension,)
-    offset: Any
+    frame: Frame  # of the targets, and the centre of the rows
     balance: float  # 4 p (1 - p), p the frequency of the second of two classes; else 1
     top: float  # about the largest eigenvalue of the second moments of the rows
     trace: float  # and their trace
     longest: float  # norm of the longest rows, before all were divided by it
     growth: float  # how much larger clips are than those that suit the largest noise, squared
     transform: Array
-    center: Array
-    target_center: Any
-    target_scale: Any
     doubts: Doubts | None = None
     copy: Any = None  # the r_i without the intercept's coordinate, not weighted
 
@@ -96,13 +93,7 @@ class Units(NamedTuple):
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
         coef, transform = problem.matrix(coef), self.transform
         solution = transform @ coef if transform.ndim == 2 else (transform * coef.T).T
-        frame = Frame(
-            self.offset,
-            self.center if problem.fit_intercept else None,
-            target_center=self.target_center,
-            target_scale=self.target_scale,
-        )
-        return frame.result(solution.ravel(), problem, n_iter)
+        return self.frame.result(solution.ravel(), problem, n_iter)
 
 
 @dataclass(frozen=True)
@@ -168,14 +159,9 @@ class LearnedUnits(Part):
         # to what rows are cut for the mean of them
         rough = min(1.3 * usual, longest)
         release = self._release_wide if is_wide(problem) else self._release_copy
-        return Units(
-            offset=frame.offset,
-            balance=balance,
-            growth=growth,
-            target_center=frame.target_center,
-            target_scale=frame.target_scale,
-            **release(data, measured, rough, row_growth, stream),
-        )
+        center, found = release(data, measured, rough, row_growth, stream)
+        frame = replace(frame, center=center if problem.fit_intercept else None)
+        return Units(frame=frame, balance=balance, growth=growth, **found)
 
     # ---------------------------------------------------------------------- targets
 
@@ -227,8 +213,8 @@ class LearnedUnits(Part):
 
     def _release_wide(
         self, data: Any, measured: Any, rough: float, growth: float, stream: RandomStream
-    ) -> dict[str, Any]:
-        """The fields of `Units` about the rows, of which no copy is made: see `wide_units`."""
+    ) -> tuple[Array, dict[str, Any]]:
+        """The centre, and fields of `Units`, of rows that are not copied: see `wide_units`."""
         problem, mechanisms = self.problem, (self.center, self.length)
         records = data, measured
         rows, unit, center = wide_rows(*records, problem, rough, *mechanisms, growth, stream)
@@ -237,12 +223,12 @@ class LearnedUnits(Part):
             top = self._release_top(np.array([size_of_moments(rows, unit, center)]), stream)
         found = self._joined(unit, top, 0.9 / growth**2, 0.5)
         data = rows.map(_weighed, problem, self.cuts_rows).kept()
-        return found | {"data": data, "unit": found["transform"], "center": center}
+        return center, found | {"data": data, "unit": found["transform"]}
 
     def _release_copy(
         self, data: Any, measured: Any, rough: float, growth: float, stream: RandomStream
-    ) -> dict[str, Any]:
-        """The fields of `Units` about a dense copy of the rows, with their second moments."""
+    ) -> tuple[Array, dict[str, Any]]:
+        """The same, of a dense copy of the rows, with their second moments."""
         problem, rules = self.problem, unit_rules(self.problem)
         n, d = data.n_samples, problem.n_features
         # moments of rows that are cut shorter than those of the gradients tell less of these
@@ -289,8 +275,8 @@ class LearnedUnits(Part):
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(_weighed, problem, self.cuts_rows)
-        found |= {"data": data, "unit": unit, "center": center, "doubts": doubts}
-        return found | {"copy": copy if problem.inference else None}
+        found |= {"data": data, "unit": unit, "doubts": doubts}
+        return center, found | {"copy": copy if problem.inference else None}
 
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
         """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""

@@ -531,13 +531,15 @@ class _Descent:
         units, problem = self.plan.first.run(data, stream), self.plan.problem
         width = self.plan.target_unit if problem.loss.task == "regression" else None
         if width is not None:
-            in_units = {"offset": units.offset / width, "target_scale": units.target_scale * width}
-            units = units._replace(**in_units)
+            frame, scale = units.frame, units.frame.target_scale * width
+            frame = replace(frame, offset=frame.offset / width, target_scale=scale)
+            units = units._replace(frame=frame)
         each = float(units.unit[0])
         bias = float(units.unit[-1]) / each if problem.fit_intercept else 0.0
-        self.data, self.offset = units.data.map(_in_step_units, each, width).kept(), units.offset
+        self.data = units.data.map(_in_step_units, each, width).kept()
         # the scales bound the rows; the kernel's own bound, of unscaled rows, has no effect
-        self.units, self.form = units, RowForm(np.zeros(problem.n_features), bias, 1e200, 0.0)
+        self.form = RowForm(np.zeros(problem.n_features), bias, 1e200, 0.0)
+        self.units, self.offset = units, units.frame.offset
 
     def _which(self, start: int, stop: int) -> Which:
         return slice(start, stop) if self.order is None else self.order[start:stop]

@@ -147,7 +147,7 @@ class Correction(Part):
         if self.tail is None:
             return joint_unit(problem)
         unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
-        sizes = units.data.map(_residuals, unit * problem.matrix(coef), units.offset)
+        sizes = units.data.map(_residuals, unit * problem.matrix(coef), units.frame.offset)
         octaves = np.arange(-4.0, 10.01, 0.5)
         # far too wide ones, which cost most, are as likely by chance as others
         prior = -0.5 * octaves - 1.5 * np.maximum(octaves - 4.0, 0.0)
@@ -313,7 +313,7 @@ def _descend(
     size, n_added = math.inf, 0
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
     for t in steps(range(n_steps)):
-        terms = Terms(units.offset, _loss_at(problem.loss, t, n_steps), clip)
+        terms = Terms(units.frame.offset, _loss_at(problem.loss, t, n_steps), clip)
         total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)
         gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
         noisy = step.release(gradient, stream)
@@ -521,7 +521,7 @@ def _clip_and_pace(plan: UnitDescentPlan, units: Units) -> tuple[float, Pace]:
     if problem.n_outputs == 1 and plan.units.accuracy < rules.unbiased:
         # clipped derivatives of unequal classes do not cancel out, and where the centre of the rows
         # is not found, they push the model along it
-        frequency = float(expit(units.offset))
+        frequency = float(expit(units.frame.offset))
         clip = max(clip, frequency, 1 - frequency)
     curvature = _curvature(problem, units)
     # standard deviation of the noise of a coordinate, if one step had all of the budget
