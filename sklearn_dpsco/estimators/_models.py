@@ -75,7 +75,7 @@ def read_and_predict(
             f"X has {X.shape[1]} features, but {reader.name} is expecting {n_features} features "
             "as input"
         )
-    return model(reader.features(X, min_samples=0))
+    return model(reader.features(X))
 
 
 def scores(raw: Array) -> Array:

@@ -193,10 +193,10 @@ class Reader:
     is_strict: bool  # whether a record that is invalid is an error
     max_weight: float  # the largest that counts
 
-    def features(self, X: Any, min_samples: int = 1) -> Any:
-        """X as an array or a sparse matrix."""
-        strict, least = self.is_strict, min_samples
-        return checked_table(X, strict=strict, estimator=self.name, ensure_min_samples=least)
+    def features(self, X: Any) -> Any:
+        """X as an array or a sparse matrix, perhaps of no records."""
+        strict = self.is_strict
+        return checked_table(X, strict=strict, estimator=self.name, ensure_min_samples=0)
 
     def targets(self, y: Any) -> Any:
         """Numbers, shape (n,) or (n, n_targets), or labels, if not strict with invalid ones."""
@@ -402,7 +402,7 @@ def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
     y: Any = given.get("y")
     if reader.task == "classification" and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
         y = np.asarray(y)[:, 0]  # each block would warn of the column in each step
-    return reader.features(given["X"], min_samples=0), reader.targets(y)
+    return reader.features(given["X"]), reader.targets(y)
 
 
 def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays: Any) -> _Facts:

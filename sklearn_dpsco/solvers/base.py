@@ -203,8 +203,6 @@ _CHECKS: Mapping[str, Check] = {
     "shuffle": check_bool,
     "tau": _auto(check_size),
 }
-# numbers that are stated in units of the features and the targets
-_IN_UNITS = ("data_norm", "gradient_clip", "l2_penalty", "learning_rate")
 
 
 class Solver(BaseEstimator):
@@ -276,11 +274,6 @@ class Solver(BaseEstimator):
             raise ValueError("units='learned' has no pure-DP form (delta=0): take units='bounds'")
         if units == "learned" and getattr(self, "data_norm", None) is not None:
             raise ValueError("data_norm is in the units of the bounds: it needs units='bounds'")
-
-    @property
-    def numbers_in_units(self) -> list[str]:
-        """Names of the declared parameters that are stated in units, when resolved."""
-        return [name for name in _IN_UNITS if getattr(self, name, None)]
 
 
 P = TypeVar("P")

@@ -26,12 +26,12 @@ from ..data.summation import (
     sum_on_threads,
     sum_over_records,
 )
-from ..losses import Absolute, Loss, Quantile, Squared, base_loss
+from ..losses import Absolute, Quantile, Squared, base_loss
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Problem, Solver
-from .defaults import BOX_UNITS, check_copy, may_copy, unit_rules
+from .defaults import BOX_UNITS, LARGEST_COPY, MOST_COPIED_FEATURES, is_large, is_wide, unit_rules
 from .first_releases import FirstReleases
 from .learned_units import LearnedUnits, accuracy, pays, plan_units
 from .records import Frame, SolverData, WithNumbers
@@ -40,9 +40,27 @@ from .statistics import clipped_to
 Array = NDArray[np.float64]
 
 
-def has_no_unit(loss: Loss) -> bool:
-    """Whether the loss has no parameter in the targets' units, and may be stated in others."""
-    return loss.task == "classification" or type(base_loss(loss)) in (Squared, Absolute, Quantile)
+# parameters of solvers that are stated in units of the features and the targets
+_IN_UNITS = ("data_norm", "gradient_clip", "l2_penalty", "learning_rate")
+
+
+def learns_units(solver: Solver, problem: Problem, budget: PrivacyBudget) -> bool:
+    """Whether learned units are asked for; "auto" stands for them where they pay.
+
+    They do not if a number is stated in those of the bounds, or the loss has one in the targets'.
+    """
+    may_copy = not is_wide(problem) and not is_large(problem)
+    if problem.units == "learned" and not may_copy:
+        raise ValueError(
+            f"units='learned' copies at most {LARGEST_COPY} numbers of X with up to "
+            f"{MOST_COPIED_FEATURES} features: take units='bounds'"
+        )
+    if problem.units != "auto":
+        return problem.units == "learned"
+    loss = base_loss(problem.loss)
+    is_free = loss.task == "classification" or type(loss) in (Squared, Absolute, Quantile)
+    is_free = is_free and not any(getattr(solver, name, None) for name in _IN_UNITS)
+    return may_copy and is_free and pays(problem, budget)
 
 
 @dataclass(frozen=True)
@@ -57,17 +75,14 @@ class Box:
     @classmethod
     def of(cls, solver: Solver, problem: Problem, budget: PrivacyBudget, auto: bool) -> Box:
         """By the problem's `units`, "auto" for learned ones where they pay and `auto` allows it."""
-        is_learned = problem.units == "learned"
-        if problem.units == "auto" and auto:
-            # a number is stated in the units of the bounds
-            is_free = isinstance(problem.feasible_set, type) and not solver.numbers_in_units
-            is_free = is_free and problem.row_norm is None
-            is_possible = may_copy(problem) and has_no_unit(problem.loss)
+        is_learned = learns_units(solver, problem, budget)
+        if problem.units == "auto":
+            # a radius and the length of a row are in the units of the bounds, too
+            is_free = isinstance(problem.feasible_set, type) and problem.row_norm is None
             is_clear = accuracy(problem, budget) >= BOX_UNITS.clear * problem.n_features
-            is_learned = is_free and is_possible and is_clear and pays(problem, budget)
+            is_learned = auto and is_learned and is_free and is_clear
         inner = problem
         if is_learned:
-            check_copy(problem, "units='learned'", "units='bounds'")
             inner = replace(problem, row_norm=None, nonnegative=False)
         return cls(inner, budget, problem, is_learned)
 

@@ -349,20 +349,6 @@ def is_large(problem: Problem) -> bool:
     return problem.n_samples * problem.dimension > LARGEST_COPY
 
 
-def may_copy(problem: Problem) -> bool:
-    """Whether a copy of all rows in other units is small enough."""
-    return not is_wide(problem) and not is_large(problem)
-
-
-def check_copy(problem: Problem, asked: str, instead: str) -> None:
-    """Raise where what was asked for would copy too many numbers."""
-    if not may_copy(problem):
-        raise ValueError(
-            f"{asked} copies at most {LARGEST_COPY} numbers of X with up to "
-            f"{MOST_COPIED_FEATURES} features: take {instead}"
-        )
-
-
 def unit_rules(problem: Problem) -> LearnedUnitsDefaults:
     """Those that suit the size of the problem."""
     return (WIDE_UNITS if is_wide(problem) else LEARNED_UNITS)[problem.loss.task]

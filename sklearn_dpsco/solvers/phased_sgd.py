@@ -40,10 +40,10 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults
 from .base import Part, Plan, Problem, Solver, SolverResult
-from .box_units import has_no_unit
+from .box_units import learns_units
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, plan_first
-from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, pays, plan_units
+from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
 from .records import SolverData, Which
 from .tables import GRID, is_tabulated, tables
 
@@ -330,23 +330,11 @@ class _Draft:
         self.n_phases = solver.n_phases or 1
         if solver.n_phases is None and self.passes == 1:
             self.n_phases = min(self.rules.n_phases, problem.n_samples)
-        self.learns_units = self._learns_units()
+        self.learns_units = learns_units(solver, problem, budget)
+        if problem.units == "auto":  # a single pass is for tables that are better not copied
+            self.learns_units &= self.passes > 1 and problem.feasible_set is L2Ball
         norm = 1.0 if self.learns_units else solver.data_norm
         self.norm = norm or defaults.data_norm(problem)
-
-    def _learns_units(self) -> bool:
-        """Whether learned units are possible and asked for, or pay."""
-        problem = self.problem
-        if problem.units == "learned":
-            defaults.check_copy(problem, "units='learned'", "units='bounds'")
-        if problem.units != "auto":
-            return problem.units == "learned"
-        # a number is stated in the units of the bounds, and a single pass is for tables that are
-        # better not copied
-        is_free = not self.solver.numbers_in_units and self.passes > 1
-        is_possible = defaults.may_copy(problem) and has_no_unit(problem.loss)
-        is_free = is_free and is_possible and problem.feasible_set is L2Ball
-        return is_free and pays(problem, self.budget)
 
     def first_releases(self) -> tuple[FirstReleases | LearnedUnits, int, Allowance]:
         """The first releases, the records of their slice (0 for all), and the whole allowance."""

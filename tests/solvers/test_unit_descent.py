@@ -456,7 +456,7 @@ def test_centres_of_targets_stay_within_their_bounds():
     """Where the noise is as large as the targets, and these lie at an end of their bounds."""
     plan = planned(150, 3, epsilon=0.6, relation="zero-out")
     low = solver_data(np.zeros((150, 3)), np.full(150, -1.0))
-    centers = [float(plan.units.run(low, stream(k)).target_center) for k in range(40)]
+    centers = [float(plan.units.run(low, stream(k)).frame.target_center) for k in range(40)]
     assert min(centers) == -1.0
     assert max(centers) <= 1.0
 
