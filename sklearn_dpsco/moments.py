@@ -43,14 +43,14 @@ from .estimates import Estimates, beside_unknown
 from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
 from .losses import Squared
-from .mechanisms import Gaussian, Release, SelectVertex
+from .mechanisms import Gaussian, SelectVertex
 from .preprocessing.declared import declared_bounds
 from .privacy.branches import Account
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from .solvers import statistics
-from .solvers.base import Plan, Problem, SolverResult, plan_within
+from .solvers.base import Plan, Problem, SolverResult, named_releases, plan_within
 from .solvers.learned_units import LONGEST, copied, lengths
 from .solvers.records import SolverData, WithNumbers
 from .solvers.statistics import TINY, clipped_to
@@ -142,9 +142,8 @@ class MomentsPlan(Plan):
             ("column means", center, 1), ("rough moments", rough, n_rounds),
             ("far rows", far, 1), ("second moments", moments, 1),
         )  # fmt: skip
-        releases = tuple(Release(name, kind, count) for name, kind, count in named if kind)
         n_far = math.floor(min(_FAR_SHARE * n_samples, 8 * far.scale))
-        guarantee = Guarantee.of(budget, releases, allowance.kind)
+        guarantee = Guarantee.of(budget, named_releases(*named), allowance.kind)
         facts = problem, budget, "moments", 1, guarantee
         return cls(*facts, present, length, center, rough, n_rounds, far, n_far, moments)
 

@@ -108,6 +108,16 @@ class Part:
         raise NotImplementedError
 
 
+def named_releases(*named: tuple[str, Any, int], group: str | None = None) -> tuple[Release, ...]:
+    """The releases (name, mechanism, count) among these whose mechanism is there, and used."""
+    return tuple(Release(*one, group) for one in named if one[1] is not None and one[2] > 0)
+
+
+def releases_of(*parts: Part | None) -> tuple[Release, ...]:
+    """Those of all parts that are there."""
+    return tuple(release for part in parts if part is not None for release in part.releases)
+
+
 @dataclass(frozen=True)
 class Plan(Overviewed):
     """All that a run depends on besides the data; made before any data is read.

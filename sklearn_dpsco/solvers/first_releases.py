@@ -18,7 +18,7 @@ from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Problem
+from .base import Part, Problem, named_releases, releases_of
 from .defaults import FIRST_RELEASES as RULES
 from .defaults import intercept_share
 from .records import Frame, SolverData
@@ -68,8 +68,7 @@ class FirstReleases(Part):
             ("feature means", self.means, 1),
             ("mean row factor", self.row_factor, 1),
         )
-        own = (Release(name, m, count, self.group) for name, m, count in named if m)
-        return (*(() if self.units is None else self.units.releases), *own)
+        return (*releases_of(self.units), *named_releases(*named, group=self.group))
 
     def run(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
         """Make the releases, and centre and scale the rows by them: these, and their frame.

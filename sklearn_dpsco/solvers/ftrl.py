@@ -41,7 +41,7 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
-from .base import Part, Plan, Problem, Solver, SolverResult
+from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
 from .records import Frame, SolverData
 
 Array = NDArray[np.float64]
@@ -364,9 +364,9 @@ class FTRL(Solver):
         while left > 0:
             epochs.append(self._epoch(plan, len(epochs), min(size, left)))
             left, size = left - size, 2 * size
-        plan = replace(plan, max_iter=sum(e.n_steps for e in epochs), epochs=tuple(epochs))
-        releases = [release for part in plan.parts for release in part.releases]
-        return replace(plan, guarantee=Guarantee.of(budget, releases, allowance.kind))
+        n_steps = sum(epoch.n_steps for epoch in epochs)
+        guarantee = Guarantee.of(budget, releases_of(first, moments, *epochs), allowance.kind)
+        return replace(plan, max_iter=n_steps, epochs=tuple(epochs), guarantee=guarantee)
 
     def _mirror_map(
         self, problem: Problem, budget: PrivacyBudget, geometry: Geometry, norm: float

@@ -30,7 +30,7 @@ from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Problem, SolverResult
+from .base import Part, Problem, SolverResult, named_releases
 from .defaults import BOX_UNITS, is_wide, unit_rules
 from .records import Frame, SolverData, WithNumbers
 from .statistics import TINY, clipped_to
@@ -126,7 +126,7 @@ class LearnedUnits(Part):
     @property
     def releases(self) -> tuple[Release, ...]:
         n_targets = self.problem.n_outputs
-        named: tuple[tuple[str, Any, int], ...] = (
+        return named_releases(
             ("target median", self.target_median, n_targets),
             ("target spread", self.target_spread, n_targets),
             ("mean target", self.target_mean, 1),
@@ -137,7 +137,6 @@ class LearnedUnits(Part):
             ("whitened length", self.far, 1),
             ("top eigenvalue", self.top, 1),
         )
-        return tuple(Release(name, m, count) for name, m, count in named if m is not None)
 
     def run(self, data: SolverData, stream: RandomStream) -> Units:
         """Make the releases, and bring rows and targets into their units."""

@@ -39,7 +39,7 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults
-from .base import Part, Plan, Problem, Solver, SolverResult
+from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
 from .box_units import learns_units
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, plan_first
@@ -257,13 +257,12 @@ class PhasedSGD(Solver):
         unit = budget.record_factor / math.sqrt(2 * left.amount)
         clip, rate, target_unit = (draft.in_units if draft.learns_units else draft.in_bounds)(unit)
         start_radius, phases = draft.phases(n_first, rate, clip, left)
-        releases = [*first.releases, *(r for phase in phases for r in phase.releases)]
         return PhasedSGDPlan(
             problem,
             budget,
             self.form,
             draft.passes,
-            guarantee=Guarantee.of(budget, releases, left.kind),
+            guarantee=Guarantee.of(budget, releases_of(first, *phases), left.kind),
             geometry=draft.geometry,
             start_radius=start_radius,
             gradient_clip=clip,

@@ -33,7 +33,7 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Plan, Problem, Solver, SolverResult
+from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from .defaults import (
     CORRECTION,
     UNIT_DESCENT,
@@ -87,9 +87,8 @@ class Correction(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        named = ("prediction size", self.size), ("residual size", self.tail)
-        before = (Release(name, mechanism) for name, mechanism in named if mechanism is not None)
-        return (*before, Release("last gradient", self.step, self.n_steps))
+        sizes = ("prediction size", self.size, 1), ("residual size", self.tail, 1)
+        return named_releases(*sizes, ("last gradient", self.step, self.n_steps))
 
     def run(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
         """The corrected coefficients, in the units."""
@@ -447,9 +446,8 @@ class Descent(Solver):
         else:
             correction, left = _plan_correction(problem, budget, allowance, change, left)
         step = Gaussian.calibrate(change, allowance.share(left), n_steps, problem.size)
-        releases = (*units.releases, Release("mean gradient", step, n_steps))
-        for part in (correction, inference):
-            releases += () if part is None else part.releases
+        after = releases_of(correction, inference)
+        releases = (*units.releases, Release("mean gradient", step, n_steps), *after)
         fields = {"max_iter": n_steps, "units": units, "step": step, "correction": correction}
         fields["inference"] = inference
         return fields, releases

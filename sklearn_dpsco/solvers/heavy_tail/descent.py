@@ -15,7 +15,7 @@ from ...mechanisms import Release
 from ...privacy.budget import PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.stream import RandomStream
-from ..base import Part, Problem, SolverResult
+from ..base import Part, Problem, SolverResult, releases_of
 from ..defaults import HEAVY_TAIL, MOST_COPIED_FEATURES, MOST_SCALE_SHARE, is_wide
 from ..learned_units import accuracy
 from ..records import Frame, SolverData
@@ -35,8 +35,7 @@ class Reach(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        searches = [search for search in (self.features, self.target) if search is not None]
-        return tuple(release for search in searches for release in search.releases)
+        return releases_of(self.features, self.target)
 
     def run(
         self, data: SolverData, problem: Problem, stream: RandomStream

@@ -28,7 +28,7 @@ from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
 from .. import statistics
-from ..base import Part, Plan, Problem, Solver, SolverResult
+from ..base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
 from ..records import Frame, SolverData, WithNumbers
 from ..statistics import constant_for_mean, in_target_units, mean_target
@@ -71,13 +71,8 @@ class FirstMagnitudes(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        searches = [search for search in (self.features, self.target) if search is not None]
-        out = [release for search in searches for release in search.releases]
-        if self.intercept is not None:
-            out.append(Release("mean target", self.intercept))
-        if self.row_norm is not None:
-            out.append(Release("mean log norm", self.row_norm))
-        return tuple(out)
+        noises = ("mean target", self.intercept, 1), ("mean log norm", self.row_norm, 1)
+        return (*releases_of(self.features, self.target), *named_releases(*noises))
 
     def run(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
         """Targets in released units, and the frame without its features."""

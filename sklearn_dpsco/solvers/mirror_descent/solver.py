@@ -23,7 +23,7 @@ from ...privacy.budget import Allowance, Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.subsets import RandomBatches
 from .. import defaults, statistics
-from ..base import Plan, Problem, Solver, none_or_count
+from ..base import Plan, Problem, Solver, none_or_count, releases_of
 from ..box_units import Box
 from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
@@ -89,7 +89,7 @@ class MirrorDescent(Solver):
             ),
         )
         stages, composition = self._stages(facts, first, allowance.share(first.left))
-        releases = [*first.releases, *(r for stage in stages for r in stage.releases)]
+        releases = releases_of(first, *stages)
         guarantee = Guarantee.of(budget, releases, composition or allowance.kind)
         return MirrorDescentPlan(
             problem,

@@ -43,7 +43,7 @@ from ...privacy.guarantee import Guarantee
 from ...randomness.exact import UNIFORM_ATTEMPTS, refuse
 from ...randomness.stream import RandomStream
 from .. import defaults
-from ..base import Part, Plan, Problem, SolverResult
+from ..base import Part, Plan, Problem, SolverResult, releases_of
 from ..defaults import SINGLE_PASS
 from ..first_releases import FirstReleases, plan_box, plan_offset
 from ..frank_wolfe import Facts, FrankWolfe, score_error
@@ -272,13 +272,12 @@ class Rounds(FrankWolfe):
             first = draft.box.first(whole, lambda problem, part: plan_before(problem, budget, part))
             plans.append((*plan_runs(whole.share(first.left)), whole, first))
         _, problem, runs, whole, first = min(plans, key=lambda plan: plan[0])
-        releases = [*first.releases, *(release for run in runs for release in run.releases)]
         return SinglePassPlan(
             problem,
             budget,
             self.form,
             sum(run.n_steps for run in runs),
-            Guarantee.of(budget, releases, whole.kind),
+            Guarantee.of(budget, releases_of(first, *runs), whole.kind),
             geometry=draft.geometry,
             vertices=draft.vertices,
             first=first,
