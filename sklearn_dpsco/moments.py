@@ -43,30 +43,17 @@ from .estimates import Estimates, beside_unknown
 from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
 from .losses import Squared
-from .mechanisms import Gaussian, Release, SelectVertex
+from .mechanisms import Gaussian, SelectVertex
 from .preprocessing.declared import declared_bounds
 from .privacy.branches import Account
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from .solvers import statistics
-from .solvers.base import Plan, Problem, SolverResult, plan_within
+from .solvers.base import Plan, Problem, SolverResult, named_releases, plan_within
 from .solvers.learned_units import LONGEST, copied, lengths
 from .solvers.records import SolverData, WithNumbers
-from .solvers.statistics import (
-    TINY,
-    clipped_to,
-    isometric_vector,
-    measure,
-    median_on_grid,
-    moment_sum,
-    norm_counts,
-    scale_on_grid,
-    short_row_sum,
-    shrunk_vector,
-    symmetric_matrix,
-    whitening,
-)
+from .solvers.statistics import TINY, clipped_to
 
 __all__ = ["MomentsPlan", "PrivateMoments"]
 
@@ -155,9 +142,8 @@ class MomentsPlan(Plan):
             ("column means", center, 1), ("rough moments", rough, n_rounds),
             ("far rows", far, 1), ("second moments", moments, 1),
         )  # fmt: skip
-        releases = tuple(Release(name, kind, count) for name, kind, count in named if kind)
         n_far = math.floor(min(_FAR_SHARE * n_samples, 8 * far.scale))
-        guarantee = Guarantee.of(budget, releases, allowance.kind)
+        guarantee = Guarantee.of(budget, named_releases(*named), allowance.kind)
         facts = problem, budget, "moments", 1, guarantee
         return cls(*facts, present, length, center, rough, n_rounds, far, n_far, moments)
 
@@ -171,30 +157,27 @@ class MomentsPlan(Plan):
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """The released moments, as the field `estimate`."""
         n, d = self.problem.n_samples, self.problem.n_features
-        longest, measured, n_present = math.sqrt(d), data.map(measure), n
+        longest, measured, n_present = math.sqrt(d), data.map(statistics.measure), n
         if self.present is not None:
             share = float(self.present.release(data.sum(_n_present) / n, stream)[0])
             n_present = round(n * min(1.0, max(share, _LEAST_PRESENT)))
         facts = longest, longest / 2, self.length, stream
-        rough = scale_on_grid(functools.partial(measured.sum, norm_counts), n_present, *facts)
-        rough = min(1.3 * rough, longest)
-        noisy = self.center.release(measured.sum(short_row_sum, rough) / n, stream)
-        center = rough * shrunk_vector(noisy, self.center.variance) * (n / n_present)
-        measured = data.map(measure, center)
-        counts, facts = (
-            functools.partial(measured.sum, norm_counts),
-            (2 * rough, rough / 2, *facts[2:]),
-        )
+        rough = min(1.3 * statistics.scale_on_grid(measured, n_present, *facts), longest)
+        noisy = self.center.release(measured.sum(statistics.short_row_sum, rough) / n, stream)
+        center = rough * statistics.shrunk_vector(noisy, self.center.variance) * (n / n_present)
+        measured = data.map(statistics.measure, center)
+        facts = 2 * rough, rough / 2, self.length, stream
         # the centre of shorter rows is noise
         noise = rough * min(3 * math.sqrt(d * self.center.variance), 0.3)
-        transform = np.eye(d) / max(scale_on_grid(counts, n_present, *facts), noise)
+        transform = np.eye(d) / max(statistics.scale_on_grid(measured, n_present, *facts), noise)
         copy, usual = data.row_major().map(copied, center, transform), 1.0
         for t in range(self.n_rounds):
             assert self.rough is not None
-            noisy = self.rough.release(isometric_vector(copy.sum(moment_sum) / n), stream)
+            mean = copy.sum(statistics.moment_sum) / n
+            noisy = self.rough.release(statistics.isometric_vector(mean), stream)
             # at least so much that the way back is exact to many digits
             scale = max(math.sqrt(self.rough.variance), _FINEST / d**1.5)
-            root, values, ridge = whitening(noisy, d, scale)
+            root, values, ridge = statistics.whitening(noisy, d, scale)
             size = math.sqrt(max(float(np.sum(values / (values + ridge))), TINY))
             usual = _usual_length(size)
             # rows beyond 1 are cut for the next round
@@ -203,14 +186,16 @@ class MomentsPlan(Plan):
         sizes, octaves = copy.map(lengths), np.arange(-4.0, 8.01, 0.125)
         # short cuts bias, and noise grows with the square of this length
         grid, prior = usual * 2.0**octaves, -3 * np.abs(octaves)
-        counts = functools.partial(sizes.sum, norm_counts)
-        bound = median_on_grid(counts, n_present, grid, prior, self.far, stream, self.n_far)
-        noisy = self.moments.release(isometric_vector(copy.sum(joined_sum, bound) / n), stream)
+        counts = functools.partial(sizes.sum, statistics.norm_counts)
+        further = prior, self.far, stream, self.n_far
+        bound = statistics.median_on_grid(counts, n_present, grid, *further)
+        mean = copy.sum(joined_sum, bound) / n
+        noisy = self.moments.release(statistics.isometric_vector(mean), stream)
         back = np.zeros((d + 1, d + 1))
         back[:d, :d] = np.linalg.inv(transform).T * bound / math.sqrt(1 - _LAST**2)
         back[:d, d], back[d, d] = center / _LAST, 1 / _LAST
         scale = math.sqrt(self.moments.variance)
-        found = Moments(symmetric_matrix(noisy, d + 1), back, scale, self.n_far)
+        found = Moments(statistics.symmetric_matrix(noisy, d + 1), back, scale, self.n_far)
         return SolverResult(found.matrix.ravel(), 0.0, 1, estimate=found)
 
 
@@ -244,6 +229,7 @@ def joined_sum(copy: WithNumbers, bound: float) -> Array:
     return np.asarray(sum_on_threads(added, slices(len(x), rows), start))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class PrivateMoments(PrivateFit, BaseEstimator):
     r"""Second moments of all columns of a table under differential privacy, released once.
 
@@ -302,20 +288,15 @@ class PrivateMoments(PrivateFit, BaseEstimator):
     >>> other = moments.regression("dose", ["age"])  # costs nothing more
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        bounds_X: FeatureBounds | None = None,
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self._store(locals())
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation = "replace-one"
+    max_rows_per_user: int = 1
+    bounds_X: FeatureBounds | None = None
+    precision: Precision = "exact"
+    nonfinite: Nonfinite = "raise"
+    accountant: Account | None = None
+    random_state: RandomState = None
 
     def _check(self) -> None:
         """Raise if a parameter is wrong whatever the data are."""
@@ -407,7 +388,6 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         d = len(whole) - 1
         # of the rows' weights, which are 1 but for those far out and those that are empty
         self._total = max(float(whole[d, d]), TINY)
-        self._second = whole
         self.mean_ = whole[:d, d] / self._total
         self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
 
@@ -444,12 +424,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         return at, chosen
 
     def regression(
-        self,
-        target: Any,
-        features: Any = None,
-        *,
-        fit_intercept: bool = True,
-        ridge: float = 0.0,
+        self, target: Any, features: Any = None, *, fit_intercept: bool = True, ridge: float = 0.0
     ) -> Estimates:
         """The least squares regression of a column on others, with intervals.
 
@@ -596,12 +571,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         return np.asarray(self.covariance_[np.ix_(chosen, chosen)] / np.outer(widths, widths))
 
     def select(
-        self,
-        target: Any,
-        features: Any = None,
-        *,
-        criterion: str = "bic",
-        method: str = "forward",
+        self, target: Any, features: Any = None, *, criterion: str = "bic", method: str = "forward"
     ) -> Estimates:
         """The regression on features that are chosen by AIC or BIC, at least one.
 

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import (
+    Any,
+    ClassVar,
+    NamedTuple,
+    Self,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_type_hints,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +25,20 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._checks import check_bool, check_choice, check_count, check_size, shown
+from .._checks import check_bool, check_choice, check_count, check_size, import_pandas, shown
 from .._fitting import Accounting, PrivateFit
 from .._progress import check_verbose, working
+from .._types import (
+    Auto,
+    Bounds,
+    ClassLabels,
+    ClassWeight,
+    FeatureBounds,
+    Nonfinite,
+    Precision,
+    RandomState,
+    Relation,
+)
 from ..data.blocks import check_in_memory, here, is_elsewhere, map_blocks, without_rows
 from ..data.bounds import (
     FeatureScaling,
@@ -30,13 +52,12 @@ from ..data.cells import check_classes, is_missing, labels_that_occur
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import Declared, declared_bounds
+from ..privacy.branches import Account
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._docstrings import merged
 from ._models import (
-    Affine,
     LinearModel,
-    coefficient_frame,
     feature_index,
     likeliest,
     log_probabilities,
@@ -60,6 +81,31 @@ from ._records import (
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+C = TypeVar("C", bound=type)
+
+# The order in which readers see parameters.
+_ORDER = """
+    self epsilon delta relation max_rows_per_user max_weight bounds_X scale_X bounds_y scale_y
+    center_X center_y classes class_weight fit_intercept inference horizon loss feasible_set units
+    solver precision nonfinite accountant random_state verbose
+"""
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def estimator(cls: C) -> C:
+    """A public estimator, whose fields are parameters: keywords that are kept untouched.
+
+    Its docstring is made complete, and the error of an unknown parameter names what is meant.
+    """
+    doc, made = cls.__doc__, cast(Any, dataclass(kw_only=True, repr=False, eq=False)(cls))
+    init, hints, order = made.__init__, get_type_hints(made), _ORDER.split()
+    parameters = inspect.signature(init).parameters
+    ordered = [parameters[name] for name in sorted(parameters, key=order.index)]
+    init.__signature__ = inspect.Signature(ordered)
+    init.__annotations__ = {name: hints[name] for name in parameters if name != "self"}
+    made.__init__, made.__doc__ = naming_equivalents(init), doc
+    made.__doc__ = merged(made)
+    return cls
 
 
 class Settings(NamedTuple):
@@ -98,6 +144,7 @@ class Settings(NamedTuple):
         return plan_within(budget, functools.partial(self.solver.plan, problem))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     """Base of the linear models trained under differential privacy.
 
@@ -182,36 +229,30 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         `guarantee_` does not hold against them.
     """
 
-    _task: str
+    _task: ClassVar[str]
     _solvers: ClassVar[Mapping[str, type[Solver]]]  # by the names that stand for them
     _may_plan_set = False  # whether feasible_set="auto" is left to the plan
     _with_settings = ""  # the estimator that has the parameters which this one does without
 
-    # parameters that every concrete estimator has
-    epsilon: Any
-    delta: Any
-    relation: Any
-    max_weight: Any
-    max_rows_per_user: Any
-    bounds_X: Any
-    fit_intercept: Any
-    inference: Any = False  # where there is no such parameter
-    loss: Any
-    feasible_set: Any
-    units: Any
-    solver: Any
-    precision: Any
-    nonfinite: Any
-    accountant: Any
-    random_state: Any
-    verbose: Any
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation = "replace-one"
+    max_rows_per_user: int = 1
+    max_weight: float = 1.0
+    bounds_X: FeatureBounds | None = None
+    fit_intercept: bool = True
+    precision: Precision = "exact"
+    nonfinite: Nonfinite = "raise"
+    accountant: Account | None = None
+    random_state: RandomState = None
+    verbose: int = 0
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        is_ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
-        if is_ours and "__init__" in vars(cls):
-            cls.__doc__ = merged(cls)
-            cls.__init__ = naming_equivalents(cls.__init__)  # type: ignore[method-assign]
+    # what each estimator has by a default, or a type, of its own
+    inference: Any = field(default=False, init=False)
+    loss: Any = field(init=False)
+    feasible_set: Any = field(init=False)
+    units: Any = field(init=False)
+    solver: Any = field(init=False)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as scikit-learn's estimators do; ``solver__name`` those of the solver."""
@@ -353,6 +394,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             n_iter_=result.n_iter,
             _scaled_model=result,
             _scaling=scaling,  # declared bounds are not found again outside of the fit
+            _targets=table.targets.without_records(),
             **self._units_used(scaling, result.units),
             **table.targets.model(result, scaling),
         )
@@ -434,10 +476,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     def _read(self, y: Any) -> Numbers | Labels:
         """Targets of a fit from validated y."""
 
-    def _read_known(self, y: Any) -> Numbers | Labels:
-        """The same for a model that was fitted, with its classes."""
-        return self._read(y)
-
     def _check_plan_sizes(
         self, settings: Settings, n_samples: Any, n_features: Any
     ) -> tuple[int, int]:
@@ -496,15 +534,16 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """
         check_is_fitted(self)
         check_choice("units", units, ("data", "scaled"))
-        names = self._feature_names()
-        index, columns = feature_index(names, self.n_features_in_, encoder)
-        model = Affine(np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_))
+        index, columns = feature_index(self._feature_names(), self.n_features_in_, encoder)
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
         if units == "scaled":
-            model = model.in_features(self._origin, self._width)
-        elif columns is not None:
+            coef, intercept = coef * self._width, intercept + coef @ self._origin
+        elif columns is not None:  # of (z - shift) / width, z the columns of the encoder's table
             shift, width = np.transpose([(column.shift, column.width) for column in columns])
-            model = model.of_features(shift, width)
-        return coefficient_frame(model, index, self._output_labels())
+            coef = coef / width
+            intercept = intercept - coef @ shift
+        rows, labels = np.vstack((coef.T, intercept)), self._output_labels()
+        return import_pandas("coef_frame").DataFrame(rows, index, labels)
 
     @abstractmethod
     def _output_labels(self) -> list[Any]:
@@ -517,6 +556,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         return tags
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPRegressor(RegressorMixin, DPLinearModel):
     """Base of the regressors: targets are clipped to `bounds_y` and scaled to [-1, 1].
 
@@ -540,7 +580,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
     _task = "regression"
 
-    bounds_y: Any
+    bounds_y: Bounds | None = None
 
     def _read(self, y: Any) -> Numbers:
         return Numbers(y, self._target_scaling(n_targets_of(y)))
@@ -585,8 +625,6 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, of blocks of rows elsewhere as well. **Not private**."""
-        if not is_elsewhere(X):
-            return super().score(X, y, sample_weight)
         return float(r2_score(here(y), here(self.predict(X)), sample_weight=here(sample_weight)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -625,6 +663,7 @@ def _loss_has_probabilities(estimator: Any) -> bool:
     return hasattr(base_loss(loss), "probability")
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPClassifier(ClassifierMixin, DPLinearModel):
     """Base of the classifiers, of two classes or of several in one model.
 
@@ -661,8 +700,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
     _task = "classification"
 
-    classes: Any
-    class_weight: Any
+    classes: ClassLabels | None = None
+    class_weight: ClassWeight | None = None
 
     def _read(self, y: Any, classes: NDArray[Any] | None = None) -> Labels:
         classes = self._declared_classes() if classes is None else classes
@@ -670,10 +709,6 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
             classes = labels_that_occur(y if self._is_strict else y[~is_missing(y)])
         weights = class_weights(self.class_weight, classes)
         return Labels(self._reader.codes(y, classes), classes, weights)
-
-    def _read_known(self, y: Any) -> Labels:
-        weights = self.plan_.problem.class_weight
-        return Labels(self._reader.codes(y, self.classes_), self.classes_, weights)
 
     def _output_labels(self) -> list[Any]:
         labels: list[Any] = self.classes_.tolist()
@@ -742,8 +777,6 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**."""
-        if not is_elsewhere(X):
-            return super().score(X, y, sample_weight)
         weight = here(sample_weight)
         return float(accuracy_score(here(y), here(self.predict(X)), sample_weight=weight))
 

@@ -23,6 +23,7 @@ from ._records import Labels, Numbers
 Array = NDArray[np.float64]
 
 
+@dataclasses.dataclass(kw_only=True, repr=False, eq=False)
 class Inference(DPLinearModel):
     r"""Base of the models that can say how sure their coefficients are.
 
@@ -48,6 +49,8 @@ class Inference(DPLinearModel):
         With ``inference=True``: the covariance of all coefficients of one output after the other,
         the intercept the last of each.
     """
+
+    inference: bool = False
 
     def _keep_estimate(
         self, estimate: Any, scaling: FeatureScaling, targets: Numbers | Labels
@@ -236,11 +239,9 @@ class Inference(DPLinearModel):
     def _prediction_std(self, X: Any) -> Array:
         found = self._found("return_std=True")
         rows, raw = self._functions(X, found)
-        return np.reshape(self._std(rows, found, raw.shape[1]), np.shape(self.predict(X)))
-
-    @staticmethod
-    def _std(rows: Array, found: Estimates, k: int) -> Array:
-        return np.stack([found.errors(_padded(rows, j, k))[0] for j in range(k)], axis=1)
+        k = raw.shape[1]
+        std = np.stack([found.errors(_padded(rows, j, k))[0] for j in range(k)], axis=1)
+        return np.reshape(std, np.shape(self.predict(X)))
 
     def _functions(self, X: Any, found: Estimates) -> tuple[Array, Array]:
         """The rows of X, with the intercept's 1 if there is one, and raw predictions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,17 +32,14 @@ class LinearModel(NamedTuple):
 
     def __call__(self, X: Any) -> Any:
         with np.errstate(all="ignore"):
-            raw = self._raw(X)
+            if self.is_strict:
+                raw = self._linear(X)
+            else:
+                X = canonical(X) if sparse.issparse(X) else X
+                invalid = nonfinite_rows(X)
+                raw = self._linear(clear_rows(X, invalid, X))
+                raw[invalid] = self._linear(self.origin[None, :])
         return raw if self.made_of_scores is None else self.made_of_scores(raw)
-
-    def _raw(self, X: Any) -> Array:
-        if self.is_strict:
-            return self._linear(X)
-        X = canonical(X) if sparse.issparse(X) else X
-        invalid = nonfinite_rows(X)
-        raw = self._linear(clear_rows(X, invalid, X))
-        raw[invalid] = self._linear(self.origin[None, :])
-        return raw
 
     def _linear(self, X: Any) -> Any:
         if self.limits is not None:
@@ -78,7 +75,7 @@ def read_and_predict(
             f"X has {X.shape[1]} features, but {reader.name} is expecting {n_features} features "
             "as input"
         )
-    return model(reader.features(X, min_samples=0))
+    return model(reader.features(X))
 
 
 def scores(raw: Array) -> Array:
@@ -108,22 +105,6 @@ def log_probabilities(loss: Any, raw: Array) -> Array:
 _INTERCEPT = "(intercept)"
 
 
-class Affine(NamedTuple):
-    """A linear model of several outputs: shapes (n_outputs, n_features) and (n_outputs,)."""
-
-    coef: Array
-    intercept: Array
-
-    def of_features(self, shift: Array, width: Array) -> Affine:
-        """The same function of z, where the model's features are (z - shift) / width."""
-        coef = self.coef / width
-        return Affine(coef, self.intercept - coef @ shift)
-
-    def in_features(self, shift: Array, width: Array) -> Affine:
-        """The same function of (x - shift) / width, x being the model's features."""
-        return Affine(self.coef * width, self.intercept + self.coef @ shift)
-
-
 def feature_index(names: Any, n_features: int, encoder: Any) -> tuple[Any, Any]:
     """An index of the features and the intercept, and the encoder's output columns, if it tells."""
     pandas = import_pandas("coef_frame")
@@ -142,9 +123,3 @@ def feature_index(names: Any, n_features: int, encoder: Any) -> tuple[Any, Any]:
     pairs = [(c.source, "" if c.category is None else c.category) for c in columns]
     levels = ["column", "category"]
     return pandas.MultiIndex.from_tuples([*pairs, (_INTERCEPT, "")], names=levels), columns
-
-
-def coefficient_frame(model: Affine, index: Any, labels: Sequence[Any]) -> Any:
-    """A row for each feature and the intercept, a column for each output."""
-    pandas = import_pandas("coef_frame")
-    return pandas.DataFrame(np.vstack((model.coef.T, model.intercept)), index, list(labels))

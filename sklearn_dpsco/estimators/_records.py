@@ -64,7 +64,11 @@ class Numbers:
 
     def without_records(self) -> Numbers:
         """What is public of the targets."""
-        return replace(self, y=self.y[:0])
+        return replace(self, y=self.y[:0].copy())
+
+    def of(self, reader: Reader, y: Array) -> Numbers:
+        """Other targets on the same scale."""
+        return replace(self, y=y)
 
     def scaled(self) -> Array:
         """In [-1, 1]; 0 for an invalid record. Several targets have a column each."""
@@ -112,7 +116,11 @@ class Labels:
 
     def without_records(self) -> Labels:
         """What is public of the labels."""
-        return replace(self, codes=self.codes[:0])
+        return replace(self, codes=self.codes[:0].copy())
+
+    def of(self, reader: Reader, y: NDArray[Any]) -> Labels:
+        """Other labels, of the same classes."""
+        return replace(self, codes=reader.codes(y, self.classes))
 
     def scaled(self) -> Array:
         """+1 for the second of two classes and -1 for the first, of several a column for each."""
@@ -185,10 +193,10 @@ class Reader:
     is_strict: bool  # whether a record that is invalid is an error
     max_weight: float  # the largest that counts
 
-    def features(self, X: Any, min_samples: int = 1) -> Any:
-        """X as an array or a sparse matrix."""
-        strict, least = self.is_strict, min_samples
-        return checked_table(X, strict=strict, estimator=self.name, ensure_min_samples=least)
+    def features(self, X: Any) -> Any:
+        """X as an array or a sparse matrix, perhaps of no records."""
+        strict = self.is_strict
+        return checked_table(X, strict=strict, estimator=self.name, ensure_min_samples=0)
 
     def targets(self, y: Any) -> Any:
         """Numbers, shape (n,) or (n, n_targets), or labels, if not strict with invalid ones."""
@@ -376,11 +384,7 @@ def _read(
     with suppress(ValueError):  # the block of the check was valid
         X, y = _read_both(reader, given)
         if mark is None or fingerprint(X, y, *(given[k] for k in given if k == "weight")) == mark:
-            targets: Numbers | Labels
-            if isinstance(meta, Numbers):
-                targets = replace(meta, y=y)
-            else:
-                targets = replace(meta, codes=reader.codes(y, meta.classes))
+            targets = meta.of(reader, y)
             weight = reader.weights(X, given.get("weight"), targets)
             flags = targets.is_empty, given.get("surplus")
             rows = reader.rows(X, scaling, fit_intercept, *flags, weight)
@@ -398,7 +402,7 @@ def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
     y: Any = given.get("y")
     if reader.task == "classification" and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
         y = np.asarray(y)[:, 0]  # each block would warn of the column in each step
-    return reader.features(given["X"], min_samples=0), reader.targets(y)
+    return reader.features(given["X"]), reader.targets(y)
 
 
 def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays: Any) -> _Facts:

@@ -62,7 +62,7 @@ class HasFeasibleSet(DPLinearModel):
             )
         with np.errstate(all="ignore"):
             X, y = self._validate(X, y, reset=False, min_samples=1)
-            targets = self._read_known(y)
+            targets = self._targets.of(self._reader, y)
             if targets.n_outputs != problem.n_outputs:
                 raise ValueError(f"y must have {problem.n_outputs} targets, as in fit")
             weight = self._reader.weights(X, sample_weight, targets)

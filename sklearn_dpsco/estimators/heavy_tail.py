@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from .._checks import check_bool, shown
 from .._types import (
-    Auto,
-    ClassLabels,
-    ClassWeight,
     HeavyTailClassificationLoss,
     HeavyTailRegressionLoss,
     HeavyTailSolver,
     Magnitude,
     Magnitudes,
     MirrorSet,
-    Nonfinite,
-    Precision,
-    RandomState,
-    Relation,
 )
 from ..data.bounds import (
     PRIVATE,
@@ -35,11 +29,11 @@ from ..data.bounds import (
 from ..geometry import Geometry
 from ..losses import Loss
 from ..preprocessing.declared import Declared
-from ..privacy.branches import Account
 from ..solvers import SCOF, HeavyTail, SCOFSlices, Solver, UnboundedDescent
-from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings
+from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class _HeavyTailMixin(DPLinearModel):
     """What both models without bounds on the data share: the solver's settings, and the units.
 
@@ -111,15 +105,16 @@ class _HeavyTailMixin(DPLinearModel):
     section 7.
     """
 
-    # there are no bounds; the base class asks for them
-    bounds_X: Any = None
-    bounds_y: Any = None
+    # there are no bounds, and units are learned unless scales and centres are declared
+    bounds_X: Any = field(default=None, init=False)
+    bounds_y: Any = field(default=None, init=False)
+    units: Any = field(default="auto", init=False)
 
-    scale_X: Any
-    center_X: Any
+    scale_X: Magnitudes = PRIVATE
+    center_X: Magnitudes = PRIVATE
+    feasible_set: MirrorSet | Geometry = "auto"
+    solver: HeavyTailSolver | Solver = "auto"
 
-    # units are learned unless scales and centres are declared
-    units = "auto"
     _solvers = {
         "auto": HeavyTail,
         "descent": UnboundedDescent,
@@ -184,6 +179,7 @@ class _HeavyTailMixin(DPLinearModel):
         return tags
 
 
+@estimator
 class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
     """Linear regression without bounds on the data, private by clipped mean gradients.
 
@@ -220,29 +216,9 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        scale_X: Magnitudes = PRIVATE,
-        scale_y: Magnitude = PRIVATE,
-        center_X: Magnitudes = PRIVATE,
-        center_y: Magnitude = PRIVATE,
-        fit_intercept: bool = True,
-        loss: HeavyTailRegressionLoss | Loss = "squared",
-        feasible_set: MirrorSet | Geometry = "auto",
-        solver: HeavyTailSolver | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    scale_y: Magnitude = PRIVATE
+    center_y: Magnitude = PRIVATE
+    loss: HeavyTailRegressionLoss | Loss = "squared"
 
     def _check_magnitudes(self) -> None:
         super()._check_magnitudes()
@@ -259,6 +235,7 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         return guessed_target_scaling(self.center_y, self.scale_y)
 
 
+@estimator
 class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
     """Linear classification without bounds on the data, private by clipped mean gradients.
 
@@ -293,26 +270,4 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        scale_X: Magnitudes = PRIVATE,
-        center_X: Magnitudes = PRIVATE,
-        classes: ClassLabels | None = None,
-        class_weight: ClassWeight | None = None,
-        fit_intercept: bool = True,
-        loss: HeavyTailClassificationLoss | Loss = "logistic",
-        feasible_set: MirrorSet | Geometry = "auto",
-        solver: HeavyTailSolver | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    loss: HeavyTailClassificationLoss | Loss = "logistic"

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from .._types import (
-    Auto,
-    Bounds,
-    ClassificationLoss,
-    ClassLabels,
-    ClassWeight,
-    FeatureBounds,
-    FrankWolfeSolver,
-    Nonfinite,
-    Precision,
-    RandomState,
-    RegressionLoss,
-    Relation,
-    SetName,
-    Units,
-)
+from dataclasses import dataclass
+
+from .._types import ClassificationLoss, FrankWolfeSolver, RegressionLoss, SetName, Units
 from ..geometry import Geometry
 from ..losses import Loss
-from ..privacy.branches import Account
 from ..solvers import FrankWolfe, Gradient, Rounds, Selection, Solver, Spider, Tree
-from ._base import DPClassifier, DPRegressor
+from ._base import DPClassifier, DPRegressor, estimator
 from ._stationarity import HasFeasibleSet
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class _FrankWolfeMixin(HasFeasibleSet):
     """What both models of noisy Frank-Wolfe share.
 
@@ -111,7 +98,12 @@ class _FrankWolfeMixin(HasFeasibleSet):
         "spider": Spider,
     }
 
+    feasible_set: SetName | Geometry = "l1"
+    units: Units = "auto"
+    solver: FrankWolfeSolver | Solver = "auto"
 
+
+@estimator
 class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     """Linear regression in the l1 ball (Lasso), private by noisy Frank-Wolfe.
 
@@ -147,30 +139,10 @@ class DPLassoFW(_FrankWolfeMixin, DPRegressor):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        bounds_y: Bounds | None = None,
-        fit_intercept: bool = True,
-        loss: RegressionLoss | Loss = "squared",
-        feasible_set: SetName | Geometry = "l1",
-        units: Units = "auto",
-        solver: FrankWolfeSolver | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    loss: RegressionLoss | Loss = "squared"
 
 
+@estimator
 class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     """Linear classification in the l1 ball, private by noisy Frank-Wolfe.
 
@@ -205,26 +177,4 @@ class DPLassoFWClassifier(_FrankWolfeMixin, DPClassifier):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        classes: ClassLabels | None = None,
-        class_weight: ClassWeight | None = None,
-        fit_intercept: bool = True,
-        loss: ClassificationLoss | Loss = "logistic",
-        feasible_set: SetName | Geometry = "l1",
-        units: Units = "auto",
-        solver: FrankWolfeSolver | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    loss: ClassificationLoss | Loss = "logistic"

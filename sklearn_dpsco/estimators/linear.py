@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from .._types import (
-    Auto,
-    Bounds,
-    ClassLabels,
-    ClassWeight,
-    FeatureBounds,
-    Nonfinite,
-    Precision,
-    RandomState,
-    Relation,
-)
-from ..privacy.branches import Account
-from ._base import DPClassifier, DPRegressor
+from ._base import DPClassifier, DPRegressor, estimator
 from .mirror import MirrorModel
 
 
+@estimator
 class DPLinearRegression(MirrorModel, DPRegressor):
     """Linear regression by least squares under differential privacy: the model to start with.
 
@@ -50,27 +39,8 @@ class DPLinearRegression(MirrorModel, DPRegressor):
     feasible_set = units = solver = "auto"
     _with_settings = "DPMirrorRegressor"
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        bounds_y: Bounds | None = None,
-        fit_intercept: bool = True,
-        inference: bool = False,
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
 
-
+@estimator
 class DPLogisticRegression(MirrorModel, DPClassifier):
     """Logistic regression under differential privacy: the model to start with.
 
@@ -98,24 +68,3 @@ class DPLogisticRegression(MirrorModel, DPClassifier):
     loss = "logistic"
     feasible_set = units = solver = "auto"
     _with_settings = "DPMirrorClassifier"
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        classes: ClassLabels | None = None,
-        class_weight: ClassWeight | None = None,
-        fit_intercept: bool = True,
-        inference: bool = False,
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from .._types import (
-    Auto,
-    Bounds,
-    ClassificationLoss,
-    ClassLabels,
-    ClassWeight,
-    FeatureBounds,
-    MirrorSet,
-    MirrorSolver,
-    Nonfinite,
-    Precision,
-    RandomState,
-    RegressionLoss,
-    Relation,
-    Units,
-)
+from .._types import ClassificationLoss, MirrorSet, MirrorSolver, RegressionLoss, Units
 from ..geometry import Geometry
 from ..losses import Loss
-from ..privacy.branches import Account
 from ..solvers import Descent, Localized, MirrorDescent, NoisyMD, NoisySFW, Proximal, Solver
-from ._base import DPClassifier, DPRegressor
+from ._base import DPClassifier, DPRegressor, estimator
 from ._inference import Inference
 from ._stationarity import HasFeasibleSet
 
@@ -99,6 +83,7 @@ class MirrorModel(Inference, HasFeasibleSet):
     _may_plan_set = True
 
 
+@estimator
 class DPMirrorRegressor(MirrorModel, DPRegressor):
     """Linear regression, private by noisy mirror descent.
 
@@ -137,31 +122,13 @@ class DPMirrorRegressor(MirrorModel, DPRegressor):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        bounds_y: Bounds | None = None,
-        fit_intercept: bool = True,
-        inference: bool = False,
-        loss: RegressionLoss | Loss = "squared",
-        feasible_set: MirrorSet | Geometry = "auto",
-        units: Units = "auto",
-        solver: MirrorSolver | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    loss: RegressionLoss | Loss = "squared"
+    feasible_set: MirrorSet | Geometry = "auto"
+    units: Units = "auto"
+    solver: MirrorSolver | Solver = "auto"
 
 
+@estimator
 class DPMirrorClassifier(MirrorModel, DPClassifier):
     """Linear classification, private by noisy mirror descent.
 
@@ -200,27 +167,7 @@ class DPMirrorClassifier(MirrorModel, DPClassifier):
     (1, 3)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        classes: ClassLabels | None = None,
-        class_weight: ClassWeight | None = None,
-        fit_intercept: bool = True,
-        inference: bool = False,
-        loss: ClassificationLoss | Loss = "logistic",
-        feasible_set: MirrorSet | Geometry = "auto",
-        units: Units = "auto",
-        solver: MirrorSolver | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    loss: ClassificationLoss | Loss = "logistic"
+    feasible_set: MirrorSet | Geometry = "auto"
+    units: Units = "auto"
+    solver: MirrorSolver | Solver = "auto"

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from .._types import (
-    Auto,
-    Bounds,
-    ClassLabels,
-    ClassWeight,
-    FeatureBounds,
-    Nonfinite,
-    PhasedClassificationLoss,
-    PhasedRegressionLoss,
-    PhasedSet,
-    Precision,
-    RandomState,
-    Relation,
-    Units,
-)
+from .._types import PhasedClassificationLoss, PhasedRegressionLoss, PhasedSet, Units
 from ..geometry import Geometry
 from ..losses import Loss
-from ..privacy.branches import Account
 from ..solvers import PhasedSGD, Solver
-from ._base import DPClassifier, DPRegressor
+from ._base import DPClassifier, DPRegressor, estimator
 from ._stationarity import HasFeasibleSet
 
 _Solver = Literal["auto", "phased-sgd"]
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class _PhasedMixin(HasFeasibleSet):
     """What both models of phased stochastic gradient descent share.
 
@@ -88,7 +75,12 @@ class _PhasedMixin(HasFeasibleSet):
 
     _solvers = {"auto": PhasedSGD, "phased-sgd": PhasedSGD}
 
+    feasible_set: PhasedSet | Geometry = "l2"
+    units: Units = "auto"
+    solver: _Solver | Solver = "auto"
 
+
+@estimator
 class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
     """Linear regression, private by phased stochastic gradient descent.
 
@@ -123,30 +115,10 @@ class DPPhasedSGDRegressor(_PhasedMixin, DPRegressor):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        bounds_y: Bounds | None = None,
-        fit_intercept: bool = True,
-        loss: PhasedRegressionLoss | Loss = "squared",
-        feasible_set: PhasedSet | Geometry = "l2",
-        units: Units = "auto",
-        solver: _Solver | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    loss: PhasedRegressionLoss | Loss = "squared"
 
 
+@estimator
 class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
     """Linear classification, private by phased stochastic gradient descent.
 
@@ -183,26 +155,4 @@ class DPPhasedSGDClassifier(_PhasedMixin, DPClassifier):
     (1, True)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        classes: ClassLabels | None = None,
-        class_weight: ClassWeight | None = None,
-        fit_intercept: bool = True,
-        loss: PhasedClassificationLoss | Loss = "logistic",
-        feasible_set: PhasedSet | Geometry = "l2",
-        units: Units = "auto",
-        solver: _Solver | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    loss: PhasedClassificationLoss | Loss = "logistic"

@@ -7,6 +7,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,21 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
 from .._progress import progress_bar
-from .._types import (
-    Auto,
-    Bounds,
-    ClassificationLoss,
-    ClassLabels,
-    FeatureBounds,
-    Nonfinite,
-    Precision,
-    RandomState,
-    RegressionLoss,
-    Relation,
-    SetName,
-    Units,
-)
-from ..data.bounds import FeatureScaling, TargetScaling
+from .._types import ClassificationLoss, ClassLabels, RegressionLoss, SetName, Units
+from ..data.bounds import FeatureScaling
 from ..data.cells import check_classes
 from ..data.compressed import row_range
 from ..data.summation import piece_rows
@@ -38,13 +26,12 @@ from ..geometry import Geometry
 from ..losses import Loss
 from ..privacy.accountant import accountant_in_force
 from ..privacy.branches import Account
-from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import Solver
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
 from ..solvers.records import SolverData
-from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings
-from ._records import BlocksTable, Labels, LocalTable, Numbers, n_targets_of
+from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
+from ._records import BlocksTable, Labels, LocalTable, Numbers
 
 Array = NDArray[np.float64]
 
@@ -64,8 +51,7 @@ class _Progress:
 
     plan: FTRLPlan
     features: FeatureScaling
-    scaling: TargetScaling | None
-    target_shape: tuple[int, ...]  # of one record's targets
+    targets: Any  # without records
     run: FTRLRun
     noise: RandomStream | None
     charged: list[Account]
@@ -87,6 +73,7 @@ class _Progress:
         return self.noise
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class _StreamingModel(DPLinearModel):
     """What both models of a stream share: the solver's settings, and how a stream is run.
 
@@ -153,13 +140,14 @@ class _StreamingModel(DPLinearModel):
     doc/privacy, sections 2.4 and 6.
     """
 
-    horizon: Any
-
     _solvers = {"auto": FTRL, "ftrl": FTRL}
-    _stream: _Progress | None
-    plan_: FTRLPlan
-    guarantee_: Guarantee
-    n_iter_: int
+
+    _stream: _Progress | None = field(init=False)
+
+    horizon: int | None = None
+    feasible_set: SetName | Geometry = "l2"
+    units: Units = "auto"
+    solver: Literal["auto", "ftrl"] | Solver = "auto"
 
     def _settings(self) -> Settings:
         if self.horizon is not None:
@@ -217,10 +205,11 @@ class _StreamingModel(DPLinearModel):
             n_seen, horizon = 0, self.horizon or _NO_HORIZON
         else:
             n_seen, horizon = progress.run.n_seen, progress.plan.problem.n_samples
-            if self._task == "regression" and y.shape[1:] != progress.target_shape:
+            first = y if self._task == "classification" else progress.targets.y
+            if y.shape[1:] != first.shape[1:]:
                 raise ValueError(
                     f"y has the shape {y.shape}, but that of the first chunk was "
-                    f"{('n', *progress.target_shape)}: each chunk needs the same targets"
+                    f"{('n', *first.shape[1:])}: each chunk needs the same targets"
                 )
         if n_seen + X.shape[0] > horizon:
             raise ValueError(
@@ -238,7 +227,7 @@ class _StreamingModel(DPLinearModel):
         progress: _Progress | Settings,
         read: Callable[[Any], Numbers | Labels],
     ) -> Self:
-        """Take in a chunk, whose targets `read` makes of validated y."""
+        """Take in a chunk; `read` makes targets of the first one's validated y."""
         # threads take turns, also in counting the rows of users
         lock = threading.RLock() if isinstance(progress, Settings) else progress.lock
         with lock, np.errstate(all="ignore"):  # as in `fit`
@@ -246,10 +235,11 @@ class _StreamingModel(DPLinearModel):
                 raise ValueError(_ENDED)  # while this thread waited
             with self._unchanged_on_error():
                 X, y = self._validate_chunk(X, y, progress)
-                targets = read(y)
-                counted = self._rows_of_users(groups, progress)
-                begun = progress.accounting if isinstance(progress, Settings) else progress.plan
-                rows = begun.budget.rows_per_user
+                if isinstance(progress, Settings):
+                    targets, budget = read(y), progress.accounting.budget
+                else:
+                    targets, budget = progress.targets.of(self._reader, y), progress.plan.budget
+                counted, rows = self._rows_of_users(groups, progress), budget.rows_per_user
                 is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
                 weight = self._reader.weights(X, sample_weight, targets)
                 if isinstance(progress, Settings):
@@ -290,11 +280,10 @@ class _StreamingModel(DPLinearModel):
         root = stream_from_random_state(self.random_state)
         self.__dict__.update(noise_is_secret_=root.is_secure, plan_=plan, n_seen_=0)
         self.__dict__.update(targets.attributes | self._units_used(features, None))
-        scaling = targets.scaling if isinstance(targets, Numbers) else None
-        shape = targets.y.shape[1:] if isinstance(targets, Numbers) else ()
         users: ChainMap[Any, int] | None = ChainMap({}, {}) if has_groups else None
         run, noise = FTRLRun(plan), root.substream("model", 0).substream("noise")
-        self._stream = _Progress(plan, features, scaling, shape, run, noise, charged, users, lock)
+        public = plan, features, targets.without_records()
+        self._stream = _Progress(*public, run, noise, charged, users, lock)
         return self._stream
 
     def _charge_again(self, progress: _Progress) -> None:
@@ -357,6 +346,7 @@ class _StreamingModel(DPLinearModel):
             self.__dict__.update(published)
 
 
+@estimator
 class DPFTRLRegressor(_StreamingModel, DPRegressor):
     """Linear regression on a stream, private at every moment.
 
@@ -392,29 +382,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        bounds_y: Bounds | None = None,
-        fit_intercept: bool = True,
-        horizon: int | None = None,
-        loss: RegressionLoss | Loss = "squared",
-        feasible_set: SetName | Geometry = "l2",
-        units: Units = "auto",
-        solver: Literal["auto", "ftrl"] | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    loss: RegressionLoss | Loss = "squared"
 
     def partial_fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Take in the next records of the stream, each of them once.
@@ -449,15 +417,10 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
             If an accountant is in force to which the stream was not charged yet (at the first
             call, in another block or branch), and it refuses the charge. Nothing is taken in then.
         """
-        progress = self._progress()
-
-        def read(y: Any) -> Numbers:
-            scaling = None if isinstance(progress, Settings) else progress.scaling
-            return Numbers(y, scaling or self._target_scaling(n_targets_of(y)))
-
-        return self._take_in(X, y, groups, sample_weight, progress, read)
+        return self._take_in(X, y, groups, sample_weight, self._progress(), self._read)
 
 
+@estimator
 class DPFTRLClassifier(_StreamingModel, DPClassifier):
     """Linear classification on a stream, private at every moment.
 
@@ -504,30 +467,8 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
     ['yes']
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_weight: float = 1.0,
-        bounds_X: FeatureBounds | None = None,
-        classes: ClassLabels | None = None,
-        class_weight: Mapping[Any, float] | None = None,
-        fit_intercept: bool = True,
-        horizon: int | None = None,
-        loss: ClassificationLoss | Loss = "logistic",
-        feasible_set: SetName | Geometry = "l2",
-        units: Units = "auto",
-        solver: Literal["auto", "ftrl"] | Solver = "auto",
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    class_weight: Mapping[Any, float] | None = None
+    loss: ClassificationLoss | Loss = "logistic"
 
     def _settings(self) -> Settings:
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
@@ -587,8 +528,5 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
             declared = given if declared is None else declared
         if declared is None:
             raise ValueError("classes must be given to the first call of partial_fit")
-
-        def read(y: Any) -> Labels:
-            return self._read(y, declared) if is_first else self._read_known(y)
-
+        read = partial(self._read, classes=declared)
         return self._take_in(X, y, groups, sample_weight, progress, read)

@@ -281,7 +281,8 @@ def of_accountant(claim: Claim, spent: float, left: float, charges: Any, names: 
         promise(*claim, False not in secrets),
         *_explained(*claim),
         f"That holds for all results together, if the whole budget is used. Up to now they cost an "
-        f"epsilon of {spent:.4g}; one more result of epsilon {left:.4g} is allowed.",
+        f"epsilon of {spent:.4g}; "
+        + (f"one more of epsilon {left:.4g} is allowed." if left > 0 else "nothing is left of it."),
     ]
     lines += _secrecy(secrets)
     if any(charge.branch for charge in charges):
@@ -292,13 +293,16 @@ def of_accountant(claim: Claim, spent: float, left: float, charges: Any, names: 
     rows = [
         (
             one["label"] or one["what"] or "a release",
-            "of an unknown table"
-            if one["n_samples"] is None
-            else f"{one['n_samples']} rows, {one['n_features']} columns",
+            ", ".join(
+                f"{one[size]} {what}"
+                for size, what in (("n_samples", "rows"), ("n_features", "columns"))
+                if one[size] is not None
+            )
+            or "of an unknown table",
             f"epsilon {one['epsilon']:.4g}",
             one["part"],
             one["time"][:16].replace("T", " "),
-            "SEED GIVEN" if one["noise_is_secret"] is False else "",
+            {True: "secret", False: "SEED GIVEN", None: "not recorded"}[one["noise_is_secret"]],
         )
         for one in found
     ]

@@ -75,13 +75,6 @@ class Problem:
         return self.n_features + self.fit_intercept
 
     @property
-    def longest_row(self) -> float:
-        """The largest l2 norm of a row, the intercept's 1 included: declared, or of the box."""
-        if self.row_norm is None:
-            return math.sqrt(self.dimension)
-        return min(math.hypot(self.row_norm, self.fit_intercept), math.sqrt(self.dimension))
-
-    @property
     def n_outputs(self) -> int:
         """Number of predictions for a record: K classes (1 if K = 2), or targets."""
         return self.loss.n_outputs
@@ -113,6 +106,16 @@ class Part:
     def releases(self) -> tuple[Release, ...]:
         """Its releases, as the plan's guarantee counts them."""
         raise NotImplementedError
+
+
+def named_releases(*named: tuple[str, Any, int], group: str | None = None) -> tuple[Release, ...]:
+    """The releases (name, mechanism, count) among these whose mechanism is there, and used."""
+    return tuple(Release(*one, group) for one in named if one[1] is not None and one[2] > 0)
+
+
+def releases_of(*parts: Part | None) -> tuple[Release, ...]:
+    """Those of all parts that are there."""
+    return tuple(release for part in parts if part is not None for release in part.releases)
 
 
 @dataclass(frozen=True)
@@ -210,8 +213,6 @@ _CHECKS: Mapping[str, Check] = {
     "shuffle": check_bool,
     "tau": _auto(check_size),
 }
-# numbers that are stated in units of the features and the targets
-_IN_UNITS = ("data_norm", "gradient_clip", "l2_penalty", "learning_rate")
 
 
 class Solver(BaseEstimator):
@@ -283,11 +284,6 @@ class Solver(BaseEstimator):
             raise ValueError("units='learned' has no pure-DP form (delta=0): take units='bounds'")
         if units == "learned" and getattr(self, "data_norm", None) is not None:
             raise ValueError("data_norm is in the units of the bounds: it needs units='bounds'")
-
-    @property
-    def numbers_in_units(self) -> list[str]:
-        """Names of the declared parameters that are stated in units, when resolved."""
-        return [name for name in _IN_UNITS if getattr(self, name, None)]
 
 
 P = TypeVar("P")

@@ -7,11 +7,10 @@ declared bounds, the sensitivities too. Derivation: doc/privacy, section 4.5c.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,30 +26,41 @@ from ..data.summation import (
     sum_on_threads,
     sum_over_records,
 )
-from ..losses import Absolute, Loss, Quantile, Squared, base_loss
-from ..mechanisms import Release
+from ..losses import Absolute, Quantile, Squared, base_loss
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
-from .base import Part, Problem, Solver
-from .defaults import BOX_UNITS, check_copy, may_copy, unit_rules
-from .first_releases import FirstReleases, Start
+from . import statistics
+from .base import Problem, Solver
+from .defaults import BOX_UNITS, LARGEST_COPY, MOST_COPIED_FEATURES, is_large, is_wide, unit_rules
+from .first_releases import FirstReleases
 from .learned_units import LearnedUnits, accuracy, pays, plan_units
 from .records import Frame, SolverData, WithNumbers
-from .statistics import (
-    clipped_to,
-    measure,
-    norm_counts,
-    scale_on_grid,
-    short_row_sum,
-    shrunk_vector,
-)
+from .statistics import clipped_to
 
 Array = NDArray[np.float64]
 
 
-def has_no_unit(loss: Loss) -> bool:
-    """Whether the loss has no parameter in the targets' units, and may be stated in others."""
-    return loss.task == "classification" or type(base_loss(loss)) in (Squared, Absolute, Quantile)
+# parameters of solvers that are stated in units of the features and the targets
+_IN_UNITS = ("data_norm", "gradient_clip", "l2_penalty", "learning_rate")
+
+
+def learns_units(solver: Solver, problem: Problem, budget: PrivacyBudget) -> bool:
+    """Whether learned units are asked for; "auto" stands for them where they pay.
+
+    They do not if a number is stated in those of the bounds, or the loss has one in the targets'.
+    """
+    may_copy = not is_wide(problem) and not is_large(problem)
+    if problem.units == "learned" and not may_copy:
+        raise ValueError(
+            f"units='learned' copies at most {LARGEST_COPY} numbers of X with up to "
+            f"{MOST_COPIED_FEATURES} features: take units='bounds'"
+        )
+    if problem.units != "auto":
+        return problem.units == "learned"
+    loss = base_loss(problem.loss)
+    is_free = loss.task == "classification" or type(loss) in (Squared, Absolute, Quantile)
+    is_free = is_free and not any(getattr(solver, name, None) for name in _IN_UNITS)
+    return may_copy and is_free and pays(problem, budget)
 
 
 @dataclass(frozen=True)
@@ -65,17 +75,14 @@ class Box:
     @classmethod
     def of(cls, solver: Solver, problem: Problem, budget: PrivacyBudget, auto: bool) -> Box:
         """By the problem's `units`, "auto" for learned ones where they pay and `auto` allows it."""
-        is_learned = problem.units == "learned"
-        if problem.units == "auto" and auto:
-            # a number is stated in the units of the bounds
-            is_free = isinstance(problem.feasible_set, type) and not solver.numbers_in_units
-            is_free = is_free and problem.row_norm is None
-            is_possible = may_copy(problem) and has_no_unit(problem.loss)
+        is_learned = learns_units(solver, problem, budget)
+        if problem.units == "auto":
+            # a radius and the length of a row are in the units of the bounds, too
+            is_free = isinstance(problem.feasible_set, type) and problem.row_norm is None
             is_clear = accuracy(problem, budget) >= BOX_UNITS.clear * problem.n_features
-            is_learned = is_free and is_possible and is_clear and pays(problem, budget)
+            is_learned = auto and is_learned and is_free and is_clear
         inner = problem
         if is_learned:
-            check_copy(problem, "units='learned'", "units='bounds'")
             inner = replace(problem, row_norm=None, nonnegative=False)
         return cls(inner, budget, problem, is_learned)
 
@@ -86,43 +93,13 @@ class Box:
 
     def first(
         self, allowance: Allowance, plan: Callable[[Problem, Allowance], FirstReleases]
-    ) -> FirstReleases | FirstInUnits:
+    ) -> FirstReleases:
         """The first releases within an allowance: `plan(problem, allowance)`, after the units'."""
         if not self.is_learned:
             return plan(self.problem, allowance)
         units = plan_units(self.whole, self.budget, allowance, DiagonalUnits)
         first = plan(self.problem, allowance.share(units.left))
-        return FirstInUnits(units, first)
-
-
-@dataclass(frozen=True)
-class FirstInUnits(Part):
-    """Learned units, and the first releases in them."""
-
-    is_in_bounds: ClassVar[bool] = False
-
-    units: DiagonalUnits
-    first: FirstReleases
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (*self.units.releases, *self.first.releases)
-
-    @property
-    def left(self) -> float:
-        """Share of the allowance that is left for the descent."""
-        return self.units.left * self.first.left
-
-    @property
-    def norm(self) -> float | None:
-        """Bound on the l2 norm of a row in learned units."""
-        return self.first.norm
-
-    def run(self, data: SolverData, stream: RandomStream) -> Start:
-        """Bring the records into learned units, and make the first releases there."""
-        data, outer = self.units.box(data, stream.substream("units"))
-        start = self.first.run(data, stream)
-        return Start(start.data, replace(start.frame, outer=outer))
+        return replace(first, left=units.left * first.left, units=units)
 
 
 @dataclass(frozen=True)
@@ -142,19 +119,18 @@ class DiagonalUnits(LearnedUnits):
             data, frame = self._release_targets(data, stream)
             frame = replace(frame, target_scale=rules.target_width * frame.target_scale)
         data = data.row_major()
-        measured, longest = data.map(measure), math.sqrt(problem.n_features)
-        counts = functools.partial(measured.sum, norm_counts)
-        rough = 1.3 * scale_on_grid(counts, n, longest, longest / 2, self.long, stream)
+        measured, longest = data.map(statistics.measure), math.sqrt(problem.n_features)
+        facts = longest, longest / 2, self.long, stream
+        rough = 1.3 * statistics.scale_on_grid(measured, n, *facts)
         rough = min(rough, longest)
         center = np.zeros(problem.n_features)
         if self.center is not None:
-            mean = measured.sum(short_row_sum, rough) / n
+            mean = measured.sum(statistics.short_row_sum, rough) / n
             released = self.center.release(mean, stream)  # of sparse rows as well, as is planned
             if not data.is_sparse:  # whose zeros a centre would shift
-                center = rough * shrunk_vector(released, self.center.variance)
-                measured = data.map(measure, center)
-                counts = functools.partial(measured.sum, norm_counts)
-        length = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream)
+                center = rough * statistics.shrunk_vector(released, self.center.variance)
+                measured = data.map(statistics.measure, center)
+        length = statistics.scale_on_grid(measured, n, 2 * rough, rough / 2, self.length, stream)
         length *= rules.row_bound
         assert self.moments is not None
         noisy = self.moments.release(measured.sum(_spread_sum, center, length) / n, stream)

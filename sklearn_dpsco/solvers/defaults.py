@@ -30,7 +30,10 @@ MOST_SLICES = 10**4  # of heavy-tailed records, each of which has a mechanism of
 
 def data_norm(problem: Problem) -> float:
     """Half of the largest possible norm of a row, declared or in the box, and at least 1."""
-    return max(1.0, problem.longest_row / 2)
+    longest = math.sqrt(problem.dimension)
+    if problem.row_norm is not None:
+        longest = min(math.hypot(problem.row_norm, problem.fit_intercept), longest)
+    return max(1.0, longest / 2)
 
 
 def gradient_noise(problem: Problem, budget: PrivacyBudget, norm: float, amount: float) -> float:
@@ -285,6 +288,10 @@ class LearnedUnitsDefaults:
     scalar_share: float = 0.01  # for the top eigenvalue
     scalars: float = 30.0  # the m from which it is released
     least_for_center: float = 0.0  # the m below which the centre is not released
+    # Of wide rows, where a feature's unit is sqrt(mean + ridge * noise), by the noise in its mean.
+    clear: float = 5.0  # the mean, in units of its noise, below which a feature is left out
+    sure: float = 3.0  # and below which it is not centred
+    ridge: float = 4.0
 
 
 LEARNED_UNITS = {
@@ -301,25 +308,14 @@ LEARNED_UNITS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class WideUnitsDefaults(LearnedUnitsDefaults):
-    """The same for more features than are copied. (benchmarks/wide_units.py)
-
-    A feature's unit is ``sqrt(mean + ridge * noise)``, by the noise in its mean.
-    """
-
-    clear: float = 5.0  # the mean, in units of its noise, below which a feature is left out
-    sure: float = 3.0  # and below which it is not centred
-    ridge: float = 4.0
-
-
+# the same for more features than are copied (benchmarks/wide_units.py)
 WIDE_UNITS = {
-    "regression": WideUnitsDefaults(
+    "regression": LearnedUnitsDefaults(
         least=20.0, unbiased=0.0, norm_share=0.05, least_for_norms=5.0,
         smallest_clip=3.0, largest_clip=6.0, prediction_noise=0.2, signal=0.016,
         least_mean_share=0.02, most_mean_share=0.15, center_share=0.1, least_for_center=400.0,
     ),
-    "classification": WideUnitsDefaults(
+    "classification": LearnedUnitsDefaults(
         least=0.0, unbiased=20.0, norm_share=0.1, least_for_norms=2.0,
         smallest_clip=0.5, largest_clip=1.0, prediction_noise=0.2, signal=0.02,
         least_mean_share=0.03, most_mean_share=0.3, center_share=0.1, least_for_center=400.0,
@@ -351,20 +347,6 @@ def is_wide(problem: Problem) -> bool:
 def is_large(problem: Problem) -> bool:
     """Whether a copy of all rows in other units is too large."""
     return problem.n_samples * problem.dimension > LARGEST_COPY
-
-
-def may_copy(problem: Problem) -> bool:
-    """Whether a copy of all rows in other units is small enough."""
-    return not is_wide(problem) and not is_large(problem)
-
-
-def check_copy(problem: Problem, asked: str, instead: str) -> None:
-    """Raise where what was asked for would copy too many numbers."""
-    if not may_copy(problem):
-        raise ValueError(
-            f"{asked} copies at most {LARGEST_COPY} numbers of X with up to "
-            f"{MOST_COPIED_FEATURES} features: take {instead}"
-        )
 
 
 def unit_rules(problem: Problem) -> LearnedUnitsDefaults:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,29 +18,12 @@ from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Problem
+from .base import Part, Problem, named_releases, releases_of
 from .defaults import FIRST_RELEASES as RULES
 from .defaults import intercept_share
 from .records import Frame, SolverData
-from .statistics import (
-    constant_for_mean,
-    constants_for,
-    factor_sum,
-    faded,
-    mean_target,
-    residual_sum,
-    row_sum,
-    shrunk_vector,
-)
 
 Array = NDArray[np.float64]
-
-
-class Start(NamedTuple):
-    """Input of a descent: records with centred rows of bounded norm, and their frame."""
-
-    data: SolverData
-    frame: Frame
 
 
 @dataclass(frozen=True)
@@ -62,9 +45,10 @@ class FirstReleases(Part):
         Name of the slice of the records that they read; None for all.
     left : float
         Share of the allowance that is left for the descent.
+    units : DiagonalUnits or None
+        Learned units, which come before all this and in which it is stated; None for those of the
+        bounds.
     """
-
-    is_in_bounds: ClassVar[bool] = True  # that is in the units of the bounds
 
     problem: Problem
     norm: float | None = None
@@ -74,6 +58,7 @@ class FirstReleases(Part):
     target_steps: int = 0
     group: str | None = None
     left: float = 0.0
+    units: Any = None
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -83,19 +68,22 @@ class FirstReleases(Part):
             ("feature means", self.means, 1),
             ("mean row factor", self.row_factor, 1),
         )
-        return tuple(Release(name, m, count, self.group) for name, m, count in named if m)
+        return (*releases_of(self.units), *named_releases(*named, group=self.group))
 
-    def run(self, data: SolverData, stream: RandomStream) -> Start:
-        """Make the releases, and centre and scale the rows by them.
+    def run(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
+        """Make the releases, and centre and scale the rows by them: these, and their frame.
 
         Without a bound on the norm, each coordinate of the rows stays within [-1, 1]: about a
         centre m, columns are divided by 1 + abs(m). The frame has that scale, not the rows.
         """
-        frame = self._release_constant(data, stream)
+        outer = None
+        if self.units is not None:
+            data, outer = self.units.box(data, stream.substream("units"))
+        frame = replace(self._release_constant(data, stream), outer=outer)
         data = frame.weighted(data)
         if self.means is not None:
-            mean = data.sum(row_sum, self.norm) / data.n_samples
-            found = shrunk_vector(self.means.release(mean, stream), self.means.variance)
+            mean = data.sum(statistics.row_sum, self.norm) / data.n_samples
+            found = statistics.shrunk_vector(self.means.release(mean, stream), self.means.variance)
             # a wrong centre only slows the descent: the intercept can make up for it
             center = np.clip(found, -1.0, 1.0)
             frame = replace(frame, center=center)
@@ -111,10 +99,10 @@ class FirstReleases(Part):
             assert self.norm is not None
             half_range = _row_factor_half_range(self.problem, self.norm)
             middle = 1 - half_range
-            mean = data.sum(factor_sum, middle, half_range) / data.n_samples
+            mean = data.sum(statistics.factor_sum, middle, half_range) / data.n_samples
             factor = middle + self.row_factor.release(mean, stream)[0]
             frame = replace(frame, factor=float(np.clip(factor, middle - half_range, 1.0)))
-        return Start(data, frame)
+        return data, frame
 
     def _release_constant(self, data: SolverData, stream: RandomStream) -> Frame:
         """The best constant for the mean of the targets, or for their centre.
@@ -126,22 +114,22 @@ class FirstReleases(Part):
         if target is None:
             return Frame()
         if not n_steps:
-            noisy = target.release(mean_target(data, problem), stream)
+            noisy = target.release(statistics.mean_target(data, problem), stream)
             if problem.loss.task == "regression":
-                noisy = faded(noisy, target.variance)
-            return constant_for_mean(problem, noisy, target.variance)
+                noisy = statistics.faded(noisy, target.variance)
+            return statistics.constant_for_mean(problem, noisy, target.variance)
         clip = RULES.location_clip
         noise = max(target.scale * math.sqrt(n_steps), 1e-100)  # or there is none
         step = min(RULES.location_step, RULES.location_reach / noise)
         centres = total = np.zeros(target.dimension)
         for t in range(1, n_steps + 1):
-            mean = data.sum(residual_sum, centres, clip) / data.n_samples
+            mean = data.sum(statistics.residual_sum, centres, clip) / data.n_samples
             centres = np.clip(centres - step * target.release(mean, stream), -1.0, 1.0)
             total = total + t * centres
         centres = 2 * total / (n_steps * (n_steps + 1))
         # the noise is at least that if all targets are close to each other
-        centres = faded(centres, 4 / 3 * target.scale**2 / n_steps)
-        return Frame(constants_for(problem, centres))
+        centres = statistics.faded(centres, 4 / 3 * target.scale**2 / n_steps)
+        return Frame(statistics.constants_for(problem, centres))
 
 
 # ------------------------------------------------------------------------------- planning

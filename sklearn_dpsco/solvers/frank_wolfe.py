@@ -39,7 +39,7 @@ from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
 from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
-from .box_units import Box, FirstInUnits
+from .box_units import Box
 from .defaults import FRANK_WOLFE, FrankWolfeDefaults
 from .first_releases import FirstReleases, plan_constant, plan_first, plan_offset
 from .records import Records, SolverData
@@ -56,7 +56,7 @@ class FrankWolfePlan(Plan):
     ----------
     geometry : Geometry
         The feasible set with its radius.
-    first : FirstReleases or FirstInUnits
+    first : FirstReleases
         What is released before the descent.
     step : Gaussian, SelectVertex or None
         What releases each step.
@@ -78,7 +78,7 @@ class FrankWolfePlan(Plan):
     """
 
     geometry: Geometry
-    first: FirstReleases | FirstInUnits
+    first: FirstReleases
     step: Gaussian | SelectVertex | None = None
     gradient_clip: float = 0.0
     learning_rate: float | None = None
@@ -95,13 +95,13 @@ class FrankWolfePlan(Plan):
 
     @property
     def bounded_set(self) -> Geometry | None:
-        return self.geometry if self.first.is_in_bounds else None
+        return self.geometry if self.first.units is None else None
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
-        start = self.first.run(data, stream)
-        solution = _descend(start.data.kept(), start.frame.offset, self, stream)
-        return start.frame.result(_without_rare(solution, self), self.problem, self.max_iter)
+        data, frame = self.first.run(data, stream)
+        solution = _descend(data.kept(), frame.offset, self, stream)
+        return frame.result(_without_rare(solution, self), self.problem, self.max_iter)
 
 
 class FrankWolfe(Solver):
@@ -200,7 +200,7 @@ class FrankWolfe(Solver):
         facts: Facts,
         composition: Composition,
         geometry: Geometry,
-        first: FirstReleases | FirstInUnits,
+        first: FirstReleases,
         max_iter: int = 0,
         **fields: Any,
     ) -> FrankWolfePlan:
@@ -372,7 +372,7 @@ class Gradient(FrankWolfe):
         return self._finish(facts, allowance.kind, geometry, first, max_iter, **fields)
 
 
-_Selections = tuple[Composition, FirstReleases | FirstInUnits, SelectVertex]
+_Selections = tuple[Composition, FirstReleases, SelectVertex]
 
 
 def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:

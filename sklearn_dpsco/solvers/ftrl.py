@@ -40,16 +40,9 @@ from ..mechanisms.prefix_sum import FACTORIZATIONS
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
-from . import defaults
-from .base import Part, Plan, Problem, Solver, SolverResult
+from . import defaults, statistics
+from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
 from .records import Frame, SolverData
-from .statistics import (
-    constant_for_mean,
-    counted_targets,
-    isometric_vector,
-    shrunk_vector,
-    whitening,
-)
 
 Array = NDArray[np.float64]
 
@@ -99,7 +92,8 @@ class FirstMeans(Part):
         """Add the vectors of some records to `total`, shape (n_outputs + n_features,)."""
         scale, k = np.asarray(rows.with_norm_bound(self.norm).scale), self.problem.n_outputs
         for_targets, for_rows = self.weights
-        targets = counted_targets(y[scale > 0], self.problem) / self.problem.target_norm(2)
+        targets = statistics.counted_targets(y[scale > 0], self.problem)
+        targets = targets / self.problem.target_norm(2)
         total[:k] += for_targets * targets.sum(axis=0)
         total[k:] += (for_rows / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
 
@@ -111,8 +105,8 @@ class FirstMeans(Part):
         for_targets /= self.problem.target_norm(2)
         means = released[:k] / for_targets
         variance = (self.noise.scale / for_targets) ** 2
-        offset = constant_for_mean(self.problem, means, variance).offset
-        rows = shrunk_vector(released[k:], self.noise.variance) * (self.norm / for_rows)
+        offset = statistics.constant_for_mean(self.problem, means, variance).offset
+        rows = statistics.shrunk_vector(released[k:], self.noise.variance) * (self.norm / for_rows)
         return Frame(offset, np.clip(rows, -1.0, 1.0))
 
 
@@ -135,7 +129,7 @@ class SecondMoments(Part):
     def add(self, total: Array, rows: Rows) -> None:
         """Add the vectors of some records, whose centre is set, to `total`."""
         Z = _centred(rows) * np.asarray(rows.with_norm_bound(self.norm).scale)[:, None]
-        total += isometric_vector(Z.T @ Z) / self.norm**2
+        total += statistics.isometric_vector(Z.T @ Z) / self.norm**2
 
     def run(self, total: Array, stream: RandomStream) -> Array:
         """A multiple of (G + lambda I)^(-1/2), G the noisy mean of z z^T and lambda its noise.
@@ -143,9 +137,8 @@ class SecondMoments(Part):
         The mean square norm of the rows becomes about d, also where the noise is above G.
         """
         unit, d = self.norm**2 / self.n_records, self.n_features
-        root, values, ridge = whitening(
-            self.noise.release(total, stream) * unit, d, unit * self.noise.scale
-        )
+        noisy = self.noise.release(total, stream) * unit
+        root, values, ridge = statistics.whitening(noisy, d, unit * self.noise.scale)
         white = values / (values + ridge)
         longest = _LARGEST_MOMENT / max(float(white.max()), 1e-6)
         size = min(d / max(float(white.sum()), 1e-6), longest)
@@ -371,9 +364,9 @@ class FTRL(Solver):
         while left > 0:
             epochs.append(self._epoch(plan, len(epochs), min(size, left)))
             left, size = left - size, 2 * size
-        plan = replace(plan, max_iter=sum(e.n_steps for e in epochs), epochs=tuple(epochs))
-        releases = [release for part in plan.parts for release in part.releases]
-        return replace(plan, guarantee=Guarantee.of(budget, releases, allowance.kind))
+        n_steps = sum(epoch.n_steps for epoch in epochs)
+        guarantee = Guarantee.of(budget, releases_of(first, moments, *epochs), allowance.kind)
+        return replace(plan, max_iter=n_steps, epochs=tuple(epochs), guarantee=guarantee)
 
     def _mirror_map(
         self, problem: Problem, budget: PrivacyBudget, geometry: Geometry, norm: float

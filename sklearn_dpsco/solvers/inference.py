@@ -29,13 +29,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi2
 
 from ..data.rows import Rows, make_rows, times_rows
-from ..data.summation import (
-    UNIT_ROUNDOFF,
-    chunk_rows,
-    norm_error,
-    slices,
-    sum_on_threads,
-)
+from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, slices, sum_on_threads
 from ..estimates import beside_unknown
 from ..losses import Logistic, Loss, Multinomial, Squared, base_loss, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -46,14 +40,7 @@ from .base import Part, Problem
 from .defaults import INFERENCE, is_wide
 from .learned_units import Units
 from .records import WithNumbers
-from .statistics import (
-    TINY,
-    clipped_to,
-    isometric_vector,
-    median_on_grid,
-    place_counts,
-    symmetric_matrix,
-)
+from .statistics import TINY, clipped_to
 
 Array = NDArray[np.float64]
 
@@ -147,7 +134,7 @@ class NewtonSteps(Part):
     ) -> tuple[Array, Estimate]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
-        at = Point(problem.matrix(coef), units.unit, units.offset, problem.loss)
+        at = Point(problem.matrix(coef), units.unit, units.frame.offset, problem.loss)
         copy = units.copy.map(_unweighed, at.unit).map(predicted, at).map(scored, at, True)
         bound = self._size(copy, self.n_cut, stream)
         copy = copy.map(_weighed, bound)
@@ -170,7 +157,7 @@ class NewtonSteps(Part):
         # both sums by one pass
         total = there.sum(score_and_moment_sum, at.unit, clip) / n
         scores = clip * self.last.release(total[0], stream)
-        noisy = self.moments.release(isometric_vector(total[1:]), stream)
+        noisy = self.moments.release(statistics.isometric_vector(total[1:]), stream)
         last = bread.inverse @ (basis.T @ scores)
         found = basis @ (basis.T @ at.coef.ravel() - last)
         variance = clip**2 * self.last.variance
@@ -179,7 +166,7 @@ class NewtonSteps(Part):
         # 0 but for noise, where scores shortened as before pull no other way
         left = _pvalue(bread.root.T @ basis.T @ scores, bread.root, before, variance)
         scale = clip**2 * math.sqrt(self.moments.variance)
-        meat = basis.T @ (clip**2 * symmetric_matrix(noisy, problem.size)) @ basis
+        meat = basis.T @ (clip**2 * statistics.symmetric_matrix(noisy, problem.size)) @ basis
         sampling, doubt, residual = _of_sampling(problem, meat, scale, bread)
         estimate = Estimate(
             found,
@@ -203,7 +190,7 @@ class NewtonSteps(Part):
         # far too wide ones, which cost most, are as likely by chance as others
         octaves = np.log2(_SIZES)
         prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 1, 0.0)
-        return median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
+        return statistics.median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
     def _clip(self, copy: Any, task: str, stream: RandomStream) -> float:
         """The norm that about `n_beyond` scores exceed, by those of two ranks."""
@@ -222,9 +209,10 @@ class NewtonSteps(Part):
         self, problem: Problem, copy: Any, at: Point, bound: float, stream: RandomStream
     ) -> Bread:
         total = copy.sum(curvature_sum, at, bound) / problem.n_samples
-        noisy = self.hessian.release(isometric_vector(total), stream)
+        noisy = self.hessian.release(statistics.isometric_vector(total), stream)
         k, basis = len(total), contrasts(problem)
-        hessian = np.kron(bound**2 * symmetric_matrix(noisy, k), np.eye(problem.size // k))
+        of_one = bound**2 * statistics.symmetric_matrix(noisy, k)
+        hessian = np.kron(of_one, np.eye(problem.size // k))
         values, vectors = np.linalg.eigh(basis.T @ hessian @ basis)
         scale = bound**2 * math.sqrt(self.hessian.variance)
         # the largest eigenvalue of r directions of noise alone
@@ -314,9 +302,10 @@ def in_plain_units(problem: Problem, units: Units, estimate: Estimate) -> Estima
     """The estimate for plain rows and targets."""
     d, transform = problem.n_features, units.transform
     back = np.eye(problem.dimension)
-    back[d:, :d] = -units.center
+    if units.frame.center is not None:
+        back[d:, :d] = -units.frame.center
     back = back @ (transform if transform.ndim == 2 else np.diag(transform))
-    scales = np.broadcast_to(units.target_scale, problem.n_outputs)
+    scales = np.broadcast_to(units.frame.target_scale, problem.n_outputs)
     matrix = np.einsum("ij,kl->kijl", back, np.diag(scales)).reshape(problem.size, problem.size)
     model = units.result(estimate.coef, problem, 1)
     coef = np.atleast_2d(model.coef)
@@ -527,7 +516,7 @@ def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
 
 
 def _size_counts(copy: WithNumbers, grid: Array) -> Array:
-    return place_counts(copy.numbers.sizes, copy.data.rows.present(), grid)
+    return statistics.place_counts(copy.numbers.sizes, copy.data.rows.present(), grid)
 
 
 def _weighed(copy: WithNumbers, bound: float) -> WithNumbers:

@@ -16,48 +16,24 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ..data import summation
 from ..data.rows import Rows, make_rows, times_rows
-from ..data.summation import (
-    UNIT_ROUNDOFF,
-    chunk_rows,
-    norm_error,
-    on_threads,
-    row_tasks,
-    sum_on_threads,
-)
+from ..data.summation import UNIT_ROUNDOFF
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Problem, SolverResult
+from .base import Part, Problem, SolverResult, named_releases
 from .defaults import BOX_UNITS, is_wide, unit_rules
 from .records import Frame, SolverData, WithNumbers
-from .statistics import (
-    TINY,
-    clipped_to,
-    constant_for_mean,
-    deviation_sum,
-    in_target_units,
-    isometric_vector,
-    mean_target,
-    measure,
-    median_on_grid,
-    moment_sum,
-    norm_counts,
-    scale_on_grid,
-    short_row_sum,
-    shrunk_vector,
-    spread_on_grid,
-    target_counts,
-    whitening,
-)
+from .statistics import TINY, clipped_to
 from .wide_units import moments_size, size_of_moments, wide_rows
 
 Array = NDArray[np.float64]
@@ -94,25 +70,22 @@ class Units(NamedTuple):
     """Rows and targets in released units.
 
     With the descent's coefficients w of shape (d + 1,) or (d + 1, K), its predictions are
-    ``offset + <z_i, w>``, of the targets; ``z_i = unit * r_i``.
+    ``frame.offset + <z_i, w>``, of the targets; ``z_i = unit * r_i``.
 
     Where classes have weights, `balance` is that of the weighted frequency, times the mean weight.
-    z_i is about ``[x_i - center, 1] @ transform``, or that times the transform if it is a vector.
+    z_i is about ``[x_i - frame.center, 1] @ transform``, or times the transform if it is a vector.
     """
 
     data: SolverData  # the targets, and as rows the r_i, the last coordinate 1 for an intercept,
     # with weights with which no z_i is longer than 1
     unit: Array  # of shape (dimension,)
-    offset: Any
+    frame: Frame  # of the targets, and the centre of the rows
     balance: float  # 4 p (1 - p), p the frequency of the second of two classes; else 1
     top: float  # about the largest eigenvalue of the second moments of the rows
     trace: float  # and their trace
     longest: float  # norm of the longest rows, before all were divided by it
     growth: float  # how much larger clips are than those that suit the largest noise, squared
     transform: Array
-    center: Array
-    target_center: Any
-    target_scale: Any
     doubts: Doubts | None = None
     copy: Any = None  # the r_i without the intercept's coordinate, not weighted
 
@@ -120,13 +93,7 @@ class Units(NamedTuple):
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
         coef, transform = problem.matrix(coef), self.transform
         solution = transform @ coef if transform.ndim == 2 else (transform * coef.T).T
-        frame = Frame(
-            self.offset,
-            self.center if problem.fit_intercept else None,
-            target_center=self.target_center,
-            target_scale=self.target_scale,
-        )
-        return frame.result(solution.ravel(), problem, n_iter)
+        return self.frame.result(solution.ravel(), problem, n_iter)
 
 
 @dataclass(frozen=True)
@@ -159,7 +126,7 @@ class LearnedUnits(Part):
     @property
     def releases(self) -> tuple[Release, ...]:
         n_targets = self.problem.n_outputs
-        named: tuple[tuple[str, Any, int], ...] = (
+        return named_releases(
             ("target median", self.target_median, n_targets),
             ("target spread", self.target_spread, n_targets),
             ("mean target", self.target_mean, 1),
@@ -170,7 +137,6 @@ class LearnedUnits(Part):
             ("whitened length", self.far, 1),
             ("top eigenvalue", self.top, 1),
         )
-        return tuple(Release(name, m, count) for name, m, count in named if m is not None)
 
     def run(self, data: SolverData, stream: RandomStream) -> Units:
         """Make the releases, and bring rows and targets into their units."""
@@ -185,22 +151,16 @@ class LearnedUnits(Part):
         row_growth = min(LARGEST_ROW_GROWTH, max(1.0, math.sqrt(rules.row_growth * growth)))
         if is_wide(problem):
             data = data.row_major()
-        longest, measured = math.sqrt(problem.n_features), data.map(measure)
-        counts = functools.partial(measured.sum, norm_counts)
-        facts = longest, longest / 2, self.long, stream
+        longest, measured = math.sqrt(problem.n_features), data.map(statistics.measure)
         # between rows that are 0 and others, all sizes are alike to the selection
-        usual = scale_on_grid(counts, data.n_samples, *facts, 0.5 if is_wide(problem) else 1.0)
+        facts = longest, longest / 2, self.long, stream, 0.5 if is_wide(problem) else 1.0
+        usual = statistics.scale_on_grid(measured, data.n_samples, *facts)
         # to what rows are cut for the mean of them
         rough = min(1.3 * usual, longest)
         release = self._release_wide if is_wide(problem) else self._release_copy
-        return Units(
-            offset=frame.offset,
-            balance=balance,
-            growth=growth,
-            target_center=frame.target_center,
-            target_scale=frame.target_scale,
-            **release(data, measured, rough, row_growth, stream),
-        )
+        center, found = release(data, measured, rough, row_growth, stream)
+        frame = replace(frame, center=center if problem.fit_intercept else None)
+        return Units(frame=frame, balance=balance, growth=growth, **found)
 
     # ---------------------------------------------------------------------- targets
 
@@ -210,25 +170,26 @@ class LearnedUnits(Part):
         if problem.loss.task == "classification":
             if self.target_mean is None:
                 return data, Frame()
-            noisy = self.target_mean.release(mean_target(data, problem), stream)
-            return data, constant_for_mean(problem, noisy, self.target_mean.variance)
+            noisy = self.target_mean.release(statistics.mean_target(data, problem), stream)
+            return data, statistics.constant_for_mean(problem, noisy, self.target_mean.variance)
         centers, scales = np.zeros(k), np.ones(k)
         if self.target_median is not None:
             # anywhere within the bounds, or close to their middle on all scales
             prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
             for j in range(k):
-                counts = functools.partial(data.sum, target_counts, j, None)
-                centers[j] = median_on_grid(counts, n, _CENTRES, prior, self.target_median, stream)
+                counts = functools.partial(data.sum, statistics.target_counts, j, None)
+                facts = _CENTRES, prior, self.target_median, stream
+                centers[j] = statistics.median_on_grid(counts, n, *facts)
         # in a run of their own: selections of two ranges do not compose by turns
         for j in range(k):
-            counts = functools.partial(data.sum, target_counts, j, float(centers[j]))
+            counts = functools.partial(data.sum, statistics.target_counts, j, float(centers[j]))
             scales[j] = 0.25
             if self.target_spread is not None:
-                scales[j] = spread_on_grid(counts, n, self.target_spread, stream)
+                scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
         centers = self._moved_to_means(data, centers, scales, stream)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
-        return data.map(in_target_units, center, scale), frame
+        return data.map(statistics.in_target_units, center, scale), frame
 
     def _moved_to_means(
         self, data: SolverData, centers: Array, scales: Array, stream: RandomStream
@@ -238,7 +199,7 @@ class LearnedUnits(Part):
             return centers
         k, rules = centers.size, unit_rules(self.problem)
         clip = min(rules.widest_mean, max(1.0, self.accuracy / 20))
-        mean = data.sum(deviation_sum, centers, scales, clip) / data.n_samples
+        mean = data.sum(statistics.deviation_sum, centers, scales, clip) / data.n_samples
         noisy = self.target_mean.release(mean, stream)
         # the slope of Huber's mean where half of the deviations lie within 1
         unit = clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
@@ -251,8 +212,8 @@ class LearnedUnits(Part):
 
     def _release_wide(
         self, data: Any, measured: Any, rough: float, growth: float, stream: RandomStream
-    ) -> dict[str, Any]:
-        """The fields of `Units` about the rows, of which no copy is made: see `wide_units`."""
+    ) -> tuple[Array, dict[str, Any]]:
+        """The centre, and fields of `Units`, of rows that are not copied: see `wide_units`."""
         problem, mechanisms = self.problem, (self.center, self.length)
         records = data, measured
         rows, unit, center = wide_rows(*records, problem, rough, *mechanisms, growth, stream)
@@ -261,23 +222,23 @@ class LearnedUnits(Part):
             top = self._release_top(np.array([size_of_moments(rows, unit, center)]), stream)
         found = self._joined(unit, top, 0.9 / growth**2, 0.5)
         data = rows.map(_weighed, problem, self.cuts_rows).kept()
-        return found | {"data": data, "unit": found["transform"], "center": center}
+        return center, found | {"data": data, "unit": found["transform"]}
 
     def _release_copy(
         self, data: Any, measured: Any, rough: float, growth: float, stream: RandomStream
-    ) -> dict[str, Any]:
-        """The fields of `Units` about a dense copy of the rows, with their second moments."""
+    ) -> tuple[Array, dict[str, Any]]:
+        """The same, of a dense copy of the rows, with their second moments."""
         problem, rules = self.problem, unit_rules(self.problem)
         n, d = data.n_samples, problem.n_features
         # moments of rows that are cut shorter than those of the gradients tell less of these
         cut = growth * (1.0 if self.moments is None else rules.moment_growth)
         center = np.zeros(d)
         if self.center is not None:
-            noisy = self.center.release(measured.sum(short_row_sum, rough) / n, stream)
-            center = rough * shrunk_vector(noisy, self.center.variance)
-            measured = data.map(measure, center)
-        counts = functools.partial(measured.sum, norm_counts)
-        norm = scale_on_grid(counts, n, 2 * rough, rough / 2, self.length, stream, 1.0)
+            noisy = self.center.release(measured.sum(statistics.short_row_sum, rough) / n, stream)
+            center = rough * statistics.shrunk_vector(noisy, self.center.variance)
+            measured = data.map(statistics.measure, center)
+        facts = 2 * rough, rough / 2, self.length, stream, 1.0
+        norm = statistics.scale_on_grid(measured, n, *facts)
         norm *= rules.row_bound * cut
         if self.center is not None:
             # the centre of shorter rows is noise
@@ -297,13 +258,14 @@ class LearnedUnits(Part):
         if self.far is not None:
             # a few rows count less than others, however long they are
             sizes, grid = copy.map(lengths), 2.0 ** (_LENGTHS / 4)
-            counts, prior = functools.partial(sizes.sum, norm_counts), np.zeros(grid.size)
-            bound = median_on_grid(counts, n, grid, prior, self.far, stream, self.n_longer)
+            counts = functools.partial(sizes.sum, statistics.norm_counts)
+            further = np.zeros(grid.size), self.far, stream, self.n_longer
+            bound = statistics.median_on_grid(counts, n, grid, *further)
             bound = min(1.0, max(bound, math.sqrt(whitened.trace)))  # if most rows are 0
             copy = copy.map(_bounded, bound).kept()
         top = whitened.top / bound**2
         if self.top is not None:
-            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(moment_sum)) / n)
+            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(statistics.moment_sum)) / n)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
         found = self._joined(whitened.transform / bound, top, whitened.trace / bound**2, last)
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
@@ -312,8 +274,8 @@ class LearnedUnits(Part):
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(_weighed, problem, self.cuts_rows)
-        found |= {"data": data, "unit": unit, "center": center, "doubts": doubts}
-        return found | {"copy": copy if problem.inference else None}
+        found |= {"data": data, "unit": unit, "doubts": doubts}
+        return center, found | {"copy": copy if problem.inference else None}
 
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
         """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""
@@ -340,8 +302,8 @@ class LearnedUnits(Part):
         """
         assert self.moments is not None
         d, scale = self.problem.n_features, math.sqrt(self.moments.variance)
-        noisy = self.moments.release(isometric_vector(moments), stream)
-        root, values, ridge = whitening(noisy, d, scale)
+        noisy = self.moments.release(statistics.isometric_vector(moments), stream)
+        root, values, ridge = statistics.whitening(noisy, d, scale)
         white = values / (values + ridge)
         bound = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
         bound = min(bound * cut, 1 / math.sqrt(float(values.min()) + ridge))
@@ -448,18 +410,18 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     return kind(problem, m, median, spread, mean, *of_rows, median_share, left)
 
 
+# -------------------------------------------------------------------------------- running
+
+
 def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:
     """The share s, at most `most`, with m sqrt(s) = aim; 0 where m sqrt(s) is below `least`."""
     share = min(most, (aim / m) ** 2)
     return share if m * math.sqrt(share) >= least else 0.0
 
 
-# -------------------------------------------------------------------------------- running
-
-
 def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:
     """Some rows, centred and multiplied, in float64, few at a time for the cache of a core."""
-    size = chunk_rows(rows.n_samples, 4 * rows.n_columns)
+    size = summation.chunk_rows(rows.n_samples, 4 * rows.n_columns)
     for start in range(part.start, part.stop, size):
         some = slice(start, min(part.stop, start + size))
         turned = rows.dense(some) - center
@@ -471,7 +433,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
     from .._kernels.products import shorten_rows
 
     rows, present = data.rows, data.rows.present()
-    error = norm_error(rows.n_columns)
+    error = summation.norm_error(rows.n_columns)
 
     def added(part: slice) -> Any:
         total: Any = 0.0
@@ -480,7 +442,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
             total = total + z.T @ z
         return total
 
-    return sum_on_threads(added, row_tasks(rows.n_samples, rows.n_columns))
+    return summation.sum_on_threads(added, summation.row_tasks(rows.n_samples, rows.n_columns))
 
 
 def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
@@ -493,14 +455,14 @@ def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
 
     rows, present = data.rows, data.rows.present()
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    norms, error = np.empty(len(x)), norm_error(rows.n_columns)
+    norms, error = np.empty(len(x)), summation.norm_error(rows.n_columns)
 
     def fill(part: slice) -> None:
         # in float64, whose rounding by place in a block is lost in the rounding to float32
         for some, turned in _turned(rows, part, center, by):
             measured_rows(turned, present[some], error, x[some], norms[some])
 
-    on_threads(fill, row_tasks(*x.shape))
+    summation.on_threads(fill, summation.row_tasks(*x.shape))
     return _bounded(WithNumbers(data, (x, norms, norms)), 1.0)
 
 

@@ -39,11 +39,11 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults
-from .base import Part, Plan, Problem, Solver, SolverResult
-from .box_units import has_no_unit
+from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
+from .box_units import learns_units
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, plan_first
-from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, pays, plan_units
+from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
 from .records import SolverData, Which
 from .tables import GRID, is_tabulated, tables
 
@@ -257,13 +257,12 @@ class PhasedSGD(Solver):
         unit = budget.record_factor / math.sqrt(2 * left.amount)
         clip, rate, target_unit = (draft.in_units if draft.learns_units else draft.in_bounds)(unit)
         start_radius, phases = draft.phases(n_first, rate, clip, left)
-        releases = [*first.releases, *(r for phase in phases for r in phase.releases)]
         return PhasedSGDPlan(
             problem,
             budget,
             self.form,
             draft.passes,
-            guarantee=Guarantee.of(budget, releases, left.kind),
+            guarantee=Guarantee.of(budget, releases_of(first, *phases), left.kind),
             geometry=draft.geometry,
             start_radius=start_radius,
             gradient_clip=clip,
@@ -330,23 +329,11 @@ class _Draft:
         self.n_phases = solver.n_phases or 1
         if solver.n_phases is None and self.passes == 1:
             self.n_phases = min(self.rules.n_phases, problem.n_samples)
-        self.learns_units = self._learns_units()
+        self.learns_units = learns_units(solver, problem, budget)
+        if problem.units == "auto":  # a single pass is for tables that are better not copied
+            self.learns_units &= self.passes > 1 and problem.feasible_set is L2Ball
         norm = 1.0 if self.learns_units else solver.data_norm
         self.norm = norm or defaults.data_norm(problem)
-
-    def _learns_units(self) -> bool:
-        """Whether learned units are possible and asked for, or pay."""
-        problem = self.problem
-        if problem.units == "learned":
-            defaults.check_copy(problem, "units='learned'", "units='bounds'")
-        if problem.units != "auto":
-            return problem.units == "learned"
-        # a number is stated in the units of the bounds, and a single pass is for tables that are
-        # better not copied
-        is_free = not self.solver.numbers_in_units and self.passes > 1
-        is_possible = defaults.may_copy(problem) and has_no_unit(problem.loss)
-        is_free = is_free and is_possible and problem.feasible_set is L2Ball
-        return is_free and pays(problem, self.budget)
 
     def first_releases(self) -> tuple[FirstReleases | LearnedUnits, int, Allowance]:
         """The first releases, the records of their slice (0 for all), and the whole allowance."""
@@ -517,7 +504,8 @@ class _Descent:
     def _begin_in_bounds(self, data: SolverData, stream: RandomStream) -> None:
         plan, problem = self.plan, self.plan.problem
         before = data.part(self._which(0, plan.n_first)) if plan.n_first else data
-        self.units = frame = plan.first.run(before, stream).frame
+        _, frame = plan.first.run(before, stream)
+        self.units = frame
         center = np.zeros(problem.n_features) if frame.center is None else frame.center
         error = norm_error(problem.n_features)
         bound = plan.data_norm * (1 - error)
@@ -530,13 +518,15 @@ class _Descent:
         units, problem = self.plan.first.run(data, stream), self.plan.problem
         width = self.plan.target_unit if problem.loss.task == "regression" else None
         if width is not None:
-            in_units = {"offset": units.offset / width, "target_scale": units.target_scale * width}
-            units = units._replace(**in_units)
+            frame, scale = units.frame, units.frame.target_scale * width
+            frame = replace(frame, offset=frame.offset / width, target_scale=scale)
+            units = units._replace(frame=frame)
         each = float(units.unit[0])
         bias = float(units.unit[-1]) / each if problem.fit_intercept else 0.0
-        self.data, self.offset = units.data.map(_in_step_units, each, width).kept(), units.offset
+        self.data = units.data.map(_in_step_units, each, width).kept()
         # the scales bound the rows; the kernel's own bound, of unscaled rows, has no effect
-        self.units, self.form = units, RowForm(np.zeros(problem.n_features), bias, 1e200, 0.0)
+        self.form = RowForm(np.zeros(problem.n_features), bias, 1e200, 0.0)
+        self.units, self.offset = units, units.frame.offset
 
     def _which(self, start: int, stop: int) -> Which:
         return slice(start, stop) if self.order is None else self.order[start:stop]

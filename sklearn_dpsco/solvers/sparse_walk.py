@@ -129,12 +129,7 @@ class SparseWalk:
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        objective: Objective,
-        plan: Any,
-        schedule: SparseSchedule,
-        center: Array,
+        self, rows: Rows, objective: Objective, plan: Any, schedule: SparseSchedule, center: Array
     ) -> None:
         n = rows.n_samples
         self.rows, self.objective, self.schedule = rows, objective, schedule

@@ -9,6 +9,7 @@ included. The sections named below are those of doc/privacy.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -371,7 +372,7 @@ def few_longer(n_samples: int, mechanism: SelectVertex) -> int:
 
 
 def scale_on_grid(
-    counts_of: Counts,
+    measured: Any,
     n_samples: int,
     largest: float,
     guess: float,
@@ -379,7 +380,7 @@ def scale_on_grid(
     stream: RandomStream,
     fall: float = 0.5,
 ) -> float:
-    """A size up to `largest` that few records exceed, at most half of them, or the guess.
+    """A norm up to `largest` that few of the measured rows exceed, at most half, or the guess.
 
     The log prior falls from the guess by `fall` an octave.
     """
@@ -389,6 +390,7 @@ def scale_on_grid(
     grid = largest * (1 + 2.0**-20) * 2.0**octaves  # norms are rounded up
     log_prior = -fall * np.abs(octaves - math.log2(guess / largest))
     few = few_longer(n_samples, mechanism)
+    counts_of = functools.partial(measured.sum, norm_counts)
     found = median_on_grid(counts_of, n_samples, grid, log_prior, mechanism, stream, few)
     # nearly all are 0, and say nothing about the others
     return guess if found <= grid[0] else found

@@ -33,7 +33,7 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Plan, Problem, Solver, SolverResult
+from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from .defaults import (
     CORRECTION,
     UNIT_DESCENT,
@@ -87,9 +87,8 @@ class Correction(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        named = ("prediction size", self.size), ("residual size", self.tail)
-        before = (Release(name, mechanism) for name, mechanism in named if mechanism is not None)
-        return (*before, Release("last gradient", self.step, self.n_steps))
+        sizes = ("prediction size", self.size, 1), ("residual size", self.tail, 1)
+        return named_releases(*sizes, ("last gradient", self.step, self.n_steps))
 
     def run(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
         """The corrected coefficients, in the units."""
@@ -147,7 +146,7 @@ class Correction(Part):
         if self.tail is None:
             return joint_unit(problem)
         unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
-        sizes = units.data.map(_residuals, unit * problem.matrix(coef), units.offset)
+        sizes = units.data.map(_residuals, unit * problem.matrix(coef), units.frame.offset)
         octaves = np.arange(-4.0, 10.01, 0.5)
         # far too wide ones, which cost most, are as likely by chance as others
         prior = -0.5 * octaves - 1.5 * np.maximum(octaves - 4.0, 0.0)
@@ -313,7 +312,7 @@ def _descend(
     size, n_added = math.inf, 0
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
     for t in steps(range(n_steps)):
-        terms = Terms(units.offset, _loss_at(problem.loss, t, n_steps), clip)
+        terms = Terms(units.frame.offset, _loss_at(problem.loss, t, n_steps), clip)
         total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)
         gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
         noisy = step.release(gradient, stream)
@@ -447,9 +446,8 @@ class Descent(Solver):
         else:
             correction, left = _plan_correction(problem, budget, allowance, change, left)
         step = Gaussian.calibrate(change, allowance.share(left), n_steps, problem.size)
-        releases = (*units.releases, Release("mean gradient", step, n_steps))
-        for part in (correction, inference):
-            releases += () if part is None else part.releases
+        after = releases_of(correction, inference)
+        releases = (*units.releases, Release("mean gradient", step, n_steps), *after)
         fields = {"max_iter": n_steps, "units": units, "step": step, "correction": correction}
         fields["inference"] = inference
         return fields, releases
@@ -521,7 +519,7 @@ def _clip_and_pace(plan: UnitDescentPlan, units: Units) -> tuple[float, Pace]:
     if problem.n_outputs == 1 and plan.units.accuracy < rules.unbiased:
         # clipped derivatives of unequal classes do not cancel out, and where the centre of the rows
         # is not found, they push the model along it
-        frequency = float(expit(units.offset))
+        frequency = float(expit(units.frame.offset))
         clip = max(clip, frequency, 1 - frequency)
     curvature = _curvature(problem, units)
     # standard deviation of the noise of a coordinate, if one step had all of the budget

@@ -12,7 +12,6 @@ Derivations: doc/privacy, section 4.5b.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -24,19 +23,11 @@ from ..data.summation import gamma, summation_error
 from ..mechanisms import Gaussian, SelectVertex
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
+from . import statistics
 from .base import Problem
 from .defaults import WIDE_UNITS
 from .records import SolverData, WithNumbers
-from .statistics import (
-    TINY,
-    clipped_to,
-    measure,
-    norm_counts,
-    scale_on_grid,
-    short_row_sum,
-    shrunk_vector,
-    unit_mean,
-)
+from .statistics import TINY, clipped_to
 
 Array = NDArray[np.float64]
 
@@ -51,7 +42,8 @@ def wide_mean(problem: Problem, budget: PrivacyBudget) -> float:
     A centred sum is a difference of two, whose terms are longer by up to the norm of the centre.
     """
     n, d = problem.n_samples, problem.n_features
-    return unit_mean(problem, budget) + 4 * LONGEST_CENTER * (summation_error(n, d) + gamma(8))
+    of_centre = 4 * LONGEST_CENTER * (summation_error(n, d) + gamma(8))
+    return statistics.unit_mean(problem, budget) + of_centre
 
 
 def wide_rows(
@@ -76,7 +68,8 @@ def wide_rows(
         is_sparse = data.is_sparse
         # sizes in the place of means that may cancel out
         of_sizes = is_sparse and not problem.nonnegative
-        noisy = rough * center.release(measured.sum(short_row_sum, rough, of_sizes) / n, stream)
+        mean = measured.sum(statistics.short_row_sum, rough, of_sizes) / n
+        noisy = rough * center.release(mean, stream)
         noise = rough * math.sqrt(center.variance)
         if is_sparse or problem.nonnegative:
             unit = 1 / np.sqrt(np.maximum(noisy, 0.0) + rules.ridge * noise)
@@ -85,14 +78,13 @@ def wide_rows(
             if problem.nonnegative:
                 means = noisy * (noisy > rules.sure * noise)
         else:
-            means = shrunk_vector(noisy, noise**2)
+            means = statistics.shrunk_vector(noisy, noise**2)
     if not problem.fit_intercept:  # which would have to make up for the centre
         means[:] = 0.0
-    centred = data.map(measure, means, unit)
+    centred = data.map(statistics.measure, means, unit)
     longest = 2 * rough * max(float(unit.max()), TINY)
     usual = min(longest, max(usual, 1e-3 * longest))
-    counts = functools.partial(centred.sum, norm_counts)
-    norm = scale_on_grid(counts, n, longest, usual, length, stream)
+    norm = statistics.scale_on_grid(centred, n, longest, usual, length, stream)
     norm *= rules.row_bound * row_growth
     # so that the rounding of the centre's part is small against the rows
     norm = max(norm, float(np.linalg.norm(unit * means)) / LONGEST_CENTER)

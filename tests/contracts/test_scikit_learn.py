@@ -144,6 +144,15 @@ def test_pickles_hold_the_model(name, form):
 
 
 @each
+def test_no_target_of_a_record_is_kept(name):
+    """Neither as an entry nor as the memory that a view of none of them holds."""
+    targets = build(name).fit(*table(name))._targets
+    kept = targets.codes if is_classifier(name) else targets.y
+    assert kept.size == 0
+    assert kept.base is None
+
+
+@each
 def test_tags_say_what_is_accepted(name):
     X, y = table(name)
     dense, with_sparse = build(name), build(name, **entry(name).sparse)

@@ -36,7 +36,6 @@ from sklearn_dpsco.solvers import (
     box_units,
     statistics,
 )
-from sklearn_dpsco.solvers.box_units import FirstInUnits
 from sklearn_dpsco.solvers.defaults import BOX_UNITS, LEARNED_UNITS
 
 TASKS = ("regression", "classification")
@@ -63,7 +62,7 @@ def quiet(plan):
 
 
 def is_learned(plan):
-    return isinstance(plan.first, FirstInUnits)
+    return plan.first.units is not None
 
 
 def boxed(X, y, plan, kind="dense"):

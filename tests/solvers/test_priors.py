@@ -1,6 +1,7 @@
 """Scores with a prior, in exact arithmetic: what one record moves, however large the noise is."""
 
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,7 +51,8 @@ def learned_units(budget):
         median_on_grid(lambda _: counts, N, grid, prior, mechanism, stream())
 
     def spread(counts, mechanism):
-        scale_on_grid(lambda _: counts, N, 2.0, 0.25, mechanism, stream())
+        measured = SimpleNamespace(sum=lambda *_: counts)
+        scale_on_grid(measured, N, 2.0, 0.25, mechanism, stream())
 
     found = [(units.target_median, grid.size + 1, center), (units.target_spread, 74, spread)]
     return [case for case in found if case[0] is not None]

@@ -47,7 +47,7 @@ from sklearn_dpsco.solvers import (
     unit_descent,
 )
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.records import SolverData
+from sklearn_dpsco.solvers.records import SolverData, WithNumbers
 from sklearn_dpsco.solvers.statistics import median_on_grid, place_counts, spread_on_grid
 
 TASKS = ("regression", "classification")
@@ -239,8 +239,8 @@ def test_a_spread_is_that_of_normal_numbers_and_not_0_where_most_are_equal():
 def test_a_length_of_which_nearly_all_are_0_is_a_guess():
     for share, expected in ((0.4, 0.5), (0.6, 0.5), (0.995, 1.0)):
         sizes = np.where(np.arange(5000) < share * 5000, 0.0, 0.5)
-        counts = functools.partial(place_counts, sizes, np.ones(5000, dtype=bool))
-        found = statistics.scale_on_grid(counts, 5000, 2.0, 1.0, SelectVertex(1.0, 1.0), stream())
+        measured = WithNumbers(SolverData(make_rows(np.ones((5000, 1)), False), sizes), sizes)
+        found = statistics.scale_on_grid(measured, 5000, 2.0, 1.0, SelectVertex(1.0, 1.0), stream())
         assert found == pytest.approx(expected, rel=0.2), share
 
 
@@ -456,7 +456,7 @@ def test_centres_of_targets_stay_within_their_bounds():
     """Where the noise is as large as the targets, and these lie at an end of their bounds."""
     plan = planned(150, 3, epsilon=0.6, relation="zero-out")
     low = solver_data(np.zeros((150, 3)), np.full(150, -1.0))
-    centers = [float(plan.units.run(low, stream(k)).target_center) for k in range(40)]
+    centers = [float(plan.units.run(low, stream(k)).frame.target_center) for k in range(40)]
     assert min(centers) == -1.0
     assert max(centers) <= 1.0
 

@@ -15,21 +15,13 @@ from ...mechanisms import Release
 from ...privacy.budget import PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.stream import RandomStream
-from ..base import Part, Problem, SolverResult
+from ..base import Part, Problem, SolverResult, releases_of
 from ..defaults import HEAVY_TAIL, MOST_COPIED_FEATURES, MOST_SCALE_SHARE, is_wide
 from ..learned_units import accuracy
 from ..records import Frame, SolverData
 from ..statistics import in_target_units
 from ..unit_descent import Descent, UnitDescentPlan, knows
-from .magnitudes import (
-    BOX,
-    Columns,
-    FeatureUnits,
-    ReachSearch,
-    in_released_units,
-    plan_reach,
-    targets_as_rows,
-)
+from . import magnitudes
 
 Array = NDArray[np.float64]
 
@@ -38,26 +30,26 @@ Array = NDArray[np.float64]
 class Reach(Part):
     """How far features and targets reach; None where scales are public guesses."""
 
-    features: ReachSearch | None
-    target: ReachSearch | None
+    features: magnitudes.ReachSearch | None
+    target: magnitudes.ReachSearch | None
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        searches = [search for search in (self.features, self.target) if search is not None]
-        return tuple(release for search in searches for release in search.releases)
+        return releases_of(self.features, self.target)
 
     def run(
         self, data: SolverData, problem: Problem, stream: RandomStream
     ) -> tuple[SolverData, Frame, Array, Array]:
         """Features and targets over how far they reach, in [-1, 1]; typical sizes; the reach."""
-        d, target = problem.n_features, np.full(problem.n_outputs, BOX)
-        typical, reach = np.ones(d), np.full(d, BOX)
+        d, target = problem.n_features, np.full(problem.n_outputs, magnitudes.BOX)
+        typical, reach = np.ones(d), np.full(d, magnitudes.BOX)
         if self.target is not None:
-            _, target = self.target.run(data.map(targets_as_rows), stream.substream("target"))
+            targets = data.map(magnitudes.targets_as_rows)
+            _, target = self.target.run(targets, stream.substream("target"))
         if self.features is not None:
             typical, reach = self.features.run(data, stream.substream("features"))
         frame = Frame(center=np.zeros(d), scale=reach)
-        data = data.map(in_released_units, frame, 1.0)
+        data = data.map(magnitudes.in_released_units, frame, 1.0)
         if problem.loss.task == "regression":
             scale = target if problem.n_outputs > 1 else float(target[0])
             data = data.map(in_target_units, 0.0, scale, 1.0)
@@ -89,7 +81,7 @@ class UnboundedDescentPlan(UnitDescentPlan):
         center = np.zeros(typical.size)
         if self.learns_center and result.frame.center is not None:
             center = reach * result.frame.center
-        units = FeatureUnits(center, typical, -reach, reach)
+        units = magnitudes.FeatureUnits(center, typical, -reach, reach)
         coef, intercept = frame.plain(result.coef, result.intercept)
         inner = replace(result.frame, outer=frame)
         return replace(result, coef=coef, intercept=intercept, frame=inner, units=units)
@@ -131,9 +123,9 @@ class UnboundedDescent(Descent):
             )
         allowance, rules = budget.mixed_allowance, HEAVY_TAIL[problem.loss.task]
 
-        def reach(what: str, count: int, most: float) -> ReachSearch:
-            facts = problem.n_samples, count, budget.record_factor
-            return plan_reach(Columns(what, *facts, allowance, allowance), most)
+        def reach(what: str, count: int, most: float) -> magnitudes.ReachSearch:
+            facts = problem.n_samples, count, budget.record_factor, allowance, allowance
+            return magnitudes.plan_reach(magnitudes.Columns(what, *facts), most)
 
         features, target = None, None
         if self.private_scale_X:

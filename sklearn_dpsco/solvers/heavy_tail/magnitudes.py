@@ -25,7 +25,7 @@ from ...mechanisms.selection import PRIOR_ROOM
 from ...privacy.budget import Allowance
 from ...randomness.stream import RandomStream
 from .. import statistics
-from ..base import Part
+from ..base import Part, named_releases
 from ..records import Frame, SolverData
 from ..statistics import shrunk_vector
 
@@ -80,11 +80,6 @@ _TARGET_PRESENCE = 0.01  # share of the budget
 _UNSHARED = 0.006  # noise of a column's typical size above which one for all comes first
 
 
-def _made(*named: tuple[str, Any, int]) -> tuple[Release, ...]:
-    """The releases among these whose mechanism is there, and used."""
-    return tuple(Release(*one) for one in named if one[1] is not None and one[2] > 0)
-
-
 @dataclass(frozen=True)
 class MagnitudeSearch(Part):
     """How the centres and scales of some columns are released.
@@ -134,7 +129,7 @@ class MagnitudeSearch(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        return _made(
+        return named_releases(
             (f"shared {self.what} scale", self.shared, self.n_shared),
             (f"{self.what} scales", self.select, self.n_scales * self.n_columns),
             (f"{self.what} presence", self.presence, 1),
@@ -229,7 +224,7 @@ class ReachSearch(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        return _made(
+        return named_releases(
             (f"shared {self.what} size", self.shared, 1),
             (f"typical {self.what} sizes", self.typical, self.n_columns),
             (f"largest {self.what} sizes", self.far, self.n_columns),

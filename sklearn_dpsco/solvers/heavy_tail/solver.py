@@ -28,20 +28,12 @@ from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
 from .. import statistics
-from ..base import Part, Plan, Problem, Solver, SolverResult
+from ..base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
 from ..records import Frame, SolverData, WithNumbers
 from ..statistics import constant_for_mean, in_target_units, mean_target
+from . import magnitudes
 from .descent import UnboundedDescent, is_descent_best
-from .magnitudes import (
-    BOX,
-    Columns,
-    FeatureUnits,
-    MagnitudeSearch,
-    in_released_units,
-    plan_search,
-    targets_as_rows,
-)
 from .oracles import ORACLES, MeanOracle, default_threshold, make_oracle
 
 Array = NDArray[np.float64]
@@ -71,21 +63,16 @@ class FirstMagnitudes(Part):
     """
 
     problem: Problem
-    features: MagnitudeSearch | None
-    target: MagnitudeSearch | None
+    features: magnitudes.MagnitudeSearch | None
+    target: magnitudes.MagnitudeSearch | None
     row_norm: Noise | None
     intercept: Noise | None
     target_clip: float
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        searches = [search for search in (self.features, self.target) if search is not None]
-        out = [release for search in searches for release in search.releases]
-        if self.intercept is not None:
-            out.append(Release("mean target", self.intercept))
-        if self.row_norm is not None:
-            out.append(Release("mean log norm", self.row_norm))
-        return tuple(out)
+        noises = ("mean target", self.intercept, 1), ("mean log norm", self.row_norm, 1)
+        return (*releases_of(self.features, self.target), *named_releases(*noises))
 
     def run(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
         """Targets in released units, and the frame without its features."""
@@ -93,7 +80,8 @@ class FirstMagnitudes(Part):
         scale: Any = 1.0
         problem = self.problem
         if self.target is not None:
-            found = self.target.run(data.map(targets_as_rows), stream.substream("target"))
+            targets = data.map(magnitudes.targets_as_rows)
+            found = self.target.run(targets, stream.substream("target"))
             center, scale = found.center, found.scale
             if problem.n_outputs == 1:
                 center, scale = float(center[0]), float(scale[0])
@@ -117,7 +105,7 @@ class FirstMagnitudes(Part):
         """
         assert self.features is not None
         found = self.features.run(data, stream)
-        data = data.map(in_released_units, found)
+        data = data.map(magnitudes.in_released_units, found)
         if self.row_norm is None:
             return data, found, 1.0
         rules = HEAVY_TAIL[self.problem.loss.task]
@@ -182,7 +170,8 @@ class HeavyTailPlan(Plan):
         mean = total / (self.max_iter - self.max_iter // 2)
         frame = replace(frame, center=found.center, scale=found.scale)
         center, scale = np.asarray(found.center), np.asarray(found.scale)
-        units = FeatureUnits(center, scale, center - BOX * scale, center + BOX * scale)
+        far = magnitudes.BOX * scale
+        units = magnitudes.FeatureUnits(center, scale, center - far, center + far)
         return replace(frame.result(mean, problem, self.max_iter), units=units)
 
 
@@ -392,7 +381,7 @@ class _Draft:
         for search in (features, target):
             self.left -= 0.0 if search is None else search.share
 
-    def _search(self, which: str, is_alone: bool = True) -> MagnitudeSearch | None:
+    def _search(self, which: str, is_alone: bool = True) -> magnitudes.MagnitudeSearch | None:
         """For the columns of X, or for those of y, alone or beside X."""
         solver, problem, rules = self.solver, self.problem, self.rules
         what, n_columns, guesswork = "feature", problem.n_features, rules.guesswork
@@ -401,8 +390,8 @@ class _Draft:
             what, n_columns, guesswork = "target", problem.n_outputs, rules.target_guesswork
             share = rules.target_share_alone if is_alone else rules.target_share
         facts = problem.n_samples, n_columns, self.budget.record_factor
-        return plan_search(
-            Columns(what, *facts, self.allowance, self.whole),
+        return magnitudes.plan_search(
+            magnitudes.Columns(what, *facts, self.allowance, self.whole),
             private_center=getattr(solver, f"private_center_{which}") and problem.fit_intercept,
             private_scale=getattr(solver, f"private_scale_{which}"),
             largest_share=share,

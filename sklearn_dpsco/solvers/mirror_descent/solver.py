@@ -23,8 +23,8 @@ from ...privacy.budget import Allowance, Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.subsets import RandomBatches
 from .. import defaults, statistics
-from ..base import Plan, Problem, Solver, none_or_count
-from ..box_units import Box, FirstInUnits
+from ..base import Plan, Problem, Solver, none_or_count, releases_of
+from ..box_units import Box
 from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
 from ..first_releases import FirstReleases, plan_first
 from ..slices import fast_restarts, slices, smallest
@@ -89,7 +89,7 @@ class MirrorDescent(Solver):
             ),
         )
         stages, composition = self._stages(facts, first, allowance.share(first.left))
-        releases = [*first.releases, *(r for stage in stages for r in stage.releases)]
+        releases = releases_of(first, *stages)
         guarantee = Guarantee.of(budget, releases, composition or allowance.kind)
         return MirrorDescentPlan(
             problem,
@@ -107,7 +107,7 @@ class MirrorDescent(Solver):
         )
 
     def _stages(
-        self, facts: Facts, first: FirstReleases | FirstInUnits, left: Allowance
+        self, facts: Facts, first: FirstReleases, left: Allowance
     ) -> tuple[Stages, Composition | None]:
         """The stages of all runs, and the analysis if it is not that of the allowance."""
         n = facts.problem.n_samples
@@ -287,7 +287,7 @@ class NoisyMD(MirrorDescent):
         super()._check(loss, feasible_set, budget, units)
 
     def _stages(
-        self, facts: Facts, first: FirstReleases | FirstInUnits, left: Allowance
+        self, facts: Facts, first: FirstReleases, left: Allowance
     ) -> tuple[Stages, Composition | None]:
         if self.batch_size in (None, facts.problem.n_samples):
             return super()._stages(facts, first, left)

@@ -16,7 +16,6 @@ from ...geometry import Geometry, MirrorMap
 from ...mechanisms import Gaussian, GeneralizedGaussian, Release
 from ...randomness.stream import RandomStream
 from ..base import Part, Plan, SolverResult
-from ..box_units import FirstInUnits
 from ..first_releases import FirstReleases
 from ..records import Records, SolverData
 
@@ -203,7 +202,7 @@ class MirrorDescentPlan(Plan):
         Weight of norm(w)^2 / 2.
     stages : tuple of Stage, or of Round
         What runs, each stage from the result of the one before.
-    first : FirstReleases or FirstInUnits
+    first : FirstReleases
         What is released before the descent.
     draws_result : bool
         Whether the result is one of those of the stages, drawn uniformly and without looking at
@@ -215,7 +214,7 @@ class MirrorDescentPlan(Plan):
     gradient_clip: float
     l2_penalty: float
     stages: tuple[Stage | Round, ...]
-    first: FirstReleases | FirstInUnits
+    first: FirstReleases
     draws_result: bool = False
 
     def result_number(self, stream: RandomStream) -> int:
@@ -230,7 +229,7 @@ class MirrorDescentPlan(Plan):
 
     @property
     def bounded_set(self) -> Geometry | None:
-        return self.geometry if self.first.is_in_bounds else None
+        return self.geometry if self.first.units is None else None
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""

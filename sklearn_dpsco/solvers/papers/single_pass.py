@@ -43,8 +43,7 @@ from ...privacy.guarantee import Guarantee
 from ...randomness.exact import UNIFORM_ATTEMPTS, refuse
 from ...randomness.stream import RandomStream
 from .. import defaults
-from ..base import Part, Plan, Problem, SolverResult
-from ..box_units import FirstInUnits
+from ..base import Part, Plan, Problem, SolverResult, releases_of
 from ..defaults import SINGLE_PASS
 from ..first_releases import FirstReleases, plan_box, plan_offset
 from ..frank_wolfe import Facts, FrankWolfe, score_error
@@ -182,27 +181,27 @@ class SinglePassPlan(Plan):
 
     geometry: Geometry  # the feasible set with its radius
     vertices: Vertices  # what is chosen among, and what the scores are computed from
-    first: FirstReleases | FirstInUnits  # what is released before the descent
+    first: FirstReleases  # what is released before the descent
     gradient_clip: float  # c: bound on abs(dl/dz)
     l2_penalty: float  # weight of norm(w)^2 / 2
     runs: tuple[BatchRun, ...] | tuple[RecordRun, ...]
 
     @property
     def bounded_set(self) -> Geometry | None:
-        return self.geometry if self.first.is_in_bounds else None
+        return self.geometry if self.first.units is None else None
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
-        start = self.first.run(data, stream)
+        data, frame = self.first.run(data, stream)
         problem = self.problem
-        terms = Terms(start.frame.offset, problem.loss, self.gradient_clip)
+        terms = Terms(frame.offset, problem.loss, self.gradient_clip)
         order = stream.substream("slices").permutation(problem.n_samples)
-        whole = Records(start.data.row_major().kept(), terms, problem)
+        whole = Records(data.row_major().kept(), terms, problem)
         coef = np.array(self.geometry.center(problem.size), dtype=np.float64)
-        units = start.frame.units(problem)
+        units = frame.units(problem)
         for run in self.runs:
             coef = run.result(whole, order[slice(*run.records)], units, self, coef, stream)
-        return start.frame.result(coef, problem, self.max_iter)
+        return frame.result(coef, problem, self.max_iter)
 
 
 # ------------------------------------------------------------------------------- planning
@@ -273,13 +272,12 @@ class Rounds(FrankWolfe):
             first = draft.box.first(whole, lambda problem, part: plan_before(problem, budget, part))
             plans.append((*plan_runs(whole.share(first.left)), whole, first))
         _, problem, runs, whole, first = min(plans, key=lambda plan: plan[0])
-        releases = [*first.releases, *(release for run in runs for release in run.releases)]
         return SinglePassPlan(
             problem,
             budget,
             self.form,
             sum(run.n_steps for run in runs),
-            Guarantee.of(budget, releases, whole.kind),
+            Guarantee.of(budget, releases_of(first, *runs), whole.kind),
             geometry=draft.geometry,
             vertices=draft.vertices,
             first=first,
