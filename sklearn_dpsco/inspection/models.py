@@ -24,7 +24,7 @@ from .._checks import check_int
 from ..estimates import Estimates
 from ..model_selection.private_steps import private_last
 from .axes import axes_for
-from .refits import budgeted_steps, check_public, clones_of
+from .refits import check_one_budget, check_public, clones_of
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -359,13 +359,7 @@ class PrivacyUtilityDisplay:
             As in `plot`.
         """
         check_public(cls.__name__, X, estimator, data_is_public)
-        budgeted = budgeted_steps(estimator)
-        if len(budgeted) > 1:
-            raise ValueError(
-                f"several steps have a budget ({', '.join(sorted(budgeted))}), so that epsilon "
-                "would not be that of the whole: put the pipeline into a DPGridSearchCV, which has "
-                "one for all"
-            )
+        check_one_budget(estimator)
         of_classes = is_classifier(estimator)
         if cv is None:
             kind = StratifiedShuffleSplit if of_classes else ShuffleSplit

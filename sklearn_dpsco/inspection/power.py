@@ -1,4 +1,4 @@
-"""How many rows, or which epsilon, standard errors of a size need: before any data is read."""
+"""How many rows, or which epsilon, a standard error or a score needs: before any data is read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import get_scorer, roc_auc_score
 
 from .._checks import check_count, check_real, check_size, unwarned
 from .axes import axes_for
+from .refits import check_one_budget, check_public, clones_of
+from .stand_ins import stand_in
 
 _MOST_ROWS = 10**12
 _EPSILONS = 1e-3, 1e4
+# of simulations
+_N_FITS = 20
+_N_FAILURES = 1
+_N_NEW = 10_000
+_MOST_CELLS = 2 * 10**8
+_STEP = 2 ** (1 / 3)
+_SIMULATED = 0.01 * _STEP ** np.arange(52)  # epsilons
+_SAFE = 1.5  # for tables that are harder than the stand-ins, found by simulation of such
 
 
 def _reaches(
@@ -44,16 +55,61 @@ def _holds(estimator: Any, n: int, d: int, is_enough: Callable[[Any], bool]) -> 
     return is_enough(plan)
 
 
+def _scores(
+    estimator: Any,
+    features: Any,
+    score: Any,
+    score_without_privacy: Any,
+    std: float | None,
+    effect: float | None,
+    **assumptions: Any,
+) -> Callable[..., bool]:
+    """Whether all of some fits to stand-ins of so many rows, with these settings, score as wanted.
+
+    New rows are scored beside the best linear predictions of them, whose score is the one assumed.
+    """
+    if (std, effect) != (None, None):
+        raise ValueError("give one of std, effect and score")
+    check_public("a score can be foretold of estimators", (), estimator, True)
+    made = stand_in(estimator, features, score_without_privacy, **assumptions)
+    of_classes = is_classifier(estimator)
+    least, most = 0.5 if of_classes else 0.0, score_without_privacy
+    check_real("score", score, low=least, high=most, low_open=True, high_open=True)
+    found = get_scorer("roc_auc" if of_classes else "r2")
+
+    def is_enough(n: int, **settings: Any) -> bool:
+        if n * len(made.columns) > _MOST_CELLS:
+            raise ValueError(
+                f"{n} rows are not enough, and more are not simulated: ask for a lower score, or "
+                "take a larger epsilon"
+            )
+        n_failures = 0
+        for seed, model in enumerate(clones_of(estimator, 0, [settings] * _N_FITS)):
+            X, y, z = made.table(n + _N_NEW, np.random.default_rng(seed))
+            z, y_new = z[n:], y[n:]
+            best = roc_auc_score(y_new, z) if of_classes else np.corrcoef(z, y_new)[0, 1] ** 2
+            with unwarned():
+                model.fit(X[:n], y[:n])
+            n_failures += found(model, X[n:], y_new) - best < score - score_without_privacy
+            if n_failures > _N_FAILURES:
+                return False
+        return True
+
+    return is_enough
+
+
 def rows_needed(
     estimator: Any,
-    n_features: int,
+    n_features: Any,
     *,
     std: float | None = None,
     effect: float | None = None,
     power: float = 0.8,
-    **assumptions: float,
+    score: float | None = None,
+    score_without_privacy: float | None = None,
+    **assumptions: Any,
 ) -> int:
-    """The number of rows from which nine of ten fits are this sure. Spends nothing.
+    """The number of rows from which nine of ten fits are this sure, or score this. Spends nothing.
 
     Parameters
     ----------
@@ -85,6 +141,14 @@ def rows_needed(
     >>> 10_000 < rows_needed(model, 10, effect=0.05) < 30_000
     True
     """
+    if (score, score_without_privacy) != (None, None):
+        scores_well = _scores(
+            estimator, n_features, score, score_without_privacy, std, effect, **assumptions
+        )
+        n = 64.0
+        while not scores_well(math.ceil(n)):
+            n *= _STEP
+        return math.ceil(_SAFE * n)
     check_count("n_features", n_features)
     model = clone(estimator).set_params(inference=True)
     is_enough = _reaches(std, effect, power, **assumptions)
@@ -106,14 +170,16 @@ def rows_needed(
 def epsilon_needed(
     estimator: Any,
     n_samples: int,
-    n_features: int,
+    n_features: Any,
     *,
     std: float | None = None,
     effect: float | None = None,
     power: float = 0.8,
-    **assumptions: float,
+    score: float | None = None,
+    score_without_privacy: float | None = None,
+    **assumptions: Any,
 ) -> float:
-    """The epsilon from which nine of ten fits are this sure. Spends nothing.
+    """The epsilon from which nine of ten fits are this sure, or score this. Spends nothing.
 
     Parameters
     ----------
@@ -139,6 +205,18 @@ def epsilon_needed(
     True
     """
     check_count("n_samples", n_samples, low=2)
+    if (score, score_without_privacy) != (None, None):
+        check_one_budget(estimator)
+        scores_well = _scores(
+            estimator, n_features, score, score_without_privacy, std, effect, **assumptions
+        )
+        for epsilon in _SIMULATED:
+            if scores_well(n_samples, epsilon=float(epsilon)):
+                return _rounded_up(_SAFE * epsilon)
+        raise ValueError(
+            f"no epsilon is large enough: {n_samples} rows leave more by sampling alone, or what "
+            "the estimator clips does; rows_needed says how many are enough"
+        )
     check_count("n_features", n_features)
     model = clone(estimator).set_params(inference=True)
     is_enough = _reaches(std, effect, power, **assumptions)
@@ -157,8 +235,12 @@ def epsilon_needed(
     while high - low > 1e-3:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
-    digits = 2 - math.floor(high / math.log(10))
-    return math.ceil(math.exp(high) * 10.0**digits) / 10.0**digits
+    return _rounded_up(math.exp(high))
+
+
+def _rounded_up(value: float) -> float:
+    digits = 2 - math.floor(math.log10(value))
+    return math.ceil(value * 10.0**digits) / 10.0**digits
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -44,6 +44,17 @@ def budgeted_steps(estimator: Any) -> dict[str, Any]:
     }
 
 
+def check_one_budget(estimator: Any) -> None:
+    """Raise `ValueError` if no one epsilon is that of the whole."""
+    budgeted = budgeted_steps(estimator)
+    if len(budgeted) > 1:
+        raise ValueError(
+            f"several steps have a budget ({', '.join(sorted(budgeted))}), so that epsilon "
+            "would not be that of the whole: put the pipeline into a DPGridSearchCV, which has "
+            "one for all"
+        )
+
+
 def clones_of(estimator: Any, random_state: Any, settings: Sequence[dict[str, Any]]) -> list[Any]:
     """Clones whose private steps have these settings, and noise of their own."""
     seeds: list[int | None] = [None] * len(settings)  # noise that nobody knows
