@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -25,6 +26,7 @@ from ..estimates import Estimates
 from ..model_selection.private_steps import private_last
 from .axes import axes_for
 from .refits import check_one_budget, check_public, clones_of
+from .stand_ins import N_NEW, stand_in
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -272,7 +274,8 @@ class PrivacyUtilityDisplay:
 
     For **public or synthetic data only**: the scores have no noise, and the fits are charged to no
     budget. Learn from a table that resembles yours (an open one, a simulated one) what an epsilon
-    is worth; for private scores of a private model see `dp_score`. Make one by `from_estimator`.
+    is worth; for private scores of a private model see `dp_score`. Make one by `from_estimator`, or
+    by `from_schema` where no such table is at hand.
 
     Parameters
     ----------
@@ -392,6 +395,65 @@ class PrivacyUtilityDisplay:
             score_name=str(name),
         )
         return display.plot(ax=ax, **kwargs)
+
+    @classmethod
+    def from_schema(
+        cls,
+        estimator: Any,
+        schema: Any,
+        n_samples: int | Sequence[int],
+        *,
+        score_without_privacy: float,
+        n_splits: int = 10,
+        random_state: int | None = None,
+        ax: Any = None,
+        assumptions: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw scores against epsilon on a public stand-in: no data are needed, none are read.
+
+        Parameters
+        ----------
+        estimator
+            As in `from_estimator`. A pipeline is fitted to the table, and else to what the encoder
+            makes of it.
+        schema : PublicEncoder, its schema, or number of features
+        n_samples : int or sequence of int
+            Rows to fit. Of several numbers each has a line, and the display holds the last one.
+        score_without_privacy : float
+            Of the stand-in: R2, or for two classes the area under the ROC curve.
+        n_splits : int >= 1, default=10
+            Fits at each epsilon, on rows and with noise of their own.
+        random_state : int or None, default=None
+            Decides on the stand-in, the rows and the noise.
+        ax : matplotlib Axes or None, default=None
+        assumptions : dict or None, default=None
+            Of the stand-in: `target`, `prevalence`, `correlation`, as in `rows_needed`.
+        **kwargs
+            As in `from_estimator`.
+        """
+        made = stand_in(estimator, schema, score_without_privacy, **(assumptions or {}))
+        sizes = [check_int("n_samples", n, low=2) for n in np.ravel(n_samples).tolist()]
+        X, y, _ = made.table(max(sizes) + N_NEW, random_state)
+        is_binary = is_classifier(estimator)
+        given = {
+            "data_is_public": True,
+            "scoring": "roc_auc" if is_binary else "r2",
+            "random_state": random_state,
+        }
+        for k, size in enumerate(sizes):
+            parts = {"n_splits": n_splits, "train_size": size, "test_size": N_NEW}
+            kind = StratifiedShuffleSplit if is_binary else ShuffleSplit
+            baselines = {} if k == len(sizes) - 1 else {"non_private": None, "trivial": None}
+            display: Any = cls.from_estimator(
+                estimator,
+                X,
+                y,
+                **{"cv": kind(**parts, random_state=random_state), "ax": ax, **given, **baselines},
+                **{"name": f"{size:,} rows", **kwargs},
+            )
+            ax = display.ax_
+        return display
 
     def plot(self, *, ax: Any = None, name: str = "private", **kwargs: Any) -> Self:
         """Draw the medians over the splits, with their quartiles.

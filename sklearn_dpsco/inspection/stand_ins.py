@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.sparse import issparse
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import ndtr
 from sklearn.base import is_classifier
+from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import Pipeline
 
 from .._checks import check_choice, check_count, check_real, import_pandas
@@ -21,10 +23,14 @@ from ..model_selection.private_steps import last_step
 from ..preprocessing.declared import declared_bounds
 from ..preprocessing.encoder import PublicEncoder
 from ..preprocessing.schema import fields_of
+from ..solvers.statistics import TINY
 
 Array = NDArray[np.float64]
 
-_QUANTILES = ndtri((np.arange(2000) + 0.5) / 2000)
+N_NEW = 10_000  # rows on which fits are scored
+TARGETS = ("normal", "skewed", "zeros")
+_LOG_SPREAD = 1.1  # of skewed targets
+_STRONGEST = 100.0
 
 
 @dataclass(frozen=True)
@@ -43,8 +49,9 @@ class StandIn:
     correlation: float
     target: Callable[[Array, np.random.Generator], Any]  # of signals
 
-    def table(self, n: int, rng: np.random.Generator) -> tuple[Any, Any, Array]:
+    def table(self, n: int, seed: int | None) -> tuple[Any, Any, Array]:
         """X and y of n rows, and z, the best linear prediction up to scale and shift."""
+        rng = np.random.default_rng(seed)
         common = math.sqrt(self.correlation) * rng.standard_normal(n)
         own = math.sqrt(1 - self.correlation)
         cells = {
@@ -60,8 +67,7 @@ class StandIn:
             X = raw if self.is_raw else encoded
         encoded = np.asarray(encoded.toarray() if issparse(encoded) else encoded)
         spread = encoded.std(axis=0)
-        weights = rng.standard_normal(spread.size) / np.where(spread > 0, spread, 1.0)
-        z = (encoded - encoded.mean(axis=0)) @ weights
+        z = (encoded - encoded.mean(axis=0)) @ (rng.standard_normal(spread.size) / (spread + TINY))
         z /= z.std()
         return X, self.target(z, rng), z
 
@@ -86,97 +92,63 @@ def stand_in(
 ) -> StandIn:
     """The tables for an estimator, of that many features or of a schema."""
     inner = getattr(estimator, "estimator", estimator)  # of a search
-    last, of_classes = last_step(inner), is_classifier(estimator)
-    least = 0.5 if of_classes else 0.0
-    check_real("score_without_privacy", score, low=least, high=1, low_open=True, high_open=True)
+    last = last_step(inner)
+    check_real("correlation", correlation, low=0, high=1, high_open=True)
     if isinstance(features, Mapping | PublicEncoder):
         encoder = features if isinstance(features, PublicEncoder) else PublicEncoder(features)
         found = fields_of(encoder.schema, encoder.missing, encoder.unknown)
-        columns = {field.name: field.declared for field in found}
+        columns: dict[str, Any] = {field.name: field.declared for field in found}
     else:
         encoder, size = None, check_count("n_features", features)
         declared = declared_bounds(getattr(last, "bounds_X", None), size).bounds
-        ends = check_feature_bounds((-1, 1) if declared is None else declared, size)
-        low, high = (np.broadcast_to(end, size) for end in ends or ())
-        columns = {f"x{k}": (low[k], high[k]) for k in range(size)}
-    if prevalence is None:
-        prevalence = 0.5 if of_classes else 0.1
-    check_real("prevalence", prevalence, low=0, high=1, low_open=True, high_open=True)
-    law = (
-        _labels(last, score, prevalence)
-        if of_classes
-        else _numbers(last, score, target, prevalence)
-    )
-    check_real("correlation", correlation, low=0, high=1, high_open=True)
+        ends = check_feature_bounds((-1, 1) if declared is None else declared, size) or ()
+        pairs = zip(*(np.broadcast_to(end, size) for end in ends), strict=True)
+        columns = {f"x{k}": pair for k, pair in enumerate(pairs)}
+    law = _targets(last, score, target, prevalence)
     return StandIn(columns, encoder, isinstance(inner, Pipeline), correlation, law)
 
 
-def _numbers(last: Any, r2: float, target: str, share: float) -> Callable[..., Any]:
-    """Normal, lognormal, or 0 but for a share of gamma amounts; in the bounds of the target."""
-    check_choice("target", target, ("normal", "skewed", "zeros"))
-    ends = check_target_bounds(getattr(last, "bounds_y", None)) or (-1.0, 1.0)
-    low, high = (float(np.ravel(end)[0]) for end in ends)
-    if target == "normal":
-        middle, unit = (low + high) / 2, (high - low) / 8
-        signal, error = unit * math.sqrt(r2), unit * math.sqrt(1 - r2)
-        return lambda z, rng: middle + signal * z + error * rng.standard_normal(z.size)
-    unit = (high - low) / 40  # a standard deviation: tails are long
-    if target == "skewed":
-        # exp(s z + t e) has R2 = s^2 / (exp(s^2 + t^2) - 1); of s^2 + t^2 s^2 is the part R2^(1/2)
-        log_variance = float(brentq(lambda v: math.expm1(v) / v - r2**-0.5, 1e-9, 100.0))
-        signal = math.sqrt(log_variance * math.sqrt(r2))
-        error = math.sqrt(log_variance - signal**2)
-        unit /= math.exp(log_variance / 2) * math.sqrt(math.expm1(log_variance))
-        return lambda z, rng: low + unit * np.exp(signal * z + error * rng.standard_normal(z.size))
-    # Amounts are gamma of shape 2: their mean is 2, and their mean square 6
-    variance = 6 * share - 4 * share**2
-
-    def score_at(strength: float) -> float:
-        p = expit(_log_odds(strength, share))
-        return float(4 * np.mean(p * _QUANTILES) ** 2 / variance)
-
-    slope, shift = _found(score_at, r2, share)
-    unit /= math.sqrt(variance)
-
-    def amounts(z: Array, rng: np.random.Generator) -> Array:
-        is_some = rng.random(z.size) < expit(shift + slope * z)
-        return low + unit * is_some * rng.gamma(2.0, size=z.size)
-
-    return amounts
-
-
-def _labels(last: Any, auc: float, share: float) -> Callable[..., Any]:
-    """Of two classes, the second of this frequency, with log-odds that are linear in z."""
-    classes = np.unique(last.classes) if last.classes is not None else ()
+def _targets(last: Any, score: float, target: str, share: float | None) -> Callable[..., Any]:
+    """Labels, or numbers in the bounds of the estimator, that follow signals to the score."""
+    is_binary, numbers = is_classifier(last), check_choice("target", target, TARGETS)
+    least = 0.5 if is_binary else 0.0
+    check_real("score_without_privacy", score, low=least, high=1, low_open=True, high_open=True)
+    share = (0.5 if is_binary else 0.1) if share is None else share
+    check_real("prevalence", share, low=0, high=1, low_open=True, high_open=True)
+    classes = np.unique(last.classes) if is_binary and last.classes is not None else np.arange(2)
     if len(classes) != 2:
-        raise ValueError("a score can be foretold for regressions and for two declared classes")
+        raise ValueError("a score can be foretold of regressions and of two classes")
+    ends = check_target_bounds(getattr(last, "bounds_y", None))
+    low, high = (-1.0, 1.0) if ends is None else (float(np.ravel(end)[0]) for end in ends)
 
-    def score_at(strength: float) -> float:
-        p = expit(_log_odds(strength, share))
-        below = np.cumsum(1 - p) - (1 - p) / 2  # of the first class, with lower signals
-        return float(p @ below / (p.sum() * (1 - p).sum()))
+    def draw(strength: float, z: Array, rng: np.random.Generator) -> Any:
+        if is_binary or numbers == "zeros":
+            latent = strength * z + rng.logistic(size=z.size)
+            is_some = latent > np.quantile(latent, 1 - share)
+            if is_binary:
+                return classes[is_some.astype(int)]
+            y = is_some * rng.gamma(2.0, size=z.size)
+        else:
+            y = (strength * z + rng.standard_normal(z.size)) / math.hypot(strength, 1)
+            if numbers == "normal":
+                return (low + high) / 2 + (high - low) / 8 * y
+            y = np.exp(_LOG_SPREAD * y)
+        return low + (high - low) / 40 * y / y.std()  # with room for a long tail
 
-    slope, shift = _found(score_at, auc, share)
-    return lambda z, rng: classes[(rng.random(z.size) < expit(shift + slope * z)).astype(int)]
+    def excess(strength: float) -> float:
+        rng = np.random.default_rng(0)
+        z = rng.standard_normal(100_000)
+        return best_score(is_binary, draw(strength, z, rng), z) - score
 
-
-def _log_odds(strength: float, share: float) -> Array:
-    """Linear in normal signals, with this mean probability."""
-
-    def excess(shift: float) -> float:
-        return float(expit(shift + strength * _QUANTILES).mean()) - share
-
-    most = 40.0 + 5 * strength
-    return np.asarray(brentq(excess, -most, most) + strength * _QUANTILES)
-
-
-def _found(score_at: Callable[[float], float], score: float, share: float) -> tuple[float, float]:
-    """Slope and intercept of log-odds that give the score."""
-    strongest = 100.0
-    if score_at(strongest) <= score:
+    if excess(_STRONGEST) < 0:
         raise ValueError(
             f"score_without_privacy={score:g} is more than a linear model reaches on such targets, "
-            f"{score_at(strongest):.3g}: say less, or another target or prevalence"
+            f"which is {score + excess(_STRONGEST):.2g}: say less, or another target"
         )
-    strength = float(brentq(lambda b: score_at(b) - score, 0.0, strongest))
-    return strength, float(_log_odds(strength, share).mean())
+    strength = float(brentq(excess, 0.0, _STRONGEST, xtol=1e-3))
+    return functools.partial(draw, strength)
+
+
+def best_score(is_binary: bool, y: Any, z: Array) -> float:
+    """Of predictions z but for scale and shift: the area under the ROC curve, or R2."""
+    return float(roc_auc_score(y, z) if is_binary else np.corrcoef(y, z)[0, 1] ** 2)
