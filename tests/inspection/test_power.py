@@ -18,7 +18,8 @@ from sklearn_dpsco import (
     epsilon_needed,
     rows_needed,
 )
-from sklearn_dpsco.inspection.stand_ins import stand_in
+from sklearn_dpsco.inspection import power
+from sklearn_dpsco.inspection.stand_ins import best_score, stand_in
 
 LINEAR = DPLinearRegression(epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
 HALF = {"score": 0.4, "score_without_privacy": 0.5}
@@ -63,7 +64,6 @@ def test_epsilon_needed_is_the_least_that_is_enough():
         ({**HALF, "prevalence": 1.0}, "prevalence must be"),
         ({**HALF, "correlation": 1.0}, "correlation must be"),
         ({**HALF, "target": "zeros"}, r"more than a linear model reaches .* 0\.2"),
-        ({**HALF, "score": 0.4999}, "rows are not enough, and more are not simulated"),
         ({"std": 0.1, "effect": 0.1}, "give either std, or effect and power"),
         ({"std": 0}, "std must be"),
         ({"effect": 0.1, "power": 1.0}, "power must be"),
@@ -150,16 +150,20 @@ def test_rows_and_epsilon_of_a_score():
     assert model.get_params() == before
     # with less noise, from fewer rows
     assert 1.5 * n < rows_needed(model.set_params(epsilon=1.0), 4, **HALF) < 4 * n
-    assert 1.5 < epsilon_needed(model, n, 4, **HALF) < 6.0
-    assert epsilon_needed(model, 4 * n, 4, **HALF) < 1.5
+    assert 0.3 < epsilon_needed(model, 4 * n, 4, **HALF) < 1.5
     with pytest.raises(ValueError, match="more by sampling alone, or what"):
         epsilon_needed(model, 20, 12, score=0.49, score_without_privacy=0.5)
-    # standard errors have a least number of rows, which a score alone has not
+    # the estimator as it stands: it refuses too few rows for standard errors
     model.set_params(inference=True, epsilon=10.0)
-    with pytest.raises(ValueError, match="rows for") as caught:
-        model.plan(50, 4)
-    assert rows_needed(model, 4, **HALF) > 50
-    assert caught.value
+    with pytest.raises(ValueError, match="rows for"):
+        model.plan(64, 4)
+    assert rows_needed(model, 4, **HALF) > 64
+
+
+def test_a_score_that_takes_too_many_rows(monkeypatch):
+    monkeypatch.setattr(power, "_MOST_CELLS", 4000)
+    with pytest.raises(ValueError, match="rows are not enough, and more are not simulated"):
+        rows_needed(LINEAR, 4, **HALF | {"score": 0.499})
 
 
 def test_a_score_spends_nothing():
@@ -168,7 +172,7 @@ def test_a_score_spends_nothing():
         rows_needed(clone(LINEAR).set_params(accountant=accountant), 4, **HALF)
     with accountant, pytest.raises(ValueError, match="leave its block"):
         rows_needed(LINEAR, 4, **HALF)
-    assert accountant.ledger.charges == ()
+    assert accountant.total_spent() == 0
     scaled = make_pipeline(DPScaler(bounds_X=(0, 1)), LINEAR)
     with pytest.raises(ValueError, match="several steps have a budget"):
         epsilon_needed(scaled, 1000, 4, **HALF)
@@ -194,7 +198,7 @@ LABELS = {"half": (0.0, 1.5), "rare": (-3.8, 1.5)}
 
 
 def family(name, n, d, rng):
-    """X and y; bounds are (-1, 1) and (-10, 50)."""
+    """X in (-1, 1), y in (-10, 50), and the signal, in which means or log-odds increase."""
     X = 0.3 * rng.normal(size=(n, d))
     if name == "correlated":
         X = 0.3 * (np.sqrt(0.8) * rng.normal(size=(n, 1)) + np.sqrt(0.2) * rng.normal(size=(n, d)))
@@ -205,12 +209,12 @@ def family(name, n, d, rng):
     z, e = z / z.std(), rng.normal(size=n)
     if name in LABELS:
         shift, slope = LABELS[name]
-        return X, (rng.random(n) < expit(shift + slope * z)).astype(int)
+        return X, (rng.random(n) < expit(shift + slope * z)).astype(int), z
     if name == "costs":
-        return X, np.exp(0.8 * z + 0.8 * e).clip(0, 50)
+        return X, np.exp(0.8 * z + 0.8 * e).clip(0, 50), z
     if name == "zeros":
-        return X, (rng.random(n) < expit(-2.7 + 1.2 * z)) * rng.gamma(2.0, 2.0, n).clip(0, 50)
-    return X, z + e
+        return X, (rng.random(n) < expit(-2.7 + 1.2 * z)) * rng.gamma(2.0, 2.0, n).clip(0, 50), z
+    return X, z + e, z
 
 
 @pytest.mark.slow
@@ -219,28 +223,27 @@ def family(name, n, d, rng):
 def test_nine_of_ten_fits_reach_the_score(name, d):
     is_binary, (told, part) = name in LABELS, FAMILIES[name]
     given = {"delta": 1e-6, "relation": "zero-out", "bounds_X": (-1, 1)}
-    X, y = family(name, 100_000, d, np.random.default_rng(99))
-    best = LinearRegression().fit(X, y).score(X, y)
-    if is_binary:
-        best = roc_auc_score(y, LogisticRegression(C=1e6).fit(X, y).decision_function(X))
-    least = 0.5 if is_binary else 0.0
+    _, y, z = family(name, 300_000, d, np.random.default_rng(99))
+    best, least = best_score(is_binary, y, z), 0.5 if is_binary else 0.0
     score = least + part * (best - least)
 
-    def n_reached(model, n):
-        found = 0
+    def is_reached(model, n):
+        n_failures = 0
         for seed in range(40):
-            X, y = family(name, n + 20_000, d, np.random.default_rng([seed, n]))
+            X, y, z = family(name, n + 20_000, d, np.random.default_rng([seed, n]))
             model.set_params(random_state=seed).fit(X[:n], y[:n])
-            if is_binary:
-                found += roc_auc_score(y[n:], model.decision_function(X[n:])) >= score
-            else:
-                found += r2_score(y[n:], model.predict(X[n:])) >= score
-        return found
+            of_fit = model.decision_function if is_binary else model.predict
+            found = (roc_auc_score if is_binary else r2_score)(y[n:], of_fit(X[n:]))
+            # the same new rows for both: R2 of 20,000 amounts is itself uncertain
+            n_failures += found - best_score(is_binary, y[n:], z[n:]) < score - best
+            if n_failures > 4:
+                return False
+        return True
 
     for epsilon in (0.5, 1.0, 3.0):
         model = DPLinearRegression(epsilon=epsilon, bounds_y=(-10, 50), **given)
         if is_binary:
             model = DPLogisticRegression(epsilon=epsilon, classes=[0, 1], **given)
         n = rows_needed(model, d, score=score, score_without_privacy=best, **told)
-        assert n_reached(model, n) >= 36
-        assert n_reached(model, n // 4) < 36  # nor four times too many
+        assert is_reached(model, n), (epsilon, n)
+        assert not is_reached(model, n // 4), (epsilon, n)  # nor four times too many
