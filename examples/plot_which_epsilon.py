@@ -4,15 +4,15 @@ Which epsilon
 
 Before any data are read: what a score costs, on public stand-ins made of a schema.
 
-Nothing here is private. The tables are made of declared bounds and categories and of an assumed score without
-privacy, and no budget is spent.
+Nothing here is private. The tables are made of declared bounds and categories and of an assumed
+score without privacy, and no budget is spent.
 """
 
 # %%
 # What is known
 # -------------
-# Columns and their bounds, that about a fifth of the labels are "yes", and from a published study that a
-# logistic regression reaches an area under the ROC curve of about .80.
+# Columns and their bounds, that about a fifth of the labels are "yes", and from a published study
+# that a logistic regression reaches an area under the ROC curve of about .80.
 
 from sklearn.pipeline import make_pipeline
 

@@ -158,9 +158,9 @@ def rows_needed(
     Notes
     -----
     A score is found by simulation, in seconds, the same at each call: the estimator is fitted to
-    public stand-ins with the declared columns and the assumed score, of more and more rows, until
-    19 of 20 fits lose at most .8 of what may be lost. The answer is 1.4 times as many, for tables that are
-    harder. They may be harder still: columns that hardly occur, means that are not linear.
+    public stand-ins with the declared columns and the assumed score, of more and more rows, till
+    19 of 20 fits lose at most .8 of what may be lost. The answer is 1.4 times as many, for tables
+    that are harder. Some are harder still: columns that hardly occur, means far from linear.
 
     Examples
     --------

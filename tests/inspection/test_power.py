@@ -1,5 +1,8 @@
 """How many rows and which epsilon, before any data is read."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -181,6 +184,46 @@ def test_a_score_spends_nothing():
         rows_needed(three, 4, score=0.7, score_without_privacy=0.8)
     with pytest.raises(ValueError, match=r"score must be .* in \(0.5, 0.8\)"):
         rows_needed(LOGISTIC, 4, score=0.5, score_without_privacy=0.8)
+
+
+# ----------------------------------------------------------------------------------- the page
+
+PAGE = Path(__file__).parents[2] / "doc" / "which_epsilon.rst"
+
+
+def test_what_the_page_says_of_attackers():
+    pattern = r"^([\d.]+) +([\d.]+) +([\d.]+) % +([\d.]+) % +([\d.]+) %$"
+    rows = re.findall(pattern, PAGE.read_text(), re.M)
+    assert len(rows) == 8
+    for row in rows:
+        epsilon, factor, of_half, of_few, detections = map(float, row)
+        assert factor == pytest.approx(np.exp(epsilon), rel=0.005)
+        for prior, found in ((0.5, of_half), (0.01, of_few)):
+            odds = np.exp(epsilon) * prior / (1 - prior)
+            assert found == pytest.approx(100 * odds / (1 + odds), abs=0.051)
+        for relation in ("zero-out", "replace-one"):
+            model = clone(LINEAR).set_params(epsilon=epsilon, relation=relation)
+            most = 1 - model.plan(50_000, 10).guarantee.trade_off(0.05)
+            assert detections == pytest.approx(100 * most, abs=0.1)
+
+
+@pytest.mark.slow
+def test_what_the_page_says_of_rows():
+    pattern = r"^(\w+).* (\d+) +([\d.]+), ([\d.]+) +([\d,]+) +([\d,]+) +([\d,]+)$"
+    rows = re.findall(pattern, PAGE.read_text(), re.M)
+    assert len(rows) == 6
+    told = {
+        "costs": {"target": "skewed"},
+        "amounts": {"target": "zeros"},
+        "rare": {"prevalence": 0.05},
+    }
+    for job, d, best, score, *found in rows:
+        model = clone(LOGISTIC if job in ("labels", "rare") else LINEAR)
+        model.set_params(relation="zero-out", bounds_X=(0, 1))
+        given = {"score": float(score), "score_without_privacy": float(best), **told.get(job, {})}
+        for epsilon, n in zip((0.5, 1.0, 3.0), found, strict=True):
+            needed = rows_needed(model.set_params(epsilon=epsilon), int(d), **given)
+            assert float(n.replace(",", "")) == pytest.approx(needed, rel=0.1)
 
 
 # --------------------------------------- tables that resemble the stand-ins in nothing but words
