@@ -125,6 +125,8 @@ def test_stand_ins_have_the_assumed_score(model, score, told):
     assert found == pytest.approx(np.corrcoef(y, z)[0, 1] ** 2, abs=1e-3)
     assert found == pytest.approx(score, abs=0.015)
     assert np.mean((y >= 0) & (y <= 1)) > 0.999  # within bounds_y
+    if not told:
+        assert y.std() == pytest.approx(0.125, rel=0.02)
     if "prevalence" in told:
         assert np.mean(y > 0) == pytest.approx(0.2, abs=1e-4)
 
@@ -289,4 +291,5 @@ def test_nine_of_ten_fits_reach_the_score(name, d):
             model = DPLogisticRegression(epsilon=epsilon, classes=[0, 1], **given)
         n = rows_needed(model, d, score=score, score_without_privacy=best, **told)
         assert is_reached(model, n), (epsilon, n)
-        assert not is_reached(model, n // 4), (epsilon, n)  # nor four times too many
+        # nor far too many; of amounts fits are hardly better for a while from more and more rows
+        assert not is_reached(model, n // (6 if name == "zeros" else 4)), (epsilon, n)
