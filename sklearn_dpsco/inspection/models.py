@@ -21,13 +21,12 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._checks import check_bool, check_int, unwarned, warn_user
-from ..data.blocks import check_in_memory
+from .._checks import check_int
 from ..estimates import Estimates
-from ..exceptions import PrivacyLeakWarning
-from ..model_selection.private_steps import private_last, private_steps
-from ..privacy.accountant import active_accountant
+from ..model_selection.private_steps import private_last
 from .axes import axes_for
+from .refits import check_one_budget, check_public, clones_of
+from .stand_ins import N_NEW, stand_in
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -144,12 +143,12 @@ class CoefficientDisplay:
         ax, max_features, **kwargs
             As in `plot`.
         """
-        _check_public(f"{cls.__name__}.from_refits", X, estimator, data_is_public)
+        check_public(f"{cls.__name__}.from_refits", X, estimator, data_is_public)
         size = check_int("n_refits", n_refits, low=2)
         fit = delayed(_frame)
         found = Parallel(n_jobs=n_jobs)(
             fit(model, encoder, units, (X, y))
-            for model in _clones(estimator, random_state, [{}] * size)
+            for model in clones_of(estimator, random_state, [{}] * size)
         )
         frame, names, _ = found[0]
         coefs = np.array([frame.to_numpy() for frame, *_ in found])
@@ -275,7 +274,8 @@ class PrivacyUtilityDisplay:
 
     For **public or synthetic data only**: the scores have no noise, and the fits are charged to no
     budget. Learn from a table that resembles yours (an open one, a simulated one) what an epsilon
-    is worth; for private scores of a private model see `dp_score`. Make one by `from_estimator`.
+    is worth; for private scores of a private model see `dp_score`. Make one by `from_estimator`, or
+    by `from_schema` where no such table is at hand.
 
     Parameters
     ----------
@@ -361,14 +361,8 @@ class PrivacyUtilityDisplay:
         ax, **kwargs
             As in `plot`.
         """
-        _check_public(cls.__name__, X, estimator, data_is_public)
-        budgeted = _budgeted_steps(estimator)
-        if len(budgeted) > 1:
-            raise ValueError(
-                f"several steps have a budget ({', '.join(sorted(budgeted))}), so that epsilon "
-                "would not be that of the whole: put the pipeline into a DPGridSearchCV, which has "
-                "one for all"
-            )
+        check_public(cls.__name__, X, estimator, data_is_public)
+        check_one_budget(estimator)
         of_classes = is_classifier(estimator)
         if cv is None:
             kind = StratifiedShuffleSplit if of_classes else ShuffleSplit
@@ -379,7 +373,7 @@ class PrivacyUtilityDisplay:
             trivial = DummyClassifier() if of_classes else DummyRegressor()
         compared = [_non_private(non_private, estimator), trivial]
         settings = [{"epsilon": float(epsilon)} for epsilon in epsilons for _ in splits]
-        models = _clones(estimator, random_state, settings)
+        models = clones_of(estimator, random_state, settings)
         models += [model for model in compared if model is not None for _ in splits]
         score = delayed(cross_val_score)
         found = Parallel(n_jobs=n_jobs)(
@@ -401,6 +395,65 @@ class PrivacyUtilityDisplay:
             score_name=str(name),
         )
         return display.plot(ax=ax, **kwargs)
+
+    @classmethod
+    def from_schema(
+        cls,
+        estimator: Any,
+        schema: Any,
+        n_samples: int | Sequence[int],
+        *,
+        score_without_privacy: float,
+        n_splits: int = 10,
+        random_state: int | None = None,
+        ax: Any = None,
+        assumptions: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw scores against epsilon on a public stand-in: no data are needed, none are read.
+
+        Parameters
+        ----------
+        estimator
+            As in `from_estimator`. A pipeline is fitted to the table, and else to what the encoder
+            makes of it.
+        schema : PublicEncoder, its schema, or number of features
+        n_samples : int or sequence of int
+            Rows to fit. Of several numbers each has a line, and the display holds the last one.
+        score_without_privacy : float
+            Of the stand-in: R2, or for two classes the area under the ROC curve.
+        n_splits : int >= 1, default=10
+            Fits at each epsilon, on rows and with noise of their own.
+        random_state : int or None, default=None
+            Decides on the stand-in, the rows and the noise.
+        ax : matplotlib Axes or None, default=None
+        assumptions : dict or None, default=None
+            Of the stand-in: `target`, `prevalence`, `correlation`, as in `rows_needed`.
+        **kwargs
+            As in `from_estimator`.
+        """
+        made = stand_in(estimator, schema, score_without_privacy, **(assumptions or {}))
+        sizes = [check_int("n_samples", n, low=2) for n in np.ravel(n_samples).tolist()]
+        X, y, _ = made.table(max(sizes) + N_NEW, random_state)
+        is_binary = is_classifier(estimator)
+        given = {
+            "data_is_public": True,
+            "scoring": "roc_auc" if is_binary else "r2",
+            "random_state": random_state,
+        }
+        for k, size in enumerate(sizes):
+            parts = {"n_splits": n_splits, "train_size": size, "test_size": N_NEW}
+            kind = StratifiedShuffleSplit if is_binary else ShuffleSplit
+            baselines = {} if k == len(sizes) - 1 else {"non_private": None, "trivial": None}
+            display: Any = cls.from_estimator(
+                estimator,
+                X,
+                y,
+                **{"cv": kind(**parts, random_state=random_state), "ax": ax, **given, **baselines},
+                **{"name": f"{size:,} rows", **kwargs},
+            )
+            ax = display.ax_
+        return display
 
     def plot(self, *, ax: Any = None, name: str = "private", **kwargs: Any) -> Self:
         """Draw the medians over the splits, with their quartiles.
@@ -451,50 +504,3 @@ def _non_private(model: Any, estimator: Any) -> Any:
     if is_classifier(estimator):
         linear = LogisticRegression(max_iter=1000)
     return make_pipeline(StandardScaler(with_mean=False), linear)  # also of sparse columns
-
-
-# --------------------------------- fits on public or synthetic tables, which no budget pays for
-
-
-def _check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> None:
-    """Warn unless the data are said to be public; raise if a fit would be charged."""
-    check_in_memory(what, X)
-    private_last(estimator, f"{what} takes a private estimator or search")
-    accountants = [step.accountant for step in private_steps(estimator).values()]
-    if active_accountant() is not None or any(found is not None for found in accountants):
-        raise ValueError(
-            f"{what} fits many times, on public or synthetic data that need no budget, and an "
-            "accountant would be charged for each fit: leave its block, and give a "
-            "clone(estimator).set_params(accountant=None)"
-        )
-    if not check_bool("data_is_public", data_is_public):
-        warn_user(
-            f"{what} shows what no guarantee covers, such as un-noised scores: use it on public or "
-            "synthetic data, and say data_is_public=True",
-            PrivacyLeakWarning,
-        )
-
-
-def _budgeted_steps(estimator: Any) -> dict[str, Any]:
-    """The private steps that are not inside of another one, by the prefix of their parameters."""
-    steps = private_steps(estimator)
-    return {
-        prefix: step
-        for prefix, step in steps.items()
-        if not any(prefix != outer and prefix.startswith(outer) for outer in steps)
-    }
-
-
-def _clones(estimator: Any, random_state: Any, settings: Sequence[dict[str, Any]]) -> list[Any]:
-    """Clones whose private steps have these settings, and noise of their own."""
-    seeds: list[int | None] = [None] * len(settings)  # noise that nobody knows
-    if random_state is not None:
-        seeds = np.random.default_rng(random_state).integers(2**31, size=len(settings)).tolist()
-    steps = _budgeted_steps(estimator)
-    clones = []
-    for seed, given in zip(seeds, settings, strict=True):
-        own = {"random_state": seed, **given}
-        params = {f"{prefix}{name}": own[name] for prefix in steps for name in own}
-        with unwarned():  # the seed is the one that was asked for
-            clones.append(clone(estimator).set_params(**params))
-    return clones

@@ -1,4 +1,4 @@
-"""How many rows, or which epsilon, standard errors of a size need: before any data is read."""
+"""How many rows, or which epsilon, a standard error or a score needs: before any data is read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,25 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import get_scorer
 
 from .._checks import check_count, check_real, check_size, unwarned
 from .axes import axes_for
+from .refits import check_one_budget, check_public, clones_of
+from .stand_ins import N_NEW, best_score, stand_in
 
 _MOST_ROWS = 10**12
 _EPSILONS = 1e-3, 1e4
+# of simulations
+_N_FITS = 20
+_N_FAILURES = 1
+_MOST_CELLS = 3 * 10**7
+_STEP = 2 ** (1 / 3)
+_SIMULATED = 0.01 * _STEP ** np.arange(52)  # epsilons
+# for tables that are harder than the stand-ins, found by simulation: a part of the score that may
+# be lost, and a factor of rows or epsilon
+_SAFE_PART, _SAFE = 0.8, 1.4
 
 
 def _reaches(
@@ -44,30 +56,94 @@ def _holds(estimator: Any, n: int, d: int, is_enough: Callable[[Any], bool]) -> 
     return is_enough(plan)
 
 
+def _scores(
+    estimator: Any,
+    features: Any,
+    score: Any,
+    score_without_privacy: Any,
+    std: float | None,
+    effect: float | None,
+    **assumptions: Any,
+) -> Callable[..., bool]:
+    """Whether all of some fits to stand-ins of so many rows, with these settings, score as wanted.
+
+    New rows are scored beside the best linear predictions of them, whose score is the one assumed.
+    """
+    if (std, effect) != (None, None):
+        raise ValueError("give one of std, effect and score")
+    check_public("a score can be foretold of estimators", (), estimator, True)
+    made = stand_in(estimator, features, score_without_privacy, **assumptions)
+    of_classes = is_classifier(estimator)
+    least, most = 0.5 if of_classes else 0.0, score_without_privacy
+    check_real("score", score, low=least, high=most, low_open=True, high_open=True)
+    found = get_scorer("roc_auc" if of_classes else "r2")
+
+    def is_enough(n: int, **settings: Any) -> bool:
+        if n * len(made.columns) > _MOST_CELLS:
+            raise ValueError(
+                f"{n} rows are not enough, and more are not simulated: ask for a lower score, or "
+                "take a larger epsilon"
+            )
+        n_failures = 0
+        for seed, model in enumerate(clones_of(estimator, 0, [settings] * _N_FITS)):
+            X, y, z = made.table(n + N_NEW, seed)
+            best = best_score(of_classes, y[n:], z[n:])
+            try:
+                with unwarned():
+                    model.fit(X[:n], y[:n])
+            except ValueError as error:
+                if "rows for" in str(error):  # too few for any standard error
+                    return False
+                raise
+            loss = best - found(model, X[n:], y[n:])
+            n_failures += loss > _SAFE_PART * (score_without_privacy - score)
+            if n_failures > _N_FAILURES:
+                return False
+        return True
+
+    return is_enough
+
+
 def rows_needed(
     estimator: Any,
-    n_features: int,
+    n_features: Any,
     *,
     std: float | None = None,
     effect: float | None = None,
     power: float = 0.8,
-    **assumptions: float,
+    score: float | None = None,
+    score_without_privacy: float | None = None,
+    **assumptions: Any,
 ) -> int:
-    """The number of rows from which nine of ten fits are this sure. Spends nothing.
+    """The number of rows from which nine of ten fits are this sure, or score this. Spends nothing.
 
     Parameters
     ----------
     estimator : DPLinearRegression, DPLogisticRegression, DPMirrorRegressor or DPMirrorClassifier
-        With its epsilon, delta and relation. ``inference`` counts as True.
+        With its epsilon, delta and relation. ``inference`` counts as True. For a score any
+        estimator of this package, a search or a pipeline that ends with one, as it stands.
     n_features : int >= 1
+        For a score also a `PublicEncoder`, or its schema.
     std : float or None, default=None
         The standard error of a coefficient that is wanted, as `UnitDescentPlan.expected_std` has
         it: per standard deviation of a feature, in standard deviations of the target, or in
         log-odds.
     effect, power : float or None, default=None; float in (0, 1), default=.8
         In the place of `std`: an effect of this size is to be told from 0 with this probability.
+    score, score_without_privacy : float or None, default=None
+        In the place of `std`: this score on new rows is wanted, where the best linear model
+        has that one. Of a regression R2, of two classes the area under the ROC curve.
     **assumptions
         `r2`, `correlation`, `prevalence`, and of the interval `level`, as in the plan's methods.
+        For a score:
+
+        `target` : {"normal", "skewed", "zeros"}, default="normal"
+            Of a regression. "skewed": few are large, such as costs or counts. "zeros": most are
+            0, and the rest amounts.
+        `prevalence` : float in (0, 1), default=.5, or .1 for zeros
+            The frequency of the second class, or of targets that are not 0.
+        `correlation` : float in [0, 1), default=.5
+            Of each feature with each other one.
 
     Returns
     -------
@@ -76,7 +152,15 @@ def rows_needed(
     Raises
     ------
     ValueError
-        If 10^12 rows are not enough.
+        If 10^12 rows are not enough. For a score, if those that can be simulated are not, about
+        3e7 / n_features, or if no linear model reaches `score_without_privacy`.
+
+    Notes
+    -----
+    A score is found by simulation, in seconds, the same at each call: the estimator is fitted to
+    public stand-ins with the declared columns and the assumed score, of more and more rows, till
+    19 of 20 fits lose at most .8 of what may be lost. The answer is 1.4 times as many, for tables
+    that are harder. Some are harder still: columns that hardly occur, means far from linear.
 
     Examples
     --------
@@ -84,7 +168,17 @@ def rows_needed(
     >>> model = DPLinearRegression(epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 1))
     >>> 10_000 < rows_needed(model, 10, effect=0.05) < 30_000
     True
+    >>> 1000 < rows_needed(model, 10, score=0.45, score_without_privacy=0.5) < 5000
+    True
     """
+    if (score, score_without_privacy) != (None, None):
+        scores_well = _scores(
+            estimator, n_features, score, score_without_privacy, std, effect, **assumptions
+        )
+        n = 64.0
+        while not scores_well(math.ceil(n)):
+            n *= _STEP
+        return math.ceil(_SAFE * n)
     check_count("n_features", n_features)
     model = clone(estimator).set_params(inference=True)
     is_enough = _reaches(std, effect, power, **assumptions)
@@ -106,18 +200,20 @@ def rows_needed(
 def epsilon_needed(
     estimator: Any,
     n_samples: int,
-    n_features: int,
+    n_features: Any,
     *,
     std: float | None = None,
     effect: float | None = None,
     power: float = 0.8,
-    **assumptions: float,
+    score: float | None = None,
+    score_without_privacy: float | None = None,
+    **assumptions: Any,
 ) -> float:
-    """The epsilon from which nine of ten fits are this sure. Spends nothing.
+    """The epsilon from which nine of ten fits are this sure, or score this. Spends nothing.
 
     Parameters
     ----------
-    estimator, n_features, std, effect, power, **assumptions
+    estimator, n_features, std, effect, power, score, score_without_privacy, **assumptions
         As in `rows_needed`; the estimator's own epsilon does not count.
     n_samples : int >= 2
 
@@ -139,6 +235,18 @@ def epsilon_needed(
     True
     """
     check_count("n_samples", n_samples, low=2)
+    if (score, score_without_privacy) != (None, None):
+        check_one_budget(estimator)
+        scores_well = _scores(
+            estimator, n_features, score, score_without_privacy, std, effect, **assumptions
+        )
+        for epsilon in _SIMULATED:
+            if scores_well(n_samples, epsilon=float(epsilon)):
+                return _rounded_up(_SAFE * epsilon)
+        raise ValueError(
+            f"no epsilon is large enough: {n_samples} rows leave more by sampling alone, or what "
+            "the estimator clips does; rows_needed says how many are enough"
+        )
     check_count("n_features", n_features)
     model = clone(estimator).set_params(inference=True)
     is_enough = _reaches(std, effect, power, **assumptions)
@@ -157,8 +265,12 @@ def epsilon_needed(
     while high - low > 1e-3:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
-    digits = 2 - math.floor(high / math.log(10))
-    return math.ceil(math.exp(high) * 10.0**digits) / 10.0**digits
+    return _rounded_up(math.exp(high))
+
+
+def _rounded_up(value: float) -> float:
+    digits = 2 - math.floor(math.log10(value))
+    return math.ceil(value * 10.0**digits) / 10.0**digits
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

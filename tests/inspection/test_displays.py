@@ -19,6 +19,8 @@ from sklearn_dpsco import (
     BudgetAccountant,
     CoefficientDisplay,
     DPGridSearchCV,
+    DPLinearRegression,
+    DPLogisticRegression,
     DPMirrorClassifier,
     DPMirrorRegressor,
     DPScaler,
@@ -114,6 +116,32 @@ def test_utility_of_pipelines_searches_and_given_models():
     )
     assert found.trivial_line_ is None
     assert np.all(found.non_private_scores > 0.99)
+
+
+def test_a_stand_in_of_a_schema():
+    encoder = PublicEncoder({"age": (18, 98), "kind": ["a", "b"]})
+    model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1))
+    given = {"score_without_privacy": 0.6, "n_splits": 3, "epsilons": [0.3, 10], "random_state": 0}
+    display = PrivacyUtilityDisplay.from_schema(
+        make_pipeline(encoder, model), encoder, [300, 3000], **given
+    )
+    names = ["300 rows", "3,000 rows", "without privacy", "trivial"]
+    assert [line.get_label() for line in display.ax_.get_lines()] == names
+    few, many = (line.get_ydata() for line in display.ax_.get_lines()[:2])
+    assert few[0] < many[0] < many[1]  # more rows and a larger epsilon help
+    np.testing.assert_allclose(display.non_private_scores, 0.6, atol=0.03)
+    assert many[1] == pytest.approx(0.6, abs=0.03)
+    np.testing.assert_array_equal(np.median(display.scores, axis=1), many)
+    labels = DPLogisticRegression(bounds_X=(-1, 1), classes=[0, 1])
+    given |= {"assumptions": {"prevalence": 0.2}, "ax": display.ax_, "epsilons": [10]}
+    of_classes = PrivacyUtilityDisplay.from_schema(
+        labels, 3, 2000, **given | {"score_without_privacy": 0.8}
+    )
+    np.testing.assert_allclose(of_classes.non_private_scores, 0.8, atol=0.02)
+    np.testing.assert_allclose(of_classes.trivial_scores, 0.5)
+    assert of_classes.ax_ is display.ax_
+    with pytest.raises(ValueError, match=r"a tuple .* list of categories"):
+        PrivacyUtilityDisplay.from_schema(model, {"note": str}, 300, score_without_privacy=0.6)
 
 
 def test_public_data_have_to_be_declared():

@@ -1,17 +1,32 @@
 """How many rows and which epsilon, before any data is read."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.pipeline import make_pipeline
 
 from sklearn_dpsco import (
+    BudgetAccountant,
     DPLinearRegression,
     DPLogisticRegression,
+    DPScaler,
     PowerDisplay,
+    PublicEncoder,
     epsilon_needed,
     rows_needed,
 )
+from sklearn_dpsco.inspection import power
+from sklearn_dpsco.inspection.stand_ins import best_score, stand_in
 
 LINEAR = DPLinearRegression(epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
+HALF = {"score": 0.4, "score_without_privacy": 0.5}
+SCHEMA = {"age": (18, 98), "edu": ["hs", "ba", "ma"], "member": bool}
 LOGISTIC = DPLogisticRegression(epsilon=1.0, delta=1e-6, bounds_X=(0, 1), classes=[0, 1])
 
 
@@ -40,6 +55,18 @@ def test_epsilon_needed_is_the_least_that_is_enough():
     ("asked", "message"),
     [
         ({}, "give either std, or effect and power"),
+        ({"std": 0.1, "score": 0.4}, "give one of std, effect and score"),
+        ({"effect": 0.1, "score_without_privacy": 0.4}, "give one of std, effect and score"),
+        ({"score": 0.4}, "score_without_privacy must be"),
+        ({"score_without_privacy": 0.5}, "score must be"),
+        ({"score": 0.5, "score_without_privacy": 0.5}, r"score must be .* in \(0, 0.5\)"),
+        ({"score": 0.6, "score_without_privacy": 0.5}, r"score must be .* in \(0, 0.5\)"),
+        ({"score": 0.0, "score_without_privacy": 0.5}, r"score must be .* in \(0, 0.5\)"),
+        ({"score": 0.5, "score_without_privacy": 1.0}, "score_without_privacy must be"),
+        ({**HALF, "target": "counts"}, "target must be one of"),
+        ({**HALF, "prevalence": 1.0}, "prevalence must be"),
+        ({**HALF, "correlation": 1.0}, "correlation must be"),
+        ({**HALF, "target": "zeros"}, r"more than a linear model reaches .* 0\.2"),
         ({"std": 0.1, "effect": 0.1}, "give either std, or effect and power"),
         ({"std": 0}, "std must be"),
         ({"effect": 0.1, "power": 1.0}, "power must be"),
@@ -68,3 +95,201 @@ def test_displays_show_noise_above_sampling():
     by_rows = PowerDisplay.from_estimator(LINEAR, [10_000, 40_000], 5)
     assert by_rows.ax_.get_xlabel() == "Number of rows"
     assert by_rows.std[0] > 2 * by_rows.std[1]  # noise falls faster than sampling
+
+
+@pytest.mark.parametrize(
+    ("model", "score", "told"),
+    [
+        (LINEAR, 0.4, {}),
+        (LINEAR, 0.3, {"target": "skewed"}),
+        (LINEAR, 0.1, {"target": "zeros", "prevalence": 0.2}),
+        (LOGISTIC, 0.8, {"prevalence": 0.1, "correlation": 0.0}),
+    ],
+    ids=["normal", "skewed", "zeros", "labels"],
+)
+def test_stand_ins_have_the_assumed_score(model, score, told):
+    made = stand_in(model.set_params(bounds_X=(0, 1), epsilon=1.0), 4, score, **told)
+    X, y, z = made.table(200_000, 0)
+    np.testing.assert_allclose(X.mean(axis=0), 0.5, atol=0.01)
+    np.testing.assert_allclose(X.std(axis=0), 0.125, atol=0.005)
+    correlation = told.get("correlation", 0.5)
+    np.testing.assert_allclose(np.corrcoef(X.T)[0, 1:], correlation, atol=0.02)
+    if model is LOGISTIC:
+        assert y.mean() == pytest.approx(0.1, abs=1e-4)
+        of_fit, best = LogisticRegression(C=1e6).fit(X, y).decision_function(X), z
+        assert roc_auc_score(y, best) == pytest.approx(score, abs=0.01)
+        assert roc_auc_score(y, of_fit) == pytest.approx(roc_auc_score(y, best), abs=1e-3)
+        return
+    # no linear model is better than the signal
+    found = LinearRegression().fit(X, y).score(X, y)
+    assert found == pytest.approx(np.corrcoef(y, z)[0, 1] ** 2, abs=1e-3)
+    assert found == pytest.approx(score, abs=0.015)
+    assert np.mean((y >= 0) & (y <= 1)) > 0.999  # within bounds_y
+    if not told:
+        assert y.std() == pytest.approx(0.125, rel=0.02)
+    if "prevalence" in told:
+        assert np.mean(y > 0) == pytest.approx(0.2, abs=1e-4)
+
+
+def test_stand_ins_of_a_schema():
+    encoder = PublicEncoder(SCHEMA)
+    model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1))
+    X, y, _ = stand_in(make_pipeline(encoder, model), SCHEMA, 0.5).table(50_000, 0)
+    assert X.columns.tolist() == list(SCHEMA)
+    shares = X["edu"].value_counts(normalize=True)[["hs", "ba", "ma"]]
+    np.testing.assert_allclose(shares, np.array([6, 3, 2]) / 11, atol=0.01)
+    encoded, y_again, _ = stand_in(model, encoder, 0.5).table(50_000, 0)
+    np.testing.assert_array_equal(encoded, encoder.transform(X))
+    np.testing.assert_array_equal(y, y_again)
+    assert LinearRegression().fit(encoded, y).score(encoded, y) == pytest.approx(0.5, abs=0.01)
+    with pytest.raises(ValueError, match=r"schema\['note'\] must be a tuple .* list of categories"):
+        rows_needed(model, {**SCHEMA, "note": str}, **HALF)
+
+
+def test_rows_and_epsilon_of_a_score():
+    model = clone(LINEAR).set_params(epsilon=3.0, relation="zero-out")
+    before = model.get_params()
+    n = rows_needed(model, 4, **HALF)
+    assert n == rows_needed(model, 4, **HALF)  # the same at each call
+    assert 150 < n < 450
+    assert model.get_params() == before
+    # with less noise, from fewer rows
+    assert 1.5 * n < rows_needed(model.set_params(epsilon=1.0), 4, **HALF) < 4 * n
+    assert 0.3 < epsilon_needed(model, 4 * n, 4, **HALF) < 1.5
+    with pytest.raises(ValueError, match="more by sampling alone, or what"):
+        epsilon_needed(model, 20, 12, score=0.49, score_without_privacy=0.5)
+    # the estimator as it stands: it refuses too few rows for standard errors
+    model.set_params(inference=True, epsilon=10.0)
+    with pytest.raises(ValueError, match="rows for"):
+        model.plan(64, 4)
+    assert rows_needed(model, 4, **HALF) > 64
+
+
+def test_a_score_that_takes_too_many_rows(monkeypatch):
+    monkeypatch.setattr(power, "_MOST_CELLS", 4000)
+    with pytest.raises(ValueError, match="rows are not enough, and more are not simulated"):
+        rows_needed(LINEAR, 4, **HALF | {"score": 0.499})
+
+
+def test_a_score_spends_nothing():
+    accountant = BudgetAccountant(1.0)
+    with pytest.raises(ValueError, match="accountant would be charged"):
+        rows_needed(clone(LINEAR).set_params(accountant=accountant), 4, **HALF)
+    with accountant, pytest.raises(ValueError, match="leave its block"):
+        rows_needed(LINEAR, 4, **HALF)
+    assert accountant.total_spent() == 0
+    scaled = make_pipeline(DPScaler(bounds_X=(0, 1)), LINEAR)
+    with pytest.raises(ValueError, match="several steps have a budget"):
+        epsilon_needed(scaled, 1000, 4, **HALF)
+    three = DPLogisticRegression(bounds_X=(0, 1), classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="of regressions and of two classes"):
+        rows_needed(three, 4, score=0.7, score_without_privacy=0.8)
+    with pytest.raises(ValueError, match=r"score must be .* in \(0.5, 0.8\)"):
+        rows_needed(LOGISTIC, 4, score=0.5, score_without_privacy=0.8)
+
+
+# ----------------------------------------------------------------------------------- the page
+
+PAGE = Path(__file__).parents[2] / "doc" / "which_epsilon.rst"
+
+
+def test_what_the_page_says_of_attackers():
+    pattern = r"^([\d.]+) +([\d.]+) +([\d.]+) % +([\d.]+) % +([\d.]+) %$"
+    rows = re.findall(pattern, PAGE.read_text(), re.M)
+    assert len(rows) == 8
+    for row in rows:
+        epsilon, factor, of_half, of_few, detections = map(float, row)
+        assert factor == pytest.approx(np.exp(epsilon), rel=0.005)
+        for prior, found in ((0.5, of_half), (0.01, of_few)):
+            odds = np.exp(epsilon) * prior / (1 - prior)
+            assert found == pytest.approx(100 * odds / (1 + odds), abs=0.051)
+        for relation in ("zero-out", "replace-one"):
+            model = clone(LINEAR).set_params(epsilon=epsilon, relation=relation)
+            most = 1 - model.plan(50_000, 10).guarantee.trade_off(0.05)
+            assert detections == pytest.approx(100 * most, abs=0.1)
+
+
+@pytest.mark.slow
+def test_what_the_page_says_of_rows():
+    pattern = r"^(\w+).* (\d+) +([\d.]+), ([\d.]+) +([\d,]+) +([\d,]+) +([\d,]+)$"
+    rows = re.findall(pattern, PAGE.read_text(), re.M)
+    assert len(rows) == 6
+    told = {
+        "costs": {"target": "skewed"},
+        "amounts": {"target": "zeros"},
+        "rare": {"prevalence": 0.05},
+    }
+    for job, d, best, score, *found in rows:
+        model = clone(LOGISTIC if job in ("labels", "rare") else LINEAR)
+        model.set_params(relation="zero-out", bounds_X=(0, 1))
+        given = {"score": float(score), "score_without_privacy": float(best), **told.get(job, {})}
+        for epsilon, n in zip((0.5, 1.0, 3.0), found, strict=True):
+            needed = rows_needed(model.set_params(epsilon=epsilon), int(d), **given)
+            assert float(n.replace(",", "")) == pytest.approx(needed, rel=0.1)
+
+
+# --------------------------------------- tables that resemble the stand-ins in nothing but words
+
+FAMILIES = {  # what is told, and which part of the score is wanted
+    "normal": ({}, 0.9),
+    "correlated": ({"correlation": 0.8}, 0.9),
+    "flags": ({}, 0.9),
+    "costs": ({"target": "skewed"}, 0.9),
+    "zeros": ({"target": "zeros"}, 0.8),
+    "half": ({}, 0.9),
+    "rare": ({"prevalence": 0.05}, 0.9),
+}
+LABELS = {"half": (0.0, 1.5), "rare": (-3.8, 1.5)}
+
+
+def family(name, n, d, rng):
+    """X in (-1, 1), y in (-10, 50), and the signal, in which means or log-odds increase."""
+    X = 0.3 * rng.normal(size=(n, d))
+    if name == "correlated":
+        X = 0.3 * (np.sqrt(0.8) * rng.normal(size=(n, 1)) + np.sqrt(0.2) * rng.normal(size=(n, d)))
+    if name == "flags":
+        X = (rng.random((n, d)) < rng.uniform(0.02, 0.5, d)).astype(float)
+    X = X.clip(-1, 1)
+    z = (X - X.mean(axis=0)) @ rng.normal(size=d)
+    z, e = z / z.std(), rng.normal(size=n)
+    if name in LABELS:
+        shift, slope = LABELS[name]
+        return X, (rng.random(n) < expit(shift + slope * z)).astype(int), z
+    if name == "costs":
+        return X, np.exp(0.8 * z + 0.8 * e).clip(0, 50), z
+    if name == "zeros":
+        return X, (rng.random(n) < expit(-2.7 + 1.2 * z)) * rng.gamma(2.0, 2.0, n).clip(0, 50), z
+    return X, z + e, z
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [5, 20, 60])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_nine_of_ten_fits_reach_the_score(name, d):
+    is_binary, (told, part) = name in LABELS, FAMILIES[name]
+    given = {"delta": 1e-6, "relation": "zero-out", "bounds_X": (-1, 1), "random_state": 0}
+    _, y, z = family(name, 300_000, d, np.random.default_rng(99))
+    best, least = best_score(is_binary, y, z), 0.5 if is_binary else 0.0
+    score = least + part * (best - least)
+
+    def is_reached(model, n):
+        n_failures = 0
+        for seed in range(40):
+            X, y, z = family(name, n + 20_000, d, np.random.default_rng([seed, n]))
+            model.set_params(random_state=seed).fit(X[:n], y[:n])
+            of_fit = model.decision_function if is_binary else model.predict
+            found = (roc_auc_score if is_binary else r2_score)(y[n:], of_fit(X[n:]))
+            # the same new rows for both: R2 of 20,000 amounts is itself uncertain
+            n_failures += found - best_score(is_binary, y[n:], z[n:]) < score - best
+            if n_failures > 4:
+                return False
+        return True
+
+    for epsilon in (0.5, 1.0, 3.0):
+        model = DPLinearRegression(epsilon=epsilon, bounds_y=(-10, 50), **given)
+        if is_binary:
+            model = DPLogisticRegression(epsilon=epsilon, classes=[0, 1], **given)
+        n = rows_needed(model, d, score=score, score_without_privacy=best, **told)
+        assert is_reached(model, n), (epsilon, n)
+        # nor far too many; of amounts fits are hardly better for a while from more and more rows
+        assert not is_reached(model, n // (6 if name == "zeros" else 4)), (epsilon, n)

@@ -1,0 +1,154 @@
+"""Public stand-ins for private tables, made of declared bounds and of an assumed score alone."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.sparse import issparse
+from scipy.special import ndtr
+from sklearn.base import is_classifier
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import Pipeline
+
+from .._checks import check_choice, check_count, check_real, import_pandas
+from ..data.bounds import check_feature_bounds, check_target_bounds
+from ..model_selection.private_steps import last_step
+from ..preprocessing.declared import declared_bounds
+from ..preprocessing.encoder import PublicEncoder
+from ..preprocessing.schema import fields_of
+from ..solvers.statistics import TINY
+
+Array = NDArray[np.float64]
+
+N_NEW = 10_000  # rows on which fits are scored
+TARGETS = ("normal", "skewed", "zeros")
+_LOG_SPREAD = 1.1  # of skewed targets
+_STRONGEST = 100.0
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """Tables with the declared columns, in which a linear model without privacy has some score.
+
+    Normal variables, of one correlation with each other, decide on the cells of a row: a number is
+    about the middle of its bounds, which are four standard deviations away, and the k-th of several
+    categories has a frequency in proportion to 1 / k. The signal z, a sum of the encoded columns
+    with normal weights, is divided by its standard deviation.
+    """
+
+    columns: dict[str, Any]  # bounds, categories or `bool`
+    encoder: PublicEncoder | None
+    is_raw: bool  # whether the estimator takes the table as it is before the encoder
+    correlation: float
+    target: Callable[[Array, np.random.Generator], Any]  # of signals
+
+    def table(self, n: int, seed: int | None) -> tuple[Any, Any, Array]:
+        """X and y of n rows, and z, the best linear prediction up to scale and shift."""
+        rng = np.random.default_rng(seed)
+        common = math.sqrt(self.correlation) * rng.standard_normal(n)
+        own = math.sqrt(1 - self.correlation)
+        cells = {
+            name: _cells(declared, common + own * rng.standard_normal(n))
+            for name, declared in self.columns.items()
+        }
+        if self.encoder is None:
+            X: Any = np.column_stack(list(cells.values()))
+            encoded = X
+        else:
+            raw = import_pandas("a stand-in with a schema").DataFrame(cells)
+            encoded = self.encoder.transform(raw)
+            X = raw if self.is_raw else encoded
+        encoded = np.asarray(encoded.toarray() if issparse(encoded) else encoded)
+        spread = encoded.std(axis=0)
+        z = (encoded - encoded.mean(axis=0)) @ (rng.standard_normal(spread.size) / (spread + TINY))
+        z /= z.std()
+        return X, self.target(z, rng), z
+
+
+def _cells(declared: Any, normal: Array) -> NDArray[Any]:
+    if isinstance(declared, tuple):
+        low, high = declared
+        return np.clip((low + high) / 2 + (high - low) / 8 * normal, low, high)
+    options = [False, True] if declared is bool else declared
+    shares = np.cumsum(1 / np.arange(1, len(options) + 1))
+    return np.array(options)[np.searchsorted(shares[:-1] / shares[-1], ndtr(normal))]
+
+
+def stand_in(
+    estimator: Any,
+    features: Any,
+    score: float,
+    *,
+    target: str = "normal",
+    prevalence: float | None = None,
+    correlation: float = 0.5,
+) -> StandIn:
+    """The tables for an estimator, of that many features or of a schema."""
+    inner = getattr(estimator, "estimator", estimator)  # of a search
+    last = last_step(inner)
+    check_real("correlation", correlation, low=0, high=1, high_open=True)
+    if isinstance(features, Mapping | PublicEncoder):
+        encoder = features if isinstance(features, PublicEncoder) else PublicEncoder(features)
+        found = fields_of(encoder.schema, encoder.missing, encoder.unknown)
+        columns: dict[str, Any] = {field.name: field.declared for field in found}
+    else:
+        encoder, size = None, check_count("n_features", features)
+        declared = declared_bounds(getattr(last, "bounds_X", None), size).bounds
+        ends = check_feature_bounds((-1, 1) if declared is None else declared, size) or ()
+        pairs = zip(*(np.broadcast_to(end, size) for end in ends), strict=True)
+        columns = {f"x{k}": pair for k, pair in enumerate(pairs)}
+    law = _targets(last, score, target, prevalence)
+    return StandIn(columns, encoder, isinstance(inner, Pipeline), correlation, law)
+
+
+def _targets(last: Any, score: float, target: str, share: float | None) -> Callable[..., Any]:
+    """Labels, or numbers in the bounds of the estimator, that follow signals to the score."""
+    is_binary, numbers = is_classifier(last), check_choice("target", target, TARGETS)
+    least = 0.5 if is_binary else 0.0
+    check_real("score_without_privacy", score, low=least, high=1, low_open=True, high_open=True)
+    share = (0.5 if is_binary else 0.1) if share is None else share
+    check_real("prevalence", share, low=0, high=1, low_open=True, high_open=True)
+    classes = np.unique(last.classes) if is_binary and last.classes is not None else np.arange(2)
+    if len(classes) != 2:
+        raise ValueError("a score can be foretold of regressions and of two classes")
+    ends = check_target_bounds(getattr(last, "bounds_y", None))
+    low, high = (-1.0, 1.0) if ends is None else (float(np.ravel(end)[0]) for end in ends)
+
+    def draw(strength: float, z: Array, rng: np.random.Generator) -> Any:
+        if is_binary or numbers == "zeros":
+            latent = strength * z + rng.logistic(size=z.size)
+            is_some = latent > np.quantile(latent, 1 - share)
+            if is_binary:
+                return classes[is_some.astype(int)]
+            y = is_some * rng.gamma(2.0, size=z.size)
+        else:
+            y = (strength * z + rng.standard_normal(z.size)) / math.hypot(strength, 1)
+            if numbers == "normal":
+                return (low + high) / 2 + (high - low) / 8 * y
+            y = np.exp(_LOG_SPREAD * y)
+        return low + (high - low) / 40 * y / y.std()  # with room for a long tail
+
+    def excess(strength: float) -> float:
+        rng = np.random.default_rng(0)
+        z = rng.standard_normal(100_000)
+        return best_score(is_binary, draw(strength, z, rng), z) - score
+
+    if excess(_STRONGEST) < 0:
+        raise ValueError(
+            f"score_without_privacy={score:g} is more than a linear model reaches on such targets, "
+            f"which is {score + excess(_STRONGEST):.2g}: say less, or another target"
+        )
+    strength = float(brentq(excess, 0.0, _STRONGEST, xtol=1e-3))
+    return functools.partial(draw, strength)
+
+
+def best_score(is_binary: bool, y: Any, z: Array) -> float:
+    """Of predictions z but for scale and shift: the area under the ROC curve, or R2."""
+    return float(roc_auc_score(y, z) if is_binary else np.corrcoef(y, z)[0, 1] ** 2)
