@@ -185,7 +185,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         >>> from sklearn_dpsco import PrivateVocabulary
         >>> plan = PrivateVocabulary(epsilon=0.5, relation="zero-out").plan(20_000)
         >>> round(plan.count.threshold)  # users with one word, or seven times as many with 49
-        50
+        47
         """
         return self._plan(self._accounting(), check_count("n_samples", n_samples))
 

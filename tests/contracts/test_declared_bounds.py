@@ -115,7 +115,6 @@ def test_the_norm_of_the_plan():
     pipe = make_pipeline(ENCODER, box_rule()).fit(X, y)
     problem = pipe[-1].plan_.problem
     assert problem.row_norm == 2.0
-    assert problem.longest_row == math.sqrt(5)
     again = box_rule().plan(len(X), problem.n_features)
     assert again.problem.row_norm == 2.0  # a plan knows what the fit will
     alone = box_rule(ENCODER.bounds_X).plan(len(X), problem.n_features)
