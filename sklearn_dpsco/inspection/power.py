@@ -21,7 +21,7 @@ _EPSILONS = 1e-3, 1e4
 # of simulations
 _N_FITS = 20
 _N_FAILURES = 1
-_MOST_CELLS = 3 * 10**7
+_MOST_CELLS = 5 * 10**7
 _STEP = 2 ** (1 / 3)
 _SIMULATED = 0.01 * _STEP ** np.arange(52)  # epsilons
 # for tables that are harder than the stand-ins, found by simulation: a part of the score that may
@@ -153,7 +153,7 @@ def rows_needed(
     ------
     ValueError
         If 10^12 rows are not enough. For a score, if those that can be simulated are not, about
-        3e7 / n_features, or if no linear model reaches `score_without_privacy`.
+        5e7 / n_features, or if no linear model reaches `score_without_privacy`.
 
     Notes
     -----

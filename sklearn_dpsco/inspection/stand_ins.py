@@ -67,8 +67,8 @@ class StandIn:
             X = raw if self.is_raw else encoded
         encoded = np.asarray(encoded.toarray() if issparse(encoded) else encoded)
         spread = encoded.std(axis=0)
-        z = (encoded - encoded.mean(axis=0)) @ (rng.standard_normal(spread.size) / (spread + TINY))
-        z /= z.std()
+        z = encoded @ (rng.standard_normal(spread.size) / (spread + TINY))
+        z = (z - z.mean()) / z.std()
         return X, self.target(z, rng), z
 
 
