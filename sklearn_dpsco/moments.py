@@ -65,7 +65,6 @@ _LAST = math.sqrt(0.1)  # the coordinate of the intercept, beside rows of norm a
 _SIZE, _CENTER, _ROUGH, _FAR, _PRESENT = 0.015, 0.06, 0.1, 0.02, 0.005
 _PAYS, _PAYS_TWICE = 4.5, 20.0  # the m over d^1.5 from which rough moments pay, and two rounds
 _FAR_SHARE = 0.02  # of the rows, which may be cut: rows are cut by their targets, too
-_LEAST_PRESENT = 0.02  # of the rows, whatever the noisy count says
 _FINEST = 1e-6  # of the moments, beside those that are large
 _NO_NOISE = 1e-8  # of the largest eigenvalue: what is below is of float errors
 _MOST_FEATURES, _MOST_TRIED = 1000, 12
@@ -157,10 +156,8 @@ class MomentsPlan(Plan):
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """The released moments, as the field `estimate`."""
         n, d = self.problem.n_samples, self.problem.n_features
-        longest, measured, n_present = math.sqrt(d), data.map(statistics.measure), n
-        if self.present is not None:
-            share = float(self.present.release(data.sum(_n_present) / n, stream)[0])
-            n_present = round(n * min(1.0, max(share, _LEAST_PRESENT)))
+        longest, measured = math.sqrt(d), data.map(statistics.measure)
+        n_present = statistics.rows_present(data, self.present, stream)
         facts = longest, longest / 2, self.length, stream
         rough = min(1.3 * statistics.scale_on_grid(measured, n_present, *facts), longest)
         noisy = self.center.release(measured.sum(statistics.short_row_sum, rough) / n, stream)
@@ -207,10 +204,6 @@ def _usual_length(size: float) -> float:
 def _edge(scale: float, r: Any) -> Any:
     """What eigenvalues of noise alone hardly ever exceed, in r directions."""
     return scale * (np.sqrt(2 * r) + 3)
-
-
-def _n_present(data: SolverData) -> Array:
-    return np.array([float(data.rows.present().sum())])
 
 
 def joined_sum(copy: WithNumbers, bound: float) -> Array:

@@ -118,6 +118,7 @@ class Settings(NamedTuple):
     fit_intercept: bool
     units: str
     inference: bool
+    may_be_empty: bool
 
     def plan(
         self,
@@ -139,6 +140,7 @@ class Settings(NamedTuple):
             declared.nonnegative,
             self.units,
             self.inference,
+            self.may_be_empty,
         )
         budget = self.accounting.budget_of(n_samples)
         return plan_within(budget, functools.partial(self.solver.plan, problem))
@@ -306,7 +308,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         check_random_state(self.random_state)
         check_verbose(self.verbose)
         check_feature_bounds(self.bounds_X)
-        return Settings(solver, accounting, loss, feasible_set, fit_intercept, units, inference)
+        facts = fit_intercept, units, inference, not self._is_strict
+        return Settings(solver, accounting, loss, feasible_set, *facts)
 
     def _feature_scaling(self, declared: Declared, n_features: int) -> FeatureScaling:
         """The public map of the features to scaled units."""

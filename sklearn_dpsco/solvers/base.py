@@ -53,6 +53,9 @@ class Problem:
         Of features and targets, in which the solver works.
     inference : bool
         Whether the result has an estimate with its covariance.
+    may_be_empty : bool
+        Whether records may be invalid and count as empty ones: then their number is worth a
+        release. Some may be empty whatever this says, and no sensitivity depends on it.
     """
 
     n_samples: int
@@ -65,6 +68,7 @@ class Problem:
     nonnegative: bool = False
     units: str = "auto"
     inference: bool = False
+    may_be_empty: bool = False
 
     def __post_init__(self) -> None:
         check_loss(self.loss)

@@ -113,10 +113,10 @@ class DiagonalUnits(LearnedUnits):
 
     def box(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
         """The records in the box [-1, 1], and the way back."""
-        rules, problem, n = BOX_UNITS, self.problem, data.n_samples
-        frame = Frame()
+        rules, problem, slots, frame = BOX_UNITS, self.problem, data.n_samples, Frame()
+        n = statistics.rows_present(data, self.present, stream)
         if problem.loss.task == "regression":
-            data, frame = self._release_targets(data, stream)
+            data, frame = self._release_targets(data, n, stream)
             frame = replace(frame, target_scale=rules.target_width * frame.target_scale)
         data = data.row_major()
         measured, longest = data.map(statistics.measure), math.sqrt(problem.n_features)
@@ -125,15 +125,16 @@ class DiagonalUnits(LearnedUnits):
         rough = min(rough, longest)
         center = np.zeros(problem.n_features)
         if self.center is not None:
-            mean = measured.sum(statistics.short_row_sum, rough) / n
+            mean = measured.sum(statistics.short_row_sum, rough) / slots
             released = self.center.release(mean, stream)  # of sparse rows as well, as is planned
             if not data.is_sparse:  # whose zeros a centre would shift
-                center = rough * statistics.shrunk_vector(released, self.center.variance)
+                found = statistics.shrunk_vector(released, self.center.variance)
+                center = rough * found * (slots / n)
                 measured = data.map(statistics.measure, center)
         length = statistics.scale_on_grid(measured, n, 2 * rough, rough / 2, self.length, stream)
         length *= rules.row_bound
         assert self.moments is not None
-        noisy = self.moments.release(measured.sum(_spread_sum, center, length) / n, stream)
+        noisy = self.moments.release(measured.sum(_spread_sum, center, length) / slots, stream)
         growth = max(1.0, unit_rules(problem).growth * self.accuracy / (problem.n_features + 1))
         unit = rules.width * min(rules.longest, math.sqrt(growth)) * length
         width = np.minimum(unit * _ratios(noisy, self.moments.variance), 2.0)

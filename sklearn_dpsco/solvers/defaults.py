@@ -265,6 +265,7 @@ class LearnedUnitsDefaults:
     spread_share: float = 0.15
     widest_mean: float = 4.0
     center_share: float = 0.08
+    present_share: float = 0.005  # for the number of records that are not empty
     growth: float = 0.03  # clips grow from m / (d + 1) of the inverse on
     row_growth: float = 0.2  # of that growth, for the bound on rows, which costs no bias
     row_bound: float = 0.8  # of centred rows, in units of the norm that few exceed

@@ -133,10 +133,10 @@ class NewtonSteps(Part):
         self, problem: Problem, units: Units, coef: Array, stream: RandomStream
     ) -> tuple[Array, Estimate]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
-        n, basis = problem.n_samples, contrasts(problem)
+        n, n_present, basis = problem.n_samples, units.n_present, contrasts(problem)
         at = Point(problem.matrix(coef), units.unit, units.frame.offset, problem.loss)
         copy = units.copy.map(_unweighed, at.unit).map(predicted, at).map(scored, at, True)
-        bound = self._size(copy, self.n_cut, stream)
+        bound = self._size(copy, n_present, self.n_cut, stream)
         copy = copy.map(_weighed, bound)
         bread = self._bread(problem, copy, at, bound, stream)
         for t in range(self.n_first):
@@ -144,7 +144,7 @@ class NewtonSteps(Part):
                 bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
             there = copy.map(scored, at, False)
             if t == 0:
-                clip = self._size(there, self.n_large, stream)
+                clip = self._size(there, n_present, self.n_large, stream)
             noisy = clip * self.first.release(there.sum(score_sum, at.unit, clip) / n, stream)
             move = basis @ (bread.inverse @ (basis.T @ noisy))
             at = at._replace(coef=at.coef - problem.matrix(move))
@@ -153,7 +153,7 @@ class NewtonSteps(Part):
         if self.n_hessians > self.n_first:
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
-        clip = self._clip(there, problem.loss.task, stream)
+        clip = self._clip(there, n_present, problem.loss.task, stream)
         # both sums by one pass
         total = there.sum(score_and_moment_sum, at.unit, clip) / n
         scores = clip * self.last.release(total[0], stream)
@@ -184,18 +184,18 @@ class NewtonSteps(Part):
         best = _best(problem, coef, found, basis @ bread.root, basis @ noise @ basis.T)
         return best, in_plain_units(problem, units, estimate)
 
-    def _size(self, copy: Any, n_above: int, stream: RandomStream) -> float:
-        """The size that so many exceed."""
-        counts, n = functools.partial(copy.sum, _size_counts), copy.n_samples
+    def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
+        """The size that so many of n exceed."""
+        counts = functools.partial(copy.sum, _size_counts)
         # far too wide ones, which cost most, are as likely by chance as others
         octaves = np.log2(_SIZES)
         prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 1, 0.0)
         return statistics.median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
-    def _clip(self, copy: Any, task: str, stream: RandomStream) -> float:
-        """The norm that about `n_beyond` scores exceed, by those of two ranks."""
-        usual, large = (self._size(copy, k, stream) for k in (self.n_usual, self.n_large))
-        return self.clip(usual, large, copy.n_samples, task)
+    def _clip(self, copy: Any, n: int, task: str, stream: RandomStream) -> float:
+        """The norm that about `n_beyond` scores of n exceed, by those of two ranks."""
+        usual, large = (self._size(copy, n, k, stream) for k in (self.n_usual, self.n_large))
+        return self.clip(usual, large, n, task)
 
     def clip(self, usual: float, large: float, n: int, task: str) -> float:
         """That norm, if `n_usual` and `n_large` of n scores exceed these."""

@@ -76,6 +76,7 @@ class Units(NamedTuple):
     z_i is about ``[x_i - frame.center, 1] @ transform``, or times the transform if it is a vector.
     """
 
+    n_present: int  # about how many records are not empty
     data: SolverData  # the targets, and as rows the r_i, the last coordinate 1 for an intercept,
     # with weights with which no z_i is longer than 1
     unit: Array  # of shape (dimension,)
@@ -115,6 +116,7 @@ class LearnedUnits(Part):
     median_share: float  # of the budget, for a target's median
     left: float  # and for the descent
     cuts_rows: bool = False  # whether long rows become shorter in the place of counting less
+    present: Gaussian | None = None  # the share of the records that are not empty, if some may be
 
     @property
     def n_longer(self) -> int:
@@ -127,6 +129,7 @@ class LearnedUnits(Part):
     def releases(self) -> tuple[Release, ...]:
         n_targets = self.problem.n_outputs
         return named_releases(
+            ("rows present", self.present, 1),
             ("target median", self.target_median, n_targets),
             ("target spread", self.target_spread, n_targets),
             ("mean target", self.target_mean, 1),
@@ -141,7 +144,8 @@ class LearnedUnits(Part):
     def run(self, data: SolverData, stream: RandomStream) -> Units:
         """Make the releases, and bring rows and targets into their units."""
         problem, rules = self.problem, unit_rules(self.problem)
-        data, frame = self._release_targets(data, stream)
+        n = statistics.rows_present(data, self.present, stream)
+        data, frame = self._release_targets(data, n, stream)
         data = frame.weighted(data)
         is_binary = problem.loss.task == "classification" and problem.n_outputs == 1
         # rare classes: fewer records carry information about the coefficients
@@ -154,24 +158,25 @@ class LearnedUnits(Part):
         longest, measured = math.sqrt(problem.n_features), data.map(statistics.measure)
         # between rows that are 0 and others, all sizes are alike to the selection
         facts = longest, longest / 2, self.long, stream, 0.5 if is_wide(problem) else 1.0
-        usual = statistics.scale_on_grid(measured, data.n_samples, *facts)
+        usual = statistics.scale_on_grid(measured, n, *facts)
         # to what rows are cut for the mean of them
         rough = min(1.3 * usual, longest)
         release = self._release_wide if is_wide(problem) else self._release_copy
-        center, found = release(data, measured, rough, row_growth, stream)
+        center, found = release(data, measured, n, rough, row_growth, stream)
         frame = replace(frame, center=center if problem.fit_intercept else None)
-        return Units(frame=frame, balance=balance, growth=growth, **found)
+        return Units(n, frame=frame, balance=balance, growth=growth, **found)
 
     # ---------------------------------------------------------------------- targets
 
-    def _release_targets(self, data: Any, stream: RandomStream) -> tuple[Any, Frame]:
-        """Targets in released units, and the frame without its features."""
-        problem, n, k = self.problem, data.n_samples, self.problem.n_outputs
+    def _release_targets(self, data: Any, n: int, stream: RandomStream) -> tuple[Any, Frame]:
+        """Targets in released units, and the frame without its features; of n present records."""
+        problem, k, ratio = self.problem, self.problem.n_outputs, data.n_samples / n
         if problem.loss.task == "classification":
             if self.target_mean is None:
                 return data, Frame()
             noisy = self.target_mean.release(statistics.mean_target(data, problem), stream)
-            return data, statistics.constant_for_mean(problem, noisy, self.target_mean.variance)
+            found = ratio * noisy, ratio**2 * self.target_mean.variance
+            return data, statistics.constant_for_mean(problem, *found)
         centers, scales = np.zeros(k), np.ones(k)
         if self.target_median is not None:
             # anywhere within the bounds, or close to their middle on all scales
@@ -186,13 +191,13 @@ class LearnedUnits(Part):
             scales[j] = 0.25
             if self.target_spread is not None:
                 scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
-        centers = self._moved_to_means(data, centers, scales, stream)
+        centers = self._moved_to_means(data, ratio, centers, scales, stream)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
         return data.map(statistics.in_target_units, center, scale), frame
 
     def _moved_to_means(
-        self, data: SolverData, centers: Array, scales: Array, stream: RandomStream
+        self, data: SolverData, ratio: float, centers: Array, scales: Array, stream: RandomStream
     ) -> Array:
         """From the medians of the targets to their means; Huber's where the noise is large."""
         if self.target_mean is None:
@@ -202,7 +207,7 @@ class LearnedUnits(Part):
         mean = data.sum(statistics.deviation_sum, centers, scales, clip) / data.n_samples
         noisy = self.target_mean.release(mean, stream)
         # the slope of Huber's mean where half of the deviations lie within 1
-        unit = clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
+        unit = ratio * clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
         variance = self.target_mean.variance * unit**2
         prior = 0.09 + 9 / (self.accuracy**2 * self.median_share / k)
         moved = centers + scales * noisy * unit / (1 + variance / prior)
@@ -211,11 +216,11 @@ class LearnedUnits(Part):
     # ------------------------------------------------------------------------- rows
 
     def _release_wide(
-        self, data: Any, measured: Any, rough: float, growth: float, stream: RandomStream
+        self, data: Any, measured: Any, n: int, rough: float, growth: float, stream: RandomStream
     ) -> tuple[Array, dict[str, Any]]:
         """The centre, and fields of `Units`, of rows that are not copied: see `wide_units`."""
         problem, mechanisms = self.problem, (self.center, self.length)
-        records = data, measured
+        records = data, measured, n
         rows, unit, center = wide_rows(*records, problem, rough, *mechanisms, growth, stream)
         top = 1.0
         if self.top is not None:
@@ -225,17 +230,18 @@ class LearnedUnits(Part):
         return center, found | {"data": data, "unit": found["transform"]}
 
     def _release_copy(
-        self, data: Any, measured: Any, rough: float, growth: float, stream: RandomStream
+        self, data: Any, measured: Any, n: int, rough: float, growth: float, stream: RandomStream
     ) -> tuple[Array, dict[str, Any]]:
         """The same, of a dense copy of the rows, with their second moments."""
         problem, rules = self.problem, unit_rules(self.problem)
-        n, d = data.n_samples, problem.n_features
+        slots, d = data.n_samples, problem.n_features
         # moments of rows that are cut shorter than those of the gradients tell less of these
         cut = growth * (1.0 if self.moments is None else rules.moment_growth)
         center = np.zeros(d)
         if self.center is not None:
-            noisy = self.center.release(measured.sum(statistics.short_row_sum, rough) / n, stream)
-            center = rough * statistics.shrunk_vector(noisy, self.center.variance)
+            mean = measured.sum(statistics.short_row_sum, rough) / slots
+            noisy = self.center.release(mean, stream)
+            center = rough * statistics.shrunk_vector(noisy, self.center.variance) * (slots / n)
             measured = data.map(statistics.measure, center)
         facts = 2 * rough, rough / 2, self.length, stream, 1.0
         norm = statistics.scale_on_grid(measured, n, *facts)
@@ -250,7 +256,7 @@ class LearnedUnits(Part):
         data = data.row_major()
         by: Any = 1 / norm
         for t in range(self.n_rounds):
-            moments = np.asarray(data.sum(turned_moment_sum, center, by)) / n
+            moments = np.asarray(data.sum(turned_moment_sum, center, by)) / slots
             shorter = cut / growth if t == self.n_rounds - 1 else None
             whitened, last = self._release_moments(moments, whitened, cut, shorter, stream), 1.0
             by = whitened.transform
@@ -265,7 +271,7 @@ class LearnedUnits(Part):
             copy = copy.map(_bounded, bound).kept()
         top = whitened.top / bound**2
         if self.top is not None:
-            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(statistics.moment_sum)) / n)
+            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(statistics.moment_sum)) / slots)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
         found = self._joined(whitened.transform / bound, top, whitened.trace / bound**2, last)
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
@@ -394,6 +400,10 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     share = max(share, wanted(for_place, rules.norm_share, rules.least_for_norms))
     long, length = medians(share), medians(share)
     center, moments, top, far, n_rounds = None, None, None, None, 0
+    present = None
+    if problem.may_be_empty:  # under both relations, a record moves their number by 1 at most
+        change = statistics.unit_mean(problem, replace(budget, relation="zero-out"))
+        present = noise(change, rules.present_share)
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
     clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
@@ -407,7 +417,8 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         change = moments_size(problem, budget) if is_wide(problem) else change
         top = noise(change, rules.scalar_share)
     of_rows = long, length, center, moments, n_rounds, far, top
-    return kind(problem, m, median, spread, mean, *of_rows, median_share, left)
+    found = kind(problem, m, median, spread, mean, *of_rows, median_share, left)
+    return replace(found, present=present)
 
 
 # -------------------------------------------------------------------------------- running

@@ -31,7 +31,7 @@ from ..data.summation import (
     summation_error,
 )
 from ..losses import best_constants, largest_constant
-from ..mechanisms import SelectVertex
+from ..mechanisms import Gaussian, SelectVertex
 from ..mechanisms.selection import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -45,6 +45,7 @@ Counts = Callable[[Array], Array]
 _OCTAVES = 18  # of the grids of scales, four candidates in each
 TINY = 1e-300  # in the place of 0 in a denominator
 _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and noises
+_LEAST_PRESENT = 0.02  # of the rows, whatever the noisy count says
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
 _NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
 
@@ -88,6 +89,20 @@ def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
     n, longest = problem.n_samples, problem.target_norm(order)
     apart = budget.record_factor ** (1 / order if problem.has_frequencies else 1)
     return longest * (apart / n + 2 * summation_error(n, problem.n_features))
+
+
+def rows_present(data: SolverData, mechanism: Gaussian | None, stream: RandomStream) -> int:
+    """About how many records are not empty: all, unless clearly more than noise are missing."""
+    n = data.n_samples
+    if mechanism is None:
+        return n
+    share = float(mechanism.release(data.sum(_n_present) / n, stream)[0])
+    is_clear = 1 - share > 2 * math.sqrt(mechanism.variance)
+    return max(1, round(n * max(share, _LEAST_PRESENT))) if is_clear else n
+
+
+def _n_present(data: SolverData) -> Array:
+    return np.array([float(data.rows.present().sum())])
 
 
 def mean_target(data: SolverData, problem: Problem, clip: float = math.inf) -> Array:
@@ -351,7 +366,8 @@ def median_on_grid(
 
     Or the place above which `n_above` records are. The score of a candidate is minus the number of
     records by which the interval from the candidate below it misses that. An empty record counts
-    as a half on either side.
+    as a half on either side, unless `n_samples` is without them (`rows_present`): where few are to
+    be above, halves of many would be more than those.
     """
     counts = counts_of(grid)
     rank = n_samples / 2 if n_above is None else n_samples - n_above

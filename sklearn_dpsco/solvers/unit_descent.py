@@ -117,7 +117,7 @@ class Correction(Part):
         sizes = units.data.map(_of_predictions, point[:d]).kept()
         octaves = np.arange(-8.0, 8.01, 0.25)
         counts, prior = functools.partial(sizes.sum, norm_counts), -0.5 * np.abs(octaves)
-        n, grid = problem.n_samples, 2.0**octaves
+        n, grid = units.n_present, 2.0**octaves
         few = few_longer(n, self.size)
         # a standard deviation of normal predictions
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
@@ -151,7 +151,7 @@ class Correction(Part):
         # far too wide ones, which cost most, are as likely by chance as others
         prior = -0.5 * octaves - 1.5 * np.maximum(octaves - 4.0, 0.0)
         counts = functools.partial(sizes.sum, norm_counts)
-        grid, n = 2.0**octaves, problem.n_samples
+        grid, n = 2.0**octaves, units.n_present
         return median_on_grid(counts, n, grid, prior, self.tail, stream, self.n_above)
 
 

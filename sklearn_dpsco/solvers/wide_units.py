@@ -49,6 +49,7 @@ def wide_mean(problem: Problem, budget: PrivacyBudget) -> float:
 def wide_rows(
     data: Any,
     measured: Any,
+    n_present: int,
     problem: Problem,
     rough: float,
     center: Gaussian | None,
@@ -69,8 +70,8 @@ def wide_rows(
         # sizes in the place of means that may cancel out
         of_sizes = is_sparse and not problem.nonnegative
         mean = measured.sum(statistics.short_row_sum, rough, of_sizes) / n
-        noisy = rough * center.release(mean, stream)
-        noise = rough * math.sqrt(center.variance)
+        noisy = rough * center.release(mean, stream) * (n / n_present)
+        noise = rough * math.sqrt(center.variance) * (n / n_present)
         if is_sparse or problem.nonnegative:
             unit = 1 / np.sqrt(np.maximum(noisy, 0.0) + rules.ridge * noise)
             unit[noisy <= rules.clear * noise] = 0.0
@@ -84,7 +85,7 @@ def wide_rows(
     centred = data.map(statistics.measure, means, unit)
     longest = 2 * rough * max(float(unit.max()), TINY)
     usual = min(longest, max(usual, 1e-3 * longest))
-    norm = statistics.scale_on_grid(centred, n, longest, usual, length, stream)
+    norm = statistics.scale_on_grid(centred, n_present, longest, usual, length, stream)
     norm *= rules.row_bound * row_growth
     # so that the rounding of the centre's part is small against the rows
     norm = max(norm, float(np.linalg.norm(unit * means)) / LONGEST_CENTER)
