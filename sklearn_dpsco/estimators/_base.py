@@ -467,6 +467,9 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
                 n_samples, targets = table.shape[0], table.targets
                 # the block of an accountant may have been opened since
                 settings = settings._replace(accounting=self._accounting())
+                # those of weight 0 are, and those beyond the rows of their user
+                if groups is not None or sample_weight is not None:
+                    settings = settings._replace(may_be_empty=True)
                 settings.accounting.warn_if_weak(*table.shape)
                 self._is_weighed = sample_weight is not None
                 charge = settings, n_samples, table.empty, targets, groups is not None

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from copy import copy as shallow_copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -68,7 +68,7 @@ class Problem:
     nonnegative: bool = False
     units: str = "auto"
     inference: bool = False
-    may_be_empty: bool = False
+    may_be_empty: bool = field(default=False, compare=False)  # plans say what they make of it
 
     def __post_init__(self) -> None:
         check_loss(self.loss)

@@ -195,11 +195,14 @@ def test_an_invalid_record_of_moments_is_empty():
 
 @each_form
 def test_valid_tables_give_the_same_model_in_both_modes(name, form):
+    """But for the release of how many records are valid, which weights bring as well."""
     X, y = table(name)
     for kind, settings in ways_to_store(name, form):
         storage = STORAGES[kind]
         zero, refuse = (
-            build(name, form, nonfinite=mode, **settings).fit(storage(2 * X), y)
+            build(name, form, nonfinite=mode, **settings).fit(
+                storage(2 * X), y, sample_weight=np.ones(len(y))
+            )
             for mode in ("zero", "raise")
         )
         np.testing.assert_array_equal(outcome(zero), outcome(refuse), err_msg=(form, kind))

@@ -540,3 +540,57 @@ def test_storage_does_not_matter():
     for result in results[1:]:
         np.testing.assert_array_equal(result.coef, results[0].coef)
     assert np.any(results[0].coef)
+
+
+@pytest.mark.parametrize("way", ["targets", "cells", "weights", "groups"])
+@pytest.mark.parametrize("inference", [False, True])
+def test_many_empty_records_do_no_more_harm_than_fewer_rows(way, inference):
+    """Limits that few rows exceed are those of the valid ones, and means are of these."""
+    n, share = 10_000, 0.2
+    settings = {"bounds_X": (-1, 11), "bounds_y": (-8, 8), "relation": "zero-out", "epsilon": 2.0}
+    errors, lengths, means = [], [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(5, 1, (n, 5))
+        y = 2 + (X - 5) @ np.full(5, 0.2) + 0.9 * rng.standard_normal(n)
+        is_empty, given = rng.random(n) < share, {}
+        if way == "targets":
+            y = np.where(is_empty, np.nan, y)
+        elif way == "cells":
+            X[is_empty, 2] = np.nan
+        elif way == "weights":
+            given = {"sample_weight": 1.0 - is_empty}
+        else:  # rows of one user, of whom one counts
+            given = {"groups": np.where(is_empty, -1, np.arange(n))}
+        nonfinite = "zero" if way in ("targets", "cells") else "raise"
+        model = DPLinearRegression(
+            **settings, nonfinite=nonfinite, inference=inference, random_state=seed
+        ).fit(X, y, **given)
+        errors.append(model.coef_ - 0.2)
+        means.append(float(model.predict(np.full((1, 5), 5.0))[0]) - 2)
+        lengths.append(model.coef_std_ if inference else 0.0)
+    assert np.sqrt(np.mean(np.square(errors))) < 0.02
+    assert np.max(np.abs(means)) < 0.06
+    assert np.max(lengths) < 0.02  # of 10,000 complete rows: .010
+    names = [release.name for release in model.guarantee_.releases]
+    assert names[0] == "rows present"
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+def test_the_number_of_valid_records_is_released_with_what_one_record_moves(relation):
+    problem = Problem(400, 3, Squared(), Geometry, may_be_empty=True)
+    plan = Descent().plan(problem, PrivacyBudget(5.0, 1e-6, relation))
+    present = plan.units.present
+    assert 1 / 400 <= present.sensitivity <= 1 / 400 * (1 + 1e-6)
+    full = np.ones(400)
+    fewer = full.copy()
+    fewer[:100] = 0.0
+    X, y = np.zeros((400, 3)), np.zeros(400)
+    loud = stream(0)
+    found = [
+        statistics.rows_present(SolverData(make_rows(X, True, s), y), present, loud)
+        for s in (full, fewer)
+    ]
+    assert found[0] == 400  # noise alone is no gap
+    assert abs(found[1] - 300) < 8 * 400 * math.sqrt(present.variance)
+    assert statistics.rows_present(SolverData(make_rows(X, True, fewer), y), None, loud) == 400
