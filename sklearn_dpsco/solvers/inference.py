@@ -110,8 +110,7 @@ class NewtonSteps(Part):
     size: SelectVertex  # of second derivatives, of first scores, and twice of last ones
     n_cut: int  # second derivatives that exceed theirs
     n_large: int  # scores that exceed the first
-    n_usual: int  # last ones that exceed another
-    n_beyond: float  # and the clip
+    n_beyond: float  # last ones that exceed the clip
     hessian: Gaussian
     first: Gaussian
     n_first: int  # steps before the last one
@@ -133,7 +132,8 @@ class NewtonSteps(Part):
         self, problem: Problem, units: Units, coef: Array, stream: RandomStream
     ) -> tuple[Array, Estimate]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
-        n, n_present, basis = problem.n_samples, units.n_present, contrasts(problem)
+        n, basis = problem.n_samples, contrasts(problem)
+        n_present = max(units.n_present, 8 * self.n_large)  # which leaves ranks in their order
         at = Point(problem.matrix(coef), units.unit, units.frame.offset, problem.loss)
         copy = units.copy.map(_unweighed, at.unit).map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
@@ -194,14 +194,14 @@ class NewtonSteps(Part):
 
     def _clip(self, copy: Any, n: int, task: str, stream: RandomStream) -> float:
         """The norm that about `n_beyond` scores of n exceed, by those of two ranks."""
-        usual, large = (self._size(copy, n, k, stream) for k in (self.n_usual, self.n_large))
+        usual, large = (self._size(copy, n, k, stream) for k in (n // 4, self.n_large))
         return self.clip(usual, large, n, task)
 
     def clip(self, usual: float, large: float, n: int, task: str) -> float:
-        """That norm, if `n_usual` and `n_large` of n scores exceed these."""
+        """That norm, if a quarter and `n_large` of n scores exceed these."""
         if self.n_large == 0:
             return large
-        ranks = [-math.log(k / n) for k in (self.n_usual, self.n_large, self.n_beyond)]
+        ranks = [-math.log(k / n) for k in (n // 4, self.n_large, self.n_beyond)]
         slope = math.log(max(large / usual, 1.0)) / math.log(ranks[1] / ranks[0])
         return large * max(1.0, ranks[2] / ranks[1]) ** min(slope, _HEAVIEST[task])
 
@@ -359,7 +359,6 @@ def plan_steps(
     steps = NewtonSteps(
         size=of_size,
         n_cut=max(n_large, math.floor(n * min(rules.cut_most, rules.cut * k**1.5 / m))),
-        n_usual=n // 4,
         n_large=n_large,
         n_beyond=rules.beyond * math.sqrt(size) * n / m,
         hessian=noise(of_matrix, share, n_hessians, k * (k + 1) // 2),
@@ -411,7 +410,7 @@ def expected_std(
         return float(brentq(excess, 0.0, 1e3 * lengths[-1], xtol=1e-6))
 
     # sizes are looked for on a grid, whose next candidate is half an interval larger
-    usual, large = size(steps.n_usual / n), size(max(steps.n_large, 1) / n) * 2**0.125
+    usual, large = size(n // 4 / n), size(max(steps.n_large, 1) / n) * 2**0.125
     clip = steps.clip(usual, large, n, problem.loss.task)
     curved = np.quantile(lengths**2, 1 - max(steps.n_cut, 1) / n) * information
     of_scores = np.array([clip**2 * steps.last.variance, large**2 * steps.first.variance])

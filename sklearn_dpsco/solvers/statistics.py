@@ -98,7 +98,7 @@ def rows_present(data: SolverData, mechanism: Gaussian | None, stream: RandomStr
         return n
     share = float(mechanism.release(data.sum(_n_present) / n, stream)[0])
     is_clear = 1 - share > 2 * math.sqrt(mechanism.variance)
-    return max(1, round(n * max(share, _LEAST_PRESENT))) if is_clear else n
+    return max(2, round(n * max(share, _LEAST_PRESENT))) if is_clear else n
 
 
 def _n_present(data: SolverData) -> Array:

@@ -140,6 +140,18 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
             assert found.ratios["units.moments"] > 0.5, found
 
 
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("inference", [False, True])
+def test_nor_where_the_number_of_valid_records_is_released(task, inference):
+    changes = {"may_be_empty": True, "inference": inference}
+    fact = dataclasses.replace(facts(40, 2, task), **changes)
+    budget = PrivacyBudget(300.0, 1e-6, "zero-out")
+    plan = Descent(max_iter=4).plan(fact, budget)
+    found = check_sensitivity(plan, neighbours(fact, "zero-out", 12))
+    assert not found.violations, found
+    assert found.ratios["units.present"] > 0.99, found
+
+
 def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
     plan = planned(40, 2, epsilon=300.0, max_iter=4)
     assert plan.units.moments is not None
