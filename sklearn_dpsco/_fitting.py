@@ -94,7 +94,7 @@ class Accounting(NamedTuple):
     def of(
         cls, epsilon: Any, delta: Any, relation: Any, rows: Any, precision: Any, accountant: Any
     ) -> Accounting:
-        """From parameters; delta="auto" is the accountant's: a fit can spend all of its budget."""
+        """From parameters; delta="auto" is the accountant's: a fit can spend all but its slack."""
         accountant = accountant_in_force(accountant)
         # an accountant adds up plans, in a currency that they share
         currency: Any = "auto" if accountant is None else accountant.currency

@@ -141,7 +141,8 @@ def test_the_total_covers_what_others_compute():
     pure.fit(X, y)
     fits = pure.set_params(epsilon=0.25).fit(X, y).guarantee_.fits
     assert (fits.epsilon, fits.delta) == (0.75, 0.0)
-    assert "cost up to epsilon = 0.75 together, if they were fixed beforehand" in joined(pure.guarantee_)
+    told = "cost up to epsilon = 0.75 together, if they were fixed beforehand"
+    assert told in joined(pure.guarantee_)
 
 
 def test_totals_that_are_not_known_are_not_told():
@@ -161,7 +162,8 @@ def test_totals_that_are_not_known_are_not_told():
 def test_a_seed_leaves_no_total():
     model = model_of(epsilon=0.5)
     fits = clone(model.fit(X, y)).fit(X, y).guarantee_.fits
-    assert fits.noise_is_secret and fits.epsilon < 1
+    assert fits.noise_is_secret
+    assert fits.epsilon < 1
     with pytest.warns(PrivacyLeakWarning):
         seeded = clone(model).set_params(random_state=0).fit(X, y)
     for n, last in ((3, seeded), (4, model.fit(X, y))):
