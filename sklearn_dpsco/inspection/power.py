@@ -72,7 +72,7 @@ def _scores(
     if (std, effect) != (None, None):
         raise ValueError("give one of std, effect and score")
     check_public("a score can be foretold of estimators", (), estimator, True)
-    made = stand_in(estimator, features, score_without_privacy, **assumptions)
+    made = stand_in(estimator, features, score_without_privacy, assumptions)
     of_classes = is_classifier(estimator)
     least, most = 0.5 if of_classes else 0.0, score_without_privacy
     check_real("score", score, low=least, high=most, low_open=True, high_open=True)

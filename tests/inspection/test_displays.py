@@ -144,6 +144,24 @@ def test_a_stand_in_of_a_schema():
         PrivacyUtilityDisplay.from_schema(model, {"note": str}, 300, score_without_privacy=0.6)
 
 
+def test_what_is_asked_of_a_stand_in():
+    given = {"score_without_privacy": 0.6, "n_splits": 2, "epsilons": [10], "random_state": 0}
+    model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1))
+    draw = PrivacyUtilityDisplay.from_schema
+    own = {"scoring": "neg_mean_squared_error", "non_private": DummyRegressor(), "name": "mine"}
+    display = draw(model, 2, [300, 600], **given, **own, data_is_public=True, color="red")
+    assert display.score_name == "neg mean squared error"
+    np.testing.assert_array_equal(display.non_private_scores, display.trivial_scores)
+    names = ["mine", "mine", "without privacy", "trivial"]
+    assert [line.get_label() for line in display.ax_.get_lines()] == names
+    with pytest.raises(TypeError, match="cv is for from_estimator"):
+        draw(model, 2, 300, **given, cv=3)
+    with pytest.raises(ValueError, match="n_samples must be a number of rows"):
+        draw(model, 2, [], **given)
+    with pytest.raises(TypeError, match=r"^'r2' cannot be assumed for a score, but target, prev"):
+        draw(model, 2, 300, **given, assumptions={"r2": 0.5})
+
+
 def test_public_data_have_to_be_declared():
     settings = {"epsilons": [1.0], "cv": 2}
     with pytest.warns(PrivacyLeakWarning, match="un-noised scores.*public or synthetic") as caught:
