@@ -273,6 +273,17 @@ def test_branches_of_a_ledger_stand_side_by_side():
     assert display.ax_.get_xlabel() == "Charge, or branch"
 
 
+def test_names_of_branches_are_not_cut():
+    accountant = BudgetAccountant(epsilon=5.0)
+    group = accountant.parallel()
+    outer = group.branch("x > y")
+    for account in (outer, group.branch("branch x"), outer.parallel().branch("> z")):
+        account.spend(plan_mean(5000, 2, epsilon=0.1))
+    display = LedgerDisplay.from_accountant(accountant)
+    assert display.names == ["1 of 2 (x > y)", "> 1 of 1 (> z)", "2 of 2 (branch x)"]
+    assert accountant.to_frame()["branch"][2] == "branch 1 of 2 (x > y) > branch 1 of 1 (> z)"
+
+
 def test_a_narrow_ledger_keeps_its_names_apart():
     accountant = BudgetAccountant(epsilon=9.0)
     for _ in range(40):

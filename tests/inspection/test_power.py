@@ -23,6 +23,7 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco.inspection import power
 from sklearn_dpsco.inspection.stand_ins import best_score, stand_in
+from sklearn_dpsco.solvers.inference import TooFewRowsError
 
 LINEAR = DPLinearRegression(epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
 HALF = {"score": 0.4, "score_without_privacy": 0.5}
@@ -177,7 +178,7 @@ def test_rows_and_epsilon_of_a_score():
         epsilon_needed(model, 20, 12, score=0.49, score_without_privacy=0.5)
     # the estimator as it stands: it refuses too few rows for standard errors
     model.set_params(inference=True, epsilon=10.0)
-    with pytest.raises(ValueError, match="rows for"):
+    with pytest.raises(TooFewRowsError, match="rows for"):
         model.plan(64, 4)
     assert rows_needed(model, 4, **HALF) > 64
 
