@@ -104,16 +104,17 @@ def stand_in(
         columns: dict[str, Any] = {field.name: field.declared for field in found}
     else:
         encoder, size = None, check_count("n_features", features)
-        declared = declared_bounds(getattr(last, "bounds_X", None), size).bounds
-        has_names = isinstance(declared, Mapping)
+        given = getattr(last, "bounds_X", None)
+        has_names = isinstance(given, Mapping)
+        names = list(given) if isinstance(given, Mapping) else [f"x{k}" for k in range(size)]
         if is_raw and (has_names or any(isinstance(s, PublicEncoder) for _, s in inner.steps)):
             raise ValueError(
                 "this pipeline takes tables with names of columns: give the encoder or its schema "
                 "in the place of n_features, as rows_needed(pipe, encoder, ...)"
             )
+        declared = declared_bounds(given, size).bounds
         ends = check_feature_bounds((-1, 1) if declared is None else declared, size) or ()
         pairs = zip(*(np.broadcast_to(end, size) for end in ends), strict=True)
-        names = declared if has_names else (f"x{k}" for k in range(size))
         columns = {name: tuple(map(float, pair)) for name, pair in zip(names, pairs, strict=True)}
         if has_names:  # the estimator takes a frame
             encoder, is_raw = PublicEncoder(columns), True

@@ -158,7 +158,7 @@ def test_tables_with_names_of_columns():
     with pytest.raises(ValueError, match="names 2 columns, but n_features=3"):
         rows_needed(model, 3, **HALF)
     encoder = PublicEncoder(SCHEMA)
-    behind = clone(LINEAR).set_params(bounds_X=(-1, 1))
+    behind = clone(LINEAR).set_params(bounds_X=encoder)
     for pipe in (make_pipeline(encoder, behind), make_pipeline("passthrough", model)):
         with pytest.raises(ValueError, match=r"in the place of n_features, as rows_needed\(pipe, "):
             rows_needed(pipe, 2, **HALF)
