@@ -94,7 +94,7 @@ class Accounting(NamedTuple):
     def of(
         cls, epsilon: Any, delta: Any, relation: Any, rows: Any, precision: Any, accountant: Any
     ) -> Accounting:
-        """From parameters; delta="auto" is the accountant's: a fit can spend all of its budget."""
+        """From parameters; delta="auto" is the accountant's: a fit can spend all but its slack."""
         accountant = accountant_in_force(accountant)
         # an accountant adds up plans, in a currency that they share
         currency: Any = "auto" if accountant is None else accountant.currency
@@ -192,11 +192,12 @@ class PrivateFit(DocumentationLink):
 
     def _spend(self, account: Account | None, plan: Any, *, has_groups: bool = False) -> None:
         """Charge a plan, if there is an account; else count it among the fits of the clones."""
+        is_secret = self.random_state is None
         if account is None:
-            self._fits = self.__dict__.setdefault("_lineage", Lineage()).count(plan.guarantee)
+            lineage = self.__dict__.setdefault("_lineage", Lineage())
+            self._fits = lineage.count(plan.guarantee, is_secret)
         else:
-            self._fits = None
-            name, is_secret = type(self).__name__, self.random_state is None
+            self._fits, name = None, type(self).__name__
             account.spend(plan, estimator=name, has_groups=has_groups, noise_is_secret=is_secret)
 
     def _keep_claim(self, plan: Any, stream: RandomStream) -> None:
@@ -292,9 +293,9 @@ class PrivateFit(DocumentationLink):
         # a block does not reach other processes: what is sent there takes its accountant along, so
         # that a fit in a worker fails instead of spending nothing
         state: dict[str, Any] = {**super().__getstate__()}  # type: ignore[dict-item]
-        lineage = state.pop("_lineage", None)
-        if lineage is not None and "guarantee_" not in state:
-            lineage.has_copies = True
+        state.pop("_lineage", None)
+        if "guarantee_" not in state:  # a copy that is perhaps fitted where nobody counts
+            self.__dict__.setdefault("_lineage", Lineage()).has_copies = True
         if state.get("accountant") is None and active_accountant() is not None:
             state["accountant"] = active_accountant()
         return state

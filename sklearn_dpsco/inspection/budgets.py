@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..privacy.accountant import BudgetAccountant
-from ..privacy.branches import branch_names
+from ..privacy.branches import branch_levels
 from ..privacy.guarantee import Guarantee
 from .axes import axes_for
 
@@ -78,10 +78,12 @@ class LedgerDisplay:
         charges = accountant.ledger[: len(spans)]  # others may be charging
         keys = [charges[k].branch or (str(k + 1),) for k in spans]
         columns = list(dict.fromkeys(keys))
-        given = branch_names([charges[k].branch for k in spans])
-        words = {k: k[0] if len(k) == 1 else name for k, name in zip(keys, given, strict=True)}
+        levels = branch_levels([charges[k].branch for k in spans])
         # of a branch within another one the last level is enough: that stands next to it
-        ticks = ["".join(words[key].rpartition("> ")[1:]).replace("branch ", "") for key in columns]
+        words = {
+            key: "> " * (len(found) > 1) + found[-1].replace("branch ", "", 1) if found else key[0]
+            for key, found in zip(keys, levels, strict=True)
+        }
         starts, totals = np.reshape(list(spans.values()), (-1, 2)).T
         return cls(
             totals=totals,
@@ -89,7 +91,7 @@ class LedgerDisplay:
             epsilon=float(accountant.budget.epsilon),
             starts=starts,
             columns=[columns.index(key) for key in keys],
-            names=ticks,
+            names=[words[key] for key in columns],
         ).plot(ax=ax, **kwargs)
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:

@@ -430,28 +430,25 @@ class PrivacyUtilityDisplay:
         assumptions : dict or None, default=None
             Of the stand-in: `target`, `prevalence`, `correlation`, as in `rows_needed`.
         **kwargs
-            As in `from_estimator`.
+            As in `from_estimator`, but for `cv`.
         """
-        made = stand_in(estimator, schema, score_without_privacy, **(assumptions or {}))
+        if "cv" in kwargs:
+            raise TypeError("cv is for from_estimator: here n_samples and n_splits say the splits")
+        made = stand_in(estimator, schema, score_without_privacy, assumptions or {})
         sizes = [check_int("n_samples", n, low=2) for n in np.ravel(n_samples).tolist()]
+        if not sizes:
+            raise ValueError("n_samples must be a number of rows, or several, got none")
         X, y, _ = made.table(max(sizes) + N_NEW, random_state)
         is_binary = is_classifier(estimator)
-        given = {
-            "data_is_public": True,
-            "scoring": "roc_auc" if is_binary else "r2",
-            "random_state": random_state,
-        }
+        given = {"data_is_public": True, "scoring": "roc_auc" if is_binary else "r2", **kwargs}
         for k, size in enumerate(sizes):
             parts = {"n_splits": n_splits, "train_size": size, "test_size": N_NEW}
             kind = StratifiedShuffleSplit if is_binary else ShuffleSplit
-            baselines = {} if k == len(sizes) - 1 else {"non_private": None, "trivial": None}
-            display: Any = cls.from_estimator(
-                estimator,
-                X,
-                y,
-                **{"cv": kind(**parts, random_state=random_state), "ax": ax, **given, **baselines},
-                **{"name": f"{size:,} rows", **kwargs},
-            )
+            cv = kind(**parts, random_state=random_state)
+            own = {"cv": cv, "random_state": random_state, "ax": ax}
+            own |= {} if k == len(sizes) - 1 else {"non_private": None, "trivial": None}
+            named = {"name": f"{size:,} rows", **given, **own}
+            display: Any = cls.from_estimator(estimator, X, y, **named)
             ax = display.ax_
         return display
 

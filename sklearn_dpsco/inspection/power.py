@@ -12,6 +12,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer
 
 from .._checks import check_count, check_real, check_size, unwarned
+from ..solvers.inference import TooFewRowsError
 from .axes import axes_for
 from .refits import check_one_budget, check_public, clones_of
 from .stand_ins import N_NEW, best_score, stand_in
@@ -49,10 +50,8 @@ def _holds(estimator: Any, n: int, d: int, is_enough: Callable[[Any], bool]) -> 
     try:
         with unwarned():
             plan = estimator.plan(n, d)
-    except ValueError as error:
-        if "rows for" in str(error):  # too few for any standard error
-            return False
-        raise
+    except TooFewRowsError:
+        return False
     return is_enough(plan)
 
 
@@ -72,7 +71,7 @@ def _scores(
     if (std, effect) != (None, None):
         raise ValueError("give one of std, effect and score")
     check_public("a score can be foretold of estimators", (), estimator, True)
-    made = stand_in(estimator, features, score_without_privacy, **assumptions)
+    made = stand_in(estimator, features, score_without_privacy, assumptions)
     of_classes = is_classifier(estimator)
     least, most = 0.5 if of_classes else 0.0, score_without_privacy
     check_real("score", score, low=least, high=most, low_open=True, high_open=True)
@@ -91,10 +90,8 @@ def _scores(
             try:
                 with unwarned():
                     model.fit(X[:n], y[:n])
-            except ValueError as error:
-                if "rows for" in str(error):  # too few for any standard error
-                    return False
-                raise
+            except TooFewRowsError:
+                return False
             loss = best - found(model, X[n:], y[n:])
             n_failures += loss > _SAFE_PART * (score_without_privacy - score)
             if n_failures > _N_FAILURES:
@@ -123,7 +120,7 @@ def rows_needed(
         With its epsilon, delta and relation. ``inference`` counts as True. For a score any
         estimator of this package, a search or a pipeline that ends with one, as it stands.
     n_features : int >= 1
-        For a score also a `PublicEncoder`, or its schema.
+        For a score also a `PublicEncoder`, or its schema: of a pipeline that begins with one.
     std : float or None, default=None
         The standard error of a coefficient that is wanted, as `UnitDescentPlan.expected_std` has
         it: per standard deviation of a feature, in standard deviations of the target, or in
@@ -148,6 +145,7 @@ def rows_needed(
     Returns
     -------
     int
+        Rows of stand-ins have no gaps: count the rows that have a target.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from sklearn.base import is_classifier
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import Pipeline
 
-from .._checks import check_choice, check_count, check_real, import_pandas
+from .._checks import check_choice, check_count, check_real, import_pandas, listed
 from ..data.bounds import check_feature_bounds, check_target_bounds
 from ..model_selection.private_steps import last_step
 from ..preprocessing.declared import declared_bounds
@@ -85,27 +85,41 @@ def stand_in(
     estimator: Any,
     features: Any,
     score: float,
-    *,
-    target: str = "normal",
-    prevalence: float | None = None,
-    correlation: float = 0.5,
+    assumptions: Mapping[str, Any],
 ) -> StandIn:
     """The tables for an estimator, of that many features or of a schema."""
+    facts: dict[str, Any] = {"target": "normal", "prevalence": None, "correlation": 0.5}
+    if unknown := [name for name in assumptions if name not in facts]:
+        raise TypeError(
+            f"{listed(unknown)} cannot be assumed for a score, but {', '.join(facts)} can"
+        )
+    facts |= assumptions
+    correlation = check_real("correlation", facts["correlation"], low=0, high=1, high_open=True)
     inner = getattr(estimator, "estimator", estimator)  # of a search
     last = last_step(inner)
-    check_real("correlation", correlation, low=0, high=1, high_open=True)
+    is_raw = isinstance(inner, Pipeline)
     if isinstance(features, Mapping | PublicEncoder):
         encoder = features if isinstance(features, PublicEncoder) else PublicEncoder(features)
         found = fields_of(encoder.schema, encoder.missing, encoder.unknown)
         columns: dict[str, Any] = {field.name: field.declared for field in found}
     else:
         encoder, size = None, check_count("n_features", features)
-        declared = declared_bounds(getattr(last, "bounds_X", None), size).bounds
+        given = getattr(last, "bounds_X", None)
+        has_names = isinstance(given, Mapping)
+        names = list(given) if isinstance(given, Mapping) else [f"x{k}" for k in range(size)]
+        if is_raw and (has_names or any(isinstance(s, PublicEncoder) for _, s in inner.steps)):
+            raise ValueError(
+                "this pipeline takes tables with names of columns: give the encoder or its schema "
+                "in the place of n_features, as rows_needed(pipe, encoder, ...)"
+            )
+        declared = declared_bounds(given, size).bounds
         ends = check_feature_bounds((-1, 1) if declared is None else declared, size) or ()
         pairs = zip(*(np.broadcast_to(end, size) for end in ends), strict=True)
-        columns = {f"x{k}": pair for k, pair in enumerate(pairs)}
-    law = _targets(last, score, target, prevalence)
-    return StandIn(columns, encoder, isinstance(inner, Pipeline), correlation, law)
+        columns = {name: tuple(map(float, pair)) for name, pair in zip(names, pairs, strict=True)}
+        if has_names:  # the estimator takes a frame
+            encoder, is_raw = PublicEncoder(columns), True
+    law = _targets(last, score, facts["target"], facts["prevalence"])
+    return StandIn(columns, encoder, is_raw, correlation, law)
 
 
 def _targets(last: Any, score: float, target: str, share: float | None) -> Callable[..., Any]:

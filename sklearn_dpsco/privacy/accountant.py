@@ -19,7 +19,7 @@ from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup, branch_names
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
-from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_string
+from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_slack, check_string
 from .report import Report, of_accountant
 from .turns import Turn
 
@@ -122,8 +122,7 @@ class BudgetAccountant(Account):
         if budget.is_infinite:
             raise ValueError("epsilon of an accountant must be finite: inf would bound nothing")
         rows = check_int("max_rows_per_user", max_rows_per_user, low=1)
-        most = float(budget.delta)
-        slack = check_real("slack", slack, low=0, high=most, high_open=most > 0)
+        slack = check_slack(slack, budget)
         new = Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, slack, Ledger())
         self._set_up(new._replace(order=new.whole.best_order))
 
@@ -429,20 +428,25 @@ class BudgetAccountant(Account):
         if budget.is_pure and not math.isfinite(charge.pure_epsilon):
             return "a budget with delta=0 accepts only guarantees that compose purely (delta=0)"
         if (slack := ledger.total()[3]) > self._slack:
+            advice, least = "Say", _rounded(slack, ROUND_UP)
+            if float(least) < budget.delta:
+                advice = (
+                    "How much is kept is fixed before the first fit: "
+                    f"BudgetAccountant({budget.epsilon:g}, {budget.delta:g}, slack={least}); or say"
+                )
             return (
                 f"a part of delta that may tell something outright (slack={slack:.3g} with this "
                 f"charge) is more than the accountant keeps for that, {self._slack:.3g}; nothing "
-                "was charged. How much is kept is fixed before the first fit: "
-                f"BudgetAccountant({budget.epsilon:g}, {budget.delta:g}, "
-                f"slack={_rounded(slack, ROUND_UP)}); or say a smaller delta here"
+                f"was charged. {advice} a smaller delta here"
             )
         spent, would_be = self._epsilon_of(self._ledger), self._epsilon_of(ledger, math.inf)
         delta = 0.0 if charge.composition == "pure" else charge.delta
         left = self._largest_epsilon(charge.branch, delta - charge.slack)
+        kept = f" (slack={self._slack:g} of delta is kept)" if self._slack else ""
         return (
-            f"the budget (epsilon={budget.epsilon:g}, delta={budget.delta:g}) would be exceeded: "
-            f"{_rounded(spent, ROUND_UP)} of its epsilon is spent, and with "
-            f"this charge it would be {_rounded(would_be, ROUND_UP)}; nothing was charged. The "
+            f"the budget (epsilon={budget.epsilon:g}, delta={budget.delta:g}){kept} would be "
+            f"exceeded: {_rounded(spent, ROUND_UP)} of its epsilon is spent, and with this charge "
+            f"it would be {_rounded(would_be, ROUND_UP)}; nothing was charged. The "
             f"largest epsilon that still fits is {_rounded(left, ROUND_DOWN)}, for a fit with "
             f"{charge.composition} composition and delta={charge.delta:g}"
         )

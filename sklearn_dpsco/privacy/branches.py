@@ -234,7 +234,12 @@ class ParallelGroup:
 
 
 def branch_names(paths: Sequence[BranchPath]) -> list[str]:
-    """What people call these branches: by numbers, as they come, and by names that were given."""
+    """What people call these branches."""
+    return [" > ".join(levels) or "all records" for levels in branch_levels(paths)]
+
+
+def branch_levels(paths: Sequence[BranchPath]) -> list[list[str]]:
+    """From the outermost: by numbers, as they come, and by names that were given."""
     known: dict[BranchPath, dict[str, int]] = {}  # groups of a branch, and branches of a group
     for path in paths:
         for k, part in enumerate(path):
@@ -247,5 +252,4 @@ def branch_names(paths: Sequence[BranchPath]) -> list[str]:
         text = f"branch {branches[branch]} of {len(branches)}" + (f" ({given})" if given else "")
         return f"group {groups[group]} of {len(groups)}, {text}" if len(groups) > 1 else text
 
-    levels = [[level(path[:k]) for k in range(2, len(path) + 1, 2)] for path in paths]
-    return [" > ".join(names) or "all records" for names in levels]
+    return [[level(path[:k]) for k in range(2, len(path) + 1, 2)] for path in paths]

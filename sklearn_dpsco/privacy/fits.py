@@ -17,11 +17,13 @@ class Fits(NamedTuple):
     n_fits : int
     epsilon : float or None
         What they cost at most if all were on the same records, and fixed beforehand. None: not
-        known, since their relations differ or one had no noise.
+        known, since their relations or their `rows_per_user` differ, or one had no noise or a seed.
     delta : float
         The same.
     has_copies : bool
         Whether copies went elsewhere, such as to a worker process, whose fits nobody counts.
+    noise_is_secret : bool
+        False if one of them had a `random_state`.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class Fits(NamedTuple):
     epsilon: float | None
     delta: float
     has_copies: bool
+    noise_is_secret: bool
 
     @property
     def lines(self) -> list[str]:
@@ -48,16 +51,19 @@ class Fits(NamedTuple):
         lines = []
         if self.has_copies:
             lines.append(
-                "Copies of this estimator were pickled, as for another process or a file: their "
-                "fits are not seen here, and add up with this one if the records are the same."
+                "This estimator or a clone was copied or pickled, as for another process or a "
+                "file: fits of the copies are not seen here, and add up with this one if the "
+                "records are the same."
             )
         if self.n_fits > 1:
             cost = "an unknown epsilon" if self.epsilon is None else f"epsilon = {up(self.epsilon)}"
             cost += f", delta = {up(self.delta)}" if self.delta > 0 else ""
+            known = "if they were fixed beforehand"
+            known = known if self.noise_is_secret else "since one of them had a seed"
             lines.append(
                 f"This is one of {self.n_fits} fits of this estimator and its clones without an "
                 f"accountant, on whatever records. On the same records, they cost up to {cost} "
-                "together: a BudgetAccountant adds them up."
+                f"together, {known}: a BudgetAccountant adds them up."
             )
         return lines
 
@@ -69,11 +75,11 @@ class Lineage:
         self._claims: dict[tuple[Any, ...], list[None]] = {}  # an item for each fit
         self.has_copies = False  # in files or other processes, where their fits are not seen
 
-    def count(self, guarantee: Any) -> Fits | None:
+    def count(self, guarantee: Any, noise_is_secret: bool) -> Fits | None:
         """One more fit; `Guarantee.fits` of it, None if it is the only one."""
         rho = guarantee.cost("zcdp") if guarantee.composes_in("zcdp") else math.inf
         facts = guarantee.epsilon, rho, guarantee.delta, guarantee.slack
-        claim = *map(float, facts), guarantee.relation
+        claim = *map(float, facts), (guarantee.relation, guarantee.rows_per_user), noise_is_secret
         self._claims.setdefault(claim, []).append(None)  # nothing here waits for other threads
         found = list(self._claims.items())
         n_fits = sum(len(fits) for _, fits in found)
@@ -83,5 +89,7 @@ class Lineage:
         epsilon, rho, delta, slack = sums
         if delta > slack and math.isfinite(rho):
             epsilon = min(epsilon, zcdp_epsilon(rho, delta - slack))
-        is_known = len({c[4] for c, _ in found}) == 1 and math.isfinite(epsilon) and delta < 1
-        return Fits(n_fits, epsilon if is_known else None, delta, self.has_copies)
+        is_secret = all(c[5] for c, _ in found)
+        is_known = is_secret and len({c[4] for c, _ in found}) == 1  # one meaning of neighbours
+        is_known = is_known and math.isfinite(epsilon) and delta < 1
+        return Fits(n_fits, epsilon if is_known else None, delta, self.has_copies, is_secret)

@@ -199,7 +199,7 @@ class LedgerFile:
             budget = PrivacyBudget(*(document[key] for key in ("epsilon", "delta", "relation")))
             rows = check_int("max_rows_per_user", document["max_rows_per_user"], low=1)
             order = check_real("order", document["order"], low=1)
-            slack = check_real("slack", document.get("slack", 0.0), low=0)
+            slack = check_slack(document.get("slack", 0.0), budget)
             charges = []
             for entry in document["charges"]:
                 names = set(Charge.__dataclass_fields__) - {"guarantee"}
@@ -215,6 +215,8 @@ class LedgerFile:
             ledger = Ledger().plus(*charges)
             if document["total"] != _stated(ledger.total()):
                 raise ValueError("its charges do not add up to its total")
+            if ledger.total()[-1] > slack:
+                raise ValueError("its charges have more slack than it keeps")
             return Snapshot(check_string("id", document["id"]), budget, rows, order, slack, ledger)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(
@@ -278,6 +280,12 @@ def _stated(cost: Cost) -> dict[str, float | None]:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"it holds {name}")
+
+
+def check_slack(value: Any, budget: PrivacyBudget) -> float:
+    """Return `value` if an accountant can keep that much of delta."""
+    most = float(budget.delta)
+    return check_real("slack", value, low=0, high=most, high_open=most > 0)
 
 
 def check_string(name: str, value: Any) -> str:

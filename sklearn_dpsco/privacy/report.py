@@ -71,6 +71,7 @@ _FITS = {
     "epsilon": _OR_NULL["number"],
     "delta": _NUMBER,
     "has_copies": {"type": "boolean"},
+    "noise_is_secret": {"type": "boolean"},
 }
 _CHARGE = {
     **_CLAIM,

@@ -320,6 +320,10 @@ def in_plain_units(problem: Problem, units: Units, estimate: Estimate) -> Estima
 # ------------------------------------------------------------------------------- planning
 
 
+class TooFewRowsError(ValueError):
+    """There are too few rows for standard errors that are not noise."""
+
+
 def plan_steps(
     problem: Problem, budget: PrivacyBudget, allowance: Allowance, change: float, left: float
 ) -> tuple[NewtonSteps, float]:
@@ -339,7 +343,7 @@ def plan_steps(
     left -= 4 * rules.size_share
     m = n * math.sqrt(2 * allowance.amount * left) / budget.record_factor
     if m < rules.least * k**1.5:
-        raise ValueError(
+        raise TooFewRowsError(
             f"inference=True needs about {math.ceil(n * rules.least * k**1.5 / m)} rows for "
             f"{k} coefficients at this epsilon, for standard errors that are not noise; "
             f"n_samples={n}. Take fewer features, a larger epsilon or inference=False"

@@ -50,7 +50,7 @@ def n_fits(model):
 @each
 def test_a_refit_and_a_clone_are_counted(name):
     data, target = table(name)
-    model = build(name)
+    model = build(name, random_state=None)
     assert model.fit(data, target).guarantee_.fits is None
     assert n_fits(clone(model).fit(data, target)) == 2
     assert n_fits(clone(clone(model)).fit(data, target)) == 3
@@ -141,11 +141,13 @@ def test_the_total_covers_what_others_compute():
     pure.fit(X, y)
     fits = pure.set_params(epsilon=0.25).fit(X, y).guarantee_.fits
     assert (fits.epsilon, fits.delta) == (0.75, 0.0)
-    assert "cost up to epsilon = 0.75 together" in joined(pure.guarantee_)
+    told = "cost up to epsilon = 0.75 together, if they were fixed beforehand"
+    assert told in joined(pure.guarantee_)
 
 
 def test_totals_that_are_not_known_are_not_told():
-    for other in ({"relation": "zero-out"}, {"epsilon": float("inf")}):
+    others = {"relation": "zero-out"}, {"epsilon": float("inf")}, {"max_rows_per_user": 2}
+    for other in others:
         model = model_of(epsilon=0.5)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -155,6 +157,20 @@ def test_totals_that_are_not_known_are_not_told():
         assert (fits.n_fits, fits.epsilon) == (2, None)
         assert "cost up to an unknown epsilon" in joined(fitted.guarantee_)
         assert fitted.guarantee_.report().facts["fits"]["epsilon"] is None
+
+
+def test_a_seed_leaves_no_total():
+    model = model_of(epsilon=0.5)
+    fits = clone(model.fit(X, y)).fit(X, y).guarantee_.fits
+    assert fits.noise_is_secret
+    assert fits.epsilon < 1
+    with pytest.warns(PrivacyLeakWarning):
+        seeded = clone(model).set_params(random_state=0).fit(X, y)
+    for n, last in ((3, seeded), (4, model.fit(X, y))):
+        fits = last.guarantee_.fits
+        assert (fits.n_fits, fits.epsilon, fits.noise_is_secret) == (n, None, False)
+        assert "unknown epsilon, delta" in joined(last.guarantee_)
+        assert "together, since one of them had a seed" in joined(last.guarantee_)
 
 
 # ----------------------------------------------------------- copies, threads, memory
@@ -168,8 +184,12 @@ def test_copies_elsewhere_are_told_of():
         assert elsewhere.fit(X, y).guarantee_.fits is None  # it begins anew
     fits = model.fit(X, y).guarantee_.fits
     assert (fits.n_fits, fits.has_copies) == (1, True)
-    assert "their fits are not seen here" in joined(model.guarantee_)
+    assert "was copied or pickled, as for" in joined(model.guarantee_)
     assert "one of" not in joined(model.guarantee_)
+    for copied in (pickle.dumps, copy.copy):
+        model = model_of()  # never cloned
+        copied(model)
+        assert model.fit(X, y).guarantee_.fits.has_copies
     # a model that was stored brings its guarantee along, and does not count as a copy to be fitted
     fitted = model_of().fit(X, y).fit(X, y)
     loaded = pickle.loads(pickle.dumps(fitted))

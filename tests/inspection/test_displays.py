@@ -144,6 +144,24 @@ def test_a_stand_in_of_a_schema():
         PrivacyUtilityDisplay.from_schema(model, {"note": str}, 300, score_without_privacy=0.6)
 
 
+def test_what_is_asked_of_a_stand_in():
+    given = {"score_without_privacy": 0.6, "n_splits": 2, "epsilons": [10], "random_state": 0}
+    model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1))
+    draw = PrivacyUtilityDisplay.from_schema
+    own = {"scoring": "neg_mean_squared_error", "non_private": DummyRegressor(), "name": "mine"}
+    display = draw(model, 2, [300, 600], **given, **own, data_is_public=True, color="red")
+    assert display.score_name == "neg mean squared error"
+    np.testing.assert_array_equal(display.non_private_scores, display.trivial_scores)
+    names = ["mine", "mine", "without privacy", "trivial"]
+    assert [line.get_label() for line in display.ax_.get_lines()] == names
+    with pytest.raises(TypeError, match="cv is for from_estimator"):
+        draw(model, 2, 300, **given, cv=3)
+    with pytest.raises(ValueError, match="n_samples must be a number of rows"):
+        draw(model, 2, [], **given)
+    with pytest.raises(TypeError, match=r"^'r2' cannot be assumed for a score, but target, prev"):
+        draw(model, 2, 300, **given, assumptions={"r2": 0.5})
+
+
 def test_public_data_have_to_be_declared():
     settings = {"epsilons": [1.0], "cv": 2}
     with pytest.warns(PrivacyLeakWarning, match="un-noised scores.*public or synthetic") as caught:
@@ -253,6 +271,17 @@ def test_branches_of_a_ledger_stand_side_by_side():
         "1", "1 of 3 (north)", "2 of 3", "> 1 of 2", "> 2 of 2", "3 of 3 (a rat...", "7"
     ]  # fmt: skip
     assert display.ax_.get_xlabel() == "Charge, or branch"
+
+
+def test_names_of_branches_are_not_cut():
+    accountant = BudgetAccountant(epsilon=5.0)
+    group = accountant.parallel()
+    outer = group.branch("x > y")
+    for account in (outer, group.branch("branch x"), outer.parallel().branch("> z")):
+        account.spend(plan_mean(5000, 2, epsilon=0.1))
+    display = LedgerDisplay.from_accountant(accountant)
+    assert display.names == ["1 of 2 (x > y)", "> 1 of 1 (> z)", "2 of 2 (branch x)"]
+    assert accountant.to_frame()["branch"][2] == "branch 1 of 2 (x > y) > branch 1 of 1 (> z)"
 
 
 def test_a_narrow_ledger_keeps_its_names_apart():

@@ -23,6 +23,7 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco.inspection import power
 from sklearn_dpsco.inspection.stand_ins import best_score, stand_in
+from sklearn_dpsco.solvers.inference import TooFewRowsError
 
 LINEAR = DPLinearRegression(epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
 HALF = {"score": 0.4, "score_without_privacy": 0.5}
@@ -108,7 +109,7 @@ def test_displays_show_noise_above_sampling():
     ids=["normal", "skewed", "zeros", "labels"],
 )
 def test_stand_ins_have_the_assumed_score(model, score, told):
-    made = stand_in(model.set_params(bounds_X=(0, 1), epsilon=1.0), 4, score, **told)
+    made = stand_in(model.set_params(bounds_X=(0, 1), epsilon=1.0), 4, score, told)
     X, y, z = made.table(200_000, 0)
     np.testing.assert_allclose(X.mean(axis=0), 0.5, atol=0.01)
     np.testing.assert_allclose(X.std(axis=0), 0.125, atol=0.005)
@@ -134,16 +135,33 @@ def test_stand_ins_have_the_assumed_score(model, score, told):
 def test_stand_ins_of_a_schema():
     encoder = PublicEncoder(SCHEMA)
     model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1))
-    X, y, _ = stand_in(make_pipeline(encoder, model), SCHEMA, 0.5).table(50_000, 0)
+    X, y, _ = stand_in(make_pipeline(encoder, model), SCHEMA, 0.5, {}).table(50_000, 0)
     assert X.columns.tolist() == list(SCHEMA)
     shares = X["edu"].value_counts(normalize=True)[["hs", "ba", "ma"]]
     np.testing.assert_allclose(shares, np.array([6, 3, 2]) / 11, atol=0.01)
-    encoded, y_again, _ = stand_in(model, encoder, 0.5).table(50_000, 0)
+    encoded, y_again, _ = stand_in(model, encoder, 0.5, {}).table(50_000, 0)
     np.testing.assert_array_equal(encoded, encoder.transform(X))
     np.testing.assert_array_equal(y, y_again)
     assert LinearRegression().fit(encoded, y).score(encoded, y) == pytest.approx(0.5, abs=0.01)
     with pytest.raises(ValueError, match=r"schema\['note'\] must be a tuple .* list of categories"):
         rows_needed(model, {**SCHEMA, "note": str}, **HALF)
+
+
+def test_tables_with_names_of_columns():
+    told = {"bounds_X": {"age": [18, 98], "dose": (0, 9)}, "epsilon": 3.0}
+    model = clone(LINEAR).set_params(**told)
+    X, y, _ = stand_in(model, 2, 0.5, {}).table(2000, 0)
+    assert X.columns.tolist() == ["age", "dose"]
+    np.testing.assert_allclose(X.mean(), [58, 4.5], rtol=0.05)
+    assert LinearRegression().fit(X, y).score(X, y) == pytest.approx(0.5, abs=0.06)
+    assert rows_needed(model, 2, **HALF) < 1000
+    with pytest.raises(ValueError, match="names 2 columns, but n_features=3"):
+        rows_needed(model, 3, **HALF)
+    encoder = PublicEncoder(SCHEMA)
+    behind = clone(LINEAR).set_params(bounds_X=encoder)
+    for pipe in (make_pipeline(encoder, behind), make_pipeline("passthrough", model)):
+        with pytest.raises(ValueError, match=r"in the place of n_features, as rows_needed\(pipe, "):
+            rows_needed(pipe, 2, **HALF)
 
 
 def test_rows_and_epsilon_of_a_score():
@@ -160,7 +178,7 @@ def test_rows_and_epsilon_of_a_score():
         epsilon_needed(model, 20, 12, score=0.49, score_without_privacy=0.5)
     # the estimator as it stands: it refuses too few rows for standard errors
     model.set_params(inference=True, epsilon=10.0)
-    with pytest.raises(ValueError, match="rows for"):
+    with pytest.raises(TooFewRowsError, match="rows for"):
         model.plan(64, 4)
     assert rows_needed(model, 4, **HALF) > 64
 

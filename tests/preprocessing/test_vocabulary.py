@@ -219,7 +219,11 @@ def test_an_accountant_adds_up_slack(tmp_path):
     assert 1.9 < accountant.total_spent() <= 2.0
     frame = accountant.to_frame()
     assert frame["slack"].tolist() == [first.slack, second.slack]
-    assert "slack=4e-07" in repr(BudgetAccountant.load(tmp_path / "ledger.json"))
+    path = tmp_path / "ledger.json"
+    assert "slack=4e-07" in repr(BudgetAccountant.load(path))
+    path.write_text(path.read_text().replace('"slack": 4e-07', '"slack": 3e-07'))
+    with pytest.raises(ValueError, match=r"ledger.json' is not.*more slack than it keeps"):
+        BudgetAccountant.load(path)
 
 
 def costs_of(guarantee):
@@ -240,6 +244,13 @@ def test_slack_is_kept_before_the_first_fit_and_never_taken_from_what_is_left():
     with pytest.raises(PrivacyBudgetError, match=r"slack=4e-07 with"):
         fitted(epsilon=0.02, accountant=again)
     assert len(again.ledger) == 1
+    model = DPLogisticRegression(epsilon=2.0, bounds_X=(0, 1), classes=[0, 1])
+    model.set_params(accountant=BudgetAccountant(epsilon=2.0, slack=2e-7))
+    with pytest.raises(PrivacyBudgetError, match=r"\(slack=2e-07 of delta is kept\) would be"):
+        model.fit([[0.0], [1.0]] * 500, [0, 1] * 500)
+    small = BudgetAccountant(epsilon=2.0, delta=1e-7)  # which cannot keep so much
+    with pytest.raises(PrivacyBudgetError, match=r"was charged\. Say a smaller delta here"):
+        fitted(epsilon=0.02, delta=1e-6, accountant=small)
     for slack in (-1e-9, 1e-6, "1e-7", math.nan):
         assert_refuses(BudgetAccountant, "slack", epsilon=1.0, slack=slack)
     assert_refuses(BudgetAccountant, "slack", epsilon=1.0, delta=0.0, slack=1e-9)

@@ -633,7 +633,7 @@ def test_an_edited_file_is_refused(tmp_path):
     accountant = kept(path)
     accountant.spend(zcdp(0.1))
     accountant.parallel().branch().spend(pure(0.2))
-    document = json.loads(path.read_text())
+    document = json.loads(path.read_text()) | {"slack": 0.0}
 
     def edited(*keys, value):
         changed = json.loads(json.dumps(document))
@@ -666,6 +666,7 @@ def test_an_edited_file_is_refused(tmp_path):
         ("epsilon", -1.0, "epsilon must be"),
         ("epsilon", 2.0, "does not belong to the budget"),
         ("order", 1.5, "does not belong to the budget"),
+        ("slack", 1e-6, r"budget.json' is not a ledger .* slack must be"),
         ("id", 3, "id must be a string"),
     ):
         with pytest.raises(ValueError, match=pattern):

@@ -194,7 +194,7 @@ def test_the_schema_of_a_version_stays_as_it_is():
             "": "format time versions promise outside guarantee fits releases budget charges",
             "versions": "sklearn_dpsco numpy scikit-learn",
             "guarantee": claim,
-            "fits": "n_fits epsilon delta has_copies",
+            "fits": "n_fits epsilon delta has_copies noise_is_secret",
             "releases": "name uses mechanism sensitivity scale records part",
             "budget": "epsilon delta relation rows_per_user spent left",
             "charges": f"{claim} what label n_samples n_features time part",
