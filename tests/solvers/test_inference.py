@@ -281,7 +281,10 @@ def test_a_column_that_never_occurs_has_the_whole_line():
         found = fitted(X, target, n_classes, 2.0).summary()
         assert np.isinf(found.std).tolist() == [[False, False, False, True, False]]
         assert found.conf_int()[3].tolist() == [-np.inf, np.inf]
-        assert "say nothing" in str(found)
+        note = found.notes[-1]
+        for words in ("say nothing", "hardly occur", "sums of others", "drop='first'", "epsilon"):
+            assert words in note
+        assert ("PrivateMoments" in note) == (n_classes == 0)
 
 
 def test_several_targets_have_their_own_errors():
