@@ -130,7 +130,7 @@ class Estimates(Overviewed):
 
     @property
     def std_sampling(self) -> Array:
-        """Standard errors without the noise; NaN where `std` is infinite, of which it is no part."""
+        """Standard errors without the noise; NaN where those with it are infinite."""
         found = np.sqrt(np.diag(self.sampling)).reshape(self.coef.shape)
         return np.where(np.isinf(self.std), np.nan, found)
 
