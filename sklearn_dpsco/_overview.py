@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
@@ -21,7 +22,7 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Overview:
-    """Lines, and a table below them."""
+    """Lines, of which those that begin with "- " are items of a list, and a table below them."""
 
     lines: tuple[str, ...]
     columns: tuple[str, ...] = ()  # heads of the table
@@ -53,7 +54,11 @@ class Overview:
         for tag, cells in table:
             body += f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
         body = f"<table>{body}</table>" if body else ""
-        lines = "".join(f"<div>{escape(line.strip())}</div>" for line in self.lines)
+        lines = ""
+        for is_item, group in groupby(self.lines, lambda line: line.startswith("- ")):
+            tag = "li" if is_item else "div"
+            shown = "".join(f"<{tag}>{escape(s.removeprefix('- ').strip())}</{tag}>" for s in group)
+            lines += f"<ul>{shown}</ul>" if is_item else shown
         more = f"<div>{escape(self._more)}</div>" if self._more else ""
         return f'{_STYLE}<div class="{_CLASS}">{lines}{body}{more}</div>'
 

@@ -130,12 +130,13 @@ class Estimates(Overviewed):
 
     @property
     def std_sampling(self) -> Array:
-        """Standard errors without the noise, as far as they could be estimated."""
-        return np.sqrt(np.diag(self.sampling)).reshape(self.coef.shape)
+        """Standard errors without the noise; NaN where those with it are infinite."""
+        found = np.sqrt(np.diag(self.sampling)).reshape(self.coef.shape)
+        return np.where(np.isinf(self.std), np.nan, found)
 
     @property
     def std_noise(self) -> Array:
-        """Standard deviations of what the mechanisms' noise does to the coefficients."""
+        """Standard deviations of what the mechanisms' noise does to coefficients, NaN as above."""
         return np.sqrt(self.std**2 - self.std_sampling**2)
 
     @property
@@ -329,7 +330,7 @@ def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> A
 
 
 def _short(number: float) -> str:
-    return f"{number:.4g}"
+    return "" if math.isnan(number) else f"{number:.4g}"
 
 
 def check_level(level: Any) -> float:

@@ -44,6 +44,10 @@ def test_what_is_unknown_has_the_whole_line():
     unknown = np.array([[0.0], [1.0], [0.1]])
     found = estimates(unknown=unknown)
     assert np.isinf(found.std).tolist() == [[False, True, False]]
+    for part in (found.std_sampling, found.std_noise):  # no number that looks like an error
+        assert np.isnan(part).tolist() == [[False, True, False]]
+    assert found.to_frame()[["sampling", "noise"]].loc["b"].isna().all()
+    assert str(found).splitlines()[2].split() == ["b", "-2", "inf", "-0", "1", "-inf", "inf"]
     assert found.conf_int()[1].tolist() == [-np.inf, np.inf]
     assert found.pvalues[0, 1] == 1.0
     assert np.isfinite(found.wald_test("a").pvalue)

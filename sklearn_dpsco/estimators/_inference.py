@@ -95,7 +95,7 @@ class Inference(DPLinearModel):
                 f"{type(self).__name__}: {problem.n_samples} rows, epsilon={guarantee.epsilon:g}, "
                 f"delta={guarantee.delta:g}, {guarantee.relation}"
             ),
-            notes=_notes(found, problem.n_samples),
+            notes=_notes(found, problem.n_samples, problem.loss.task == "regression"),
         )
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))
         self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
@@ -266,7 +266,7 @@ def _padded(rows: Array, output: int, n_outputs: int) -> Array:
     return functions.reshape(len(rows), -1)
 
 
-def _notes(found: Any, n: int) -> tuple[str, ...]:
+def _notes(found: Any, n: int, is_regression: bool) -> tuple[str, ...]:
     """What a reader of the table must know, of public facts and released numbers."""
     notes = [
         "coef: not shrunk, what std err and intervals are about; shrunk: coef_, predicts best",
@@ -278,6 +278,10 @@ def _notes(found: Any, n: int) -> tuple[str, ...]:
     if found.unknown.shape[1]:
         notes.append(
             f"of {found.unknown.shape[1]} directions of the columns the released numbers say "
-            "nothing: what depends on them has the whole line for an interval"
+            "nothing: what depends on them has the whole line for an interval. Such are columns "
+            "that are sums of others, as all categories of a list are together with the intercept, "
+            "and columns that hardly occur. Leave out a reference category "
+            "(PublicEncoder(drop='first')), take fewer columns or a larger epsilon"
+            + (", or PrivateMoments" if is_regression else "")
         )
     return tuple(notes)

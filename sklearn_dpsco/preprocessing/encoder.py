@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,15 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     unknown : {"none", "other"}, default="none"
         What a category that was not declared becomes: no column is 1, or a column
         ``<column>_other`` is.
+    drop : {"first"}, dict or None, default=None
+        Which category of a list has no column, as the reference that the coefficients of the others
+        are compared with: "first" is the first that is declared, of each list. A dict has a
+        category, or "first", for some lists, ``{"edu": "ba"}``. Without a reference, the columns of
+        a list and an intercept are sums of each other, which leaves standard errors
+        (``inference=True``) infinite. A row of the reference has zeros. So has one of an unknown
+        category with ``unknown="none"``, and a missing one with ``missing="zero"`` or, unless
+        there is a column "other", "middle": they count as the reference. Where such cells
+        occur, take ``unknown="other"``, and ``missing="indicator"`` for that column.
     extra : {"raise", "drop"}, default="raise"
         Whether a column of the table that is not in the schema is an error, or left out.
     sparse_output : bool, default=False
@@ -115,18 +124,20 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         *,
         missing: Missing | dict[str, Missing] = "middle",
         unknown: Unknown = "none",
+        drop: Literal["first"] | dict[str, Any] | None = None,
         extra: Extra = "raise",
         sparse_output: bool = False,
     ) -> None:
         self.schema = schema
         self.missing = missing
         self.unknown = unknown
+        self.drop = drop
         self.extra = extra
         self.sparse_output = sparse_output
 
     def _fields(self) -> list[Field]:
         """The columns of the table; raises on parameters that are wrong."""
-        fields = fields_of(self.schema, self.missing, self.unknown)
+        fields = fields_of(self.schema, self.missing, self.unknown, self.drop)
         check_choice("unknown", self.unknown, UNKNOWN)
         check_choice("extra", self.extra, ("raise", "drop"))
         check_bool("sparse_output", self.sparse_output)
@@ -259,7 +270,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         ndarray of objects, shape (n_samples, n_columns)
             In the order of the schema. Numbers are floats within their bounds: what was clipped
             stays clipped. None stands for an unknown category, and with ``missing="indicator"``
-            for what was missing; else a missing number is what stands for it.
+            for what was missing; else a missing number is what stands for it. A row of zeros
+            is the category that `drop` names.
         """
         fields = self._fields()
         table = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=0)
@@ -319,7 +331,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         ('indicator', ['age', 'age_missing'])
         """
         schema: dict[str, Any] = {}
-        for field in self._fields():
+        fields = self._fields()
+        for field in fields:
             match field.declared:
                 case list(categories):
                     schema[field.name] = {"type": "category", "categories": categories}
@@ -327,8 +340,11 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
                     schema[field.name] = {"type": "number", "low": low, "high": high}
                 case _:
                     schema[field.name] = {"type": "bool"}
+        drop = self.drop
+        if isinstance(drop, Mapping):
+            drop = {f.name: f.declared[f.reference] for f in fields if f.reference is not None}
         settings = {"format": _FORMAT, "version": 1, "schema": schema, "missing": self.missing}
-        settings |= {"unknown": self.unknown, "extra": self.extra}
+        settings |= {"unknown": self.unknown, "drop": drop, "extra": self.extra}
         settings["sparse_output"] = bool(self.sparse_output)
         return json.dumps(settings, indent=2)
 
@@ -345,7 +361,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         schema = found.pop("schema", None)
         if not isinstance(schema, dict):
             raise ValueError("text must be JSON with a schema")
-        if unknown := found.keys() - {"missing", "unknown", "extra", "sparse_output"}:
+        if unknown := found.keys() - {"missing", "unknown", "drop", "extra", "sparse_output"}:
             raise ValueError(f"text has parameters that an encoder does not have: {unknown}")
         for name, plain in schema.items():
             match plain:
@@ -384,7 +400,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         max_categories : int, default=20
             Largest number of categories of text.
         **parameters
-            Of the encoder: `missing`, `unknown`, `extra`, `sparse_output`.
+            Of the encoder: `missing`, `unknown`, `drop`, `extra`, `sparse_output`.
 
         Examples
         --------

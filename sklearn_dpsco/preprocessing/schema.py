@@ -145,6 +145,7 @@ class Field:
     high: list[float]
     square: float  # their largest sum of squares
     scaling: Any = None  # of a number or a boolean; else each category is a 0/1 column
+    reference: int | None = None  # position of the category that has no column
 
     @classmethod
     def of_number(cls, name: str, declared: Any, missing: str, unknown: str) -> Self:
@@ -161,12 +162,26 @@ class Field:
         return cls(*facts, columns, [low, 0.0], [high, 1.0], square, scaling)
 
     @classmethod
-    def of_categories(cls, name: str, declared: list[Any], missing: str, unknown: str) -> Self:
-        """One 0/1 column for each category, of which a row has at most one 1."""
+    def of_categories(
+        cls, name: str, declared: list[Any], missing: str, unknown: str, reference: int | None
+    ) -> Self:
+        """One 0/1 column for each category but the reference, of which a row has at most one 1."""
         more = ["other"] * (unknown == "other") + ["missing"] * (missing == "indicator")
-        columns = [OutputColumn(name, category) for category in [*declared, *more]]
+        kept = [category for k, category in enumerate(declared) if k != reference]
+        columns = [OutputColumn(name, category) for category in [*kept, *more]]
+        if not columns:
+            raise ValueError(
+                f"drop leaves no column of schema[{name!r}], which names one category: leave it "
+                "out of the schema, or say drop={...} for other columns"
+            )
         ends = [0.0] * len(columns), [1.0] * len(columns)
-        return cls(name, declared, missing, unknown, columns, *ends, 1.0)
+        facts = name, declared, missing, unknown
+        return cls(*facts, columns, *ends, 1.0, reference=reference)
+
+    @property
+    def _codes(self) -> list[int]:
+        """What each column of categories stands for, as a position in `declared` or beyond it."""
+        return [k for k in range(len(self.columns) + 1) if k != self.reference][: len(self.columns)]
 
     def encode(self, cells: Cells) -> Iterator[tuple[int, Any, Any]]:
         """Entries of the columns: triples (column, rows, values)."""
@@ -180,8 +195,8 @@ class Field:
                 codes[codes == -2] = size + has_other
             elif self.missing == "middle" and has_other:
                 codes[codes == -2] = size
-            for position in range(len(self.columns)):
-                yield position, np.flatnonzero(codes == position), 1.0
+            for position, code in enumerate(self._codes):
+                yield position, np.flatnonzero(codes == code), 1.0
             return
         values = cells.numbers()
         if self.declared is bool:
@@ -198,8 +213,11 @@ class Field:
         """Cells of which `encode` makes these rows, as objects; None where nothing is known."""
         cells = np.full(len(block), None, dtype=object)
         if self.scaling is None:
-            for position, category in enumerate(self.declared):
-                cells[block[:, position] > 0.5] = category
+            labels = [*self.declared, None, None]  # of other ones and missing ones
+            if self.reference is not None:
+                cells[:] = self.declared[self.reference]
+            for position, code in enumerate(self._codes):
+                cells[block[:, position] > 0.5] = labels[code]
             return cells
         if self.declared is bool:
             cells = (block[:, 0] > 0.5).astype(object)
@@ -212,10 +230,11 @@ class Field:
         return cells
 
 
-def fields_of(schema: Any, rules: Any, unknown: str) -> list[Field]:
+def fields_of(schema: Any, rules: Any, unknown: str, drop: Any = None) -> list[Field]:
     """The columns that a schema declares; errors name the column.
 
-    `rules` is what is done with a missing cell, of all columns or in a dict by their names.
+    `rules` is what is done with a missing cell, of all columns or in a dict by their names, and
+    `drop` which category has no column.
     """
     if not isinstance(schema, Mapping) or not schema:
         raise ValueError(
@@ -224,6 +243,12 @@ def fields_of(schema: Any, rules: Any, unknown: str) -> list[Field]:
         )
     if isinstance(rules, Mapping) and (others := [name for name in rules if name not in schema]):
         raise ValueError(f"missing has columns that are not in the schema: {shown(others)}")
+    lists = [name for name, given in schema.items() if isinstance(given, list | np.ndarray)]
+    if isinstance(drop, Mapping):
+        if others := [name for name in drop if name not in lists]:
+            raise ValueError(f"drop has columns that are no lists of categories: {shown(others)}")
+    elif drop is not None:
+        drop = dict.fromkeys(lists, check_choice("drop", drop, ("first",)))
     fields = []
     for name, given in schema.items():
         if not isinstance(name, str):
@@ -231,7 +256,9 @@ def fields_of(schema: Any, rules: Any, unknown: str) -> list[Field]:
         rule = rules.get(name, "middle") if isinstance(rules, Mapping) else rules
         missing = check_choice("missing", rule, MISSING)
         if isinstance(given, list | np.ndarray):
-            fields.append(Field.of_categories(name, _categories(name, given), missing, unknown))
+            declared = _categories(name, given)
+            reference = _reference(name, declared, drop)
+            fields.append(Field.of_categories(name, declared, missing, unknown, reference))
         elif given is bool:
             fields.append(Field.of_number(name, bool, missing, unknown))
         elif isinstance(given, tuple):
@@ -277,6 +304,21 @@ def _categories(name: str, given: Any) -> list[Any]:
     if fault:
         raise ValueError(f"schema[{name!r}] must {fault}; got {shown(given)}")
     return categories
+
+
+def _reference(name: str, categories: list[Any], drop: Mapping[str, Any] | None) -> int | None:
+    """Position of the category that a row of zeros stands for, if there is one."""
+    if drop is None or name not in drop:
+        return None
+    chosen = _plain(drop[name])
+    if isinstance(chosen, str | int) and chosen in categories:
+        return categories.index(chosen)
+    if isinstance(chosen, str) and chosen == "first":
+        return 0
+    raise ValueError(
+        f"drop[{name!r}] must be 'first' or one of the categories {shown(categories)}; got "
+        f"{shown(chosen)}"
+    )
 
 
 # --------------------------------------------------------------------------- proposals

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from html import escape
 from importlib.metadata import version
 from typing import Any
 
@@ -19,12 +20,21 @@ Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a per
 FORMAT = "sklearn_dpsco.report/1"
 
 _CHANGE = {"replace-one": "replaced by any others", "zero-out": "left out"}
+_HARDLY = 1.0  # epsilon up to which a guess can hardly be told from any other
+_CERTAIN = 0.99
 _GUESS = {
-    "replace-one": "So one can hardly tell which values the {whom} had: who held two possibilities "
-    "for equally likely may, having seen the result, hold one of them for {most} % likely at most.",
-    "zero-out": "So one can hardly tell whether the values of the {whom} were used at all: who "
-    "held that for as likely as not may, having seen the result, hold it for {most} % likely at "
-    "most. How many rows there are is public.",
+    "replace-one": (
+        "which values the {whom} had",
+        "who held two possibilities for the {whom}'s values for equally likely may, having seen "
+        "the result, hold one of them for {most} % likely at most",
+        ".",
+    ),
+    "zero-out": (
+        "whether the values of the {whom} were used at all",
+        "who held it for as likely as not that the {whom}'s values were used may, having seen the "
+        "result, hold it for {most} % likely at most",
+        ". How many rows there are is public.",
+    ),
 }
 _KINDS = {
     "Gaussian": "sums with normal noise",
@@ -42,9 +52,11 @@ _OUTSIDE = (
     "looking at the records",
     "how long the computation took, and how much memory it needed",
     "errors: a fit may stop at invalid input, such as a missing number, and so tell of it",
-    "anything, from whoever sees the seed (random_state), if one was given",
+    "anything, from whoever knows the seed (random_state), if one was given: the number from which "
+    "the noise can be computed once more, and taken off",
     "whatever else was looked at, computed or published of the same records, outside of this {}",
 )
+_PAGE = "body {font-family: sans-serif; max-width: 60em; margin: 2em auto} div {margin: .5em 0}"
 _NUMBER = {"type": "number"}
 _OR_NULL: dict[str, Any] = {
     kind: {"type": [kind, "null"]} for kind in ("number", "integer", "string", "boolean")
@@ -143,18 +155,34 @@ def promise(
 
 def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[str]:
     """The same for someone without mathematics."""
-    whom, most = "row" if rows == 1 else "person", up(100 * odds(epsilon))
-    return [
-        _GUESS[relation].format(whom=whom, most=most),
-        f"Epsilon is {epsilon:.4g}: the smaller it is, the less can be told. The factor above is "
-        "2.718 to the power of epsilon.",
-        f"Delta is {up(delta)}: by so much, at most, a probability may exceed that.",
+    whom, most, runs = "row" if rows == 1 else "person", odds(epsilon), 1000
+    often = up(math.exp(epsilon)) if epsilon < math.log(runs) else f"{runs:,}"
+    hidden, guess, more = (text.format(whom=whom, most=up(100 * most)) for text in _GUESS[relation])
+    guess = f"So one can hardly tell {hidden}: {guess}" if epsilon <= _HARDLY else guess
+    guess += ", which is close to certainty" if most >= _CERTAIN else ""
+    lines = [
+        f"A factor: what comes out once in {runs:,} runs with the values comes out at most {often} "
+        f"times in {runs:,} runs if they are {_CHANGE[relation]}, and the other way round.",
+        f"{guess[0].upper()}{guess[1:]}{more}",
+        f"Epsilon is {epsilon:.4g}: the smaller it is, the less can be told. At 0 the factor is 1, "
+        "and nothing can be told; each 0.7 more about doubles the factor.",
+        f"Delta is {up(delta)}: a {'small ' if delta <= 1e-3 else ''}chance that the promise "
+        f"fails. Up to so often, the result may tell anything; else, what is said above holds."
+        if delta > 0
+        else "Delta is 0: the factor holds without exception.",
     ]
+    if rows == 1:
+        lines.append(
+            "A row need not be a person: if a person has several rows, this protects one of them, "
+            "and not all of them together."
+        )
+    return lines
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Overviewed):
-    """One page on what is promised: ``print`` and notebooks show it, `to_json` has the facts.
+    """One page on what is promised: ``print`` and notebooks show it, `to_html` and `to_json`
+    write it and the facts.
 
     Made by `Guarantee.report` and `BudgetAccountant.report`. It holds public facts only.
 
@@ -179,6 +207,33 @@ class Report(Overviewed):
         """The facts as JSON, as `schema` describes it; the keys have one order."""
         return json.dumps(self.facts, indent=1, allow_nan=False)
 
+    def to_html(self) -> str:
+        """The page as a file of its own, for any browser.
+
+        Returns
+        -------
+        str
+            All of it ASCII, so that any encoding of the file is right.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> from sklearn_dpsco import BudgetAccountant
+        >>> page = BudgetAccountant(epsilon=1.0).report().to_html()
+        >>> page.startswith("<!DOCTYPE html>"), "Protected is each row" in page
+        (True, True)
+        >>> Path(mkdtemp(), "report.html").write_text(page) == len(page)
+        True
+        """
+        title, body = escape(self._shown.lines[0]), self._shown.html()
+        page = (
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f"<title>{title}</title>\n<style>{_PAGE}</style>\n</head>\n"
+            f"<body>\n{body}\n</body>\n</html>\n"
+        )
+        return page.encode("ascii", "xmlcharrefreplace").decode()
+
     @staticmethod
     def schema() -> dict[str, Any]:
         """The JSON schema of `to_json`.
@@ -186,8 +241,9 @@ class Report(Overviewed):
         "promise" is the first sentence of the page, "outside" lists what is not protected.
         "epsilon" is null for infinity: nothing is private then. "guarantee" with its "releases"
         and `Guarantee.fits` is of one fit, "budget" and "charges" of an accountant; the others are
-        null or empty. "part" of a charge is "all records", or names a branch on records of its own;
-        of a release, the part of a search.
+        null or empty: "releases" of an accountant are, since its ledger keeps what fits cost, and
+        not what they released. "part" of a charge is "all records", or names a branch on records
+        of its own; of a release, the part of a search.
         """
         versions = _object(
             {name: {"type": "string"} for name in ("sklearn_dpsco", "numpy", "scikit-learn")}
@@ -281,15 +337,19 @@ def of_accountant(claim: Claim, spent: float, left: float, charges: Any, names: 
     lines = [
         promise(*claim, False not in secrets),
         *_explained(*claim),
-        f"That holds for all results together, if the whole budget is used. Up to now they cost an "
+        "The budget is the most that all results in this ledger, the table below, may cost "
+        "together; what is said above holds if all of it is used. Up to now they cost an "
         f"epsilon of {spent:.4g}; "
         + (f"one more of epsilon {left:.4g} is allowed." if left > 0 else "nothing is left of it."),
+        "Fits that were made outside of this ledger, also in notebooks that were closed, are not "
+        "counted.",
     ]
     lines += _secrecy(secrets)
     if any(charge.branch for charge in charges):
         lines.append(
-            "Branches of a group were declared to have no record (or person) in common, which "
-            "nothing checks: of such branches the costliest counts."
+            "A branch is a part of the ledger for records (or persons) of its own. Branches of a "
+            "group were declared to have none in common, which nothing checks: of such branches "
+            "the costliest counts."
         )
     rows = [
         (

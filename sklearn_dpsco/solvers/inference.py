@@ -28,9 +28,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import chi2
 
+from .._checks import warn_user
 from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, slices, sum_on_threads
 from ..estimates import beside_unknown
+from ..exceptions import PrivacyParameterWarning
 from ..losses import Logistic, Loss, Multinomial, Squared, base_loss, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
@@ -48,6 +50,8 @@ _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 # Of the tails of scores, the largest power of -log of a share that sizes grow with. Labels have
 # bounded derivatives, and scores the tails of rows.
 _HEAVIEST = {"regression": 4.0, "classification": 1.0}
+# Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
+_ENOUGH = {"regression": 2.0, "classification": 3.0}
 _LARGEST_PREDICTION = 1e100  # so that no size overflows
 
 
@@ -342,13 +346,7 @@ def plan_steps(
     k = size if isinstance(problem.loss, Multinomial) else problem.dimension
     left -= 4 * rules.size_share
     m = n * math.sqrt(2 * allowance.amount * left) / budget.record_factor
-    if m < rules.least * k**1.5:
-        raise TooFewRowsError(
-            f"inference=True needs about {math.ceil(n * rules.least * k**1.5 / m)} rows for "
-            f"{k} coefficients at this epsilon, for standard errors that are not noise; "
-            f"n_samples={n}. Take fewer features, a larger epsilon or inference=False"
-            + (", or PrivateMoments, which need half as many" if is_squared else "")
-        )
+    _check_rows(problem, budget, k, n * rules.least * k**1.5 / m)
     score = statistics.median_score(n, budget.record_factor)
     of_size = SelectVertex.calibrate(score, allowance.share(4 * rules.size_share), 4)
     n_first = int(min(5, max(1, math.log10(m) - 3)))
@@ -374,6 +372,29 @@ def plan_steps(
     )
     spent = rules.first_share + rules.moments_share + rules.last_share
     return steps, (1 - spent) * left
+
+
+def _check_rows(problem: Problem, budget: PrivacyBudget, k: int, needed: float) -> None:
+    """Refuse fewer rows than needed for k coefficients, and warn where they hardly suffice."""
+    n, task = problem.n_samples, problem.loss.task
+    advice = ["fewer features", "a larger epsilon"]
+    if budget.record_factor > 1:
+        advice.append("relation='zero-out' (half as many rows, a weaker promise)")
+    if task == "regression":
+        advice.append("PrivateMoments (half as many)")
+    take = f"Take {', '.join(advice)} or inference=False"
+    if n < needed:
+        raise TooFewRowsError(
+            f"inference=True needs about {math.ceil(needed)} rows for {k} coefficients at this "
+            f"epsilon, for standard errors that are not noise; n_samples={n}. {take}"
+        )
+    if n < _ENOUGH[task] * needed:
+        warn_user(
+            f"n_samples={n} is too small to learn from how sure {k} coefficients are at this "
+            "epsilon: most intervals may be the whole line; they are not from about "
+            f"{float(f'{_ENOUGH[task] * needed:.2g}'):.0f} rows on. {take}",
+            PrivacyParameterWarning,
+        )
 
 
 def curvature_mean(problem: Problem, budget: PrivacyBudget) -> float:

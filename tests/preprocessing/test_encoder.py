@@ -35,6 +35,7 @@ RULES = [
     for missing in ("middle", "indicator", "zero")
     for unknown in ("none", "other")
 ]
+REFERENCES = {"edu": "ma", "rooms": np.int64(2), "urban": "first"}
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: "-".join(rule.values()))
 some_rules = rest_is_slow(
     "rule", RULES, ("middle-none", "indicator-other", "zero-none"),
@@ -118,8 +119,9 @@ def test_an_odd_cell_changes_no_other_row(rule):
 
 
 @each_rule
-def test_outputs_lie_within_the_declared_bounds_and_norm(rule):
-    encoder = PublicEncoder(SCHEMA, **rule)
+@pytest.mark.parametrize("drop", [None, "first", REFERENCES], ids=("all", "first", "some"))
+def test_outputs_lie_within_the_declared_bounds_and_norm(rule, drop):
+    encoder = PublicEncoder(SCHEMA, **rule, drop=drop)
     low, high = encoder.bounds_X
     reached = []
     for seed in range(5):
@@ -485,3 +487,56 @@ def test_a_rule_for_missing_cells_of_each_column():
     for wrong in ({"agee": "zero"}, {"age": "mean"}):
         with pytest.raises(ValueError, match="missing"):
             PublicEncoder(schema, missing=wrong).fit()
+
+
+# ------------------------------------------------------------------------- references
+
+
+@pytest.mark.parametrize(
+    ("drop", "columns"),
+    [("first", [1, 2]), ({"edu": "ba"}, [0, 2]), ({"edu": "first"}, [1, 2]), ({}, [0, 1, 2])],
+)
+@each_rule
+def test_a_reference_has_no_column_and_nothing_else_changes(rule, drop, columns):
+    table = pd.DataFrame({"edu": ["hs", "ba", "ma", "phd", None]})
+    whole = PublicEncoder({"edu": SCHEMA["edu"]}, **rule)
+    encoder = PublicEncoder(whole.schema, **rule, drop=drop)
+    columns = [*columns, *range(3, whole.bounds_X[0].size)]
+    out = encoder.transform(table)
+    np.testing.assert_array_equal(out, whole.transform(table)[:, columns])
+    names = whole.get_feature_names_out()[columns]
+    np.testing.assert_array_equal(encoder.get_feature_names_out(), names)
+    back = encoder.inverse_transform(out)[:, 0].tolist()
+    assert back[:3] == ["hs", "ba", "ma"]
+    reference = None if len(columns) == len(whole.bounds_X[0]) else {1: "hs", 0: "ba"}[columns[0]]
+    has_zeros = ~out.any(axis=1)
+    assert [back[k] for k in (3, 4)] == [reference if has_zeros[k] else None for k in (3, 4)]
+    again = PublicEncoder.from_json(encoder.to_json())
+    np.testing.assert_array_equal(again.transform(table), out)
+
+
+def test_references_of_integers_and_booleans_travel():
+    encoder = PublicEncoder(SCHEMA, drop=REFERENCES)
+    again = PublicEncoder.from_json(encoder.to_json())
+    assert again.drop == {"edu": "ma", "rooms": 2, "urban": True}
+    assert again.get_feature_names_out().tolist() == [
+        "age", "income", "debt", "edu_hs", "edu_ba", "rooms_1", "rooms_5", "urban_False", "member",
+    ]  # fmt: skip
+    older = json.loads(PublicEncoder(SCHEMA).to_json())
+    del older["drop"]
+    assert PublicEncoder.from_json(json.dumps(older)).drop is None
+
+
+@pytest.mark.parametrize(
+    ("drop", "message"),
+    [
+        ("last", "drop must be one of"), (True, "drop must be one of"), (["hs"], "drop must be"),
+        ({"age": "first"}, r"drop has columns.*'age'"), ({"no": "first"}, "drop has columns"),
+        ({"edu": "phd"}, r"drop\['edu'\] must be 'first' or one of"), ({"edu": None}, "drop"),
+        ({"edu": np.zeros(2)}, "drop"), ({"one": "x"}, r"drop leaves no column of schema\['one'\]"),
+        ("first", r"drop leaves no column of schema\['one'\]"),
+    ],
+)  # fmt: skip
+def test_wrong_references(drop, message):
+    with pytest.raises(ValueError, match=message):
+        PublicEncoder(SCHEMA | {"one": ["x"]}, drop=drop).fit()

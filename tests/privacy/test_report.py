@@ -5,12 +5,20 @@ import json
 import math
 import re
 from fractions import Fraction
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from support import joined
 
-from sklearn_dpsco import BudgetAccountant, DPGridSearchCV, DPLinearRegression, PrivacyBudget
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPGridSearchCV,
+    DPLassoFW,
+    DPLinearRegression,
+    PrivacyBudget,
+    PrivacyParameterWarning,
+)
 from sklearn_dpsco.mechanisms import Gaussian, Release
 from sklearn_dpsco.privacy.guarantee import Guarantee
 from sklearn_dpsco.privacy.report import Report, odds, promise
@@ -201,6 +209,82 @@ def test_the_schema_of_a_version_stays_as_it_is():
         }.items()
     }
     assert facts_of(BudgetAccountant(1.0).report())["format"] == "sklearn_dpsco.report/1"
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+def test_no_comfort_where_there_is_none(relation):
+    def text(epsilon, delta=1e-6):
+        model = DPLinearRegression(epsilon=epsilon, delta=delta, relation=relation, **FACTS)
+        return joined(model.plan(5000, 2).guarantee.report())
+
+    for epsilon, often in ((1.0, "2.72"), (3.0, "20.1"), (8.0, "1,000")):
+        found = text(epsilon)
+        assert f"comes out at most {often} times in 1,000 runs" in found
+        assert ("hardly" in found) == (epsilon == 1.0)
+        assert "power" not in found
+        assert ("close to certainty" in found) == (epsilon == 8.0)
+    assert "Delta is 1e-06: a small chance that the promise fails." in found
+    with pytest.warns(PrivacyParameterWarning, match="not below"):
+        assert "Delta is 0.01: a chance that the promise fails." in text(1.0, 0.01)
+    assert "if a person has several rows, this protects one of them" in found
+    exact = DPLassoFW(epsilon=1.0, delta=0.0, relation=relation, **FACTS).plan(5000, 2)
+    assert "Delta is 0: the factor holds without exception." in joined(exact.guarantee.report())
+
+
+def test_words_of_a_ledger_are_explained():
+    accountant = BudgetAccountant(1.0, max_rows_per_user=2)
+    text = joined(accountant.report())
+    for words in ("The budget is the most that all results", "notebooks that were closed, are not",
+                  "the number from which the noise can be computed once more"):  # fmt: skip
+        assert words in text
+    assert "A row need not be a person" not in text
+    assert "branch" not in text
+    DPLinearRegression(
+        epsilon=0.3, max_rows_per_user=2, accountant=accountant.parallel("users").branch(), **FACTS
+    ).fit(TABLE, TABLE[:, 0], groups=np.arange(500) // 2)
+    assert "A branch is a part of the ledger" in joined(accountant.report())
+
+
+class Page(HTMLParser):
+    """The text of each element, by tag; asks that all are closed in order."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.found = [], {}
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        if tag != "meta":
+            self.open.append(tag)
+        self.found.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open:
+            self.found[self.open[-1]][-1] += data
+
+
+def test_a_page_of_its_own(tmp_path):
+    accountant = BudgetAccountant(1.0)
+    account = accountant.parallel().branch("<i>Kosten für Ärzte</i>")
+    DPLinearRegression(epsilon=0.3, accountant=account, **FACTS).fit(TABLE, TABLE[:, 0])
+    report = accountant.report()
+    page = report.to_html()
+    (tmp_path / "report.html").write_text(page, encoding="ascii")
+    assert page.startswith("<!DOCTYPE html>")
+    assert '<meta charset="utf-8">' in page
+    found = Page(page).found
+    assert found["title"] == ["Privacy of all results of a budget"]
+    assert len(found["ul"]) == 1
+    assert found["li"] == report.facts["outside"]
+    assert report.facts["promise"] in found["div"]
+    assert "<i>Kosten für Ärzte</i>" in found["td"][3]
+    assert "i" not in found
+    assert report._repr_html_().partition("</style>")[0] in page
 
 
 @pytest.mark.parametrize(("epsilon", "p"), [(0.0, 0.5), (math.log(3), 0.75), (1e6, 1.0)])

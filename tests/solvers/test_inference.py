@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import itertools
 import math
+import re
+import warnings
 
 import numpy as np
 import pytest
@@ -12,10 +14,12 @@ from scipy.special import expit
 from support import problem, recomputed_epsilon, rest_is_slow
 
 from sklearn_dpsco import (
+    BudgetAccountant,
     DPLinearRegression,
     DPLogisticRegression,
     DPMirrorClassifier,
     DPMirrorRegressor,
+    PrivacyParameterWarning,
     PublicEncoder,
 )
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
@@ -84,6 +88,28 @@ def test_too_few_rows_are_refused_before_anything_is_spent():
     planned(math.ceil(1.1 * needed), 10)
     with pytest.raises(ValueError, match="needs about"):
         planned(int(0.9 * needed), 10)
+    with pytest.raises(ValueError, match=r"larger epsilon, relation='zero-out' \(half as many"):
+        planned(1000, 10, relation="replace-one")
+
+
+@pytest.mark.parametrize(("task", "times"), [("regression", 2), ("classification", 3)])
+def test_few_rows_warn_before_anything_is_spent(task, times):
+    with pytest.raises(ValueError, match="needs about") as caught:
+        planned(1000, 10, task)
+    assert ("PrivateMoments" in str(caught.value)) == (task == "regression")
+    n = times * int(str(caught.value).split("about ")[1].split()[0])
+    with pytest.warns(PrivacyParameterWarning, match="is too small to learn from how") as warned:
+        planned(int(0.9 * n), 10, task)
+    said = int(re.search(r"from about (\d+) rows on", str(warned[0].message))[1])
+    assert n <= said <= 1.15 * n  # shares depend on n a little
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        planned(int(1.15 * n), 10, task)
+        accountant = BudgetAccountant(1.0, 1e-6, relation="zero-out")
+        X, y, _w = table(800, 3, 0, "labels" if task == "classification" else "normal")
+        with pytest.raises(PrivacyParameterWarning, match="most intervals may be"):
+            fitted(X, y, 2 * (task == "classification"), 1.0, None, accountant=accountant)
+    assert accountant.total_spent() == 0
 
 
 @pytest.mark.parametrize(
@@ -281,7 +307,10 @@ def test_a_column_that_never_occurs_has_the_whole_line():
         found = fitted(X, target, n_classes, 2.0).summary()
         assert np.isinf(found.std).tolist() == [[False, False, False, True, False]]
         assert found.conf_int()[3].tolist() == [-np.inf, np.inf]
-        assert "say nothing" in str(found)
+        note = found.notes[-1]
+        for words in ("say nothing", "hardly occur", "sums of others", "drop='first'", "epsilon"):
+            assert words in note
+        assert ("PrivateMoments" in note) == (n_classes == 0)
 
 
 def test_several_targets_have_their_own_errors():
