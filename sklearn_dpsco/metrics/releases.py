@@ -395,7 +395,7 @@ class Moments:
         u = np.clip(np.where(is_valid, u, 0.0), -1, 1)
         gap = 1 - u**2
         last = gap[:, 1:] ** 2 if self.order == 1 else (u * u * gap)[:, 1:]
-        parts = np.stack((u, gap), axis=2).reshape(len(u), -1)
+        parts = np.stack((u, gap), axis=2).reshape(len(u), 2 * u.shape[1])
         parts = np.where(is_valid, np.hstack((parts, last)) * scales, 0.0)
         sums = np.rint(parts / _UNIT).astype(np.int64).sum(axis=0) * _UNIT
         return np.append(sums, float(is_valid.sum())) if facts.excludes else sums

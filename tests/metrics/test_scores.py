@@ -347,6 +347,25 @@ def test_scores_of_public_groups():
         matrix.difference_frame()
 
 
+@pytest.mark.parametrize("scoring", SCORINGS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_group_of_no_records_or_of_one_is_a_group(scoring, delta):
+    """Whether a group is empty is private: nothing may raise or warn."""
+    X = np.linspace(0, 1, 300)[:, None]
+    by = np.where(np.arange(300) == 7, "one", "many")
+    y = X[:, 0] if scoring in BY_NUMBERS else (X[:, 0] > 0.3).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = dp_score(
+            Fixed(), X, y, scoring=scoring, delta=delta, bounds_y=(0, 1), by=by,
+            by_values=["many", "none", "one"], random_state=0,
+        )  # fmt: skip
+    assert list(found.by_group) == ["many", "none", "one"]
+    for score in found.by_group.values():
+        assert np.all(np.isfinite(score.counts))
+        assert str(score)
+
+
 @pytest.mark.parametrize("epsilon", [0.05, 3.0])
 def test_intervals_of_groups_and_of_their_differences_cover(epsilon):
     n, runs, rng, rights = 900, 120, np.random.default_rng(0), {"a": 0.9, "b": 0.6}
