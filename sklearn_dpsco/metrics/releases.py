@@ -143,6 +143,8 @@ class Counts:
     facts: Facts
     order: float  # of the norm that the noise is calibrated to, 1 or 2
 
+    clipped = ""
+
     @property
     def shape(self) -> tuple[int, int]:
         """Of the table: a row for each true class, or a single cell."""
@@ -359,9 +361,9 @@ class Moments:
         """What u, 1 - u^2, t, 1 - t^2 and the last one are multiplied by.
 
         w is the largest for which (u, w (1 - u^2)) stays in the unit ball of the norm, and so is
-        that of the last one. Columns of
-        R^2 are weighed for the least noise in the sums of e^2 and t^2 together: that of a weight a
-        is l / (2 a) in the former, in units of t, and of b it is 1 / (b w) in the latter.
+        that of the last one. Columns of R^2 are weighed for the least noise in the sums of e^2 and
+        t^2 together: that of a weight a is l / (2 a) in the former, in units of t, and of b it is
+        1 / (b w) in the latter.
         """
         bend, last = (1.0, 2.0) if self.order == 2 else (0.5, 0.125)
         if "r2" not in _LOSSES[self.name].tells:
@@ -404,6 +406,15 @@ class Moments:
         """How many records are added up, at least 1."""
         return min(max(float(noisy[-1]), 1.0), float(self.facts.n_samples))
 
+    @property
+    def clipped(self) -> str:
+        """What losses are clipped to, in words; empty if to nothing but the bounds."""
+        facts = self.facts
+        if "neg_log_loss" in _LOSSES[self.name].tells:
+            return f"losses clipped at {facts.max_log_loss:g}"
+        is_less = _LOSSES[self.name].needs == _NUMBERS and facts.max_error < facts.high - facts.low
+        return f"errors clipped at {facts.max_error:g}" if is_less else ""
+
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """One of the scores that the noisy sums tell."""
         n, scales, width = float(self.facts.n_samples), self.scales, 0.0
@@ -426,8 +437,9 @@ class Moments:
             last, widths = t_gap - last, (*widths[:4], math.hypot(*widths[3:5]), width)
         largest = (self.facts.max_error / self.half) ** 2
         squares = largest / 2 * min(max(n + total, 0.0), 2.0 * n)
-        variation = n - t_gap - t**2 / n
-        value = 1 - squares / variation if variation > 0 else -math.inf
+        # no smaller than its noise: what noise alone decides is a number with a long interval
+        noise = math.sqrt(law.variance) * math.hypot(widths[3], 2 * min(abs(t) / n, 1) * widths[2])
+        value = 1 - squares / max(n - t_gap - t**2 / n, noise)
         found = r2_interval((total, gap), (t, t_gap, last), largest, n, widths, law)
         return Estimate(value, (min(found[0], value), max(found[1], value)))
 
@@ -450,7 +462,7 @@ class Ranks:
     facts: Facts
     order: float
 
-    dimension = 3
+    dimension, clipped = 3, ""
 
     @property
     def scales(self) -> Array:

@@ -127,7 +127,7 @@ class ScorePlan(Overviewed):
             law = Law(number * noise.variance, self.confidence, laplace)
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
                 value, interval, more = query.estimate(name, sums, law)
-                more = {**more, "counts": sums}
+                more = {**more, "counts": sums, "clipped": query.clipped}
                 if query.facts.excludes:
                     more["n_valid"] = query.n_valid(sums)
                 found[name] = Estimate(value, interval, more)
@@ -299,6 +299,10 @@ class DPScore(Overviewed):
         Of all scores of the call together.
     noise_is_secret : bool
         False if `random_state` was given: then `guarantee` does not hold against those who know it.
+    clipped : str
+        What the losses are clipped to, such as "errors clipped at 5"; "" if to nothing but the
+        bounds. R^2 has clipped errors over the variance of targets that are not: it is too large
+        where errors are clipped.
     classes : ndarray or None
         The labels in the order of rows and columns.
     fpr, tpr, thresholds, fpr_interval : ndarray or None
@@ -345,6 +349,7 @@ class DPScore(Overviewed):
     prob_pred: Array | None = None
     counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
     n_valid: float | None = None
+    clipped: str = ""
     by_class: dict[str, tuple[Array, Array, Array]] | None = None
     by_group: dict[Any, DPScore] | None = None
 
@@ -451,6 +456,7 @@ class DPScore(Overviewed):
         end = (
             f"{100 * self.confidence:g} % interval, n = {self.n_samples}, "
             + ("" if self.n_valid is None else f"of which about {self.n_valid:.0f} valid, ")
+            + (f"{self.clipped}, " if self.clipped else "")
             + "epsilon = "
             f"{claim.epsilon:g}, delta = {claim.delta:g}, {claim.relation} neighbours"
         ) + ("" if self.noise_is_secret else ", NOT PRIVATE: random_state was given")
@@ -576,7 +582,9 @@ def dp_score(
         stands for the estimator's own. Needed for scores of regressions.
     max_error : "auto" or float in [1e-50, 1e51], default="auto"
         Largest absolute error in units of y; larger ones are clipped. "auto" is the width of
-        `bounds_y`. Noise is proportional to it, or to its square.
+        `bounds_y`. Noise is proportional to it, or to its square. R^2 rises where errors are
+        clipped, as the variance of the target is not: ten standard deviations of the errors, or
+        more, change it little (:ref:`private-scores`).
     max_log_loss : float in [0.1, 700], default=5.0
         Largest log loss of a record, in nats; larger ones are clipped. Noise is proportional to it.
     n_thresholds : "auto" or int in [1, 1e5], default="auto"

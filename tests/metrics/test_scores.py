@@ -81,6 +81,7 @@ def test_many_scores_share_one_guarantee(data, model):
     assert np.all(curve.fpr_interval[0] <= curve.fpr)
     assert scores["calibration_curve"].prob_true.shape == (5,)
     assert scores["accuracy"].matrix is None
+    assert scores["neg_log_loss"].clipped == "losses clipped at 5"
     for name, score in scores.items():
         assert str(score).startswith(name)
         assert "NOT PRIVATE" in joined(score)
@@ -119,6 +120,29 @@ def test_regressors_and_their_bounds(data):
         assert float(scores["r2"]) == pytest.approx(private.score(*held_out), abs=1e-3)
     assert_refuses(dp_score, "bounds_y", ordinary, *held_out)
     assert_refuses(dp_score, "classes", ordinary, *held_out, scoring="accuracy")
+
+
+def test_r2_is_a_number_where_noise_hides_it_and_says_that_errors_are_clipped():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 1))
+    y = 0.5 * X[:, 0] + rng.standard_t(3, 60)
+    model, hidden = LinearRegression().fit(X, y), 0
+    for seed in range(30):
+        facts = {"bounds_y": (-9, 9), "delta": 1e-6 * (seed % 2), "random_state": seed}
+        found = dp_score(model, X, y, epsilon=0.2, **facts)
+        assert np.isfinite(found.value)
+        assert found.interval[0] <= found.value <= found.interval[1]
+        hidden += found.interval[0] == -np.inf
+    assert hidden >= 15
+    assert "clipped" not in str(found)
+    wide, narrow = (
+        dp_score(model, X, y, scoring=BY_NUMBERS, bounds_y=(-9, 9), max_error=most, **LOUD)
+        for most in (8, 1)
+    )
+    assert narrow["r2"].value > wide["r2"].value + 0.1
+    for name in BY_NUMBERS:
+        assert "errors clipped at 1," in joined(narrow[name])
+        assert "errors clipped at 1," in joined(narrow[name]._repr_html_())
 
 
 def test_containers_of_any_kind(data, model):
@@ -363,6 +387,7 @@ def test_a_group_of_no_records_or_of_one_is_a_group(scoring, delta):
     assert list(found.by_group) == ["many", "none", "one"]
     for score in found.by_group.values():
         assert np.all(np.isfinite(score.counts))
+        assert np.all(np.isfinite(score.value))
         assert str(score)
 
 
