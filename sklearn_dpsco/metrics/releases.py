@@ -145,6 +145,10 @@ class Counts:
 
     clipped = ""
 
+    def limits(self, scoring: str) -> tuple[float, float]:
+        """The smallest and the largest value of a score."""
+        return 0.0, float(self.facts.n_samples) if scoring == "confusion_matrix" else 1.0
+
     @property
     def shape(self) -> tuple[int, int]:
         """Of the table: a row for each true class, or a single cell."""
@@ -406,6 +410,13 @@ class Moments:
         """How many records are added up, at least 1."""
         return min(max(float(noisy[-1]), 1.0), float(self.facts.n_samples))
 
+    def limits(self, scoring: str) -> tuple[float, float]:
+        """The smallest and the largest value of a score."""
+        largest = _LOSSES[self.name].size(self.facts)
+        if scoring == "r2":
+            return -math.inf, 1.0
+        return (-largest / 2, largest / 2) if scoring in DIFFERENCES else (-largest, 0.0)
+
     @property
     def clipped(self) -> str:
         """What losses are clipped to, in words; empty if to nothing but the bounds."""
@@ -463,6 +474,10 @@ class Ranks:
     order: float
 
     dimension, clipped = 3, ""
+
+    def limits(self, scoring: str) -> tuple[float, float]:
+        """The smallest and the largest value of a score."""
+        return 0.0, 1.0
 
     @property
     def scales(self) -> Array:

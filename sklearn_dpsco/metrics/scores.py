@@ -128,6 +128,7 @@ class ScorePlan(Overviewed):
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
                 value, interval, more = query.estimate(name, sums, law)
                 more = {**more, "counts": sums, "clipped": query.clipped}
+                more["limits"] = query.limits(name)
                 if query.facts.excludes:
                     more["n_valid"] = query.n_valid(sums)
                 found[name] = Estimate(value, interval, more)
@@ -299,6 +300,9 @@ class DPScore(Overviewed):
         Of all scores of the call together.
     noise_is_secret : bool
         False if `random_state` was given: then `guarantee` does not hold against those who know it.
+    limits : pair (low, high) of floats
+        The smallest and the largest value that the score can have. A value at either was put there
+        by noise, as ``print`` says.
     clipped : str
         What the losses are clipped to, such as "errors clipped at 5"; "" if to nothing but the
         bounds. R^2 has clipped errors over the variance of targets that are not: it is too large
@@ -349,6 +353,7 @@ class DPScore(Overviewed):
     prob_pred: Array | None = None
     counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
     n_valid: float | None = None
+    limits: tuple[float, float] = (0.0, 1.0)
     clipped: str = ""
     by_class: dict[str, tuple[Array, Array, Array]] | None = None
     by_group: dict[Any, DPScore] | None = None
@@ -460,16 +465,21 @@ class DPScore(Overviewed):
             + "epsilon = "
             f"{claim.epsilon:g}, delta = {claim.delta:g}, {claim.relation} neighbours"
         ) + ("" if self.noise_is_secret else ", NOT PRIVATE: random_state was given")
-        low, high = self.interval
         if not np.ndim(self.value):
-            line = f"{self.scoring} = {self.value:.4g} in [{low:.4g}, {high:.4g}] ({end})"
+            all_of_them = [self, *(self.by_group or {}).values()]
+            # Laplace or normal noise is at an end of the range with probability 0 unless clipped
+            marks = ["*" if of.value in of.limits else "" for of in all_of_them]
+            value, low, high = (f"{x:.4g}" for x in (self.value, *self.interval))
+            lines = [f"{self.scoring} = {value}{marks[0]} in [{low}, {high}] ({end})"]
+            lines += ["* at the end of the range, where noise hides the value"] * any(marks)
             if self.by_group is None:
-                return Overview((line,))
+                return Overview(tuple(lines))
             rows = [
-                (str(label), *(f"{x:.4g}" for x in (of.value, *of.interval)), f"{of.n_valid:.0f}")
-                for label, of in self.by_group.items()
+                (str(label), f"{of.value:.4g}{mark}", *(f"{x:.4g}" for x in of.interval))
+                + (f"{of.n_valid:.0f}",)
+                for (label, of), mark in zip(self.by_group.items(), marks[1:], strict=True)
             ]
-            return _table((line,), ("group", "value", "low", "high", "valid"), rows)
+            return _table(tuple(lines), ("group", "value", "low", "high", "valid"), rows)
         head = f"{self.scoring} ({end})"
         if self.by_class is None:
             parts = self._columns()

@@ -371,6 +371,23 @@ def test_scores_of_public_groups():
         matrix.difference_frame()
 
 
+def test_a_value_at_the_end_of_its_range_is_marked():
+    X = np.arange(200.0)[:, None] % 2
+    half, marked = np.arange(200) % 4 < 2, 0
+    for seed in range(12):
+        facts = {"epsilon": 0.1, "random_state": seed, "scoring": ["accuracy", "neg_log_loss"]}
+        found = [*dp_score(Fixed(), X, X[:, 0], **facts).values()]
+        found += dp_score(Fixed(), X, X[:, 0], by=half, by_values=[0, 1], **facts).values()
+        for score in found:
+            values = [score.value, *(of.value for of in (score.by_group or {}).values())]
+            n_ends = sum(value in score.limits for value in values)
+            marked += n_ends
+            assert str(score).count("*") == n_ends + (n_ends > 0)
+            assert score._repr_html_().count("*") == n_ends + (n_ends > 0)
+    assert 20 < marked < 90
+    assert "*" not in str(dp_score(Fixed(), X, np.ones(200), **LOUD))
+
+
 @pytest.mark.parametrize("scoring", SCORINGS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_a_group_of_no_records_or_of_one_is_a_group(scoring, delta):
