@@ -475,8 +475,12 @@ class DPScore(Overviewed):
             if self.by_group is None:
                 return Overview(tuple(lines))
             rows = [
-                (str(label), f"{of.value:.4g}{mark}", *(f"{x:.4g}" for x in of.interval))
-                + (f"{of.n_valid:.0f}",)
+                (
+                    str(label),
+                    f"{of.value:.4g}{mark}",
+                    *map("{:.4g}".format, of.interval),
+                    f"{of.n_valid:.0f}",
+                )
                 for (label, of), mark in zip(self.by_group.items(), marks[1:], strict=True)
             ]
             return _table(tuple(lines), ("group", "value", "low", "high", "valid"), rows)
@@ -510,10 +514,8 @@ def _difference(a: DPScore, b: DPScore) -> tuple[float, float, float]:
     for x, y in ((a, b), (b, a)):  # how far x may be below its value, and y above
         ends = np.array([x.interval[0], y.interval[1]])
         distances = np.abs(ends - [x.value, y.value])
-        is_vacuous = (ends == 0) | (ends == 1)  # which tells nothing
+        is_vacuous = np.isclose(ends, (x.limits[0], y.limits[1]), atol=1e-12)  # tells nothing
         reaches.append(np.linalg.norm(distances[~is_vacuous]) + distances[is_vacuous].sum())
-    if not math.isfinite(value):
-        return math.nan, -math.inf, math.inf
     return value, value - float(reaches[0]), value + float(reaches[1])
 
 
@@ -763,10 +765,17 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
         check_is_fitted(estimator)
         raise ValueError("classes must be given: the estimator has no classes_")
     declared = check_classes(known if classes is None else classes)
+    has_proba = hasattr(estimator, "predict_proba")
     is_own = known is not None and np.array_equal(check_classes(known), declared)
     for name in names:
         if name in _OF_PROBABILITIES and not is_own:
             raise ValueError(f"scoring={name!r} is for the estimator's own classes_")
+        # areas and curves ask for an order alone, which a decision function has as well
+        if name in _OF_PROBABILITIES and "roc" not in name and not has_proba:
+            raise ValueError(
+                f"scoring={name!r} is of probabilities, and the estimator has no predict_proba: "
+                "score one that has it, or ask for 'roc_auc'"
+            )
     return declared
 
 

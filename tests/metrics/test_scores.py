@@ -177,6 +177,13 @@ def test_decision_functions_stand_for_probabilities(data):
     other = dp_score(smooth, X, y, scoring="roc_auc", n_thresholds=2000, **LOUD)
     assert float(found) == pytest.approx(float(other), abs=0.02)
     assert float(found) > 0.6
+    account = BudgetAccountant(1.0)
+    for name in ("calibration_in_the_large", "calibration_curve", "neg_log_loss"):
+        for fitted in (ridge, make_pipeline(ridge)):
+            assert_refuses(
+                dp_score, "no predict_proba", fitted, X, y, scoring=name, accountant=account
+            )
+    assert account.ledger == ()
 
 
 class Fixed(ClassifierMixin, BaseEstimator):
@@ -406,6 +413,28 @@ def test_a_group_of_no_records_or_of_one_is_a_group(scoring, delta):
         assert np.all(np.isfinite(score.counts))
         assert np.all(np.isfinite(score.value))
         assert str(score)
+
+
+@pytest.mark.parametrize("scoring", BY_NUMBERS)
+def test_differences_of_groups_of_which_nothing_is_known_are_as_wide_as_can_be(scoring):
+    """Ends of intervals that are those of the range add up linearly, whatever the range is."""
+    X, n_inside = np.linspace(0, 3, 300)[:, None], 0
+    for seed in range(12):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            score = dp_score(
+                Fixed(), X, 3 * (X[:, 0] < 1.5), scoring=scoring, bounds_y=(0, 3), epsilon=0.04,
+                by=X[:, 0] > 1.5, by_values=[0, 1], random_state=seed,
+            )  # fmt: skip
+            ((value, low, high),) = score.difference_frame().to_numpy()
+        first, second = score.by_group.values()
+        if first.interval == second.interval == first.limits:
+            width = first.limits[1] - first.limits[0]
+            np.testing.assert_allclose(
+                (value, low, high), (first.value - second.value, -width, width)
+            )
+            n_inside += first.value not in first.limits and second.value not in first.limits
+    assert n_inside >= 2
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 3.0])
