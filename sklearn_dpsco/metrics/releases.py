@@ -174,9 +174,9 @@ class Counts:
         cells = (row * n_columns + column)[is_counted]
         return np.bincount(cells, minlength=self.dimension).astype(np.float64)
 
-    def n_valid(self, noisy: Array) -> float:
-        """How many records are in a cell."""
-        return min(max(float(noisy.sum()), 0.0), float(self.facts.n_samples))
+    def n_valid(self, noisy: Array) -> tuple[float, float]:
+        """How many records are in a cell, and the variance in units of that of a number's noise."""
+        return min(max(float(noisy.sum()), 0.0), float(self.facts.n_samples)), self.dimension
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """One of the scores that the noisy sums tell."""
@@ -406,9 +406,9 @@ class Moments:
         sums = np.rint(parts / _UNIT).astype(np.int64).sum(axis=0) * _UNIT
         return np.append(sums, float(is_valid.sum())) if facts.excludes else sums
 
-    def n_valid(self, noisy: Array) -> float:
-        """How many records are added up, at least 1."""
-        return min(max(float(noisy[-1]), 1.0), float(self.facts.n_samples))
+    def n_valid(self, noisy: Array) -> tuple[float, float]:
+        """How many records are added up, at least 1, and the variance in units of the noise's."""
+        return min(max(float(noisy[-1]), 1.0), float(self.facts.n_samples)), 1.0
 
     def limits(self, scoring: str) -> tuple[float, float]:
         """The smallest and the largest value of a score."""
@@ -430,7 +430,7 @@ class Moments:
         """One of the scores that the noisy sums tell."""
         n, scales, width = float(self.facts.n_samples), self.scales, 0.0
         if self.facts.excludes:
-            n, width, noisy = self.n_valid(noisy), 1.0, noisy[:-1]
+            n, width, noisy = self.n_valid(noisy)[0], 1.0, noisy[:-1]
         (total, gap, *targets), widths = (noisy / scales).tolist(), (*(1 / scales).tolist(), width)
         if scoring != "r2":
             largest = _LOSSES[self.name].size(self.facts)
@@ -500,10 +500,10 @@ class Ranks:
         signs = float(np.sum(above - below)) / 2
         return np.array([signs, positive.size, negative.size]) * self.scales
 
-    def n_valid(self, noisy: Array) -> float:
-        """How many records are in a pair."""
-        counts = noisy[1:] / self.scales[1:]
-        return min(max(float(counts.sum()), 0.0), float(self.facts.n_samples))
+    def n_valid(self, noisy: Array) -> tuple[float, float]:
+        """How many records are in a pair, and the variance in units of the noise's."""
+        total, of_counts = float(noisy[1:].sum()), float(self.scales[1])
+        return min(max(total / of_counts, 0.0), float(self.facts.n_samples)), 2 / of_counts**2
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """The area under the ROC curve."""

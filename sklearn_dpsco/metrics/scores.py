@@ -118,6 +118,7 @@ class ScorePlan(Overviewed):
         Of one group, or of the records of all groups together.
         """
         found: dict[str, Estimate] = {}
+        n_valid, least = None, math.inf  # of all scores that of the least noise
         for query, noise, released in zip(self.queries, self.noises, noisy, strict=True):
             table, number = released.reshape(self.n_groups, -1), self.n_groups
             sums = table.sum(axis=0)
@@ -125,14 +126,19 @@ class ScorePlan(Overviewed):
                 sums, number = table[group], 1
             laplace = float(noise.noise_multiplier is None) / number
             law = Law(number * noise.variance, self.confidence, laplace)
+            if query.facts.excludes:
+                number_of, units = query.n_valid(sums)
+                if units * law.variance < least:
+                    n_valid, least = number_of, units * law.variance
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
                 value, interval, more = query.estimate(name, sums, law)
                 more = {**more, "counts": sums, "clipped": query.clipped}
                 more["limits"] = query.limits(name)
-                if query.facts.excludes:
-                    more["n_valid"] = query.n_valid(sums)
                 found[name] = Estimate(value, interval, more)
-        return {name: found[name] for name in self.scorings}
+        return {
+            name: found[name]._replace(more={**found[name].more, "n_valid": n_valid})
+            for name in self.scorings
+        }
 
 
 def _scorings(scoring: Any) -> tuple[str, ...]:
@@ -295,7 +301,8 @@ class DPScore(Overviewed):
     n_samples : int
         Number of records, invalid ones included.
     n_valid : float or None
-        Of ``invalid="exclude"``: about how many of them are valid, a noisy number.
+        Of ``invalid="exclude"``: about how many of them are valid, a noisy number, and of a group
+        how many valid ones it has. All scores of a call tell the one that has the least noise.
     guarantee : Guarantee
         Of all scores of the call together.
     noise_is_secret : bool
@@ -319,6 +326,8 @@ class DPScore(Overviewed):
     by_group : dict of DPScore or None
         Of ``by=``, the score of each group by its label; `value` and the rest are then of the
         records of all groups together.
+    is_of_group : bool
+        Whether this is one of them.
     counts : ndarray
         The noisy sums as they were released, before anything was clipped.
 
@@ -353,6 +362,7 @@ class DPScore(Overviewed):
     prob_pred: Array | None = None
     counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
     n_valid: float | None = None
+    is_of_group: bool = False
     limits: tuple[float, float] = (0.0, 1.0)
     clipped: str = ""
     by_class: dict[str, tuple[Array, Array, Array]] | None = None
@@ -457,10 +467,15 @@ class DPScore(Overviewed):
 
     def overview(self) -> Overview:
         """The score and its interval; of several numbers a table."""
-        claim = self.guarantee
+        claim, about = self.guarantee, f"n = {self.n_samples}, "
+        if self.n_valid is not None:
+            valid = f"about {self.n_valid:.0f} valid"
+            of_groups = " in the groups" if self.by_group else ""
+            about += f"of which {valid}{of_groups}, "
+            if self.is_of_group:  # how many others it has not is no matter of validity
+                about = f"{valid} of this group, "
         end = (
-            f"{100 * self.confidence:g} % interval, n = {self.n_samples}, "
-            + ("" if self.n_valid is None else f"of which about {self.n_valid:.0f} valid, ")
+            f"{100 * self.confidence:g} % interval, {about}"
             + (f"{self.clipped}, " if self.clipped else "")
             + "epsilon = "
             f"{claim.epsilon:g}, delta = {claim.delta:g}, {claim.relation} neighbours"
@@ -699,7 +714,7 @@ def dp_score(
 
     def scores_of(group: int | None = None) -> dict[str, DPScore]:
         return {
-            name: DPScore(name, value, interval, *facts, **more)
+            name: DPScore(name, value, interval, *facts, is_of_group=group is not None, **more)
             for name, (value, interval, more) in plan.estimates(noisy, group).items()
         }
 

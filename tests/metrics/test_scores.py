@@ -352,6 +352,9 @@ def test_scores_of_public_groups():
     found = dp_score(model, X, y, scoring=["r2", "mean_bias"], **facts)
     bias = found["mean_bias"]
     assert list(bias.by_group) == ["east", "north", "west"]
+    assert f"n = 6000, of which about {bias.n_valid:.0f} valid in the groups," in joined(bias)
+    west = bias.by_group["west"]
+    assert f"interval, about {west.n_valid:.0f} valid of this group," in joined(west)
     for label, score in bias.by_group.items():
         is_in = group == label
         assert float(score) == pytest.approx(np.mean((X[:, 0] - y)[is_in]), abs=0.02)
