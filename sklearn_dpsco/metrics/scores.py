@@ -817,9 +817,10 @@ def _answers(
 
 def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.int_]:
     """Positions among the labels, -1 for invalid ones."""
-    if getattr(values, "shape", (n,))[1:] not in ((), (1,)):
+    others = getattr(values, "shape", (n,))[1:]
+    if others not in ((), (1,)):
         raise ValueError(f"{name} must hold one label for each record")
-    found = as_labels(np.ravel(values) if isinstance(values, np.ndarray) else values)
+    found = as_labels(np.ravel(values) if others else values)  # a column of an array or a frame
     if found.shape != (n,):
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
     kinds = {found.dtype.kind, labels.dtype.kind}

@@ -149,9 +149,17 @@ def test_containers_of_any_kind(data, model):
     _, X, _, y = data
     expected = dp_score(model, X, y, random_state=0).counts
     for given in (X.tolist(), sparse.csr_array(X), np.asfortranarray(X)):
-        for labels in (y, y.tolist(), y[:, None], pd.Series(y), y.astype(float), y.astype(object)):
+        column, numbers = y[:, None], y.astype(float)
+        frame = pd.DataFrame(column)
+        for labels in (y, y.tolist(), column, frame, pd.Series(y), numbers, y.astype(object)):
             found = dp_score(model, given, labels, random_state=0)
             np.testing.assert_array_equal(found.counts, expected)
+    text = np.array(["a", "b"], dtype=object)[y]
+    by_group = [
+        str(dp_score(model, X, y, by=by, by_values=["a", "b"], random_state=0))
+        for by in (text, text.tolist(), text[:, None], pd.DataFrame({"sex": text}), pd.Series(text))
+    ]
+    assert len(set(by_group)) == 1
 
 
 def test_text_labels_and_other_classes(data, model):
