@@ -445,8 +445,8 @@ class DPScore(Overviewed):
         Returns
         -------
         pandas.DataFrame
-            A row for each class; columns "precision", "recall" and "f1", each with "value", "low"
-            and "high".
+            A row for each of "precision", "recall" and "f1" and each class, as in
+            ``class_frame().loc["f1"]``; columns "value", "low" and "high".
 
         Raises
         ------
@@ -457,13 +457,13 @@ class DPScore(Overviewed):
         """
         if self.by_class is None:
             raise ValueError(f"class_frame is for scoring='confusion_matrix', not {self.scoring!r}")
-        pandas, parts = import_pandas("DPScore.class_frame"), ("value", "low", "high")
-        columns = {
-            (name, part): numbers
+        pandas, columns = import_pandas("DPScore.class_frame"), ("value", "low", "high")
+        index = pandas.Index(self.classes, name="class")
+        frames = {
+            name: pandas.DataFrame(dict(zip(columns, found, strict=True)), index)
             for name, found in self.by_class.items()
-            for part, numbers in zip(parts, found, strict=True)
         }
-        return pandas.DataFrame(columns, pandas.Index(self.classes, name="class"))
+        return pandas.concat(frames, names=["score"])
 
     def overview(self) -> Overview:
         """The score and its interval; of several numbers a table."""
@@ -521,6 +521,13 @@ class DPScore(Overviewed):
         columns = {"threshold": self.thresholds, "fpr": self.fpr, "tpr": self.tpr}
         more = {"fpr_low": ends[0], "fpr_high": ends[1], "tpr_low": low, "tpr_high": high}
         return columns | more
+
+
+class _Scores(dict[str, DPScore]):
+    """Scores by name, of which ``print`` shows each as it shows itself."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.values()))
 
 
 def _difference(a: DPScore, b: DPScore) -> tuple[float, float, float]:
@@ -651,7 +658,7 @@ def dp_score(
 
     Returns
     -------
-    DPScore, or dict of DPScore by name if `scoring` is a list
+    DPScore, or dict of DPScore by name if `scoring` is a list, which ``print`` shows one by one
 
     Raises
     ------
@@ -713,10 +720,12 @@ def dp_score(
     facts = plan.confidence, n, guarantee, stream.is_secure, labels
 
     def scores_of(group: int | None = None) -> dict[str, DPScore]:
-        return {
-            name: DPScore(name, value, interval, *facts, is_of_group=group is not None, **more)
-            for name, (value, interval, more) in plan.estimates(noisy, group).items()
-        }
+        return _Scores(
+            {
+                name: DPScore(name, value, interval, *facts, is_of_group=group is not None, **more)
+                for name, (value, interval, more) in plan.estimates(noisy, group).items()
+            }
+        )
 
     scores = scores_of()
     if groups is not None:

@@ -155,10 +155,12 @@ def test_containers_of_any_kind(data, model):
             found = dp_score(model, given, labels, random_state=0)
             np.testing.assert_array_equal(found.counts, expected)
     text = np.array(["a", "b"], dtype=object)[y]
-    by_group = [
-        str(dp_score(model, X, y, by=by, by_values=["a", "b"], random_state=0))
-        for by in (text, text.tolist(), text[:, None], pd.DataFrame({"sex": text}), pd.Series(text))
-    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # such as of column vectors
+        by_group = [
+            str(dp_score(model, X, y, by=by, by_values=["a", "b"], random_state=0))
+            for by in (text, text.tolist(), text[:, None], pd.DataFrame(text), pd.Series(text))
+        ]
     assert len(set(by_group)) == 1
 
 
@@ -253,8 +255,12 @@ def test_tables_of_scores_have_labels(data):
     assert all(str(label) in str(matrix) for label in labels)
     assert f"{matrix.value[0, 0]:.0f}" in matrix._repr_html_()
     by_class = matrix.class_frame()
-    assert by_class.index.tolist() == labels
-    assert by_class["f1"].columns.tolist() == ["value", "low", "high"]
+    assert by_class.loc["f1"].index.tolist() == labels
+    assert by_class.columns.tolist() == ["value", "low", "high"]
+    expected = matrix.by_class["recall"][1][1]
+    assert by_class.loc[("recall", labels[1]), "low"] == expected
+    assert "..." not in str(by_class)
+    assert str(found) == "\n".join(str(score) for score in found.values())
     assert found["accuracy"].to_frame().loc["accuracy", "value"] == float(found["accuracy"])
     assert len(found["calibration_curve"].to_frame()) == 5
     assert found["roc_curve"].to_frame()["threshold"].iloc[0] == np.inf
