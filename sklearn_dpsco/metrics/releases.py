@@ -143,6 +143,12 @@ class Counts:
     facts: Facts
     order: float  # of the norm that the noise is calibrated to, 1 or 2
 
+    clipped = ""
+
+    def limits(self, scoring: str) -> tuple[float, float]:
+        """The smallest and the largest value of a score."""
+        return 0.0, float(self.facts.n_samples) if scoring == "confusion_matrix" else 1.0
+
     @property
     def shape(self) -> tuple[int, int]:
         """Of the table: a row for each true class, or a single cell."""
@@ -168,9 +174,9 @@ class Counts:
         cells = (row * n_columns + column)[is_counted]
         return np.bincount(cells, minlength=self.dimension).astype(np.float64)
 
-    def n_valid(self, noisy: Array) -> float:
-        """How many records are in a cell."""
-        return min(max(float(noisy.sum()), 0.0), float(self.facts.n_samples))
+    def n_valid(self, noisy: Array) -> tuple[float, float]:
+        """How many records are in a cell, and the variance in units of that of a number's noise."""
+        return min(max(float(noisy.sum()), 0.0), float(self.facts.n_samples)), self.dimension
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """One of the scores that the noisy sums tell."""
@@ -359,9 +365,9 @@ class Moments:
         """What u, 1 - u^2, t, 1 - t^2 and the last one are multiplied by.
 
         w is the largest for which (u, w (1 - u^2)) stays in the unit ball of the norm, and so is
-        that of the last one. Columns of
-        R^2 are weighed for the least noise in the sums of e^2 and t^2 together: that of a weight a
-        is l / (2 a) in the former, in units of t, and of b it is 1 / (b w) in the latter.
+        that of the last one. Columns of R^2 are weighed for the least noise in the sums of e^2 and
+        t^2 together: that of a weight a is l / (2 a) in the former, in units of t, and of b it is
+        1 / (b w) in the latter.
         """
         bend, last = (1.0, 2.0) if self.order == 2 else (0.5, 0.125)
         if "r2" not in _LOSSES[self.name].tells:
@@ -395,20 +401,36 @@ class Moments:
         u = np.clip(np.where(is_valid, u, 0.0), -1, 1)
         gap = 1 - u**2
         last = gap[:, 1:] ** 2 if self.order == 1 else (u * u * gap)[:, 1:]
-        parts = np.stack((u, gap), axis=2).reshape(len(u), -1)
+        parts = np.stack((u, gap), axis=2).reshape(len(u), 2 * u.shape[1])
         parts = np.where(is_valid, np.hstack((parts, last)) * scales, 0.0)
         sums = np.rint(parts / _UNIT).astype(np.int64).sum(axis=0) * _UNIT
         return np.append(sums, float(is_valid.sum())) if facts.excludes else sums
 
-    def n_valid(self, noisy: Array) -> float:
-        """How many records are added up, at least 1."""
-        return min(max(float(noisy[-1]), 1.0), float(self.facts.n_samples))
+    def n_valid(self, noisy: Array) -> tuple[float, float]:
+        """How many records are added up, at least 1, and the variance in units of the noise's."""
+        return min(max(float(noisy[-1]), 1.0), float(self.facts.n_samples)), 1.0
+
+    def limits(self, scoring: str) -> tuple[float, float]:
+        """The smallest and the largest value of a score."""
+        largest = _LOSSES[self.name].size(self.facts)
+        if scoring == "r2":
+            return -math.inf, 1.0
+        return (-largest / 2, largest / 2) if scoring in DIFFERENCES else (-largest, 0.0)
+
+    @property
+    def clipped(self) -> str:
+        """What losses are clipped to, in words; empty if to nothing but the bounds."""
+        facts = self.facts
+        if "neg_log_loss" in _LOSSES[self.name].tells:
+            return f"losses clipped at {facts.max_log_loss:g}"
+        is_less = _LOSSES[self.name].needs == _NUMBERS and facts.max_error < facts.high - facts.low
+        return f"errors clipped at {facts.max_error:g}" if is_less else ""
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """One of the scores that the noisy sums tell."""
         n, scales, width = float(self.facts.n_samples), self.scales, 0.0
         if self.facts.excludes:
-            n, width, noisy = self.n_valid(noisy), 1.0, noisy[:-1]
+            n, width, noisy = self.n_valid(noisy)[0], 1.0, noisy[:-1]
         (total, gap, *targets), widths = (noisy / scales).tolist(), (*(1 / scales).tolist(), width)
         if scoring != "r2":
             largest = _LOSSES[self.name].size(self.facts)
@@ -426,8 +448,9 @@ class Moments:
             last, widths = t_gap - last, (*widths[:4], math.hypot(*widths[3:5]), width)
         largest = (self.facts.max_error / self.half) ** 2
         squares = largest / 2 * min(max(n + total, 0.0), 2.0 * n)
-        variation = n - t_gap - t**2 / n
-        value = 1 - squares / variation if variation > 0 else -math.inf
+        # no smaller than its noise: what noise alone decides is a number with a long interval
+        noise = math.sqrt(law.variance) * math.hypot(widths[3], 2 * min(abs(t) / n, 1) * widths[2])
+        value = 1 - squares / max(n - t_gap - t**2 / n, noise)
         found = r2_interval((total, gap), (t, t_gap, last), largest, n, widths, law)
         return Estimate(value, (min(found[0], value), max(found[1], value)))
 
@@ -450,7 +473,11 @@ class Ranks:
     facts: Facts
     order: float
 
-    dimension = 3
+    dimension, clipped = 3, ""
+
+    def limits(self, scoring: str) -> tuple[float, float]:
+        """The smallest and the largest value of a score."""
+        return 0.0, 1.0
 
     @property
     def scales(self) -> Array:
@@ -473,10 +500,10 @@ class Ranks:
         signs = float(np.sum(above - below)) / 2
         return np.array([signs, positive.size, negative.size]) * self.scales
 
-    def n_valid(self, noisy: Array) -> float:
-        """How many records are in a pair."""
-        counts = noisy[1:] / self.scales[1:]
-        return min(max(float(counts.sum()), 0.0), float(self.facts.n_samples))
+    def n_valid(self, noisy: Array) -> tuple[float, float]:
+        """How many records are in a pair, and the variance in units of the noise's."""
+        total, of_counts = float(noisy[1:].sum()), float(self.scales[1])
+        return min(max(total / of_counts, 0.0), float(self.facts.n_samples)), 2 / of_counts**2
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """The area under the ROC curve."""

@@ -118,6 +118,7 @@ class ScorePlan(Overviewed):
         Of one group, or of the records of all groups together.
         """
         found: dict[str, Estimate] = {}
+        n_valid, least = None, math.inf  # of all scores that of the least noise
         for query, noise, released in zip(self.queries, self.noises, noisy, strict=True):
             table, number = released.reshape(self.n_groups, -1), self.n_groups
             sums = table.sum(axis=0)
@@ -125,13 +126,19 @@ class ScorePlan(Overviewed):
                 sums, number = table[group], 1
             laplace = float(noise.noise_multiplier is None) / number
             law = Law(number * noise.variance, self.confidence, laplace)
+            if query.facts.excludes:
+                number_of, units = query.n_valid(sums)
+                if units * law.variance < least:
+                    n_valid, least = number_of, units * law.variance
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
                 value, interval, more = query.estimate(name, sums, law)
-                more = {**more, "counts": sums}
-                if query.facts.excludes:
-                    more["n_valid"] = query.n_valid(sums)
+                more = {**more, "counts": sums, "clipped": query.clipped}
+                more["limits"] = query.limits(name)
                 found[name] = Estimate(value, interval, more)
-        return {name: found[name] for name in self.scorings}
+        return {
+            name: found[name]._replace(more={**found[name].more, "n_valid": n_valid})
+            for name in self.scorings
+        }
 
 
 def _scorings(scoring: Any) -> tuple[str, ...]:
@@ -294,11 +301,19 @@ class DPScore(Overviewed):
     n_samples : int
         Number of records, invalid ones included.
     n_valid : float or None
-        Of ``invalid="exclude"``: about how many of them are valid, a noisy number.
+        Of ``invalid="exclude"``: about how many of them are valid, a noisy number, and of a group
+        how many valid ones it has. All scores of a call tell the one that has the least noise.
     guarantee : Guarantee
         Of all scores of the call together.
     noise_is_secret : bool
         False if `random_state` was given: then `guarantee` does not hold against those who know it.
+    limits : pair (low, high) of floats
+        The smallest and the largest value that the score can have. A value at either was put there
+        by noise, as ``print`` says.
+    clipped : str
+        What the losses are clipped to, such as "errors clipped at 5"; "" if to nothing but the
+        bounds. R^2 has clipped errors over the variance of targets that are not: it is too large
+        where errors are clipped.
     classes : ndarray or None
         The labels in the order of rows and columns.
     fpr, tpr, thresholds, fpr_interval : ndarray or None
@@ -311,6 +326,8 @@ class DPScore(Overviewed):
     by_group : dict of DPScore or None
         Of ``by=``, the score of each group by its label; `value` and the rest are then of the
         records of all groups together.
+    is_of_group : bool
+        Whether this is one of them.
     counts : ndarray
         The noisy sums as they were released, before anything was clipped.
 
@@ -345,6 +362,9 @@ class DPScore(Overviewed):
     prob_pred: Array | None = None
     counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
     n_valid: float | None = None
+    is_of_group: bool = False
+    limits: tuple[float, float] = (0.0, 1.0)
+    clipped: str = ""
     by_class: dict[str, tuple[Array, Array, Array]] | None = None
     by_group: dict[Any, DPScore] | None = None
 
@@ -425,8 +445,8 @@ class DPScore(Overviewed):
         Returns
         -------
         pandas.DataFrame
-            A row for each class; columns "precision", "recall" and "f1", each with "value", "low"
-            and "high".
+            A row for each of "precision", "recall" and "f1" and each class, as in
+            ``class_frame().loc["f1"]``; columns "value", "low" and "high".
 
         Raises
         ------
@@ -437,33 +457,48 @@ class DPScore(Overviewed):
         """
         if self.by_class is None:
             raise ValueError(f"class_frame is for scoring='confusion_matrix', not {self.scoring!r}")
-        pandas, parts = import_pandas("DPScore.class_frame"), ("value", "low", "high")
-        columns = {
-            (name, part): numbers
+        pandas, columns = import_pandas("DPScore.class_frame"), ("value", "low", "high")
+        index = pandas.Index(self.classes, name="class")
+        frames = {
+            name: pandas.DataFrame(dict(zip(columns, found, strict=True)), index)
             for name, found in self.by_class.items()
-            for part, numbers in zip(parts, found, strict=True)
         }
-        return pandas.DataFrame(columns, pandas.Index(self.classes, name="class"))
+        return pandas.concat(frames, names=["score"])
 
     def overview(self) -> Overview:
         """The score and its interval; of several numbers a table."""
-        claim = self.guarantee
+        claim, about = self.guarantee, f"n = {self.n_samples}, "
+        if self.n_valid is not None:
+            valid = f"about {self.n_valid:.0f} valid"
+            of_groups = " in the groups" if self.by_group else ""
+            about += f"of which {valid}{of_groups}, "
+            if self.is_of_group:  # how many others it has not is no matter of validity
+                about = f"{valid} of this group, "
         end = (
-            f"{100 * self.confidence:g} % interval, n = {self.n_samples}, "
-            + ("" if self.n_valid is None else f"of which about {self.n_valid:.0f} valid, ")
+            f"{100 * self.confidence:g} % interval, {about}"
+            + (f"{self.clipped}, " if self.clipped else "")
             + "epsilon = "
             f"{claim.epsilon:g}, delta = {claim.delta:g}, {claim.relation} neighbours"
         ) + ("" if self.noise_is_secret else ", NOT PRIVATE: random_state was given")
-        low, high = self.interval
         if not np.ndim(self.value):
-            line = f"{self.scoring} = {self.value:.4g} in [{low:.4g}, {high:.4g}] ({end})"
+            all_of_them = [self, *(self.by_group or {}).values()]
+            # Laplace or normal noise is at an end of the range with probability 0 unless clipped
+            marks = ["*" if of.value in of.limits else "" for of in all_of_them]
+            value, low, high = (f"{x:.4g}" for x in (self.value, *self.interval))
+            lines = [f"{self.scoring} = {value}{marks[0]} in [{low}, {high}] ({end})"]
+            lines += ["* at the end of the range, where noise hides the value"] * any(marks)
             if self.by_group is None:
-                return Overview((line,))
+                return Overview(tuple(lines))
             rows = [
-                (str(label), *(f"{x:.4g}" for x in (of.value, *of.interval)), f"{of.n_valid:.0f}")
-                for label, of in self.by_group.items()
+                (
+                    str(label),
+                    f"{of.value:.4g}{mark}",
+                    *map("{:.4g}".format, of.interval),
+                    f"{of.n_valid:.0f}",
+                )
+                for (label, of), mark in zip(self.by_group.items(), marks[1:], strict=True)
             ]
-            return _table((line,), ("group", "value", "low", "high", "valid"), rows)
+            return _table(tuple(lines), ("group", "value", "low", "high", "valid"), rows)
         head = f"{self.scoring} ({end})"
         if self.by_class is None:
             parts = self._columns()
@@ -488,16 +523,21 @@ class DPScore(Overviewed):
         return columns | more
 
 
+class _Scores(dict[str, DPScore]):
+    """Scores by name, of which ``print`` shows each as it shows itself."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.values()))
+
+
 def _difference(a: DPScore, b: DPScore) -> tuple[float, float, float]:
     """Of two independent scores, and the ends of its interval."""
     value, reaches = a.value - b.value, []
     for x, y in ((a, b), (b, a)):  # how far x may be below its value, and y above
         ends = np.array([x.interval[0], y.interval[1]])
         distances = np.abs(ends - [x.value, y.value])
-        is_vacuous = (ends == 0) | (ends == 1)  # which tells nothing
+        is_vacuous = np.isclose(ends, (x.limits[0], y.limits[1]), atol=1e-12)  # tells nothing
         reaches.append(np.linalg.norm(distances[~is_vacuous]) + distances[is_vacuous].sum())
-    if not math.isfinite(value):
-        return math.nan, -math.inf, math.inf
     return value, value - float(reaches[0]), value + float(reaches[1])
 
 
@@ -576,7 +616,9 @@ def dp_score(
         stands for the estimator's own. Needed for scores of regressions.
     max_error : "auto" or float in [1e-50, 1e51], default="auto"
         Largest absolute error in units of y; larger ones are clipped. "auto" is the width of
-        `bounds_y`. Noise is proportional to it, or to its square.
+        `bounds_y`. Noise is proportional to it, or to its square. R^2 rises where errors are
+        clipped, as the variance of the target is not: ten standard deviations of the errors, or
+        more, change it little (:ref:`private-scores`).
     max_log_loss : float in [0.1, 700], default=5.0
         Largest log loss of a record, in nats; larger ones are clipped. Noise is proportional to it.
     n_thresholds : "auto" or int in [1, 1e5], default="auto"
@@ -616,7 +658,7 @@ def dp_score(
 
     Returns
     -------
-    DPScore, or dict of DPScore by name if `scoring` is a list
+    DPScore, or dict of DPScore by name if `scoring` is a list, which ``print`` shows one by one
 
     Raises
     ------
@@ -678,10 +720,12 @@ def dp_score(
     facts = plan.confidence, n, guarantee, stream.is_secure, labels
 
     def scores_of(group: int | None = None) -> dict[str, DPScore]:
-        return {
-            name: DPScore(name, value, interval, *facts, **more)
-            for name, (value, interval, more) in plan.estimates(noisy, group).items()
-        }
+        return _Scores(
+            {
+                name: DPScore(name, value, interval, *facts, is_of_group=group is not None, **more)
+                for name, (value, interval, more) in plan.estimates(noisy, group).items()
+            }
+        )
 
     scores = scores_of()
     if groups is not None:
@@ -745,10 +789,17 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
         check_is_fitted(estimator)
         raise ValueError("classes must be given: the estimator has no classes_")
     declared = check_classes(known if classes is None else classes)
+    has_proba = hasattr(estimator, "predict_proba")
     is_own = known is not None and np.array_equal(check_classes(known), declared)
     for name in names:
         if name in _OF_PROBABILITIES and not is_own:
             raise ValueError(f"scoring={name!r} is for the estimator's own classes_")
+        # areas and curves ask for an order alone, which a decision function has as well
+        if name in _OF_PROBABILITIES and "roc" not in name and not has_proba:
+            raise ValueError(
+                f"scoring={name!r} is of probabilities, and the estimator has no predict_proba: "
+                "score one that has it, or ask for 'roc_auc'"
+            )
     return declared
 
 
@@ -775,9 +826,10 @@ def _answers(
 
 def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.int_]:
     """Positions among the labels, -1 for invalid ones."""
-    if getattr(values, "shape", (n,))[1:] not in ((), (1,)):
+    others = getattr(values, "shape", (n,))[1:]
+    if others not in ((), (1,)):
         raise ValueError(f"{name} must hold one label for each record")
-    found = as_labels(np.ravel(values) if isinstance(values, np.ndarray) else values)
+    found = as_labels(np.ravel(values) if others else values)  # a column of an array or a frame
     if found.shape != (n,):
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
     kinds = {found.dtype.kind, labels.dtype.kind}

@@ -310,12 +310,14 @@ def test_where_noise_hides_a_score_the_interval_is_its_range():
     ranges = {
         "accuracy": (0, 1), "balanced_accuracy": (0, 1), "roc_auc": (0, 1), "r2": (-np.inf, 1),
         "neg_log_loss": (-5, 0), "neg_mean_absolute_error": (-2, 0),
-        "neg_mean_squared_error": (-4, 0),
+        "neg_mean_squared_error": (-4, 0), "mean_bias": (-2, 2),
+        "calibration_in_the_large": (-1, 1),
     }  # fmt: skip
     plan = plan_score(n, scoring=list(ranges), **settings)
     wide = dict.fromkeys(ranges, 0)
     for seed in range(20):
         found = plan.estimates(plan.release(plan.statistics(given), stream(seed)))
         for name, ends in ranges.items():
+            assert found[name].more["limits"] == ends
             wide[name] += np.allclose(found[name].interval, ends, atol=1e-6)
     assert min(wide.values()) >= 14

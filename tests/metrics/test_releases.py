@@ -269,6 +269,33 @@ def test_scores_of_the_valid_records_are_those_of_scikit_learn():
             assert found[name].more["n_valid"] == pytest.approx((~lost).sum(), abs=0.01)
 
 
+def test_scores_of_one_call_tell_the_number_of_valid_records_with_the_least_noise():
+    y, score = labelled(500)
+    given = Answers(truth=y, predicted=y, score=score, y=y, prediction=score)
+    last = ["confusion_matrix", "calibration_in_the_large", "roc_auc"]
+    first = ["r2", "neg_mean_squared_error", "confusion_matrix"]
+    for scorings, delta, groups in (
+        (last, 0.0, {"n_groups": 2}), (last, 0.0, {}), (last, 1e-6, {}), (first, 0.0, {}),
+    ):  # fmt: skip
+        # the other records are in no group, and invalid
+        chosen = plan(800, scorings, delta=delta, **({"invalid": "exclude"} | groups))
+        which = 1 if groups.get("n_groups") else None
+        noisy = chosen.release(chosen.statistics(given, np.arange(500) % 2), stream(0))
+        deviations, numbers = [], []
+        for query, noise, sums in zip(chosen.queries, chosen.noises, noisy, strict=True):
+            part = sums if which is None else sums.reshape(2, -1)[which]
+            number, units = query.n_valid(part)
+            draws = [
+                query.n_valid(query.statistic(given) + np.sqrt(noise.variance) * normal)[0]
+                for normal in np.random.default_rng(0).standard_normal((400, query.dimension))
+            ]
+            assert np.var(draws) == pytest.approx(units * noise.variance, rel=0.5)
+            deviations.append(units * noise.variance)
+            numbers.append(number)
+        found = {e.more["n_valid"] for e in chosen.estimates(noisy, which).values()}
+        assert found == {numbers[int(np.argmin(deviations))]}
+
+
 def test_more_bins_where_noise_is_less():
     def bins(n, epsilon):
         return plan_score(n, scoring="roc_curve", epsilon=epsilon).queries[0].shape[1]

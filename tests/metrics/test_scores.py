@@ -81,6 +81,7 @@ def test_many_scores_share_one_guarantee(data, model):
     assert np.all(curve.fpr_interval[0] <= curve.fpr)
     assert scores["calibration_curve"].prob_true.shape == (5,)
     assert scores["accuracy"].matrix is None
+    assert scores["neg_log_loss"].clipped == "losses clipped at 5"
     for name, score in scores.items():
         assert str(score).startswith(name)
         assert "NOT PRIVATE" in joined(score)
@@ -121,13 +122,46 @@ def test_regressors_and_their_bounds(data):
     assert_refuses(dp_score, "classes", ordinary, *held_out, scoring="accuracy")
 
 
+def test_r2_is_a_number_where_noise_hides_it_and_says_that_errors_are_clipped():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 1))
+    y = 0.5 * X[:, 0] + rng.standard_t(3, 60)
+    model, hidden = LinearRegression().fit(X, y), 0
+    for seed in range(30):
+        facts = {"bounds_y": (-9, 9), "delta": 1e-6 * (seed % 2), "random_state": seed}
+        found = dp_score(model, X, y, epsilon=0.2, **facts)
+        assert np.isfinite(found.value)
+        assert found.interval[0] <= found.value <= found.interval[1]
+        hidden += found.interval[0] == -np.inf
+    assert hidden >= 15
+    assert "clipped" not in str(found)
+    wide, narrow = (
+        dp_score(model, X, y, scoring=BY_NUMBERS, bounds_y=(-9, 9), max_error=most, **LOUD)
+        for most in (8, 1)
+    )
+    assert narrow["r2"].value > wide["r2"].value + 0.1
+    for name in BY_NUMBERS:
+        assert "errors clipped at 1," in joined(narrow[name])
+        assert "errors clipped at 1," in joined(narrow[name]._repr_html_())
+
+
 def test_containers_of_any_kind(data, model):
     _, X, _, y = data
     expected = dp_score(model, X, y, random_state=0).counts
     for given in (X.tolist(), sparse.csr_array(X), np.asfortranarray(X)):
-        for labels in (y, y.tolist(), y[:, None], pd.Series(y), y.astype(float), y.astype(object)):
+        column, numbers = y[:, None], y.astype(float)
+        frame = pd.DataFrame(column)
+        for labels in (y, y.tolist(), column, frame, pd.Series(y), numbers, y.astype(object)):
             found = dp_score(model, given, labels, random_state=0)
             np.testing.assert_array_equal(found.counts, expected)
+    text = np.array(["a", "b"], dtype=object)[y]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # such as of column vectors
+        by_group = [
+            str(dp_score(model, X, y, by=by, by_values=["a", "b"], random_state=0))
+            for by in (text, text.tolist(), text[:, None], pd.DataFrame(text), pd.Series(text))
+        ]
+    assert len(set(by_group)) == 1
 
 
 def test_text_labels_and_other_classes(data, model):
@@ -153,6 +187,13 @@ def test_decision_functions_stand_for_probabilities(data):
     other = dp_score(smooth, X, y, scoring="roc_auc", n_thresholds=2000, **LOUD)
     assert float(found) == pytest.approx(float(other), abs=0.02)
     assert float(found) > 0.6
+    account = BudgetAccountant(1.0)
+    for name in ("calibration_in_the_large", "calibration_curve", "neg_log_loss"):
+        for fitted in (ridge, make_pipeline(ridge)):
+            assert_refuses(
+                dp_score, "no predict_proba", fitted, X, y, scoring=name, accountant=account
+            )
+    assert account.ledger == ()
 
 
 class Fixed(ClassifierMixin, BaseEstimator):
@@ -214,8 +255,12 @@ def test_tables_of_scores_have_labels(data):
     assert all(str(label) in str(matrix) for label in labels)
     assert f"{matrix.value[0, 0]:.0f}" in matrix._repr_html_()
     by_class = matrix.class_frame()
-    assert by_class.index.tolist() == labels
-    assert by_class["f1"].columns.tolist() == ["value", "low", "high"]
+    assert by_class.loc["f1"].index.tolist() == labels
+    assert by_class.columns.tolist() == ["value", "low", "high"]
+    expected = matrix.by_class["recall"][1][1]
+    assert by_class.loc[("recall", labels[1]), "low"] == expected
+    assert "..." not in str(by_class)
+    assert str(found) == "\n".join(str(score) for score in found.values())
     assert found["accuracy"].to_frame().loc["accuracy", "value"] == float(found["accuracy"])
     assert len(found["calibration_curve"].to_frame()) == 5
     assert found["roc_curve"].to_frame()["threshold"].iloc[0] == np.inf
@@ -321,6 +366,9 @@ def test_scores_of_public_groups():
     found = dp_score(model, X, y, scoring=["r2", "mean_bias"], **facts)
     bias = found["mean_bias"]
     assert list(bias.by_group) == ["east", "north", "west"]
+    assert f"n = 6000, of which about {bias.n_valid:.0f} valid in the groups," in joined(bias)
+    west = bias.by_group["west"]
+    assert f"interval, about {west.n_valid:.0f} valid of this group," in joined(west)
     for label, score in bias.by_group.items():
         is_in = group == label
         assert float(score) == pytest.approx(np.mean((X[:, 0] - y)[is_in]), abs=0.02)
@@ -345,6 +393,65 @@ def test_scores_of_public_groups():
     assert matrix.by_group["west"].matrix.sum() == pytest.approx(np.sum(group == "west"), abs=5)
     with pytest.raises(ValueError, match="difference_frame is for"):
         matrix.difference_frame()
+
+
+def test_a_value_at_the_end_of_its_range_is_marked():
+    X = np.arange(200.0)[:, None] % 2
+    half, marked = np.arange(200) % 4 < 2, 0
+    for seed in range(12):
+        facts = {"epsilon": 0.1, "random_state": seed, "scoring": ["accuracy", "neg_log_loss"]}
+        found = [*dp_score(Fixed(), X, X[:, 0], **facts).values()]
+        found += dp_score(Fixed(), X, X[:, 0], by=half, by_values=[0, 1], **facts).values()
+        for score in found:
+            values = [score.value, *(of.value for of in (score.by_group or {}).values())]
+            n_ends = sum(value in score.limits for value in values)
+            marked += n_ends
+            assert str(score).count("*") == n_ends + (n_ends > 0)
+            assert score._repr_html_().count("*") == n_ends + (n_ends > 0)
+    assert 20 < marked < 90
+    assert "*" not in str(dp_score(Fixed(), X, np.ones(200), **LOUD))
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_group_of_no_records_or_of_one_is_a_group(scoring, delta):
+    """Whether a group is empty is private: nothing may raise or warn."""
+    X = np.linspace(0, 1, 300)[:, None]
+    by = np.where(np.arange(300) == 7, "one", "many")
+    y = X[:, 0] if scoring in BY_NUMBERS else (X[:, 0] > 0.3).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = dp_score(
+            Fixed(), X, y, scoring=scoring, delta=delta, bounds_y=(0, 1), by=by,
+            by_values=["many", "none", "one"], random_state=0,
+        )  # fmt: skip
+    assert list(found.by_group) == ["many", "none", "one"]
+    for score in found.by_group.values():
+        assert np.all(np.isfinite(score.counts))
+        assert np.all(np.isfinite(score.value))
+        assert str(score)
+
+
+@pytest.mark.parametrize("scoring", BY_NUMBERS)
+def test_differences_of_groups_of_which_nothing_is_known_are_as_wide_as_can_be(scoring):
+    """Ends of intervals that are those of the range add up linearly, whatever the range is."""
+    X, n_inside = np.linspace(0, 3, 300)[:, None], 0
+    for seed in range(12):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            score = dp_score(
+                Fixed(), X, 3 * (X[:, 0] < 1.5), scoring=scoring, bounds_y=(0, 3), epsilon=0.04,
+                by=X[:, 0] > 1.5, by_values=[0, 1], random_state=seed,
+            )  # fmt: skip
+            ((value, low, high),) = score.difference_frame().to_numpy()
+        first, second = score.by_group.values()
+        if first.interval == second.interval == first.limits:
+            width = first.limits[1] - first.limits[0]
+            np.testing.assert_allclose(
+                (value, low, high), (first.value - second.value, -width, width)
+            )
+            n_inside += first.value not in first.limits and second.value not in first.limits
+    assert n_inside >= 2
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 3.0])
