@@ -133,7 +133,8 @@ class MomentsPlan(Plan):
         present = None
         if may_be_empty:
             left -= _PRESENT
-            present = Gaussian.calibrate(mean, allowance.share(_PRESENT))
+            change = statistics.share_present(problem, budget)
+            present = Gaussian.calibrate(change, allowance.share(_PRESENT))
         size = (d + 1) * (d + 2) // 2
         moments = Gaussian.calibrate(wider, allowance.share(left), 1, size)
         named = (

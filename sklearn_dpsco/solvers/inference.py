@@ -137,7 +137,7 @@ class NewtonSteps(Part):
     ) -> tuple[Array, Estimate]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
-        n_present = max(units.n_present, 8 * self.n_large)  # which leaves ranks in their order
+        n_present = max(units.n_present, 8 * self.n_large)
         at = Point(problem.matrix(coef), units.unit, units.frame.offset, problem.loss)
         copy = units.copy.map(_unweighed, at.unit).map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
@@ -165,13 +165,13 @@ class NewtonSteps(Part):
         last = bread.inverse @ (basis.T @ scores)
         found = basis @ (basis.T @ at.coef.ravel() - last)
         variance = clip**2 * self.last.variance
-        noise = self._noise(problem, basis, bread, basis @ last, variance)
-        noise = bread.inverse @ noise @ bread.inverse
+        of_last = self._noise(problem, basis, bread, basis @ last, variance)
+        noise = bread.inverse @ of_last @ bread.inverse
         # 0 but for noise, where scores shortened as before pull no other way
         left = _pvalue(bread.root.T @ basis.T @ scores, bread.root, before, variance)
-        scale = clip**2 * math.sqrt(self.moments.variance)
         meat = basis.T @ (clip**2 * statistics.symmetric_matrix(noisy, problem.size)) @ basis
-        sampling, doubt, residual = _of_sampling(problem, meat, scale, bread)
+        meat_noise = clip**2 * math.sqrt(self.moments.variance)
+        sampling, doubt, residual = _of_sampling(problem, meat, meat_noise, bread)
         estimate = Estimate(
             found,
             basis @ sampling @ basis.T / n,
@@ -180,9 +180,7 @@ class NewtonSteps(Part):
             basis @ basis.T,
             doubt,
             residual,
-            self.n_beyond,
-            self.n_cut,
-            self.n_large,
+            *(self.n_beyond, self.n_cut, self.n_large),
             left,
         )
         best = _best(problem, coef, found, basis @ bread.root, basis @ noise @ basis.T)
@@ -197,7 +195,7 @@ class NewtonSteps(Part):
         return statistics.median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
     def _clip(self, copy: Any, n: int, task: str, stream: RandomStream) -> float:
-        """The norm that about `n_beyond` scores of n exceed, by those of two ranks."""
+        """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks."""
         usual, large = (self._size(copy, n, k, stream) for k in (n // 4, self.n_large))
         return self.clip(usual, large, n, task)
 

@@ -44,6 +44,7 @@ LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
+_FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
 
 
 class Doubts(NamedTuple):
@@ -381,29 +382,21 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         return SelectVertex.calibrate(change, allowance.share(share), count) if share else None
 
     unit = statistics.unit_mean(problem, budget)
-    for_place, for_size = (BOX_UNITS.aim,) * 2 if is_diagonal else (16, 14)  # hardly ever far off
     median_share, median, spread, mean = 0.0, None, None, None
     if is_regression:
-        # more than the usual share only where a median would be of no use with it
-        useful = wanted(for_place if is_diagonal else 11, 0.25 / k)
-        useful = max(useful, wanted(for_place, rules.median_share / k))
-        median_share = k * useful if has_center else 0.0
-        median = medians(median_share, k)
-        # the last is enough for a spread that is not that of the zeros, if these are 90 %
-        least = wanted(80, 0.005 / k), wanted(120, 0.012 / k, 45)
-        spread = medians(k * max(wanted(for_size, rules.spread_share / k, 2), *least), k)
+        median_share, spread_share = _shares_of_targets(problem, m, is_diagonal)
+        median, spread = medians(median_share, k), medians(spread_share, k)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
     share = 0.0 if is_wide(problem) or is_diagonal else wanted(160, rules.norm_share / 4)
+    for_place = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
     share = max(share, wanted(for_place, rules.norm_share, rules.least_for_norms))
     long, length = medians(share), medians(share)
-    center, moments, top, far, n_rounds = None, None, None, None, 0
-    present = None
-    if problem.may_be_empty:  # under both relations, a record moves their number by 1 at most
-        change = statistics.unit_mean(problem, replace(budget, relation="zero-out"))
-        present = noise(change, rules.present_share)
+    center, moments, top, far, n_rounds, present = None, None, None, None, 0, None
+    if problem.may_be_empty:
+        present = noise(statistics.share_present(problem, budget), rules.present_share)
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
     clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
@@ -417,11 +410,23 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         change = moments_size(problem, budget) if is_wide(problem) else change
         top = noise(change, rules.scalar_share)
     of_rows = long, length, center, moments, n_rounds, far, top
-    found = kind(problem, m, median, spread, mean, *of_rows, median_share, left)
-    return replace(found, present=present)
+    return kind(problem, m, median, spread, mean, *of_rows, median_share, left, present=present)
 
 
 # -------------------------------------------------------------------------------- running
+
+
+def _shares_of_targets(problem: Problem, m: float, is_diagonal: bool) -> tuple[float, float]:
+    """Of the budget, for the medians of the targets and for their spreads."""
+    rules, k, wanted = unit_rules(problem), problem.n_outputs, functools.partial(_share, m)
+    for_place, for_size = (BOX_UNITS.aim,) * 2 if is_diagonal else (_FOR_PLACE, 14)
+    # more than the usual share only where a median would be of no use with it
+    useful = wanted(for_place if is_diagonal else 11, 0.25 / k)
+    useful = max(useful, wanted(for_place, rules.median_share / k))
+    # the last is enough for a spread that is not that of the zeros, if these are 90 %
+    least = wanted(80, 0.005 / k), wanted(120, 0.012 / k, 45)
+    spread = max(wanted(for_size, rules.spread_share / k, 2), *least)
+    return k * useful if problem.fit_intercept else 0.0, k * spread
 
 
 def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:

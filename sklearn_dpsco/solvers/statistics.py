@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,11 @@ def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
     n, longest = problem.n_samples, problem.target_norm(order)
     apart = budget.record_factor ** (1 / order if problem.has_frequencies else 1)
     return longest * (apart / n + 2 * summation_error(n, problem.n_features))
+
+
+def share_present(problem: Problem, budget: PrivacyBudget) -> float:
+    """Change of the share of records that are not empty: 1 / n under both relations."""
+    return unit_mean(problem, replace(budget, relation="zero-out"))
 
 
 def rows_present(data: SolverData, mechanism: Gaussian | None, stream: RandomStream) -> int:
