@@ -95,10 +95,12 @@ def neighbours(
             own_weights = _OWN_WEIGHTS[of_weights.integers(len(_OWN_WEIGHTS))]
         places = _PLACES[(k + random_state) % len(_PLACES)]
         storage, i = storages[k % len(storages)], int(rng.integers(problem.n_samples))
+        # also a valid record in the place of an invalid one
+        is_missing = relation == "zero-out" or (problem.may_be_empty and k % 4 == 3)
         pair: list[SolverData] = []
         for place, label, own_weight in zip(places, labels, own_weights, strict=True):
             X[i] = corner * (np.arange(corner.size) == 0 if place is None else place)
-            y[i], present[i] = label, relation != "zero-out" or bool(pair)
+            y[i], present[i] = label, bool(pair) or not is_missing
             if weight is not None:
                 weight[i] = own_weight
             stored = storage(X.astype(np.float32 if k // len(storages) % 2 else np.float64))

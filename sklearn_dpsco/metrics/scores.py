@@ -484,15 +484,25 @@ class DPScore(Overviewed):
             all_of_them = [self, *(self.by_group or {}).values()]
             # Laplace or normal noise is at an end of the range with probability 0 unless clipped
             marks = ["*" if of.value in of.limits else "" for of in all_of_them]
-            value, low, high = (f"{x:.4g}" for x in (self.value, *self.interval))
-            lines = [f"{self.scoring} = {value}{marks[0]} in [{low}, {high}] ({end})"]
-            lines += ["* at the end of the range, where noise hides the value"] * any(marks)
+            low, high = (f"{x:.4g}" for x in self.interval)
+            value = "hidden*" if marks[0] else f"{self.value:.4g}"
+            lines = [f"{self.scoring} = {value} in [{low}, {high}] ({end})"]
+            if any(marks):
+                lines.append(
+                    "* noise hides the value, which is at the end of its range: take more records "
+                    "or a larger epsilon"
+                    + (
+                        "; narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
+                        if self.scoring in ("r2", "neg_mean_squared_error")
+                        else ""
+                    )
+                )
             if self.by_group is None:
                 return Overview(tuple(lines))
             rows = [
                 (
                     str(label),
-                    f"{of.value:.4g}{mark}",
+                    "hidden*" if mark else f"{of.value:.4g}",
                     *map("{:.4g}".format, of.interval),
                     f"{of.n_valid:.0f}",
                 )

@@ -448,7 +448,9 @@ class BudgetAccountant(Account):
             f"exceeded: {_rounded(spent, ROUND_UP)} of its epsilon is spent, and with this charge "
             f"it would be {_rounded(would_be, ROUND_UP)}; nothing was charged. The "
             f"largest epsilon that still fits is {_rounded(left, ROUND_DOWN)}, for a fit with "
-            f"{charge.composition} composition and delta={charge.delta:g}"
+            f"{charge.composition} composition and delta={charge.delta:g}. What reads other "
+            "records than the fits before, such as a score on a test set, goes into a branch of "
+            "its own: accountant.parallel()"
         )
 
     def _entry(
