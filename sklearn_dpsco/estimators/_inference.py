@@ -277,12 +277,11 @@ def _notes(found: Any, n: int, is_regression: bool) -> tuple[str, ...]:
         notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
     if n_unknown := found.unknown.shape[1]:
         notes.append(
-            f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers say "
-            "nothing: what depends on them has the whole line for an interval. Such are columns "
-            "that are sums of others, as all categories of a list are together with the intercept, "
-            "and columns that hardly occur or whose bounds are far too wide. Leave out a reference "
-            "category "
-            "(PublicEncoder(drop='first')), take fewer columns or a larger epsilon"
-            + (", or PrivateMoments" if is_regression else "")
+            f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
+            "say nothing: what depends on them has the whole line for an interval. Such are "
+            "columns that are sums of others, as all categories of a list are together with the "
+            "intercept, and columns that hardly occur or whose bounds are far too wide. Leave out "
+            "a reference category (PublicEncoder(drop='first')), take fewer columns or a larger "
+            "epsilon" + (", or PrivateMoments" if is_regression else "")
         )
     return tuple(notes)
