@@ -56,6 +56,10 @@ _OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_
 _OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large")
 _OF_PROBABILITIES = (*_OF_TWO_CLASSES, "neg_log_loss")
 _MOST_SHOWN = 20  # rows of a table
+_HIDDEN = (
+    "* noise hides the value, which is at the end of its range: take more records or a larger "
+    "epsilon; of targets also narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
+)
 
 
 @dataclass(frozen=True)
@@ -487,16 +491,7 @@ class DPScore(Overviewed):
             low, high = (f"{x:.4g}" for x in self.interval)
             value = "hidden*" if marks[0] else f"{self.value:.4g}"
             lines = [f"{self.scoring} = {value} in [{low}, {high}] ({end})"]
-            if any(marks):
-                lines.append(
-                    "* noise hides the value, which is at the end of its range: take more records "
-                    "or a larger epsilon"
-                    + (
-                        "; narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
-                        if self.scoring in ("r2", "neg_mean_squared_error")
-                        else ""
-                    )
-                )
+            lines += [_HIDDEN] * any(marks)
             if self.by_group is None:
                 return Overview(tuple(lines))
             rows = [
