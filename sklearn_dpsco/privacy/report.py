@@ -56,7 +56,10 @@ _OUTSIDE = (
     "the noise can be computed once more, and taken off",
     "whatever else was looked at, computed or published of the same records, outside of this {}",
 )
-_PAGE = "body {font-family: sans-serif; max-width: 60em; margin: 2em auto} div {margin: .5em 0}"
+_PAGE = (
+    "body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em} "
+    "div {margin: .5em 0}"
+)
 _NUMBER = {"type": "number"}
 _OR_NULL: dict[str, Any] = {
     kind: {"type": [kind, "null"]} for kind in ("number", "integer", "string", "boolean")
