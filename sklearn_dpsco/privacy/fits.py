@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from .budget import zcdp_epsilon
 from .report import up
 
 
-class Fits(NamedTuple):
+@dataclass(frozen=True)
+class Fits:
     """Fits of an estimator and its clones without an accountant, up to one of them, in one process.
 
     Attributes
     ----------
     n_fits : int
-    epsilon : float or None
-        What they cost at most if all were on the same records, and fixed beforehand. None: not
-        known, since their relations or their `rows_per_user` differ, or one had no noise or a seed.
     delta : float
-        The same.
+        That of all together.
+    costs : (float, float, float) or None
+        Sums of their epsilons, of rho and of slack. None: not known, since their relations or their
+        `rows_per_user` differ, or one had a seed.
     has_copies : bool
         Whether copies went elsewhere, such as to a worker process, whose fits nobody counts.
     noise_is_secret : bool
@@ -40,10 +43,29 @@ class Fits(NamedTuple):
     """
 
     n_fits: int
-    epsilon: float | None
     delta: float
+    costs: tuple[float, float, float] | None
     has_copies: bool
     noise_is_secret: bool
+
+    @cached_property
+    def epsilon(self) -> float | None:
+        """What they cost at most if all were on the same records, and fixed beforehand.
+
+        None where that is not known, also if one had no noise.
+        """
+        if self.costs is None or self.delta >= 1:
+            return None
+        epsilon, rho, slack = self.costs
+        if self.delta > slack and math.isfinite(rho):
+            epsilon = min(epsilon, zcdp_epsilon(rho, self.delta - slack))
+        return epsilon if math.isfinite(epsilon) else None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that is known, for a report's data."""
+        names = "n_fits", "epsilon", "delta", "has_copies", "noise_is_secret"
+        return {name: getattr(self, name) for name in names}
 
     @property
     def lines(self) -> list[str]:
@@ -87,9 +109,7 @@ class Lineage:
             return None
         sums = (sum(len(fits) * c[k] for c, fits in found) for k in range(4))
         epsilon, rho, delta, slack = sums
-        if delta > slack and math.isfinite(rho):
-            epsilon = min(epsilon, zcdp_epsilon(rho, delta - slack))
         is_secret = all(c[5] for c, _ in found)
         is_known = is_secret and len({c[4] for c, _ in found}) == 1  # one meaning of neighbours
-        is_known = is_known and math.isfinite(epsilon) and delta < 1
-        return Fits(n_fits, epsilon if is_known else None, delta, self.has_copies, is_secret)
+        costs = (epsilon, rho, slack) if is_known else None
+        return Fits(n_fits, delta, costs, self.has_copies, is_secret)

@@ -320,7 +320,7 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]]) -> Report:
     ]
     table = ("what was computed of the records", "how often", "and left in this form"), rows
     facts = {"guarantee": _facts(guarantee), "releases": named}
-    facts["fits"] = guarantee.fits and guarantee.fits._asdict()
+    facts["fits"] = guarantee.fits and guarantee.fits.facts
     return _report("Privacy of one result", "result", lines, table, **facts)
 
 

@@ -72,7 +72,13 @@ def test_searches_and_scores_of_scikit_learn_are_counted():
         assert "one of 7 fits of this estimator and its clones" in text
     report = search.best_estimator_.guarantee_.report()
     assert "one of 7 fits of this estimator and its clones" in joined(report)
-    assert report.facts["fits"] == fits._asdict()
+    assert report.facts["fits"] == {
+        "n_fits": fits.n_fits,
+        "epsilon": fits.epsilon,
+        "delta": fits.delta,
+        "has_copies": fits.has_copies,
+        "noise_is_secret": fits.noise_is_secret,
+    }
 
     pipeline = make_pipeline(PublicEncoder({"a": (0, 1), "b": (0, 1)}), model_of())
     frame = pd.DataFrame(X, columns=["a", "b"])

@@ -587,6 +587,27 @@ def test_many_empty_records_do_no_more_harm_than_fewer_rows(way, inference):
     assert names[0] == "rows present"
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_released_means_are_those_of_the_valid_records(task):
+    n, d = 6000, 2
+    rng = np.random.default_rng(0)
+    scale = np.repeat([1.0, 0.0], n // 2)
+    X = np.column_stack((rng.normal(0.6, 0.05, n), rng.normal(-0.4, 0.05, n)))
+    y = np.clip(rng.exponential(0.1, n) - 0.5, -1, 1)
+    if task == "classification":
+        y = np.where(rng.random(n) < 0.2, 1.0, -1.0)
+    fact = dataclasses.replace(facts(n, d, task), may_be_empty=True)
+    plan = Descent().plan(fact, PrivacyBudget(500.0, 1e-6, "zero-out"))
+    frame = plan.units.run(SolverData(make_rows(X, True, scale), y), stream(0)).frame
+    valid = scale > 0
+    np.testing.assert_allclose(frame.center, X[valid].mean(axis=0), atol=0.01)
+    if task == "regression":
+        assert abs(frame.target_center - y[valid].mean()) < 0.005  # their median is .03 lower
+    else:
+        share = np.mean(y[valid] > 0)
+        assert abs(float(np.ravel(frame.offset)[0]) - math.log(share / (1 - share))) < 0.05
+
+
 @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
 def test_the_number_of_valid_records_is_released_with_what_one_record_moves(relation):
     problem = Problem(400, 3, Squared(), Geometry, may_be_empty=True)
