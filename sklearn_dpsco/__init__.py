@@ -2,6 +2,7 @@
 
 from .compilation import compile_kernels
 from .estimators.checks import expected_failed_checks
+from .estimators.counts import DPGammaRegressor, DPPoissonRegressor, DPTweedieRegressor
 from .estimators.heavy_tail import HeavyTailDPClassifier, HeavyTailDPRegressor
 from .estimators.lasso import DPLassoFW, DPLassoFWClassifier
 from .estimators.linear import DPLinearRegression, DPLogisticRegression
@@ -40,6 +41,7 @@ __all__ = [
     "CoefficientDisplay",
     "DPFTRLClassifier",
     "DPFTRLRegressor",
+    "DPGammaRegressor",
     "DPGridSearchCV",
     "DPLassoFW",
     "DPLassoFWClassifier",
@@ -49,9 +51,11 @@ __all__ = [
     "DPMirrorRegressor",
     "DPPhasedSGDClassifier",
     "DPPhasedSGDRegressor",
+    "DPPoissonRegressor",
     "DPRandomizedSearchCV",
     "DPScaler",
     "DPScore",
+    "DPTweedieRegressor",
     "Guarantee",
     "HeavyTailDPClassifier",
     "HeavyTailDPRegressor",

@@ -28,6 +28,7 @@ _BISECTIONS = 60  # halve the interval to its last bits
 _LARGEST_SLOPE = 1e100  # no interval is longer than that over beta
 _LEAST_FREQUENCY = 0.02  # of a class, over the number of classes
 _WELSCH_WIDTH = 0.4  # where no spread is learned
+_FAR = 700.0  # predictions whose exponential is still finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Loss:
 
     Attributes
     ----------
-    task : {"regression", "classification"}
+    task : {"regression", "classification"}; of `Tweedie` "rates"
     loss_id : int or None
         Number by which the compiled kernels know a class of this package; else without effect.
     smoothness : float
@@ -754,6 +755,59 @@ class Sigmoid(_Known):
     envelope_derivative = Loss.envelope_derivative  # without a closed form
 
 
+@dataclass(frozen=True, slots=True)
+class Tweedie(_Known):
+    r"""Deviance of Tweedie's laws with a logarithmic link, less what does not depend on z.
+
+    The mean of y is :math:`\mu = e^z`, and its variance proportional to :math:`\mu^p`:
+
+    .. math:: l(z, y) = \frac{\mu^{2 - p}}{2 - p} - y \frac{\mu^{1 - p}}{1 - p}, \quad
+        l'(z, y) = (\mu - y) \mu^{1 - p},
+
+    with the limits :math:`\mu - y z` for p = 1, Poisson, and :math:`z + y / \mu` for p = 2, Gamma.
+    Targets are at least 0, of Gamma above it. Derivatives have no bound, so that solvers clip them.
+
+    Parameters
+    ----------
+    power : float in [1, 2], default=1.0
+        p.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.losses import Tweedie
+    >>> z, y = np.log([1.0, 2.0]), np.array([3.0, 3.0])
+    >>> Tweedie(power=1).derivative(z, y).round(3).tolist()
+    [-2.0, -1.0]
+    >>> Tweedie(power=2).derivative(z, y).round(3).tolist()
+    [-2.0, -0.5]
+    """
+
+    power: float = 1.0
+
+    loss_id: ClassVar[int | None] = 13
+    task: ClassVar[str] = "rates"
+    _parameter: ClassVar[str] = "power"
+    _limits: ClassVar[dict[str, Any]] = {"low": 1, "high": 2}
+    _steepest: ClassVar[float] = math.inf
+
+    def value(self, z: Array, y: Array) -> Array:
+        p, mean = self.power, np.exp(z)
+        if p in (1, 2):
+            return mean - y * z if p == 1 else z + y / mean
+        return mean ** (2 - p) / (2 - p) - y * mean ** (1 - p) / (1 - p)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        z = np.clip(z, -_FAR, _FAR)
+        return np.exp((2 - self.power) * z) - y * np.exp((1 - self.power) * z)
+
+    def information(self, z: Array) -> Array:
+        r"""The mean of second derivatives at z, :math:`\mu^{2 - p}`, if that of y is exp(z)."""
+        return np.exp((2 - self.power) * np.clip(z, -_FAR, _FAR))
+
+    envelope_derivative = Loss.envelope_derivative  # without a closed form
+
+
 # ------------------------------------------------------------------------ several outputs
 
 
@@ -903,7 +957,7 @@ _ROUNDOFF = 2.0**-52  # relative error of an operation, and as much again
 
 def kernel_id(loss: Loss) -> int | None:
     """Number by which the compiled kernels know the loss; None for a user's, also of a subclass."""
-    return loss.loss_id if type(loss) in _LOSSES.values() else None
+    return loss.loss_id if type(loss) in (*_LOSSES.values(), Tweedie) else None
 
 
 def base_loss(loss: Loss) -> Loss:

@@ -51,6 +51,9 @@ def _pointwise_derivative(loss_id: int, z: float, y: float, parameter: float) ->
     sign = (1.0 if z > y else 0.0) - (1.0 if z < y else 0.0)
     if loss_id == 11:  # log-absolute
         return sign * (parameter / (parameter + abs(z - y)))
+    if loss_id == 13:  # tweedie
+        z = min(max(z, -700.0), 700.0)
+        return math.exp((2.0 - parameter) * z) - y * math.exp((1.0 - parameter) * z)
     # mcp-absolute
     return sign * max(1.0 - abs(z - y) / parameter, 0.0)
 

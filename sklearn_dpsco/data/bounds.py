@@ -120,6 +120,12 @@ class TargetScaling:
     high: Any
     middle: Any  # the target that a raw prediction of 0 stands for
     half: Any
+    has_log_link: bool = False  # of predictions of the logarithm of the target's mean
+
+    @property
+    def unit(self) -> Any:
+        """What coefficients for scaled targets are multiplied by."""
+        return 1.0 if self.has_log_link else self.half
 
     def transform(self, y: Any) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # as for the features
@@ -129,6 +135,8 @@ class TargetScaling:
 
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
         """Coefficients and intercept that predict in the user's units."""
+        if self.has_log_link:
+            return coef, intercept + math.log(self.half)
         return (coef.T * self.half).T, intercept * self.half + self.middle
 
 
@@ -267,29 +275,54 @@ def feature_scaling(
     return FeatureScaling(low, high, shift, width)
 
 
-def _undeclared(name: str, what: str) -> tuple[Any, Any]:
+def _undeclared(name: str, what: str, low: float = -1.0) -> tuple[Any, Any]:
     warn_user(
-        f"{name} was not given: {what} are clipped to (-1, 1). Declare the bounds from "
+        f"{name} was not given: {what} are clipped to ({low:g}, 1). Declare the bounds from "
         "domain knowledge, not from the data.",
         BoundsNotDeclaredWarning,
     )
-    return -1.0, 1.0
+    return low, 1.0
 
 
-def check_target_bounds(bounds: Any, n_targets: int | None = None) -> tuple[Array, Array] | None:
+def check_target_bounds(
+    bounds: Any, n_targets: int | None = None, name: str = "bounds_y"
+) -> tuple[Array, Array] | None:
     """The ends of `bounds_y`, if they are right for that number of targets, or for any."""
     if bounds is None:
         return None
-    low, high = _pair("bounds_y", bounds)
+    low, high = _pair(name, bounds)
     shapes = {low.shape, high.shape} - {()}
     if len(shapes) > 1 or max(low.ndim, high.ndim) > 1 or not _is_wide_enough(low, high):
         raise ValueError(
-            f"bounds_y must be two numbers with low < high, {_APART}, or two arrays of such "
+            f"{name} must be two numbers with low < high, {_APART}, or two arrays of such "
             f"numbers over the targets, got {shown(bounds)}"
         )
     if n_targets is not None and shapes - {(n_targets,)}:
-        raise ValueError(f"bounds_y has the ends of {shapes.pop()[0]} targets, y has {n_targets}")
+        raise ValueError(f"{name} has the ends of {shapes.pop()[0]} targets, y has {n_targets}")
     return low, high
+
+
+def check_positive_bounds(
+    bounds: Any, name: str, *, with_zero: bool = False
+) -> tuple[float, float] | None:
+    """The ends of bounds of a single number above 0, or at least 0."""
+    found = check_target_bounds(bounds, 1, name)
+    if found is None:
+        return None
+    low, high = (float(end.item()) for end in found)
+    if low < 0 or (low == 0 and not with_zero):
+        least = "at least 0" if with_zero else "above 0"
+        raise ValueError(f"{name} must be {least}, got {shown(bounds)}")
+    return low, high
+
+
+def rate_scaling(bounds_y: Any, bounds_exposure: Any, *, with_zero: bool) -> TargetScaling:
+    """The scaling of targets over their exposures; None for the first stands for (0 or .001, 1)."""
+    of_y = check_positive_bounds(bounds_y, "bounds_y", with_zero=with_zero)
+    low, high = of_y or _undeclared("bounds_y", "targets", 0.0 if with_zero else 0.001)
+    least, most = check_positive_bounds(bounds_exposure, "bounds_exposure") or (1.0, 1.0)
+    largest = high / least
+    return TargetScaling(low / most, largest, 0.0, largest, has_log_link=True)
 
 
 def target_scaling(bounds: Any, n_targets: int = 1) -> TargetScaling:

@@ -86,6 +86,7 @@ C = TypeVar("C", bound=type)
 # The order in which readers see parameters.
 _ORDER = """
     self epsilon delta relation max_rows_per_user max_weight bounds_X scale_X bounds_y scale_y
+    bounds_exposure power
     center_X center_y classes class_weight fit_intercept inference horizon loss feasible_set units
     solver precision nonfinite accountant random_state verbose
 """
@@ -233,6 +234,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     _task: ClassVar[str]
     _solvers: ClassVar[Mapping[str, type[Solver]]]  # by the names that stand for them
+    _lowest: ClassVar[float] = -np.inf  # valid target of a regression
     _may_plan_set = False  # whether feasible_set="auto" is left to the plan
     _with_settings = ""  # the estimator that has the parameters which this one does without
 
@@ -319,7 +321,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     def _reader(self) -> Reader:
         # (a stream does not check its parameters again)
         largest = check_size("max_weight", self.max_weight)
-        return Reader(type(self).__name__, self._task, self._is_strict, largest)
+        return Reader(type(self).__name__, self._task, self._is_strict, largest, self._lowest)
 
     def _validate(
         self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2

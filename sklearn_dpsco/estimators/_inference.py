@@ -66,7 +66,7 @@ class Inference(DPLinearModel):
         model = targets.model(SolverResult(coef, intercept, 1), scaling)
         to_data = np.diag(np.append(1 / scaling.width, np.ones(n_params - d)))
         to_data[d:, :d] = -scaling.shift / scaling.width
-        half = targets.scaling.half if isinstance(targets, Numbers) else 1.0
+        half = targets.scaling.unit if isinstance(targets, Numbers) else 1.0
         halves = np.broadcast_to(half, n_outputs)
 
         def joined(coef: Any, intercept: Any) -> Array:
@@ -208,7 +208,7 @@ class Inference(DPLinearModel):
             raise ValueError("of='record' is for a regression: labels have no interval")
         rows, raw = self._functions(X, found)
         n, k = raw.shape
-        if loss.task == "regression":
+        if loss.task != "classification":
             half = np.stack(
                 [found.half_widths(_padded(rows, j, k), level) for j in range(k)], axis=1
             )
@@ -221,6 +221,8 @@ class Inference(DPLinearModel):
                 far = [found.half_widths(_padded(rows, j, k), level, of_std=True) for j in range(k)]
                 half = np.hypot(half, np.stack(far, axis=1) * found.residual_std)
             ends = np.stack((raw - half, raw + half), axis=-1)
+            if loss.task == "rates":
+                return np.exp(ends[:, 0])
             return ends[:, 0] if self.coef_.ndim == 1 else ends
         if not isinstance(loss, Multinomial):
             half = found.half_widths(rows, level)[:, None]

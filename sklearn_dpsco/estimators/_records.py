@@ -189,9 +189,10 @@ class Reader:
     """How the values of records are checked and read, by public settings alone."""
 
     name: str  # of the estimator, for messages
-    task: str  # "regression" or "classification"
+    task: str  # as in `losses.Loss`
     is_strict: bool  # whether a record that is invalid is an error
     max_weight: float  # the largest that counts
+    lowest: float = -np.inf  # valid target of a regression
 
     def features(self, X: Any) -> Any:
         """X as an array or a sparse matrix, perhaps of no records."""
@@ -202,7 +203,7 @@ class Reader:
         """Numbers, shape (n,) or (n, n_targets), or labels, if not strict with invalid ones."""
         if y is None:
             raise ValueError(f"{self.name} requires y to be passed, but the target y is None")
-        if self.task == "regression":
+        if self.task != "classification":
             y = checked(
                 check_array,
                 as_numbers("y", y, strict=self.is_strict),
@@ -213,7 +214,16 @@ class Reader:
                 estimator=self.name,
                 ensure_min_samples=0,
             )
-            return y if y.ndim == 2 else checked(column_or_1d, y)
+            y = y if y.ndim == 2 else checked(column_or_1d, y)
+            with np.errstate(invalid="ignore"):
+                is_low = y < self.lowest
+            if self.is_strict and np.any(is_low):
+                least = "at least 0" if self.lowest == 0 else "above 0"
+                raise ValueError(
+                    f"y of {self.name} must be {least}. Say nonfinite='zero', so that a record "
+                    "with another target contributes nothing"
+                )
+            return np.where(is_low, np.nan, y) if np.any(is_low) else y
         labels = checked(as_labels, y)
         if self.is_strict and np.any(is_missing(labels)):
             raise ValueError(

@@ -306,6 +306,11 @@ LEARNED_UNITS = {
         smallest_clip=0.3, largest_clip=1.0, prediction_noise=1.0, signal=0.2,
         least_mean_share=0.04, most_mean_share=0.3,
     ),
+    "rates": LearnedUnitsDefaults(
+        least=0.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0,
+        smallest_clip=1.0, largest_clip=1.0, prediction_noise=0.4, signal=0.3,
+        least_mean_share=0.02, most_mean_share=0.1,
+    ),
 }  # fmt: skip
 
 

@@ -33,12 +33,20 @@ from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, slices, sum_on_threads
 from ..estimates import beside_unknown
 from ..exceptions import PrivacyParameterWarning
-from ..losses import Logistic, Loss, Multinomial, Squared, base_loss, clipped_derivative
+from ..losses import (
+    Logistic,
+    Loss,
+    Multinomial,
+    Squared,
+    Tweedie,
+    base_loss,
+    clipped_derivative,
+)
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Problem
+from .base import Part, Problem, named_releases
 from .defaults import INFERENCE, is_wide
 from .learned_units import Units
 from .records import WithNumbers
@@ -49,10 +57,10 @@ Array = NDArray[np.float64]
 _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 # Of the tails of scores, the largest power of -log of a share that sizes grow with. Labels have
 # bounded derivatives, and scores the tails of rows.
-_HEAVIEST = {"regression": 4.0, "classification": 1.0}
+_HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
-_ENOUGH = {"regression": 2.0, "classification": 3.0}
-_LARGEST_PREDICTION = 1e100  # so that no size overflows
+_ENOUGH = {"regression": 2.0, "classification": 3.0, "rates": 2.0}
+_SMALLEST_PREDICTION = -1e100  # so that no size overflows
 
 
 class Estimate(NamedTuple):
@@ -96,6 +104,7 @@ class Point(NamedTuple):
     unit: Array
     offset: Any
     loss: Loss
+    largest: float  # prediction
 
 
 class Bread(NamedTuple):
@@ -112,6 +121,7 @@ class NewtonSteps(Part):
     """What is released for an estimate and its covariance."""
 
     size: SelectVertex  # of second derivatives, of first scores, and twice of last ones
+    n_sizes: int
     n_cut: int  # second derivatives that exceed theirs
     n_large: int  # scores that exceed the first
     n_beyond: float  # last ones that exceed the clip
@@ -119,26 +129,27 @@ class NewtonSteps(Part):
     first: Gaussian
     n_first: int  # steps before the last one
     n_hessians: int
-    moments: Gaussian  # of the scores
+    moments: Gaussian | None  # of the scores; None where no covariance is asked for
     last: Gaussian
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        return (
-            Release("score sizes", self.size, 4),
-            Release("second derivatives", self.hessian, self.n_hessians),
-            Release("first scores", self.first, self.n_first),
-            Release("score moments", self.moments),
-            Release("last scores", self.last),
+        return named_releases(
+            ("score sizes", self.size, self.n_sizes),
+            ("second derivatives", self.hessian, self.n_hessians),
+            ("first scores", self.first, self.n_first),
+            ("score moments", self.moments, 1),
+            ("last scores", self.last, 1),
         )
 
     def run(
         self, problem: Problem, units: Units, coef: Array, stream: RandomStream
-    ) -> tuple[Array, Estimate]:
+    ) -> tuple[Array, Estimate | None]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
         n_present = max(units.n_present, 8 * self.n_large)
-        at = Point(problem.matrix(coef), units.unit, units.frame.offset, problem.loss)
+        facts = units.unit, units.frame.offset, problem.loss, units.largest
+        at = Point(problem.matrix(coef), *facts)
         copy = units.copy.map(_unweighed, at.unit).map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
         copy = copy.map(_weighed, bound)
@@ -148,27 +159,40 @@ class NewtonSteps(Part):
                 bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
             there = copy.map(scored, at, False)
             if t == 0:
-                clip = self._size(there, n_present, self.n_large, stream)
+                clip = units.clip
+                if self.moments is not None:
+                    clip = self._size(there, n_present, self.n_large, stream)
             noisy = clip * self.first.release(there.sum(score_sum, at.unit, clip) / n, stream)
-            move = basis @ (bread.inverse @ (basis.T @ noisy))
-            at = at._replace(coef=at.coef - problem.matrix(move))
+            move, bread = _move(problem, basis, bread, noisy, at.unit[-1])
+            at = at._replace(coef=at.coef - problem.matrix(basis @ move))
+            before = self._noise(problem, basis, bread, basis @ move, clip**2 * self.first.variance)
             copy = copy.map(predicted, at)
-        before = self._noise(problem, basis, bread, move, clip**2 * self.first.variance)
         if self.n_hessians > self.n_first:
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
-        clip = self._clip(there, n_present, problem.loss.task, stream)
+        clip = units.clip
+        if self.moments is not None:
+            clip = self._clip(there, n_present, problem.loss.task, stream)
+            if problem.loss.task == "rates":
+                clip = max(clip, units.clip)
         # both sums by one pass
-        total = there.sum(score_and_moment_sum, at.unit, clip) / n
+        sum_of = score_sum if self.moments is None else score_and_moment_sum
+        total = np.atleast_2d(there.sum(sum_of, at.unit, clip) / n)
         scores = clip * self.last.release(total[0], stream)
-        noisy = self.moments.release(statistics.isometric_vector(total[1:]), stream)
-        last = bread.inverse @ (basis.T @ scores)
+        last, bread = _move(problem, basis, bread, scores, at.unit[-1])
         found = basis @ (basis.T @ at.coef.ravel() - last)
         variance = clip**2 * self.last.variance
         of_last = self._noise(problem, basis, bread, basis @ last, variance)
         noise = bread.inverse @ of_last @ bread.inverse
+        of_bread = basis @ bread.root, basis @ noise @ basis.T, at.unit[-1]
+        best = _best(problem, coef, found, *of_bread)
+        if self.moments is None:
+            return best, None
+        noisy = self.moments.release(statistics.isometric_vector(total[1:]), stream)
         # 0 but for noise, where scores shortened as before pull no other way
-        left = _pvalue(bread.root.T @ basis.T @ scores, bread.root, before, variance)
+        left = math.nan
+        if self.n_first > 0:
+            left = _pvalue(bread.root.T @ basis.T @ scores, bread.root, before, variance)
         meat = basis.T @ (clip**2 * statistics.symmetric_matrix(noisy, problem.size)) @ basis
         meat_noise = clip**2 * math.sqrt(self.moments.variance)
         sampling, doubt, residual = _of_sampling(problem, meat, meat_noise, bread)
@@ -183,7 +207,6 @@ class NewtonSteps(Part):
             *(self.n_beyond, self.n_cut, self.n_large),
             left,
         )
-        best = _best(problem, coef, found, basis @ bread.root, basis @ noise @ basis.T)
         return best, in_plain_units(problem, units, estimate)
 
     def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
@@ -237,6 +260,28 @@ class NewtonSteps(Part):
         return variance * np.eye(basis.shape[1]) + basis.T @ of_hessian @ basis
 
 
+def _move(
+    problem: Problem, basis: Array, bread: Bread, scores: Array, unit: float
+) -> tuple[Array, Bread]:
+    """The step of Newton, to be subtracted, and the inverse derivatives that suit its end.
+
+    Of rates it is that of one level for all by its logarithm, at once where the mean is, and from
+    there the rest, where second derivatives are larger by the same factor.
+    """
+    move = bread.inverse @ (basis.T @ scores)
+    dual = bread.root / (bread.root**2).sum(axis=0)
+    along = dual @ dual[-1]
+    if problem.loss.task != "rates" or not along[-1] > 0:
+        return move, bread
+    amount = float(along @ move) / along[-1]
+    factor = 1 + min(20.0, max(-0.7, -amount * unit))
+    move[-1] -= amount
+    move /= factor
+    move[-1] -= math.log(factor) / unit
+    inverse, root = bread.inverse / factor, bread.root / math.sqrt(factor)
+    return move, bread._replace(inverse=inverse, root=root)
+
+
 def _pvalue(scores: Array, root: Array, noise: Array, variance: float) -> float:
     """Of scores, times a root, that have the sum of these covariances and the mean 0."""
     if len(scores) == 0 or variance == 0:
@@ -271,11 +316,14 @@ def _of_sampling(
     values, vectors = np.linalg.eigh(root.T @ meat @ root - np.eye(root.shape[1]))
     factors = 1 + np.maximum(kept * values, -0.9)
     half = outer @ bread.root @ vectors
-    residual = np.diag(usual) if problem.loss.task == "regression" else np.full(k, math.nan)
+    is_known = problem.loss.task == "classification"
+    residual = np.full(k, math.nan) if is_known else np.diag(usual)
     return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
 
 
-def _best(problem: Problem, coef: Array, found: Array, root: Array, noise: Array) -> Array:
+def _best(
+    problem: Problem, coef: Array, found: Array, root: Array, noise: Array, unit: float = 1.0
+) -> Array:
     """Between a descent's coefficients and an estimate with more noise, those that predict best.
 
     Slopes times a factor and an intercept that come nearest to the estimate, in the norm of the
@@ -294,10 +342,18 @@ def _best(problem: Problem, coef: Array, found: Array, root: Array, noise: Array
     near = line @ (start + gain @ (dual.T @ found - seen @ start))
     rest = np.eye(len(seen)) - seen @ gain
     energy = max(float(((dual.T @ (found - near)) ** 2).sum()), TINY)
-    kept = max(0.0, 1 - float(np.trace(rest @ of_noise @ rest.T)) / energy)
+    far = float(np.trace(rest @ of_noise @ rest.T))
+    kept = max(0.0, 1 - (2 if problem.loss.task == "rates" else 1) * far / energy)
     # what is not seen stays as it was
     clear = dual @ np.linalg.pinv(dual)
-    return np.asarray(coef + clear @ (near + kept * (found - near) - coef))
+    best = np.asarray(coef + clear @ (near + kept * (found - near) - coef))
+    if problem.loss.task == "rates":
+        # errors make exponentials larger on average, in the norm of the second derivatives
+        # (but that of their level, whose logarithm was taken)
+        size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
+        error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
+        best[-1] -= 0.5 * max(0.0, error) * unit / size
+    return best
 
 
 def in_plain_units(problem: Problem, units: Units, estimate: Estimate) -> Estimate:
@@ -328,36 +384,49 @@ class TooFewRowsError(ValueError):
 
 def plan_steps(
     problem: Problem, budget: PrivacyBudget, allowance: Allowance, change: float, left: float
-) -> tuple[NewtonSteps, float]:
+) -> tuple[NewtonSteps | None, float]:
     """The steps within the share `left` of an allowance, and the share that they leave."""
     rules, n, size = INFERENCE, problem.n_samples, problem.size
-    is_squared = isinstance(base_loss(problem.loss), Squared)
-    if not is_squared and not isinstance(base_loss(problem.loss), Logistic):
+    loss = base_loss(problem.loss)
+    is_flat = isinstance(loss, Squared) or (isinstance(loss, Tweedie) and loss.power == 2)
+    if not isinstance(loss, (Squared, Logistic, Tweedie)):
         raise ValueError("inference=True is for the squared and the logistic loss")
     if is_wide(problem):
         raise ValueError("inference=True takes at most 1000 features")
+    if budget.rows_per_user > 1 and not problem.inference:
+        return None, left
     if budget.rows_per_user > 1:
         raise ValueError(
             "inference=True needs max_rows_per_user=1: standard errors are those of rows that are "
             "independent of each other, which several rows of one user are not"
         )
     k = size if isinstance(problem.loss, Multinomial) else problem.dimension
-    left -= 4 * rules.size_share
+    n_sizes = 4 if problem.inference else 1
+    before, left = left, left - n_sizes * rules.size_share
     m = n * math.sqrt(2 * allowance.amount * left) / budget.record_factor
-    _check_rows(problem, budget, k, n * rules.least * k**1.5 / m)
+    needed = n * rules.least * k**1.5 / m
+    if problem.inference:
+        _check_rows(problem, budget, k, needed)
+    elif n < needed:
+        return None, before
     score = statistics.median_score(n, budget.record_factor)
-    of_size = SelectVertex.calibrate(score, allowance.share(4 * rules.size_share), 4)
-    n_first = int(min(5, max(1, math.log10(m) - 3)))
-    n_hessians = 1 if is_squared else n_first + 1
+    of_size = SelectVertex.calibrate(score, allowance.share(n_sizes * rules.size_share), n_sizes)
+    n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
+    n_hessians = 1 if is_flat else n_first + 1
     share = min(rules.hessian_most, max(rules.hessian_least, (rules.hessian * k**1.5 / m) ** 2))
 
     def noise(change: float, share: float, count: int, dimension: int) -> Gaussian:
         return Gaussian.calibrate(change, allowance.share(share * left), count, dimension)
 
     of_matrix = curvature_mean(problem, budget)
+    moments, spent = None, rules.first_share + rules.last_share
+    if problem.inference:
+        moments = noise(of_matrix, rules.moments_share, 1, size * (size + 1) // 2)
+        spent += rules.moments_share
     n_large = min(n // 8, math.floor(rules.large * of_size.scale))
     steps = NewtonSteps(
         size=of_size,
+        n_sizes=n_sizes,
         n_cut=max(n_large, math.floor(n * min(rules.cut_most, rules.cut * k**1.5 / m))),
         n_large=n_large,
         n_beyond=rules.beyond * math.sqrt(size) * n / m,
@@ -365,10 +434,9 @@ def plan_steps(
         first=noise(change, rules.first_share, n_first, size),
         n_first=n_first,
         n_hessians=n_hessians,
-        moments=noise(of_matrix, rules.moments_share, 1, size * (size + 1) // 2),
+        moments=moments,
         last=noise(change, rules.last_share - share, 1, size),
     )
-    spent = rules.first_share + rules.moments_share + rules.last_share
     return steps, (1 - spent) * left
 
 
@@ -500,7 +568,7 @@ def _unweighed(copy: WithNumbers, unit: Array) -> WithNumbers:
 def predicted(copy: WithNumbers, at: Point) -> WithNumbers:
     """The copy with predictions at a point."""
     raw = _table(copy.numbers.x, at.unit).product((at.unit * at.coef.T).T) + at.offset
-    raw = np.clip(raw, -_LARGEST_PREDICTION, _LARGEST_PREDICTION)
+    raw = np.clip(raw, _SMALLEST_PREDICTION, at.largest)
     return WithNumbers(copy.data, copy.numbers._replace(raw=raw))
 
 
@@ -525,6 +593,8 @@ def _table(x: NDArray[np.float32], unit: Array) -> Rows:
 
 def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
     """What second derivatives in predictions follow from, and a bound on their Frobenius norms."""
+    if isinstance(loss, Tweedie):
+        return loss.information(raw), loss.information(raw)
     if loss.task == "regression":
         ones = np.ones(raw.shape)
         return ones, ones if ones.ndim == 1 else ones[:, 0]

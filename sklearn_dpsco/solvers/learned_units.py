@@ -43,8 +43,12 @@ _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
+_RATE_CLEAR = 6.0  # rates beyond a clip, in units of the noise of its selection
+_RATE_SIZES = 2.0 ** np.arange(-18.0, 0.01, 0.25)  # of bounded rates, and of them over their mean
+_RATE_CLIPS = 2.0 ** np.arange(-4.0, 20.01, 0.5)
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
+_LARGEST_PREDICTION = 1e100  # so that no size overflows
 
 
 class Doubts(NamedTuple):
@@ -90,6 +94,9 @@ class Units(NamedTuple):
     transform: Array
     doubts: Doubts | None = None
     copy: Any = None  # the r_i without the intercept's coordinate, not weighted
+    # Of rates: what few weighted derivatives exceed at the start, and the largest prediction.
+    clip: float = math.inf
+    largest: float = _LARGEST_PREDICTION
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
@@ -127,12 +134,23 @@ class LearnedUnits(Part):
         return math.ceil(count * self.problem.n_samples)
 
     @property
+    def n_far_targets(self) -> int:
+        """How many rates exceed their clips: what noise hides, and what is clear of it."""
+        assert self.target_spread is not None
+        n, k = self.problem.n_samples, self.problem.dimension
+        hidden = 2 * math.sqrt(k) * n / self.accuracy
+        return math.ceil(min(n / 4, max(hidden, _RATE_CLEAR * self.target_spread.scale)))
+
+    @property
     def releases(self) -> tuple[Release, ...]:
         n_targets = self.problem.n_outputs
+        median, spread = "target median", "target spread"
+        if self.problem.loss.task == "rates":
+            median, spread = "target size", "residual size"
         return named_releases(
             ("rows present", self.present, 1),
-            ("target median", self.target_median, n_targets),
-            ("target spread", self.target_spread, n_targets),
+            (median, self.target_median, n_targets),
+            (spread, self.target_spread, n_targets),
             ("mean target", self.target_mean, 1),
             ("row length", self.long, 1),
             ("feature means", self.center, 1),
@@ -146,7 +164,12 @@ class LearnedUnits(Part):
         """Make the releases, and bring rows and targets into their units."""
         problem, rules = self.problem, unit_rules(self.problem)
         n = statistics.rows_present(data, self.present, stream)
-        data, frame = self._release_targets(data, n, stream)
+        of_rates: dict[str, Any] = {}
+        if problem.loss.task == "rates":
+            data, frame, clip = self._release_rates(data, n, stream)
+            of_rates = {"clip": clip, "largest": -frame.target_center}
+        else:
+            data, frame = self._release_targets(data, n, stream)
         data = frame.weighted(data)
         is_binary = problem.loss.task == "classification" and problem.n_outputs == 1
         # rare classes: fewer records carry information about the coefficients
@@ -165,7 +188,7 @@ class LearnedUnits(Part):
         release = self._release_wide if is_wide(problem) else self._release_copy
         center, found = release(data, measured, n, rough, row_growth, stream)
         frame = replace(frame, center=center if problem.fit_intercept else None)
-        return Units(n, frame=frame, balance=balance, growth=growth, **found)
+        return Units(n, frame=frame, balance=balance, growth=growth, **found, **of_rates)
 
     # ---------------------------------------------------------------------- targets
 
@@ -196,6 +219,30 @@ class LearnedUnits(Part):
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
         return data.map(statistics.in_target_units, center, scale), frame
+
+    def _release_rates(self, data: Any, n: int, stream: RandomStream) -> tuple[Any, Frame, float]:
+        """Targets over their mean, the frame of its logarithm, and a clip of derivatives."""
+        assert self.target_mean is not None
+        assert self.target_median is not None
+        assert self.target_spread is not None
+        few, counted = self.n_far_targets, statistics.rate_size_counts
+        counts = functools.partial(data.sum, counted, 0.0)
+        facts = _RATE_SIZES, np.zeros(_RATE_SIZES.size), self.target_median, stream, few
+        size = statistics.median_on_grid(counts, n, *facts)
+        # nearly all are 0, and say nothing about the others
+        size = 1.0 if size <= _RATE_SIZES[0] else size
+        sums = data.sum(statistics.rate_sum, size) / data.n_samples
+        least = max(2 * math.sqrt(self.target_mean.variance), TINY)
+        noisy = np.maximum(self.target_mean.release(sums, stream), least)
+        mean = min(1.0, size * float(noisy[0] / noisy[1]))
+        data = data.map(statistics.in_target_units, 0.0, mean)
+        counts, octaves = functools.partial(data.sum, counted, 1.0), np.log2(_RATE_CLIPS)
+        # far too wide ones, which cost most, are as likely by chance as others
+        prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 4.0, 0.0)
+        facts = _RATE_CLIPS, prior, self.target_spread, stream, few
+        clip = statistics.median_on_grid(counts, n, *facts)
+        weight = min(1.0, math.sqrt(2) * float(noisy[1]) * data.n_samples / n)
+        return data, Frame(target_center=math.log(mean), mean_weight=weight), clip
 
     def _moved_to_means(
         self, data: SolverData, ratio: float, centers: Array, scales: Array, stream: RandomStream
@@ -280,9 +327,11 @@ class LearnedUnits(Part):
         doubts = whitened.doubts
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
-        data = copy.map(_weighed, problem, self.cuts_rows)
+        weighed = _limited if problem.loss.task == "rates" else _weighed
+        data = copy.map(weighed, problem, self.cuts_rows)
         found |= {"data": data, "unit": unit, "doubts": doubts}
-        return center, found | {"copy": copy if problem.inference else None}
+        keeps = problem.inference or problem.loss.task == "rates"
+        return center, found | {"copy": copy if keeps else None}
 
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
         """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""
@@ -386,8 +435,11 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     if is_regression:
         median_share, spread_share = _shares_of_targets(problem, m, is_diagonal)
         median, spread = medians(median_share, k), medians(spread_share, k)
+    if problem.loss.task == "rates":
+        median, spread = medians(wanted(500, 0.05)), medians(wanted(500, 0.05))
+        mean = noise(unit, wanted(250, 0.1), 2)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
-    if has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
+    elif has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
     share = 0.0 if is_wide(problem) or is_diagonal else wanted(160, rules.norm_share / 4)
@@ -491,6 +543,13 @@ def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
     """The copy with weights with which no row is longer than this."""
     x, _, norms = copy.numbers
     return WithNumbers(copy.data, (x, LONGEST * clipped_to(bound, norms), norms))
+
+
+def _limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> WithNumbers:
+    """`_weighed`, with bounds on derivatives, in units of the clip: that of the weighted ones."""
+    own = copy.data.rows.sample_weight
+    limits = None if own is None else (1 - 8 * UNIT_ROUNDOFF) / np.maximum(own, TINY)
+    return WithNumbers(_weighed(copy, problem, cuts_rows), limits)
 
 
 def _weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:

@@ -139,6 +139,21 @@ def deviation_sum(data: SolverData, centers: Array, scales: Array, clip: float) 
     return np.asarray(sum_over_records(units * data.rows.present()[:, None]))
 
 
+def rate_sum(data: SolverData, clip: float) -> Array:
+    """Sum of vectors of norm at most 1: weights times clipped targets, and weights."""
+    rows = data.rows
+    weights = rows.sample_weights() * rows.present() * math.sqrt(0.5)
+    sizes = np.minimum(rows.sample_weights() * data.y, clip) / clip
+    sizes = rows.present() * math.sqrt(0.5) * sizes
+    return np.asarray(sum_over_records(np.column_stack((sizes, weights))))
+
+
+def rate_size_counts(data: SolverData, center: float, grid: Array) -> Array:
+    """`place_counts` of the weighted distances of targets from a centre."""
+    sizes = data.rows.sample_weights() * np.abs(data.y - center)
+    return place_counts(sizes, data.rows.present(), grid)
+
+
 def in_target_units(
     data: SolverData, center: Any, scale: Any, largest: float = math.inf
 ) -> SolverData:

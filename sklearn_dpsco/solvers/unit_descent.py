@@ -27,7 +27,7 @@ from .._types import Auto
 from ..data.rows import Terms, make_rows
 from ..estimates import check_level
 from ..geometry import Geometry
-from ..losses import Logistic, Loss, Squared, Welsch, base_loss
+from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -52,6 +52,8 @@ from .wide_units import wide_mean
 Array = NDArray[np.float64]
 
 _LARGEST_PREDICTION = 1e100
+_RATE_CURVATURE = 1.5  # of rates, over that at their mean
+_RATE_LEVEL = 2.0  # the sum of the steps of the intercept, at least, over what it needs
 
 
 class Pace(NamedTuple):
@@ -280,11 +282,16 @@ class UnitDescentPlan(Plan):
         coef = _descend(problem, units, start, self.step, clip, pace, stream)
         noise, curvature = (clip * self.step.scale) ** 2, _curvature(problem, units)
         slopes = coef.reshape(problem.dimension, -1)[:d]
+        before = float((slopes**2).sum())
         if not is_wide(problem):
             # at least that of noise alone: where derivatives are clipped, the loss is less curved
             variance = noise * pace.noise(curvature * units.trace / problem.dimension)
             slopes *= _clear_part(slopes, variance)
         slopes[:] = _without_doubts(units, slopes, noise, pace, curvature)
+        if problem.loss.task == "rates":
+            # the mean of the exponentials stays, as if predictions were normal
+            lost = before - float((slopes**2).sum())
+            coef[d] += 0.5 * units.trace / problem.dimension * lost / units.transform[d, d]
         if self.correction is not None:
             coef = self.correction.run(problem, units, coef, stream)
         if self.inference is None:
@@ -309,11 +316,16 @@ def _descend(
     total, direction, n_steps = np.zeros_like(coef), np.zeros_like(coef), pace.n_steps
     # what the squared norm of noise alone does not exceed once in 10^5 steps
     noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
-    size, n_added = math.inf, 0
+    size, n_added, stretch = math.inf, 0, np.ones(coef.size)
+    if problem.loss.task == "rates":
+        # the level of all predictions, a single number, is found whatever the noise
+        whole = pace.length * _curvature(problem, units) * unit[-1] ** 2
+        stretch[-1] = max(1.0, _RATE_LEVEL / whole)
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
+    sum_of = limited_gradient_sum if problem.loss.task == "rates" else gradient_sum
     for t in steps(range(n_steps)):
         terms = Terms(units.frame.offset, _loss_at(problem.loss, t, n_steps), clip)
-        total_gradient = units.data.sum(gradient_sum, unit * problem.matrix(coef), terms)
+        total_gradient = units.data.sum(sum_of, unit * problem.matrix(coef), terms)
         gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
         noisy = step.release(gradient, stream)
         if may_overshoot and float(noisy @ noisy) > max(1.5 * size, noise):
@@ -322,7 +334,7 @@ def _descend(
             total, n_added = np.zeros_like(coef), 0
         before, size = (coef, noisy), float(noisy @ noisy)
         direction = pace.momentum * direction + clip * noisy
-        coef = coef - length * direction
+        coef = coef - length * stretch * direction
         if t >= n_steps // 2:
             total, n_added = total + coef, n_added + 1
     return total / n_added
@@ -330,6 +342,8 @@ def _descend(
 
 def _curvature(problem: Problem, units: Units) -> float:
     """That of the loss; rare classes have records of little information."""
+    if problem.loss.task == "rates":
+        return _RATE_CURVATURE * units.balance
     return problem.loss.smoothness * min(1.0, 4 * units.balance)
 
 
@@ -356,6 +370,15 @@ def _without_doubts(
     least = UNIT_DESCENT.sure * noise * variance * turned.shape[1]
     clear = np.maximum(0.0, 1 - least / np.maximum((turned**2).sum(axis=1), TINY))
     return np.asarray(turn.T @ (turned * (kept + (1 - kept) * clear)[:, None]))
+
+
+def limited_gradient_sum(limited: WithNumbers, coef: Array, terms: Terms) -> Array:
+    """Sum of the gradients, of which weight times derivative is clipped, and not this alone."""
+    data, limits = limited.data, limited.numbers
+    if limits is None:
+        return gradient_sum(data, coef, terms)
+    free = data.objective(terms._replace(clip=math.inf))
+    return data.rows.gradient_sum(coef, free, terms.clip * limits)
 
 
 def _of_predictions(data: SolverData, point: Array) -> WithNumbers:
@@ -441,7 +464,7 @@ class Descent(Solver):
         if is_wide(problem):
             change = wide_mean(problem, budget)
         correction, inference, left = None, None, units.left
-        if problem.inference:
+        if problem.inference or problem.loss.task == "rates":
             inference, left = plan_steps(problem, budget, allowance, change, left)
         else:
             correction, left = _plan_correction(problem, budget, allowance, change, left)
@@ -494,7 +517,9 @@ def is_best(problem: Problem, budget: PrivacyBudget) -> bool:
 def knows(loss: Loss) -> bool:
     """Whether a descent in learned units has rules for the loss."""
     base = base_loss(loss)
-    return type(base) in (Squared, Logistic) or (type(base) is Welsch and base.width == "auto")
+    return type(base) in (Squared, Logistic, Tweedie) or (
+        type(base) is Welsch and base.width == "auto"
+    )
 
 
 def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
@@ -521,12 +546,13 @@ def _clip_and_pace(plan: UnitDescentPlan, units: Units) -> tuple[float, Pace]:
         # is not found, they push the model along it
         frequency = float(expit(units.frame.offset))
         clip = max(clip, frequency, 1 - frequency)
+    clip, size = (units.clip, 1.0) if problem.loss.task == "rates" else (clip, clip)
     curvature = _curvature(problem, units)
     # standard deviation of the noise of a coordinate, if one step had all of the budget
     single = max(clip * plan.step.scale / math.sqrt(plan.max_iter), 1e-50)  # or there is none
     wanted = min(
         rules.prediction_noise * math.sqrt(1.5 / units.trace) / single,
-        (rules.signal * clip * units.balance / single) ** 2
+        (rules.signal * size * units.balance / single) ** 2
         / (curvature * units.trace * units.longest**2),
     )
     # that of plain steps that do not overshoot; with momentum, directions of small curvature go

@@ -1,0 +1,307 @@
+"""Generalized linear models with a logarithmic link: counts and costs, also per exposure."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import d2_tweedie_score
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+
+from .._checks import check_real
+from .._types import Bounds
+from ..data.blocks import check_in_memory, here
+from ..data.bounds import TargetScaling, check_positive_bounds, rate_scaling
+from ..data.cells import as_numbers, as_weights
+from ..losses import Tweedie
+from ..solvers import Descent
+from ._base import DPRegressor, Settings, estimator
+from ._inference import Inference
+from ._records import Numbers
+
+Array = NDArray[np.float64]
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class RateModel(Inference, DPRegressor):
+    r"""What the models of counts and costs share.
+
+    Parameters
+    ----------
+    bounds_y : pair (low, high) or None, default=None
+        Bounds of the target from domain knowledge, never from the data, scalars: the largest count
+        or cost that a record may have, at least 0, for `DPGammaRegressor` above 0. Values outside
+        are clipped; far too wide bounds cost little. None stands for (0, 1), or (.001, 1), and
+        warns `BoundsNotDeclaredWarning`.
+    bounds_exposure : pair (low, high) or None, default=None
+        Bounds of the exposure above 0, if `fit` is given one: person-years, area, length. None:
+        there is none.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        What the logarithm of the mean changes by as a feature grows by 1: its exponential is the
+        rate ratio.
+    intercept_ : float
+        The logarithm of the mean where all features are 0, per unit of exposure.
+
+    Notes
+    -----
+    The mean of y is :math:`\mu = e \exp(\langle w, x \rangle + b)`, e the exposure. The loss is
+    that of y / e with weights :math:`e^{2 - p}` over their largest, p the power of the variance,
+    which has the same derivatives. A size of the targets, their mean, and how far they are from it
+    buy a start and a clip that few derivatives exceed; a descent in learned units follows and,
+    where there are enough rows, Newton steps (doc/privacy, sections 4.5d and 4.6).
+    """
+
+    _task = "rates"
+    _lowest = 0.0
+    _solvers = {"descent": Descent}
+    _may_plan_set = True
+
+    bounds_exposure: Bounds | None = None
+    fit_intercept: bool = field(default=True, init=False)
+    feasible_set = units = "auto"
+    solver = "descent"
+
+    def _target_scaling(self, n_targets: int) -> TargetScaling:
+        if n_targets > 1:
+            raise ValueError(f"{type(self).__name__} is for one target, got {n_targets}")
+        return rate_scaling(self.bounds_y, self.bounds_exposure, with_zero=self._lowest == 0)
+
+    def _settings(self) -> Settings:
+        check_positive_bounds(self.bounds_y, "bounds_y", with_zero=self._lowest == 0)
+        check_positive_bounds(self.bounds_exposure, "bounds_exposure")
+        return super()._settings()
+
+    def _read(self, y: Any) -> Numbers:
+        return super()._read(column_or_1d(y, warn=True))
+
+    def _exposure(self, exposure: Any) -> Array:
+        """As numbers; NaN for one that is not above 0 or no number, unless that is an error."""
+        check_in_memory("a model with exposure", exposure)
+        e = np.asarray(as_numbers("exposure", exposure, strict=self._is_strict), dtype=np.float64)
+        if e.ndim != 1:
+            raise ValueError(f"exposure must have the shape (n_samples,), got {e.shape}")
+        with np.errstate(invalid="ignore"):
+            is_valid = np.isfinite(e) & (e > 0)
+        if self._is_strict and not is_valid.all():
+            raise ValueError(
+                "exposure must hold finite numbers above 0. Say nonfinite='zero', so that a record "
+                "with another one contributes nothing"
+            )
+        return np.where(is_valid, e, np.nan)
+
+    def _per_exposure(self, y: Any, exposure: Any, sample_weight: Any) -> tuple[Any, Any]:
+        """Targets over exposures, and weights with which they have the same derivatives."""
+        if (exposure is None) != (self.bounds_exposure is None):
+            raise ValueError(
+                "exposure and bounds_exposure go together: declare bounds_exposure=(low, high) "
+                "from domain knowledge, and give the exposure of each record"
+            )
+        if exposure is None:
+            return y, sample_weight
+        _, most = check_positive_bounds(self.bounds_exposure, "bounds_exposure") or (1.0, 1.0)
+        check_in_memory("a model with exposure", y)
+        y, e = self._reader.targets(y), self._exposure(exposure)
+        check_consistent_length(y, e)
+        power = 2 - self.loss.power
+        if power > 0:
+            weights = np.minimum(e / most, 1.0) ** power
+            if sample_weight is not None:
+                given = as_weights(sample_weight, self.max_weight, strict=self._is_strict)
+                check_consistent_length(given, e)
+                weights = weights * given
+            sample_weight = weights * self.max_weight
+        with np.errstate(all="ignore"):
+            return (y.T / e).T, sample_weight
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        exposure: Any = None,
+        groups: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X, y, groups, sample_weight
+            As in `DPLinearRegression.fit`; y holds one target. Fractions of counts are taken as
+            they are. A target below 0, of `DPGammaRegressor` also 0, is an error, or with
+            ``nonfinite="zero"`` an empty record.
+        exposure : array-like of shape (n_samples,) or None, default=None
+            What the mean is proportional to, in memory; needs `bounds_exposure`. One that is
+            missing or not above 0 is an error, or with ``nonfinite="zero"`` an empty record; one
+            beyond the bounds counts with its y / exposure, clipped, and at most the weight of the
+            upper end.
+
+        Returns
+        -------
+        self
+        """
+        self._settings()
+        y, sample_weight = self._per_exposure(y, exposure, sample_weight)
+        return super().fit(X, y, groups=groups, sample_weight=sample_weight)
+
+    def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None) -> Any:
+        """The mean, ``exposure * exp(X @ coef_ + intercept_)``, shape (n_samples,).
+
+        It is at most what the bounds allow, the upper end of `bounds_y` over the lower end of
+        `bounds_exposure` per unit of exposure.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Whether to return the standard errors of the means as well, by the delta method. They
+            need ``inference=True`` in the fit, and rows in memory.
+        exposure : array-like of shape (n_samples,), float or None, default=None
+            None stands for 1.
+        """
+        check_is_fitted(self)
+        means = self._predicted(X, functools.partial(_means, self._targets.scaling.high))
+        factor = 1.0 if exposure is None else self._exposure(np.full(len(means), exposure))
+        means = means if exposure is None else means * factor
+        return (means, means * self._prediction_std(X)) if return_std else means
+
+    def predict_interval(
+        self, X: Any, *, level: float = 0.95, of: str = "mean", exposure: Any = None
+    ) -> Array:
+        """Intervals of the means for rows of X, each by itself: see `predict`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), in memory
+        level : float in (0, 1), default=.95
+        of : "mean"
+        exposure : array-like of shape (n_samples,), float or None, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+        """
+        if of != "mean":
+            raise ValueError(f"of must be 'mean' for {type(self).__name__}, got {of!r}")
+        ends = super().predict_interval(X, level=level)
+        return ends if exposure is None else (ends.T * np.asarray(exposure, dtype=np.float64)).T
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None) -> float:
+        """D2, the part of the deviance that is explained. **Not private**.
+
+        With exposure, of y / exposure with weights exposure^(2 - p), which is that of y against
+        one rate for all.
+        """
+        if exposure is not None:
+            e = self._exposure(exposure)
+            y = here(y) / e
+            weights = e ** (2 - self.loss.power)
+            sample_weight = weights if sample_weight is None else weights * sample_weight
+        facts = here(y), here(self.predict(X))
+        weight = here(sample_weight)
+        return float(d2_tweedie_score(*facts, sample_weight=weight, power=self.loss.power))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = False
+        tags.target_tags.positive_only = True
+        return tags
+
+
+def _means(largest: float, raw: Array) -> Array:
+    return np.exp(np.minimum(raw, np.log(largest)))
+
+
+@estimator
+class DPPoissonRegressor(RateModel):
+    """Poisson regression with a logarithmic link under differential privacy: counts and rates.
+
+    Only the mean is modelled: with ``inference=True``, intervals hold for counts whose variance is
+    larger than their mean, too.
+
+    Parameters that are not described here: see `RateModel`, and `DPRegressor` and
+    `DPLinearModel` in `_base.py`.
+
+    Examples
+    --------
+    Claims by person-year; exp(.5) times as many where the first feature is 1 larger:
+
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPPoissonRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X, years = rng.uniform(-1, 1, (20_000, 2)), rng.uniform(0.1, 1, 20_000)
+    >>> claims = rng.poisson(years * np.exp(0.5 * X[:, 0] - 1))
+    >>> model = DPPoissonRegressor(
+    ...     bounds_X=(-1, 1), bounds_y=(0, 50), bounds_exposure=(0.1, 1), epsilon=3.0)
+    >>> model = model.fit(X, claims, exposure=years)
+    >>> bool(abs(model.coef_[0] - 0.5) < 0.2)
+    True
+    """
+
+    loss = Tweedie(1)
+
+
+@estimator
+class DPGammaRegressor(RateModel):
+    """Gamma regression with a logarithmic link under differential privacy: costs above 0.
+
+    Suits targets whose standard deviation grows as their mean. Only the mean is modelled: with
+    ``inference=True``, intervals hold for other laws, too.
+
+    Parameters that are not described here: see `RateModel`, and `DPRegressor` and
+    `DPLinearModel` in `_base.py`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPGammaRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20_000, 2))
+    >>> costs = rng.gamma(2.0, 500 * np.exp(0.5 * X[:, 0]))
+    >>> model = DPGammaRegressor(bounds_X=(-1, 1), bounds_y=(1, 100_000), epsilon=3.0).fit(X, costs)
+    >>> bool(abs(model.coef_[0] - 0.5) < 0.2)
+    True
+    """
+
+    loss = Tweedie(2)
+    _lowest = 5e-324
+
+
+@estimator
+class DPTweedieRegressor(RateModel):
+    """Regression with a logarithmic link and a power of the mean as variance: costs with zeros.
+
+    Parameters that are not described here: see `RateModel`, and `DPRegressor` and
+    `DPLinearModel` in `_base.py`.
+
+    Parameters
+    ----------
+    power : float in [1, 2), default=1.5
+        p, of the variance :math:`\\phi \\mu^p`. Between 1 and 2 are sums of a Poisson number of
+        Gamma amounts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco import DPTweedieRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20_000, 2))
+    >>> costs = rng.gamma(2.0, 500, 20_000) * rng.binomial(1, 0.2 * np.exp(0.5 * X[:, 0]))
+    >>> model = DPTweedieRegressor(bounds_X=(-1, 1), bounds_y=(0, 100_000), epsilon=3.0)
+    >>> model = model.fit(X, costs)
+    >>> bool(abs(model.coef_[0] - 0.5) < 0.3)
+    True
+    """
+
+    power: float = 1.5
+
+    @property  # type: ignore[misc]
+    def loss(self) -> Tweedie:
+        check_real("power", self.power, low=1, high=2, high_open=True)
+        return Tweedie(self.power)
