@@ -157,6 +157,18 @@ def shorten_rows(X: Any, present: Any, norm_error: float, bound: float) -> None:
 
 
 @njit(cache=True, nogil=True)
+def shares_of_first(values: Any, order: Any, starts: Any, ends: Any, most: float, out: Any) -> None:
+    """What counts of each value >= 0 if a user's first ones count until they add up to `most`."""
+    for u in range(starts.size):
+        left = most
+        for k in range(starts[u], ends[u]):
+            value = values[order[k]]
+            if value > left:
+                out[order[k]] = left / value
+            left -= min(value, left)
+
+
+@njit(cache=True, nogil=True)
 def scaled_rows(X: Any, factors: Any, out: Any) -> None:
     """The rows [x_i, 1] times their factors into `out`, which may have no column for the 1."""
     d = X.shape[1]

@@ -151,13 +151,18 @@ class NewtonSteps(Part):
     ) -> tuple[Array, Estimate]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
-        at = Point(problem.matrix(coef), units.unit, units.frame.offset, problem.loss)
+        start = problem.matrix(coef).copy()
+        if problem.loss.task == "classification":
+            # clipped derivatives of unequal classes leave an intercept far below the rarer one,
+            # from where steps overshoot; the offset is the log-odds of released frequencies
+            start[problem.n_features :] = 0.0
+        at = Point(start, units.unit, units.frame.offset, problem.loss)
         copy = units.copy.map(_unweighed, at.unit, self.rows_per_user > 1)
         n_records = n if self.rows_per_user == 1 else copy.numbers.users.starts.size
         n_present = max(min(units.n_present, n_records), 8 * self.n_large)
         copy = copy.map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
-        copy = copy.map(_weighed, bound)
+        copy = copy.map(_weighed, at, bound)
         bread = self._bread(problem, copy, at, bound, stream)
         for t in range(self.n_first):
             if 0 < t < self.n_hessians:
@@ -490,6 +495,7 @@ class Users(NamedTuple):
     of_rows: NDArray[np.intp]  # the number of each row's user
     order: NDArray[np.intp]  # rows, those of one user after those of the other
     starts: NDArray[np.intp]  # where in this order those of each user begin
+    ends: NDArray[np.intp]
 
 
 class Sized(NamedTuple):
@@ -538,7 +544,8 @@ def _unweighed(copy: WithNumbers, unit: Array, by_user: bool) -> WithNumbers:
             raise ValueError("a plan for users of several rows needs to know whose each row is")
         of_rows = np.unique(rows.users, return_inverse=True)[1]
         order = np.argsort(of_rows, kind="stable")
-        users = Users(of_rows, order, np.searchsorted(of_rows[order], np.arange(of_rows.max() + 1)))
+        ends = np.cumsum(np.bincount(of_rows))
+        users = Users(of_rows, order, np.append(0, ends[:-1]), ends)
         firsts, counted = order[users.starts], np.zeros(len(x), dtype=bool)
         counted[firsts] = np.logical_or.reduceat(rows.present()[order], users.starts)
     numbers = Sized(x, unit, counted, users, weights, norms, norms, norms, norms)
@@ -560,7 +567,7 @@ def scored(copy: WithNumbers, at: Point, is_curved: bool) -> WithNumbers:
         of_each, curvature = _curvature(at.loss, raw)
         sizes = norms * np.sqrt(weights * curvature)
         if users is not None:  # the trace of a sum bounds its Frobenius norm
-            most = int(np.diff(users.starts, append=len(sizes)).max())
+            most = int((users.ends - users.starts).max())
             squares = np.add.reduceat(sizes[users.order] ** 2, users.starts)
             sizes = np.sqrt(squares * (1 + norm_error(most)))[users.of_rows]
     else:
@@ -582,16 +589,16 @@ def _of_users(numbers: Sized, users: Users, of_each: Array) -> Sized:
     from .._kernels.products import add_by_user
 
     unit = np.repeat(numbers.unit, of_each.shape[1])
-    starts, ends = users.starts, np.append(users.starts[1:], len(of_each))
+    _, order, starts, ends = users
     s = np.zeros((starts.size, unit.size))
 
     def fill(part: slice) -> None:
-        add_by_user(numbers.x, of_each, users.order, starts[part], ends[part], s[part])
+        add_by_user(numbers.x, of_each, order, starts[part], ends[part], s[part])
 
     on_threads(fill, _tasks(s), uses_blas=False)
     s *= unit
     sizes, ones = np.linalg.norm(s, axis=1) * (1 + norm_error(unit.size)), np.ones(len(s))
-    counted = numbers.counted[users.order[starts]]
+    counted = numbers.counted[order[starts]]
     return Sized(s, np.ones(unit.size), counted, None, ones, sizes, ones, ones, sizes)
 
 
@@ -618,9 +625,21 @@ def _size_counts(copy: WithNumbers, grid: Array) -> Array:
     return statistics.place_counts(copy.numbers.sizes, copy.numbers.counted, grid)
 
 
-def _weighed(copy: WithNumbers, bound: float) -> WithNumbers:
-    """The copy with weights with which no root of second derivatives is above the bound."""
-    numbers = copy.numbers
+def _weighed(copy: WithNumbers, at: Point, bound: float) -> WithNumbers:
+    """The copy with weights with which no root of second derivatives is above the bound.
+
+    Of a user with too much, the last rows count less: a weight of all that depends on how many rows
+    there are would depend on the outcome where this decides what follows it.
+    """
+    numbers, users = copy.numbers, copy.numbers.users
+    if users is not None:
+        from .._kernels.products import shares_of_first
+
+        squares = numbers.norms**2 * numbers.weights * _curvature(at.loss, numbers.raw)[1]
+        shares = np.ones(len(squares))
+        shares_of_first(squares, *users[1:], bound**2, shares)
+        weighed = numbers._replace(weights=numbers.weights * shares)
+        return scored(WithNumbers(copy.data, weighed), at, True)
     factors = clipped_to(bound, numbers.sizes)
     weights, sizes = numbers.weights * factors**2, numbers.sizes * factors
     return WithNumbers(copy.data, numbers._replace(weights=weights, sizes=sizes))
