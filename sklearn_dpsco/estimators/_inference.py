@@ -102,6 +102,7 @@ class Inference(DPLinearModel):
         residual = np.sqrt(found.residual) * (np.nan if self._is_weighed else 1.0)
         by_user = guarantee.rows_per_user > 1
         size = f"{problem.n_samples} rows" + f" of {found.n_records} users" * by_user
+        claim = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, {guarantee.relation}"
         estimates = Estimates(
             names=tuple(self._feature_names() or [f"x{k}" for k in range(d)]),
             outputs=tuple(self._output_labels()),
@@ -113,10 +114,7 @@ class Inference(DPLinearModel):
             gram=found.gram,
             residual_std=residual,
             shrunk=shrunk,
-            title=(
-                f"{type(self).__name__}: {size}, epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, "
-                f"{guarantee.relation}"
-            ),
+            title=f"{type(self).__name__}: {size}, {claim}",
             notes=_notes(found, "users" if by_user else "rows", problem.loss.task == "regression"),
         )
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))

@@ -151,12 +151,7 @@ class NewtonSteps(Part):
     ) -> tuple[Array, Estimate]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
-        start = problem.matrix(coef).copy()
-        if problem.loss.task == "classification":
-            # clipped derivatives of unequal classes leave an intercept far below the rarer one,
-            # from where steps overshoot; the offset is the log-odds of released frequencies
-            start[problem.n_features :] = 0.0
-        at = Point(start, units.unit, units.frame.offset, problem.loss)
+        at = Point(problem.matrix(coef), units.unit, units.frame.offset, problem.loss)
         copy = units.copy.map(_unweighed, at.unit, self.rows_per_user > 1)
         n_records = n if self.rows_per_user == 1 else copy.numbers.users.starts.size
         n_present = max(min(units.n_present, n_records), 8 * self.n_large)
@@ -191,22 +186,17 @@ class NewtonSteps(Part):
         # 0 but for noise, where scores shortened as before pull no other way
         left = _pvalue(bread.root.T @ basis.T @ scores, bread.root, before, variance)
         meat = basis.T @ (clip**2 * statistics.symmetric_matrix(noisy, problem.size)) @ basis
-        meat_noise = clip**2 * math.sqrt(self.moments.variance)
-        prior = math.hypot(INFERENCE.prior, INFERENCE.prior_of_users * (self.rows_per_user - 1))
-        sampling, doubt, residual = _of_sampling(problem, meat, meat_noise, bread, prior)
-        if self.rows_per_user > 1:  # no variance of single rows
-            residual = np.full_like(residual, math.nan)
+        facts = bread, meat, clip**2 * math.sqrt(self.moments.variance), self.rows_per_user
+        sampling, doubt, residual = _of_sampling(problem, *facts)
         estimate = Estimate(
             found,
             basis @ sampling @ basis.T / n,
             basis @ noise @ basis.T,
             basis @ bread.weak,
             basis @ basis.T,
-            doubt,
-            residual,
+            *(doubt, residual),
             *(self.n_beyond, self.n_cut, self.n_large),
-            left,
-            n_records,
+            *(left, n_records),
         )
         best = _best(problem, coef, found, basis @ bread.root, basis @ noise @ basis.T)
         return best, in_plain_units(problem, units, estimate)
@@ -271,14 +261,14 @@ def _pvalue(scores: Array, root: Array, noise: Array, variance: float) -> float:
 
 
 def _of_sampling(
-    problem: Problem, meat: Array, scale: float, bread: Bread, prior: float
+    problem: Problem, bread: Bread, meat: Array, scale: float, rows: int
 ) -> tuple[Array, float, Array]:
     """Covariance by sampling, times n; how unsure it is; and variances of residuals.
 
     Between that by the released moments of the scores and the usual one, by which they are the
-    second derivatives times the residuals' variances: the more noise, the closer to this. `prior`
-    is the relative deviation of the one from the other. Where rows of a user are alike, that
-    variance is the mean over directions of what this multiplies variances by.
+    second derivatives times the residuals' variances: the more noise, the closer to this. Of users
+    of several `rows`, these are variances times what likeness of the rows adds to them, the mean
+    over directions, which may differ more; those of single residuals are not known.
     """
     rank, k = bread.root.shape[1], problem.n_outputs
     is_joint = k > 1 and not isinstance(problem.loss, Multinomial)
@@ -294,11 +284,13 @@ def _of_sampling(
     root = np.linalg.solve(outer, bread.root)
     spread = scale * float(np.sum(bread.inverse**2)) / float(np.trace(bread.inverse))
     spread /= float(variances.mean())
+    prior = math.hypot(INFERENCE.prior, INFERENCE.prior_of_users * (rows - 1))
     kept = prior**2 / (prior**2 + spread**2)
     values, vectors = np.linalg.eigh(root.T @ meat @ root - np.eye(root.shape[1]))
     factors = 1 + np.maximum(kept * values, -0.9)
     half = outer @ bread.root @ vectors
-    residual = np.diag(usual) if problem.loss.task == "regression" else np.full(k, math.nan)
+    is_known = problem.loss.task == "regression" and rows == 1
+    residual = np.diag(usual) if is_known else np.full(k, math.nan)
     return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
 
 

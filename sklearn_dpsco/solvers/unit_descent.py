@@ -295,6 +295,11 @@ class UnitDescentPlan(Plan):
             coef = self.correction.run(problem, units, coef, stream)
         if self.inference is None:
             return units.result(coef, problem, self.n_steps)
+        loss = problem.loss
+        if loss.task == "classification" and clip < loss.derivative_bound(math.inf):
+            # clipped derivatives of unequal classes leave an intercept far below the rarer one,
+            # from where Newton steps overshoot; the offset is the released frequencies' log-odds
+            coef.reshape(problem.dimension, -1)[d:] = 0.0
         coef, estimate = self.inference.run(problem, units, coef, stream)
         return replace(units.result(coef, problem, self.n_steps), estimate=estimate)
 
