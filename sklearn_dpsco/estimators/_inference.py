@@ -35,10 +35,11 @@ class Inference(DPLinearModel):
         `predict_interval`, and in a regression ``predict(X, return_std=True)``. The fit then ends
         in Newton steps, whose covariance by sampling is a released sandwich, and by noise known
         from the plan. Needs the squared or the logistic loss without a set, at most 1000
-        features, ``max_rows_per_user=1``, and about :math:`17 r k^{1.5} / \mu` rows for k
-        coefficients (of all classes, if several), :math:`\mu` the Gaussian-DP budget (.24 at
-        epsilon 1, delta 1e-6) and r 2 under replace-one, else 1: a `ValueError` says if there are
-        fewer.
+        features, and about :math:`17 r k^{1.5} / \mu` rows for k coefficients (of all classes, if
+        several), :math:`\mu` the Gaussian-DP budget (.24 at epsilon 1, delta 1e-6) and r 2 under
+        replace-one, else 1: a `ValueError` says if there are fewer. With `max_rows_per_user` above
+        1, as many users; X must be in memory and `fit` needs `groups`, by which the sandwich is
+        clustered.
 
     Attributes
     ----------
@@ -132,7 +133,8 @@ class Inference(DPLinearModel):
     def conf_int(self, level: float = 0.95) -> Array:
         """Intervals of the coefficients, each of which covers the true one with this probability.
 
-        "True" is the coefficient that the loss has in the population that the rows are drawn from.
+        "True" is the coefficient that the loss has in the population that the rows (of users with
+        several rows, the users) are drawn from.
         The intervals cover sampling and noise. They are those of `summary`: about coefficients that
         are not shrunk, so that `coef_` need not lie in their middle.
 
@@ -214,7 +216,8 @@ class Inference(DPLinearModel):
         level : float in (0, 1), default=.95
         of : {"mean", "record"}, default="mean"
             Of the mean target, or the probability of a class, at such rows; or in a regression of
-            the target of one new record, if targets are normal about their means with one variance.
+            the target of one new record, if targets are normal about their means with one variance;
+            not with `sample_weight` or several rows of a user.
 
         Returns
         -------

@@ -174,7 +174,6 @@ class NewtonSteps(Part):
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
         clip = self._clip(there, n_present, problem.loss.task, stream)
-        # both sums by one pass
         total = there.sum(score_and_moment_sum, clip) / n
         scores = clip * self.last.release(total[0], stream)
         noisy = self.moments.release(statistics.isometric_vector(total[1:]), stream)
@@ -194,7 +193,8 @@ class NewtonSteps(Part):
             basis @ noise @ basis.T,
             basis @ bread.weak,
             basis @ basis.T,
-            *(doubt, residual),
+            doubt,
+            residual,
             *(self.n_beyond, self.n_cut, self.n_large),
             *(left, n_records),
         )
@@ -359,12 +359,10 @@ def plan_steps(
     left -= 4 * rules.size_share
     m = n * math.sqrt(2 * allowance.amount * left) / budget.record_factor
     _check_rows(problem, budget, k, n * rules.least * k**1.5 / m)
-    # a user moves a release by this, which a plan for users of so many rows states the part of
-    # that the guarantee multiplies back; nothing that is claimed rests on how many users there are
-    rows, error = budget.rows_per_user, 0.0
-    if rows > 1:
-        error = 2 * summation_error(n, size)  # of the sums over tables of users' scores
-    n_records = n // rows
+    # A user of so many rows moves a release as far as a row of its own would. Stated is the part
+    # that `Guarantee` multiplies back. The number of users is a guess, on which no claim rests.
+    rows, n_records = budget.rows_per_user, n // budget.rows_per_user
+    error = 2 * summation_error(n, size) if rows > 1 else 0.0  # of sums over users' scores
     score = statistics.median_score(n, budget.record_factor) / rows
     of_size = SelectVertex.calibrate(score, allowance.share(4 * rules.size_share), 4)
     n_first = int(min(5, max(1, math.log10(m) - 3)))
@@ -651,7 +649,7 @@ def score_sum(copy: WithNumbers, clip: float) -> Array:
 
 
 def score_and_moment_sum(copy: WithNumbers, clip: float) -> Array:
-    """The same in the first row, and below it the sum of s s^T."""
+    """The same in the first row, and below it the sum of s s^T, by one pass."""
     x, unit, shortened = copy.numbers.x, copy.numbers.unit, _shortened(copy, clip)
 
     def added(part: slice) -> Array:

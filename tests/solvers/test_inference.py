@@ -348,8 +348,8 @@ def test_a_users_first_rows_count_until_they_are_enough():
 def fits_of_users(knows_users):
     found = []
     for seed in range(50):
-        X, y, w, users = table_of_users(1000, 6, seed)
-        settings = {"max_rows_per_user": 6, "groups": users} if knows_users else {}
+        X, y, w, users = table_of_users(800, 10, seed)
+        settings = {"max_rows_per_user": 10, "groups": users} if knows_users else {}
         found.append((fitted(X, y, 0, 3.0, seed, **settings).summary(), w))
     return found
 
