@@ -89,11 +89,11 @@ def cell(family, n, d, epsilon, args):
     for seed in range(args.seeds):
         X, y, e, coef = table(family, n + N_NEW, d, seed, args.exposure)
         weights, rates = e ** (2 - power), y / e
-        facts = X[n:], rates[n:], weights[n:]
+        facts, floor = (X[n:], rates[n:], weights[n:]), 1e-3 * rates[:n].mean()
         plain = TweedieRegressor(power=power, alpha=0, link="log", solver="newton-cholesky")
         plain.fit(X[:n], rates[:n], sample_weight=weights[:n])
 
-        def d2(predicted, facts=facts, floor=1e-3 * rates[:n].mean()):
+        def d2(predicted, facts=facts, floor=floor):
             predicted = np.maximum(predicted, floor)
             return d2_tweedie_score(facts[1], predicted, sample_weight=facts[2], power=power)
 

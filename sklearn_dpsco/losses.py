@@ -28,7 +28,7 @@ _BISECTIONS = 60  # halve the interval to its last bits
 _LARGEST_SLOPE = 1e100  # no interval is longer than that over beta
 _LEAST_FREQUENCY = 0.02  # of a class, over the number of classes
 _WELSCH_WIDTH = 0.4  # where no spread is learned
-_FAR = 700.0  # predictions whose exponential is still finite
+_FAR = 300.0  # predictions with whose exponential no norm overflows
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def _pointwise_derivative(loss_id: int, z: float, y: float, parameter: float) ->
     if loss_id == 11:  # log-absolute
         return sign * (parameter / (parameter + abs(z - y)))
     if loss_id == 13:  # tweedie
-        z = min(max(z, -700.0), 700.0)
+        z = min(max(z, -300.0), 300.0)
         return math.exp((2.0 - parameter) * z) - y * math.exp((1.0 - parameter) * z)
     # mcp-absolute
     return sign * max(1.0 - abs(z - y) / parameter, 0.0)

@@ -97,14 +97,24 @@ def share_present(problem: Problem, budget: PrivacyBudget) -> float:
     return unit_mean(problem, replace(budget, relation="zero-out"))
 
 
-def rows_present(data: SolverData, mechanism: Gaussian | None, stream: RandomStream) -> int:
-    """About how many records are not empty: all, unless clearly more than noise are missing."""
-    n = data.n_samples
+def n_present(
+    total: Array, n_slots: int, most: int, mechanism: Gaussian | None, stream: RandomStream
+) -> int:
+    """About how many of `most` records are not empty, of which there are `total`.
+
+    All, unless clearly more than noise are missing.
+    """
     if mechanism is None:
-        return n
-    share = float(mechanism.release(data.sum(_n_present) / n, stream)[0])
-    is_clear = 1 - share > 2 * math.sqrt(mechanism.variance)
-    return max(2, round(n * max(share, _LEAST_PRESENT))) if is_clear else n
+        return most
+    share = float(mechanism.release(total / n_slots, stream)[0])
+    is_clear = most / n_slots - share > 2 * math.sqrt(mechanism.variance)
+    return max(2, round(max(n_slots * share, _LEAST_PRESENT * most))) if is_clear else most
+
+
+def rows_present(data: SolverData, mechanism: Gaussian | None, stream: RandomStream) -> int:
+    """`n_present` of rows, of which there are as many as slots."""
+    n, total = data.n_samples, np.zeros(1) if mechanism is None else data.sum(_n_present)
+    return n_present(total, n, n, mechanism, stream)
 
 
 def _n_present(data: SolverData) -> Array:
