@@ -24,6 +24,7 @@ from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from .moments import PrivateMoments
 from .preprocessing.encoder import PublicEncoder
 from .preprocessing.leaks import LeakFinding, LeakReport, check_pipeline
+from .preprocessing.person_periods import person_periods
 from .preprocessing.quantiles import plan_private_bounds, private_bounds
 from .preprocessing.scaler import DPScaler
 from .preprocessing.vocabulary import PrivateVocabulary
@@ -77,6 +78,7 @@ __all__ = [
     "dp_score",
     "epsilon_needed",
     "expected_failed_checks",
+    "person_periods",
     "plan_private_bounds",
     "plan_score",
     "private_bounds",
