@@ -19,6 +19,7 @@ from .exceptions import (
 from .inspection.budgets import LedgerDisplay, PlanDisplay, TradeoffCurveDisplay
 from .inspection.models import CoefficientDisplay, PrivacyUtilityDisplay, coef_frame
 from .inspection.power import PowerDisplay, epsilon_needed, rows_needed
+from .inspection.survival import survival_curve
 from .metrics import DPScore, dp_score, plan_score
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from .moments import PrivateMoments
@@ -83,4 +84,5 @@ __all__ = [
     "plan_score",
     "private_bounds",
     "rows_needed",
+    "survival_curve",
 ]
