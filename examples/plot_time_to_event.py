@@ -94,14 +94,14 @@ print(model[-1].guarantee_)
 # %%
 # Hazard ratios
 # -------------
-# Of rows of persons and periods, odds ratios are nearly hazard ratios where hazards are small. (They
-# are a little farther from 1: by a tenth of their logarithm where a fifth leaves in a period.)
+# Of rows of persons and periods, odds ratios are nearly hazard ratios where hazards are small. They
+# are a little farther from 1: by a tenth of their logarithm where a fifth leaves in a period.
 
 model[-1].summary(encoder, exponentiate=True)
 
 # %%
-# Beside the truth, and the fits without privacy: Cox's regression of the durations, and ``Logit`` of
-# the same rows.
+# Beside the truth, and the fits without privacy: Cox's regression of the durations, and ``Logit``
+# of the same rows.
 
 at_risk = rows["left"].notna()
 X = pd.DataFrame(encoder.transform(rows[at_risk]), columns=encoder.get_feature_names_out())
@@ -147,4 +147,4 @@ months = np.linspace(0, 24, 100)
 for overtime, line in zip(curve.names, ax.get_lines(), strict=True):
     ratio = np.exp(truth[["age", "commute", "overtime"]] @ [30, 20, float(overtime)])
     ax.plot(months, np.exp(-ratio * (months / 70) ** 1.2), ":", color=line.get_color())
-ax.set(xlabel="Months since they were hired", ylabel="Share still in the job", ylim=(0.4, 1.01))
+ax.set(xlabel="Months since they were hired", ylabel="Share still in the job", ylim=(0.7, 1.01))

@@ -208,6 +208,9 @@ class CoefficientDisplay:
             self.points_.append(ax.errorbar(at, place, xerr=std, **style))
         if self.exponentiate:
             ax.set_xscale("log")
+            ax.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.minorticks_off()
         ax.axvline(1 if self.exponentiate else 0, color="gray", linewidth=0.8)
         ax.set_yticks(place, [self.names[k] for k in largest])
         ax.invert_yaxis()

@@ -174,8 +174,9 @@ def survival_curve(
                 sums = gradients.reshape(len(hazards), n_periods, -1)[codes == k].cumsum(axis=1)
                 mean = np.einsum("ij,ijp->jp", softmax(-own, axis=0), sums)
                 halves[k] = last.summary().half_widths(mean / curves[k][:, None], level)
-        signs = {"survival": 0.0} | ({} if gradients is None else {"low": 1.0, "high": -1.0})
-        found = {name: np.exp(-curves * np.exp(sign * halves)) for name, sign in signs.items()}
+        found = {"survival": np.exp(-curves)}
+        for name, sign in {} if gradients is None else {"low": 1, "high": -1}.items():
+            found[name] = np.exp(-curves * np.exp(sign * halves))
     ones = np.ones((len(names), 1))  # at time 0
     made = {name: np.hstack((ones, ends)) for name, ends in found.items()}
     return SurvivalCurve(names=list(names), times=times, level=level, by=by or "curve", **made)

@@ -110,11 +110,13 @@ def test_where_nothing_is_known_it_may_be_anything(sure):
     model = sure[0]["with"]
     unknown = np.eye(5)[:, [3]]  # the third period
     known = model._estimates
+    middle = survival_curve(model, new_of(sure[1]), by=None).survival
     try:
         model._estimates = dataclasses.replace(known, unknown=unknown)
         curve = survival_curve(model, new_of(sure[1]), by=None)
     finally:
         model._estimates = known
+    np.testing.assert_array_equal(curve.survival, middle)
     assert curve.low[0, 3] == 0
     assert curve.high[0, 3] == 1
     assert (curve.low[0, 1:3] > 0.3).all()
@@ -149,7 +151,13 @@ def test_a_search_is_opened():
 
 def test_what_is_wrong_is_said(sure):
     model, new = sure[0]["with"], new_of(sure[1])
-    for rows in (new[1:], new.sample(frac=1, random_state=0), new[:0], new[new["period"] > 1]):
+    for rows in (
+        new[1:],
+        new[:-1],
+        new.sample(frac=1, random_state=0),
+        new[:0],
+        new[new["period"] > 1],
+    ):
         with pytest.raises(ValueError, match="in their order"):
             survival_curve(model, rows)
     with pytest.raises(ValueError, match=r"no column.*age"):
