@@ -127,6 +127,26 @@ def measured_rows(X: Any, present: Any, norm_error: float, out: Any, norms: Any)
 
 
 @njit(cache=True, nogil=True)
+def add_by_user(X: Any, factors: Any, order: Any, starts: Any, ends: Any, total: Any) -> None:
+    """Add the rows [x_i, 1] times their factors of K outputs to the sums of their users.
+
+    Those of user u are ``order[starts[u]:ends[u]]``. `total` may have no column for the 1.
+    """
+    n_outputs, d = factors.shape[1], X.shape[1]
+    for u in range(starts.size):
+        sums = total[u]
+        for k in range(starts[u], ends[u]):
+            i = order[k]
+            x = X[i]
+            for c in range(n_outputs):
+                r = factors[i, c]
+                for j in range(d):
+                    sums[j * n_outputs + c] += r * x[j]
+                if sums.size > d * n_outputs:
+                    sums[d * n_outputs + c] += r
+
+
+@njit(cache=True, nogil=True)
 def shorten_rows(X: Any, present: Any, norm_error: float, bound: float) -> None:
     """Divide each row by its `_norm` if that is above 1, and multiply it by the bound, in place."""
     for i in range(present.size):
@@ -134,6 +154,18 @@ def shorten_rows(X: Any, present: Any, norm_error: float, bound: float) -> None:
         factor = bound / max(1.0, norm)
         for j in range(X.shape[1]):
             X[i, j] = factor * X[i, j] if norm < math.inf else 0.0
+
+
+@njit(cache=True, nogil=True)
+def shares_of_first(values: Any, order: Any, starts: Any, ends: Any, most: float, out: Any) -> None:
+    """What counts of each value >= 0 if a user's first ones count until they add up to `most`."""
+    for u in range(starts.size):
+        left = most
+        for k in range(starts[u], ends[u]):
+            value = values[order[k]]
+            if value > left:
+                out[order[k]] = left / value
+            left -= min(value, left)
 
 
 @njit(cache=True, nogil=True)

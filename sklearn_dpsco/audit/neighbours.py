@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,10 @@ def check_pairs(plan: Plan, pairs: list[Pair]) -> None:
 
 
 def changed_record(pair: Pair) -> int:
-    """The row in which two tables differ; `ValueError` if it is not one."""
+    """The row in which two tables differ; `ValueError` if it is not one.
+
+    In tables that tell users, the first row of the one user whose rows differ.
+    """
     first, second = pair
     n = len(first.y)
     differs = differing_rows(first.rows.X, second.rows.X)
@@ -43,7 +47,10 @@ def changed_record(pair: Pair) -> int:
     differs = differs | (first.rows.scales() != second.rows.scales())
     differs = differs | (first.rows.sample_weights() != second.rows.sample_weights())
     (rows,) = np.nonzero(differs)
-    if rows.size != 1:
+    users = np.arange(n) if first.rows.users is None else first.rows.users
+    if not np.array_equal(users, np.arange(n) if second.rows.users is None else second.rows.users):
+        raise ValueError("tables of a pair must have the same users")
+    if np.unique(users[rows]).size != 1:
         raise ValueError(f"tables of a pair must differ in one record, got {rows.size}")
     return int(rows[0])
 
@@ -59,7 +66,12 @@ def differing_rows(first: Any, second: Any) -> NDArray[np.bool_]:
 
 
 def neighbours(
-    problem: Problem, relation: str, n_pairs: int = 24, *, random_state: int = 0
+    problem: Problem,
+    relation: str,
+    n_pairs: int = 24,
+    *,
+    random_state: int = 0,
+    rows_per_user: int = 1,
 ) -> list[Pair]:
     """Pairs of tables that differ in one record, which has extreme values.
 
@@ -68,6 +80,9 @@ def neighbours(
     are random in every first of two pairs; in every second they are what may lead a solver onto a
     rare path: all of one label, without any signal, all alike, constant in each column, or empty.
     Half of the pairs have weights. Dense, CSR and CSC storage alternate.
+
+    With `rows_per_user` above 1 tables tell users of so many rows, at random places, and the record
+    that differs is one of them, all of whose rows are alike.
 
     Examples
     --------
@@ -81,6 +96,8 @@ def neighbours(
     check_int("n_pairs", n_pairs, low=1)
     rng = np.random.default_rng(check_int("random_state", random_state, low=0))
     of_weights = np.random.default_rng([random_state, 1])
+    check_int("rows_per_user", rows_per_user, low=1)
+    users = np.random.default_rng([random_state, 2]).permutation(problem.n_samples) // rows_per_user
     storages = (np.ascontiguousarray, sparse.csr_array, sparse.csc_array)
     pairs = []
     for k in range(n_pairs):
@@ -94,7 +111,8 @@ def neighbours(
             weight = of_weights.choice(_WEIGHTS, problem.n_samples)
             own_weights = _OWN_WEIGHTS[of_weights.integers(len(_OWN_WEIGHTS))]
         places = _PLACES[(k + random_state) % len(_PLACES)]
-        storage, i = storages[k % len(storages)], int(rng.integers(problem.n_samples))
+        storage = storages[k % len(storages)]
+        i = np.flatnonzero(users == users[rng.integers(problem.n_samples)])
         # also a valid record in the place of an invalid one
         is_missing = relation == "zero-out" or (problem.may_be_empty and k % 4 == 3)
         pair: list[SolverData] = []
@@ -107,6 +125,8 @@ def neighbours(
             scale = None if np.all(present) else present.astype(np.float64)
             weights = None if weight is None else weight.copy()
             rows = make_rows(stored, problem.fit_intercept, scale, weights)
+            if rows_per_user > 1:
+                rows = replace(rows, users=users)
             pair.append(SolverData(rows, y.copy()))
         pairs.append((pair[0], pair[1]))
     return pairs

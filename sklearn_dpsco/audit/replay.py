@@ -253,6 +253,9 @@ def check_sensitivity(
     * No two groups of releases that claim disjoint records depend on the same one.
     * The two results are equal, since they may depend on the data through releases only.
 
+    Of tables that tell users (see `neighbours`) a record is a user. The rows of one may move a
+    release by as many sensitivities as the plan is for rows of a user: the ratios are over those.
+
     The record is put into every second batch. The pairs are replayed with up to 8 streams, until
     each release was moved at least once; those that never were are `untested`.
 
@@ -260,7 +263,8 @@ def check_sensitivity(
     ----------
     plan : Plan
     pairs : iterable of (SolverData, SolverData) or None, default=None
-        Neighbours under the relation of the plan. None takes those of `neighbours`.
+        Neighbours under the relation of the plan. None takes those of `neighbours`, of users if the
+        plan tells them apart: with inference, for several rows of a user.
     random_state : int, default=0
         Decides the answers and the batches.
 
@@ -282,7 +286,9 @@ def check_sensitivity(
     """
     check_int("random_state", random_state, low=0)
     if pairs is None:
-        pairs = neighbours(plan.problem, plan.budget.relation, random_state=random_state)
+        rows = plan.budget.rows_per_user if plan.problem.inference else 1
+        facts = plan.problem, plan.budget.relation
+        pairs = neighbours(*facts, random_state=random_state, rows_per_user=rows)
     pairs = list(pairs)
     check_pairs(plan, pairs)
     records = [changed_record(pair) for pair in pairs]
@@ -294,7 +300,8 @@ def check_sensitivity(
                 second = Run(record, kind, rng, first.answers, first.presences)
                 for data, run in zip(pair, (first, second), strict=True):
                     replay(plan, data, run, TracedStream(seed, run))
-                findings.add(first, second)
+                users = pair[0].rows.users
+                findings.add(first, second, 1 if users is None else plan.budget.rows_per_user)
         # a single pair takes two rounds, to get every kind of answer
         if (attempt or len(pairs) > 1) and not findings.result().untested:
             break
@@ -341,8 +348,8 @@ class _Findings:
                 violations[name] = "its batch is the same in every step"
         return SensitivityResult(dict(self.ratios), self.violations | violations)
 
-    def add(self, first: Run, second: Run) -> None:
-        """Compare the runs on the two tables of a pair."""
+    def add(self, first: Run, second: Run, rows: int) -> None:
+        """Compare the runs on the two tables of a pair, which differ in so many rows of a user."""
         self._check_run(first)
         self._check_run(second)
         if first.n_words != second.n_words:
@@ -352,6 +359,7 @@ class _Findings:
         touched = set()
         for name, mechanism in self.found.items():
             distances = _distances(mechanism, first.values[name], second.values[name])
+            distances = [distance / rows for distance in distances]
             self.ratios[name] = float(np.max([self.ratios[name], *distances]))
             count, claimed = np.count_nonzero(distances), self.claimed[name]
             if count > claimed:

@@ -282,6 +282,16 @@ def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, in
     return surplus
 
 
+def user_numbers(users: NDArray[Any]) -> NDArray[np.intp]:
+    """A number for the user of each row, in the order in which they come; of no user 0."""
+    codes: dict[Any, int] = {}
+    named, numbers = ~is_nameless(users), np.zeros(users.size, dtype=np.intp)
+    for i, user in enumerate(map(user_of, users.tolist())):
+        if named[i]:
+            numbers[i] = codes.setdefault(user, len(codes))
+    return numbers
+
+
 def user_of(label: Any) -> Any:
     """The label, as a number if it is the text of one: files give both of the same column."""
     if isinstance(label, bytes):

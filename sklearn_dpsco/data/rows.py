@@ -104,6 +104,7 @@ class Rows:
     # in [0, 1], a factor on each record's derivative, in no prediction; None for ones
     sample_weight: Array | None = None
     is_drawn: bool = False  # whether the rows are a random batch, see `drawn`
+    users: NDArray[np.intp] | None = None  # a number for the user of each row; public
 
     def __post_init__(self) -> None:
         self.n_samples, self.n_columns = self.X.shape
@@ -168,7 +169,8 @@ class Rows:
             X = self.X.take(which, axis=0)
         scale = None if self.scale is None else self.scale[which]
         weight = None if self.sample_weight is None else self.sample_weight[which]
-        return replace(self, X=X, scale=scale, sample_weight=weight)
+        users = None if self.users is None else self.users[which]
+        return replace(self, X=X, scale=scale, sample_weight=weight, users=users)
 
     def drawn(self, which: Numbers) -> Rows:
         """The rows of a random batch, whose predictions do not depend on the batch."""

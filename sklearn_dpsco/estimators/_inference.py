@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_choice
-from ..data.blocks import check_in_memory
+from ..data.blocks import check_in_memory, is_elsewhere
 from ..data.bounds import FeatureScaling
+from ..data.cells import as_users, user_numbers
 from ..estimates import Estimates, WaldTest, check_level
 from ..losses import Multinomial, check_ratios
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._models import feature_index
-from ._records import Labels, Numbers
+from ._records import BlocksTable, Labels, LocalTable, Numbers
 
 Array = NDArray[np.float64]
 
@@ -34,10 +35,11 @@ class Inference(DPLinearModel):
         `predict_interval`, and in a regression ``predict(X, return_std=True)``. The fit then ends
         in Newton steps, whose covariance by sampling is a released sandwich, and by noise known
         from the plan. Needs the squared or the logistic loss without a set, at most 1000
-        features, ``max_rows_per_user=1``, and about :math:`17 r k^{1.5} / \mu` rows for k
-        coefficients (of all classes, if several), :math:`\mu` the Gaussian-DP budget (.24 at
-        epsilon 1, delta 1e-6) and r 2 under replace-one, else 1: a `ValueError` says if there are
-        fewer.
+        features, and about :math:`17 r k^{1.5} / \mu` rows for k coefficients (of all classes, if
+        several), :math:`\mu` the Gaussian-DP budget (.24 at epsilon 1, delta 1e-6) and r 2 under
+        replace-one, else 1: a `ValueError` says if there are fewer. With `max_rows_per_user` above
+        1, as many users; X must be in memory and `fit` needs `groups`, by which the sandwich is
+        clustered.
 
     Attributes
     ----------
@@ -51,6 +53,25 @@ class Inference(DPLinearModel):
     """
 
     inference: bool = False
+
+    def _table(
+        self, X: Any, y: Any, groups: Any, sample_weight: Any, rows_per_user: int
+    ) -> LocalTable | BlocksTable:
+        by_user = self.inference and rows_per_user > 1
+        if by_user and groups is None:
+            raise ValueError(
+                "inference=True with max_rows_per_user > 1 needs groups, the user of each row: "
+                "standard errors are those of users, whose rows are not independent"
+            )
+        if by_user and is_elsewhere(X):
+            raise ValueError(
+                "inference=True with max_rows_per_user > 1 needs a table in memory: a user's rows "
+                "may lie in several blocks. Take max_rows_per_user=1, or X as an array"
+            )
+        table = super()._table(X, y, groups, sample_weight, rows_per_user)
+        if not by_user:
+            return table
+        return dataclasses.replace(table, users=user_numbers(as_users(groups)))
 
     def _keep_estimate(
         self, estimate: Any, scaling: FeatureScaling, targets: Numbers | Labels
@@ -80,6 +101,9 @@ class Inference(DPLinearModel):
         if isinstance(problem.loss, Multinomial):  # beside deviations from the mean of all classes
             shrunk = shrunk - shrunk.mean(axis=0)
         residual = np.sqrt(found.residual) * (np.nan if self._is_weighed else 1.0)
+        by_user = guarantee.rows_per_user > 1
+        size = f"{problem.n_samples} rows" + f" of {found.n_records} users" * by_user
+        claim = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, {guarantee.relation}"
         estimates = Estimates(
             names=tuple(self._feature_names() or [f"x{k}" for k in range(d)]),
             outputs=tuple(self._output_labels()),
@@ -91,11 +115,8 @@ class Inference(DPLinearModel):
             gram=found.gram,
             residual_std=residual,
             shrunk=shrunk,
-            title=(
-                f"{type(self).__name__}: {problem.n_samples} rows, epsilon={guarantee.epsilon:g}, "
-                f"delta={guarantee.delta:g}, {guarantee.relation}"
-            ),
-            notes=_notes(found, problem.n_samples, problem.loss.task == "regression"),
+            title=f"{type(self).__name__}: {size}, {claim}",
+            notes=_notes(found, "users" if by_user else "rows", problem.loss.task == "regression"),
         )
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))
         self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
@@ -112,7 +133,8 @@ class Inference(DPLinearModel):
     def conf_int(self, level: float = 0.95) -> Array:
         """Intervals of the coefficients, each of which covers the true one with this probability.
 
-        "True" is the coefficient that the loss has in the population that the rows are drawn from.
+        "True" is the coefficient that the loss has in the population that the rows (of users with
+        several rows, the users) are drawn from.
         The intervals cover sampling and noise. They are those of `summary`: about coefficients that
         are not shrunk, so that `coef_` need not lie in their middle.
 
@@ -207,7 +229,8 @@ class Inference(DPLinearModel):
         level : float in (0, 1), default=.95
         of : {"mean", "record"}, default="mean"
             Of the mean target, or the probability of a class, at such rows; or in a regression of
-            the target of one new record, if targets are normal about their means with one variance.
+            the target of one new record, if targets are normal about their means with one variance;
+            not with `sample_weight` or several rows of a user.
 
         Returns
         -------
@@ -226,10 +249,10 @@ class Inference(DPLinearModel):
                 [found.half_widths(_padded(rows, j, k), level) for j in range(k)], axis=1
             )
             if of == "record":
-                if self._is_weighed:
+                if np.isnan(found.residual_std).all():
                     raise ValueError(
-                        "of='record' needs a fit without sample_weight, with which the variance of "
-                        "the targets is not released"
+                        "of='record' needs a fit without sample_weight and with "
+                        "max_rows_per_user=1: else the variance of the targets is not released"
                     )
                 far = [found.half_widths(_padded(rows, j, k), level, of_std=True) for j in range(k)]
                 half = np.hypot(half, np.stack(far, axis=1) * found.residual_std)
@@ -294,12 +317,13 @@ def _padded(rows: Array, output: int, n_outputs: int) -> Array:
     return functions.reshape(len(rows), -1)
 
 
-def _notes(found: Any, n: int, is_regression: bool) -> tuple[str, ...]:
+def _notes(found: Any, records: str, is_regression: bool) -> tuple[str, ...]:
     """What a reader of the table must know, of public facts and released numbers."""
     notes = [
         "coef: not shrunk, what std err and intervals are about; shrunk: coef_, predicts best",
-        f"about {found.n_beyond:.3g} of {n} scores are shortened, {found.n_cut} rows count less",
-        f"what no more than {found.n_large} rows tell is not seen, nor in the intervals",
+        f"about {found.n_beyond:.3g} of {found.n_records} scores are shortened, {found.n_cut} "
+        f"{records} count less",
+        f"what no more than {found.n_large} {records} tell is not seen, nor in the intervals",
     ]
     if not math.isnan(found.clip_pvalue):
         notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")

@@ -281,6 +281,7 @@ class LocalTable:
     targets: Numbers | Labels
     is_surplus: Flags | None
     weight: Array | None
+    users: NDArray[np.intp] | None = None  # a number for each row's, where the plan asks for them
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -299,7 +300,8 @@ class LocalTable:
         y, facts = self.targets.scaled(), (scaling, fit_intercept)
         is_empty, surplus, weight = self.targets.is_empty, self.is_surplus, self.weight
         if not in_pieces:
-            return SolverData(self.reader.rows(self.X, *facts, is_empty, surplus, weight), y)
+            rows = self.reader.rows(self.X, *facts, is_empty, surplus, weight)
+            return SolverData(replace(rows, users=self.users), y)
 
         def read(part: slice) -> SolverData:
             flags = is_empty[part], None if surplus is None else surplus[part]

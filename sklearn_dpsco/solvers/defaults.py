@@ -427,6 +427,9 @@ class InferenceDefaults:
     beyond: float = 0.1  # scores that exceed the clip, in units of what the noise of a mean hides
     clear: float = 3.0  # deviations of noise by which an eigenvalue must be above noise alone
     prior: float = 1.0  # relative deviation of the variance of scores from the usual one
+    # The same for each further row of a user: what differs between users alone has a variance that
+    # is larger by their number.
+    prior_of_users: float = 0.25
 
 
 INFERENCE = InferenceDefaults()

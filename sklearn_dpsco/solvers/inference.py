@@ -12,6 +12,10 @@ scores, which is known, and N_H that of the noise in H times the last step: what
 leaves of the error before it. C follows from two released sizes, by the Weibull law with these
 quantiles: the records beyond it move the mean by less than noise.
 
+Of users with several rows, a record is a user: scores and second derivatives are the sums over the
+user's rows, and these sums are what is scaled down. So the noise does not grow with the number of
+rows, and M is that of a sandwich clustered by user.
+
 Releases are means of vectors and of positive semi-definite matrices of norm at most 1, and ranks
 (doc/privacy, section 4.6).
 """
@@ -30,7 +34,15 @@ from scipy.stats import chi2
 
 from .._checks import warn_user
 from ..data.rows import Rows, make_rows, times_rows
-from ..data.summation import UNIT_ROUNDOFF, chunk_rows, norm_error, slices, sum_on_threads
+from ..data.summation import (
+    UNIT_ROUNDOFF,
+    chunk_rows,
+    norm_error,
+    on_threads,
+    slices,
+    sum_on_threads,
+    summation_error,
+)
 from ..estimates import beside_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Logistic, Loss, Multinomial, Squared, base_loss, clipped_derivative
@@ -70,9 +82,10 @@ class Estimate(NamedTuple):
     doubt: float  # standard deviation of a variance by sampling, over that variance
     residual: Array  # of a regression, the variance of the targets about their means
     n_beyond: float  # about how many scores were shortened
-    n_cut: int  # and rows counted less
+    n_cut: int  # and records counted less
     n_large: int  # records that may lie beyond the largest size that is looked for
     clip_pvalue: float  # of scores that move the estimate as little if they are shortened more
+    n_records: int  # rows, or if scores are summed by user, users
 
     def times(self, coef: Array, matrix: Array, residual: Any = 1.0) -> Estimate:
         """The same of linear functions of the coefficients, these being `coef`."""
@@ -121,6 +134,7 @@ class NewtonSteps(Part):
     n_hessians: int
     moments: Gaussian  # of the scores
     last: Gaussian
+    rows_per_user: int  # if above 1, a record is a user
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -137,11 +151,13 @@ class NewtonSteps(Part):
     ) -> tuple[Array, Estimate]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
-        n_present = max(units.n_present, 8 * self.n_large)
         at = Point(problem.matrix(coef), units.unit, units.frame.offset, problem.loss)
-        copy = units.copy.map(_unweighed, at.unit).map(predicted, at).map(scored, at, True)
+        copy = units.copy.map(_unweighed, at.unit, self.rows_per_user > 1)
+        n_records = n if self.rows_per_user == 1 else copy.numbers.users.starts.size
+        n_present = max(min(units.n_present, n_records), 8 * self.n_large)
+        copy = copy.map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
-        copy = copy.map(_weighed, bound)
+        copy = copy.map(_weighed, at, bound)
         bread = self._bread(problem, copy, at, bound, stream)
         for t in range(self.n_first):
             if 0 < t < self.n_hessians:
@@ -149,7 +165,7 @@ class NewtonSteps(Part):
             there = copy.map(scored, at, False)
             if t == 0:
                 clip = self._size(there, n_present, self.n_large, stream)
-            noisy = clip * self.first.release(there.sum(score_sum, at.unit, clip) / n, stream)
+            noisy = clip * self.first.release(there.sum(score_sum, clip) / n, stream)
             move = basis @ (bread.inverse @ (basis.T @ noisy))
             at = at._replace(coef=at.coef - problem.matrix(move))
             copy = copy.map(predicted, at)
@@ -158,8 +174,7 @@ class NewtonSteps(Part):
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
         clip = self._clip(there, n_present, problem.loss.task, stream)
-        # both sums by one pass
-        total = there.sum(score_and_moment_sum, at.unit, clip) / n
+        total = there.sum(score_and_moment_sum, clip) / n
         scores = clip * self.last.release(total[0], stream)
         noisy = self.moments.release(statistics.isometric_vector(total[1:]), stream)
         last = bread.inverse @ (basis.T @ scores)
@@ -170,8 +185,8 @@ class NewtonSteps(Part):
         # 0 but for noise, where scores shortened as before pull no other way
         left = _pvalue(bread.root.T @ basis.T @ scores, bread.root, before, variance)
         meat = basis.T @ (clip**2 * statistics.symmetric_matrix(noisy, problem.size)) @ basis
-        meat_noise = clip**2 * math.sqrt(self.moments.variance)
-        sampling, doubt, residual = _of_sampling(problem, meat, meat_noise, bread)
+        facts = bread, meat, clip**2 * math.sqrt(self.moments.variance), self.rows_per_user
+        sampling, doubt, residual = _of_sampling(problem, *facts)
         estimate = Estimate(
             found,
             basis @ sampling @ basis.T / n,
@@ -181,7 +196,7 @@ class NewtonSteps(Part):
             doubt,
             residual,
             *(self.n_beyond, self.n_cut, self.n_large),
-            left,
+            *(left, n_records),
         )
         best = _best(problem, coef, found, basis @ bread.root, basis @ noise @ basis.T)
         return best, in_plain_units(problem, units, estimate)
@@ -246,12 +261,14 @@ def _pvalue(scores: Array, root: Array, noise: Array, variance: float) -> float:
 
 
 def _of_sampling(
-    problem: Problem, meat: Array, scale: float, bread: Bread
+    problem: Problem, bread: Bread, meat: Array, scale: float, rows: int
 ) -> tuple[Array, float, Array]:
     """Covariance by sampling, times n; how unsure it is; and variances of residuals.
 
     Between that by the released moments of the scores and the usual one, by which they are the
-    second derivatives times the residuals' variances: the more noise, the closer to this.
+    second derivatives times the residuals' variances: the more noise, the closer to this. Of users
+    of several `rows`, these are variances times what likeness of the rows adds to them, the mean
+    over directions, which may differ more; those of single residuals are not known.
     """
     rank, k = bread.root.shape[1], problem.n_outputs
     is_joint = k > 1 and not isinstance(problem.loss, Multinomial)
@@ -267,11 +284,13 @@ def _of_sampling(
     root = np.linalg.solve(outer, bread.root)
     spread = scale * float(np.sum(bread.inverse**2)) / float(np.trace(bread.inverse))
     spread /= float(variances.mean())
-    kept = INFERENCE.prior**2 / (INFERENCE.prior**2 + spread**2)
+    prior = math.hypot(INFERENCE.prior, INFERENCE.prior_of_users * (rows - 1))
+    kept = prior**2 / (prior**2 + spread**2)
     values, vectors = np.linalg.eigh(root.T @ meat @ root - np.eye(root.shape[1]))
     factors = 1 + np.maximum(kept * values, -0.9)
     half = outer @ bread.root @ vectors
-    residual = np.diag(usual) if problem.loss.task == "regression" else np.full(k, math.nan)
+    is_known = problem.loss.task == "regression" and rows == 1
+    residual = np.diag(usual) if is_known else np.full(k, math.nan)
     return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
 
 
@@ -336,37 +355,38 @@ def plan_steps(
         raise ValueError("inference=True is for the squared and the logistic loss")
     if is_wide(problem):
         raise ValueError("inference=True takes at most 1000 features")
-    if budget.rows_per_user > 1:
-        raise ValueError(
-            "inference=True needs max_rows_per_user=1: standard errors are those of rows that are "
-            "independent of each other, which several rows of one user are not"
-        )
     k = size if isinstance(problem.loss, Multinomial) else problem.dimension
     left -= 4 * rules.size_share
     m = n * math.sqrt(2 * allowance.amount * left) / budget.record_factor
     _check_rows(problem, budget, k, n * rules.least * k**1.5 / m)
-    score = statistics.median_score(n, budget.record_factor)
+    # A user of so many rows moves a release as far as a row of its own would. Stated is the part
+    # that `Guarantee` multiplies back. The number of users is a guess, on which no claim rests.
+    rows, n_records = budget.rows_per_user, n // budget.rows_per_user
+    error = 2 * summation_error(n, size) if rows > 1 else 0.0  # of sums over users' scores
+    score = statistics.median_score(n, budget.record_factor) / rows
     of_size = SelectVertex.calibrate(score, allowance.share(4 * rules.size_share), 4)
     n_first = int(min(5, max(1, math.log10(m) - 3)))
     n_hessians = 1 if is_squared else n_first + 1
     share = min(rules.hessian_most, max(rules.hessian_least, (rules.hessian * k**1.5 / m) ** 2))
 
     def noise(change: float, share: float, count: int, dimension: int) -> Gaussian:
+        change = (change + error) / rows
         return Gaussian.calibrate(change, allowance.share(share * left), count, dimension)
 
     of_matrix = curvature_mean(problem, budget)
-    n_large = min(n // 8, math.floor(rules.large * of_size.scale))
+    n_large = min(n_records // 8, math.floor(rules.large * of_size.scale))
     steps = NewtonSteps(
         size=of_size,
-        n_cut=max(n_large, math.floor(n * min(rules.cut_most, rules.cut * k**1.5 / m))),
+        n_cut=max(n_large, math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))),
         n_large=n_large,
-        n_beyond=rules.beyond * math.sqrt(size) * n / m,
+        n_beyond=rules.beyond * math.sqrt(size) * n_records / m,
         hessian=noise(of_matrix, share, n_hessians, k * (k + 1) // 2),
         first=noise(change, rules.first_share, n_first, size),
         n_first=n_first,
         n_hessians=n_hessians,
         moments=noise(of_matrix, rules.moments_share, 1, size * (size + 1) // 2),
         last=noise(change, rules.last_share - share, 1, size),
+        rows_per_user=rows,
     )
     spent = rules.first_share + rules.moments_share + rules.last_share
     return steps, (1 - spent) * left
@@ -459,14 +479,28 @@ def contrasts(problem: Problem) -> Array:
     return np.kron(np.eye(problem.dimension), apart)
 
 
+class Users(NamedTuple):
+    """Which rows are one user's."""
+
+    of_rows: NDArray[np.intp]  # the number of each row's user
+    order: NDArray[np.intp]  # rows, those of one user after those of the other
+    starts: NDArray[np.intp]  # where in this order those of each user begin
+    ends: NDArray[np.intp]
+
+
 class Sized(NamedTuple):
     """Numbers of records: rows of the copy, weights, 0 of empty ones, and norms of z, rounded up.
 
     And what was computed of each at a point: derivatives times weights, or for second derivatives
-    probabilities or 1; and norms of scores, or the roots of norms of second derivatives.
+    probabilities or 1; and norms of scores, or the roots of norms of second derivatives. Of users,
+    the latter are those of the sums over their rows, which all have the same; their scores are rows
+    of a table of their own, whose derivatives are 1.
     """
 
-    x: NDArray[np.float32]
+    x: NDArray[Any]
+    unit: Array  # z is this times [x, 1], or times x
+    counted: NDArray[np.bool_]  # of each present record once: of users, at their first rows
+    users: Users | None  # None where each row is a record
     weights: Array
     norms: Array
     raw: Array  # predictions at that point
@@ -474,11 +508,11 @@ class Sized(NamedTuple):
     sizes: Array
 
 
-def _tasks(x: NDArray[np.float32]) -> list[slice]:
+def _tasks(x: NDArray[Any]) -> list[slice]:
     return slices(len(x), chunk_rows(*x.shape))
 
 
-def _scaled(x: NDArray[np.float32], factors: Array, dimension: int) -> Array:
+def _scaled(x: NDArray[Any], factors: Array, dimension: int) -> Array:
     """Rows times factors, over the unit, by which sums are multiplied, and not each row."""
     from .._kernels.products import scaled_rows
 
@@ -487,14 +521,25 @@ def _scaled(x: NDArray[np.float32], factors: Array, dimension: int) -> Array:
     return rows
 
 
-def _unweighed(copy: WithNumbers, unit: Array) -> WithNumbers:
+def _unweighed(copy: WithNumbers, unit: Array, by_user: bool) -> WithNumbers:
     """The copy with no weights but the records' own, and with norms."""
     x, rows = copy.numbers[0], copy.data.rows
     d = x.shape[1]
     squares = make_rows(x, False).norms(unit[:d]) ** 2 + float((unit[d:] ** 2).sum())
     norms = np.sqrt(squares * (1 + norm_error(len(unit))))
-    weights = rows.sample_weights() * rows.present()
-    return WithNumbers(copy.data, Sized(x, weights, norms, norms, norms, norms))
+    users, counted = None, rows.present()
+    weights = rows.sample_weights() * counted
+    if by_user:
+        if rows.users is None:
+            raise ValueError("a plan for users of several rows needs to know whose each row is")
+        of_rows = np.unique(rows.users, return_inverse=True)[1]
+        order = np.argsort(of_rows, kind="stable")
+        ends = np.cumsum(np.bincount(of_rows))
+        users = Users(of_rows, order, np.append(0, ends[:-1]), ends)
+        firsts, counted = order[users.starts], np.zeros(len(x), dtype=bool)
+        counted[firsts] = np.logical_or.reduceat(rows.present()[order], users.starts)
+    numbers = Sized(x, unit, counted, users, weights, norms, norms, norms, norms)
+    return WithNumbers(copy.data, numbers)
 
 
 def predicted(copy: WithNumbers, at: Point) -> WithNumbers:
@@ -506,19 +551,48 @@ def predicted(copy: WithNumbers, at: Point) -> WithNumbers:
 
 def scored(copy: WithNumbers, at: Point, is_curved: bool) -> WithNumbers:
     """The copy with what its records have there, of scores or of second derivatives."""
-    _, weights, norms, raw, *_ = copy.numbers
+    numbers = copy.numbers
+    weights, norms, raw, users = numbers.weights, numbers.norms, numbers.raw, numbers.users
     if is_curved:
         of_each, curvature = _curvature(at.loss, raw)
         sizes = norms * np.sqrt(weights * curvature)
+        if users is not None:  # the trace of a sum bounds its Frobenius norm
+            most = int((users.ends - users.starts).max())
+            squares = np.add.reduceat(sizes[users.order] ** 2, users.starts)
+            sizes = np.sqrt(squares * (1 + norm_error(most)))[users.of_rows]
     else:
         r = clipped_derivative(at.loss, raw, copy.data.y, math.inf)
         of_each = times_rows(r, weights)
+        if users is not None:
+            return WithNumbers(copy.data, _of_users(numbers, users, of_each.reshape(len(r), -1)))
         lengths = np.abs(of_each) if r.ndim == 1 else np.linalg.norm(of_each, axis=1)
         sizes = norms * lengths * (1 + norm_error(len(at.unit)))
-    return WithNumbers(copy.data, copy.numbers._replace(of_each=of_each, sizes=sizes))
+    return WithNumbers(copy.data, numbers._replace(of_each=of_each, sizes=sizes))
 
 
-def _table(x: NDArray[np.float32], unit: Array) -> Rows:
+def _of_users(numbers: Sized, users: Users, of_each: Array) -> Sized:
+    """The scores of the users, in the place of rows.
+
+    What is computed of a user is the same whatever the others hold, and is what is scaled down: the
+    float error of a sum in which rows cancel out is part of the user's own vector.
+    """
+    from .._kernels.products import add_by_user
+
+    unit = np.repeat(numbers.unit, of_each.shape[1])
+    _, order, starts, ends = users
+    s = np.zeros((starts.size, unit.size))
+
+    def fill(part: slice) -> None:
+        add_by_user(numbers.x, of_each, order, starts[part], ends[part], s[part])
+
+    on_threads(fill, _tasks(s), uses_blas=False)
+    s *= unit
+    sizes, ones = np.linalg.norm(s, axis=1) * (1 + norm_error(unit.size)), np.ones(len(s))
+    counted = numbers.counted[order[starts]]
+    return Sized(s, np.ones(unit.size), counted, None, ones, sizes, ones, ones, sizes)
+
+
+def _table(x: NDArray[Any], unit: Array) -> Rows:
     """The rows over the unit."""
     return make_rows(x, len(unit) > x.shape[1])
 
@@ -538,12 +612,24 @@ def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
 
 
 def _size_counts(copy: WithNumbers, grid: Array) -> Array:
-    return statistics.place_counts(copy.numbers.sizes, copy.data.rows.present(), grid)
+    return statistics.place_counts(copy.numbers.sizes, copy.numbers.counted, grid)
 
 
-def _weighed(copy: WithNumbers, bound: float) -> WithNumbers:
-    """The copy with weights with which no root of second derivatives is above the bound."""
-    numbers = copy.numbers
+def _weighed(copy: WithNumbers, at: Point, bound: float) -> WithNumbers:
+    """The copy with weights with which no root of second derivatives is above the bound.
+
+    Of a user with too much, the last rows count less: a weight of all that depends on how many rows
+    there are would depend on the outcome where this decides what follows it.
+    """
+    numbers, users = copy.numbers, copy.numbers.users
+    if users is not None:
+        from .._kernels.products import shares_of_first
+
+        squares = numbers.norms**2 * numbers.weights * _curvature(at.loss, numbers.raw)[1]
+        shares = np.ones(len(squares))
+        shares_of_first(squares, *users[1:], bound**2, shares)
+        weighed = numbers._replace(weights=numbers.weights * shares)
+        return scored(WithNumbers(copy.data, weighed), at, True)
     factors = clipped_to(bound, numbers.sizes)
     weights, sizes = numbers.weights * factors**2, numbers.sizes * factors
     return WithNumbers(copy.data, numbers._replace(weights=weights, sizes=sizes))
@@ -555,15 +641,16 @@ def _shortened(copy: WithNumbers, clip: float) -> Array:
     return times_rows(numbers.of_each, clipped_to(clip, numbers.sizes) / clip)
 
 
-def score_sum(copy: WithNumbers, unit: Array, clip: float) -> Array:
+def score_sum(copy: WithNumbers, clip: float) -> Array:
     """Sum of the scores over a clip, the longer ones scaled down to 1; of shape (size,)."""
+    unit = copy.numbers.unit
     total = _table(copy.numbers.x, unit).weighted_sum(_shortened(copy, clip))
     return np.asarray((unit * total.T).T.ravel())
 
 
-def score_and_moment_sum(copy: WithNumbers, unit: Array, clip: float) -> Array:
-    """The same in the first row, and below it the sum of s s^T."""
-    x, shortened = copy.numbers.x, _shortened(copy, clip)
+def score_and_moment_sum(copy: WithNumbers, clip: float) -> Array:
+    """The same in the first row, and below it the sum of s s^T, by one pass."""
+    x, unit, shortened = copy.numbers.x, copy.numbers.unit, _shortened(copy, clip)
 
     def added(part: slice) -> Array:
         r = shortened[part]
@@ -580,8 +667,8 @@ def score_and_moment_sum(copy: WithNumbers, unit: Array, clip: float) -> Array:
 
 def curvature_sum(copy: WithNumbers, at: Point, bound: float) -> Array:
     """Sum of the second derivatives over the bound's square, the larger ones scaled down to 1."""
-    x, weights, _, _, p, sizes = copy.numbers
-    factors = weights * (clipped_to(bound, sizes) / bound) ** 2
+    x, p = copy.numbers.x, copy.numbers.of_each
+    factors = copy.numbers.weights * (clipped_to(bound, copy.numbers.sizes) / bound) ** 2
 
     def added(part: slice) -> Array:
         q, f, dimension = p[part], factors[part], len(at.unit)

@@ -184,7 +184,8 @@ class UnitDescentPlan(Plan):
     @property
     def reads_pieces(self) -> bool:
         """See `Plan.reads_pieces`."""
-        return is_large(self.problem) and not is_wide(self.problem)
+        by_user = self.inference is not None and self.inference.rows_per_user > 1
+        return is_large(self.problem) and not is_wide(self.problem) and not by_user
 
     def expected_std(
         self,
@@ -223,7 +224,8 @@ class UnitDescentPlan(Plan):
         Raises
         ------
         ValueError
-            If the plan was made without ``inference=True``, or is for more than two classes.
+            If the plan was made without ``inference=True``, or is for more than two classes, or for
+            users of several rows, whose standard errors depend on how alike the rows are.
 
         Examples
         --------
@@ -236,6 +238,10 @@ class UnitDescentPlan(Plan):
             raise ValueError("the plan has no standard errors: make it with inference=True")
         if self.problem.has_frequencies:
             raise ValueError("expected_std is for regressions and for two classes")
+        if self.budget.rows_per_user > 1:
+            raise ValueError(
+                "expected_std is for rows that are independent of each other (max_rows_per_user=1)"
+            )
         check_real("r2", r2, low=0, high=1, high_open=True)
         check_real("correlation", correlation, low=0, high=1, high_open=True)
         check_real("prevalence", prevalence, low=0, high=1, low_open=True, high_open=True)
@@ -289,6 +295,11 @@ class UnitDescentPlan(Plan):
             coef = self.correction.run(problem, units, coef, stream)
         if self.inference is None:
             return units.result(coef, problem, self.n_steps)
+        loss = problem.loss
+        if loss.task == "classification" and clip < loss.derivative_bound(math.inf):
+            # clipped derivatives of unequal classes leave an intercept far below the rarer one,
+            # from where Newton steps overshoot; the offset is the released frequencies' log-odds
+            coef.reshape(problem.dimension, -1)[d:] = 0.0
         coef, estimate = self.inference.run(problem, units, coef, stream)
         return replace(units.result(coef, problem, self.n_steps), estimate=estimate)
 

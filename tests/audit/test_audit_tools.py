@@ -695,6 +695,28 @@ def test_a_weight_alone_is_a_difference():
     assert changed_record((first, second)) == 1
 
 
+def test_pairs_of_users_differ_in_all_rows_of_one():
+    facts = problem(12, 2)
+    for first, second in neighbours(facts, "zero-out", 6, rows_per_user=3):
+        users = first.rows.users
+        assert sorted(np.bincount(users)) == [3, 3, 3, 3]
+        (mine,) = np.nonzero(first.rows.scales() != second.rows.scales())
+        assert len(mine) == 3
+        assert len(set(users[mine])) == 1
+        assert changed_record((first, second)) == mine[0]
+        X = first.rows.X.toarray() if sparse.issparse(first.rows.X) else first.rows.X
+        assert len(np.unique(X[mine], axis=0)) == 1
+        # of other users, or of none, these are three records
+        for users in (None, np.arange(12)):
+            for side in (first, second):
+                side.rows.users = users
+            with pytest.raises(ValueError, match="must differ in one record, got 3"):
+                changed_record((first, second))
+        first.rows.users = np.zeros(12, dtype=int)
+        with pytest.raises(ValueError, match="must have the same users"):
+            changed_record((first, second))
+
+
 def test_outcomes_without_any_noise_are_told_apart():
     first, second = np.tile([1.0, 2.0, 3.0], (200, 1)), np.tile([1.0, 2.0, 3.5], (200, 1))
     assert audit_outcomes(first, second, epsilon=1.0).flagged

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,6 +30,8 @@ from support import recomputed_epsilon
 from sklearn_dpsco import (
     BudgetAccountant,
     DPGridSearchCV,
+    DPLinearRegression,
+    DPLogisticRegression,
     DPScaler,
     PrivacyBudget,
     PrivacyBudgetError,
@@ -120,6 +123,56 @@ def test_all_rows_of_a_user_move_a_release_by_as_many_sensitivities(name, form):
     second = statistics(model, other_X, other_y)
     moved = changes(first, second).values()
     assert 0 < max(moved) <= 2 + 1e-9
+
+
+def with_errors(n_classes=0, **settings):
+    facts = {"bounds_X": (-1, 1), "inference": True, "max_rows_per_user": ROWS, "random_state": 0}
+    facts |= {"epsilon": 30.0, **settings}
+    if n_classes:
+        return DPLogisticRegression(classes=list(range(n_classes)), **facts)
+    return DPLinearRegression(bounds_y=(-1, 1), **facts)
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_standard_errors_are_of_users_and_of_their_first_rows(n_classes):
+    rng = np.random.default_rng(0)
+    X, users = rng.uniform(-1, 1, (1200, 2)), users_of(1200, rng)
+    y = rng.integers(0, n_classes, 1200) if n_classes else X[:, 0] * 0.5 + rng.uniform(-1, 1, 1200)
+    seen = pd.Series(users).groupby(users).cumcount().to_numpy()
+    model = with_errors(n_classes).fit(X, y, groups=users)
+    assert f"1200 rows of {len(set(users))} users" in str(model.summary())
+    # further rows have no influence at all, whatever they hold
+    other_X, other_y = X.copy(), y.copy()
+    other_X[seen >= ROWS] *= -0.5
+    other_y[seen >= ROWS] = other_y[seen >= ROWS][::-1]
+    other = with_errors(n_classes).fit(other_X, other_y, groups=users.tolist())
+    np.testing.assert_array_equal(outcome(model), outcome(other))
+    np.testing.assert_array_equal(model.coef_cov_, other.coef_cov_)
+    # and whose rows they are does
+    apart = with_errors(n_classes).fit(X, y, groups=np.arange(1200))
+    assert np.all(apart.coef_cov_ != model.coef_cov_)
+    # users are told apart whatever their rows' order and storage
+    float_users = users.astype(float)
+    again = with_errors(n_classes).fit(X, y, groups=float_users)
+    np.testing.assert_array_equal(again.coef_cov_, model.coef_cov_)
+
+
+def test_standard_errors_of_users_need_to_know_them():
+    X, y = np.random.default_rng(0).uniform(-1, 1, (2, 1200))
+    X, users, accountant = X[:, None], np.arange(1200) // ROWS, BudgetAccountant(30.0)
+    with nothing_is_released():
+        with pytest.raises(ValueError, match="needs groups, the user of each row"):
+            with_errors(accountant=accountant).fit(X, y)
+        there = da.from_array(X, chunks=(400, 1))
+        with pytest.raises(ValueError, match="needs a table in memory"):
+            with_errors(accountant=accountant).fit(there, y, groups=users)
+        with pytest.raises(ValueError, match="labels that are missing"):
+            with_errors(accountant=accountant).fit(X, y, groups=np.where(users == 1, np.nan, users))
+    assert accountant.ledger == ()
+    # rows of nobody are empty
+    some = np.where(users == 1, np.nan, users)
+    model = with_errors(nonfinite="zero").fit(X, y, groups=some)
+    assert "1200 rows of 399 users" in str(model.summary())
 
 
 @pytest.mark.parametrize("name", ["DPFTRLRegressor", "DPFTRLClassifier"])

@@ -22,6 +22,7 @@ from sklearn_dpsco import (
     PrivacyParameterWarning,
     PublicEncoder,
 )
+from sklearn_dpsco._kernels.products import shares_of_first
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.estimates import Estimates
 from sklearn_dpsco.geometry import Geometry, L2Ball
@@ -34,10 +35,13 @@ COMMON = {"delta": 1e-6, "relation": "zero-out", "inference": True}
 PARTS = ("size", "hessian", "first", "moments", "last")
 
 
-def planned(n, d, task="regression", n_outputs=1, epsilon=1.0, relation="zero-out", **settings):
+def planned(
+    n, d, task="regression", n_outputs=1, epsilon=1.0, relation="zero-out", rows=1, **settings
+):
     loss = problem(n, d, task=task, n_outputs=n_outputs).loss
     facts = Problem(n, d, loss, Geometry, inference=True)
-    return Descent(**settings).plan(facts, PrivacyBudget(epsilon, 1e-6, relation))
+    budget = PrivacyBudget(epsilon, 1e-6, relation, rows_per_user=rows)
+    return Descent(**settings).plan(facts, budget)
 
 
 def table(n, d, seed, kind="normal"):
@@ -54,11 +58,12 @@ def table(n, d, seed, kind="normal"):
     return X, scores.argmax(axis=1), np.array([w, -w, 0 * w])
 
 
-def fitted(X, y, n_classes=0, epsilon=3.0, seed=0, **others):
+def fitted(X, y, n_classes=0, epsilon=3.0, seed=0, groups=None, sample_weight=None, **others):
     facts = {"epsilon": epsilon, "bounds_X": (-6, 6), "random_state": seed, **COMMON, **others}
+    given = {"groups": groups, "sample_weight": sample_weight}
     if n_classes:
-        return DPLogisticRegression(classes=list(range(n_classes)), **facts).fit(X, y)
-    return DPLinearRegression(**{"bounds_y": (-30, 30), **facts}).fit(X, y)
+        return DPLogisticRegression(classes=list(range(n_classes)), **facts).fit(X, y, **given)
+    return DPLinearRegression(**{"bounds_y": (-30, 30), **facts}).fit(X, y, **given)
 
 
 # ------------------------------------------------------------------------------- the plan
@@ -119,7 +124,6 @@ def test_few_rows_warn_before_anything_is_spent(task, times):
         ({"solver": NoisyMD()}, "inference=True is for solver='descent'"),
         ({"feasible_set": L2Ball(1.0)}, "no feasible set"),
         ({"loss": "welsch"}, "inference=True is for the squared and the logistic loss"),
-        ({"max_rows_per_user": 2}, "needs max_rows_per_user=1"),
     ],
 )
 def test_what_has_no_standard_errors_is_refused(settings, message):
@@ -152,17 +156,14 @@ def test_without_inference_methods_say_how_to_ask():
 # ------------------------------------------------------------------------- sensitivities
 
 
+KINDS = ("regression", 1), ("regression", 2), ("classification", 1), ("classification", 3)
+
+
 @rest_is_slow(
     ("task", "n_outputs", "relation"),
-    [
-        (task, k, relation)
-        for task, k in (
-            ("regression", 1), ("regression", 2), ("classification", 1), ("classification", 3),
-        )
-        for relation in RELATIONS
-    ],
+    [(*kind, relation) for kind in KINDS for relation in RELATIONS],
     ["regression-1-zero-out", "regression-2-replace-one", "classification-3-zero-out"],
-)  # fmt: skip
+)
 def test_no_record_moves_a_release_beyond_its_sensitivity(task, n_outputs, relation):
     plan = planned(80, 2, task, n_outputs, 400.0, relation, max_iter=2)
     # clips that records reach
@@ -182,6 +183,76 @@ def test_a_replay_finds_what_is_not_bounded(part, task, monkeypatch):
     monkeypatch.setattr(inference, "clipped_to", lambda bound, norms: np.ones(norms.size))
     found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 16))
     assert f"inference.{part}" in found.violations, found
+
+
+def replayed_users(task, n_outputs=1, relation="zero-out"):
+    """A replay on tables that differ in all four rows of a user, who reaches the clips."""
+    plan = planned(80, 2, task, n_outputs, 2000.0, relation, rows=4, max_iter=2)
+    few = dataclasses.replace(plan.inference, n_cut=10, n_large=2, n_beyond=5.0)
+    plan = dataclasses.replace(plan, inference=few)
+    pairs = neighbours(plan.problem, relation, 12, rows_per_user=4)
+    return check_sensitivity(plan, pairs)
+
+
+@pytest.mark.filterwarnings("ignore:n_samples=80 is too small")
+@rest_is_slow(
+    ("task", "n_outputs", "relation"),
+    [(*kind, relation) for kind in KINDS for relation in RELATIONS],
+    ["regression-1-replace-one", "regression-2-zero-out", "classification-3-zero-out"],
+)
+def test_no_user_moves_a_release_beyond_what_the_claim_counts(task, n_outputs, relation):
+    found = replayed_users(task, n_outputs, relation)
+    assert not found.violations, found
+    for name in PARTS:
+        assert found.ratios[f"inference.{name}"] > 0.5, found
+
+
+@pytest.mark.filterwarnings("ignore:n_samples=80 is too small")
+def test_a_replay_finds_users_that_are_not_clipped_as_a_whole(monkeypatch):
+    of_users, scored, each = inference._of_users, inference.scored, np.arange(80)
+
+    def longest_row(numbers, users, of_each):
+        # the norm of a user's largest row in the place of that of the sum
+        rows = of_users(numbers, inference.Users(each, each, each, each + 1), of_each).sizes
+        sizes = np.maximum.reduceat(rows[users.order], users.starts)
+        return of_users(numbers, users, of_each)._replace(sizes=sizes)
+
+    def each_row_a_record(copy, at, is_curved):
+        numbers = copy.numbers._replace(users=None)
+        return scored(dataclasses.replace(copy, numbers=numbers), at, is_curved)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inference, "_of_users", longest_row)
+        found = replayed_users("regression").violations
+        assert {"inference.first", "inference.moments", "inference.last"} <= found.keys()
+        assert "inference.hessian" not in found
+    with monkeypatch.context() as patch:
+        patch.setattr(inference, "scored", each_row_a_record)
+        found = replayed_users("classification").violations
+        assert {f"inference.{part}" for part in PARTS[1:]} <= found.keys()
+    monkeypatch.setattr(inference, "clipped_to", lambda bound, norms: np.ones(norms.size))
+    assert "inference.last" in replayed_users("regression").violations
+
+
+def test_noise_does_not_grow_with_the_rows_of_a_user():
+    one, many = planned(50_000, 5), planned(50_000, 5, rows=10)
+    assert many.step.scale / one.step.scale > 9
+    for part in PARTS:
+        was, found = (getattr(plan.inference, part) for plan in (one, many))
+        assert found.sensitivity == pytest.approx(was.sensitivity / 10, rel=1e-6)
+        assert found.sensitivity >= was.sensitivity / 10
+        assert found.scale / was.scale < 2.5  # a Hessian's share follows what a mean can tell
+    assert many.inference.last.scale < 1.2 * one.inference.last.scale
+    assert 0.99 < recomputed_epsilon(many.guarantee) <= 1 + 1e-4
+    # as many users are needed as rows are elsewhere
+    with pytest.raises(ValueError, match=r"needs about \d+ rows") as caught:
+        planned(1000, 10)
+    needed = int(str(caught.value).split("about ")[1].split()[0])
+    planned(int(11 * needed), 10, rows=10)
+    with pytest.raises(ValueError, match="needs about"):
+        planned(int(9 * needed), 10, rows=10)
+    with pytest.raises(ValueError, match="independent of each other"):
+        many.expected_std()
 
 
 def test_second_derivatives_of_classes_are_within_their_bound():
@@ -222,6 +293,95 @@ def test_without_noise_it_is_the_sandwich_of_statsmodels():
             )
             np.testing.assert_allclose(found.errors(apart)[0], other.bse[:, k - 1], rtol=1e-6)
         assert np.allclose(found.coef.sum(axis=0), 0)
+
+
+def table_of_users(n_users, rows, seed, n_classes=0):
+    """As `table`, with what is common to the rows of a user, in any order; and the users."""
+    rng = np.random.default_rng(seed)
+    X, y, w = table(n_users * rows, 3, seed)
+    users = rng.permutation(np.repeat(np.arange(n_users), rows))
+    X[:, 0] = rng.normal(size=n_users)[users]
+    y = X @ w + rng.normal(size=n_users)[users] + rng.normal(size=len(X))
+    return X, (y > 0.5).astype(int) if n_classes else y, w, users
+
+
+def test_without_noise_it_is_the_sandwich_clustered_by_user():
+    models = pytest.importorskip("statsmodels.api")
+    for n_classes, law in ((0, "OLS"), (2, "Logit")):
+        X, y, _, users = table_of_users(500, 4, 0, n_classes)
+        users = np.where(users % 3, users, 3 * (users // 6))  # some have more rows
+        model = fitted(X, y, n_classes, math.inf, max_rows_per_user=8, groups=users)
+        found = model.summary()
+        options = {} if law == "OLS" else {"disp": 0, "tol": 1e-12}
+        options["cov_kwds"] = {"groups": users, "use_correction": False}
+        other = getattr(models, law)(y, np.column_stack((X, np.ones(len(X)))))
+        other = other.fit(cov_type="cluster", **options)
+        np.testing.assert_allclose(found.coef[0], other.params, rtol=1e-6)
+        np.testing.assert_allclose(found.std[0], other.bse, rtol=1e-6)
+        assert f"2000 rows of {len(set(users))} users" in str(found)
+        assert "users count less" in str(found)
+
+
+def test_users_of_one_row_are_rows():
+    X, y, _, _ = table_of_users(2000, 1, 0)
+    rows, users = fitted(X, y, 0, math.inf), np.arange(len(X))
+    # and what is left out of others is not there
+    some = np.append(users, [5, 5, 7])
+    double = fitted(
+        np.vstack((X, X[:3])), np.append(y, [30, 30, 30]), 0, math.inf, max_rows_per_user=2,
+        sample_weight=np.append(np.ones(len(X)), np.zeros(3)), groups=some,
+    )  # fmt: skip
+    np.testing.assert_allclose(double.summary().coef, rows.summary().coef, rtol=1e-6)
+    np.testing.assert_allclose(double.coef_cov_, rows.coef_cov_, rtol=1e-4, atol=1e-12)
+    with pytest.raises(ValueError, match="max_rows_per_user=1: else the variance"):
+        double.predict_interval(X[:2], of="record")
+
+
+def test_a_users_first_rows_count_until_they_are_enough():
+    values, shares = np.array([3.0, 1.0, 0.0, 2.0, 8.0, 2.0]), np.ones(6)
+    users = np.array([1, 0, 2, 5, 3, 4]), np.array([0, 4]), np.array([4, 6])
+    shares_of_first(values, *users, 5.0, shares)  # 1, 3, 0 and 2; 2 and 8
+    np.testing.assert_allclose(shares, [1, 1, 1, 1, 0.375, 0.5])
+
+
+@functools.cache
+def fits_of_users(knows_users):
+    found = []
+    for seed in range(50):
+        X, y, w, users = table_of_users(800, 10, seed)
+        settings = {"max_rows_per_user": 10, "groups": users} if knows_users else {}
+        found.append((fitted(X, y, 0, 3.0, seed, **settings).summary(), w))
+    return found
+
+
+def test_standard_errors_of_users_are_those_of_repeated_tables():
+    assert is_calibrated([slope_errors(*fit) for fit in fits_of_users(True)])
+    # those of rows leave out what the rows of a user have in common
+    errors = [slope_errors(*fit) for fit in fits_of_users(False)]
+    squares = sum(error[0] ** 2 / cov[0, 0] for error, cov in errors)
+    assert squares > stats.chi2(len(errors)).isf(1e-7)
+
+
+def hazards(seed, n_users=3000, periods=8):
+    """Periods of persons up to an event, after which they are empty."""
+    rng = np.random.default_rng(seed)
+    X = np.repeat(rng.normal(size=(n_users, 2)).clip(-6, 6), periods, axis=0)
+    X = np.column_stack((X, np.tile(np.linspace(0, 1, periods), n_users)))
+    w = np.array([0.8, -0.4, 0.5])
+    y = (rng.random(len(X)) < expit(X @ w - 1.8)).astype(float)
+    before = y.reshape(n_users, -1).cumsum(axis=1).ravel() - y
+    return X, np.where(before > 0, np.nan, y), w, np.repeat(np.arange(n_users), periods)
+
+
+def test_what_counts_less_of_a_person_does_not_depend_on_the_outcome():
+    errors = []
+    for seed in range(60):
+        X, y, w, users = hazards(seed)
+        facts = {"max_rows_per_user": 8, "nonfinite": "zero", "groups": users}
+        errors.append(slope_errors(fitted(X, y, 2, 5.0, seed, **facts).summary(), w))
+    assert is_calibrated(errors)
+    z = np.array([error[0] / math.sqrt(cov[0, 0]) for error, cov in errors])
+    assert abs(z.mean()) < 5 / math.sqrt(len(z))
 
 
 @functools.cache
