@@ -54,9 +54,6 @@ class Loss:
     weak_convexity : float
         rho, at least 0, with l + rho z^2 / 2 convex in z; infinite if there is none. It is 0 for a
         convex loss, else the smoothness unless declared. Where it is finite, l has an envelope.
-    has_ratios : bool
-        Whether z is the logarithm of odds, of a mean or of a rate, so that e to a coefficient is a
-        ratio of these. False unless declared.
 
     Examples
     --------
@@ -88,7 +85,6 @@ class Loss:
     task: ClassVar[str]
     loss_id: ClassVar[int | None] = None
     is_convex: ClassVar[bool] = False
-    has_ratios: ClassVar[bool] = False
 
     @property
     def n_outputs(self) -> int:
@@ -394,7 +390,6 @@ class Logistic(_Known):
     loss_id: ClassVar[int | None] = 2
     smoothness: ClassVar[float] = 0.25
     task: ClassVar[str] = "classification"
-    has_ratios: ClassVar[bool] = True
 
     def value(self, z: Array, y: Array) -> Array:
         return np.logaddexp(0.0, -y * z)
@@ -1061,8 +1056,8 @@ def _probed(loss: Loss, z: Array, y: Array) -> Array:
 
 
 def check_ratios(loss: Loss) -> None:
-    """Raise unless e to a coefficient of a model with this loss is a ratio."""
-    if not loss.has_ratios:
+    """Raise unless e to a coefficient is a ratio: of odds, or with a log link of means or rates."""
+    if not isinstance(loss, Logistic) and loss.task != "rates":
         raise ValueError(
             "exponentiate=True is for the logistic loss of two classes and for losses with a log "
             "link: of other models e to a coefficient is no ratio. Say exponentiate=False"

@@ -216,7 +216,7 @@ def _steps(model: Any, X: Any, lengths: NDArray[Any]) -> tuple[Array, Array | No
     is_discrete = is_classifier(model)
     if is_discrete and len(model.classes_) != 2:
         raise ValueError("model must have two classes, of which the second is the event")
-    if not is_discrete and not model.plan_.problem.loss.has_ratios:
+    if not is_discrete and model.plan_.problem.loss.task != "rates":
         raise ValueError("model must be a classifier, or a regression with a log link")
     lengths = np.resize(lengths, X.shape[0])
     if hasattr(model, "coef_std_"):
