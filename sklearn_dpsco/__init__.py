@@ -20,11 +20,13 @@ from .exceptions import (
 from .inspection.budgets import LedgerDisplay, PlanDisplay, TradeoffCurveDisplay
 from .inspection.models import CoefficientDisplay, PrivacyUtilityDisplay, coef_frame
 from .inspection.power import PowerDisplay, epsilon_needed, rows_needed
+from .inspection.survival import survival_curve
 from .metrics import DPScore, dp_score, plan_score
 from .model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from .moments import PrivateMoments
 from .preprocessing.encoder import PublicEncoder
 from .preprocessing.leaks import LeakFinding, LeakReport, check_pipeline
+from .preprocessing.person_periods import person_periods
 from .preprocessing.quantiles import plan_private_bounds, private_bounds
 from .preprocessing.scaler import DPScaler
 from .preprocessing.vocabulary import PrivateVocabulary
@@ -81,8 +83,10 @@ __all__ = [
     "dp_score",
     "epsilon_needed",
     "expected_failed_checks",
+    "person_periods",
     "plan_private_bounds",
     "plan_score",
     "private_bounds",
     "rows_needed",
+    "survival_curve",
 ]

@@ -80,6 +80,9 @@ class Estimates(Overviewed):
         What the table should say besides.
     level : float in (0, 1), default=.95
         Of the intervals that are shown.
+    exponentiate : bool, default=False
+        Whether e to the coefficients and to the ends of intervals is shown, as "exp(coef)":
+        ratios. Standard errors, z and p-values, and all methods, are those of the coefficients.
 
     Attributes
     ----------
@@ -113,6 +116,7 @@ class Estimates(Overviewed):
     title: str = ""
     notes: tuple[str, ...] = field(default=())
     level: float = 0.95
+    exponentiate: bool = False
 
     # ---------------------------------------------------------------------------- numbers
 
@@ -301,7 +305,13 @@ class Estimates(Overviewed):
         values = self.coef, self.std, self.std_sampling, self.std_noise, self.zvalues, self.pvalues
         columns = list(zip(_COLUMNS, values, strict=True))
         columns += [(f"[{tail:.4g}", ends[:, 0]), (f"{1 - tail:.4g}]", ends[:, 1])]
-        return columns if self.shrunk is None else [*columns, ("shrunk", self.shrunk)]
+        columns += [] if self.shrunk is None else [("shrunk", self.shrunk)]
+        if not self.exponentiate:
+            return columns
+        of_errors = _COLUMNS[1:]
+        with np.errstate(over="ignore"):
+            found = [(name, x if name in of_errors else np.exp(x)) for name, x in columns]
+        return [("exp(coef)", found[0][1]), *found[1:]]
 
     def overview(self) -> Overview:
         """The table as text."""
@@ -314,7 +324,11 @@ class Estimates(Overviewed):
         heads = ("", *(name for name, _ in columns))
         longest = max(map(len, labels))
         layout = f"{{:{longest}}}" + "".join(f" {{:>{11}}}" for _ in columns)
-        return Overview((self.title, *self.notes), heads, layout, rows)
+        log = (
+            "exp(coef), interval and shrunk are ratios; std err, sampling, noise and z are of coef"
+        )
+        notes = (*self.notes, *[log] * self.exponentiate)
+        return Overview((self.title, *notes), heads, layout, rows)
 
 
 def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> Array:

@@ -1109,6 +1109,15 @@ def _probed(loss: Loss, z: Array, y: Array) -> Array:
     return derivative
 
 
+def check_ratios(loss: Loss) -> None:
+    """Raise unless e to a coefficient is a ratio: of odds, or with a log link of means or rates."""
+    if not isinstance(loss, Logistic) and loss.task != "rates":
+        raise ValueError(
+            "exponentiate=True is for the logistic loss of two classes and for losses with a log "
+            "link: of other models e to a coefficient is no ratio. Say exponentiate=False"
+        )
+
+
 def get_loss(loss: Any, task: str) -> Loss:
     """The loss of that name, or the object itself, checked against the task."""
     names = [name for name, kind in _LOSSES.items() if kind.task == task]

@@ -1,5 +1,7 @@
 """Standard errors, intervals and tests of linear functions of coefficients."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -137,3 +139,16 @@ def test_shown():
     assert isinstance(several.to_frame().index, pandas.MultiIndex)
     assert several.conf_int().shape == (2, 1, 2)
     assert several.wald_test("a").df_num == 2
+
+
+def test_ratios():
+    found = estimates(shrunk=np.ones((1, 3)), level=0.9)
+    log, ratios = found.to_frame(), dataclasses.replace(found, exponentiate=True).to_frame()
+    assert list(ratios.columns) == ["exp(coef)", *log.columns[1:]]
+    np.testing.assert_allclose(np.log(ratios["exp(coef)"]), log["coef"])
+    for name in ("[0.05", "0.95]", "shrunk"):
+        np.testing.assert_allclose(np.log(ratios[name]), log[name], atol=1e-12)
+    for name in ("std err", "sampling", "noise", "z", "P>|z|"):
+        np.testing.assert_array_equal(ratios[name], log[name])
+    whole = dataclasses.replace(found, exponentiate=True, unknown=np.eye(3)[:, :1]).to_frame()
+    assert whole[["[0.05", "0.95]"]].iloc[0].tolist() == [0, np.inf]

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_choice
+from .._checks import check_bool, check_choice
 from ..data.blocks import check_in_memory, is_elsewhere
 from ..data.bounds import FeatureScaling
 from ..data.cells import as_users, user_numbers
 from ..estimates import Estimates, WaldTest, check_level
-from ..losses import Multinomial
+from ..losses import Multinomial, check_ratios
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._models import feature_index
@@ -156,7 +156,12 @@ class Inference(DPLinearModel):
         return self._found("conf_int").conf_int(level)
 
     def summary(
-        self, encoder: Any = None, *, units: str = "data", level: float = 0.95
+        self,
+        encoder: Any = None,
+        *,
+        units: str = "data",
+        level: float = 0.95,
+        exponentiate: bool = False,
     ) -> Estimates:
         """The coefficients with standard errors, tests and intervals, as text, HTML or a frame.
 
@@ -167,6 +172,10 @@ class Inference(DPLinearModel):
             As in `coef_frame`.
         level : float in (0, 1), default=.95
             Of the intervals.
+        exponentiate : bool, default=False
+            Whether to show ratios, e to the coefficients and to the ends of their intervals: of
+            odds for two classes (in rows of `person_periods` nearly those of hazards), of means or
+            rates for a log link. Standard errors, z and p-values stay those of the coefficients.
 
         Returns
         -------
@@ -177,9 +186,13 @@ class Inference(DPLinearModel):
         Raises
         ------
         ValueError
-            If the fit was without ``inference=True``, or `encoder` has another number of outputs.
+            If the fit was without ``inference=True``, `encoder` has another number of outputs, or
+            `exponentiate` is True of a linear model or of several classes.
         """
-        found = dataclasses.replace(self._found("summary"), level=check_level(level))
+        found = self._found("summary")
+        if check_bool("exponentiate", exponentiate):
+            check_ratios(self.plan_.problem.loss)
+        found = dataclasses.replace(found, level=check_level(level), exponentiate=exponentiate)
         check_choice("units", units, ("data", "scaled"))
         names, shift, width = found.names, np.zeros(1), np.ones(1)
         if encoder is not None:
@@ -229,7 +242,7 @@ class Inference(DPLinearModel):
         level, loss = check_level(level), self.plan_.problem.loss
         if of == "record" and loss.task != "regression":
             raise ValueError("of='record' is for a regression: labels have no interval")
-        rows, raw = self._functions(X, found)
+        rows, raw = self.linear_functions(X)
         n, k = raw.shape
         if loss.task != "classification":
             half = np.stack(
@@ -263,13 +276,28 @@ class Inference(DPLinearModel):
 
     def _prediction_std(self, X: Any) -> Array:
         found = self._found("return_std=True")
-        rows, raw = self._functions(X, found)
+        rows, raw = self.linear_functions(X)
         k = raw.shape[1]
         std = np.stack([found.errors(_padded(rows, j, k))[0] for j in range(k)], axis=1)
         return np.reshape(std, np.shape(self.predict(X)))
 
-    def _functions(self, X: Any, found: Estimates) -> tuple[Array, Array]:
-        """The rows of X, with the intercept's 1 if there is one, and raw predictions."""
+    def linear_functions(self, X: Any) -> tuple[Array, Array]:
+        """Rows of X as functions of the coefficients that `summary` shows, and their values.
+
+        For errors of what is made of raw predictions, by `Estimates.half_widths` of sums of rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), in memory
+
+        Returns
+        -------
+        functions : ndarray of shape (n_samples, n_params)
+            With a last column of ones if there is an intercept.
+        raw : ndarray of shape (n_samples, n_outputs)
+            Raw predictions by the coefficients that are not shrunk.
+        """
+        found = self._found("linear_functions")
         check_in_memory("an interval", X)
         X = self._features(X, reset=False)
         rows = np.array(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)

@@ -23,6 +23,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._checks import check_int
 from ..estimates import Estimates
+from ..losses import check_ratios
 from ..model_selection.private_steps import private_last
 from .axes import axes_for
 from .refits import check_one_budget, check_public, clones_of
@@ -51,6 +52,8 @@ class CoefficientDisplay:
     outputs : list, default=("coef",)
         Names of the targets or the classes.
     units : {"data", "scaled"}, default="scaled"
+    exponentiate : bool, default=False
+        Whether e to the coefficients is drawn, on a logarithmic axis: a forest plot of ratios.
 
     Attributes
     ----------
@@ -71,6 +74,7 @@ class CoefficientDisplay:
     std: Any = None
     outputs: Any = ("coef",)
     units: str = "scaled"
+    exponentiate: bool = False
 
     @classmethod
     def from_estimator(
@@ -79,6 +83,7 @@ class CoefficientDisplay:
         *,
         encoder: Any = None,
         units: str = "scaled",
+        exponentiate: bool = False,
         ax: Any = None,
         max_features: int = 20,
         **kwargs: Any,
@@ -92,17 +97,28 @@ class CoefficientDisplay:
             What names the features, as in `coef_frame`. None: in a pipeline, the step before.
         units : {"scaled", "data"}, default="scaled"
             As in `coef_frame`: "scaled" makes columns comparable.
+        exponentiate : bool, default=False
+            Whether to draw ratios, of odds or of rates: see `summary` of the model. A `ValueError`
+            says if they are none.
         ax, max_features, **kwargs
             As in `plot`.
         """
         frame, names, found = _frame(estimator, encoder, units)
+        if exponentiate:
+            check_ratios(_model_and_encoder(estimator)[0].plan_.problem.loss)
         coef, std = frame.to_numpy(), None
         if found is not None:
             coef, n_params = found.coef[:, : len(coef)].T, found.coef.shape[1]
             half = found.half_widths(np.eye(found.coef.size)).reshape(-1, n_params)
             std = half[:, : len(coef)].T
-        outputs = list(frame.columns)
-        display = cls(names=names, coef=coef, std=std, outputs=outputs, units=units)
+        display = cls(
+            names=names,
+            coef=coef,
+            std=std,
+            outputs=list(frame.columns),
+            units=units,
+            exponentiate=exponentiate,
+        )
         return display.plot(ax=ax, max_features=max_features, **kwargs)
 
     @classmethod
@@ -185,11 +201,21 @@ class CoefficientDisplay:
                     ax.axhline(row, color="gray", linewidth=0.5, linestyle=":")
                 std = np.where(np.isinf(std), np.nan, std)
             style = {"fmt": "o", "capsize": 3, "label": str(output), **kwargs}
-            self.points_.append(ax.errorbar(coef[largest, k], place, xerr=std, **style))
-        ax.axvline(0, color="gray", linewidth=0.8)
+            at = coef[largest, k]
+            if self.exponentiate:
+                at, ends = np.exp(at), None if std is None else np.exp([at - std, at + std])
+                std = None if ends is None else np.abs(ends - at)
+            self.points_.append(ax.errorbar(at, place, xerr=std, **style))
+        if self.exponentiate:
+            ax.set_xscale("log")
+            ax.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.minorticks_off()
+        ax.axvline(1 if self.exponentiate else 0, color="gray", linewidth=0.8)
         ax.set_yticks(place, [self.names[k] for k in largest])
         ax.invert_yaxis()
-        ax.set_xlabel("Coefficient" + (" of the scaled feature" if self.units == "scaled" else ""))
+        what = "Ratio" if self.exponentiate else "Coefficient"
+        ax.set_xlabel(what + (" of the scaled feature" if self.units == "scaled" else ""))
         if len(self.outputs) > 1 or self.outputs[0] != "coef":
             ax.legend(loc="best")
         return self

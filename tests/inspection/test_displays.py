@@ -443,6 +443,37 @@ def test_coefficients_are_those_of_the_frame():
         coef_frame(Ridge().fit(X, y))
 
 
+def test_a_forest_of_ratios():
+    A = np.random.default_rng(0).uniform(0, 1, (4000, 3))
+    labels, A = A.sum(axis=1) > 1.5, A[:, :2]
+    given = {"epsilon": 8.0, "bounds_X": (0, 1), "random_state": 0}
+    for inference in (True, False):
+        model = DPLogisticRegression(classes=[False, True], inference=inference, **given)
+        draw = CoefficientDisplay.from_estimator
+        display = draw(model.fit(A, labels), units="data", exponentiate=True)
+        points, _, bars = display.points_[0]
+        if inference:
+            frame = model.summary(exponentiate=True).to_frame().iloc[:-1]
+            ratios = frame["exp(coef)"]
+            ends = [segment[:, 0] for segment in bars[0].get_segments()]
+            np.testing.assert_allclose(ends, frame[["[0.025", "0.975]"]])
+        else:
+            ratios = np.exp(model.coef_[0])
+            assert bars == ()
+        np.testing.assert_allclose(points.get_xdata(), ratios)
+        assert display.ax_.get_xscale() == "log"
+        assert display.ax_.lines[-1].get_xdata() == [1, 1]
+        assert display.ax_.get_xlabel() == "Ratio"
+    several = DPLogisticRegression(classes=[0, 1, 2], **given)
+    linear = DPLinearRegression(bounds_y=(0, 1), **given)
+    for model in (several, linear):
+        model.set_params(inference=True).fit(A, labels)
+        with pytest.raises(ValueError, match="is no ratio"):
+            model.summary(exponentiate=True)
+        with pytest.raises(ValueError, match="is no ratio"):
+            draw(model, exponentiate=True)
+
+
 def test_refits_tell_how_much_noise_moves_coefficients():
     found = {}
     for epsilon in (1.0, 10.0):

@@ -1,0 +1,229 @@
+"""Survival curves of fitted models of the time to an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logsumexp, softmax
+from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
+
+from .._checks import import_pandas, import_pyplot
+from ..estimates import check_level
+from ..model_selection.private_steps import private_last
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SurvivalCurve:
+    """Probabilities that the event has not happened, with intervals if the fit has them.
+
+    Parameters
+    ----------
+    names : list of length n_curves
+        Of the curves: values of the column `by`.
+    times : ndarray of shape (n_periods + 1,)
+        0 and the ends of the periods.
+    survival : ndarray of shape (n_curves, n_periods + 1)
+    low, high : ndarray of the shape of `survival`, or None, default=None
+        Ends of the intervals, each for itself.
+    level : float in (0, 1), default=.95
+    by : str, default="person"
+        What the names are values of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpsco.inspection.survival import SurvivalCurve
+    >>> curve = SurvivalCurve(
+    ...     names=["all"], times=np.array([0, 30]), survival=np.array([[1.0, 0.8]]))
+    >>> curve.to_frame()
+      person  time  survival
+    0    all     0       1.0
+    1    all    30       0.8
+    """
+
+    names: list[Any]
+    times: NDArray[Any]
+    survival: Array
+    low: Array | None = None
+    high: Array | None = None
+    level: float = 0.95
+    by: str = "person"
+
+    def to_frame(self) -> Any:
+        """A pandas data frame with a row for each curve and time."""
+        n_curves, n_times = self.survival.shape
+        columns = {
+            self.by: [name for name in self.names for _ in range(n_times)],
+            "time": np.tile(self.times, n_curves),
+            "survival": self.survival.ravel(),
+        }
+        if self.low is not None and self.high is not None:
+            tail = (1 - self.level) / 2
+            ends = {f"[{tail:.4g}": self.low.ravel(), f"{1 - tail:.4g}]": self.high.ravel()}
+            columns |= ends
+        return import_pandas("to_frame").DataFrame(columns)
+
+    def plot(self, *, ax: Any = None, **kwargs: Any) -> Any:
+        """Draw the curves, and their intervals as bands.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            None: new ones. An `ImportError` says if matplotlib is not installed.
+        **kwargs
+            For the lines, as `matplotlib.axes.Axes.plot` takes them.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        pyplot = import_pyplot("SurvivalCurve.plot")
+        ax = pyplot.subplots(layout="constrained")[1] if ax is None else ax
+        for k, name in enumerate(self.names):
+            style = {"label": str(name), "marker": ".", **kwargs}
+            (line,) = ax.plot(self.times, self.survival[k], **style)
+            if self.low is not None and self.high is not None:
+                ends = self.low[k], self.high[k]
+                ax.fill_between(self.times, *ends, alpha=0.2, color=line.get_color())
+        ax.set(xlabel="Time", ylabel="Probability of no event", ylim=(0, 1.02))
+        ax.legend(loc="best", title=None if self.by == "person" else self.by)
+        return ax
+
+
+def survival_curve(
+    model: Any, rows: Any, *, by: str | None = "person", level: float = 0.95
+) -> SurvivalCurve:
+    r"""Survival curves of new persons by a fitted model of `person_periods`. Costs nothing.
+
+    .. math:: S(t) = \prod_{s \le t} (1 - h_s) \qquad \text{or} \qquad
+        S(t) = \exp\Bigl(-\sum_{s \le t} \lambda_s \ell_s\Bigr)
+
+    by the hazards h of a classifier, the probabilities of the second class, or the rates
+    :math:`\lambda` of a regression with a log link, which was fitted with the exposure, times the
+    lengths :math:`\ell` of the periods. Between the ends of periods nothing is said.
+
+    Of a fit with ``inference=True``, S is that of the coefficients that are not shrunk, as in
+    `summary`, with an interval at each time, for sampling and noise: that of
+    :math:`\log(-\log S)`, linear about the coefficients (the delta method). It is within [0, 1],
+    and all of it where nothing is known. Of other fits the curve is that of the predictions.
+
+    Parameters
+    ----------
+    model : fitted estimator of this package, or a Pipeline or a search that ends with one
+        Fitted to a data frame, so that its columns have names.
+    rows : pandas.DataFrame
+        Of `person_periods`, with its columns "person", "period", "start" and "stop" and those of
+        the model; others are not looked at. All rows of public or new persons: the
+        curve of persons of the private table tells of what they are, as any prediction does.
+    by : str or None, default="person"
+        The column whose values have a curve each, the mean over their persons: persons, groups, or
+        a treatment. None: one curve, the mean over all.
+    level : float in (0, 1), default=.95
+
+    Returns
+    -------
+    SurvivalCurve
+
+    Raises
+    ------
+    ValueError
+        If the model is no such one, or the rows are not those of `person_periods`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_dpsco import DPLogisticRegression, PublicEncoder
+    >>> from sklearn_dpsco import person_periods, survival_curve
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame({"treated": rng.random(5000) < 0.5})
+    >>> table["days"] = rng.exponential(np.where(table["treated"], 200, 100))
+    >>> table["died"] = table["days"] < 90
+    >>> rows = person_periods(table, "days", "died", periods=[0, 30, 60, 90])
+    >>> encoder = PublicEncoder({"treated": bool, "period": [1, 2, 3]}, drop="first", extra="drop")
+    >>> model = make_pipeline(encoder, DPLogisticRegression(
+    ...     epsilon=3, bounds_X=encoder, classes=[0, 1], nonfinite="zero", max_rows_per_user=3))
+    >>> _ = model.fit(rows, rows["died"], dplogisticregression__groups=rows["person"])
+    >>> new = person_periods(pd.DataFrame({"treated": [True, False]}), periods=[0, 30, 60, 90])
+    >>> curve = survival_curve(model, new, by="treated")
+    >>> curve.times.tolist(), curve.survival.shape
+    ([0, 30, 60, 90], (2, 4))
+    """
+    level, pandas = check_level(level), import_pandas("survival_curve")
+    last, X, times = _opened(model, rows)
+    n_periods = times.size - 1
+    with np.errstate(all="ignore"):
+        steps, gradients = _steps(last, X, np.diff(times))
+        # minus the logarithm of S of each person
+        hazards = steps.reshape(-1, n_periods).cumsum(axis=1)
+        codes, names = np.zeros(len(hazards), dtype=int), ["all"]
+        if by is not None:
+            codes, names = pandas.factorize(rows[by].iloc[::n_periods])
+        curves, halves = np.zeros((2, len(names), n_periods))
+        for k in range(len(names)):
+            own = hazards[codes == k]
+            curves[k] = np.log(len(own)) - logsumexp(-own, axis=0)
+            if gradients is not None:
+                sums = gradients.reshape(len(hazards), n_periods, -1)[codes == k].cumsum(axis=1)
+                mean = np.einsum("ij,ijp->jp", softmax(-own, axis=0), sums)
+                halves[k] = last.summary().half_widths(mean / curves[k][:, None], level)
+        found = {"survival": np.exp(-curves)}
+        for name, sign in {} if gradients is None else {"low": 1, "high": -1}.items():
+            found[name] = np.exp(-curves * np.exp(sign * halves))
+    ones = np.ones((len(names), 1))  # at time 0
+    made = {name: np.hstack((ones, ends)) for name, ends in found.items()}
+    return SurvivalCurve(names=list(names), times=times, level=level, by=by or "curve", **made)
+
+
+def _opened(model: Any, rows: Any) -> tuple[Any, Any, NDArray[Any]]:
+    """The last model, what it reads of the rows, and the ends of the periods."""
+    private_last(model, "survival_curve takes a model")
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        raise ValueError("model must have been fitted to a data frame, whose columns have names")
+    needed = ["person", "period", "start", "stop", *names]
+    if missing := [name for name in needed if name not in getattr(rows, "columns", ())]:
+        raise ValueError(f"rows must be those of person_periods, but have no column {missing[:5]}")
+    periods = rows["period"].drop_duplicates()
+    first = rows.iloc[: len(periods)]
+    n_persons, left = divmod(len(rows), max(len(first), 1))
+    same = ("period", "start", "stop")
+    is_whole = n_persons > 0 and left == 0 and first["start"].iloc[0] == 0
+    if not is_whole or any((rows[c] != np.tile(first[c], n_persons)).any() for c in same):
+        raise ValueError(
+            "rows must be all rows that person_periods made, in their order: each period of each "
+            "person"
+        )
+    X = rows[list(names)]
+    while isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
+        if isinstance(model, Pipeline):
+            X = model[:-1].transform(X) if len(model) > 1 else X
+            model = model[-1]
+        else:
+            model = model.best_estimator_
+    return model, X, np.append(0, first["stop"])
+
+
+def _steps(model: Any, X: Any, lengths: NDArray[Any]) -> tuple[Array, Array | None]:
+    """By how much -log S grows in each row, and its gradient if the coefficients have errors."""
+    is_discrete = is_classifier(model)
+    if is_discrete and len(model.classes_) != 2:
+        raise ValueError("model must have two classes, of which the second is the event")
+    if not is_discrete and model.plan_.problem.loss.task != "rates":
+        raise ValueError("model must be a classifier, or a regression with a log link")
+    lengths = np.resize(lengths, X.shape[0])
+    if hasattr(model, "coef_std_"):
+        functions, raw = model.linear_functions(X)
+        slopes = expit(raw[:, 0]) if is_discrete else np.exp(raw[:, 0]) * lengths
+        steps = np.logaddexp(0.0, raw[:, 0]) if is_discrete else slopes
+        return steps, functions * slopes[:, None]
+    if is_discrete:
+        return -np.log1p(-model.predict_proba(X)[:, 1]), None
+    return model.predict(X) * lengths, None

@@ -1,0 +1,178 @@
+"""Survival curves: products of hazards, intervals by the delta method, through pipelines."""
+
+import dataclasses
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.dummy import DummyRegressor
+from sklearn.pipeline import make_pipeline
+
+from sklearn_dpsco import (
+    DPGridSearchCV,
+    DPLinearRegression,
+    DPLogisticRegression,
+    PublicEncoder,
+    person_periods,
+    survival_curve,
+)
+
+GRID = [0, 1, 2, 4]
+LOW = [-1, -1, -1, -2]  # with a middle other than 0
+SCHEMA = {"age": (0, 10), "drug": bool, "period": [1, 2, 3]}
+ENCODER = PublicEncoder(SCHEMA, drop="first", extra="drop")
+
+
+def people(n=6000):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(0, 10, n), "drug": rng.random(n) < 0.5})
+    table["time"] = rng.exponential(8 / np.exp(0.1 * table["age"] - 0.7 * table["drug"]))
+    return table.assign(event=table["time"] < 3.5)
+
+
+ROWS = person_periods(people(), "time", "event", periods=GRID)
+NEW = person_periods(people(8).drop(columns=["time", "event"]), periods=GRID)
+
+
+def classifier(**parameters):
+    given = {"classes": [0, 1], "nonfinite": "zero", "relation": "zero-out", "random_state": 0}
+    return DPLogisticRegression(**{"bounds_X": ENCODER, "epsilon": 8.0, **given, **parameters})
+
+
+@pytest.fixture(scope="module")
+def sure():
+    """Fits with standard errors, to encoded frames, with and without an intercept."""
+    ENCODER.set_output(transform="pandas")
+    X = ENCODER.transform(ROWS)
+    both = {"with": {}, "without": {"fit_intercept": False, "bounds_X": (LOW, 1)}}
+    models = {
+        name: classifier(inference=True, **more).fit(X, ROWS["event"])
+        for name, more in both.items()
+    }
+    yield models, ENCODER.transform(NEW)
+    ENCODER.set_output(transform="default")
+
+
+def new_of(X):
+    """The encoded rows, beside what says which they are."""
+    return pd.concat((NEW[["person", "start", "stop"]], X, NEW[["period"]]), axis=1)
+
+
+def test_products_of_hazards_through_a_pipeline():
+    fit = {"dplogisticregression__groups": ROWS["person"]}
+    model = make_pipeline(ENCODER, classifier(max_rows_per_user=3))
+    model.fit(ROWS, ROWS["event"], **fit)
+    curve = survival_curve(model, NEW)
+    hazards = model.predict_proba(NEW[list(SCHEMA)])[:, 1].reshape(8, 3)
+    own = np.cumprod(1 - hazards, axis=1)
+    np.testing.assert_allclose(curve.survival[:, 1:], own)
+    assert curve.times.tolist() == GRID
+    assert (curve.survival[:, 0] == 1).all()
+    assert curve.names == list(range(8))
+    assert curve.low is None
+    assert curve.high is None
+    by_drug = survival_curve(model, NEW, by="drug")
+    drug = NEW["drug"][::3].to_numpy()
+    for name, found in zip(by_drug.names, by_drug.survival, strict=True):
+        np.testing.assert_allclose(found[1:], own[drug == name].mean(axis=0))
+    whole = survival_curve(model, NEW, by=None)
+    np.testing.assert_allclose(whole.survival[0, 1:], own.mean(axis=0))
+
+
+@pytest.mark.parametrize("intercept", ["with", "without"])
+def test_intervals_by_differences(sure, intercept):
+    models, X = sure
+    model, origin = models[intercept], [0, 0, 0, 0 if intercept == "with" else -0.5]
+    found = model.summary()
+    rows = np.column_stack((X - origin, np.ones(len(X))))[:, : found.coef.size]
+
+    def log_minus_log(coef, persons):
+        survival = np.exp(-np.logaddexp(0, rows @ coef).reshape(-1, 3).cumsum(axis=1))
+        return np.log(-np.log(survival[persons].mean(axis=0)))
+
+    new = new_of(X)
+    curve = survival_curve(model, new, by="drug", level=0.9)
+    for k, drug in enumerate(curve.names):
+        persons = new["drug"].to_numpy()[::3] == drug
+        steps = 1e-5 * np.eye(found.coef.size)
+        moved = [log_minus_log(found.coef[0] + s, persons) for s in (*steps, *-steps)]
+        gradient = (np.array(moved[: len(steps)]) - moved[len(steps) :]) / 2e-5
+        middle = log_minus_log(found.coef[0], persons)
+        half = found.half_widths(gradient.T, 0.9)
+        for ends, sign in ((curve.survival, 0), (curve.low, 1), (curve.high, -1)):
+            np.testing.assert_allclose(ends[k, 1:], np.exp(-np.exp(middle + sign * half)), 1e-6)
+    assert (curve.low[:, 1:] < curve.survival[:, 1:]).all()
+    assert (curve.survival[:, 1:] < curve.high[:, 1:]).all()
+
+
+def test_where_nothing_is_known_it_may_be_anything(sure):
+    model = sure[0]["with"]
+    unknown = np.eye(5)[:, [3]]  # the third period
+    known = model._estimates
+    middle = survival_curve(model, new_of(sure[1]), by=None).survival
+    try:
+        model._estimates = dataclasses.replace(known, unknown=unknown)
+        curve = survival_curve(model, new_of(sure[1]), by=None)
+    finally:
+        model._estimates = known
+    np.testing.assert_array_equal(curve.survival, middle)
+    assert curve.low[0, 3] == 0
+    assert curve.high[0, 3] == 1
+    assert (curve.low[0, 1:3] > 0.3).all()
+
+
+def test_frames_and_plots(sure):
+    curve = survival_curve(sure[0]["with"], new_of(sure[1]), by="drug", level=0.9)
+    frame = curve.to_frame()
+    assert list(frame.columns) == ["drug", "time", "survival", "[0.05", "0.95]"]
+    np.testing.assert_array_equal(frame["0.95]"], curve.high.ravel())
+    assert frame["time"].tolist() == [*GRID, *GRID]
+    _, ax = plt.subplots()
+    assert curve.plot(ax=ax, color="red") is ax
+    for k, line in enumerate(ax.lines):
+        np.testing.assert_array_equal(line.get_ydata(), curve.survival[k])
+    assert len(ax.lines) == len(ax.collections) == 2
+    assert ax.lines[0].get_color() == "red"
+    plt.close("all")
+
+
+def test_a_search_is_opened():
+    candidates = {"class_weight": [None, {0: 1, 1: 2}]}
+    search = DPGridSearchCV(
+        DPLogisticRegression(bounds_X=(0, 1), classes=[0, 1]), candidates, random_state=0
+    )
+    X, y = ROWS[["period"]] / 3, ROWS["event"].fillna(0)
+    new = NEW.assign(period=NEW["period"] / 3)
+    curve = survival_curve(search.fit(X, y), new, by=None)
+    hazards = search.predict_proba(new[["period"]])[:3, 1]
+    np.testing.assert_allclose(curve.survival[0, 1:], np.cumprod(1 - hazards))
+
+
+def test_what_is_wrong_is_said(sure):
+    model, new = sure[0]["with"], new_of(sure[1])
+    for rows in (
+        new[1:],
+        new[:-1],
+        new.sample(frac=1, random_state=0),
+        new[:0],
+        new[new["period"] > 1],
+    ):
+        with pytest.raises(ValueError, match="in their order"):
+            survival_curve(model, rows)
+    with pytest.raises(ValueError, match=r"no column.*age"):
+        survival_curve(model, new.drop(columns="age"))
+    with pytest.raises(ValueError, match="level"):
+        survival_curve(model, new, level=1)
+    numbers = new[["age"]].to_numpy()
+    several = classifier(classes=[0, 1, 2], bounds_X=(0, 1)).fit(new[["age"]], [0, 1, 2] * 8)
+    linear = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1)).fit(new[["age"]], [0, 1, 1] * 8)
+    nameless = classifier(bounds_X=(0, 1)).fit(numbers, [0, 1, 1] * 8)
+    for wrong, message in (
+        (several, "two classes"),
+        (linear, "log link"),
+        (nameless, "columns have names"),
+        (DummyRegressor(), "survival_curve takes a model"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            survival_curve(wrong, new)
