@@ -304,17 +304,6 @@ class BudgetAccountant(Account):
         """
         return self._in_turn(lambda: self._epsilon_of(self._ledger))
 
-    def running_total(self) -> list[float]:
-        """`total_spent` after each charge of the ledger, in order.
-
-        A charge in a branch of `parallel` adds only what exceeds the other branches.
-        """
-        so_far, totals = Ledger(), []
-        for charge in self.ledger:
-            so_far = so_far.plus(charge)
-            totals.append(self._epsilon_of(so_far))
-        return totals
-
     def spans(self) -> dict[int, tuple[float, float]]:
         """Epsilon before and after each charge of the ledger, for who bears the charge.
 

@@ -201,12 +201,15 @@ def test_several_scores_come_from_as_few_releases_as_can_be():
     ("replace-one-0.0-1", "zero-out-1e-06-1", "replace-one-1e-06-3"),
 )  # fmt: skip
 def test_a_second_accountant_agrees(relation, delta, rows):
-    several = ["r2", "neg_mean_absolute_error"]
-    for scorings, n_groups in (["accuracy"], 1), (["roc_auc"], 1), (several, 3), (SCORINGS, 1):
-        guarantee = plan(
-            1000, list(scorings), n_groups=n_groups, relation=relation, delta=delta,
-            epsilon=0.7, n_classes=2, max_rows_per_user=rows,
-        ).guarantee  # fmt: skip
+    several, ranged = ["r2", "neg_mean_absolute_error"], {"max_error": "auto"}
+    for scorings, more in (
+        (["accuracy"], {}), (["roc_auc"], {}), (several, {"n_groups": 3}), (SCORINGS, {}),
+        (several, ranged), (["r2"], ranged | {"n_groups": 3}),
+    ):  # fmt: skip
+        facts = {"relation": relation, "delta": delta, "max_rows_per_user": rows, **more}
+        chosen = plan(5000, list(scorings), epsilon=0.7, n_classes=2, **facts)
+        assert (chosen.target_range is not None) == ("max_error" in more)
+        guarantee = chosen.guarantee
         assert guarantee.relation == relation
         assert 0.6 < recomputed_epsilon(guarantee) <= 0.7 * (1 + 1e-4)
         assert guarantee.second_opinion() <= 0.7 * (1 + 1e-3)
