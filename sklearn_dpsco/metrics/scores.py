@@ -105,8 +105,8 @@ class ScorePlan(Overviewed):
             about = ((*self.expected_r2(spread=spread), spread) for spread in _SPREADS)
             intervals = ("[{:.2g}, {:.2g}] if it is {:g}".format(*found) for found in about)
             what += (
-                "; the interval to expect of an r2 of 0.5 depends on the standard deviation of the "
-                f"targets over the width of bounds_y: {', '.join(intervals)}"
+                "; the interval to expect of an r2 of 0.5 with normal targets, by their standard "
+                f"deviation over the width of bounds_y: {', '.join(intervals)}"
             )
         return self.guarantee.overview().of(what)
 
@@ -114,7 +114,8 @@ class ScorePlan(Overviewed):
         """The interval of R^2 to expect; reads no data and spends nothing.
 
         It is about the middle one of those that noise may give. Targets and errors are assumed to
-        be normal, and with groups to be of one among so many of the same size.
+        be normal, and with groups to be of one among so many of the same size. Intervals are longer
+        where targets are skewed.
 
         Parameters
         ----------
