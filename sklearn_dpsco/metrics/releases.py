@@ -297,7 +297,7 @@ _LOW = [np.linspace(0.0, 1 - width, math.ceil(4 / width) - 3) for width in _WIDT
 _RANGES = np.array(
     [[low, low + width] for width, lows in zip(_WIDTHS, _LOW, strict=True) for low in lows]
 )
-_WIDENED = 1.2  # the selected range, which leaves out a few targets that are mostly near by
+_WIDENED = 1.15  # the selected range, which leaves out a few targets that are mostly near by
 
 
 @dataclass(frozen=True)
@@ -305,25 +305,32 @@ class TargetRange:
     """A range that holds most targets, selected among public ones within their bounds (2.17).
 
     The score of a range is minus the number of targets outside of it, plus `worth` records for
-    each factor e by which it is narrower than the bounds.
+    each factor e by which it is narrower than the bounds; `narrowest` is the least share of their
+    width, so that no more can be left out than what that is worth, and what noise adds.
     """
 
     worth: float
+    narrowest: float
     select: SelectVertex
+
+    @property
+    def ranges(self) -> Array:
+        """The lower and the upper end of each, as shares of the bounds."""
+        return _RANGES[np.ptp(_RANGES, axis=1) > self.narrowest]
 
     def scores(self, facts: Facts, y: Array) -> Array:
         """Of each range, an integer. Not private."""
-        low, high = _RANGES.T
+        low, high = self.ranges.T
         t = np.clip(y[np.isfinite(y)], facts.low, facts.high) - facts.low
         t = np.sort(t / (facts.high - facts.low))
         inside = np.searchsorted(t, high, "right") - np.searchsorted(t, low, "left")
         scores: Array = inside - t.size - np.rint(self.worth * np.log(high - low))
         return scores
 
-    @staticmethod
-    def narrowed(facts: Facts, selected: int) -> Facts:
+    def narrowed(self, facts: Facts, selected: int) -> Facts:
         """With a range for bounds, somewhat widened."""
-        middle, half = _RANGES[selected].mean(), _WIDENED * np.ptp(_RANGES[selected]) / 2
+        ends = self.ranges[selected]
+        middle, half = ends.mean(), _WIDENED * np.ptp(ends) / 2
         ends = np.clip([middle - half, middle + half], 0, 1) * (facts.high - facts.low) + facts.low
         low, high = ends.tolist()
         return replace(facts, low=low, high=high, max_error=high - low, is_narrowed=True)

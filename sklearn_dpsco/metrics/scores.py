@@ -60,9 +60,11 @@ _OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_
 _OF_PROBABILITIES = (*_OF_TWO_CLASSES, "neg_log_loss")
 _MOST_SHOWN = 20  # rows of a table
 # Of the selection of the targets' range: its part of the budget; how many records a range that is
-# narrower by a factor e is worth, in units of the noise, and the largest share of all that may be
-_RANGE_SHARE, _WORTH, _LARGEST_WORTH = 0.1, 8.0, 0.2
+# narrower by a factor e is worth, in units of the noise; and the largest share of all records that
+# may so be left out: rare large targets are not few errors.
+_RANGE_SHARE, _WORTH, _LEFT_OUT = 0.2, 5.0, 0.1
 _FILLED = 1 / 20_000  # noise per record that is too little to hide targets in narrow ranges
+_NARROWER = 2.0  # by which ranges can be at least, or none is selected
 # Standard deviations of targets in units of their bounds' width, of which R^2 is foretold, and of
 # how many records. A spread of the first is that of bounds which cut off a good deal.
 _SPREADS, _STAND_INS = (0.2, 0.02), 4096
@@ -158,7 +160,7 @@ class ScorePlan(Overviewed):
         if self.target_range is not None:
             part = replace(self.target_range, worth=self.target_range.worth * m / self.n_samples)
             likely = int(np.argmax(part.scores(facts, y)))
-            query = replace(query, facts=TargetRange.narrowed(facts, likely))
+            query = replace(query, facts=part.narrowed(facts, likely))
         sums = query.statistic(Answers(y=y, prediction=prediction)) * (n / m)
         low, high = query.estimate("r2", sums, self._law(noise)).interval
         return low, high
@@ -183,10 +185,9 @@ class ScorePlan(Overviewed):
         if self.target_range is None:
             return self
         y = answers.y if self.n_groups == 1 else answers.y[group >= 0]
-        scores = self.target_range.scores(self.queries[0].facts, y)
-        narrower = TargetRange.narrowed(
-            self.queries[0].facts, self.target_range.select.release(scores, stream)
-        )
+        facts, targets = self.queries[0].facts, self.target_range
+        selected = targets.select.release(targets.scores(facts, y), stream)
+        narrower = targets.narrowed(facts, selected)
         queries = (
             replace(query, facts=narrower) if "r2" in FORMULAS[query.name].tells else query
             for query in self.queries
@@ -353,9 +354,11 @@ def _target_range(facts: Facts, budget: PrivacyBudget) -> TargetRange | None:
     """The selection of a range, if it can find one and R^2 may need it."""
     n, allowance = facts.n_samples, budget.mixed_allowance.share(_RANGE_SHARE)
     select = SelectVertex.calibrate(budget.record_factor, allowance)
-    is_needed = _FILLED * n < select.scale < _LARGEST_WORTH / _WORTH * n
+    worth = _WORTH * select.scale
+    narrowest = math.exp(-_LEFT_OUT * n / worth)
+    is_needed = select.scale > _FILLED * n and narrowest < 1 / _NARROWER
     is_fine = facts.high - facts.low > 1e-9 * max(abs(facts.low), abs(facts.high))
-    return TargetRange(_WORTH * select.scale, select) if is_needed and is_fine else None
+    return TargetRange(worth, narrowest, select) if is_needed and is_fine else None
 
 
 def _plan(
@@ -741,7 +744,7 @@ def dp_score(
         Largest absolute error in units of y; larger ones are clipped. "auto" is the width of
         `bounds_y`. Noise is proportional to it, or to its square. R^2 rises where errors are
         clipped, as the variance of the target is not: ten standard deviations of the errors, or
-        more, change it little (:ref:`private-scores`). With "auto", a tenth of the budget first
+        more, change it little (:ref:`private-scores`). With "auto", a fifth of the budget first
         selects a range of `bounds_y` that holds nearly all targets, if noise allows it and is not
         little anyway, and R^2 is that of targets and predictions clipped to this range, which
         ``print`` shows (`DPScore.clipped`).

@@ -138,7 +138,7 @@ def test_r2_is_released_within_a_range_of_most_targets(delta):
         given = Answers(y=40 + 4 * known + 3 * error, prediction=40 + 4 * known)
         own = chosen.narrowed(given, draws)
         facts, change = own.queries[0].facts, chosen.queries[0].sensitivity(2)
-        assert 0 < facts.low < 35 < 45 < facts.high < 100
+        assert facts.low < 35 < 45 < facts.high < 100
         assert own.queries[0].sensitivity(2) == pytest.approx(change, rel=1e-14)
         assert own.narrowed(given, draws) is own
         _value, (low, high), more = own.estimates(own.release(own.statistics(given), draws))["r2"]
@@ -149,6 +149,17 @@ def test_r2_is_released_within_a_range_of_most_targets(delta):
     assert f"[{low:.2g}" != "[-inf"
     assert "is 0.02" in str(chosen)
     assert "r2 of 0.5" in str(chosen)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(500, 2.0), (2860, 0.5)])
+def test_a_range_leaves_out_no_large_targets_that_are_many(n, epsilon):
+    """They have most of the variance: without them, R^2 is of another question."""
+    chosen, y = plan_score(n, scoring="r2", epsilon=epsilon, bounds_y=(0, 300)), np.zeros(n)
+    y[: n // 5] = 250.0
+    for seed in range(30):
+        own = chosen.narrowed(Answers(y=y, prediction=y), stream(seed))
+        assert own.queries[0].facts.low == 0
+        assert own.queries[0].facts.high >= 250
 
 
 def test_a_range_is_selected_where_noise_allows_it_and_is_not_little():
