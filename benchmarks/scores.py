@@ -8,7 +8,7 @@ missing at random or not ("hidden": those of the upper half alone, twice as ofte
 of the valid records. "length" is the median of the intervals, "ideal" that of a normal one with
 the standard deviation that the released value has over the runs. "below" and "above" are the shares
 of intervals that end below the truth, or begin above it. Errors are clipped to five standard
-deviations, those of "loose" to the width of the bounds.
+deviations, those of "loose" to a range that is released.
 """
 
 from __future__ import annotations
@@ -94,8 +94,9 @@ def measured(
         truth = {k: v[0] for k, v in scores(exact, exact.statistics(many)).items()}
         rows: dict[str, list[Any]] = {name: [] for name in truth}
         for _ in range(given.runs):
-            sums = plan.release(plan.statistics(draw(rng, n, missing, hidden)), stream)
-            for name, found in scores(plan, sums).items():
+            records = draw(rng, n, missing, hidden)
+            own = plan.narrowed(records, stream)
+            for name, found in scores(own, own.release(own.statistics(records), stream)).items():
                 rows[name].append(found)
         for name, found in rows.items():
             value, low, high = np.array(found).T

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
+from decimal import ROUND_UP, Context
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -98,6 +99,19 @@ def check_bool(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
+
+
+def check_string(name: str, value: Any) -> str:
+    """Return `value` if it is a string."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a string, got {shown(value)}")
+    return value
+
+
+def rounded(value: float, digits: int, direction: str = ROUND_UP) -> float:
+    """To so many significant digits, never to the other side: 0.1 stays 0.1."""
+    context = Context(prec=digits, rounding=direction)
+    return float(context.create_decimal(repr(float(value))))
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:

@@ -51,6 +51,7 @@ HeavyTailClassificationLoss = Literal["logistic", "smoothed_hinge", "squared_hin
 
 Missing = Literal["middle", "indicator", "zero"]
 Unknown = Literal["none", "other"]
+Outside = Literal["clip", "missing"]
 Extra = Literal["raise", "drop"]
 SearchScoring = Literal[
     "auto", "accuracy", "neg_log_loss", "neg_mean_absolute_error", "neg_mean_squared_error"

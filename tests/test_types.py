@@ -154,7 +154,9 @@ def test_names_are_those_that_other_signatures_take():
         PrivacyBudget(1.0, precision=precision)
     for missing in get_args(_types.Missing):
         for unknown in get_args(_types.Unknown):
-            PublicEncoder({"a": (0, 1)}, missing=missing, unknown=unknown).fit()
+            for outside in get_args(_types.Outside):
+                facts = {"missing": missing, "unknown": unknown, "outside": outside}
+                PublicEncoder({"a": (0, 1)}, **facts).fit()
     bounded = {"bounds_X": (0, 1), "epsilon": 4.0}
     regressor = DPMirrorRegressor(bounds_y=(0, 1), **bounded)
     classifier = DPMirrorClassifier(classes=[0, 1], **bounded)

@@ -511,6 +511,10 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     def coef_frame(self, encoder: Any = None, *, units: str = "data") -> Any:
         """The coefficients and the intercept as a pandas data frame, a row for each feature.
 
+        They are those that predict best. Where there is noise they are shrunk, in small tables a
+        good deal, and no estimates of effects: those, with intervals, are in `summary` of a fit
+        with ``inference=True``. The head of the frame says "shrunk" (``frame.columns.name``).
+
         Parameters
         ----------
         encoder : PublicEncoder, other transformer or None, default=None
@@ -551,7 +555,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             coef = coef / width
             intercept = intercept - coef @ shift
         rows, labels = np.vstack((coef.T, intercept)), self._output_labels()
-        return import_pandas("coef_frame").DataFrame(rows, index, labels)
+        pandas, name = import_pandas("coef_frame"), None if self.guarantee_.is_void else "shrunk"
+        return pandas.DataFrame(rows, index, pandas.Index(labels, name=name))
 
     @abstractmethod
     def _output_labels(self) -> list[Any]:

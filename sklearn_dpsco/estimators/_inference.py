@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_bool, check_choice
+from .._checks import check_bool, check_choice, import_pandas
 from ..data.blocks import check_in_memory, is_elsewhere
 from ..data.bounds import FeatureScaling
 from ..data.cells import as_users, user_numbers
@@ -130,7 +130,7 @@ class Inference(DPLinearModel):
         estimates: Estimates = self._estimates
         return estimates
 
-    def conf_int(self, level: float = 0.95) -> Array:
+    def conf_int(self, level: float = 0.95, encoder: Any = None) -> Any:
         """Intervals of the coefficients, each of which covers the true one with this probability.
 
         "True" is the coefficient that the loss has in the population that the rows (of users with
@@ -141,19 +141,28 @@ class Inference(DPLinearModel):
         Parameters
         ----------
         level : float in (0, 1), default=.95
+        encoder : PublicEncoder, other transformer or None, default=None
+            As in `summary`: its columns name the rows, in the units of its table.
 
         Returns
         -------
-        ndarray of shape (n_params, 2), or (n_outputs, n_params, 2) if there are several outputs
-            Lower and upper ends, the intercept's last. Of several classes they are those of the
+        pandas.DataFrame, or ndarray of shape (n_params, 2) or (n_outputs, n_params, 2)
+            A frame with the columns "lower" and "upper", and rows as in ``summary().to_frame()``,
+            where X had names or an encoder is given. Else an array; the last dimension is lower
+            and upper end. The intercept is last. Of several classes they are those of the
             deviations from the mean over the classes.
 
         Raises
         ------
         ValueError
-            If the fit was without ``inference=True``.
+            If the fit was without ``inference=True``, or `encoder` has another number of outputs.
         """
-        return self._found("conf_int").conf_int(level)
+        found = self._found("conf_int")
+        if encoder is None and self._feature_names() is None:
+            return found.conf_int(level)
+        found = self.summary(encoder, level=level)
+        index, ends = found.to_frame().index, found.conf_int().reshape(-1, 2)
+        return import_pandas("conf_int").DataFrame(ends, index, ["lower", "upper"])
 
     def summary(
         self,

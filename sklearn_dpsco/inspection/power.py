@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer
 
-from .._checks import check_count, check_real, check_size, unwarned
+from .._checks import check_count, check_real, check_size, rounded, unwarned
 from ..solvers.inference import TooFewRowsError
 from .axes import axes_for
 from .refits import check_one_budget, check_public, clones_of
@@ -243,7 +243,7 @@ def epsilon_needed(
         for epsilon in _SIMULATED:
             tried = (float(epsilon), _SAFE * float(epsilon))
             if all(scores_well(n_samples, epsilon=value) for value in tried):
-                return _rounded_up(_SAFE * epsilon)
+                return rounded(_SAFE * epsilon, 3)
         raise ValueError(
             f"no epsilon is large enough: {n_samples} rows leave more by sampling alone, or what "
             "the estimator clips does; rows_needed says how many are enough"
@@ -266,12 +266,7 @@ def epsilon_needed(
     while high - low > 1e-3:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
-    return _rounded_up(math.exp(high))
-
-
-def _rounded_up(value: float) -> float:
-    digits = 2 - math.floor(math.log10(value))
-    return math.ceil(value * 10.0**digits) / 10.0**digits
+    return rounded(math.exp(high), 3)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

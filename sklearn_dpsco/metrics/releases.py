@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..mechanisms import SelectVertex
 from .intervals import (
     Law,
     auc_interval,
@@ -52,6 +53,7 @@ class Facts:
     high_score: float = 1.0
     excludes: bool = False  # whether scores are those of the valid records
     n_groups: int = 1  # disjoint ones, of each of which everything is released
+    is_narrowed: bool = False  # whether the bounds are a range that was selected
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,6 +289,53 @@ def _curve(negative: Array, positive: Array, facts: Facts, law: Law) -> Estimate
     return Estimate(tpr, interval, more)
 
 
+# ----------------------------------------------------------------------------------- range
+
+# Candidates, as shares of the bounds: their widths, each of them in steps of about its quarter.
+_WIDTHS = 2.0 ** (-np.arange(29) / 4)
+_LOW = [np.linspace(0.0, 1 - width, math.ceil(4 / width) - 3) for width in _WIDTHS]
+_RANGES = np.array(
+    [[low, low + width] for width, lows in zip(_WIDTHS, _LOW, strict=True) for low in lows]
+)
+_WIDENED = 1.15  # the selected range, which leaves out a few targets that are mostly near by
+
+
+@dataclass(frozen=True)
+class TargetRange:
+    """A range that holds most targets, selected among public ones within their bounds (2.17).
+
+    The score of a range is minus the number of targets outside of it, plus `worth` records for
+    each factor e by which it is narrower than the bounds; `narrowest` is the least share of their
+    width, so that no more can be left out than what that is worth, and what noise adds.
+    """
+
+    worth: float
+    narrowest: float
+    select: SelectVertex
+
+    @property
+    def ranges(self) -> Array:
+        """The lower and the upper end of each, as shares of the bounds."""
+        return _RANGES[np.ptp(_RANGES, axis=1) > self.narrowest]
+
+    def scores(self, facts: Facts, y: Array) -> Array:
+        """Of each range, an integer. Not private."""
+        low, high = self.ranges.T
+        t = np.clip(y[np.isfinite(y)], facts.low, facts.high) - facts.low
+        t = np.sort(t / (facts.high - facts.low))
+        inside = np.searchsorted(t, high, "right") - np.searchsorted(t, low, "left")
+        scores: Array = inside - t.size - np.rint(self.worth * np.log(high - low))
+        return scores
+
+    def narrowed(self, facts: Facts, selected: int) -> Facts:
+        """With a range for bounds, somewhat widened."""
+        ends = self.ranges[selected]
+        middle, half = ends.mean(), _WIDENED * np.ptp(ends) / 2
+        ends = np.clip([middle - half, middle + half], 0, 1) * (facts.high - facts.low) + facts.low
+        low, high = ends.tolist()
+        return replace(facts, low=low, high=high, max_error=high - low, is_narrowed=True)
+
+
 # --------------------------------------------------------------------------------- moments
 
 
@@ -423,6 +472,8 @@ class Moments:
         facts = self.facts
         if "neg_log_loss" in _LOSSES[self.name].tells:
             return f"losses clipped at {facts.max_log_loss:g}"
+        if facts.is_narrowed:
+            return f"targets and predictions clipped to [{facts.low:.4g}, {facts.high:.4g}]"
         is_less = _LOSSES[self.name].needs == _NUMBERS and facts.max_error < facts.high - facts.low
         return f"errors clipped at {facts.max_error:g}" if is_less else ""
 

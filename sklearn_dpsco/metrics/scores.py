@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, ndtri
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,6 +24,7 @@ from .._checks import (
     check_size,
     import_pandas,
     shown,
+    warn_user,
 )
 from .._fitting import Accounting
 from .._overview import Overview, Overviewed
@@ -31,7 +32,8 @@ from .._types import Auto, Bounds, ClassLabels, Precision, RandomState, Relation
 from ..data.blocks import check_in_memory
 from ..data.bounds import check_target_bounds
 from ..data.cells import as_labels, as_numbers, check_classes, label_codes
-from ..mechanisms import Gaussian, Laplace, Release, additive_noise
+from ..exceptions import PrivacyParameterWarning
+from ..mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
 from ..privacy.accountant import accountant_in_force
 from ..privacy.budget import PrivacyBudget, check_delta
 from ..privacy.guarantee import Guarantee
@@ -46,6 +48,7 @@ from .releases import (
     Estimate,
     Facts,
     Query,
+    TargetRange,
     queries_for,
     sized,
 )
@@ -56,6 +59,15 @@ _OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_
 _OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large")
 _OF_PROBABILITIES = (*_OF_TWO_CLASSES, "neg_log_loss")
 _MOST_SHOWN = 20  # rows of a table
+# Of the selection of the targets' range: its part of the budget; how many records a range that is
+# narrower by a factor e is worth, in units of the noise; and the largest share of all records that
+# may so be left out: rare large targets are not few errors.
+_RANGE_SHARE, _WORTH, _LEFT_OUT = 0.2, 5.0, 0.1
+_FILLED = 1 / 20_000  # noise per record that is too little to hide targets in narrow ranges
+_NARROWER = 2.0  # by which ranges can be at least, or none is selected
+# Standard deviations of targets in units of their bounds' width, of which R^2 is foretold, and of
+# how many records. A spread of the first is that of bounds which cut off a good deal.
+_SPREADS, _STAND_INS = (0.2, 0.02), 4096
 _HIDDEN = (
     "* noise hides the value, which is at the end of its range: take more records or a larger "
     "epsilon; of targets also narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
@@ -76,6 +88,8 @@ class ScorePlan(Overviewed):
     confidence : float
     guarantee : Guarantee
         Of all scores together.
+    target_range : TargetRange or None
+        The selection of a range that holds most targets, within which R^2 is then released.
     """
 
     scorings: tuple[str, ...]
@@ -83,13 +97,78 @@ class ScorePlan(Overviewed):
     noises: tuple[Gaussian | Laplace, ...]
     confidence: float
     guarantee: Guarantee
+    target_range: TargetRange | None = None
 
     def overview(self) -> Overview:
-        """All releases, below a line that says of what."""
-        return self.guarantee.overview().of(
-            f"{', '.join(self.scorings)} on {self.n_samples} records"
-            + (f" in {self.n_groups} groups" if self.n_groups > 1 else "")
-        )
+        """All releases, below a line that says of what, and how wide an interval of R^2 will be."""
+        what = f"{', '.join(self.scorings)} on {self.n_samples} records"
+        what += f" in {self.n_groups} groups" if self.n_groups > 1 else ""
+        if "r2" in self.scorings:
+            about = ((*self.expected_r2(spread=spread), spread) for spread in _SPREADS)
+            intervals = ("[{:.2g}, {:.2g}] if it is {:g}".format(*found) for found in about)
+            what += (
+                "; the interval to expect of an r2 of 0.5 with normal targets, by their standard "
+                f"deviation over the width of bounds_y: {', '.join(intervals)}"
+            )
+        return self.guarantee.overview().of(what)
+
+    def expected_r2(self, r2: float = 0.5, *, spread: float = 0.15) -> tuple[float, float]:
+        """The interval of R^2 to expect; reads no data and spends nothing.
+
+        It is about the middle one of those that noise may give. Targets and errors are assumed to
+        be normal, and with groups to be of one among so many of the same size. Intervals are longer
+        where targets are skewed.
+
+        Parameters
+        ----------
+        r2 : float in [0, 1], default=0.5
+            What the model is assumed to have.
+        spread : float in (0, 0.5], default=0.15
+            The standard deviation that targets are assumed to have, in units of the width of
+            `bounds_y`.
+
+        Returns
+        -------
+        low, high : float
+            `low` is -inf if noise hides R^2.
+
+        Raises
+        ------
+        ValueError
+            If R^2 is none of the plan's scores, or a parameter is out of range.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import plan_score
+        >>> plan = plan_score(2860, scoring="r2", epsilon=2.0, bounds_y=(0, 60))
+        >>> low, high = plan.expected_r2(0.6, spread=0.1)
+        >>> bool(0.3 < low < 0.6 < high < 0.8)
+        True
+        """
+        if "r2" not in self.scorings:
+            raise ValueError("expected_r2 is of a plan with scoring='r2'")
+        known = math.sqrt(check_real("r2", r2, low=0, high=1))
+        spread = check_real("spread", spread, low=0, high=0.5, low_open=True)
+        releases = zip(self.queries, self.noises, strict=True)
+        query, noise = next(pair for pair in releases if "r2" in FORMULAS[pair[0].name].tells)
+        facts, n = query.facts, self.n_samples / self.n_groups
+        m = min(math.ceil(n), _STAND_INS)
+        normal, rng = ndtri((np.arange(m) + 0.5) / m), np.random.default_rng(0)
+        unit, middle = spread * (facts.high - facts.low), facts.low / 2 + facts.high / 2
+        prediction = middle + unit * known * normal
+        y = prediction + unit * math.sqrt(1 - known**2) * rng.permutation(normal)
+        if self.target_range is not None:
+            part = replace(self.target_range, worth=self.target_range.worth * m / self.n_samples)
+            likely = int(np.argmax(part.scores(facts, y)))
+            query = replace(query, facts=part.narrowed(facts, likely))
+        sums = query.statistic(Answers(y=y, prediction=prediction)) * (n / m)
+        low, high = query.estimate("r2", sums, self._law(noise)).interval
+        return low, high
+
+    def _law(self, noise: Gaussian | Laplace, number: int = 1) -> Law:
+        """Of the sums of so many groups."""
+        laplace = float(noise.noise_multiplier is None) / number
+        return Law(number * noise.variance, self.confidence, laplace)
 
     @property
     def n_samples(self) -> int:
@@ -100,6 +179,20 @@ class ScorePlan(Overviewed):
     def n_groups(self) -> int:
         """Of each of which all sums are released; 1 stands for no groups."""
         return self.queries[0].facts.n_groups
+
+    def narrowed(self, answers: Answers, stream: RandomStream, group: Any = 0) -> ScorePlan:
+        """The plan with the released range of the targets, if it has one; noise stays as it is."""
+        if self.target_range is None:
+            return self
+        y = answers.y if self.n_groups == 1 else answers.y[group >= 0]
+        facts, targets = self.queries[0].facts, self.target_range
+        selected = targets.select.release(targets.scores(facts, y), stream)
+        narrower = targets.narrowed(facts, selected)
+        queries = (
+            replace(query, facts=narrower) if "r2" in FORMULAS[query.name].tells else query
+            for query in self.queries
+        )
+        return replace(self, queries=tuple(queries), target_range=None)
 
     def statistics(self, answers: Answers, group: Any = 0) -> list[Array]:
         """The sums to which noise is added, group by group. Not private.
@@ -128,8 +221,7 @@ class ScorePlan(Overviewed):
             sums = table.sum(axis=0)
             if group is not None:
                 sums, number = table[group], 1
-            laplace = float(noise.noise_multiplier is None) / number
-            law = Law(number * noise.variance, self.confidence, laplace)
+            law = self._law(noise, number)
             if query.facts.excludes:
                 number_of, units = query.n_valid(sums)
                 if units * law.variance < least:
@@ -244,15 +336,43 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     accounting = Accounting.of(*claim, accountant)
     accounting.warn_if_weak(n)
 
-    make = functools.partial(_plan, names, facts, confidence)
-    return plan_within(accounting.budget_of(n), make)
+    narrows = most is None and "r2" in names
+    make = functools.partial(_plan, names, facts, confidence, narrows)
+    plan = plan_within(accounting.budget_of(n), make)
+    if "r2" in names and plan.expected_r2(spread=_SPREADS[0])[0] == -math.inf:
+        warn_user(
+            f"n_samples={n} is too small to learn from how large r2 is, at epsilon={epsilon:g}: "
+            "noise will hide it even if the standard deviation of the targets is as much as "
+            f"{_SPREADS[0]:g} of the width of bounds_y. Take more records, a larger epsilon, or "
+            "'neg_mean_absolute_error'",
+            PrivacyParameterWarning,
+        )
+    return plan
+
+
+def _target_range(facts: Facts, budget: PrivacyBudget) -> TargetRange | None:
+    """The selection of a range, if it can find one and R^2 may need it."""
+    n, allowance = facts.n_samples, budget.mixed_allowance.share(_RANGE_SHARE)
+    select = SelectVertex.calibrate(budget.record_factor, allowance)
+    worth = _WORTH * select.scale
+    narrowest = math.exp(-_LEFT_OUT * n / worth)
+    is_needed = select.scale > _FILLED * n and narrowest < 1 / _NARROWER
+    is_fine = facts.high - facts.low > 1e-9 * max(abs(facts.low), abs(facts.high))
+    return TargetRange(worth, narrowest, select) if is_needed and is_fine else None
 
 
 def _plan(
-    names: tuple[str, ...], facts: Facts, confidence: float, budget: PrivacyBudget
+    names: tuple[str, ...],
+    facts: Facts,
+    confidence: float,
+    narrows: bool,
+    budget: PrivacyBudget,
 ) -> ScorePlan:
     """The releases that tell the scores, with even parts of the budget."""
+    chosen = _target_range(facts, budget) if narrows else None
     allowance, factor = budget.gaussian_allowance, budget.record_factor
+    if chosen is not None:
+        allowance = budget.mixed_allowance
     noise = additive_noise(allowance)
 
     def change(query: Query) -> float:
@@ -263,15 +383,16 @@ def _plan(
         return max(own, factor ** (1 / noise.order) * query.sensitivity(1.0))
 
     queries, noises = queries_for(names, facts, noise.order), []
-    share = allowance.share(1 / len(queries))
+    share = allowance.share((1 if chosen is None else 1 - _RANGE_SHARE) / len(queries))
     for k, query in enumerate(queries):
         one = noise.calibrate(change(query), share)
         queries[k] = query = sized(query, math.sqrt(one.variance))
         dimension = facts.n_groups * query.dimension
         noises.append(noise.calibrate(change(query), share, dimension=dimension))
-    releases = [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
+    releases = [] if chosen is None else [Release("range of the targets", chosen.select)]
+    releases += [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
     guarantee = Guarantee.of(budget, releases, allowance.kind)
-    return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee)
+    return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee, chosen)
 
 
 def _pair(name: str, bounds: Any) -> tuple[float, float]:
@@ -315,9 +436,9 @@ class DPScore(Overviewed):
         The smallest and the largest value that the score can have. A value at either was put there
         by noise, as ``print`` says.
     clipped : str
-        What the losses are clipped to, such as "errors clipped at 5"; "" if to nothing but the
-        bounds. R^2 has clipped errors over the variance of targets that are not: it is too large
-        where errors are clipped.
+        What the losses are clipped to, such as "errors clipped at 5", or the range that was
+        released; "" if to nothing but the bounds. R^2 has errors clipped to `max_error` over the
+        variance of targets that are not: it is too large where errors are clipped.
     classes : ndarray or None
         The labels in the order of rows and columns.
     fpr, tpr, thresholds, fpr_interval : ndarray or None
@@ -623,7 +744,10 @@ def dp_score(
         Largest absolute error in units of y; larger ones are clipped. "auto" is the width of
         `bounds_y`. Noise is proportional to it, or to its square. R^2 rises where errors are
         clipped, as the variance of the target is not: ten standard deviations of the errors, or
-        more, change it little (:ref:`private-scores`).
+        more, change it little (:ref:`private-scores`). With "auto", a fifth of the budget first
+        selects a range of `bounds_y` that holds nearly all targets, if noise allows it and is not
+        little anyway, and R^2 is that of targets and predictions clipped to this range, which
+        ``print`` shows (`DPScore.clipped`).
     max_log_loss : float in [0.1, 700], default=5.0
         Largest log loss of a record, in nats; larger ones are clipped. Noise is proportional to it.
     n_thresholds : "auto" or int in [1, 1e5], default="auto"
@@ -719,7 +843,9 @@ def dp_score(
             name, is_secret = f"score of {type(_last(estimator)).__name__}", random_state is None
             accountant.spend(plan, estimator=name, noise_is_secret=is_secret)
         stream = stream_from_random_state(random_state)
-        noisy = plan.release(plan.statistics(answers, group), stream.substream("score"))
+        stream = stream.substream("score")
+        plan = plan.narrowed(answers, stream, group)
+        noisy = plan.release(plan.statistics(answers, group), stream)
     # what follows is made of the release alone
     guarantee = replace(plan.guarantee, noise_is_secret=stream.is_secure)
     facts = plan.confidence, n, guarantee, stream.is_secure, labels

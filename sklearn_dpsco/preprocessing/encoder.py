@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array
 
 from .._checks import check_bool, check_choice, check_count, shown, warn_user
 from .._overview import DocumentationLink
-from .._types import Extra, Missing, Unknown
+from .._types import Extra, Missing, Outside, Unknown
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyParameterWarning
 from .declared import DeclaredOutput
@@ -59,11 +59,17 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         numbers (1.0 and True are 1), text as it stands.
     missing : {"middle", "indicator", "zero"} or dict, default="middle"
         What stands for a cell that is missing or cannot be read: NaN, None, `pandas.NA`,
-        infinities, text where a number should be. "middle": of a number the middle of its bounds,
-        of a boolean 1/2, and a category is unknown. "indicator": the same, and a 0/1 column
+        infinities, text where a number should be, and what `outside` adds. "middle": of a number
+        the middle of its bounds, of a boolean 1/2, and a category is unknown. "indicator": the
+        same, and a 0/1 column
         ``<column>_missing``, which for a category is the only 1 of its group. "zero": 0 in all
         columns. A dict has a rule for some columns, ``{"age": "indicator"}``, and "middle" for the
         others.
+    outside : {"clip", "missing"} or dict, default="clip"
+        What a number out of its bounds is: "clip", the bound that is next to it, or "missing", for
+        tables in which codes such as -1 or 999 stand for what is not known: then nothing outside
+        of the bounds is a value. A dict has a rule for some columns, ``{"age": "missing"}``, and
+        "clip" for the others.
     unknown : {"none", "other"}, default="none"
         What a category that was not declared becomes: no column is 1, or a column
         ``<column>_other`` is.
@@ -123,6 +129,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         schema: Any,
         *,
         missing: Missing | dict[str, Missing] = "middle",
+        outside: Outside | dict[str, Outside] = "clip",
         unknown: Unknown = "none",
         drop: Literal["first"] | dict[str, Any] | None = None,
         extra: Extra = "raise",
@@ -130,6 +137,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     ) -> None:
         self.schema = schema
         self.missing = missing
+        self.outside = outside
         self.unknown = unknown
         self.drop = drop
         self.extra = extra
@@ -137,7 +145,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     def _fields(self) -> list[Field]:
         """The columns of the table; raises on parameters that are wrong."""
-        fields = fields_of(self.schema, self.missing, self.unknown, self.drop)
+        fields = fields_of(self.schema, self.missing, self.unknown, self.drop, self.outside)
         check_choice("unknown", self.unknown, UNKNOWN)
         check_choice("extra", self.extra, ("raise", "drop"))
         check_bool("sparse_output", self.sparse_output)
@@ -268,10 +276,10 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of objects, shape (n_samples, n_columns)
-            In the order of the schema. Numbers are floats within their bounds: what was clipped
-            stays clipped. None stands for an unknown category, and with ``missing="indicator"``
-            for what was missing; else a missing number is what stands for it. A row of zeros
-            is the category that `drop` names.
+            In the order of the schema. Numbers are floats within their bounds: what was outside
+            does not come back. None stands for an unknown category, and with
+            ``missing="indicator"`` for what was missing; else a missing number is what stands for
+            it. A row of zeros is the category that `drop` names.
         """
         fields = self._fields()
         table = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=0)
@@ -344,6 +352,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         if isinstance(drop, Mapping):
             drop = {f.name: f.declared[f.reference] for f in fields if f.reference is not None}
         settings = {"format": _FORMAT, "version": 1, "schema": schema, "missing": self.missing}
+        settings |= {"outside": self.outside}
         settings |= {"unknown": self.unknown, "drop": drop, "extra": self.extra}
         settings["sparse_output"] = bool(self.sparse_output)
         return json.dumps(settings, indent=2)
@@ -361,7 +370,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         schema = found.pop("schema", None)
         if not isinstance(schema, dict):
             raise ValueError("text must be JSON with a schema")
-        if unknown := found.keys() - {"missing", "unknown", "drop", "extra", "sparse_output"}:
+        if unknown := found.keys() - cls._get_param_names():
             raise ValueError(f"text has parameters that an encoder does not have: {unknown}")
         for name, plain in schema.items():
             match plain:
@@ -400,7 +409,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         max_categories : int, default=20
             Largest number of categories of text.
         **parameters
-            Of the encoder: `missing`, `unknown`, `drop`, `extra`, `sparse_output`.
+            Of the encoder: `missing`, `outside`, `unknown`, `drop`, `extra`, `sparse_output`.
 
         Examples
         --------

@@ -21,6 +21,7 @@ from ..data.cells import as_numbers
 Array = NDArray[np.float64]
 
 MISSING = ("middle", "indicator", "zero")
+OUTSIDE = ("clip", "missing")
 UNKNOWN = ("none", "other")
 
 _FORMS = (
@@ -146,9 +147,12 @@ class Field:
     square: float  # their largest sum of squares
     scaling: Any = None  # of a number or a boolean; else each category is a 0/1 column
     reference: int | None = None  # position of the category that has no column
+    outside: str = "clip"  # one of `OUTSIDE`
 
     @classmethod
-    def of_number(cls, name: str, declared: Any, missing: str, unknown: str) -> Self:
+    def of_number(
+        cls, name: str, declared: Any, missing: str, unknown: str, outside: str = "clip"
+    ) -> Self:
         """A number, clipped and scaled as estimators do; or a boolean, of 0 and 1, else missing."""
         first, last = bounds = (0, 1) if declared is bool else declared
         scaling = feature_scaling(bounds, 1)
@@ -156,10 +160,11 @@ class Field:
         columns = [OutputColumn(name, None, float(scaling.shift[0]), float(scaling.width[0]))]
         facts = name, declared, missing, unknown
         if missing != "indicator":
-            return cls(*facts, columns, [low], [high], 1.0, scaling)
+            return cls(*facts, columns, [low], [high], 1.0, scaling, outside=outside)
         # a missing value is the middle, 0 or +-1/2, and has a 1 in the column of its own
         columns, square = [*columns, OutputColumn(name, "missing")], 1.0 + ((low + high) / 2) ** 2
-        return cls(*facts, columns, [low, 0.0], [high, 1.0], square, scaling)
+        ends = [low, 0.0], [high, 1.0]
+        return cls(*facts, columns, *ends, square, scaling, outside=outside)
 
     @classmethod
     def of_categories(
@@ -202,6 +207,9 @@ class Field:
         if self.declared is bool:
             values = np.where((values == 0) | (values == 1), values, np.nan)
         else:
+            if self.outside == "missing":
+                low, high = map(float, self.declared)
+                values = np.where((values >= low) & (values <= high), values, np.nan)
             values = self.scaling.transform(values[:, None])[:, 0]
         is_missing = np.isnan(values)
         values[is_missing] = 0.0 if self.missing == "zero" else (self.low[0] + self.high[0]) / 2
@@ -230,19 +238,25 @@ class Field:
         return cells
 
 
-def fields_of(schema: Any, rules: Any, unknown: str, drop: Any = None) -> list[Field]:
+def fields_of(
+    schema: Any, missing: Any, unknown: str, drop: Any = None, outside: Any = "clip"
+) -> list[Field]:
     """The columns that a schema declares; errors name the column.
 
-    `rules` is what is done with a missing cell, of all columns or in a dict by their names, and
-    `drop` which category has no column.
+    `missing` is what is done with a missing cell, and `outside` with a number out of its bounds, of
+    all columns or in a dict by their names; `drop` says which category has no column.
     """
     if not isinstance(schema, Mapping) or not schema:
         raise ValueError(
             "schema must be a dict with an entry for every column of the table, each of them "
             f"{_FORMS}; got {shown(schema)}"
         )
-    if isinstance(rules, Mapping) and (others := [name for name in rules if name not in schema]):
-        raise ValueError(f"missing has columns that are not in the schema: {shown(others)}")
+    ranges = [name for name, given in schema.items() if isinstance(given, tuple)]
+    for what, rules, known in (("missing", missing, schema), ("outside", outside, ranges)):
+        others = [name for name in rules if name not in known] if isinstance(rules, Mapping) else []
+        if others:
+            kind = "not in the schema" if known is schema else "no numbers with bounds"
+            raise ValueError(f"{what} has columns that are {kind}: {shown(others)}")
     lists = [name for name, given in schema.items() if isinstance(given, list | np.ndarray)]
     if isinstance(drop, Mapping):
         if others := [name for name in drop if name not in lists]:
@@ -253,16 +267,18 @@ def fields_of(schema: Any, rules: Any, unknown: str, drop: Any = None) -> list[F
     for name, given in schema.items():
         if not isinstance(name, str):
             raise ValueError(f"schema must have text for column names, got {shown(name)}")
-        rule = rules.get(name, "middle") if isinstance(rules, Mapping) else rules
-        missing = check_choice("missing", rule, MISSING)
+        rule = missing.get(name, "middle") if isinstance(missing, Mapping) else missing
+        facts = check_choice("missing", rule, MISSING), unknown
+        rule = outside.get(name, "clip") if isinstance(outside, Mapping) else outside
+        check_choice("outside", rule, OUTSIDE)
         if isinstance(given, list | np.ndarray):
             declared = _categories(name, given)
             reference = _reference(name, declared, drop)
-            fields.append(Field.of_categories(name, declared, missing, unknown, reference))
+            fields.append(Field.of_categories(name, declared, *facts, reference))
         elif given is bool:
-            fields.append(Field.of_number(name, bool, missing, unknown))
+            fields.append(Field.of_number(name, bool, *facts))
         elif isinstance(given, tuple):
-            fields.append(Field.of_number(name, _ends(name, given), missing, unknown))
+            fields.append(Field.of_number(name, _ends(name, given), *facts, rule))
         else:
             raise ValueError(f"schema[{name!r}] must be {_FORMS}; got {shown(given)}")
     return fields

@@ -7,11 +7,11 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from decimal import ROUND_DOWN, ROUND_UP, Context
+from decimal import ROUND_DOWN
 from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
-from .._checks import check_int, check_real, import_pandas, shown
+from .._checks import check_int, check_real, check_string, import_pandas, rounded, shown
 from .._overview import Overview
 from .._types import Relation
 from ..exceptions import PrivacyBudgetError
@@ -19,7 +19,7 @@ from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup, branch_names
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
-from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_slack, check_string
+from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_slack
 from .report import Report, of_accountant
 from .turns import Turn
 
@@ -238,8 +238,13 @@ class BudgetAccountant(Account):
         """The charges, in order."""
         return self._in_turn(lambda: self._ledger.charges)
 
-    def report(self) -> Report:
+    def report(self, *, dataset: str | None = None, purpose: str | None = None) -> Report:
         """One page for someone without mathematics: what is promised of all results together.
+
+        Parameters
+        ----------
+        dataset, purpose : str or None, default=None
+            What the page says of the data, and of what the results are for. Public text.
 
         Returns
         -------
@@ -254,7 +259,8 @@ class BudgetAccountant(Account):
             return spent, left, self._ledger.charges
 
         spent, left, charges = self._in_turn(state)
-        return of_accountant(claim, spent, left, charges, branch_names([c.branch for c in charges]))
+        names = branch_names([charge.branch for charge in charges])
+        return of_accountant(claim, spent, left, charges, names, dataset=dataset, purpose=purpose)
 
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.
@@ -297,17 +303,6 @@ class BudgetAccountant(Account):
         earlier ones, the budget itself is the guarantee.
         """
         return self._in_turn(lambda: self._epsilon_of(self._ledger))
-
-    def running_total(self) -> list[float]:
-        """`total_spent` after each charge of the ledger, in order.
-
-        A charge in a branch of `parallel` adds only what exceeds the other branches.
-        """
-        so_far, totals = Ledger(), []
-        for charge in self.ledger:
-            so_far = so_far.plus(charge)
-            totals.append(self._epsilon_of(so_far))
-        return totals
 
     def spans(self) -> dict[int, tuple[float, float]]:
         """Epsilon before and after each charge of the ledger, for who bears the charge.
@@ -428,7 +423,7 @@ class BudgetAccountant(Account):
         if budget.is_pure and not math.isfinite(charge.pure_epsilon):
             return "a budget with delta=0 accepts only guarantees that compose purely (delta=0)"
         if (slack := ledger.total()[3]) > self._slack:
-            advice, least = "Say", _rounded(slack, ROUND_UP)
+            advice, least = "Say", f"{rounded(slack, 6):g}"
             if float(least) < budget.delta:
                 advice = (
                     "How much is kept is fixed before the first fit: "
@@ -445,9 +440,9 @@ class BudgetAccountant(Account):
         kept = f" (slack={self._slack:g} of delta is kept)" if self._slack else ""
         return (
             f"the budget (epsilon={budget.epsilon:g}, delta={budget.delta:g}){kept} would be "
-            f"exceeded: {_rounded(spent, ROUND_UP)} of its epsilon is spent, and with this charge "
-            f"it would be {_rounded(would_be, ROUND_UP)}; nothing was charged. The "
-            f"largest epsilon that still fits is {_rounded(left, ROUND_DOWN)}, for a fit with "
+            f"exceeded: {rounded(spent, 6):g} of its epsilon is spent, and with this charge "
+            f"it would be {rounded(would_be, 6):g}; nothing was charged. The "
+            f"largest epsilon that still fits is {rounded(left, 6, ROUND_DOWN):g}, for a fit with "
             f"{charge.composition} composition and delta={charge.delta:g}. What reads other "
             "records than the fits before, such as a score on a test set, goes into a branch of "
             "its own: accountant.parallel()"
@@ -660,7 +655,3 @@ def _find_accountant(identifier: str, path: str | None = None) -> BudgetAccounta
         return known
     _accountants[identifier] = stranger
     return stranger
-
-
-def _rounded(value: float, direction: str) -> str:
-    return f"{float(Context(prec=6, rounding=direction).create_decimal_from_float(value)):g}"

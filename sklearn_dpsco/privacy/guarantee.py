@@ -253,8 +253,13 @@ class Guarantee(Overviewed):
         ]
         return Overview(tuple(lines), columns[: 5 + has_groups], layout, rows, _MOST_SHOWN)
 
-    def report(self) -> Report:
+    def report(self, *, dataset: str | None = None, purpose: str | None = None) -> Report:
         """One page for someone without mathematics: who is protected, against what, and how well.
+
+        Parameters
+        ----------
+        dataset, purpose : str or None, default=None
+            As in `BudgetAccountant.report`.
 
         Returns
         -------
@@ -273,7 +278,8 @@ class Guarantee(Overviewed):
         if self.parts:
             names = [f"part {k} of {n}: {name}" for k, (name, _) in enumerate(self.parts, 1)]
             found = list(zip(names, self._costliest(_additive(self.composition)), strict=True))
-        return of_guarantee(self, [(*_facts(r), part) for part, one in found for r in one.releases])
+        releases = [(*_facts(r), part) for part, one in found for r in one.releases]
+        return of_guarantee(self, releases, dataset=dataset, purpose=purpose)
 
     def shares(self) -> list[tuple[str, float]]:
         """What each release, or each part, takes of the plan's total.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import check_bool, check_int, check_real, shown
+from .._checks import check_bool, check_int, check_real, check_string
 from .branches import BranchPath
 from .budget import PrivacyBudget
 from .guarantee import Guarantee
@@ -286,10 +286,3 @@ def check_slack(value: Any, budget: PrivacyBudget) -> float:
     """Return `value` if an accountant can keep that much of delta."""
     most = float(budget.delta)
     return check_real("slack", value, low=0, high=most, high_open=most > 0)
-
-
-def check_string(name: str, value: Any) -> str:
-    """Return `value` if it is a string."""
-    if not isinstance(value, str):
-        raise ValueError(f"{name} must be a string, got {shown(value)}")
-    return value

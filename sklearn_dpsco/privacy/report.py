@@ -13,11 +13,12 @@ from typing import Any
 
 from scipy.special import expit
 
+from .._checks import check_string, rounded
 from .._overview import Overview, Overviewed
 
 Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a person
 
-FORMAT = "sklearn_dpsco.report/1"
+FORMAT = "sklearn_dpsco.report/2"
 
 _CHANGE = {"replace-one": "replaced by any others", "zero-out": "left out"}
 _HARDLY = 1.0  # epsilon up to which a guess can hardly be told from any other
@@ -56,65 +57,69 @@ _OUTSIDE = (
     "the noise can be computed once more, and taken off",
     "whatever else was looked at, computed or published of the same records, outside of this {}",
 )
+_DECISION = "Decided by: ______________________________   Date: ______________"
 _PAGE = (
     "body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em} "
     "div {margin: .5em 0}"
 )
-_NUMBER = {"type": "number"}
-_OR_NULL: dict[str, Any] = {
-    kind: {"type": [kind, "null"]} for kind in ("number", "integer", "string", "boolean")
-}
-_CLAIM = {
-    "epsilon": _OR_NULL["number"],
-    "delta": _NUMBER,
-    "relation": {"enum": list(_CHANGE)},
-    "rows_per_user": {"type": "integer"},
-    "composition": {"type": "string"},
-    "noise_is_secret": _OR_NULL["boolean"],
-}
-_RELEASE = {
-    "name": {"type": "string"},
-    "uses": {"type": "integer"},
-    "mechanism": {"type": "string"},
-    "sensitivity": _NUMBER,
-    "scale": _NUMBER,
-    "records": _OR_NULL["string"],
-    "part": _OR_NULL["string"],
-}
-_FITS = {
-    "n_fits": {"type": "integer"},
-    "epsilon": _OR_NULL["number"],
-    "delta": _NUMBER,
-    "has_copies": {"type": "boolean"},
-    "noise_is_secret": {"type": "boolean"},
-}
-_CHARGE = {
-    **_CLAIM,
-    "what": _OR_NULL["string"],
-    "label": _OR_NULL["string"],
-    "n_samples": _OR_NULL["integer"],
-    "n_features": _OR_NULL["integer"],
-    "time": {"type": "string", "format": "date-time"},
-    "part": {"type": "string"},
-}
-_BUDGET = {
+_STRING, _NUMBER, _INTEGER, _BOOLEAN = (
+    {"type": kind} for kind in ("string", "number", "integer", "boolean")
+)
+_TIME = {"type": "string", "format": "date-time"}
+_CLAIM: dict[str, Any] = {
     "epsilon": _NUMBER,
     "delta": _NUMBER,
     "relation": {"enum": list(_CHANGE)},
-    "rows_per_user": {"type": "integer"},
+    "rows_per_user": _INTEGER,
+    "composition": _STRING,
+    "noise_is_secret": _BOOLEAN,
+}
+_RELEASE: dict[str, Any] = {
+    "name": _STRING,
+    "uses": _INTEGER,
+    "mechanism": _STRING,
+    "sensitivity": _NUMBER,
+    "scale": _NUMBER,
+    "records": _STRING,
+    "part": _STRING,
+}
+_FITS: dict[str, Any] = {
+    "n_fits": _INTEGER,
+    "epsilon": _NUMBER,
+    "delta": _NUMBER,
+    "has_copies": _BOOLEAN,
+    "noise_is_secret": _BOOLEAN,
+}
+_CHARGE: dict[str, Any] = {
+    **_CLAIM,
+    "what": _STRING,
+    "label": _STRING,
+    "n_samples": _INTEGER,
+    "n_features": _INTEGER,
+    "time": _TIME,
+    "part": _STRING,
+}
+_BUDGET: dict[str, Any] = {
+    **{name: _CLAIM[name] for name in ("epsilon", "delta", "relation", "rows_per_user")},
     "spent": _NUMBER,
     "left": _NUMBER,
 }
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    required = list(properties)
+def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
-        "required": required,
+        "required": [name for name in properties if name not in optional],
         "additionalProperties": False,
     }
+
+
+def _told(facts: Any) -> Any:
+    """Facts without what has no value."""
+    if isinstance(facts, dict):
+        return {name: _told(of) for name, of in facts.items() if of is not None and of != []}
+    return [_told(of) for of in facts] if isinstance(facts, list) else facts
 
 
 def _facts(claim: Any) -> dict[str, Any]:
@@ -131,8 +136,7 @@ def odds(epsilon: float) -> float:
 
 def up(x: float) -> str:
     """Rounded up to three digits, as what is said to be at most so much must be."""
-    near = float(f"{x:.3g}")
-    near += 0.0 if near >= x else 10.0 ** (math.floor(math.log10(x)) - 2)
+    near = rounded(x, 3)
     return f"{near:,.0f}" if 100 <= near < 1e6 else f"{near:.3g}"
 
 
@@ -157,22 +161,27 @@ def promise(
 
 
 def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[str]:
-    """The same for someone without mathematics."""
+    """The same for someone without mathematics, each word with what it means."""
     whom, most, runs = "row" if rows == 1 else "person", odds(epsilon), 1000
-    often = up(math.exp(epsilon)) if epsilon < math.log(runs) else f"{runs:,}"
+    factor = up(math.exp(epsilon)) if epsilon <= 700 else f"e^{epsilon:g}"
+    often = factor if epsilon < math.log(runs) else f"{runs:,}"
     hidden, guess, more = (text.format(whom=whom, most=up(100 * most)) for text in _GUESS[relation])
     guess = f"So one can hardly tell {hidden}: {guess}" if epsilon <= _HARDLY else guess
+    guess += f", odds of {factor} to 1 in place of 1 to 1"
     guess += ", which is close to certainty" if most >= _CERTAIN else ""
+    one_in = f", at most one in {math.floor(1 / delta):,}" if 1e-9 <= delta <= 0.5 else ""
     lines = [
-        f"A factor: what comes out once in {runs:,} runs with the values comes out at most {often} "
-        f"times in {runs:,} runs if they are {_CHANGE[relation]}, and the other way round.",
+        f"The factor says how much likelier: what comes out once in {runs:,} runs with the values "
+        f"comes out at most {often} times in {runs:,} runs if they are {_CHANGE[relation]}, and "
+        "the other way round.",
         f"{guess[0].upper()}{guess[1:]}{more}",
-        f"Epsilon is {epsilon:.4g}: the smaller it is, the less can be told. At 0 the factor is 1, "
-        "and nothing can be told; each 0.7 more about doubles the factor.",
-        f"Delta is {up(delta)}: a {'small ' if delta <= 1e-3 else ''}chance that the promise "
-        f"fails. Up to so often, the result may tell anything; else, what is said above holds."
+        f"Epsilon, the number that states how strong the protection is, is {epsilon:.4g}: the "
+        "smaller it is, the less can be told. At 0 the odds stay 1 to 1; each 0.7 more about "
+        "doubles them.",
+        f"Delta, a {'small ' if delta <= 1e-3 else ''}chance that the promise fails, is {up(delta)}"
+        f"{one_in}. Up to so often, the result may tell anything; else, what is said above holds."
         if delta > 0
-        else "Delta is 0: the factor holds without exception.",
+        else "Delta, a chance that the promise fails, is 0: it holds without exception.",
     ]
     if rows == 1:
         lines.append(
@@ -189,9 +198,9 @@ class Report(Overviewed):
 
     Made by `Guarantee.report` and `BudgetAccountant.report`. It holds public facts only.
 
-    The data state the version of their schema: "format" is "sklearn_dpsco.report/1", also at the
-    end of the schema's ``$id``. Of one version, no key changes its name, type or meaning, and
-    none comes or goes: what reads it can rely on that, and refuse another one.
+    The data state the version of their schema: "format" is "sklearn_dpsco.report/2", also at the
+    end of the schema's ``$id``. Of one version, no key changes its name, type, place or meaning:
+    what reads it can rely on that, and refuse another one. A key without a value is left out.
 
     Attributes
     ----------
@@ -242,32 +251,37 @@ class Report(Overviewed):
         """The JSON schema of `to_json`.
 
         "promise" is the first sentence of the page, "outside" lists what is not protected.
-        "epsilon" is null for infinity: nothing is private then. "guarantee" with its "releases"
-        and `Guarantee.fits` is of one fit, "budget" and "charges" of an accountant; the others are
-        null or empty: "releases" of an accountant are, since its ledger keeps what fits cost, and
-        not what they released. "part" of a charge is "all records", or names a branch on records
-        of its own; of a release, the part of a search.
+        Without "epsilon", it is infinite: nothing is private then. "guarantee" with its "releases"
+        and `Guarantee.fits` is of one fit, "budget" and "charges" are of an accountant, whose
+        ledger keeps what fits cost, and not what they released. "part" of a charge is "all
+        records", or names a branch on records of its own; of a release, the part of a search.
         """
-        versions = _object(
-            {name: {"type": "string"} for name in ("sklearn_dpsco", "numpy", "scikit-learn")}
-        )
+        versions = dict.fromkeys(("sklearn_dpsco", "numpy", "scikit-learn"), _STRING)
+        optional = {
+            "dataset": _STRING,
+            "purpose": _STRING,
+            "guarantee": _object(_CLAIM, "epsilon", "noise_is_secret"),
+            "fits": _object(_FITS, "epsilon"),
+            "releases": {"type": "array", "items": _object(_RELEASE, "records", "part")},
+            "budget": _object(_BUDGET),
+            "charges": {
+                "type": "array",
+                "items": _object(
+                    _CHARGE, "noise_is_secret", "what", "label", "n_samples", "n_features"
+                ),
+            },
+        }
+        properties = {
+            "format": {"const": FORMAT},
+            "time": _TIME,
+            "versions": _object(versions),
+            "promise": _STRING,
+            "outside": {"type": "array", "items": _STRING},
+        }
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "$id": f"urn:{FORMAT.replace('/', ':')}",
-            **_object(
-                {
-                    "format": {"const": FORMAT},
-                    "time": {"type": "string", "format": "date-time"},
-                    "versions": versions,
-                    "promise": {"type": "string"},
-                    "outside": {"type": "array", "items": {"type": "string"}},
-                    "guarantee": {"anyOf": [_object(_CLAIM), {"type": "null"}]},
-                    "fits": {"anyOf": [_object(_FITS), {"type": "null"}]},
-                    "releases": {"type": "array", "items": _object(_RELEASE)},
-                    "budget": {"anyOf": [_object(_BUDGET), {"type": "null"}]},
-                    "charges": {"type": "array", "items": _object(_CHARGE)},
-                }
-            ),
+            **_object(properties | optional, *optional),
         }
 
 
@@ -275,28 +289,42 @@ def _secrecy(kinds: set[bool | None]) -> list[str]:
     """A line on the noise, unless the promise says it; `kinds` is empty before the first result."""
     if None in kinds:
         return ["Whether all noise was secret is not recorded."]
-    return ["The noise was drawn from a secret key."] if kinds == {True} else []
+    if kinds != {True}:
+        return []
+    return [
+        "The noise, random numbers that hide what a single row adds, was drawn from a secret key."
+    ]
 
 
-def _report(title: str, what: str, lines: Sequence[str], table: Any, **facts: Any) -> Report:
-    """The page: `lines`, the promise first, and a table; and the data."""
+def _report(
+    title: str,
+    what: str,
+    lines: Sequence[str],
+    table: Any,
+    named: dict[str, str | None],
+    **facts: Any,
+) -> Report:
+    """The page: what is `named`, `lines`, the promise first, and a table; and the data."""
+    for name, text in named.items():
+        if text is not None:
+            check_string(name, text)
     now, names = datetime.now(UTC), ("sklearn_dpsco", "numpy", "scikit-learn")
     versions = {name: version(name) for name in names}
     outside = [text.format(what) for text in _OUTSIDE]
     found: dict[str, Any] = {"format": FORMAT, "time": now.isoformat(), "versions": versions}
-    found |= {"promise": lines[0], "outside": outside}
-    found |= {"guarantee": None, "fits": None, "releases": [], "budget": None}
-    found |= {"charges": []} | facts
+    found |= {"promise": lines[0], "outside": outside, **named, **facts}
     stated = ", ".join(f"{name} {number}" for name, number in versions.items())
     columns, rows = table
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     layout = "".join(f"  {{:{width}s}}" for width in widths)
+    told = [f"{name.capitalize()}: {text}" for name, text in named.items() if text is not None]
+    made = f"Made on {now:%Y-%m-%d} by {stated}."
     listed = [f"- {text}" for text in outside]
-    head = (title, *lines, "Not protected:", *listed, f"Made on {now:%Y-%m-%d} by {stated}.")
-    return Report(found, Overview(head, columns, layout, rows))
+    head = (title, *told, *lines, "Not protected:", *listed, made, _DECISION)
+    return Report(_told(found), Overview(head, columns, layout, rows))
 
 
-def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]]) -> Report:
+def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any) -> Report:
     """The report of one guarantee, with the facts of its releases in the schema's order."""
     size = float(guarantee.epsilon), float(guarantee.delta)
     claim = *size, guarantee.relation, guarantee.rows_per_user
@@ -309,22 +337,23 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]]) -> Report:
             f"The records were used in {n} parts, one after the other, as the table lists them. "
             "What is promised holds for what comes out of all parts together."
         )
-    named = [dict(zip(_RELEASE, facts, strict=True)) for facts in releases]
+    found = [dict(zip(_RELEASE, facts, strict=True)) for facts in releases]
     rows = [
         (
             ": ".join(filter(None, (one["part"], one["name"]))),
             f"{one['uses']} times" if one["uses"] > 1 else "once",
             "without noise" if guarantee.is_void else _KINDS.get(one["mechanism"], "with noise"),
         )
-        for one in named
+        for one in found
     ]
     table = ("what was computed of the records", "how often", "and left in this form"), rows
-    facts = {"guarantee": _facts(guarantee), "releases": named}
-    facts["fits"] = guarantee.fits and guarantee.fits.facts
-    return _report("Privacy of one result", "result", lines, table, **facts)
+    facts = {"guarantee": _facts(guarantee), "fits": guarantee.fits and guarantee.fits.facts}
+    return _report("Privacy of one result", "result", lines, table, named, **facts, releases=found)
 
 
-def of_accountant(claim: Claim, spent: float, left: float, charges: Any, names: Any) -> Report:
+def of_accountant(
+    claim: Claim, spent: float, left: float, charges: Any, names: Any, **named: Any
+) -> Report:
     """The report of a budget and its charges, whose branches have these names."""
     epsilon, delta, relation, rows_per_user = claim
     found = []
@@ -340,12 +369,12 @@ def of_accountant(claim: Claim, spent: float, left: float, charges: Any, names: 
     lines = [
         promise(*claim, False not in secrets),
         *_explained(*claim),
-        "The budget is the most that all results in this ledger, the table below, may cost "
-        "together; what is said above holds if all of it is used. Up to now they cost an "
-        f"epsilon of {spent:.4g}; "
+        "The budget, this epsilon and delta, is the most that all results in the ledger, the list "
+        "of them in the table below, may cost together; what is said above holds if all of it is "
+        f"used. Up to now they cost an epsilon of {spent:.4g}; "
         + (f"one more of epsilon {left:.4g} is allowed." if left > 0 else "nothing is left of it."),
-        "Fits that were made outside of this ledger, also in notebooks that were closed, are not "
-        "counted.",
+        "Results that were made outside of this ledger, also in notebooks that were closed, are "
+        "not counted.",
     ]
     lines += _secrecy(secrets)
     if any(charge.branch for charge in charges):
@@ -374,4 +403,4 @@ def of_accountant(claim: Claim, spent: float, left: float, charges: Any, names: 
     budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
     budget |= {"rows_per_user": rows_per_user, "spent": spent, "left": left}
     title = "Privacy of all results of a budget"
-    return _report(title, "ledger", lines, table, budget=budget, charges=found)
+    return _report(title, "ledger", lines, table, named, budget=budget, charges=found)

@@ -119,6 +119,12 @@ class Point(NamedTuple):
     loss: Loss
     largest: float  # prediction
 
+    @classmethod
+    def of(cls, problem: Problem, units: Units, coef: Array) -> Point:
+        """That of the coefficients of a descent, of shape (size,)."""
+        facts = units.unit, units.frame.offset, problem.loss, units.largest
+        return cls(problem.matrix(coef), *facts)
+
 
 class Bread(NamedTuple):
     """The inverse of the second derivatives, 0 in weak directions, and its root."""
@@ -163,8 +169,7 @@ class NewtonSteps(Part):
     ) -> tuple[Array, Estimate | None]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
-        facts = units.unit, units.frame.offset, problem.loss, units.largest
-        at = Point(problem.matrix(coef), *facts)
+        at = Point.of(problem, units, coef)
         copy, n_records, n_present = self._records(units, n, stream)
         copy = copy.map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)

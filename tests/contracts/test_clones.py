@@ -162,7 +162,7 @@ def test_totals_that_are_not_known_are_not_told():
         fits = fitted.guarantee_.fits
         assert (fits.n_fits, fits.epsilon) == (2, None)
         assert "cost up to an unknown epsilon" in joined(fitted.guarantee_)
-        assert fitted.guarantee_.report().facts["fits"]["epsilon"] is None
+        assert fitted.guarantee_.report().facts["fits"].get("epsilon") is None
 
 
 def test_a_seed_leaves_no_total():

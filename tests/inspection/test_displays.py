@@ -212,11 +212,11 @@ def names_of(display):
 
 
 def test_ledgers_add_up():
-    accountant = BudgetAccountant(epsilon=3.0)
+    accountant, totals = BudgetAccountant(epsilon=3.0), []
     for label, epsilon in (("look", 0.5), ("final", 1.0), ("look", 0.5)):
         guarantee = REGRESSOR.set_params(epsilon=epsilon).plan(5000, 3).guarantee
         accountant.spend(guarantee, label=label)
-    totals = accountant.running_total()
+        totals.append(accountant.total_spent())
     display = LedgerDisplay.from_accountant(accountant)
     assert [bar[:2] for bar in bars_of(display)] == [("look", 1), ("final", 2), ("look", 3)]
     np.testing.assert_allclose([bar[3] for bar in bars_of(display)], totals)
@@ -266,7 +266,6 @@ def test_branches_of_a_ledger_stand_side_by_side():
     np.testing.assert_allclose(
         [bar[2:] for bar in bars_of(display)], [bar[2:] for bar in expected], rtol=1e-9
     )
-    assert accountant.running_total()[-1] == accountant.total_spent()
     assert names_of(display) == [
         "1", "1 of 3 (north)", "2 of 3", "> 1 of 2", "> 2 of 2", "3 of 3 (a rat...", "7"
     ]  # fmt: skip
@@ -307,7 +306,7 @@ def test_accountants_show_the_same_facts_as_text_and_html():
     assert repr(accountant) == "BudgetAccountant(<of another process>)"
     assert "of another process" in accountant._repr_html_()
     with pytest.raises(PrivacyBudgetError):
-        accountant.running_total()
+        accountant.spans()
 
 
 # ------------------------------------------------------------------------------ plans

@@ -1,6 +1,7 @@
 """What a record adds to a score's sums: sensitivities by brute force, exactness, the plan."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -112,6 +113,83 @@ def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, 
     assert 0.99 * noise.sensitivity <= largest <= noise.sensitivity
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_scores_of_a_range_change_by_no_more_than_the_plan_says(relation):
+    """Any two records in turn; a range of one alone loses what a range of the other gains."""
+    chosen = plan_score(5000, scoring="r2", bounds_y=(-1, 3), relation=relation)
+    targets, largest = chosen.target_range, 0.0
+    facts, rng = chosen.queries[0].facts, np.random.default_rng(0)
+    base, others = rng.normal(0, 0.3, 60), [-1.0, 3.0, -9.0, 1e300, np.nan, np.inf, 0.0, 0.1, 1.01]
+    scores = [targets.scores(facts, np.append(base, y)) for y in others]
+    assert all(np.array_equal(found, np.rint(found)) for found in scores)
+    for i, j in itertools.combinations(range(len(others)), 2):
+        if relation == "replace-one" or np.isnan(others[j]):
+            largest = max(largest, targets.select.distance(scores[i] - scores[j]))
+    assert largest == targets.select.sensitivity == (2 if relation == "replace-one" else 1)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_r2_is_released_within_a_range_of_most_targets(delta):
+    """Wide bounds cost little, noise stays as planned, and the plan foretells the interval."""
+    chosen = plan_score(2860, scoring="r2", epsilon=2.0, delta=delta, bounds_y=(0, 300))
+    rng, widths, draws = np.random.default_rng(0), [], stream(0)
+    for _ in range(40):
+        known, error = rng.standard_normal((2, 2860))
+        given = Answers(y=40 + 4 * known + 3 * error, prediction=40 + 4 * known)
+        own = chosen.narrowed(given, draws)
+        facts, change = own.queries[0].facts, chosen.queries[0].sensitivity(2)
+        assert facts.low < 35 < 45 < facts.high < 100
+        assert own.queries[0].sensitivity(2) == pytest.approx(change, rel=1e-14)
+        assert own.narrowed(given, draws) is own
+        _value, (low, high), more = own.estimates(own.release(own.statistics(given), draws))["r2"]
+        assert f"clipped to [{facts.low:.4g}, {facts.high:.4g}]" in more["clipped"]
+        widths.append(high - low)
+    low, high = chosen.expected_r2(0.64, spread=5 / 300)
+    assert 0.7 < np.median(widths) / (high - low) < 1.4
+    assert f"[{low:.2g}" != "[-inf"
+    assert "is 0.02" in str(chosen)
+    assert "r2 of 0.5" in str(chosen)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(500, 2.0), (2860, 0.5)])
+def test_a_range_leaves_out_no_large_targets_that_are_many(n, epsilon):
+    """They have most of the variance: without them, R^2 is of another question."""
+    chosen, y = plan_score(n, scoring="r2", epsilon=epsilon, bounds_y=(0, 300)), np.zeros(n)
+    y[: n // 5] = 250.0
+    for seed in range(30):
+        own = chosen.narrowed(Answers(y=y, prediction=y), stream(seed))
+        assert own.queries[0].facts.low == 0
+        assert own.queries[0].facts.high >= 250
+
+
+def test_a_range_is_selected_where_noise_allows_it_and_is_not_little():
+    facts = {"scoring": "r2", "bounds_y": (0, 60)}
+    for n, more, is_selected in (
+        (2860, {}, True), (2860, {"max_error": 60}, False), (300, {}, False), (10**6, {}, False),
+        (2860, {"scoring": "neg_mean_squared_error"}, False), (2860, {"n_groups": 2}, True),
+        (2860, {"bounds_y": (1e9, 1e9 + 1e-3)}, False), (2860, {"epsilon": 1e5}, False),
+    ):  # fmt: skip
+        chosen = plan_score(n, **{**facts, **more})
+        assert (chosen.target_range is not None) == is_selected, (n, more)
+        names = [release.name for release in chosen.guarantee.releases]
+        assert ("range of the targets" in names) == is_selected
+    with pytest.raises(ValueError, match="expected_r2 is of"):
+        plan_score(500).expected_r2()
+    for bad in ({"r2": 1.1}, {"spread": 0.0}, {"spread": 0.6}):
+        assert_refuses(chosen.expected_r2, next(iter(bad)), **bad)
+
+
+@pytest.mark.filterwarnings("default:.*too small to learn from")
+def test_a_plan_warns_of_an_r2_that_will_be_hidden():
+    with pytest.warns(PrivacyParameterWarning, match="how large r2 is"):
+        hidden = plan_score(200, scoring="r2", epsilon=0.3, bounds_y=(0, 60))
+    assert hidden.expected_r2(spread=0.2)[0] == -np.inf
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan_score(2860, scoring="r2", epsilon=0.5, bounds_y=(0, 60))
+        plan_score(200, epsilon=0.3)
+
+
 def test_several_scores_come_from_as_few_releases_as_can_be():
     def names(*scorings):
         return [query.name for query in queries_for(scorings, Facts(100), 1)]
@@ -134,12 +212,15 @@ def test_several_scores_come_from_as_few_releases_as_can_be():
     ("replace-one-0.0-1", "zero-out-1e-06-1", "replace-one-1e-06-3"),
 )  # fmt: skip
 def test_a_second_accountant_agrees(relation, delta, rows):
-    several = ["r2", "neg_mean_absolute_error"]
-    for scorings, n_groups in (["accuracy"], 1), (["roc_auc"], 1), (several, 3), (SCORINGS, 1):
-        guarantee = plan(
-            1000, list(scorings), n_groups=n_groups, relation=relation, delta=delta,
-            epsilon=0.7, n_classes=2, max_rows_per_user=rows,
-        ).guarantee  # fmt: skip
+    several, ranged = ["r2", "neg_mean_absolute_error"], {"max_error": "auto"}
+    for scorings, more in (
+        (["accuracy"], {}), (["roc_auc"], {}), (several, {"n_groups": 3}), (SCORINGS, {}),
+        (several, ranged), (["r2"], ranged | {"n_groups": 3}),
+    ):  # fmt: skip
+        facts = {"relation": relation, "delta": delta, "max_rows_per_user": rows, **more}
+        chosen = plan(5000, list(scorings), epsilon=0.7, n_classes=2, **facts)
+        assert (chosen.target_range is not None) == ("max_error" in more)
+        guarantee = chosen.guarantee
         assert guarantee.relation == relation
         assert 0.6 < recomputed_epsilon(guarantee) <= 0.7 * (1 + 1e-4)
         assert guarantee.second_opinion() <= 0.7 * (1 + 1e-3)

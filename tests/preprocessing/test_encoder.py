@@ -489,6 +489,28 @@ def test_a_rule_for_missing_cells_of_each_column():
             PublicEncoder(schema, missing=wrong).fit()
 
 
+@pytest.mark.parametrize("missing", ["middle", "indicator", "zero"])
+def test_numbers_out_of_their_bounds_are_missing_if_that_is_the_rule(missing):
+    schema = {"age": (18, 98), "income": (0, 10), "edu": ["hs"], "ok": bool}
+    codes = pd.DataFrame({"age": [-1, 999, 18, 98], "income": [11.0, 0, 10, -1e-9]})
+    table = codes.assign(edu="hs", ok=True)
+    gaps = codes.where([[False, False], [False, True], [True, True], [True, False]])
+    encoder = PublicEncoder(schema, missing=missing, outside="missing")
+    clips = PublicEncoder(schema, missing=missing)
+    expected = clips.transform(gaps.assign(edu="hs", ok=True))
+    np.testing.assert_array_equal(encoder.transform(table), expected)
+    assert encoder.row_norm == clips.row_norm
+    copy = PublicEncoder.from_json(encoder.to_json())
+    np.testing.assert_array_equal(copy.transform(table), expected)
+    back = encoder.inverse_transform(expected)[:, 0].tolist()
+    assert back == [*[None if missing == "indicator" else 58.0] * 2, 18.0, 98.0]
+    one = encoder.set_params(outside={"income": "missing"}).transform(table)
+    np.testing.assert_array_equal(one[:, 0], clips.transform(table)[:, 0])
+    for bad in ("drop", {"age": "drop"}, {"edu": "missing"}, {"ok": "clip"}, {"no": "clip"}):
+        with pytest.raises(ValueError, match="outside"):
+            encoder.set_params(outside=bad).transform(table)
+
+
 # ------------------------------------------------------------------------- references
 
 

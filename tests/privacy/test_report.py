@@ -27,25 +27,27 @@ TABLE = np.random.default_rng(0).uniform(0, 1, (500, 2))
 FACTS = {"bounds_X": (0, 1), "bounds_y": (0, 1)}
 TYPES = {
     "object": dict, "array": list, "string": str, "number": int | float, "integer": int,
-    "boolean": bool, "null": type(None),
+    "boolean": bool,
 }  # fmt: skip
 
 
 def is_valid(value, schema):
     """Whether it follows a schema of the keywords that are used here."""
-    if "anyOf" in schema:
-        return any(is_valid(value, one) for one in schema["anyOf"])
     if "const" in schema or "enum" in schema:
         return value in schema.get("enum", [schema.get("const")])
-    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if not any(isinstance(value, TYPES[kind]) for kind in kinds):
+    if not isinstance(value, TYPES[schema["type"]]):
         return False
-    if isinstance(value, bool) and "boolean" not in kinds:
+    if isinstance(value, bool) and schema["type"] != "boolean":
+        return False
+    if value in (None, []):  # left out
         return False
     if isinstance(value, dict):
         named = schema["properties"]
-        return list(value) == schema["required"] == list(named) and all(
-            is_valid(value[name], one) for name, one in named.items()
+        in_order = [name for name in named if name in value]
+        return (
+            list(value) == in_order
+            and set(schema["required"]) <= set(value)
+            and all(is_valid(value[name], named[name]) for name in value)
         )
     return not isinstance(value, list) or all(is_valid(one, schema["items"]) for one in value)
 
@@ -63,7 +65,9 @@ def test_a_guarantee_in_words():
     text = joined(report)
     for words in (
         "each row of the table by itself", "which values the row had", "at most 2.72, plus 1e-06,",
-        "73.2 % likely at most", "Delta is 1e-06", "secret key", "how many rows and columns",
+        "73.2 % likely at most, odds of 2.72 to 1 in place of 1 to 1",
+        "fails, is 1e-06, at most one in 1,000,000.", "protection is, is 1:",
+        "random numbers that hide", "secret key", "Decided by: __", "how many rows and columns",
         "noisy choice among public candidates", "sums with normal noise",
         "names of the columns", "bounds, categories and classes", "how long the computation took",
         "errors", "seed (random_state)", "outside of this result",
@@ -71,7 +75,8 @@ def test_a_guarantee_in_words():
         assert words in text, words
     assert [row[0] for row in report.overview().rows] == [r.name for r in plan.guarantee.releases]
     facts = facts_of(report)
-    assert facts["budget"] is None
+    assert "budget" not in facts
+    assert "fits" not in facts
     assert facts["guarantee"]["epsilon"] == 1.0
     assert [one["name"] for one in facts["releases"]] == [r.name for r in plan.guarantee.releases]
     assert report._repr_html_().count("<tr>") == len(facts["releases"]) + 1
@@ -80,7 +85,7 @@ def test_a_guarantee_in_words():
 def test_sizes_of_any_kind():
     model = DPLinearRegression(epsilon=Fraction(1, 2), delta=Fraction(1, 10**6), **FACTS)
     report = model.plan(5000, 4).guarantee.report()
-    assert "Epsilon is 0.5:" in str(report)
+    assert "protection is, is 0.5:" in joined(report)
     assert facts_of(report)["guarantee"]["delta"] == 1e-6
 
 
@@ -135,7 +140,7 @@ def test_what_is_not_private_is_told_first():
     assert "nothing is private" in str(report)
     assert "Protected" not in str(report)
     assert "without noise" in str(report)
-    assert facts_of(report)["guarantee"]["epsilon"] is None
+    assert "epsilon" not in facts_of(report)["guarantee"]
 
 
 def test_an_accountant_names_its_charges_and_no_hash():
@@ -190,25 +195,27 @@ def test_parts_of_a_search():
 def test_the_schema_of_a_version_stays_as_it_is():
     # who changes one of these names gives `FORMAT` the next number, and changes this test with it
     schema = Report.schema()
-    assert schema["$id"] == "urn:sklearn_dpsco.report:1"
-    keys = {"": schema["required"]}
-    for name, part in schema["properties"].items():
-        for one in (part, part.get("items", {}), *part.get("anyOf", ())):
-            keys |= {name: one["required"]} if "required" in one else {}
-    claim = "epsilon delta relation rows_per_user composition noise_is_secret"
+    assert schema["$id"] == "urn:sklearn_dpsco.report:2"
+    keys = {}
+    for name, part in {"": schema, **schema["properties"]}.items():
+        one = part.get("items", part)
+        if "required" in one:
+            keys[name] = [key + "?" * (key not in one["required"]) for key in one["properties"]]
+    claim = "epsilon? delta relation rows_per_user composition noise_is_secret?"
     assert keys == {
         name: names.split()
         for name, names in {
-            "": "format time versions promise outside guarantee fits releases budget charges",
+            "": "format time versions promise outside dataset? purpose? guarantee? fits? releases? "
+            "budget? charges?",
             "versions": "sklearn_dpsco numpy scikit-learn",
             "guarantee": claim,
-            "fits": "n_fits epsilon delta has_copies noise_is_secret",
-            "releases": "name uses mechanism sensitivity scale records part",
+            "fits": "n_fits epsilon? delta has_copies noise_is_secret",
+            "releases": "name uses mechanism sensitivity scale records? part?",
             "budget": "epsilon delta relation rows_per_user spent left",
-            "charges": f"{claim} what label n_samples n_features time part",
+            "charges": f"{claim.replace('?', '', 1)} what? label? n_samples? n_features? time part",
         }.items()
     }
-    assert facts_of(BudgetAccountant(1.0).report())["format"] == "sklearn_dpsco.report/1"
+    assert facts_of(BudgetAccountant(1.0).report())["format"] == "sklearn_dpsco.report/2"
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
@@ -223,18 +230,21 @@ def test_no_comfort_where_there_is_none(relation):
         assert ("hardly" in found) == (epsilon == 1.0)
         assert "power" not in found
         assert ("close to certainty" in found) == (epsilon == 8.0)
-    assert "Delta is 1e-06: a small chance that the promise fails." in found
+    assert "Delta, a small chance that the promise fails, is 1e-06, at most one" in found
     with pytest.warns(PrivacyParameterWarning, match="not below"):
-        assert "Delta is 0.01: a chance that the promise fails." in text(1.0, 0.01)
+        assert "Delta, a chance that the promise fails, is 0.01, at most one in 100." in text(
+            1.0, 0.01
+        )
     assert "if a person has several rows, this protects one of them" in found
     exact = DPLassoFW(epsilon=1.0, delta=0.0, relation=relation, **FACTS).plan(5000, 2)
-    assert "Delta is 0: the factor holds without exception." in joined(exact.guarantee.report())
+    assert "is 0: it holds without exception." in joined(exact.guarantee.report())
 
 
 def test_words_of_a_ledger_are_explained():
     accountant = BudgetAccountant(1.0, max_rows_per_user=2)
     text = joined(accountant.report())
-    for words in ("The budget is the most that all results", "notebooks that were closed, are not",
+    for words in ("is the most that all results in the ledger, the list of them in the table",
+                  "notebooks that were closed, are not",
                   "the number from which the noise can be computed once more"):  # fmt: skip
         assert words in text
     assert "A row need not be a person" not in text
@@ -285,6 +295,26 @@ def test_a_page_of_its_own(tmp_path):
     assert "<i>Kosten für Ärzte</i>" in found["td"][3]
     assert "i" not in found
     assert report._repr_html_().partition("</style>")[0] in page
+
+
+def test_what_a_page_is_about_is_named():
+    accountant = BudgetAccountant(1.0)
+    DPLinearRegression(epsilon=0.3, accountant=accountant, **FACTS).fit(TABLE, TABLE[:, 0])
+    named = {"dataset": "Wages <1985>", "purpose": "a law\n& its costs"}
+    plan = DPLinearRegression(epsilon=1.0, **FACTS).plan(5000, 4)
+    for source in (accountant, plan.guarantee):
+        report = source.report(**named)
+        facts = facts_of(report)
+        assert {name: facts[name] for name in named} == named
+        assert report.overview().lines[1:3] == (
+            "Dataset: Wages <1985>", "Purpose: a law\n& its costs"
+        )  # fmt: skip
+        page = report.to_html()
+        assert "Dataset: Wages &lt;1985&gt;" in page
+        assert "Decided by: ___" in page
+        assert not set(named) & set(facts_of(source.report()))
+        with pytest.raises(ValueError, match="purpose must be a string"):
+            source.report(purpose=3)
 
 
 @pytest.mark.parametrize(("epsilon", "p"), [(0.0, 0.5), (math.log(3), 0.75), (1e6, 1.0)])

@@ -586,6 +586,15 @@ def test_summaries_name_what_encoders_made():
     assert isinstance(found, Estimates)
     age = found.to_frame().iloc[0]
     assert abs(age["coef"] - 0.1) < 6 * age["std err"] < 0.05
+    lower, upper = model.conf_int(0.9, encoder).loc["age"]
+    assert (lower + upper) / 2 == pytest.approx(age["coef"])
+    assert upper - lower < age["0.975]"] - age["[0.025"]
+    unnamed = model.conf_int()
+    assert isinstance(unnamed, np.ndarray)
+    columns = pandas.DataFrame(encoder.transform(frame), columns=["a", "f", "m"])
+    named = model.fit(columns, y).conf_int()
+    assert (named.columns.tolist(), named.index.tolist()[:2]) == (["lower", "upper"], ["a", "f"])
+    np.testing.assert_allclose(named, unnamed)
     frame = model.coef_frame(encoder)
     np.testing.assert_allclose(found.shrunk[0], frame["coef"].to_numpy(), rtol=1e-9)
     scaled = model.summary(units="scaled")
