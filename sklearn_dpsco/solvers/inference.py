@@ -188,7 +188,7 @@ class NewtonSteps(Part):
             at = at._replace(coef=at.coef - problem.matrix(basis @ move))
             before = self._noise(problem, basis, bread, basis @ move, clip**2 * self.first.variance)
             copy = copy.map(predicted, at)
-        if self.n_hessians > self.n_first:
+        if self.n_hessians > max(1, self.n_first):
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
         clip = units.clip
