@@ -302,7 +302,7 @@ def _move(
     move = bread.inverse @ (basis.T @ scores)
     dual = bread.root / (bread.root**2).sum(axis=0)
     along = dual @ dual[-1]
-    if problem.loss.task != "rates" or not along[-1] > 0:
+    if problem.loss.task != "rates" or unit == 0 or not along[-1] > 0:
         return move, bread
     amount = float(along @ move) / along[-1]
     factor = 1 + min(20.0, max(-0.7, -amount * unit))
@@ -384,7 +384,8 @@ def _best(
     if problem.loss.task == "rates":
         # errors make exponentials larger on average, in the norm of the second derivatives
         # (but that of their level, whose logarithm was taken)
-        size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
+        size = max(float((dual[-1] ** 2).sum()), TINY)  # of no direction, if all are noise
+        of_level = float(dual[-1] @ of_noise @ dual[-1])
         error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
         best[-1] -= 0.5 * max(0.0, error) * unit / size
     return best
@@ -442,13 +443,15 @@ def plan_steps(
         _check_rows(problem, budget, k, needed)
     elif n < needed:
         return None, before
+    n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
+    if n_first == 0:  # and no size of first scores
+        n_sizes = min(n_sizes, 3)
     # A user of so many rows moves a release as far as a row of its own would. Stated is the part
     # that `Guarantee` multiplies back. The number of users is a guess, on which no claim rests.
     rows, n_records = budget.rows_per_user, n // budget.rows_per_user
     error = 2 * summation_error(n, size) if rows > 1 else 0.0  # of sums over users' scores
     score = statistics.median_score(n, budget.record_factor) / rows
     of_size = SelectVertex.calibrate(score, allowance.share(n_sizes * rules.size_share), n_sizes)
-    n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
     n_hessians = 1 if is_flat else n_first + 1
     share = min(rules.hessian_most, max(rules.hessian_least, (rules.hessian * k**1.5 / m) ** 2))
 
@@ -457,7 +460,7 @@ def plan_steps(
         return Gaussian.calibrate(change, allowance.share(share * left), count, dimension)
 
     of_matrix = curvature_mean(problem, budget)
-    moments, spent = None, rules.first_share + rules.last_share
+    moments, spent = None, rules.last_share + (rules.first_share if n_first > 0 else 0.0)
     if problem.inference:
         moments = noise(of_matrix, rules.moments_share, 1, size * (size + 1) // 2)
         spent += rules.moments_share
