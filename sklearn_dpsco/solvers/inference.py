@@ -493,8 +493,7 @@ def _check_problem(problem: Problem) -> None:
             "inference=True is for the squared and the logistic loss, and for counts and costs"
         )
     if is_wide(problem):
-        what = "counts and costs take" if problem.loss.task == "rates" else "inference=True takes"
-        raise ValueError(f"{what} at most 1000 features")
+        raise ValueError("inference=True takes at most 1000 features")
 
 
 def _check_rows(problem: Problem, budget: PrivacyBudget, k: int, needed: float) -> None:

@@ -479,6 +479,8 @@ class Descent(Solver):
         self, problem: Problem, budget: PrivacyBudget, allowance: Allowance
     ) -> tuple[dict[str, Any], tuple[Release, ...]]:
         """The stages of a plan within an allowance, by their fields, and what they release."""
+        if problem.loss.task == "rates" and (is_wide(problem) or problem.n_outputs > 1):
+            raise ValueError("models of counts and costs have one target, at most 1000 features")
         units = plan_units(problem, budget, allowance, LearnedUnits)
         limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
         n_steps = self.max_iter or affordable_steps(problem, limits)
