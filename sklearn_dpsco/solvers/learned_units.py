@@ -227,7 +227,7 @@ class LearnedUnits(Part):
         assert self.target_spread is not None
         few, counted = self.n_far_targets, statistics.rate_size_counts
         counts = functools.partial(data.sum, counted, 0.0)
-        facts = _RATE_SIZES, 0.25 * np.log2(_RATE_SIZES), self.target_median, stream, few
+        facts = _RATE_SIZES, 0.1 * np.log2(_RATE_SIZES), self.target_median, stream, few
         size = statistics.median_on_grid(counts, n, *facts)
         # nearly all are 0, and say nothing about the others
         size = 1.0 if size <= _RATE_SIZES[0] else size

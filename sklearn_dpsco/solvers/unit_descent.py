@@ -341,9 +341,10 @@ def _descend(
     noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
     size, n_added, stretch = math.inf, 0, np.ones(coef.size)
     if problem.loss.task == "rates":
-        # the level of all predictions, a single number, is found whatever the noise
+        # the level of all predictions, a single number, is found unless it would be noise
         whole = pace.length * _curvature(problem, units) * unit[-1] ** 2
-        stretch[-1] = max(1.0, _RATE_LEVEL / whole)
+        noise_of_level = 0.6 * pace.length * unit[-1] * clip * step.scale / math.sqrt(n_steps)
+        stretch[-1] = min(max(1.0, _RATE_LEVEL / whole), 0.7 / max(noise_of_level, TINY))
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
     sum_of = limited_gradient_sum if problem.loss.task == "rates" else gradient_sum
     for t in steps(range(n_steps)):
