@@ -4,18 +4,20 @@
 in four features; a third have the event, a fifth are censored before the end. 50 tables (seeds 0 to
 49, of tables and of noise), zero-out, delta 1e-6. Each cell: median and worst table of the largest
 error over the mean survival curve, or over the logarithms of the features' odds ratios. "whole":
-the fit without privacy against the truth. With `--inference`, of fits with standard errors.
+the fit without privacy against the truth. With `--inference`, of fits with standard errors; with
+`--poisson`, of the piecewise exponential model, a Poisson regression with exposure.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
-from sklearn_dpsco import DPLogisticRegression, person_periods, survival_curve
+from sklearn_dpsco import DPLogisticRegression, DPPoissonRegressor, person_periods, survival_curve
 
 N, SEEDS = 5000, range(50)
 EFFECTS = np.array([0.5, -0.3, 0.4, 0.0])
@@ -38,42 +40,55 @@ def table_of(seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     return table, np.exp(-np.outer(ratio, total)).mean(axis=0)
 
 
-def errors(seed: int, epsilon: float, periods: int, inference: bool) -> list[float]:
+def errors(
+    seed: int, epsilon: float, periods: int, inference: bool, poisson: bool
+) -> list[float]:
     """Of the curve against the fit without privacy and the truth, of it, and of log ratios."""
     grid, (table, truth) = GRIDS[periods], table_of(seed)
-    rows = person_periods(table, "time", "event", periods=grid)
+    rows = person_periods(table, "time", "event", periods=grid, exposure=poisson)
     flags = pd.get_dummies(rows["period"], prefix="period", dtype=float).iloc[:, 1:]
     rows = pd.concat((rows, flags), axis=1)
     features = [*NAMES, *flags.columns]
-    X, is_known = rows[features], rows["event"].notna()
-    plain = LogisticRegression(C=1e6, max_iter=2000).fit(X[is_known], rows["event"][is_known])
-    hazards = plain.predict_proba(X)[:, 1].reshape(N, -1)
-    reference = np.cumprod(1 - hazards, axis=1).mean(axis=0)
-    model = DPLogisticRegression(
-        epsilon=epsilon,
-        delta=1e-6,
-        relation="zero-out",
-        bounds_X={name: (-3, 3) if name in "ab" else (0, 1) for name in features},
-        classes=[0, 1],
-        max_rows_per_user=periods,
-        nonfinite="zero",
-        precision="float",
-        inference=inference,
-        random_state=seed,
-    ).fit(X, rows["event"], groups=rows["person"])
+    X, y, is_known = rows[features], rows["event"], rows["event"].notna()
+    settings = {
+        "epsilon": epsilon,
+        "delta": 1e-6,
+        "relation": "zero-out",
+        "bounds_X": {name: (-3, 3) if name in "ab" else (0, 1) for name in features},
+        "max_rows_per_user": periods,
+        "nonfinite": "zero",
+        "precision": "float",
+        "inference": inference,
+        "random_state": seed,
+    }
+    lengths = (rows["stop"] - rows["start"]).to_numpy()
+    if poisson:
+        plain: Any = PoissonRegressor(alpha=0, max_iter=2000)
+        of_known, years = X[is_known], rows["exposure"][is_known]
+        plain.fit(of_known, y[is_known] / years, sample_weight=years)
+        hazards = -np.expm1(-plain.predict(X) * lengths)
+        bounds = {"bounds_y": (0, 1), "bounds_exposure": (0.05, lengths.max())}
+        model: Any = DPPoissonRegressor(**settings, **bounds)
+        model.fit(X, y, groups=rows["person"], exposure=rows["exposure"])
+    else:
+        plain = LogisticRegression(C=1e6, max_iter=2000).fit(X[is_known], y[is_known])
+        hazards = plain.predict_proba(X)[:, 1]
+        model = DPLogisticRegression(**settings, classes=[0, 1])
+        model.fit(X, y, groups=rows["person"])
+    reference = np.cumprod(1 - hazards.reshape(N, -1), axis=1).mean(axis=0)
     curve = survival_curve(model, rows, by=None).survival[0, 1:]
-    coef = model.summary().coef[0] if inference else model.coef_[0]
-    true = truth[list(grid)[1:]]
-    gaps = curve - reference, curve - true, reference - true, coef[:4] - plain.coef_[0, :4]
+    coef = model.summary().coef.ravel() if inference else model.coef_.ravel()
+    true, of_plain = truth[list(grid)[1:]], plain.coef_.ravel()
+    gaps = curve - reference, curve - true, reference - true, coef[:4] - of_plain[:4]
     return [float(np.abs(gap).max()) for gap in gaps]
 
 
 def main() -> None:
-    inference = "--inference" in sys.argv
+    flags = "--inference" in sys.argv, "--poisson" in sys.argv
     print("epsilon periods  curve, no privacy   curve, truth        whole           log ratios")
     for epsilon in (3.0, 1.0):
         for periods in GRIDS:
-            found = np.array([errors(seed, epsilon, periods, inference) for seed in SEEDS])
+            found = np.array([errors(seed, epsilon, periods, *flags) for seed in SEEDS])
             cells = [f"{np.median(part):.4f} {part.max():.4f}" for part in found.T]
             print(f"{epsilon:7g} {periods:7}  ", "     ".join(cells), flush=True)
 

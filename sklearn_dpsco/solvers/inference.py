@@ -297,7 +297,7 @@ def _move(
     move = bread.inverse @ (basis.T @ scores)
     dual = bread.root / (bread.root**2).sum(axis=0)
     along = dual @ dual[-1]
-    if problem.loss.task != "rates" or not along[-1] > 0:
+    if problem.loss.task != "rates" or unit == 0 or not along[-1] > 0:
         return move, bread
     amount = float(along @ move) / along[-1]
     factor = 1 + min(20.0, max(-0.7, -amount * unit))
@@ -379,7 +379,8 @@ def _best(
     if problem.loss.task == "rates":
         # errors make exponentials larger on average, in the norm of the second derivatives
         # (but that of their level, whose logarithm was taken)
-        size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
+        size = max(float((dual[-1] ** 2).sum()), TINY)  # of no direction, if all are noise
+        of_level = float(dual[-1] @ of_noise @ dual[-1])
         error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
         best[-1] -= 0.5 * max(0.0, error) * unit / size
     return best

@@ -27,7 +27,7 @@ from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.estimates import Estimates
 from sklearn_dpsco.geometry import Geometry, L2Ball
-from sklearn_dpsco.losses import Squared
+from sklearn_dpsco.losses import Squared, Tweedie
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import Descent, NoisyMD, inference
@@ -176,6 +176,24 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(task, n_outputs, relat
     assert not found.violations, found
     for name in PARTS:
         assert found.ratios[f"inference.{name}"] > 0.3, found
+
+
+@pytest.mark.parametrize("inferred", [False, True])
+@pytest.mark.parametrize(("power", "epsilon", "n_first"), [(1, 400.0, 0), (1.5, 2e4, 1)])
+def test_rates_are_released_as_often_as_planned(power, epsilon, n_first, inferred):
+    facts = Problem(80, 2, Tweedie(power), Geometry, inference=inferred, may_be_empty=True)
+    plan = Descent(max_iter=2).plan(facts, PrivacyBudget(epsilon, 1e-6, "zero-out"))
+    assert plan.inference.n_first == n_first
+    few = dataclasses.replace(plan.inference, n_cut=40, n_large=10, n_beyond=20.0)
+    found = check_sensitivity(
+        dataclasses.replace(plan, inference=few), neighbours(facts, "zero-out", 16)
+    )
+    assert not found.violations, found
+    used = {"units.target_median", "units.target_spread", "units.target_mean", "step"}
+    used |= {"inference.size", "inference.hessian", "inference.last"}
+    used |= {"inference.first"} if n_first else set()
+    for name in used:
+        assert found.ratios[name] > 0.3, found
 
 
 @pytest.mark.parametrize(("part", "task"), [("last", "regression"), ("hessian", "classification")])
