@@ -36,6 +36,7 @@ from . import statistics
 from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from .defaults import (
     CORRECTION,
+    MOST_COPIED_FEATURES,
     UNIT_DESCENT,
     affordable_steps,
     is_large,
@@ -297,7 +298,8 @@ class UnitDescentPlan(Plan):
         if problem.loss.task == "rates":
             # the mean of the exponentials stays, as if predictions were normal
             lost = before - float((slopes**2).sum())
-            coef[d] += 0.5 * units.trace / problem.dimension * lost / units.transform[d, d]
+            unit = max(float(units.transform[d, d]), TINY)  # or rows are 0, for certain
+            coef[d] += 0.5 * units.trace / problem.dimension * lost / unit
         if self.correction is not None:
             coef = self.correction.run(problem, units, coef, stream)
         if self.inference is None:
@@ -331,7 +333,7 @@ def _descend(
     if problem.loss.task == "rates":
         # the level of all predictions, a single number, is found whatever the noise
         whole = pace.length * _curvature(problem, units) * unit[-1] ** 2
-        stretch[-1] = max(1.0, _RATE_LEVEL / whole)
+        stretch[-1] = max(1.0, _RATE_LEVEL / max(whole, TINY))
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
     sum_of = limited_gradient_sum if problem.loss.task == "rates" else gradient_sum
     for t in steps(range(n_steps)):
@@ -467,6 +469,11 @@ class Descent(Solver):
         self, problem: Problem, budget: PrivacyBudget, allowance: Allowance
     ) -> tuple[dict[str, Any], tuple[Release, ...]]:
         """The stages of a plan within an allowance, by their fields, and what they release."""
+        if problem.loss.task == "rates" and is_wide(problem):
+            raise ValueError(
+                f"a model of counts or costs takes at most {MOST_COPIED_FEATURES} features, got "
+                f"n_features={problem.n_features}"
+            )
         units = plan_units(problem, budget, allowance, LearnedUnits)
         limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
         n_steps = self.max_iter or affordable_steps(problem, limits)
