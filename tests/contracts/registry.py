@@ -161,6 +161,9 @@ class Entry:
         Forms that learn nothing but an intercept.
     bounds_y : tuple
         Of the targets of `table()`.
+    of_rates : bool
+        Whether it is of one target, above 0, of whose mean the logarithm is predicted, and takes
+        at most 1000 features and always an intercept.
     """
 
     forms: Mapping[str, dict[str, Any]]
@@ -178,6 +181,7 @@ class Entry:
     by_selection: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
     bounds_y: tuple[float, float] = (-1, 1)
+    of_rates: bool = False
 
 
 SIMPLEX = ({"feasible_set": "simplex"}, "fit_intercept=False")
@@ -383,6 +387,7 @@ RATES = Entry(
     pure="no pure-DP form",
     unlike_sums=("default",),
     bounds_y=(0.25, 2.25),
+    of_rates=True,
 )
 
 REGISTRY = {
@@ -450,7 +455,8 @@ def is_classifier(name):
 
 
 CLASSIFIERS = [name for name in ESTIMATORS if is_classifier(name)]
-REGRESSORS = [name for name in ESTIMATORS if not is_classifier(name)]
+# of several targets
+REGRESSORS = [n for n in ESTIMATORS if not (is_classifier(n) or entry(n).of_rates)]
 
 each = pytest.mark.parametrize("name", ESTIMATORS)
 each_classifier = pytest.mark.parametrize("name", CLASSIFIERS)
@@ -486,7 +492,7 @@ def known(name, parameters, form=None):
     solver = solver_of(name, form)
     names = parameters_of(name) | set(solver.get_params() if solver else ())
     found = {key: value for key, value in parameters.items() if key in names}
-    if "bounds_y" in found and entry(name).bounds_y[0] > 0:
+    if "bounds_y" in found and entry(name).of_rates:
         low, high = found["bounds_y"]
         found["bounds_y"] = (max(low, 5e-324), high)
     return found
@@ -581,8 +587,18 @@ def table(name, n=60, d=3, *, seed=0, classes=("no", "yes")):
     signal = X @ np.linspace(1, -0.5, d) + 0.2 + 0.1 * rng.standard_normal(n)
     if is_classifier(name):
         return X, np.where(signal > 0.2, *classes[::-1])
+    return X, targets_of(name, np.clip(signal, -1, 1))
+
+
+def targets_of(name, values):
+    """Numbers in [-1, 1] as targets in the bounds of those of a regressor."""
     low, high = entry(name).bounds_y
-    return X, (low + high) / 2 + (high - low) / 2 * np.clip(signal, -1, 1)
+    return (low + high) / 2 + (high - low) / 2 * np.asarray(values)
+
+
+def predictions_of(name, raw):
+    """Raw predictions as the scores of a classifier, or as `predict` gives them."""
+    return np.exp(np.minimum(raw, np.log(entry(name).bounds_y[1]))) if entry(name).of_rates else raw
 
 
 STORAGES = {
