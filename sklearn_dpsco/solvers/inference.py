@@ -379,10 +379,10 @@ def _best(
     if problem.loss.task == "rates":
         # errors make exponentials larger on average, in the norm of the second derivatives
         # (but that of their level, whose logarithm was taken)
-        size = max(float((dual[-1] ** 2).sum()), TINY)  # of no direction, if all are noise
-        of_level = float(dual[-1] @ of_noise @ dual[-1])
-        error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
-        best[-1] -= 0.5 * max(0.0, error) * unit / size
+        size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
+        if size > 0:  # or nothing is known of the level
+            error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
+            best[-1] -= 0.5 * max(0.0, error) * unit / size
     return best
 
 

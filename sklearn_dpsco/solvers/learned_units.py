@@ -547,7 +547,8 @@ def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
 def _limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> WithNumbers:
     """`_weighed`, with bounds on derivatives, in units of the clip: that of the weighted ones."""
     own = copy.data.rows.sample_weight
-    limits = None if own is None else (1 - 8 * UNIT_ROUNDOFF) / np.maximum(own, TINY)
+    # (roundings here are far below what rows are shorter than 1 by, see `LONGEST`)
+    limits = None if own is None else 1 / np.maximum(own, TINY)
     return WithNumbers(_weighed(copy, problem, cuts_rows), limits)
 
 
