@@ -36,7 +36,6 @@ from . import statistics
 from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from .defaults import (
     CORRECTION,
-    MOST_COPIED_FEATURES,
     UNIT_DESCENT,
     affordable_steps,
     is_large,
