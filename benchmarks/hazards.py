@@ -40,9 +40,7 @@ def table_of(seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     return table, np.exp(-np.outer(ratio, total)).mean(axis=0)
 
 
-def errors(
-    seed: int, epsilon: float, periods: int, inference: bool, poisson: bool
-) -> list[float]:
+def errors(seed: int, epsilon: float, periods: int, inference: bool, poisson: bool) -> list[float]:
     """Of the curve against the fit without privacy and the truth, of it, and of log ratios."""
     grid, (table, truth) = GRIDS[periods], table_of(seed)
     rows = person_periods(table, "time", "event", periods=grid, exposure=poisson)

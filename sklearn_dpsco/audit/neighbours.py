@@ -141,9 +141,8 @@ def _random_table(problem: Problem, rng: np.random.Generator) -> tuple[Array, Ar
     if problem.loss.task == "regression":
         y, label = rng.uniform(-1, 1, shape), rng.choice([-1.0, 1.0], shape[1:])
         labels = label, -label
-    elif problem.loss.task == "rates":
-        y, label = rng.uniform(0, 1, n) ** 4, rng.choice([0.0, 1.0])
-        labels = label, 1 - label
+    elif problem.loss.task == "rates":  # most are far below the largest
+        y, labels = rng.uniform(0, 1, n) ** 6, (1.0, 0.0)
     elif k == 1:
         y, label = rng.choice([-1.0, 1.0], n), rng.choice([-1.0, 1.0])
         labels = label, -label

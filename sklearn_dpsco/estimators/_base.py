@@ -607,6 +607,10 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         """The public map of the targets to [-1, 1]."""
         return target_scaling(self.bounds_y, n_targets)
 
+    def _check_targets(self, n_targets: int) -> None:
+        """Raise unless the model takes so many."""
+        check_target_bounds(self.bounds_y, n_targets)
+
     def _settings(self) -> Settings:
         check_target_bounds(self.bounds_y)
         return super()._settings()
@@ -633,7 +637,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         settings = self._settings()
         sizes = self._check_plan_sizes(settings, n_samples, n_features)
         n_targets = check_count("n_targets", n_targets)
-        check_target_bounds(self.bounds_y, n_targets)
+        self._check_targets(n_targets)
         return settings.plan(*sizes, declared_bounds(self.bounds_X, sizes[1]), n_targets)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -267,7 +267,8 @@ class Inference(DPLinearModel):
                 half = np.hypot(half, np.stack(far, axis=1) * found.residual_std)
             ends = np.stack((raw - half, raw + half), axis=-1)
             if loss.task == "rates":
-                return np.exp(ends[:, 0])
+                with np.errstate(over="ignore"):
+                    return np.exp(ends[:, 0])
             return ends[:, 0] if self.coef_.ndim == 1 else ends
         if not isinstance(loss, Multinomial):
             half = found.half_widths(rows, level)[:, None]

@@ -24,6 +24,9 @@ from ._records import Numbers
 
 Array = NDArray[np.float64]
 
+_TINIEST, _LARGEST = 5e-324, 1e300  # of rates
+_LOWEST = -700.0  # logarithm of a mean that is predicted, which is above 0
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class RateModel(Inference, DPRegressor):
@@ -67,9 +70,11 @@ class RateModel(Inference, DPRegressor):
     feasible_set = units = "auto"
     solver = "descent"
 
-    def _target_scaling(self, n_targets: int) -> TargetScaling:
+    def _check_targets(self, n_targets: int) -> None:
         if n_targets > 1:
             raise ValueError(f"{type(self).__name__} is for one target, got {n_targets}")
+
+    def _target_scaling(self, n_targets: int) -> TargetScaling:
         return rate_scaling(self.bounds_y, self.bounds_exposure, with_zero=self._lowest == 0)
 
     def _settings(self) -> Settings:
@@ -95,6 +100,13 @@ class RateModel(Inference, DPRegressor):
             )
         return np.where(is_valid, e, np.nan)
 
+    def _exposures(self, exposure: Any, n: int) -> Array:
+        """Those of n rows, of an array or of one number for all."""
+        found = self._exposure(exposure if np.ndim(exposure) else np.full(n, exposure))
+        if len(found) != n:
+            raise ValueError(f"exposure has {len(found)} numbers, and X has {n} rows")
+        return found
+
     def _per_exposure(self, y: Any, exposure: Any, sample_weight: Any) -> tuple[Any, Any]:
         """Targets over exposures, and weights with which they have the same derivatives."""
         if (exposure is None) != (self.bounds_exposure is None):
@@ -117,7 +129,9 @@ class RateModel(Inference, DPRegressor):
                 weights = weights * given
             sample_weight = weights * self.max_weight
         with np.errstate(all="ignore"):
-            return (y.T / e).T, sample_weight
+            # finite targets stay finite, and those above 0 so
+            rates = np.clip((y.T / e).T, np.where(y > 0, _TINIEST, 0.0), _LARGEST)
+        return np.where(np.isfinite(y), rates, y), sample_weight
 
     def fit(
         self,
@@ -167,8 +181,7 @@ class RateModel(Inference, DPRegressor):
         """
         check_is_fitted(self)
         means = self._predicted(X, functools.partial(_means, self._targets.scaling.high))
-        factor = 1.0 if exposure is None else self._exposure(np.full(len(means), exposure))
-        means = means if exposure is None else means * factor
+        means = means if exposure is None else means * self._exposures(exposure, len(means))
         return (means, means * self._prediction_std(X)) if return_std else means
 
     def predict_interval(
@@ -190,7 +203,7 @@ class RateModel(Inference, DPRegressor):
         if of != "mean":
             raise ValueError(f"of must be 'mean' for {type(self).__name__}, got {of!r}")
         ends = super().predict_interval(X, level=level)
-        return ends if exposure is None else (ends.T * np.asarray(exposure, dtype=np.float64)).T
+        return ends if exposure is None else (ends.T * self._exposures(exposure, len(ends))).T
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None) -> float:
         """D2, the part of the deviance that is explained. **Not private**.
@@ -215,7 +228,7 @@ class RateModel(Inference, DPRegressor):
 
 
 def _means(largest: float, raw: Array) -> Array:
-    return np.exp(np.minimum(raw, np.log(largest)))
+    return np.exp(np.clip(raw, _LOWEST, np.log(largest)))
 
 
 @estimator
@@ -270,7 +283,7 @@ class DPGammaRegressor(RateModel):
     """
 
     loss = Tweedie(2)
-    _lowest = 5e-324
+    _lowest = _TINIEST
 
 
 @estimator

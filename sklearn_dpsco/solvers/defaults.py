@@ -416,6 +416,7 @@ class InferenceDefaults:
     """
 
     size_share: float = 0.015  # of the whole budget, for each of four sizes
+    present_share: float = 0.005  # and for the number of users with a row that is not empty
     least: float = 15.0  # the m over k^1.5 from which second derivatives are not noise
     # Share of the second derivatives: ``(hessian * k^1.5 / m)^2``, with which their eigenvalues are
     # about five times the noise, within limits. `last_share` is for them and the last scores.

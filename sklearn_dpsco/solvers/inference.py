@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.stats import chi2
+from scipy.stats import chi2, gamma, poisson
 
 from .._checks import warn_user
 from ..data.rows import Rows, make_rows, times_rows
@@ -59,8 +59,8 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
-from .defaults import INFERENCE, is_wide, unit_rules
-from .learned_units import Units
+from .defaults import INFERENCE, is_wide
+from .learned_units import Units, accuracy
 from .records import WithNumbers
 from .statistics import TINY, clipped_to
 
@@ -174,28 +174,22 @@ class NewtonSteps(Part):
         copy = copy.map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
         copy = copy.map(_weighed, at, bound)
-        bread = self._bread(problem, copy, at, bound, stream)
+        bread, clip = self._bread(problem, copy, at, bound, stream), units.clip
         for t in range(self.n_first):
             if 0 < t < self.n_hessians:
                 bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
             there = copy.map(scored, at, False)
-            if t == 0:
-                clip = units.clip
-                if self.moments is not None:
-                    clip = self._size(there, n_present, self.n_large, stream)
+            if t == 0 and self.moments is not None:
+                clip = self._size(there, n_present, self.n_large, stream)
             noisy = clip * self.first.release(there.sum(score_sum, clip) / n, stream)
             move, bread = _move(problem, basis, bread, noisy, at.unit[-1])
             at = at._replace(coef=at.coef - problem.matrix(basis @ move))
             before = self._noise(problem, basis, bread, basis @ move, clip**2 * self.first.variance)
             copy = copy.map(predicted, at)
-        if self.n_hessians > max(1, self.n_first):
+        if self.n_hessians > self.n_first > 0:
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
-        clip = units.clip
-        if self.moments is not None:
-            clip = self._clip(there, n_present, problem.loss.task, stream)
-            if problem.loss.task == "rates":
-                clip = max(clip, units.clip)
+        clip = self._clip(there, n_present, problem, units.clip, stream)
         sum_of = score_sum if self.moments is None else score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores = clip * self.last.release(total[0], stream)
@@ -209,24 +203,17 @@ class NewtonSteps(Part):
         if self.moments is None:
             return best, None
         noisy = self.moments.release(statistics.isometric_vector(total[1:]), stream)
-        # 0 but for noise, where scores shortened as before pull no other way
-        left = math.nan
-        if self.n_first > 0:
-            left = _pvalue(bread.root.T @ basis.T @ scores, bread.root, before, variance)
         meat = basis.T @ (clip**2 * statistics.symmetric_matrix(noisy, problem.size)) @ basis
-        facts = bread, meat, clip**2 * math.sqrt(self.moments.variance), self.rows_per_user
-        sampling, doubt, residual = _of_sampling(problem, *facts)
-        estimate = Estimate(
-            found,
-            basis @ sampling @ basis.T / n,
-            basis @ noise @ basis.T,
-            basis @ bread.weak,
-            basis @ basis.T,
-            doubt,
-            residual,
-            *(self.n_beyond, self.n_cut, self.n_large),
-            *(left, n_records),
-        )
+        scale = clip**2 * math.sqrt(self.moments.variance)
+        found_in = bread, meat, scale, self.rows_per_user
+        sampling, doubt, residual = _of_sampling(problem, *found_in)
+        # 0 but for noise, where scores shortened as before pull no other way
+        pulls = bread.root.T @ basis.T @ scores
+        left = _pvalue(pulls, bread.root, before, variance) if self.n_first > 0 else math.nan
+        sampling, noise = (basis @ part @ basis.T for part in (sampling / n, noise))
+        seen = doubt, residual, self.n_beyond, self.n_cut, self.n_large, left, n_records
+        weak, gram = basis @ bread.weak, basis @ basis.T
+        estimate = Estimate(found, sampling, noise, weak, gram, *seen)
         return best, in_plain_units(problem, units, estimate)
 
     def _records(self, units: Units, n: int, stream: RandomStream) -> tuple[Any, int, int]:
@@ -248,10 +235,18 @@ class NewtonSteps(Part):
         prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 1, 0.0)
         return statistics.median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
-    def _clip(self, copy: Any, n: int, task: str, stream: RandomStream) -> float:
-        """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks."""
+    def _clip(
+        self, copy: Any, n: int, problem: Problem, first: float, stream: RandomStream
+    ) -> float:
+        """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks.
+
+        Of rates at least that of the descent, or this where no covariance is asked for.
+        """
+        if self.moments is None:
+            return first
         usual, large = (self._size(copy, n, k, stream) for k in (n // 4, self.n_large))
-        return self.clip(usual, large, n, task)
+        found = self.clip(usual, large, n, problem.loss.task)
+        return max(found, first) if problem.loss.task == "rates" else found
 
     def clip(self, usual: float, large: float, n: int, task: str) -> float:
         """That norm, if a quarter and `n_large` of n scores exceed these."""
@@ -384,10 +379,10 @@ def _best(
     if problem.loss.task == "rates":
         # errors make exponentials larger on average, in the norm of the second derivatives
         # (but that of their level, whose logarithm was taken)
-        size = max(float((dual[-1] ** 2).sum()), TINY)  # of no direction, if all are noise
-        of_level = float(dual[-1] @ of_noise @ dual[-1])
-        error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
-        best[-1] -= 0.5 * max(0.0, error) * unit / size
+        size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
+        if size > 0:  # or nothing is known of the level
+            error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
+            best[-1] -= 0.5 * max(0.0, error) * unit / size
     return best
 
 
@@ -421,58 +416,68 @@ def plan_steps(
     problem: Problem, budget: PrivacyBudget, allowance: Allowance, change: float, left: float
 ) -> tuple[NewtonSteps | None, float]:
     """The steps within the share `left` of an allowance, and the share that they leave."""
-    rules, n, size = INFERENCE, problem.n_samples, problem.size
-    loss = base_loss(problem.loss)
-    is_flat = isinstance(loss, Squared) or (isinstance(loss, Tweedie) and loss.power == 2)
-    if not isinstance(loss, (Squared, Logistic, Tweedie)):
-        raise ValueError("inference=True is for the squared and the logistic loss")
-    if is_wide(problem):
-        raise ValueError("inference=True takes at most 1000 features")
+    rules = INFERENCE
+    _check_problem(problem)
     if budget.rows_per_user > 1 and not problem.inference:
         return None, left  # users may be a promise alone
-    k = size if isinstance(problem.loss, Multinomial) else problem.dimension
-    n_sizes = 4 if problem.inference else 1
-    before, left, present = left, left - n_sizes * rules.size_share, None
-    if budget.rows_per_user > 1 and problem.may_be_empty:
-        of_users = statistics.share_present(problem, budget) / budget.rows_per_user
-        share = unit_rules(problem).present_share
-        present, left = Gaussian.calibrate(of_users, allowance.share(share)), left - share
-    m = n * math.sqrt(2 * allowance.amount * left) / budget.record_factor
-    needed = n * rules.least * k**1.5 / m
+    k = problem.size if isinstance(problem.loss, Multinomial) else problem.dimension
+    rows, before, present = budget.rows_per_user, left, None
+    left -= (4 if problem.inference else 1) * rules.size_share
+    if rows > 1 and problem.may_be_empty:
+        of_users = statistics.share_present(problem, budget) / rows
+        present = Gaussian.calibrate(of_users, allowance.share(rules.present_share))
+        left -= rules.present_share
+    needed = rules.least * k**1.5 / accuracy(problem, budget, allowance.share(left))
+    needed *= problem.n_samples
     if problem.inference:
         _check_rows(problem, budget, k, needed)
-    elif n < needed:
+    elif problem.n_samples < needed:
         return None, before
-    n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
-    if n_first == 0:  # and no size of first scores
-        n_sizes = min(n_sizes, 3)
+    return _newton_steps(problem, budget, allowance, change, left, present)
+
+
+def _newton_steps(
+    problem: Problem,
+    budget: PrivacyBudget,
+    allowance: Allowance,
+    change: float,
+    left: float,
+    present: Gaussian | None,
+) -> tuple[NewtonSteps, float]:
+    """Those of `plan_steps`, where sizes and numbers of users have had their shares."""
+    rules, n, size, rows = INFERENCE, problem.n_samples, problem.size, budget.rows_per_user
+    k = size if isinstance(problem.loss, Multinomial) else problem.dimension
+    m, loss = accuracy(problem, budget, allowance.share(left)), base_loss(problem.loss)
     # A user of so many rows moves a release as far as a row of its own would. Stated is the part
     # that `Guarantee` multiplies back. The number of users is a guess, on which no claim rests.
-    rows, n_records = budget.rows_per_user, n // budget.rows_per_user
-    error = 2 * summation_error(n, size) if rows > 1 else 0.0  # of sums over users' scores
+    n_records, error = n // rows, 2 * summation_error(n, size) * (rows > 1)  # of users' scores
     score = statistics.median_score(n, budget.record_factor) / rows
+    n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
+    # (those of the squared and of Gamma's loss are the same everywhere)
+    n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
+    n_sizes = 3 + (n_first > 0) if problem.inference else 1
     of_size = SelectVertex.calibrate(score, allowance.share(n_sizes * rules.size_share), n_sizes)
-    n_hessians = 1 if is_flat else n_first + 1
     share = min(rules.hessian_most, max(rules.hessian_least, (rules.hessian * k**1.5 / m) ** 2))
 
     def noise(change: float, share: float, count: int, dimension: int) -> Gaussian:
         change = (change + error) / rows
         return Gaussian.calibrate(change, allowance.share(share * left), count, dimension)
 
-    of_matrix = curvature_mean(problem, budget)
-    moments, spent = None, rules.last_share + (rules.first_share if n_first > 0 else 0.0)
+    of_matrix, moments = curvature_mean(problem, budget), None
+    spent = rules.last_share + rules.first_share * (n_first > 0)
     if problem.inference:
         moments = noise(of_matrix, rules.moments_share, 1, size * (size + 1) // 2)
         spent += rules.moments_share
     n_large = min(n_records // 8, math.floor(rules.large * of_size.scale))
+    n_cut = math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))
     steps = NewtonSteps(
         size=of_size,
         n_sizes=n_sizes,
-        n_cut=max(n_large, math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))),
+        n_cut=max(n_large, n_cut),
         n_large=n_large,
         n_beyond=rules.beyond * math.sqrt(size) * n_records / m,
         hessian=noise(of_matrix, share, n_hessians, k * (k + 1) // 2),
-        first=noise(change, rules.first_share, n_first, size),
+        first=noise(change, rules.first_share, max(1, n_first), size),
         n_first=n_first,
         n_hessians=n_hessians,
         moments=moments,
@@ -481,6 +486,15 @@ def plan_steps(
         present=present,
     )
     return steps, (1 - spent) * left
+
+
+def _check_problem(problem: Problem) -> None:
+    if not isinstance(base_loss(problem.loss), (Squared, Logistic, Tweedie)):
+        raise ValueError(
+            "inference=True is for the squared and the logistic loss, and for counts and costs"
+        )
+    if is_wide(problem):
+        raise ValueError("inference=True takes at most 1000 features")
 
 
 def _check_rows(problem: Problem, budget: PrivacyBudget, k: int, needed: float) -> None:
@@ -513,18 +527,19 @@ def curvature_mean(problem: Problem, budget: PrivacyBudget) -> float:
 
 
 def expected_std(
-    problem: Problem, steps: NewtonSteps, r2: float, correlation: float, prevalence: float
+    problem: Problem, steps: NewtonSteps, residual: float, correlation: float, prevalence: float
 ) -> tuple[float, float]:
     """Standard errors by sampling and by noise of a coefficient, if features are normal.
 
     For features of standard deviation 1 that have one correlation with each other; in a regression
-    for targets of standard deviation 1, of which they explain the part r2; in a classification in
-    log-odds, for effects that are small.
+    for residuals of this variance; for targets over their mean of this variance, with effects that
+    are small; in a classification in log-odds, for such effects.
     """
     n, d, k = problem.n_samples, problem.n_features, problem.n_outputs
     is_binary = problem.loss.task == "classification"
     information = prevalence * (1 - prevalence) if is_binary else 1.0
-    residual = information if is_binary else 1 - r2
+    residual = information if is_binary else residual
+    is_rate = problem.loss.task == "rates"
     # quantiles of the length of a row, the intercept's 1 included, of which the last is far out
     lengths = np.sqrt(1.0 * problem.fit_intercept + chi2.ppf((np.arange(4000) + 0.5) / 4000, d))
 
@@ -537,6 +552,10 @@ def expected_std(
                 above = prevalence * (ratios < 1 - prevalence) + (1 - prevalence) * (
                     ratios < prevalence
                 )
+            elif is_rate:
+                law = poisson if problem.loss == Tweedie(1) else gamma
+                far = (1 - ratios) / residual, (1 + ratios) / residual
+                above = law.cdf(far[0], 1 / residual) + law.sf(far[1], 1 / residual)
             else:
                 above = chi2.sf(ratios**2 / residual, k)
             return float(above.mean()) - share

@@ -227,7 +227,7 @@ class LearnedUnits(Part):
         assert self.target_spread is not None
         few, counted = self.n_far_targets, statistics.rate_size_counts
         counts = functools.partial(data.sum, counted, 0.0)
-        facts = _RATE_SIZES, np.zeros(_RATE_SIZES.size), self.target_median, stream, few
+        facts = _RATE_SIZES, 0.1 * np.log2(_RATE_SIZES), self.target_median, stream, few
         size = statistics.median_on_grid(counts, n, *facts)
         # nearly all are 0, and say nothing about the others
         size = 1.0 if size <= _RATE_SIZES[0] else size
@@ -281,8 +281,8 @@ class LearnedUnits(Part):
         self, data: Any, measured: Any, n: int, rough: float, growth: float, stream: RandomStream
     ) -> tuple[Array, dict[str, Any]]:
         """The same, of a dense copy of the rows, with their second moments."""
-        problem, rules = self.problem, unit_rules(self.problem)
-        slots, d = data.n_samples, problem.n_features
+        problem, rules, slots = self.problem, unit_rules(self.problem), data.n_samples
+        d, is_rate = problem.n_features, problem.loss.task == "rates"
         # moments of rows that are cut shorter than those of the gradients tell less of these
         cut = growth * (1.0 if self.moments is None else rules.moment_growth)
         center = np.zeros(d)
@@ -327,10 +327,9 @@ class LearnedUnits(Part):
         doubts = whitened.doubts
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
-        weighed = _limited if problem.loss.task == "rates" else _weighed
-        data = copy.map(weighed, problem, self.cuts_rows)
+        data = copy.map(_limited if is_rate else _weighed, problem, self.cuts_rows)
         found |= {"data": data, "unit": unit, "doubts": doubts}
-        keeps = problem.inference or problem.loss.task == "rates"
+        keeps = problem.inference or is_rate
         return center, found | {"copy": copy if keeps else None}
 
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
@@ -548,7 +547,8 @@ def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
 def _limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> WithNumbers:
     """`_weighed`, with bounds on derivatives, in units of the clip: that of the weighted ones."""
     own = copy.data.rows.sample_weight
-    limits = None if own is None else (1 - 8 * UNIT_ROUNDOFF) / np.maximum(own, TINY)
+    # (roundings here are far below what rows are shorter than 1 by, see `LONGEST`)
+    limits = None if own is None else 1 / np.maximum(own, TINY)
     return WithNumbers(_weighed(copy, problem, cuts_rows), limits)
 
 

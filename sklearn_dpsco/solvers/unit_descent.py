@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 
-from .._checks import check_real
+from .._checks import check_real, check_size
 from .._progress import steps
 from .._types import Auto
 from ..data.rows import Terms, make_rows
@@ -195,6 +195,8 @@ class UnitDescentPlan(Plan):
         r2: float = 0.0,
         correlation: float = 0.0,
         prevalence: float = 0.5,
+        mean: float = 1.0,
+        dispersion: float = 1.0,
         safe: bool = False,
         parts: bool = False,
     ) -> Any:
@@ -213,6 +215,9 @@ class UnitDescentPlan(Plan):
         prevalence : float in (0, 1), default=.5
             In a classification, the frequency of the second of two classes. The result is in
             log-odds, for effects that are small.
+        mean, dispersion : float > 0, default=1
+            Of counts and costs: the mean of the targets, and their variance over the power p of it.
+            The result is on the logarithmic scale, for effects that are small.
         safe : bool, default=False
             Whether to say what about nine of ten fits stay below, in the place of one of two: clips
             are chosen by noise.
@@ -247,7 +252,13 @@ class UnitDescentPlan(Plan):
         check_real("r2", r2, low=0, high=1, high_open=True)
         check_real("correlation", correlation, low=0, high=1, high_open=True)
         check_real("prevalence", prevalence, low=0, high=1, low_open=True, high_open=True)
-        sampling, noise = expected_std(self.problem, self.inference, r2, correlation, prevalence)
+        check_size("mean", mean)
+        check_size("dispersion", dispersion)
+        residual, loss = 1 - r2, self.problem.loss
+        if isinstance(loss, Tweedie):  # of targets over their mean
+            residual = dispersion * mean ** (loss.power - 2)
+        facts = residual, correlation, prevalence
+        sampling, noise = expected_std(self.problem, self.inference, *facts)
         noise *= 1.2 if safe else 1.0  # found by simulation
         return (sampling, noise) if parts else math.hypot(sampling, noise)
 
@@ -257,12 +268,13 @@ class UnitDescentPlan(Plan):
         Parameters
         ----------
         effect : float
-            What the target, in its standard deviations, or the log-odds change by as a feature
-            grows by one of its standard deviations.
+            What the target, in its standard deviations, the log-odds or the logarithm of the mean
+            change by as a feature grows by one of its standard deviations.
         level : float in (0, 1), default=.95
             Of the interval.
         **assumptions
-            `r2`, `correlation`, `prevalence` and `safe`, as in `expected_std`.
+            `r2`, `correlation`, `prevalence`, `mean`, `dispersion` and `safe`, as in
+            `expected_std`.
 
         Returns
         -------
@@ -329,9 +341,10 @@ def _descend(
     noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
     size, n_added, stretch = math.inf, 0, np.ones(coef.size)
     if problem.loss.task == "rates" and unit[-1] > 0:
-        # the level of all predictions, a single number, is found whatever the noise
+        # the level of all predictions, a single number, is found unless it would be noise
         whole = pace.length * _curvature(problem, units) * unit[-1] ** 2
-        stretch[-1] = max(1.0, _RATE_LEVEL / whole)
+        noise_of_level = 0.6 * pace.length * unit[-1] * clip * step.scale / math.sqrt(n_steps)
+        stretch[-1] = min(max(1.0, _RATE_LEVEL / whole), 0.7 / max(noise_of_level, TINY))
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
     sum_of = limited_gradient_sum if problem.loss.task == "rates" else gradient_sum
     for t in steps(range(n_steps)):
@@ -472,6 +485,8 @@ class Descent(Solver):
         self, problem: Problem, budget: PrivacyBudget, allowance: Allowance
     ) -> tuple[dict[str, Any], tuple[Release, ...]]:
         """The stages of a plan within an allowance, by their fields, and what they release."""
+        if problem.loss.task == "rates" and (is_wide(problem) or problem.n_outputs > 1):
+            raise ValueError("models of counts and costs have one target, at most 1000 features")
         units = plan_units(problem, budget, allowance, LearnedUnits)
         limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
         n_steps = self.max_iter or affordable_steps(problem, limits)

@@ -47,7 +47,7 @@ from sklearn_dpsco.solvers import (
 NAN, INF = np.nan, np.inf
 
 # what a careful user declares, wherever an estimator has such a parameter
-DECLARED = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "classes": ["no", "yes"]}
+DECLARED = {"bounds_X": (-1, 1), "classes": ["no", "yes"]}
 
 # bad values of the parameters that mean the same in all estimators
 BAD = {
@@ -159,6 +159,11 @@ class Entry:
         Forms whose coefficients hold no additive noise.
     constant : tuple of str
         Forms that learn nothing but an intercept.
+    bounds_y : tuple
+        Of the targets of `table()`.
+    of_rates : bool
+        Whether it is of one target, above 0, of whose mean the logarithm is predicted, and takes
+        at most 1000 features and always an intercept.
     """
 
     forms: Mapping[str, dict[str, Any]]
@@ -175,6 +180,8 @@ class Entry:
     unlike_sums: tuple[str, ...] = ()
     by_selection: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
+    bounds_y: tuple[float, float] = (-1, 1)
+    of_rates: bool = False
 
 
 SIMPLEX = ({"feasible_set": "simplex"}, "fit_intercept=False")
@@ -369,6 +376,19 @@ HEAVY_TAIL = Entry(
     unlike_sums=("buckets",),
     constant=("intercept only",),
 )
+RATES = Entry(
+    forms={"default": {}},
+    bad={
+        "bounds_y": ((-1, 1), (-2, -1)),
+        "bounds_exposure": ((0, 1), (-1, 1), (1, -1), (1, NAN), (1,), 3, "ab", ([1, 1], [2, 2])),
+        "power": (0.5, 2, 2.5, NAN, "1", None, True),
+    },
+    nonsense=(({"delta": 0}, "no pure-DP form"),),
+    pure="no pure-DP form",
+    unlike_sums=("default",),
+    bounds_y=(0.25, 2.25),
+    of_rates=True,
+)
 
 REGISTRY = {
     "DPLassoFW": LASSO,
@@ -383,6 +403,9 @@ REGISTRY = {
     "DPFTRLClassifier": FTRL_MODELS,
     "HeavyTailDPRegressor": HEAVY_TAIL,
     "HeavyTailDPClassifier": HEAVY_TAIL,
+    "DPPoissonRegressor": RATES,
+    "DPGammaRegressor": RATES,
+    "DPTweedieRegressor": RATES,
 }
 
 # other paths than the defaults take, for all checks of scikit-learn
@@ -432,7 +455,8 @@ def is_classifier(name):
 
 
 CLASSIFIERS = [name for name in ESTIMATORS if is_classifier(name)]
-REGRESSORS = [name for name in ESTIMATORS if not is_classifier(name)]
+# of several targets
+REGRESSORS = [n for n in ESTIMATORS if not (is_classifier(n) or entry(n).of_rates)]
 
 each = pytest.mark.parametrize("name", ESTIMATORS)
 each_classifier = pytest.mark.parametrize("name", CLASSIFIERS)
@@ -467,7 +491,11 @@ def known(name, parameters, form=None):
     """Those of the parameters that the estimator has, or its solver."""
     solver = solver_of(name, form)
     names = parameters_of(name) | set(solver.get_params() if solver else ())
-    return {key: value for key, value in parameters.items() if key in names}
+    found = {key: value for key, value in parameters.items() if key in names}
+    if "bounds_y" in found and entry(name).of_rates:
+        low, high = found["bounds_y"]
+        found["bounds_y"] = (max(low, 5e-324), high)
+    return found
 
 
 def build(name, form=None, **parameters):
@@ -476,7 +504,8 @@ def build(name, form=None, **parameters):
     Parameters of the form's solver are given to that.
     """
     settings = {} if form is None else entry(name).forms[form]
-    settings = known(name, DECLARED) | {"random_state": 0} | settings
+    declared = known(name, DECLARED | {"bounds_y": entry(name).bounds_y})
+    settings = declared | {"random_state": 0} | settings
     inner = {key: parameters.pop(key) for key in set(parameters) & BAD_OF_SOLVERS.keys()}
     if inner:
         settings["solver"] = solver_of(name, form).set_params(**inner)
@@ -550,7 +579,7 @@ def outcome(model):
 
 
 def table(name, n=60, d=3, *, seed=0, classes=("no", "yes")):
-    """X in [-1, 1], a fifth of it 0, and targets in [-1, 1] or labels with a linear signal."""
+    """X in [-1, 1], a fifth of it 0, and targets in their bounds or labels with a linear signal."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (n, d)) * (rng.uniform(size=(n, d)) < 0.8)
     if is_classifier(name) and len(classes) > 2:
@@ -558,7 +587,18 @@ def table(name, n=60, d=3, *, seed=0, classes=("no", "yes")):
     signal = X @ np.linspace(1, -0.5, d) + 0.2 + 0.1 * rng.standard_normal(n)
     if is_classifier(name):
         return X, np.where(signal > 0.2, *classes[::-1])
-    return X, np.clip(signal, -1, 1)
+    return X, targets_of(name, np.clip(signal, -1, 1))
+
+
+def targets_of(name, values):
+    """Numbers in [-1, 1] as targets in the bounds of those of a regressor."""
+    low, high = entry(name).bounds_y
+    return (low + high) / 2 + (high - low) / 2 * np.asarray(values)
+
+
+def predictions_of(name, raw):
+    """Raw predictions as the scores of a classifier, or as `predict` gives them."""
+    return np.exp(np.minimum(raw, np.log(entry(name).bounds_y[1]))) if entry(name).of_rates else raw
 
 
 STORAGES = {

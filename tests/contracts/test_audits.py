@@ -19,6 +19,7 @@ from registry import (
     outcome,
     relation_of,
     switch_noise_off,
+    targets_of,
 )
 from scipy import sparse
 from sklearn.base import clone
@@ -128,7 +129,8 @@ def neighbours(name):
     other[0] = -1.0
     if is_classifier(name):
         y, other = (np.where(target > 0, "yes", "no") for target in (y, other))
-    return (X, y), (X, other)
+        return (X, y), (X, other)
+    return (X, targets_of(name, y)), (X, targets_of(name, other))
 
 
 def few_steps(name, **settings):
@@ -146,6 +148,8 @@ def test_few_fits_flag_an_estimator_without_noise_and_no_other(name, monkeypatch
     result = run(name, 60, 0.2)
     assert not result.flagged
     assert np.unique(result.scores).size > 1
+    if entry(name).of_rates:
+        return  # whose clips still are selected with noise
     switch_noise_off(monkeypatch)
     assert run(name, 60, 0.2).flagged
 

@@ -18,6 +18,7 @@ from registry import (
     main_form,
     nothing_is_released,
     parameters_of,
+    targets_of,
 )
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
@@ -56,7 +57,7 @@ def table(n=300, seed=0):
 
 
 def targets(name, signal):
-    return np.where(signal > 0, "yes", "no") if is_classifier(name) else signal
+    return np.where(signal > 0, "yes", "no") if is_classifier(name) else targets_of(name, signal)
 
 
 def box_rule(bounds_X=ENCODER, **parameters):

@@ -24,6 +24,7 @@ from registry import (
     main_form,
     outcome,
     table,
+    targets_of,
 )
 from sklearn.base import clone
 from sklearn.ensemble import AdaBoostRegressor, BaggingRegressor
@@ -38,7 +39,8 @@ CLASSES = ["a", "b", "c"]
 
 def zeros(name):
     """A table of zeros; every label has the same number of records in it."""
-    y = np.tile(CLASSES, N // 3) if is_classifier(name) else np.tile([1.0, -1.0], N // 2)
+    labels = is_classifier(name)
+    y = np.tile(CLASSES, N // 3) if labels else np.tile(targets_of(name, [1, -1]), N // 2)
     return np.zeros((N, D)), y
 
 

@@ -70,11 +70,12 @@ def check(plan, case):
 def test_every_form_plans_at_a_trillion_records(name, form):
     turn = forms_and_default(name).index(form)
     for k, claim in enumerate(CLAIMS):
-        outputs = (None, 1000)[(k + turn) % 2]
+        outputs = None if entry(name).of_rates else (None, 1000)[(k + turn) % 2]
         own = entry(name).forms[form] if form else {}
         settings = {"classes": None} if is_classifier(name) else {}
         model = build(name, form, **settings | (claim if own.get("delta") != 0 else {}))
-        sizes = LARGEST_COPY if own.get("units") == "learned" else LARGE
+        copies = own.get("units") == "learned" or entry(name).of_rates
+        sizes = LARGEST_COPY if copies else LARGE
         plan = planned(model, *sizes, *([outputs] if outputs else []))
         assert plan is not None, (claim, outputs)
         check(plan, (claim, outputs))
@@ -83,13 +84,14 @@ def test_every_form_plans_at_a_trillion_records(name, form):
 @each_solver
 def test_settings_and_limits_plan_or_are_refused(name):
     form = main_form(name)
-    for settings, sizes in itertools.product(SETTINGS, (LARGE, LIMITS[-1])):
+    large = LARGEST_COPY if entry(name).of_rates else LARGE
+    for settings, sizes in itertools.product(SETTINGS, (large, LIMITS[-1])):
         model = build(name, form, **known(name, settings, form))
         plan = planned(model, *sizes)
         if plan is not None:
             check(plan, (settings, sizes))
         else:
-            assert settings or sizes != LARGE
+            assert settings or sizes != large
 
 
 @each_solver

@@ -17,6 +17,7 @@ from registry import (
     kind_of,
     main_form,
     parameters_of,
+    predictions_of,
     table,
 )
 from sklearn import config_context
@@ -39,7 +40,7 @@ def html(shown):
 
 
 def raw(model, X):
-    """The raw predictions, shape (n_samples, n_outputs)."""
+    """The scores, or what is predicted, shape (n_samples, n_outputs)."""
     found = model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
     return np.reshape(found, (len(X), -1))
 
@@ -138,13 +139,15 @@ def test_frames_predict(name):
     assert (frame.dtypes == np.float64).all()
     expected = raw(model, columns_as(X))
     values = frame.to_numpy()
-    np.testing.assert_allclose(X @ values[:-1] + values[-1], expected, rtol=1e-12, atol=1e-12)
+    found = predictions_of(name, X @ values[:-1] + values[-1])
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     middle, width = (1, 0, -0.5), (2, 1, 1.5)
     if not bounds:
         middle, width = model.center_X_, model.scale_X_
     values = model.coef_frame(units="scaled").to_numpy()
     scaled = (X - middle) / width
-    np.testing.assert_allclose(scaled @ values[:-1] + values[-1], expected, rtol=1e-9, atol=1e-9)
+    found = predictions_of(name, scaled @ values[:-1] + values[-1])
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
     unnamed = build(name).fit(X, y).coef_frame()
     assert list(unnamed.index) == ["x0", "x1", "x2", "(intercept)"]
 
@@ -206,6 +209,7 @@ def test_frames_in_the_units_of_an_encoded_table(name, missing):
     told = raw_table["edu"].replace("phd", "other").map(coef["edu"])
     by_hand = coef["(intercept)", ""] + coef["age", ""] * raw_table["age"] + told
     by_hand += coef["debt", ""] * raw_table["debt"] + coef["member", ""] * raw_table["member"]
+    by_hand = predictions_of(name, by_hand)
     np.testing.assert_allclose(by_hand, raw(model, raw_table)[:, 0], rtol=1e-9, atol=1e-9)
 
 

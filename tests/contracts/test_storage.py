@@ -185,7 +185,7 @@ def test_columns_that_are_empty_or_constant(name, form):
 
 @each_form
 def test_out_of_bounds_values_are_clipped_without_a_word(name, form):
-    bounds = known(name, {"bounds_X": (-1, 1), "bounds_y": (-1, 1)})
+    bounds = known(name, {"bounds_X": (-1, 1), "bounds_y": entry(name).bounds_y})
     X, y = table(name)
     wild, y_wild = X.copy(), y.copy()
     wild[::5] *= 100
@@ -198,7 +198,7 @@ def test_out_of_bounds_values_are_clipped_without_a_word(name, form):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = build(name, form).fit(wild, y_wild)
-    expected = build(name, form).fit(tame, np.clip(y_wild, -1, 1) if "bounds_y" in bounds
-                                     else y_wild)  # fmt: skip
+    expected = build(name, form).fit(tame, np.clip(y_wild, *bounds["bounds_y"]) if "bounds_y"
+                                     in bounds else y_wild)  # fmt: skip
     np.testing.assert_array_equal(outcome(model), outcome(expected))
     assert np.all(np.isfinite(outcome(model)))

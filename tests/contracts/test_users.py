@@ -19,6 +19,7 @@ from registry import (
     outcome,
     statistics,
     table,
+    targets_of,
 )
 from sklearn import config_context
 from sklearn.base import clone
@@ -118,7 +119,8 @@ def test_all_rows_of_a_user_move_a_release_by_as_many_sensitivities(name, form):
     mine = users == 3
     other_X[mine] = rng.choice([-1.0, 1.0], (2, X.shape[1]))
     y = y.copy()
-    y[mine], other_y[mine] = ("no", "yes") if is_classifier(name) else (-1.0, 1.0)
+    ends = ("no", "yes") if is_classifier(name) else targets_of(name, [-1, 1])
+    y[mine], other_y[mine] = ends
     first = statistics(model, X, y)
     second = statistics(model, other_X, other_y)
     moved = changes(first, second).values()
