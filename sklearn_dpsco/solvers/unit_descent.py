@@ -471,11 +471,6 @@ class Descent(Solver):
             )
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnitDescentPlan:
-        if problem.loss.task == "rates" and is_wide(problem):
-            raise ValueError(
-                "models with a logarithmic link take at most 1000 features, got "
-                f"{problem.n_features}: leave columns out, or join them"
-            )
         allowance = budget.mixed_allowance
         fields, releases = self._stages(problem, budget, allowance)
         guarantee = Guarantee.of(budget, releases, allowance.kind)
