@@ -307,7 +307,7 @@ LEARNED_UNITS = {
         least_mean_share=0.04, most_mean_share=0.3,
     ),
     "rates": LearnedUnitsDefaults(
-        least=0.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0,
+        least=0.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0, present_share=0.02,
         smallest_clip=1.0, largest_clip=1.0, prediction_noise=0.4, signal=0.3,
         least_mean_share=0.02, most_mean_share=0.1,
     ),
