@@ -13,6 +13,7 @@ from sklearn_dpsco import (
     DPGridSearchCV,
     DPLinearRegression,
     DPLogisticRegression,
+    DPPoissonRegressor,
     PublicEncoder,
     person_periods,
     survival_curve,
@@ -78,6 +79,31 @@ def test_products_of_hazards_through_a_pipeline():
         np.testing.assert_allclose(found[1:], own[drug == name].mean(axis=0))
     whole = survival_curve(model, NEW, by=None)
     np.testing.assert_allclose(whole.survival[0, 1:], own.mean(axis=0))
+
+
+def test_rates_times_the_lengths_of_periods():
+    """The piecewise exponential model: by hand, and beside the law that made the table."""
+    table = people(20_000)
+    table["time"] = table["time"].clip(upper=3.5)  # when they are last seen
+    rows = person_periods(table, "time", "event", periods=GRID, exposure=True)
+    model = make_pipeline(ENCODER, DPPoissonRegressor(
+        epsilon=8.0, relation="zero-out", bounds_X=ENCODER, bounds_y=(0, 1), bounds_exposure=(0.02, 2),
+        max_rows_per_user=3, nonfinite="zero", inference=True, random_state=0,
+    ))  # fmt: skip
+    facts = {"groups": rows["person"], "exposure": rows["exposure"]}
+    facts = {f"dppoissonregressor__{name}": given for name, given in facts.items()}
+    model.fit(rows, rows["event"], **facts)
+    curve = survival_curve(model, NEW, by=None)
+    last, X = model[-1], ENCODER.transform(NEW[list(SCHEMA)])
+    raw = np.column_stack((X, np.ones(len(X)))) @ last.summary().coef[0]
+    total = (np.exp(raw) * (NEW["stop"] - NEW["start"]).to_numpy()).reshape(-1, 3).cumsum(axis=1)
+    np.testing.assert_allclose(curve.survival[0, 1:], np.exp(-total).mean(axis=0))
+    new = people(8)
+    rates = np.exp(0.1 * new["age"] - 0.7 * new["drug"]).to_numpy() / 8
+    true = np.exp(-np.outer(rates, GRID)).mean(axis=0)
+    np.testing.assert_allclose(curve.survival[0], true, atol=0.03)
+    inside = (curve.low[0, 1:] <= true[1:]) & (true[1:] <= curve.high[0, 1:])
+    assert inside.all()
 
 
 @pytest.mark.parametrize("intercept", ["with", "without"])
