@@ -435,8 +435,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         median_share, spread_share = _shares_of_targets(problem, m, is_diagonal)
         median, spread = medians(median_share, k), medians(spread_share, k)
     if problem.loss.task == "rates":
-        # of the rows of users, such as periods, the fewest have an event, and many are empty
-        most = 0.1 if budget.rows_per_user > 1 else 0.05
+        most = 0.1 if budget.rows_per_user > 1 else 0.05  # of persons' periods few have an event
         median, spread = medians(wanted(500, most)), medians(wanted(500, most))
         mean = noise(unit, wanted(250, 0.1), 2)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later

@@ -87,8 +87,9 @@ def test_rates_times_the_lengths_of_periods():
     table["time"] = table["time"].clip(upper=3.5)  # when they are last seen
     rows = person_periods(table, "time", "event", periods=GRID, exposure=True)
     model = make_pipeline(ENCODER, DPPoissonRegressor(
-        epsilon=8.0, relation="zero-out", bounds_X=ENCODER, bounds_y=(0, 1), bounds_exposure=(0.02, 2),
-        max_rows_per_user=3, nonfinite="zero", inference=True, random_state=0,
+        epsilon=8.0, relation="zero-out", bounds_X=ENCODER, bounds_y=(0, 1),
+        bounds_exposure=(0.02, 2), max_rows_per_user=3, nonfinite="zero", inference=True,
+        random_state=0,
     ))  # fmt: skip
     facts = {"groups": rows["person"], "exposure": rows["exposure"]}
     facts = {f"dppoissonregressor__{name}": given for name, given in facts.items()}
