@@ -145,7 +145,7 @@ class NewtonSteps(Part):
     n_large: int  # scores that exceed the first
     n_beyond: float  # last ones that exceed the clip
     hessian: Gaussian
-    first: Gaussian
+    first: Gaussian | None
     n_first: int  # steps before the last one
     n_hessians: int
     moments: Gaussian | None  # of the scores; None where no covariance is asked for
@@ -176,6 +176,7 @@ class NewtonSteps(Part):
         copy = copy.map(_weighed, at, bound)
         bread = self._bread(problem, copy, at, bound, stream)
         for t in range(self.n_first):
+            assert self.first is not None
             if 0 < t < self.n_hessians:
                 bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
             there = copy.map(scored, at, False)
@@ -188,7 +189,7 @@ class NewtonSteps(Part):
             at = at._replace(coef=at.coef - problem.matrix(basis @ move))
             before = self._noise(problem, basis, bread, basis @ move, clip**2 * self.first.variance)
             copy = copy.map(predicted, at)
-        if self.n_hessians > self.n_first:
+        if self.n_hessians > max(1, self.n_first):
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
         clip = units.clip
@@ -302,7 +303,7 @@ def _move(
     move = bread.inverse @ (basis.T @ scores)
     dual = bread.root / (bread.root**2).sum(axis=0)
     along = dual @ dual[-1]
-    if problem.loss.task != "rates" or not along[-1] > 0:
+    if problem.loss.task != "rates" or not min(along[-1], unit) > 0:
         return move, bread
     amount = float(along @ move) / along[-1]
     factor = 1 + min(20.0, max(-0.7, -amount * unit))
@@ -448,8 +449,10 @@ def plan_steps(
     rows, n_records = budget.rows_per_user, n // budget.rows_per_user
     error = 2 * summation_error(n, size) if rows > 1 else 0.0  # of sums over users' scores
     score = statistics.median_score(n, budget.record_factor) / rows
-    of_size = SelectVertex.calibrate(score, allowance.share(n_sizes * rules.size_share), n_sizes)
     n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
+    if problem.inference and n_first == 0:  # and there is no size of first scores
+        n_sizes, left = n_sizes - 1, left + rules.size_share
+    of_size = SelectVertex.calibrate(score, allowance.share(n_sizes * rules.size_share), n_sizes)
     n_hessians = 1 if is_flat else n_first + 1
     share = min(rules.hessian_most, max(rules.hessian_least, (rules.hessian * k**1.5 / m) ** 2))
 
@@ -458,7 +461,10 @@ def plan_steps(
         return Gaussian.calibrate(change, allowance.share(share * left), count, dimension)
 
     of_matrix = curvature_mean(problem, budget)
-    moments, spent = None, rules.first_share + rules.last_share
+    moments, first, spent = None, None, rules.last_share
+    if n_first > 0:
+        first = noise(change, rules.first_share, n_first, size)
+        spent += rules.first_share
     if problem.inference:
         moments = noise(of_matrix, rules.moments_share, 1, size * (size + 1) // 2)
         spent += rules.moments_share
@@ -470,7 +476,7 @@ def plan_steps(
         n_large=n_large,
         n_beyond=rules.beyond * math.sqrt(size) * n_records / m,
         hessian=noise(of_matrix, share, n_hessians, k * (k + 1) // 2),
-        first=noise(change, rules.first_share, n_first, size),
+        first=first,
         n_first=n_first,
         n_hessians=n_hessians,
         moments=moments,
@@ -545,7 +551,8 @@ def expected_std(
     usual, large = size(n // 4 / n), size(max(steps.n_large, 1) / n) * 2**0.125
     clip = steps.clip(usual, large, n, problem.loss.task)
     curved = np.quantile(lengths**2, 1 - max(steps.n_cut, 1) / n) * information
-    of_scores = np.array([clip**2 * steps.last.variance, large**2 * steps.first.variance])
+    of_first = 0.0 if steps.first is None else large**2 * steps.first.variance
+    of_scores = np.array([clip**2 * steps.last.variance, of_first])
     of_scores /= information**2
     sampling = residual / (information**2 * n)
     # what is left of the error before the last step

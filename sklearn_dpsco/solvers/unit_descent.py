@@ -55,6 +55,7 @@ Array = NDArray[np.float64]
 _LARGEST_PREDICTION = 1e100
 _RATE_CURVATURE = 1.5  # of rates, over that at their mean
 _RATE_LEVEL = 2.0  # the sum of the steps of the intercept, at least, over what it needs
+_LEAST_LEVEL_UNIT = 0.01  # below which rows are 0, and the level is that of the released mean
 
 
 class Pace(NamedTuple):
@@ -295,11 +296,10 @@ class UnitDescentPlan(Plan):
             variance = noise * pace.noise(curvature * units.trace / problem.dimension)
             slopes *= _clear_part(slopes, variance)
         slopes[:] = _without_doubts(units, slopes, noise, pace, curvature)
-        if problem.loss.task == "rates":
+        if problem.loss.task == "rates" and units.unit[d] >= _LEAST_LEVEL_UNIT:
             # the mean of the exponentials stays, as if predictions were normal
             lost = before - float((slopes**2).sum())
-            unit = max(float(units.transform[d, d]), TINY)  # or rows are 0, for certain
-            coef[d] += 0.5 * units.trace / problem.dimension * lost / unit
+            coef[d] += 0.5 * units.trace / problem.dimension * lost / units.transform[d, d]
         if self.correction is not None:
             coef = self.correction.run(problem, units, coef, stream)
         if self.inference is None:
@@ -330,10 +330,10 @@ def _descend(
     # what the squared norm of noise alone does not exceed once in 10^5 steps
     noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
     size, n_added, stretch = math.inf, 0, np.ones(coef.size)
-    if problem.loss.task == "rates":
+    if problem.loss.task == "rates" and unit[-1] >= _LEAST_LEVEL_UNIT:
         # the level of all predictions, a single number, is found whatever the noise
         whole = pace.length * _curvature(problem, units) * unit[-1] ** 2
-        stretch[-1] = max(1.0, _RATE_LEVEL / max(whole, TINY))
+        stretch[-1] = max(1.0, _RATE_LEVEL / whole)
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
     sum_of = limited_gradient_sum if problem.loss.task == "rates" else gradient_sum
     for t in steps(range(n_steps)):
