@@ -72,6 +72,7 @@ _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
 _ENOUGH = {"regression": 2.0, "classification": 3.0, "rates": 2.0}
+_MOST_STEPS = 20
 _SMALLEST_PREDICTION = -1e100  # so that no size overflows
 
 
@@ -181,7 +182,7 @@ class NewtonSteps(Part):
                 bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
             there = copy.map(scored, at, False)
             if t == 0:
-                clip = units.clip
+                clip = self._widest(units)
                 if self.moments is not None:
                     clip = self._size(there, n_present, self.n_large, stream)
             noisy = clip * self.first.release(there.sum(score_sum, clip) / n, stream)
@@ -192,7 +193,7 @@ class NewtonSteps(Part):
         if self.n_hessians > max(1, self.n_first):
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
-        clip = units.clip
+        clip = self._widest(units)
         if self.moments is not None:
             clip = self._clip(there, n_present, problem.loss.task, stream)
             if problem.loss.task == "rates":
@@ -229,6 +230,10 @@ class NewtonSteps(Part):
             *(left, n_records),
         )
         return best, in_plain_units(problem, units, estimate)
+
+    def _widest(self, units: Units) -> float:
+        """The clip of an estimate without a covariance: the descent's, if there is noise."""
+        return units.clip if self.last.scale > 0 else float(_SIZES[-1])
 
     def _records(self, units: Units, n: int, stream: RandomStream) -> tuple[Any, int, int]:
         """The copy by records, how many there are, and about how many of them are not empty."""
@@ -450,6 +455,8 @@ def plan_steps(
     error = 2 * summation_error(n, size) if rows > 1 else 0.0  # of sums over users' scores
     score = statistics.median_score(n, budget.record_factor) / rows
     n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
+    if isinstance(loss, Tweedie) and m > 1e3 * n:  # hardly any noise: until they converge
+        n_first = _MOST_STEPS
     if problem.inference and n_first == 0:  # and there is no size of first scores
         n_sizes, left = n_sizes - 1, left + rules.size_share
     of_size = SelectVertex.calibrate(score, allowance.share(n_sizes * rules.size_share), n_sizes)
