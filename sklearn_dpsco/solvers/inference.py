@@ -303,7 +303,8 @@ def _move(
     """The step of Newton, to be subtracted, and the inverse derivatives that suit its end.
 
     Of rates it is that of one level for all by its logarithm, at once where the mean is, and from
-    there the rest, where second derivatives are larger by the same factor.
+    there the rest, where second derivatives are larger by the same factor. The rest moves
+    predictions by at most 1, in the norm of the second derivatives: exponentials overshoot.
     """
     move = bread.inverse @ (basis.T @ scores)
     dual = bread.root / (bread.root**2).sum(axis=0)
@@ -313,7 +314,8 @@ def _move(
     amount = float(along @ move) / along[-1]
     factor = 1 + min(20.0, max(-0.7, -amount * unit))
     move[-1] -= amount
-    move /= factor
+    length = float(np.linalg.norm(dual.T @ move)) * unit / math.sqrt(along[-1])
+    move /= factor * max(1.0, length)
     move[-1] -= math.log(factor) / unit
     inverse, root = bread.inverse / factor, bread.root / math.sqrt(factor)
     return move, bread._replace(inverse=inverse, root=root)
