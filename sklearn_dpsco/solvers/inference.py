@@ -186,7 +186,8 @@ class NewtonSteps(Part):
                 if self.moments is not None:
                     clip = self._size(there, n_present, self.n_large, stream)
             noisy = clip * self.first.release(there.sum(score_sum, clip) / n, stream)
-            move, bread = _move(problem, basis, bread, noisy, at.unit[-1])
+            # (second derivatives there are released anew, or those of all points are the same)
+            move, _ = _move(problem, basis, bread, noisy, at.unit[-1])
             at = at._replace(coef=at.coef - problem.matrix(basis @ move))
             before = self._noise(problem, basis, bread, basis @ move, clip**2 * self.first.variance)
             copy = copy.map(predicted, at)
