@@ -1,6 +1,7 @@
 """Poisson, Gamma and Tweedie regression: estimates, units, and what is refused."""
 
 import functools
+import itertools
 import math
 
 import numpy as np
@@ -17,6 +18,8 @@ from sklearn_dpsco import (
 )
 
 SLOPES = np.array([0.8, -0.5, 0.3])
+pytestmark = pytest.mark.filterwarnings("ignore:epsilon=inf adds no noise")
+
 COMMON = {"bounds_X": (-1, 1), "random_state": 0, "precision": "float"}
 MODELS = {
     "Poisson": (DPPoissonRegressor, 1.0),
@@ -151,11 +154,12 @@ def test_a_fit_does_not_hang_on_rare_counts_and_wide_bounds():
 
 
 def test_steep_slopes_do_not_overshoot():
-    X, y, _ = table("Poisson", 50_000, 3, slopes=np.array([4.0, 0.0, -4.0]), level=-1.0)
-    for with_inference in (False, True):
-        model = model_of("Poisson", epsilon=3.0, bounds_y=(0, 2000), inference=with_inference)
-        assert model.fit(X, y).score(X, y) > 0.3
-        assert np.abs(model.coef_).max() < 10
+    # from a descent that is not there yet, whole steps end at coefficients of 10^3 to 10^13
+    slopes = np.array([4.0, 0.0, -4.0])
+    for seed, with_inference in itertools.product(range(2), (False, True)):
+        X, y, _ = table("Poisson", 3000, seed, slopes=slopes, level=-2.5)
+        model = model_of("Poisson", epsilon=math.inf, bounds_y=(0, 1e6), inference=with_inference)
+        assert np.abs(model.fit(X, y).coef_).max() < 20
 
 
 # -------------------------------------------------------------------------------- units
@@ -231,7 +235,7 @@ def test_powers_of_one_and_others_are_those_models():
 
 def test_fractions_of_counts_and_zeros_are_taken():
     X, y, _ = table("Poisson", 500)
-    for targets in (0.37 * y, np.zeros(500), y.astype(np.float32), y.tolist(), y > 0, y[:, None]):
+    for targets in (0.37 * y, np.zeros(500), y.astype(np.float32), y.tolist(), y > 0):
         assert np.isfinite(model_of("Poisson", bounds_y=(0, 100)).fit(X, targets).coef_).all()
 
 
