@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.special import erf, expit
+from sklearn.metrics import mean_tweedie_deviance
 from support import assert_refuses, problem
 
 from sklearn_dpsco._kernels import derivatives
@@ -32,6 +33,7 @@ from sklearn_dpsco.losses import (
     SmoothedHinge,
     Squared,
     SquaredHinge,
+    Tweedie,
     Welsch,
     bounded_clip,
     check_loss,
@@ -69,7 +71,10 @@ WEAKLY_CONVEX = SMOOTH_WEAKLY_CONVEX + WEAKLY_CONVEX_KINKS
 CONVEX = LOSSES + NON_SMOOTH
 EVERY = CONVEX + WEAKLY_CONVEX
 CLASSIFIERS = [loss for loss in CONVEX if loss.task == "classification"]
+RATES = [Tweedie(), Tweedie(1.2), Tweedie(1.5), Tweedie(2.0)]  # of targets above 0, not named
 every_loss = pytest.mark.parametrize("loss", EVERY, ids=repr)
+every_known = pytest.mark.parametrize("loss", EVERY + RATES, ids=repr)
+every_rate = pytest.mark.parametrize("loss", RATES, ids=repr)
 every_smooth = pytest.mark.parametrize("loss", LOSSES + SMOOTH_WEAKLY_CONVEX, ids=repr)
 every_weakly_convex = pytest.mark.parametrize("loss", WEAKLY_CONVEX, ids=repr)
 WITH_ENVELOPE = [loss for loss in CONVEX if not isinstance(loss, Logistic)]
@@ -81,6 +86,7 @@ def sample(loss, size=4000, reach=4.0):
     """Predictions within `reach` and targets as the loss's task has them."""
     rng = np.random.default_rng(0)
     y = rng.uniform(-1, 1, size) if loss.task == "regression" else rng.choice([-1.0, 1.0], size)
+    y = np.abs(rng.choice([0.0, 1.0, 20.0], size) * y) if loss.task == "rates" else y
     # with the kinks of the piecewise losses and both ends among the points
     z = np.concatenate((rng.uniform(-reach, reach, size - 6), [0, 1, -1, reach, -reach, 0.75]))
     return z, y
@@ -93,6 +99,30 @@ def test_derivative_against_finite_differences(loss):
     slope = (loss.value(z + h, y) - loss.value(z - h, y)) / (2 * h)
     # where the derivative has a kink, the central difference is off by smoothness h / 2
     np.testing.assert_allclose(loss.derivative(z, y), slope, atol=loss.smoothness * h + 1e-9)
+
+
+@every_rate
+def test_derivatives_of_rates(loss):
+    z, y = sample(loss)
+    y = y + 1e-3 * (loss.power == 2)
+    h = 1e-5
+    slope = (loss.value(z + h, y) - loss.value(z - h, y)) / (2 * h)
+    np.testing.assert_allclose(loss.derivative(z, y), slope, rtol=1e-6, atol=1e-6)
+    # least at the mean, up to what does not depend on z half the deviance of scikit-learn
+    at_mean = np.log(np.maximum(y, 1e-12))
+    np.testing.assert_allclose(loss.derivative(at_mean, y)[y > 0], 0, atol=1e-9)
+    excess = loss.value(z, y) - loss.value(z + 0.3, y)
+    deviances = [
+        mean_tweedie_deviance(y[:50], np.exp(at[:50]), power=loss.power) for at in (z, z + 0.3)
+    ]
+    assert excess[:50].mean() == pytest.approx((deviances[0] - deviances[1]) / 2, rel=1e-9)
+    # the information is the mean of second derivatives, where the mean of y is exp(z)
+    mean = np.exp(z)
+    curved = (loss.derivative(z + h, mean) - loss.derivative(z - h, mean)) / (2 * h)
+    np.testing.assert_allclose(loss.information(z), curved, rtol=1e-6)
+    far = np.array([-1e308, -np.inf, np.inf, 1e308])
+    assert np.isfinite(loss.derivative(far, np.array([0.0, 20.0, 0.0, 20.0]))).all()
+    assert np.isfinite(loss.information(far)).all()
 
 
 @pytest.mark.parametrize("loss", NON_SMOOTH, ids=repr)
@@ -369,7 +399,7 @@ def compiled_and_plain(kernel):
     return kernel, getattr(kernel, "py_func", kernel)
 
 
-@every_loss
+@every_known
 def test_compiled_derivative_is_the_same(loss):
     z, y = sample(loss, size=300)
     z = np.concatenate((z, [1e3, -1e3, 1e3, -1e3]))
@@ -399,7 +429,8 @@ def test_compiled_envelope_derivative_is_the_same(loss):
 
 
 def test_loss_ids_differ():
-    assert len({type(loss).loss_id for loss in EVERY}) == len({type(loss) for loss in EVERY})
+    known = EVERY + RATES
+    assert len({type(loss).loss_id for loss in known}) == len({type(loss) for loss in known})
 
 
 def test_best_constant_of_a_regression_is_the_mean():
@@ -486,8 +517,10 @@ def test_bad_parameters():
         for kind in (SmoothedHinge, Welsch, LogAbsolute, MCPAbsolute):
             assert_refuses(kind, "width must be", bad)
         assert_refuses(Quantile, "level must be", bad)
+        assert_refuses(Tweedie, "power must be", bad)
         if bad != 0:
             assert_refuses(EpsilonInsensitive, "width must be", bad)
+    assert_refuses(Tweedie, "power must be", 2.5)
     assert_refuses(Quantile, "level must be", 1.0)
     assert_refuses(Welsch, "width must be", "wide")
     assert Welsch().kernel_parameter == Welsch(0.4).kernel_parameter == 0.4
@@ -671,7 +704,7 @@ def test_built_in_losses_pass_as_a_users(loss):
 
 
 def test_the_kernels_know_the_classes_of_this_package_alone():
-    assert sorted({kernel_id(loss) for loss in EVERY}) == list(range(13))
+    assert sorted({kernel_id(loss) for loss in EVERY + RATES}) == list(range(14))
 
     class Tilted(Absolute):
         """What it says of itself is not that of its parent."""
@@ -694,7 +727,7 @@ def test_the_kernels_know_the_classes_of_this_package_alone():
         np.testing.assert_allclose(found, X.T @ (-0.1 * y), rtol=1e-12)
 
 
-@every_loss
+@every_known
 def test_nothing_can_be_put_on_a_loss_beside_its_fields(loss):
     # the kernels would not see it
     for name in ("derivative", "smoothness", "loss_id", "anything"):

@@ -142,7 +142,7 @@ def _random_table(problem: Problem, rng: np.random.Generator) -> tuple[Array, Ar
         y, label = rng.uniform(-1, 1, shape), rng.choice([-1.0, 1.0], shape[1:])
         labels = label, -label
     elif problem.loss.task == "rates":  # most are far below the largest
-        y, labels = rng.uniform(0, 1, n) ** 6, (1.0, 0.0)
+        y, labels = rng.uniform(0, 1, n) ** 6, rng.permutation([1.0, 0.0])
     elif k == 1:
         y, label = rng.choice([-1.0, 1.0], n), rng.choice([-1.0, 1.0])
         labels = label, -label

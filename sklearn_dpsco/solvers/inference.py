@@ -72,6 +72,7 @@ _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
 _ENOUGH = {"regression": 2.0, "classification": 3.0, "rates": 2.0}
+_MOST_STEPS = 20
 _SMALLEST_PREDICTION = -1e100  # so that no size overflows
 
 
@@ -145,7 +146,7 @@ class NewtonSteps(Part):
     n_large: int  # scores that exceed the first
     n_beyond: float  # last ones that exceed the clip
     hessian: Gaussian
-    first: Gaussian
+    first: Gaussian | None
     n_first: int  # steps before the last one
     n_hessians: int
     moments: Gaussian | None  # of the scores; None where no covariance is asked for
@@ -174,22 +175,24 @@ class NewtonSteps(Part):
         copy = copy.map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
         copy = copy.map(_weighed, at, bound)
-        bread, clip = self._bread(problem, copy, at, bound, stream), units.clip
+        bread, clip = self._bread(problem, copy, at, bound, stream), self._widest(units)
         for t in range(self.n_first):
+            assert self.first is not None
             if 0 < t < self.n_hessians:
                 bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
             there = copy.map(scored, at, False)
             if t == 0 and self.moments is not None:
                 clip = self._size(there, n_present, self.n_large, stream)
             noisy = clip * self.first.release(there.sum(score_sum, clip) / n, stream)
-            move, bread = _move(problem, basis, bread, noisy, at.unit[-1])
+            # (second derivatives there are released anew, or those of all points are the same)
+            move, _ = _move(problem, basis, bread, noisy, at.unit[-1])
             at = at._replace(coef=at.coef - problem.matrix(basis @ move))
             before = self._noise(problem, basis, bread, basis @ move, clip**2 * self.first.variance)
             copy = copy.map(predicted, at)
-        if self.n_hessians > self.n_first > 0:
+        if self.n_hessians > max(1, self.n_first):
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
-        clip = self._clip(there, n_present, problem, units.clip, stream)
+        clip = self._clip(there, n_present, problem, units, stream)
         sum_of = score_sum if self.moments is None else score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores = clip * self.last.release(total[0], stream)
@@ -216,6 +219,10 @@ class NewtonSteps(Part):
         estimate = Estimate(found, sampling, noise, weak, gram, *seen)
         return best, in_plain_units(problem, units, estimate)
 
+    def _widest(self, units: Units) -> float:
+        """The clip of an estimate without a covariance: the descent's, if there is noise."""
+        return units.clip if self.last.scale > 0 else float(_SIZES[-1])
+
     def _records(self, units: Units, n: int, stream: RandomStream) -> tuple[Any, int, int]:
         """The copy by records, how many there are, and about how many of them are not empty."""
         by_user = self.rows_per_user > 1
@@ -236,17 +243,17 @@ class NewtonSteps(Part):
         return statistics.median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
     def _clip(
-        self, copy: Any, n: int, problem: Problem, first: float, stream: RandomStream
+        self, copy: Any, n: int, problem: Problem, units: Units, stream: RandomStream
     ) -> float:
         """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks.
 
         Of rates at least that of the descent, or this where no covariance is asked for.
         """
         if self.moments is None:
-            return first
+            return self._widest(units)
         usual, large = (self._size(copy, n, k, stream) for k in (n // 4, self.n_large))
         found = self.clip(usual, large, n, problem.loss.task)
-        return max(found, first) if problem.loss.task == "rates" else found
+        return max(found, units.clip) if problem.loss.task == "rates" else found
 
     def clip(self, usual: float, large: float, n: int, task: str) -> float:
         """That norm, if a quarter and `n_large` of n scores exceed these."""
@@ -292,17 +299,19 @@ def _move(
     """The step of Newton, to be subtracted, and the inverse derivatives that suit its end.
 
     Of rates it is that of one level for all by its logarithm, at once where the mean is, and from
-    there the rest, where second derivatives are larger by the same factor.
+    there the rest, where second derivatives are larger by the same factor. The rest moves
+    predictions by at most 1, in the norm of the second derivatives: exponentials overshoot.
     """
     move = bread.inverse @ (basis.T @ scores)
     dual = bread.root / (bread.root**2).sum(axis=0)
     along = dual @ dual[-1]
-    if problem.loss.task != "rates" or unit == 0 or not along[-1] > 0:
+    if problem.loss.task != "rates" or not min(along[-1], unit) > 0:
         return move, bread
     amount = float(along @ move) / along[-1]
     factor = 1 + min(20.0, max(-0.7, -amount * unit))
     move[-1] -= amount
-    move /= factor
+    length = float(np.linalg.norm(dual.T @ move)) * unit / math.sqrt(along[-1])
+    move /= factor * max(1.0, length)
     move[-1] -= math.log(factor) / unit
     inverse, root = bread.inverse / factor, bread.root / math.sqrt(factor)
     return move, bread._replace(inverse=inverse, root=root)
@@ -453,6 +462,8 @@ def _newton_steps(
     n_records, error = n // rows, 2 * summation_error(n, size) * (rows > 1)  # of users' scores
     score = statistics.median_score(n, budget.record_factor) / rows
     n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
+    if isinstance(loss, Tweedie) and m > 1e3 * n:  # hardly any noise: until they converge
+        n_first = _MOST_STEPS
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
     n_sizes = 3 + (n_first > 0) if problem.inference else 1
@@ -463,8 +474,11 @@ def _newton_steps(
         change = (change + error) / rows
         return Gaussian.calibrate(change, allowance.share(share * left), count, dimension)
 
-    of_matrix, moments = curvature_mean(problem, budget), None
-    spent = rules.last_share + rules.first_share * (n_first > 0)
+    of_matrix, moments, first = curvature_mean(problem, budget), None, None
+    spent = rules.last_share
+    if n_first > 0:
+        first = noise(change, rules.first_share, n_first, size)
+        spent += rules.first_share
     if problem.inference:
         moments = noise(of_matrix, rules.moments_share, 1, size * (size + 1) // 2)
         spent += rules.moments_share
@@ -477,7 +491,7 @@ def _newton_steps(
         n_large=n_large,
         n_beyond=rules.beyond * math.sqrt(size) * n_records / m,
         hessian=noise(of_matrix, share, n_hessians, k * (k + 1) // 2),
-        first=noise(change, rules.first_share, max(1, n_first), size),
+        first=first,
         n_first=n_first,
         n_hessians=n_hessians,
         moments=moments,
@@ -566,7 +580,8 @@ def expected_std(
     usual, large = size(n // 4 / n), size(max(steps.n_large, 1) / n) * 2**0.125
     clip = steps.clip(usual, large, n, problem.loss.task)
     curved = np.quantile(lengths**2, 1 - max(steps.n_cut, 1) / n) * information
-    of_scores = np.array([clip**2 * steps.last.variance, large**2 * steps.first.variance])
+    of_first = 0.0 if steps.first is None else large**2 * steps.first.variance
+    of_scores = np.array([clip**2 * steps.last.variance, of_first])
     of_scores /= information**2
     sampling = residual / (information**2 * n)
     # what is left of the error before the last step

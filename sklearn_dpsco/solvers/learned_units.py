@@ -437,7 +437,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     if problem.loss.task == "rates":
         most = 0.1 if budget.rows_per_user > 1 else 0.05  # of persons' periods few have an event
         median, spread = medians(wanted(500, most)), medians(wanted(500, most))
-        mean = noise(unit, wanted(250, 0.1), 2)
+        mean = noise(statistics.rate_mean(problem, budget), wanted(250, 0.1), 2)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     elif has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)

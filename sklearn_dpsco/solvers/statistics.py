@@ -149,6 +149,14 @@ def deviation_sum(data: SolverData, centers: Array, scales: Array, clip: float) 
     return np.asarray(sum_over_records(units * data.rows.present()[:, None]))
 
 
+def rate_mean(problem: Problem, budget: PrivacyBudget) -> float:
+    """Change of the mean of `rate_sum`: both numbers of a record are in [0, sqrt(1 / 2)].
+
+    So two of its vectors are no further apart than one is from 0, under both relations.
+    """
+    return share_present(problem, budget)
+
+
 def rate_sum(data: SolverData, clip: float) -> Array:
     """Sum of vectors of norm at most 1: weights times clipped targets, and weights."""
     rows = data.rows

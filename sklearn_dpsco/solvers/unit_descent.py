@@ -54,6 +54,7 @@ Array = NDArray[np.float64]
 _LARGEST_PREDICTION = 1e100
 _RATE_CURVATURE = 1.5  # of rates, over that at their mean
 _RATE_LEVEL = 2.0  # the sum of the steps of the intercept, at least, over what it needs
+_LEAST_LEVEL_UNIT = 0.01  # below which rows are 0, and the level is that of the released mean
 
 
 class Pace(NamedTuple):
@@ -306,7 +307,7 @@ class UnitDescentPlan(Plan):
             variance = noise * pace.noise(curvature * units.trace / problem.dimension)
             slopes *= _clear_part(slopes, variance)
         slopes[:] = _without_doubts(units, slopes, noise, pace, curvature)
-        if problem.loss.task == "rates" and units.transform[d, d] > 0:
+        if problem.loss.task == "rates" and units.unit[d] >= _LEAST_LEVEL_UNIT:
             # the mean of the exponentials stays, as if predictions were normal
             lost = before - float((slopes**2).sum())
             coef[d] += 0.5 * units.trace / problem.dimension * lost / units.transform[d, d]
@@ -340,7 +341,7 @@ def _descend(
     # what the squared norm of noise alone does not exceed once in 10^5 steps
     noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
     size, n_added, stretch = math.inf, 0, np.ones(coef.size)
-    if problem.loss.task == "rates" and unit[-1] > 0:
+    if problem.loss.task == "rates" and unit[-1] >= _LEAST_LEVEL_UNIT:
         # the level of all predictions, a single number, is found unless it would be noise
         whole = pace.length * _curvature(problem, units) * unit[-1] ** 2
         noise_of_level = 0.6 * pace.length * unit[-1] * clip * step.scale / math.sqrt(n_steps)

@@ -1,0 +1,324 @@
+"""Poisson, Gamma and Tweedie regression: estimates, units, and what is refused."""
+
+import functools
+import itertools
+import math
+
+import numpy as np
+import pytest
+from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
+from sklearn.metrics import d2_tweedie_score
+from support import assert_refuses
+
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPGammaRegressor,
+    DPPoissonRegressor,
+    DPTweedieRegressor,
+)
+
+SLOPES = np.array([0.8, -0.5, 0.3])
+pytestmark = pytest.mark.filterwarnings("ignore:epsilon=inf adds no noise")
+
+COMMON = {"bounds_X": (-1, 1), "random_state": 0, "precision": "float"}
+MODELS = {
+    "Poisson": (DPPoissonRegressor, 1.0),
+    "Gamma": (DPGammaRegressor, 2.0),
+    "Tweedie": (DPTweedieRegressor, 1.5),
+}
+OTHERS = {
+    "Poisson": PoissonRegressor,
+    "Gamma": GammaRegressor,
+    "Tweedie": functools.partial(TweedieRegressor, power=1.5, link="log"),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def table(name, n, seed=0, slopes=SLOPES, level=0.3, overdispersed=False):
+    """X, y and exposures; the mean of y per exposure is exp(level + <slopes, x>)."""
+    rng = np.random.default_rng(seed)
+    X, exposure = rng.uniform(-1, 1, (n, 3)), rng.uniform(0.1, 1, n)
+    mean = np.exp(X @ slopes + level) * exposure
+    if overdispersed:
+        mean = mean * rng.gamma(1.0, 1.0, n)
+    counts = rng.poisson(mean)
+    if name == "Gamma":
+        return X, rng.gamma(2.0, mean / 2) + 1e-9, exposure
+    return X, counts if name == "Poisson" else rng.gamma(2.0, 0.5, n) * counts, exposure
+
+
+def model_of(name, exposure=None, **settings):
+    bounds = {} if exposure is None else {"bounds_exposure": (0.1, 1)}
+    return MODELS[name][0](**{"bounds_y": (1e-9, 100), **COMMON, **bounds, **settings})
+
+
+# ------------------------------------------------------------------------- without noise
+
+
+@pytest.mark.parametrize("n", [60, 2000])
+@every_model
+def test_without_noise_it_is_the_model_of_scikit_learn(name, n):
+    X, y, exposure = table(name, n)
+    weights = np.random.default_rng(1).choice([0.2, 1.0], n)
+    power = MODELS[name][1]
+    for given, sample_weight in (
+        (None, None),
+        (None, weights),
+        (exposure, None),
+        (exposure, weights),
+    ):
+        rates = y if given is None else y / given
+        counted = np.ones(n) if sample_weight is None else sample_weight
+        counted = counted if given is None else counted * given ** (2 - power)
+        other = OTHERS[name](alpha=0, solver="newton-cholesky", tol=1e-12, max_iter=1000)
+        other.fit(X, rates, sample_weight=counted)
+        for with_inference in (False, True):
+            settings = {"epsilon": math.inf, "inference": with_inference, "max_weight": 2.0}
+            model = model_of(name, given, **settings)
+            model.fit(X, y, exposure=given, sample_weight=sample_weight)
+            np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-6)
+            assert model.intercept_ == pytest.approx(other.intercept_, abs=1e-6)
+        found = model.score(X, y, sample_weight, exposure=given)
+        assert found == pytest.approx(other.score(X, rates, sample_weight=counted), abs=1e-6)
+
+
+@every_model
+def test_without_noise_standard_errors_are_those_of_statsmodels(name):
+    models = pytest.importorskip("statsmodels.api")
+    X, y, exposure = table(name, 2000, overdispersed=True)
+    link = models.families.links.Log()
+    family = {
+        "Poisson": models.families.Poisson(),
+        "Gamma": models.families.Gamma(link),
+        "Tweedie": models.families.Tweedie(link, var_power=1.5),
+    }[name]
+    design = np.column_stack((X, np.ones(len(X))))
+    # of y / exposure with these weights; of counts that is the model with an offset
+    given = {"freq_weights": exposure ** (2 - MODELS[name][1])}
+    other = models.GLM(y / exposure, design, family, **given).fit(tol=1e-14)
+    with_offset = models.GLM(y, design, family, exposure=exposure).fit(tol=1e-14, cov_type="HC0")
+    np.testing.assert_allclose(other.params, with_offset.params, rtol=1e-6)
+    found = model_of(name, exposure, epsilon=math.inf, inference=True)
+    found = found.fit(X, y, exposure=exposure).summary()
+    np.testing.assert_allclose(found.coef[0], with_offset.params, atol=1e-6)
+    # by the information; those of the observed second derivatives differ a little
+    mean, p = with_offset.predict(), MODELS[name][1]
+    scores = design * ((y - mean) * mean ** (1 - p))[:, None]
+    bread = np.linalg.inv((design * (mean ** (2 - p))[:, None]).T @ design)
+    std = np.sqrt(np.diag(bread @ (scores.T @ scores) @ bread))
+    np.testing.assert_allclose(found.std[0], std, rtol=1e-5)
+    np.testing.assert_allclose(found.std[0], with_offset.bse, rtol=0.05)
+
+
+# --------------------------------------------------------------------------- with noise
+
+
+@every_model
+def test_private_models_come_close(name):
+    losses = []
+    for seed in range(4):
+        X, y, exposure = table(name, 8000, seed)
+        private, exact = (
+            model_of(name, exposure, epsilon=epsilon, random_state=seed)
+            .fit(X, y, exposure=exposure)
+            .score(X, y, exposure=exposure)
+            for epsilon in (1.0, math.inf)
+        )
+        losses.append(exact - private)
+    assert exact > 0.08
+    assert np.mean(losses) < 0.03, losses
+
+
+@pytest.mark.parametrize("name", ["Poisson", "Gamma"])
+def test_intervals_hold_for_targets_of_other_laws(name):
+    n_right, widths = 0, []
+    for seed in range(15):
+        X, y, exposure = table(name, 6000, seed, overdispersed=True)
+        model = model_of(name, exposure, epsilon=3.0, inference=True, random_state=seed)
+        ends = model.fit(X, y, exposure=exposure).conf_int()
+        truth = np.append(SLOPES, 0.3)
+        n_right += np.count_nonzero((ends[:, 0] < truth) & (truth < ends[:, 1]))
+        widths.append(np.diff(ends[:3]).mean())
+    # of 60, about 57; fewer than 47 once in 10^6 times
+    assert n_right >= 47
+    assert np.median(widths) < 0.6
+
+
+def test_a_fit_does_not_hang_on_rare_counts_and_wide_bounds():
+    """Most are 0, and bounds are a thousand times too wide."""
+    X, y, _ = table("Poisson", 50_000, level=-3.5)
+    assert np.mean(y == 0) > 0.9
+    model = model_of("Poisson", epsilon=3.0, bounds_y=(0, 5000)).fit(X, y)
+    np.testing.assert_allclose(model.coef_, SLOPES, atol=0.25)
+    assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.1)
+
+
+def test_steep_slopes_do_not_overshoot():
+    # from a descent that is not there yet, whole steps end at coefficients of 10^3 to 10^13
+    slopes = np.array([4.0, 0.0, -4.0])
+    for seed, with_inference in itertools.product(range(2), (False, True)):
+        X, y, _ = table("Poisson", 3000, seed, slopes=slopes, level=-2.5)
+        model = model_of("Poisson", epsilon=math.inf, bounds_y=(0, 1e6), inference=with_inference)
+        assert np.abs(model.fit(X, y).coef_).max() < 20
+
+
+# -------------------------------------------------------------------------------- units
+
+
+@every_model
+def test_units_of_targets_and_of_exposure(name):
+    X, y, exposure = table(name, 2000)
+    model = model_of(name, exposure, epsilon=20.0).fit(X, y, exposure=exposure)
+    rates = model.predict(X)
+    np.testing.assert_allclose(rates, np.exp(X @ model.coef_ + model.intercept_))
+    np.testing.assert_allclose(model.predict(X, exposure=exposure), rates * exposure)
+    np.testing.assert_allclose(model.predict(X, exposure=7), rates * 7)
+    facts = {"epsilon": 20.0, "bounds_exposure": (0.8, 8), "bounds_y": (256e-9, 25600)}
+    other = model_of(name, **facts).fit(X, 256 * y, exposure=8 * exposure)
+    np.testing.assert_allclose(other.coef_, model.coef_, rtol=1e-6)
+    assert other.intercept_ - model.intercept_ == pytest.approx(math.log(256 / 8), rel=1e-6)
+
+
+def test_predictions_stay_within_what_the_bounds_allow():
+    X, y, exposure = table("Poisson", 2000)
+    model = model_of("Poisson", exposure, bounds_y=(0, 3), epsilon=20.0)
+    model.fit(X, y, exposure=exposure)
+    model.coef_ *= 1000
+    assert model.predict(X).max() == pytest.approx(3 / 0.1)
+    assert 0 < model.predict(X).min() < 1e-100
+
+
+@every_model
+def test_intervals_and_errors_of_predictions(name):
+    X, y, exposure = table(name, 4000)
+    model = model_of(name, exposure, epsilon=10.0, inference=True).fit(X, y, exposure=exposure)
+    rows, raw = model.linear_functions(X[:5])
+    found = model._estimates if hasattr(model, "_estimates") else model.summary()
+    half = found.half_widths(rows, 0.9)
+    ends = model.predict_interval(X[:5], level=0.9)
+    np.testing.assert_allclose(ends, np.exp(raw + half[:, None] * [-1, 1]))
+    doubled = model.predict_interval(X[:5], level=0.9, exposure=[2.0] * 5)
+    np.testing.assert_allclose(doubled, 2 * ends)
+    means, std = model.predict(X[:5], return_std=True, exposure=2.0)
+    np.testing.assert_allclose(means, model.predict(X[:5], exposure=2.0))
+    np.testing.assert_allclose(std, means * found.errors(rows)[0])  # by the delta method
+    assert_refuses(model.predict_interval, "of must be 'mean'", X, of="record")
+    shown = str(model.summary(exponentiate=True))
+    assert f"{np.exp(model.summary().coef[0, 0]):.4g}"[:4] in shown
+
+
+def test_scores_are_d2_of_the_power():
+    X, y, exposure = table("Tweedie", 500)
+    for power in (1, 1.2, 1.9):
+        model = model_of("Tweedie", power=power, epsilon=50.0).fit(X, y)
+        expected = d2_tweedie_score(y, model.predict(X), power=power)
+        assert model.score(X, y) == pytest.approx(expected)
+        weights = exposure ** (2 - power)
+        expected = d2_tweedie_score(
+            y / exposure, model.predict(X), power=power, sample_weight=weights
+        )
+        assert model.score(X, y, exposure=exposure) == pytest.approx(expected)
+
+
+def test_powers_of_one_and_others_are_those_models():
+    X, y, exposure = table("Poisson", 500)
+    for given in (None, exposure):
+        found = [
+            model_of(name, given, epsilon=5.0, **power).fit(X, y, exposure=given)
+            for name, power in (("Poisson", {}), ("Tweedie", {"power": 1}))
+        ]
+        np.testing.assert_array_equal(found[0].coef_, found[1].coef_)
+
+
+# ---------------------------------------------------------------------------- arguments
+
+
+def test_fractions_of_counts_and_zeros_are_taken():
+    X, y, _ = table("Poisson", 500)
+    for targets in (0.37 * y, np.zeros(500), y.astype(np.float32), y.tolist(), y > 0):
+        assert np.isfinite(model_of("Poisson", bounds_y=(0, 100)).fit(X, targets).coef_).all()
+
+
+@every_model
+def test_bad_targets_and_exposures_are_refused_before_anything_is_spent(name):
+    X, y, exposure = table(name, 200)
+    accountant = BudgetAccountant(1.0)
+    plain, rated = (model_of(name, e, accountant=accountant) for e in (None, exposure))
+
+    def changed(values, value):
+        values = np.array(values, dtype=np.float64)
+        values[3] = value
+        return values
+
+    lowest = "above 0" if name == "Gamma" else "at least 0"
+    assert_refuses(plain.fit, f"y of {type(plain).__name__} must be {lowest}", X, changed(y, -1))
+    if name == "Gamma":
+        assert_refuses(plain.fit, "must be above 0", X, changed(y, 0.0))
+        zero = model_of(name, bounds_y=(0, 1))
+        assert_refuses(zero.fit, "bounds_y must be above 0", X, y)
+    assert_refuses(plain.fit, "infinity", X, changed(y, np.inf))
+    assert_refuses(plain.fit, "1d array", X, np.column_stack((y, y)))
+    assert_refuses(plain.plan, "is for one target, got 2", 200, 3, 2)
+    assert_refuses(plain.plan, "at most 1000 features", 2000, 1001)
+    assert_refuses(plain.fit, "go together", X, y, exposure=exposure)
+    assert_refuses(rated.fit, "go together", X, y)
+    for bad in (0.0, -1.0, np.nan, np.inf):
+        given = changed(exposure, bad)
+        assert_refuses(rated.fit, "exposure must hold finite numbers", X, y, exposure=given)
+    assert_refuses(rated.fit, "exposure must have the shape", X, y, exposure=1.0)
+    assert_refuses(rated.fit, "inconsistent numbers", X, y, exposure=exposure[:-1])
+    assert_refuses(rated.fit, "exposure must hold", X, y, exposure=["a"] * 200)
+    assert_refuses(rated.fit, "y to be passed|requires y", X, None, exposure=exposure)
+    for bad in ((0, 1), (-1, 1), (2, 1), (1, np.nan)):
+        wrong = model_of(name, bounds_exposure=bad)
+        assert_refuses(wrong.fit, "bounds_exposure", X, y, exposure=exposure)
+    assert accountant.ledger == ()
+
+
+def test_bad_exposures_of_predictions_are_refused():
+    X, y, exposure = table("Poisson", 2000)
+    model = model_of("Poisson", exposure, epsilon=20.0, inference=True)
+    model.fit(X, y, exposure=exposure)
+    for method in (model.predict, model.predict_interval):
+        assert_refuses(method, "exposure has 3 numbers, and X has 5 rows", X[:5], exposure=[1] * 3)
+        for bad in (0.0, -1.0, [1, 1, 1, 1, -1]):
+            assert_refuses(method, "above 0", X[:5], exposure=bad)
+
+
+@every_model
+def test_invalid_records_are_empty(name):
+    X, y, exposure = table(name, 400)
+    targets, given = y.astype(float), exposure.copy()
+    targets[:40:4], targets[1:40:4], given[2:40:4], given[3:40:4] = -1.0, np.nan, 0.0, np.nan
+    missing = np.where(np.arange(400) < 40, np.nan, y)
+    facts = {"epsilon": 5.0, "nonfinite": "zero"}
+    first = model_of(name, exposure, **facts).fit(X, targets, exposure=given)
+    second = model_of(name, exposure, **facts).fit(X, missing, exposure=exposure)
+    np.testing.assert_array_equal(first.coef_, second.coef_)
+    assert first.intercept_ == second.intercept_
+
+
+@every_model
+def test_targets_over_tiny_exposures_are_clipped_and_no_error(name):
+    """Their quotients overflow, or vanish; those beyond the bounds count as the upper end."""
+    X, y, exposure = table(name, 400)
+    wild, tame, targets = exposure.copy(), exposure.copy(), y + 1.0
+    wild[:2], tame[:2] = (1e308, 5e-324), (1.0, 1e-3)
+    targets[:2] = 1e-20, 1e10
+    bounds = {"bounds_y": (1e-30, 1e9)}
+    found, expected = (
+        model_of(name, exposure, epsilon=5.0, **bounds).fit(X, targets, exposure=e)
+        for e in (wild, tame)
+    )
+    assert np.isfinite(found.coef_).all()
+    if name == "Gamma":  # which has no weights by exposure
+        assert found.intercept_ == pytest.approx(expected.intercept_)
+
+
+def test_no_warning_depends_on_a_record(recwarn):
+    X, y, exposure = table("Poisson", 400)
+    for value in (0, 10**6, 1.7e308):
+        targets = y.astype(float)
+        targets[0] = value
+        model_of("Poisson", exposure).fit(X, targets, exposure=exposure)
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]

@@ -1,0 +1,255 @@
+"""Models of counts and costs: what one record moves, and what is summed."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from audit_cases import RELATIONS, run_in_pieces
+from support import recomputed_epsilon, rest_is_slow, solver_data
+
+from sklearn_dpsco import DPLogisticRegression
+from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
+from sklearn_dpsco.audit.replay import mechanisms
+from sklearn_dpsco.data.rows import Terms
+from sklearn_dpsco.geometry import Geometry
+from sklearn_dpsco.losses import Tweedie
+from sklearn_dpsco.privacy.budget import PrivacyBudget
+from sklearn_dpsco.solvers import Descent, inference, learned_units, statistics, unit_descent
+from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.records import SolverData, WithNumbers
+
+POWERS = (1.0, 1.5, 2.0)
+
+
+def planned(power=1.0, n=80, relation="replace-one", *, rows=1, epsilon=400.0, max_iter=3, **facts):
+    problem = Problem(n, 2, Tweedie(power), Geometry, **facts)
+    budget = PrivacyBudget(epsilon * rows, 1e-6, relation, rows_per_user=rows)
+    return Descent(max_iter=max_iter).plan(problem, budget)
+
+
+def harmed(plan):
+    """The plan with clips that records reach."""
+    rows = plan.budget.rows_per_user
+    few = {"n_cut": 40 // rows, "n_large": 10 // rows, "n_beyond": 20.0 / rows}
+    return dataclasses.replace(plan, inference=dataclasses.replace(plan.inference, **few))
+
+
+def replayed(plan, n_pairs=16, run=lambda plan: plan):
+    pairs = neighbours(
+        plan.problem, plan.budget.relation, n_pairs, rows_per_user=plan.budget.rows_per_user
+    )
+    return check_sensitivity(run(harmed(plan)), pairs)
+
+
+# ------------------------------------------------------------------------------- the plan
+
+
+@pytest.mark.parametrize("with_inference", [False, True])
+def test_a_second_accountant_agrees_and_all_that_is_paid_for_is_used(with_inference):
+    for power, n, epsilon in ((1.0, 5000, 1.0), (1.5, 200_000, 3.0), (2.0, 40_000, 8.0)):
+        for relation in RELATIONS:
+            plan = planned(power, n, relation, epsilon=epsilon, inference=with_inference)
+            found = recomputed_epsilon(plan.guarantee)
+            assert epsilon * 0.99 < found <= epsilon * (1 + 1e-4)
+            used = {release.mechanism for release in plan.guarantee.releases}
+            assert set(mechanisms(plan).values()) == used
+
+
+def test_first_steps_are_for_large_tables():
+    for n, n_first in ((20_000, 0), (10**6, 2)):
+        plan = planned(1.0, n, epsilon=1.0, inference=True)
+        named = {release.name: release.count for release in plan.guarantee.releases}
+        assert plan.inference.n_first == named.get("first scores", 0) == n_first
+        assert named["second derivatives"] == n_first + 1
+        assert named["score sizes"] == 3 + (n_first > 0)
+
+
+# ------------------------------------------------------------------------- sensitivities
+
+
+@rest_is_slow(
+    ("power", "with_inference", "rows", "relation"),
+    [c for c in itertools.product(POWERS, (False, True), (1, 4), RELATIONS) if c[1] or c[2] == 1],
+    ["1.0-False-1-replace-one", "1.5-True-1-zero-out", "2.0-True-4-replace-one",
+     "1.0-True-4-zero-out"],
+)  # fmt: skip
+def test_no_record_moves_a_release_beyond_its_sensitivity(power, with_inference, rows, relation):
+    worst = {}
+    for may_be_empty in (False, True):
+        facts = {"inference": with_inference, "may_be_empty": may_be_empty}
+        found = replayed(planned(power, 80, relation, rows=rows, **facts))
+        assert not found.violations, found
+        assert not found.untested, found
+        for name, ratio in found.ratios.items():
+            worst[name] = max(ratio, worst.get(name, 0.0))
+    # the worst cases are attained, so that nothing smaller would do
+    tight = ("units.target_mean", "units.present", "step", "inference.size", "inference.present")
+    for name in set(tight) & worst.keys():
+        assert worst[name] > 0.99, (name, worst)
+    assert min(worst.values()) >= 0.49, worst
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_nor_of_records_in_pieces_and_with_first_steps(relation):
+    found = replayed(planned(1.0, 80, relation, may_be_empty=True), run=run_in_pieces)
+    assert not found.violations, found
+    found = replayed(planned(1.5, 80, relation, epsilon=1e6, inference=True))
+    assert found.ratios["inference.first"] > 0.4
+    assert not found.violations, found
+
+
+def twice_the_limits(limited, *arguments):
+    made = limited(*arguments)
+    return WithNumbers(made.data, None if made.numbers is None else 2 * made.numbers)
+
+
+def squared_limits(limited, *arguments):
+    """Weights count twice where derivatives are clipped."""
+    made = limited(*arguments)
+    return WithNumbers(made.data, None if made.numbers is None else made.numbers**2)
+
+
+def not_clipped(_, data, clip):
+    rows = data.rows
+    both = np.column_stack((data.y / clip, np.ones(len(data.y)))) * math.sqrt(0.5)
+    return (both * (rows.sample_weights() * rows.present())[:, None]).sum(axis=0)
+
+
+def empty_records_too(_, data, clip):
+    both = np.minimum(data.rows.sample_weights() * data.y, clip) / clip, data.rows.sample_weights()
+    return np.sum(both, axis=1) * math.sqrt(2)
+
+
+def bread_once_more(bread, steps, problem, copy, *others):
+    bread(steps, problem, copy, *others)
+    return bread(steps, problem, copy, *others)
+
+
+PLANTS = {
+    "limits twice as large": (learned_units, "_limited", twice_the_limits, "step"),
+    "weights taken twice": (learned_units, "_limited", squared_limits, "step"),
+    "a mean of sizes without a clip": (statistics, "rate_sum", not_clipped, "units.target_mean"),
+    "a mean that is too long": (statistics, "rate_sum", empty_records_too, "units.target_mean"),
+    "a second Hessian": (
+        inference.NewtonSteps, "_bread", bread_once_more, "inference.hessian",
+    ),
+    "scores that are not shortened": (
+        inference, "clipped_to", lambda _, bound, norms: np.ones(norms.size), "inference.last",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_replay_finds_what_is_not_bounded(plant, monkeypatch):
+    where, name, wrong, mechanism = PLANTS[plant]
+    original = getattr(where, name)
+    monkeypatch.setattr(where, name, lambda *arguments: wrong(original, *arguments))
+    assert mechanism in replayed(planned(1.0, relation="zero-out")).violations
+
+
+def test_black_box_audits_flag_too_little_noise_and_nothing_else():
+    plan = planned(1.0, 60, epsilon=4.0)
+    X, y = np.zeros((60, 2)), np.full(60, 0.05)
+    X[:2, 0], other = 1.0, y.copy()
+    other[0] = 1.0
+    pair = (solver_data(X, y, fit_intercept=True), solver_data(X, other, fit_intercept=True))
+    assert not audit_plan(plan, *pair, 200, random_state=0).flagged
+    weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 60))
+    assert audit_plan(weak, *pair, 200, random_state=0).flagged
+
+
+# ----------------------------------------------------------------------- what is summed
+
+
+def records(n=200, seed=0):
+    """Rows of which some are empty, targets in [0, 1], and weights."""
+    rng = np.random.default_rng(seed)
+    data = solver_data(
+        rng.uniform(-1, 1, (n, 3)), rng.uniform(0, 1, n) ** 4, scale=1.0 * (np.arange(n) % 5 > 0)
+    )
+    rows = dataclasses.replace(data.rows, sample_weight=rng.choice([0.0, 1e-3, 0.3, 1.0], n))
+    return SolverData(rows, data.y)
+
+
+def test_one_record_moves_the_mean_of_rates_by_one_nth():
+    for clip in (1e-3, 0.1, 1.0):
+        ends = []
+        for y, weight, present in itertools.product((0.0, 0.05, 1.0), (0.0, 0.2, 1.0), (0.0, 1.0)):
+            one = solver_data(np.zeros((1, 2)), np.array([y]), scale=np.array([present]))
+            rows = dataclasses.replace(one.rows, sample_weight=np.array([weight]))
+            ends.append(statistics.rate_sum(SolverData(rows, one.y), clip))
+        apart = max(float(np.linalg.norm(a - b)) for a in ends for b in ends)
+        for relation in RELATIONS:
+            budget, facts = PrivacyBudget(1.0, 1e-6, relation), planned().problem
+            assert apart / 80 == pytest.approx(1 / 80, rel=1e-12)
+            assert 1 / 80 < statistics.rate_mean(facts, budget) < 1 / 80 * (1 + 1e-9)
+
+
+def test_the_mean_of_rates_is_weighted():
+    data = records()
+    present, weights = data.rows.present(), data.rows.sample_weights()
+    sizes, total = statistics.rate_sum(data, 1.0) * math.sqrt(2)
+    assert total == pytest.approx(weights[present].sum())
+    assert sizes == pytest.approx((weights * data.y)[present].sum())
+    for clip in (0.1, 1e-3):
+        sizes, _ = statistics.rate_sum(data, clip) * math.sqrt(2)
+        assert sizes * clip == pytest.approx(np.minimum(weights * data.y, clip)[present].sum())
+
+
+def test_sizes_are_those_of_weighted_targets():
+    data, grid = records(), 2.0 ** np.arange(-12.0, 1.0)
+    present = data.rows.present()
+    for center in (0.0, 0.3):
+        sizes = (data.rows.sample_weights() * np.abs(data.y - center))[present]
+        found = statistics.rate_size_counts(data, center, grid)
+        assert found.tolist() == np.bincount(grid.searchsorted(sizes), minlength=14).tolist()
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_weights_times_derivatives_are_clipped_and_not_derivatives(power):
+    """A record of little exposure, whose rate is large, counts as much as others."""
+    data, problem = records(), planned(power).problem
+    problem = dataclasses.replace(problem, n_samples=200, n_features=3)
+    copy = learned_units.copied(data, np.zeros(3), 0.5)
+    limited = learned_units._limited(copy, problem, False)
+    coef, terms = np.array([0.5, -1.0, 0.3, 0.2]), Terms(0.0, problem.loss, 0.02)
+    z = np.column_stack((0.5 * data.rows.X, np.ones(200)))
+    derivatives = problem.loss.derivative(z @ coef, data.y)
+    each = data.rows.sample_weights() * derivatives
+    assert 20 < np.count_nonzero(np.abs(each) > 0.02) < 180
+    expected = (np.clip(each, -0.02, 0.02) * data.rows.present()) @ z
+    found = unit_descent.limited_gradient_sum(limited, coef, terms)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+# --------------------------------------------------------------------------------- users
+
+
+def labels_of_users(seed, n_users=2000, rows=4, gone=0.04):
+    """A fit on users of whom so many have no valid row."""
+    rng = np.random.default_rng(seed)
+    users = np.repeat(np.arange(n_users), rows)
+    X = rng.normal(size=(users.size, 8)).clip(-4, 4)
+    signal = X @ np.linspace(0.5, -0.5, 8) + 0.5 * rng.normal(size=n_users)[users] - 2
+    y = 1.0 * (signal + rng.logistic(size=users.size) > 0)
+    y[np.isin(users, rng.choice(n_users, int(gone * n_users), replace=False))] = np.nan
+    model = DPLogisticRegression(
+        epsilon=8.0, relation="zero-out", max_rows_per_user=rows, bounds_X=(-4, 4),
+        classes=[0, 1], inference=True, precision="float", nonfinite="zero", random_state=seed,
+    )  # fmt: skip
+    return model.fit(X, y, groups=users).conf_int()
+
+
+def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
+    assert all(np.isfinite(labels_of_users(seed)).all() for seed in range(6))
+    # taken for present, they count by halves as users with scores beyond all clips
+    released = statistics.n_present
+
+    def of_rows_alone(total, n_slots, most, *others):
+        return released(total, n_slots, most, *others) if most == n_slots else most
+
+    monkeypatch.setattr(statistics, "n_present", of_rows_alone)
+    with_ends = [np.isfinite(labels_of_users(seed)).all() for seed in range(6)]
+    assert sum(with_ends) <= 1
