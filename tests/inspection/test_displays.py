@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import make_classification, make_regression
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
-from sklearn.metrics import d2_tweedie_score
+from sklearn.metrics import d2_tweedie_score, make_scorer
 from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from support import assert_refuses, joined
@@ -106,8 +106,13 @@ def test_utility_of_counts_is_the_explained_deviance_of_all_that_is_compared():
     X = rng.uniform(-1, 1, (4000, 2))
     y = rng.poisson(np.exp(X[:, 0]))
     model = DPPoissonRegressor(bounds_X=(-1, 1), bounds_y=(0, 30))
-    found = PrivacyUtilityDisplay.from_estimator(model, X, y, epsilons=[1e3], cv=3, **PUBLIC)
+    given = {"epsilons": [1e3], "cv": 3, **PUBLIC}
+    found = PrivacyUtilityDisplay.from_estimator(model, X, y, **given)
     assert found.ax_.get_ylabel() == "Test D2"
+    scorer = make_scorer(d2_tweedie_score, power=1)
+    named = PrivacyUtilityDisplay.from_estimator(model, X, y, scoring=scorer, **given)
+    np.testing.assert_array_equal(found.scores, named.scores)
+    np.testing.assert_array_equal(found.non_private_scores, named.non_private_scores)
     best = d2_tweedie_score(y, np.exp(X[:, 0]), power=1)
     np.testing.assert_allclose(found.non_private_scores, best, atol=0.05)
     np.testing.assert_allclose(found.scores, found.non_private_scores[None], atol=0.02)
