@@ -839,8 +839,6 @@ def dp_score(
     labels = _classes(estimator, classes, names)
     if exposure is not None and labels is not None:
         raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
-    if exposure is None and _public(estimator, "bounds_exposure") is not None:
-        raise ValueError("exposure must be given: the estimator has bounds_exposure")
     if bounds_y is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
     if invalid == "auto" and by is None:
@@ -978,6 +976,8 @@ def _answers(
 
 def predicted_means(estimator: Any, X: Any, exposure: Any, n: int) -> Array:
     """Of n records with their exposures, shape (n,); NaN where one is invalid."""
+    if exposure is None and _public(estimator, "bounds_exposure") is not None:
+        raise ValueError("exposure must be given: the estimator has bounds_exposure")
     means = _numbers("predict(X)", estimator.predict(X), n)
     if exposure is None:
         return means
