@@ -18,6 +18,7 @@ from .exceptions import (
     TasksLostError,
 )
 from .inspection.budgets import LedgerDisplay, PlanDisplay, TradeoffCurveDisplay
+from .inspection.calibration import CalibrationDisplay
 from .inspection.models import CoefficientDisplay, PrivacyUtilityDisplay, coef_frame
 from .inspection.power import PowerDisplay, epsilon_needed, rows_needed
 from .inspection.survival import survival_curve
@@ -40,6 +41,7 @@ __all__ = [
     "BlocksChangedError",
     "BoundsNotDeclaredWarning",
     "BudgetAccountant",
+    "CalibrationDisplay",
     "CoefficientDisplay",
     "DPFTRLClassifier",
     "DPFTRLRegressor",

@@ -231,6 +231,9 @@ class PrivateMoments(PrivateFit, BaseEstimator):
     ridge and lasso paths, goodness of fit, partial correlations and principal components: for
     tables on which many regressions are run. The release itself can be published (`to_json`).
 
+    Of least squares alone: logistic regressions, and those of counts and costs with a log link, do
+    not follow from second moments, and need fits of their own.
+
     Parameters
     ----------
     epsilon, delta, relation, max_rows_per_user
@@ -352,7 +355,10 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         """
         self._check()
         if y is not None:
-            raise ValueError("fit takes one table: put the targets among the columns of X")
+            raise ValueError(
+                "fit takes one table: put the targets of linear regressions among the columns of "
+                "X. Models of classes, counts and costs need fits of their own"
+            )
         if sparse.issparse(X):
             raise ValueError("PrivateMoments takes dense X: toarray() it")
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record

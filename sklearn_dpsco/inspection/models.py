@@ -10,7 +10,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.linear_model import LogisticRegression, RidgeCV, TweedieRegressor
+from sklearn.metrics import d2_tweedie_score, make_scorer
 from sklearn.model_selection import (
     ShuffleSplit,
     StratifiedShuffleSplit,
@@ -23,8 +24,8 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._checks import check_int
 from ..estimates import Estimates
-from ..losses import check_ratios
-from ..model_selection.private_steps import private_last
+from ..losses import Tweedie, check_ratios
+from ..model_selection.private_steps import last_step, private_last
 from .axes import axes_for
 from .refits import check_one_budget, check_public, clones_of
 from .stand_ins import N_NEW, stand_in
@@ -369,9 +370,9 @@ class PrivacyUtilityDisplay:
         epsilons : array-like of shape (n_epsilons,), default=(0.1, 0.3, 1, 3, 10)
             Numbers in [1e-15, 1e9].
         non_private : "auto", estimator or None, default="auto"
-            What is fitted without privacy. "auto": `RidgeCV`, or `LogisticRegression`, on columns
-            divided by their standard deviations, behind the other steps of a pipeline. None:
-            nothing.
+            What is fitted without privacy. "auto": `RidgeCV`, or `LogisticRegression`, or of counts
+            and costs `TweedieRegressor`, on columns divided by their standard deviations, behind
+            the other steps of a pipeline. None: nothing.
         trivial : "auto", estimator or None, default="auto"
             What does not look at X. "auto": the mean target, or the frequencies of the classes
             (`DummyRegressor`, `DummyClassifier`). None: nothing.
@@ -379,7 +380,8 @@ class PrivacyUtilityDisplay:
             As in `cross_val_score`; each split is one fit at each epsilon, with noise of its own.
             None: ten random splits with a quarter for the test, of classes stratified.
         scoring : str, callable or None, default=None
-            As in `cross_val_score`. None: the estimator's own, R2 or the accuracy.
+            As in `cross_val_score`. None: the estimator's own, R2 or the accuracy, or of counts and
+            costs D2, the part of the deviance that is explained.
         random_state : int or None, default=None
             Decides on the splits and the noise.
         n_jobs : int or None, default=None
@@ -398,6 +400,13 @@ class PrivacyUtilityDisplay:
         if isinstance(trivial, str):
             trivial = DummyClassifier() if of_classes else DummyRegressor()
         compared = [_non_private(non_private, estimator), trivial]
+        power = _power(estimator)
+        name = "accuracy" if of_classes else "R2" if power is None else "D2"
+        if scoring is not None:
+            is_name = isinstance(scoring, str)
+            name = scoring.replace("_", " ") if is_name else getattr(scoring, "__name__", "score")
+        elif power is not None:
+            scoring = make_scorer(d2_tweedie_score, power=power)  # also of what is compared
         settings = [{"epsilon": float(epsilon)} for epsilon in epsilons for _ in splits]
         models = clones_of(estimator, random_state, settings)
         models += [model for model in compared if model is not None for _ in splits]
@@ -409,10 +418,6 @@ class PrivacyUtilityDisplay:
         rows = iter(np.reshape(found, (-1, len(splits))))
         scores = np.array([next(rows) for _ in epsilons])
         baselines = [None if model is None else next(rows) for model in compared]
-        name = "accuracy" if of_classes else "R2"
-        if scoring is not None:
-            is_name = isinstance(scoring, str)
-            name = scoring.replace("_", " ") if is_name else getattr(scoring, "__name__", "score")
         display = cls(
             epsilons=epsilons,
             scores=scores,
@@ -526,4 +531,12 @@ def _non_private(model: Any, estimator: Any) -> Any:
     linear: Any = RidgeCV(np.logspace(-3, 3, 13))
     if is_classifier(estimator):
         linear = LogisticRegression(max_iter=1000)
+    elif (power := _power(estimator)) is not None:
+        linear = TweedieRegressor(power=power, link="log", alpha=1e-3, max_iter=1000)
     return make_pipeline(StandardScaler(with_mean=False), linear)  # also of sparse columns
+
+
+def _power(estimator: Any) -> float | None:
+    """Of the variance that a model of counts or costs assumes; None of another one."""
+    loss = getattr(last_step(getattr(estimator, "estimator", estimator)), "loss", None)
+    return loss.power if isinstance(loss, Tweedie) else None

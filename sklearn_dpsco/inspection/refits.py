@@ -18,7 +18,11 @@ from ..privacy.accountant import active_accountant
 def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> None:
     """Warn unless the data are said to be public; raise if a fit would be charged."""
     check_in_memory(what, X)
-    private_last(estimator, f"{what} takes a private estimator or search")
+    last = private_last(
+        getattr(estimator, "estimator", estimator), f"{what} takes a private estimator or search"
+    )
+    if getattr(last, "bounds_exposure", None) is not None:
+        raise ValueError(f"{what} fits without exposure: set bounds_exposure=None, and take counts")
     accountants = [step.accountant for step in private_steps(estimator).values()]
     if active_accountant() is not None or any(found is not None for found in accountants):
         raise ValueError(

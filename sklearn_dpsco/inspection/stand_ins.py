@@ -124,6 +124,11 @@ def stand_in(
 
 def _targets(last: Any, score: float, target: str, share: float | None) -> Callable[..., Any]:
     """Labels, or numbers in the bounds of the estimator, that follow signals to the score."""
+    if hasattr(last, "bounds_exposure"):
+        raise ValueError(
+            "no score is foretold of models of counts and costs, whose means may be anywhere in "
+            "bounds_y: draw PrivacyUtilityDisplay.from_estimator with a table that you simulate"
+        )
     is_binary, numbers = is_classifier(last), check_choice("target", target, TARGETS)
     least = 0.5 if is_binary else 0.0
     check_real("score_without_privacy", score, low=least, high=1, low_open=True, high_open=True)

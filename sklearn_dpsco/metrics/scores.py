@@ -244,6 +244,11 @@ def _scorings(scoring: Any) -> tuple[str, ...]:
         raise ValueError(
             f"scoring must be a name or a list of different names, got {shown(scoring)}"
         )
+    if any(str(name).startswith("d2") or "deviance" in str(name) for name in names):
+        raise ValueError(
+            "a deviance, and D2, have no private score here: take one of "
+            f"{', '.join(map(repr, _OF_NUMBERS))}, or draw a CalibrationDisplay"
+        )
     return tuple(check_choice("scoring", name, SCORINGS) for name in names)
 
 
@@ -697,6 +702,7 @@ def dp_score(
     invalid: str = "auto",
     by: Any = None,
     by_values: ClassLabels | None = None,
+    exposure: Any = None,
     max_rows_per_user: int = 1,
     precision: Precision = "exact",
     random_state: RandomState = None,
@@ -779,6 +785,11 @@ def dp_score(
         Laplace noise have up to twice as much.
     by_values : list of at least two labels or None, default=None
         The groups, which are public. Needed with `by`.
+    exposure : array-like of shape (n_samples,) or None, default=None
+        Of models of rates, what each record's mean is proportional to: scores are then of the
+        targets y, such as numbers of claims, and of ``exposure * predict(X)``, each record counted
+        alike. Needed of a model with `bounds_exposure`. A record with one that is missing or not
+        above 0 is invalid.
     max_rows_per_user : int in [1, 1e15], default=1
         As in the estimators. Intervals are for independent rows.
     random_state : None, int or RandomState, default=None
@@ -826,6 +837,8 @@ def dp_score(
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)
+    if exposure is not None and labels is not None:
+        raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
     if bounds_y is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
     if invalid == "auto" and by is None:
@@ -837,7 +850,7 @@ def dp_score(
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
-        answers = _answers(estimator, X, y, needs, labels, n)
+        answers = _answers(estimator, X, y, exposure, needs, labels, n)
         group = None if groups is None else _codes("by", by, groups, n)
         if accountant is not None:
             name, is_secret = f"score of {type(_last(estimator)).__name__}", random_state is None
@@ -935,7 +948,13 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
 
 
 def _answers(
-    estimator: Any, X: Any, y: Any, needs: set[str], labels: NDArray[Any] | None, n: int
+    estimator: Any,
+    X: Any,
+    y: Any,
+    exposure: Any,
+    needs: set[str],
+    labels: NDArray[Any] | None,
+    n: int,
 ) -> Answers:
     """The truth and the predictions of the records, checked by their shapes and types alone."""
     found: dict[str, Any] = {}
@@ -951,8 +970,20 @@ def _answers(
             found["own_probability"] = np.where(found["truth"] >= 0, own, np.nan)
     if "y" in needs:
         found["y"] = _numbers("y", y, n)
-        found["prediction"] = _numbers("predict(X)", estimator.predict(X), n)
+        found["prediction"] = predicted_means(estimator, X, exposure, n)
     return Answers(**found)
+
+
+def predicted_means(estimator: Any, X: Any, exposure: Any, n: int) -> Array:
+    """Of n records with their exposures, shape (n,); NaN where one is invalid."""
+    if exposure is None and _public(estimator, "bounds_exposure") is not None:
+        raise ValueError("exposure must be given: the estimator has bounds_exposure")
+    means = _numbers("predict(X)", estimator.predict(X), n)
+    if exposure is None:
+        return means
+    check_in_memory("a score with exposure", exposure)
+    e = _numbers("exposure", exposure, n)
+    return np.where(np.isfinite(e) & (e > 0), e * means, np.nan)
 
 
 def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.int_]:

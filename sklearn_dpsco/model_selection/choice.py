@@ -120,9 +120,10 @@ class Targets:
     present: NDArray[np.bool_]  # flags the records whose target is valid
     low: Any = None  # of the numbers
     high: Any = None
+    exposure: Any = 1.0  # what predictions are multiplied by
 
     @classmethod
-    def of(cls, estimator: Any, y: NDArray[Any]) -> Targets:
+    def of(cls, estimator: Any, y: NDArray[Any], exposure: Array | None = None) -> Targets:
         """Those of a fit of the estimator, whose classes or bounds are declared."""
         last = last_step(estimator)
         if is_classifier(last):
@@ -132,7 +133,9 @@ class Targets:
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         values = np.clip(np.asarray(y, dtype=np.float64), low, high)
         present: Any = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
-        return cls(values, present, low, high)
+        if exposure is None:
+            return cls(values, present, low, high)
+        return cls(values, present & np.isfinite(exposure) & (exposure > 0), low, high, exposure)
 
 
 def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:
@@ -166,7 +169,8 @@ def losses(model: Any, X: Any, targets: Targets, scoring: str) -> Array:
         elif scoring == "accuracy":
             loss = (label_codes(np.asarray(model.predict(X)), model.classes_) != values) * 1.0
         else:
-            found = np.clip(np.nan_to_num(model.predict(X)), targets.low, targets.high)
+            found = np.nan_to_num(model.predict(X) * targets.exposure)
+            found = np.clip(found, targets.low, targets.high)
             half = targets.high / 2 - targets.low / 2
             apart = np.abs(found - values) / half
             apart = apart**2 if scoring == "neg_mean_squared_error" else apart

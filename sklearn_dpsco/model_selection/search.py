@@ -67,7 +67,7 @@ class _Table(NamedTuple):
     weights: NDArray[np.float64]
 
     def fitted(self, estimator: Any, fit: Callable[..., Any]) -> Any:
-        """``fit(estimator, X, y, **extras)``, groups for private steps, weights for the last."""
+        """``fit(estimator, X, y, **extras)``, groups for private steps, others for the last."""
         extras = self.extras
         if not get_config()["enable_metadata_routing"]:
             last = last_step(estimator)
@@ -237,7 +237,9 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             As the estimator's `fit` takes them; groups reach all private steps, weights the last
             one, and what the choice compares.
         **fit_params
-            The last two by the names of a pipeline, such as ``step__sample_weight``.
+            ``exposure`` of models of counts and costs, which reaches the last step, and predictions
+            that the choice compares; and the last three by the names of a pipeline, such as
+            ``step__sample_weight``.
 
         Raises
         ------
@@ -328,14 +330,15 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     def _table(
         self, X: Any, y: Any, groups: Any, sample_weight: Any, fit_params: dict[str, Any]
     ) -> _Table:
-        found = {"groups": groups, "sample_weight": sample_weight}
+        found = {"groups": groups, "sample_weight": sample_weight, "exposure": None}
         for name, value in fit_params.items():
             step, _, short = name.rpartition("__")
-            is_known = short in found and f"{step}__" in private_steps(self.estimator)
+            of_step = short in found and f"{step}__" in private_steps(self.estimator)
+            is_known = of_step or name == "exposure"
             if not is_known or found[short] is not None:
                 raise TypeError(
-                    f"fit takes X, y, groups and sample_weight, or the last two as step__groups "
-                    f"and step__sample_weight of a private step, got {name!r}"
+                    "fit takes X, y, groups, sample_weight and exposure, or the last three as "
+                    f"step__groups, step__sample_weight, ... of a private step, got {name!r}"
                 )
             found[short] = value
         extras = {name: _indexable(value) for name, value in found.items() if value is not None}
@@ -346,7 +349,13 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 classes = labels_that_occur(y[~is_missing(y)]).tolist()
         else:
             y = np.asarray(as_numbers("y", y, strict=False), dtype=np.float64)
-        targets = Targets.of(self._made({}, classes), y)
+        exposure = extras.get("exposure")
+        if exposure is not None:
+            if not hasattr(last, "bounds_exposure"):
+                raise TypeError("exposure is for models of counts and costs")
+            exposure = as_numbers("exposure", exposure, strict=False)
+            check_consistent_length(y, exposure)
+        targets = Targets.of(self._made({}, classes), y, exposure)
         weights = np.where(targets.present, 1.0, 0.0)
         if "groups" in extras:
             most = check_count("max_rows_per_user", self.max_rows_per_user)

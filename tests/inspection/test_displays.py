@@ -10,19 +10,22 @@ import pytest
 from sklearn.datasets import make_classification, make_regression
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
+from sklearn.metrics import d2_tweedie_score, make_scorer
 from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.pipeline import make_pipeline
-from support import joined
+from support import assert_refuses, joined
 
 import sklearn_dpsco
 from sklearn_dpsco import (
     BudgetAccountant,
+    CalibrationDisplay,
     CoefficientDisplay,
     DPGridSearchCV,
     DPLinearRegression,
     DPLogisticRegression,
     DPMirrorClassifier,
     DPMirrorRegressor,
+    DPPoissonRegressor,
     DPScaler,
     LedgerDisplay,
     PlanDisplay,
@@ -33,6 +36,8 @@ from sklearn_dpsco import (
     PublicEncoder,
     TradeoffCurveDisplay,
     coef_frame,
+    dp_score,
+    rows_needed,
 )
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.means import plan_mean
@@ -94,6 +99,33 @@ def test_utility_has_fresh_noise_in_each_split():
         assert np.unique(display.trivial_scores).size == 1
     assert seeded.random_state == 0
     assert not hasattr(seeded, "coef_")
+
+
+def test_utility_of_counts_is_the_explained_deviance_of_all_that_is_compared():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 2))
+    y = rng.poisson(np.exp(X[:, 0]))
+    model = DPPoissonRegressor(bounds_X=(-1, 1), bounds_y=(0, 30))
+    given = {"epsilons": [1e3], "cv": 3, **PUBLIC}
+    found = PrivacyUtilityDisplay.from_estimator(model, X, y, **given)
+    assert found.ax_.get_ylabel() == "Test D2"
+    scorer = make_scorer(d2_tweedie_score, power=1)
+    named = PrivacyUtilityDisplay.from_estimator(model, X, y, scoring=scorer, **given)
+    np.testing.assert_array_equal(found.scores, named.scores)
+    np.testing.assert_array_equal(found.non_private_scores, named.non_private_scores)
+    best = d2_tweedie_score(y, np.exp(X[:, 0]), power=1)
+    np.testing.assert_allclose(found.non_private_scores, best, atol=0.05)
+    np.testing.assert_allclose(found.scores, found.non_private_scores[None], atol=0.02)
+    np.testing.assert_allclose(found.trivial_scores, 0, atol=0.01)
+
+
+def test_models_of_counts_are_refused_where_an_exposure_or_a_stand_in_is_needed():
+    with_exposure = DPPoissonRegressor(bounds_X=(-4, 4), bounds_y=(0, 9), bounds_exposure=(0.1, 1))
+    for made in (PrivacyUtilityDisplay.from_estimator, CoefficientDisplay.from_refits):
+        assert_refuses(made, "fits without exposure", with_exposure, X, np.abs(y), **PUBLIC)
+    counts = DPPoissonRegressor(bounds_X=(-4, 4), bounds_y=(0, 9))
+    scores = {"score": 0.1, "score_without_privacy": 0.2}
+    assert_refuses(rows_needed, "with a table that you simulate", counts, 3, **scores)
 
 
 def test_utility_of_pipelines_searches_and_given_models():
@@ -503,7 +535,12 @@ def test_refits_tell_how_much_noise_moves_coefficients():
 
 
 def test_all_follow_the_conventions():
+    given = {"by": y > 0, "by_values": [False, True], "bounds_y": (-500, 500)}
     displays = [
+        CalibrationDisplay(
+            edges=[-500, 0, 500],
+            score=dp_score(DummyRegressor().fit(X, y), X, y, scoring="mean_bias", **given),
+        ),
         PrivacyUtilityDisplay(epsilons=[1, 2], scores=[[0.1, 0.2], [0.3, 0.4]]),
         LedgerDisplay(totals=[0.5, 1.0], labels=["a", "b"], epsilon=1.0),
         PlanDisplay(names=["a", "b"], shares=[0.5, 0.5]),

@@ -21,6 +21,7 @@ from sklearn_dpsco import (
     DPLinearRegression,
     DPMirrorClassifier,
     DPMirrorRegressor,
+    DPPoissonRegressor,
     PrivacyBudgetError,
     dp_score,
     plan_score,
@@ -495,3 +496,40 @@ def test_groups_are_checked_before_anything_is_spent(data, model):
     found = dp_score(model, X, y, accountant=account, epsilon=0.4, by=y, by_values=[0, 1])
     assert len(account.ledger) == 1
     assert found.by_group[1].guarantee.epsilon == 0.4
+
+
+def test_exposures_multiply_predictions_and_an_invalid_one_makes_the_record_so():
+    rng = np.random.default_rng(0)
+    X, e = rng.uniform(-1, 1, (800, 1)), rng.uniform(0.2, 2, 800)
+    y = rng.poisson(e)
+    model = DPPoissonRegressor(bounds_X=(-1, 1), bounds_y=(0, 9), bounds_exposure=(0.1, 2))
+    model.fit(X, y, exposure=e)
+    known = KnownNumbers(model.predict(X, exposure=e))
+    loud = {**LOUD, "bounds_y": (0, 9), "invalid": "exclude"}
+    scores = dp_score(model, X, y, scoring=BY_NUMBERS, exposure=e, **loud)
+    expected = dp_score(known, X, y, scoring=BY_NUMBERS, **loud)
+    assert {name: of.value for name, of in scores.items()} == {
+        name: of.value for name, of in expected.items()
+    }
+    known.values[:4], e[:4] = np.nan, [0, -1, np.nan, np.inf]
+    left = dp_score(model, X, y, scoring="mean_bias", exposure=e, **loud)
+    assert left.value == dp_score(known, X, y, scoring="mean_bias", **loud).value
+    assert left.n_valid == pytest.approx(796, abs=0.1)
+
+
+def test_scores_of_counts_say_what_they_need(data, dp_model):
+    X, y = np.zeros((50, 1)), np.ones(50)
+    plain = DPPoissonRegressor(bounds_X=(-1, 1), bounds_y=(0, 9))
+    with_exposure = DPPoissonRegressor(bounds_X=(-1, 1), bounds_y=(0, 9), bounds_exposure=(0.1, 2))
+    assert_refuses(dp_score, "exposure must be given", with_exposure, X, y)
+    for name in ("d2", "neg_mean_poisson_deviance"):
+        assert_refuses(dp_score, "'mean_bias', or draw", plain, X, y, scoring=name)
+    assert_refuses(dp_score, "for scores of numbers", dp_model, *data[1::2], exposure=data[3])
+
+
+class KnownNumbers(BaseEstimator):
+    def __init__(self, values):
+        self.values = values
+
+    def predict(self, X):
+        return self.values

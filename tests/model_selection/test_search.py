@@ -31,6 +31,7 @@ from sklearn_dpsco import (
     DPMirrorClassifier,
     DPMirrorRegressor,
     DPPhasedSGDRegressor,
+    DPPoissonRegressor,
     DPRandomizedSearchCV,
     DPScaler,
     HeavyTailDPRegressor,
@@ -323,6 +324,44 @@ def test_weights_reach_the_fits_and_the_choice_under_either_name():
         search.fit(X, y, other__sample_weight=weight)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         search.fit(X, y, groups=[1, 2])
+
+
+def test_exposures_reach_the_fits_and_the_choice_under_either_name():
+    X, _ = table(6000)
+    e = np.random.default_rng(1).uniform(0.1, 1, 6000)
+    y = np.random.default_rng(2).poisson(e * np.exp(2 * X[:, 0]))
+    model = DPPoissonRegressor(
+        bounds_X=(-1, 1), bounds_y=(0, 1), bounds_exposure=(0.1, 1), nonfinite="zero"
+    )
+    steps = Pipeline([("same", FunctionTransformer()), ("model", model)])
+    facts = {"scoring": "neg_mean_absolute_error", "epsilon": 8.0, "random_state": 0}
+    search = DPGridSearchCV(steps, {"model__bounds_y": [(0, 30)]}, **facts)
+    first = search.fit(X, y, exposure=e)
+    assert first.plan_.choice is not None
+    coef = first.best_estimator_[-1].coef_
+    assert coef[0] == pytest.approx(2, abs=0.5)
+    second = clone(search).fit(X, y, model__exposure=e)
+    np.testing.assert_array_equal(second.best_estimator_[-1].coef_, coef)
+    # what is compared are numbers of each record's exposure
+    best = first.best_estimator_
+    e[0] = -1
+    found = losses(best, X, Targets.of(steps, y, e), "neg_mean_absolute_error")
+    expected = np.abs(np.clip(e * best.predict(X), 0, 1) - np.clip(y, 0, 1)) / 0.5
+    np.testing.assert_allclose(found[1:, 0], expected[1:])
+    assert found[0, 0] == 0
+
+
+def test_exposures_for_other_models_cost_nothing():
+    X, y = table()
+    accountant = BudgetAccountant(5.0, 1e-6)
+    for model, match in (
+        (DPMirrorRegressor(**BOUNDS), "for models of counts and costs"),
+        (DPPoissonRegressor(bounds_X=(-1, 1), bounds_y=(0, 1)), "go together"),
+    ):
+        search = DPGridSearchCV(model, {"max_weight": [2.0]}, accountant=accountant)
+        with pytest.raises((TypeError, ValueError), match=match):
+            search.fit(X, np.abs(y), exposure=np.ones(len(y)))
+    assert accountant.total_spent() == 0
 
 
 def test_groups_that_do_not_reach_a_private_step_are_refused_before_the_charge():
