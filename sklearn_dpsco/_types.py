@@ -35,7 +35,6 @@ MirrorSolver = Literal["auto", "descent", "noisy-md", "localized", "proximal", "
 HeavyTailSolver = Literal["auto", "descent", "scof", "scof-slices"]
 Units = Literal["auto", "bounds", "learned"]
 MirrorMapName = Literal["auto", "power", "euclidean", "entropy"]
-Factorization = Literal["toeplitz", "tree", "honaker"]
 Oracle = Literal["clipped", "median-of-means", "smoothed", "coordinate-clipped"]
 
 SetName = Literal["l2", "l1", "linf", "simplex"]

@@ -16,7 +16,10 @@ DOC = ROOT / "doc"
 BLOCK = re.compile(r"^( *)\.\. code-block:: python\n\n((?:\1 {3}.*\n|\n)+)", re.M)
 FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
 # these take seconds each, and `.ci/run` asks for them
-SLOW = ("extending.rst", "scaling.rst", "user_guide.rst", "workflow.rst")
+SLOW = (
+    "extending.rst", "inference.rst", "scaling.rst", "user_guide.rst", "which_epsilon.rst",
+    "workflow.rst",
+)  # fmt: skip
 ALONE = ("faq.rst", "index.rst")  # whose first block, copied into a file, runs as it stands
 PAGES = ["README.md", *sorted(p.name for p in DOC.glob("*.rst") if BLOCK.search(p.read_text()))]
 

@@ -17,7 +17,6 @@ from .sets import (
 from .vertices import (
     AxisVertices,
     Vertex,
-    VertexList,
     VertexMatrix,
     Vertices,
     known_vertices,
@@ -39,7 +38,6 @@ __all__ = [
     "Simplex",
     "Unconstrained",
     "Vertex",
-    "VertexList",
     "VertexMatrix",
     "Vertices",
     "get_geometry",

@@ -34,9 +34,6 @@ class MirrorMap:
 
     Attributes
     ----------
-    strong_convexity : float
-        D(v, w) >= strong_convexity / 2 * ||v - w||^2 in the l_p norm, p = `exponent`.
-        It is 1 for every map here.
     has_center : bool
         Whether `step` and `gradient` take a `center`, which the localized method needs.
 
@@ -50,7 +47,6 @@ class MirrorMap:
 
     geometry: Any
 
-    strong_convexity: ClassVar[float] = 1.0
     has_center: ClassVar[bool] = False
 
     def exponent(self, dimension: int) -> float:
@@ -69,12 +65,8 @@ class MirrorMap:
         """The l_q norm, q = `dual_exponent`."""
         return lp_norm(g, self.dual_exponent(g.size))
 
-    def bregman_diameter(self, dimension: int, within: float | None = None) -> float:
-        """Sup of D(w, start) over the set, start = `geometry.center(dimension)`.
-
-        With `within`: of D(w, center) for the map about `center`, over the points at a
-        distance of at most `within` from it.
-        """
+    def bregman_diameter(self, dimension: int) -> float:
+        """Sup of D(w, start) over the set, start = `geometry.center(dimension)`."""
         raise NotImplementedError
 
     def gradient(self, coef: Array, center: Array | None = None) -> Array:
@@ -141,10 +133,8 @@ class PowerMap(MirrorMap):
             return self.power
         return 2.0 if dimension < 3 else 1 + 1 / math.log(dimension)
 
-    def bregman_diameter(self, dimension: int, within: float | None = None) -> float:
+    def bregman_diameter(self, dimension: int) -> float:
         p, largest = self.exponent(dimension), self.geometry.radius
-        if within is not None:
-            return within**2 / (2 * (p - 1))
         if p < self.geometry.p:
             largest *= dimension ** (1 / p - 1 / self.geometry.p)
         # of the centre, without an array: 0, or equal coordinates that sum to the radius
@@ -205,8 +195,7 @@ class Entropy(MirrorMap):
     def exponent(self, dimension: int) -> float:
         return 1.0
 
-    def bregman_diameter(self, dimension: int, within: float | None = None) -> float:
-        self._check_center(within)
+    def bregman_diameter(self, dimension: int) -> float:
         n_weights = dimension * (2 if self.geometry.contains_origin else 1)
         return self.geometry.radius**2 * math.log(n_weights)
 

@@ -80,7 +80,7 @@ class Geometry:
         return np.zeros(n_features)
 
     def vertices(self, n_features: int) -> Vertices:
-        """All vertices: `AxisVertices`, a `VertexList` or a `VertexMatrix`, nothing else.
+        """All vertices: `AxisVertices` or a `VertexMatrix`, nothing else.
 
         These compute scores and their range, on which the privacy of a selection rests.
         """

@@ -77,7 +77,11 @@ class AxisVertices(_Facts):
     def __post_init__(self) -> None:
         d = check_int("n_features", self.n_features, low=1)
         # a list or an array could be changed after a plan was made of it
-        self._set(values=_checked(self.values))
+        name = "the value of a vertex"
+        values = tuple(check_real(name, v, low=-LARGEST, high=LARGEST) for v in self.values)
+        if not any(abs(value) >= SMALLEST for value in values):
+            raise ValueError(f"the vertices of a set must not all be within {SMALLEST:g} of 0")
+        self._set(values=values)
         largest = max(map(abs, self.values))
         self._set(size=d * len(self.values), width=1, l1_norm=largest, l1_diameter=2 * largest)
 
@@ -91,60 +95,6 @@ class AxisVertices(_Facts):
     def vertex(self, number: int) -> Vertex:
         block, coordinate = divmod(number, self.n_features)
         return Vertex(coordinate, self.values[block])
-
-
-@dataclass(frozen=True)
-class VertexList(_Facts):
-    """Any vertices that have one coordinate other than 0 each.
-
-    Parameters
-    ----------
-    n_features : int >= 1
-        Number of coordinates.
-    coordinates : tuple of int
-        The coordinate of each vertex that may differ from 0, in [0, n_features).
-    values : tuple of float
-        The value of each vertex there, in [-1e50, 1e50]. Not all vertices may be the same.
-
-    Examples
-    --------
-    >>> from sklearn_dpsco.geometry import VertexList
-    >>> vertices = VertexList(3, coordinates=(0, 1, 1), values=(1.0, 1.0, -3.0))
-    >>> vertices.size, round(vertices.l1_diameter, 6)
-    (3, 4.0)
-    """
-
-    coordinates: tuple[int, ...]
-    values: tuple[float, ...]
-    arrays: tuple[Any, Any] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        d, name = check_int("n_features", self.n_features, low=1), "the coordinate of a vertex"
-        coordinates = tuple(check_int(name, coordinate, low=0) for coordinate in self.coordinates)
-        self._set(coordinates=coordinates, values=_checked(self.values))
-        if len(coordinates) != len(self.values):
-            raise ValueError("a list of vertices needs one coordinate and one value for each")
-        if max(coordinates) >= d:
-            raise ValueError(f"{name} must be below {d}, got {max(coordinates)}")
-        arrays = np.asarray(coordinates, dtype=np.intp), np.asarray(self.values, dtype=float)
-        which, place = np.unique(arrays[0], return_inverse=True)
-        high, low = np.full(which.size, -np.inf), np.full(which.size, np.inf)
-        np.maximum.at(high, place, arrays[1])
-        np.minimum.at(low, place, arrays[1])
-        # two vertices on one axis, or the two that are farthest out on different ones
-        size = np.sort(np.maximum(np.abs(high), np.abs(low)))
-        apart = float(size[-2:].sum()) if size.size > 1 else 0.0
-        diameter = max(float((high - low).max()), apart) * (1 + 2.0**-50)
-        largest = max(map(abs, self.values))
-        self._set(size=len(coordinates), width=1, l1_norm=largest, l1_diameter=diameter)
-        self._set(arrays=arrays)
-
-    def scores(self, direction: Array) -> Array:
-        coordinates, values = self.arrays
-        return np.asarray(-values * direction[coordinates])
-
-    def vertex(self, number: int) -> Vertex:
-        return Vertex(self.coordinates[number], self.values[number])
 
 
 @dataclass(frozen=True)
@@ -205,23 +155,15 @@ class VertexMatrix(_Facts):
         return np.asarray(row.toarray() if sparse.issparse(row) else row)[0]
 
 
-def _checked(values: tuple[float, ...]) -> tuple[float, ...]:
-    name = "the value of a vertex"
-    checked = tuple(check_real(name, value, low=-LARGEST, high=LARGEST) for value in values)
-    if not any(abs(value) >= SMALLEST for value in checked):
-        raise ValueError(f"the vertices of a set must not all be within {SMALLEST:g} of 0")
-    return checked
-
-
-Vertices = AxisVertices | VertexList | VertexMatrix
+Vertices = AxisVertices | VertexMatrix
 
 
 def known_vertices(vertices: Vertices, n_features: int) -> Vertices:
     """The same object; `ValueError` if it may not compute its own scores and diameter."""
-    if type(vertices) not in (AxisVertices, VertexList, VertexMatrix):
+    if type(vertices) not in (AxisVertices, VertexMatrix):
         raise ValueError(
-            "the vertices of a feasible set must be AxisVertices, a VertexList or a VertexMatrix, "
-            f"got {type(vertices).__name__}"
+            "the vertices of a feasible set must be AxisVertices or a VertexMatrix, got "
+            f"{type(vertices).__name__}"
         )
     if vertices.n_features != n_features:
         raise ValueError(

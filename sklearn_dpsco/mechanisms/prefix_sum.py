@@ -17,14 +17,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import check_choice, check_int
+from .._checks import check_int
 from ..data.summation import UNIT_ROUNDOFF
 from ..privacy.budget import ROUNDING, Allowance
 from .additive import Gaussian
 
 Array = NDArray[np.float64]
 
-FACTORIZATIONS = ("toeplitz", "tree", "honaker")
 _MOST_STEPS = 2**40  # the largest rate must be told apart from 1
 # Quadrature of the arcsine law in the logit of 1 - theta: width of a panel, and how far it
 # reaches beyond 1 / n_steps and 1 / 2. Finer ones lower the noise by less than 1e-4 of it.
@@ -32,7 +31,7 @@ _PANEL = 2.0
 _REACH = (1.0, 2.0)
 
 
-# ------------------------------------------------------------------- square-root Toeplitz
+# ---------------------------------------------------- the square root of the prefix sum, Toeplitz
 
 
 @lru_cache(maxsize=256)
@@ -65,7 +64,7 @@ def _column_norm(rates: Array, weights: Array, n_steps: int) -> float:
     return math.sqrt(float(weights @ series @ weights)) * ROUNDING
 
 
-def _toeplitz_float_error(rates: Array, weights: Array, n_steps: int) -> float:
+def _float_error(rates: Array, weights: Array, n_steps: int) -> float:
     """l2 norm over the stream of the float error of C x, for vectors of norm at most 1."""
     sums = np.minimum(n_steps, 1 / (1 - rates))
     # two roundings at each update of a sum, whose errors decay as the sum does, and those of
@@ -75,8 +74,8 @@ def _toeplitz_float_error(rates: Array, weights: Array, n_steps: int) -> float:
     return math.sqrt(n_steps) * float(weights @ (update + total))
 
 
-class _ToeplitzRun:
-    """Exponentially weighted sums: O(log n_steps) vectors of memory."""
+class PrefixRun:
+    """A stream: exponentially weighted sums, O(log n_steps) vectors of memory."""
 
     def __init__(self, n_steps: int, width: int) -> None:
         rates, self._weights = _exponentials(n_steps)
@@ -86,7 +85,7 @@ class _ToeplitzRun:
         self._prefix = np.zeros(width)
 
     def encode(self, vector: Array) -> Array:
-        """What has to be released at this step, shape (k * width,); uses un-noised sums."""
+        """What has to be released at this step, shape (width,); uses un-noised sums."""
         self._sums *= self._rates
         self._sums += vector
         return self._weights @ self._sums
@@ -101,66 +100,15 @@ class _ToeplitzRun:
         return self._prefix
 
 
-# -------------------------------------------------------------------------- binary tree
-
-
-@lru_cache(maxsize=64)
-def _node_variances(levels: int, factorization: str) -> tuple[float, ...]:
-    """Variance of the estimate of a node, by level: with "honaker" from all nodes below it, too."""
-    variances = [1.0]
-    while len(variances) < levels:
-        below = 1 / (2 * variances[-1]) if factorization == "honaker" else 0.0
-        variances.append(1 / (1 + below))
-    return tuple(variances)
-
-
-class _TreeRun:
-    """The binary tree: released are the nodes that a step completes.
-
-    One step belongs to at most ``n_steps.bit_length()`` of them. With "honaker", each node is
-    estimated from its own released sum and those of all nodes below it, weighted by their variances
-    ("estimation from below", Honaker 2015).
-    """
-
-    def __init__(self, n_steps: int, width: int, factorization: str) -> None:
-        levels = n_steps.bit_length()
-        self._honaker = factorization == "honaker"
-        self._variances = _node_variances(levels, factorization)
-        self._width = width
-        self._sums = np.zeros((levels, width))  # of complete left siblings
-        self._estimates = np.zeros((levels, width))
-        self._encoded = 0
-
-    def encode(self, vector: Array) -> Array:
-        nodes = [vector]
-        level = 0
-        while self._encoded >> level & 1:  # a right child completes its parent
-            nodes.append(self._sums[level] + nodes[-1])
-            level += 1
-        self._sums[level] = nodes[-1]
-        self._encoded += 1
-        return np.concatenate(nodes)
-
-    def decode(self, released: Array) -> Array:
-        nodes = released.reshape(-1, self._width)
-        estimate = nodes[0]
-        for level, node in enumerate(nodes[1:]):
-            children = self._estimates[level] + estimate
-            self._estimates[level] = 0.0
-            estimate = node
-            if self._honaker:
-                weight = 1 / (2 * self._variances[level])
-                estimate = (node + weight * children) / (1 + weight)
-        self._estimates[len(nodes) - 1] = estimate
-        return self._estimates.sum(axis=0)
-
-
 # ------------------------------------------------------------------------- the mechanism
 
 
 @dataclass(frozen=True)
 class PrefixSum(Gaussian):
     r"""Gaussian noise on an encoded stream, from which every prefix sum can be estimated.
+
+    C has the coefficients of the square root of the prefix sum, up to an approximation by
+    O(log n_steps) exponentials that costs less than 0.01 % of noise.
 
     ``run = mechanism.start(width)`` begins a stream. At each step,
     ``run.decode(mechanism.release(run.encode(vector), stream))`` is the noisy sum of the vectors so
@@ -177,10 +125,6 @@ class PrefixSum(Gaussian):
     precision : {"exact", "float"}, default="exact"
     n_steps : int >= 1, default=1
         Length of the stream.
-    factorization : {"toeplitz", "tree", "honaker"}, default="toeplitz"
-        "toeplitz": C has the coefficients of the square root of the prefix sum, up to an
-        approximation by O(log n_steps) exponentials that costs less than 0.01 % of noise. "tree":
-        released are the nodes of a binary tree. "honaker": and each is best estimated from below.
 
     Examples
     --------
@@ -194,7 +138,6 @@ class PrefixSum(Gaussian):
     """
 
     n_steps: int = 1
-    factorization: str = "toeplitz"
 
     is_joint: ClassVar[bool] = True
 
@@ -207,7 +150,6 @@ class PrefixSum(Gaussian):
         n_steps: int,
         width: int,
         largest_norm: float,
-        factorization: str = "toeplitz",
     ) -> PrefixSum:
         """Least noise with which one stream stays within `allowance`.
 
@@ -221,7 +163,6 @@ class PrefixSum(Gaussian):
             Number of coordinates of a step's vector.
         largest_norm : float >= 0
             Bound on the l2 norm of a step's vector; decides what float errors add.
-        factorization : {"toeplitz", "tree", "honaker"}
 
         Raises
         ------
@@ -232,48 +173,26 @@ class PrefixSum(Gaussian):
             raise ValueError("Gaussian noise has no pure-DP guarantee (delta=0)")
         if check_int("n_steps", n_steps, low=1) > _MOST_STEPS:
             raise ValueError(f"n_steps must be at most {_MOST_STEPS}, got {n_steps}")
-        check_choice("factorization", factorization, FACTORIZATIONS)
-        if factorization == "toeplitz":
-            rates, weights = _exponentials(n_steps)
-            norm = _column_norm(rates, weights, n_steps)
-            float_error = _toeplitz_float_error(rates, weights, n_steps)
-            n_rows = n_steps
-        else:
-            levels = n_steps.bit_length()
-            norm = math.sqrt(levels)
-            # a node of 2^l steps is summed in pairs with l roundings; the root's error dominates
-            float_error = 1.2 * levels * UNIT_ROUNDOFF * 2.0**levels
-            n_rows = sum(n_steps >> level for level in range(levels))  # complete nodes
+        rates, weights = _exponentials(n_steps)
+        norm = _column_norm(rates, weights, n_steps)
+        float_error = _float_error(rates, weights, n_steps)
         total = (sensitivity * norm + 2 * largest_norm * float_error) * ROUNDING
-        noise = super().calibrate(total, allowance, dimension=n_rows * width)
-        return dataclasses.replace(noise, n_steps=n_steps, factorization=factorization)
+        noise = super().calibrate(total, allowance, dimension=n_steps * width)
+        return dataclasses.replace(noise, n_steps=n_steps)
 
-    def start(self, width: int) -> _ToeplitzRun | _TreeRun:
+    def start(self, width: int) -> PrefixRun:
         """A new run over vectors of shape (width,)."""
-        if self.factorization == "toeplitz":
-            return _ToeplitzRun(self.n_steps, width)
-        return _TreeRun(self.n_steps, width, self.factorization)
+        return PrefixRun(self.n_steps, width)
 
     @property
     def worst_scale(self) -> float:
         """Largest of `prefix_scales`, or a little more, without computing them all."""
-        if self.factorization == "toeplitz":
-            # both factors of the square root are the same
-            return self.scale * _column_norm(*_exponentials(self.n_steps), self.n_steps) * 1.001
-        by_level = _node_variances(self.n_steps.bit_length(), self.factorization)
-        return self.scale * math.sqrt(sum(by_level))
+        # both factors of the square root are the same
+        return self.scale * _column_norm(*_exponentials(self.n_steps), self.n_steps) * 1.001
 
     def prefix_scales(self) -> Array:
         """Standard deviation of each coordinate's noise in every prefix sum, shape (n_steps,)."""
-        if self.factorization == "toeplitz":
-            from .._kernels.prefix_sum import prefix_response
+        from .._kernels.prefix_sum import prefix_response
 
-            response = prefix_response(*_exponentials(self.n_steps), self.n_steps)
-            variances = np.cumsum(response**2)
-        else:
-            steps = np.arange(1, self.n_steps + 1)
-            variances = np.zeros(self.n_steps)
-            by_level = _node_variances(self.n_steps.bit_length(), self.factorization)
-            for level, variance in enumerate(by_level):
-                variances += variance * (steps >> level & 1)
-        return self.scale * np.sqrt(variances)
+        response = prefix_response(*_exponentials(self.n_steps), self.n_steps)
+        return self.scale * np.sqrt(np.cumsum(response**2))

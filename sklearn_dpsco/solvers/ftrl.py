@@ -22,21 +22,18 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import check_choice
 from .._progress import advance
-from .._types import Auto, Factorization, MirrorMapName
+from .._types import Auto, MirrorMapName
 from ..data.rows import Objective, Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, gamma, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, PrefixSum, Release
-from ..mechanisms.prefix_sum import FACTORIZATIONS
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
@@ -153,7 +150,7 @@ def _centred(rows: Rows) -> Array:
 
 @dataclass(frozen=True)
 class Epoch(Part):
-    """A part of the stream that has one factorization.
+    """A part of the stream with prefix sums of its own.
 
     Attributes
     ----------
@@ -268,9 +265,6 @@ class FTRL(Solver):
         The regularizer: half the squared l2 norm, half the squared l_p norm with the p of the
         set, or entropy (on "l1" and "simplex"). "auto" is "euclidean", or "power" where the
         noise in that many columns is large for so few records.
-    factorization : {"toeplitz", "tree", "honaker"}, default="toeplitz"
-        How the noise of the steps is correlated, see `mechanisms.PrefixSum`. Both trees have
-        several times the noise.
     average : bool, default=True
         Whether the model is the average of the iterates, later ones weighing more, or the last
         iterate.
@@ -279,7 +273,6 @@ class FTRL(Solver):
     """
 
     form = "ftrl"
-    checks = {"factorization": partial(check_choice, choices=FACTORIZATIONS)}
 
     # of a stream of unknown length: epochs that double, and the records of the first of them
     doubling = False
@@ -293,7 +286,6 @@ class FTRL(Solver):
         gradient_clip: float | Auto = "auto",
         data_norm: float | Auto = "auto",
         mirror_map: MirrorMapName = "auto",
-        factorization: Factorization = "toeplitz",
         average: bool = True,
         shuffle: bool = True,
     ) -> None:
@@ -451,7 +443,6 @@ class FTRL(Solver):
             n_steps=-(-size // batch_size),
             width=problem.size,
             largest_norm=largest,
-            factorization=self.factorization,
         )
         rate = self.learning_rate and self.learning_rate / batch_size
         rate = rate or _learning_rate(plan, size, batch_size, noise)

@@ -87,7 +87,6 @@ BAD_OF_SOLVERS = {
     "average": ("yes", None, 1),
     "batch_size": (0, -1, 2.5, "all", True),
     "data_norm": (0, -1, NAN, INF, "l2"),
-    "factorization": ("fft", None),
     "gradient_clip": (0, -0.5, NAN, "none"),
     "l2_penalty": (-0.1, NAN, INF, "auto", None),
     "learning_rate": (0, -0.1, NAN, INF, "constant", None),
@@ -319,7 +318,7 @@ PHASED = Entry(
 FTRL_MODELS = Entry(
     forms={
         "steps of 4": {},
-        "tree": {"solver": FTRL(factorization="tree", average=False, batch_size=7)},
+        "last iterate": {"solver": FTRL(average=False, batch_size=7)},
     },
     bad={
         "horizon": (0, -1, 1.5, "long", True, NAN),

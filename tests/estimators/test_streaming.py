@@ -62,7 +62,7 @@ def feed(model, X, y, cuts):
     [
         DPFTRLRegressor(loss="absolute", relation="zero-out", solver=FTRL(average=False)),
         DPFTRLRegressor(feasible_set="simplex", fit_intercept=False, solver=FTRL(batch_size=7)),
-        DPFTRLClassifier(loss="hinge", feasible_set="l1", solver=FTRL(factorization="honaker")),
+        DPFTRLClassifier(loss="hinge", feasible_set="l1"),
     ],
     ("hinge",), lambda model: str(model.loss),
 )  # fmt: skip
@@ -557,7 +557,7 @@ def test_a_second_accountant_agrees():
         [
             {},
             {"horizon": 77, "epsilon": 0.3},
-            {"horizon": 5000, "solver": FTRL(factorization="tree"), "fit_intercept": False},
+            {"horizon": 5000, "solver": FTRL(average=False), "fit_intercept": False},
             {"horizon": None, "epsilon": 5.0, "delta": 1e-9, "classes": [1, 2, 3, 4]},
         ],
         strict=True,

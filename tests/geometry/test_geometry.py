@@ -20,7 +20,6 @@ from sklearn_dpsco.geometry import (
     LpBall,
     Polytope,
     Simplex,
-    VertexList,
     VertexMatrix,
     get_geometry,
     known_vertices,
@@ -87,44 +86,29 @@ def test_the_diameter_is_the_largest_distance_of_vertices(d):
 @every_dimension
 def test_the_l1_diameter_bounds_the_range_of_the_scores(d):
     # what the sensitivity of a selection rests on
-    lists = [geometry.vertices(d) for geometry in SETS] + random_lists(d)
+    lists = [geometry.vertices(d) for geometry in SETS] + random_matrices(d)
     for vertices, change in itertools.product(lists, directions(d)):
         scores = vertices.scores(change)
         largest = vertices.l1_diameter * np.abs(change).max()
         assert np.ptp(scores) <= largest * (1 + 1e-15), (vertices, change)
 
 
-def random_lists(d):
+def random_matrices(d):
     """Vertices with several on an axis, axes without any, and 0 among them."""
     rng = np.random.default_rng(d)
-    sizes = rng.integers(2, 9, size=20)
-    lists = [VertexList(d, rng.integers(0, d, size=k), rng.normal(size=k)) for k in sizes]
-    return [*lists, VertexList(d, (0, 0), (1.0, 0.0)), VertexList(d, (d - 1, 0), (3.0, -3.0))]
+    found = [np.array([[0.0] * d, [1.0] + [0.0] * (d - 1)])]
+    for k in rng.integers(2, 9, size=20):
+        points = np.zeros((k, d))
+        points[np.arange(k), rng.integers(0, d, size=k)] = rng.normal(size=k)
+        found.append(points)
+    return [VertexMatrix(points) for points in found]
 
 
-@every_dimension
-def test_a_list_of_vertices_computes_its_own_diameter(d):
-    for vertices in random_lists(d):
-        points = points_of(vertices)
-        widest = max(np.abs(v - w).sum() for v, w in itertools.combinations(points, 2))
-        assert widest <= vertices.l1_diameter <= widest * (1 + 1e-14)
-        for direction in directions(d, 5):
-            np.testing.assert_allclose(vertices.scores(direction), -points @ direction)
-
-
-def test_a_list_of_vertices_stays_what_it_is():
-    # also if it was made of what can be changed
-    coordinates, values = np.array([0, 1]), np.array([1.0, 2.0])
-    vertices = VertexList(2, coordinates, values)
-    assert vertices == VertexList(2, (0, 1), (1.0, 2.0))
-    assert hash(vertices) == hash(VertexList(2, (0, 1), (1.0, 2.0)))
-    values[:] = 50.0
-    assert points_of(vertices).max() == 2.0
-    sides = [1.0]
+def test_axes_stay_what_they_are():
+    sides = [1.0]  # also if they were made of what can be changed
     axes = AxisVertices(2, sides)
     sides[0] = 50.0
     assert points_of(axes).max() == 1.0
-    assert pickle.loads(pickle.dumps(vertices)) == vertices
 
 
 @every_dimension
@@ -187,23 +171,19 @@ def test_a_polytope_is_the_hull_of_its_points():
 def test_vertices_that_make_no_set_are_refused():
     for bad in ((), (0.0, 0.0), (np.nan,), (np.inf, 1.0), (1e51, 1.0), ("a", 1.0)):
         assert_refuses(AxisVertices, "vert", 2, bad)
-        assert_refuses(VertexList, "vert", 2, tuple(range(len(bad))), bad)
     assert_refuses(AxisVertices, "n_features", 0, (1.0,))
-    for coordinates in ((0, 2), (-1, 0), (0.5, 1), (0, 0), (1,)):
-        assert_refuses(VertexList, "vert", 2, coordinates, (1.0,) * len(coordinates))
-    assert_refuses(VertexList, "vert", 2, (0, 1), (1.0,))
 
 
 def test_only_vertices_that_compute_their_own_range_are_known():
-    class Narrow(VertexList):
+    class Narrow(AxisVertices):
         l1_diameter = 1e-9
 
     matrix = VertexMatrix(np.eye(3))
-    for vertices in (AxisVertices(3, (1.0,)), VertexList(3, (0, 2), (1.0, -1.0)), matrix):
+    for vertices in (AxisVertices(3, (1.0,)), matrix):
         assert known_vertices(vertices, 3) is vertices
         assert_refuses(known_vertices, "must have 4 coordinates", vertices, 4)
-    for other in (Narrow(3, (0, 2), (1.0, -1.0)), np.eye(3), None):
-        assert_refuses(known_vertices, "must be AxisVertices, a VertexList or", other, 3)
+    for other in (Narrow(3, (1.0, -1.0)), np.eye(3), None):
+        assert_refuses(known_vertices, "must be AxisVertices or a VertexMatrix", other, 3)
 
 
 @every_dimension

@@ -231,7 +231,7 @@ def test_strong_convexity_and_diameter(d):
         center, bound = geometry.center(d), mirror_map.bregman_diameter(d)
         for _ in range(2):
             v, w = (0.98 * point_of(geometry, d, rng, 3.0) + 0.02 * center for _ in range(2))
-            least = mirror_map.strong_convexity / 2 * mirror_map.norm(v - w) ** 2
+            least = 0.5 * mirror_map.norm(v - w) ** 2
             assert divergence(mirror_map, v, w) >= least * (1 - 1e-3) - 1e-12, mirror_map
             assert divergence(mirror_map, v, center) <= bound * (1 + 1e-3) + 1e-12, mirror_map
         worst = geometry.extreme_point(np.eye(d)[0])
@@ -241,13 +241,6 @@ def test_strong_convexity_and_diameter(d):
         near = 0.999999 * worst + 0.000001 * center
         reached = divergence(mirror_map, near, center)
         assert reached == pytest.approx(bound, rel=2e-3, abs=1e-9), mirror_map
-
-
-def test_diameter_of_a_phase():
-    for mirror_map in POWER_MAPS:
-        p = mirror_map.exponent(5)
-        expected = pytest.approx(0.09 / (2 * (p - 1)))
-        assert mirror_map.bregman_diameter(5, within=0.3) == expected, mirror_map
 
 
 def test_norms_are_dual():
@@ -390,7 +383,5 @@ def test_bad_requests():
     zeros = np.zeros(3)
     with pytest.raises(ValueError, match="no center"):
         entropy.step(zeros, zeros, 1.0, center=zeros, within=1.0)
-    with pytest.raises(ValueError, match="no center"):
-        entropy.bregman_diameter(3, within=1.0)
     with pytest.raises(ValueError, match="needs a center"):
         power.step(zeros, zeros, 1.0, within=1.0)

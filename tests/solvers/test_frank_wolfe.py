@@ -21,7 +21,7 @@ from support import (
 
 from sklearn_dpsco import DPLassoFW
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
-from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball, Simplex, VertexList
+from sklearn_dpsco.geometry import AxisVertices, Geometry, L1Ball, L2Ball, Simplex, VertexMatrix
 from sklearn_dpsco.losses import Envelope, Hinge, Huber, Loss, Quantile
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
@@ -379,8 +379,9 @@ class Corners(Geometry):
     l1_diameter = 1e-6  # nobody asks
 
     def vertices(self, n_features):
-        values = np.append(np.full(n_features, self.radius), [0.0, 3 * self.radius])
-        return VertexList(n_features, [*range(n_features), 0, 0], values)
+        longer = np.zeros((2, n_features))
+        longer[1, 0] = 3 * self.radius
+        return VertexMatrix(np.vstack((self.radius * np.eye(n_features), longer)))
 
     def vertex_scores(self, direction):
         return -1e6 * direction
@@ -415,13 +416,13 @@ def test_a_set_of_the_users_own_is_searched_as_it_is():
 
 
 def test_vertices_that_state_their_own_range_are_refused_before_anything_is_spent():
-    class Narrow(VertexList):
+    class Narrow(AxisVertices):
         l1_diameter = 1e-6
 
     class Stated(Corners):
         def vertices(self, n_features):
-            return Narrow(n_features, (0, 1), (1.0, 1.0))
+            return Narrow(n_features, (1.0, -1.0))
 
     fact = problem(100, 3, feasible_set=Stated)
-    with pytest.raises(ValueError, match="must be AxisVertices, a VertexList"):
+    with pytest.raises(ValueError, match="must be AxisVertices or a VertexMatrix"):
         Selection().plan(fact, BUDGET)
