@@ -6,6 +6,7 @@ false alarms to budget for. The levels quoted in the tests (1e-6 for a law, 1e-4
 say how surprising a value must be to count as wrong.
 """
 
+import gc
 import hashlib
 import itertools
 import os
@@ -24,12 +25,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_configure(config):
+    gc.disable()  # until all tests are collected, which stay: nothing of them is garbage
     # not in pyproject.toml, where pytest would import the package before coverage starts
     config.addinivalue_line(
         "filterwarnings", "error::sklearn_dpsco.exceptions.PrivacyParameterWarning"
     )
     # most tables here are small
     config.addinivalue_line("filterwarnings", "ignore:.*too small to learn from")
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

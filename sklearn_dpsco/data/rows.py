@@ -119,6 +119,10 @@ class Rows:
     def _ones(self) -> Array:
         return np.ones(self.n_samples)
 
+    @functools.cached_property
+    def _tasks(self) -> list[slice]:
+        return row_tasks(self.n_samples, self.n_columns)
+
     def scales(self) -> Array:
         """The scale of every row, shape (n,)."""
         return self._ones if self.scale is None else self.scale
@@ -198,7 +202,7 @@ class Rows:
             def fill(part: slice) -> None:
                 squared_norms(self.X[part], center, units, squares[part])
 
-            on_threads(fill, row_tasks(self.n_samples, self.n_columns))
+            on_threads(fill, self._tasks)
             return np.sqrt(squares * (1 + error) + self.has_intercept)
         weights = np.ones(self.n_columns) if unit is None else unit**2
         if self._storage == "csr":
@@ -234,7 +238,7 @@ class Rows:
             out[part] = self._predicted(self.X[part], weights)
 
         if self._storage == "dense":
-            on_threads(fill, row_tasks(self.n_samples, self.n_columns))
+            on_threads(fill, self._tasks)
             return out + intercept
         # scipy would make a copy in float64; here X is the transpose of one in the other storage
         from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
@@ -274,8 +278,7 @@ class Rows:
             return total
 
         if self._storage == "dense":
-            tasks = row_tasks(self.n_samples, d)
-            return self._centered(sum_on_threads(added, tasks, np.zeros(shape)))
+            return self._centered(sum_on_threads(added, self._tasks, np.zeros(shape)))
         # scipy's product would sum a whole column in one go, beyond the stated error
         from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
 
@@ -439,7 +442,7 @@ class Rows:
             _NONE if self.factor is None else self.factor,
             _NONE if bounds is None else bounds,
         )
-        offset = np.array(np.broadcast_to(objective.offset, y.shape[1]), dtype=np.float64)
+        offset = np.full(y.shape[1], objective.offset, dtype=np.float64)
         shape = (y.shape[1], self.n_columns + 1)
         kernel: Any = dense_gradient_after_move if isinstance(point, tuple) else dense_gradient_at
 
@@ -448,8 +451,7 @@ class Rows:
             kernel(self.X, records, chunks, point, offset, slope, total)
             return total
 
-        tasks = row_tasks(self.n_samples, self.n_columns)
-        total = sum_on_threads(added, tasks, np.zeros(shape), uses_blas=False)
+        total = sum_on_threads(added, self._tasks, np.zeros(shape), uses_blas=False)
         return np.ascontiguousarray(total.T[: self.dimension])
 
     def _csr_sweep(self, point: Any, y: Array, slope: Slope) -> Array:

@@ -115,9 +115,11 @@ def sum_on_threads(
 
 def _results(function: Callable[[T], R], tasks: Sequence[T], uses_blas: bool) -> Iterator[R]:
     """Results in order, of which no more are held than the threads need."""
-    from .._kernels.jit import number_of_threads
+    n_threads = len(tasks)
+    if n_threads > 1:  # the import takes longer than many a task
+        from .._kernels.jit import number_of_threads
 
-    n_threads = min(len(tasks), number_of_threads())
+        n_threads = min(n_threads, number_of_threads())
     if n_threads < 2 or _alone.get() or not _turn.acquire(blocking=False):
         yield from map(function, tasks)
         return

@@ -23,7 +23,7 @@ def releasable(value: NDArray[np.float64], largest: float) -> NDArray[np.float64
     # noise hides neither an infinity nor NaN, for which no sensitivity holds
     if np.isnan(value).any():
         raise ValueError("a value to be released must not hold NaN")
-    return np.clip(value, -largest, largest)
+    return np.minimum(np.maximum(value, -largest), largest)
 
 
 @dataclass(frozen=True)
