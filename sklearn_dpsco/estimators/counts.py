@@ -58,6 +58,11 @@ class RateModel(Inference, DPRegressor):
     which has the same derivatives. A size of the targets, their mean, and how far they are from it
     buy a start and a clip that few derivatives exceed; a descent in learned units follows and,
     where there are enough rows, Newton steps (doc/privacy, sections 4.5d and 4.6).
+
+    References
+    ----------
+    McCullagh, Nelder (1989), chapters 6 and 8; Jorgensen (1987) for the powers between 1 and 2;
+    with the calibration of doc/privacy.
     """
 
     _task = "rates"

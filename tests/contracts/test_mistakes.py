@@ -276,7 +276,7 @@ MISTAKES = {
     "text to scale": (lambda: DPScaler().fit(F.assign(pay=LABEL)), "PublicEncoder"),
     "text to release": (lambda: PrivateMoments().fit(F.assign(pay=LABEL)), "PublicEncoder"),
     "NaN to release": (lambda: PrivateMoments().fit(with_cell(np.nan)), "nonfinite='zero'"),
-    "targets apart": (lambda: PrivateMoments().fit(X, y), "targets among the columns"),
+    "targets apart": (lambda: PrivateMoments().fit(X, y), "targets of linear regressions among"),
     "sparse moments": (lambda: PrivateMoments().fit(sparse.csr_array(X)), "dense X"),
     "text to bound": (lambda: private_bounds(F.assign(pay=LABEL)), "PublicEncoder"),
 }  # fmt: skip
