@@ -215,6 +215,8 @@ class Reader:
                 ensure_min_samples=0,
             )
             y = y if y.ndim == 2 else checked(column_or_1d, y)
+            if self.lowest == -np.inf:
+                return y
             with np.errstate(invalid="ignore"):
                 is_low = y < self.lowest
             if self.is_strict and np.any(is_low):
@@ -223,7 +225,7 @@ class Reader:
                     f"y of {self.name} must be {least}. Say nonfinite='zero', so that a record "
                     "with another target contributes nothing"
                 )
-            return np.where(is_low, np.nan, y) if np.any(is_low) else y
+            return np.where(is_low, np.nan, y)
         labels = checked(as_labels, y)
         if self.is_strict and np.any(is_missing(labels)):
             raise ValueError(

@@ -11,8 +11,7 @@ from sklearn.base import is_classifier
 
 from .._checks import import_pandas, shown
 from ..data.bounds import check_target_bounds
-from ..metrics.scores import DPScore, dp_score, predicted_means
-from ..model_selection.private_steps import last_step
+from ..metrics.scores import DPScore, dp_score, last_fitted, predicted_means
 from .axes import axes_for
 
 Array = NDArray[np.float64]
@@ -116,7 +115,7 @@ class CalibrationDisplay:
         of_classes = is_classifier(estimator)
         if edges is None:
             bounds = (0.0, 1.0) if of_classes else score_kwargs.get("bounds_y")
-            edges = _default_edges(_best(estimator), bounds)
+            edges = _default_edges(last_fitted(estimator), bounds)
         edges = _checked_edges(edges)
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             if of_classes:
@@ -195,11 +194,6 @@ class CalibrationDisplay:
         what = "probability" if is_share else "mean"
         ax.set(xlabel=f"Predicted {what}", ylabel="Observed share" if is_share else "Observed mean")
         return self
-
-
-def _best(estimator: Any) -> Any:
-    """The model of an estimator, of a pipeline or a search."""
-    return last_step(getattr(estimator, "best_estimator_", estimator))
 
 
 def _default_edges(model: Any, bounds: Any) -> Array:

@@ -853,8 +853,8 @@ def dp_score(
         answers = _answers(estimator, X, y, exposure, needs, labels, n)
         group = None if groups is None else _codes("by", by, groups, n)
         if accountant is not None:
-            name, is_secret = f"score of {type(_last(estimator)).__name__}", random_state is None
-            accountant.spend(plan, estimator=name, noise_is_secret=is_secret)
+            name = f"score of {type(last_fitted(estimator)).__name__}"
+            accountant.spend(plan, estimator=name, noise_is_secret=random_state is None)
         stream = stream_from_random_state(random_state)
         stream = stream.substream("score")
         plan = plan.narrowed(answers, stream, group)
@@ -880,7 +880,7 @@ def dp_score(
     return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
 
 
-def _last(estimator: Any) -> Any:
+def last_fitted(estimator: Any) -> Any:
     """The last step of a pipeline, the best model of a search, or the estimator itself."""
     while True:
         if hasattr(estimator, "best_estimator_"):
@@ -894,7 +894,7 @@ def _last(estimator: Any) -> Any:
 def _public(estimator: Any, name: str) -> Any:
     """An attribute of the estimator or of its last step; None if neither has it."""
     found = getattr(estimator, name, None)
-    return getattr(_last(estimator), name, None) if found is None else found
+    return getattr(last_fitted(estimator), name, None) if found is None else found
 
 
 def _n_records(X: Any, y: Any) -> int:

@@ -309,7 +309,7 @@ LEARNED_UNITS = {
     "rates": LearnedUnitsDefaults(
         least=0.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0, present_share=0.02,
         smallest_clip=1.0, largest_clip=1.0, prediction_noise=0.4, signal=0.3,
-        least_mean_share=0.02, most_mean_share=0.1,
+        least_mean_share=0.02, most_mean_share=0.1, median_share=0.05,
     ),
 }  # fmt: skip
 

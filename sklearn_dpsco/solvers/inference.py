@@ -60,7 +60,7 @@ from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
 from .defaults import INFERENCE, is_wide
-from .learned_units import Units, accuracy
+from .learned_units import LARGEST_PREDICTION, Units, accuracy
 from .records import WithNumbers
 from .statistics import TINY, clipped_to
 
@@ -72,8 +72,7 @@ _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
 _ENOUGH = {"regression": 2.0, "classification": 3.0, "rates": 2.0}
-_MOST_STEPS = 20
-_SMALLEST_PREDICTION = -1e100  # so that no size overflows
+_MOST_STEPS = 20  # of counts and costs without noise
 
 
 class Estimate(NamedTuple):
@@ -285,7 +284,7 @@ class NewtonSteps(Part):
         self, problem: Problem, basis: Array, bread: Bread, step: Array, variance: float
     ) -> Array:
         """Covariance of the noise in scores, and in the derivatives times the step by them."""
-        k = problem.size if isinstance(problem.loss, Multinomial) else problem.dimension
+        k = _n_joint(problem)
         steps = step.reshape(k, -1)
         of_hessian = np.einsum("ij,kl->ikjl", np.eye(k), steps.T @ steps)
         of_hessian += np.einsum("jk,il->ikjl", steps, steps)
@@ -429,7 +428,7 @@ def plan_steps(
     _check_problem(problem)
     if budget.rows_per_user > 1 and not problem.inference:
         return None, left  # users may be a promise alone
-    k = problem.size if isinstance(problem.loss, Multinomial) else problem.dimension
+    k = _n_joint(problem)
     rows, before, present = budget.rows_per_user, left, None
     left -= (4 if problem.inference else 1) * rules.size_share
     if rows > 1 and problem.may_be_empty:
@@ -455,7 +454,7 @@ def _newton_steps(
 ) -> tuple[NewtonSteps, float]:
     """Those of `plan_steps`, where sizes and numbers of users have had their shares."""
     rules, n, size, rows = INFERENCE, problem.n_samples, problem.size, budget.rows_per_user
-    k = size if isinstance(problem.loss, Multinomial) else problem.dimension
+    k = _n_joint(problem)
     m, loss = accuracy(problem, budget, allowance.share(left)), base_loss(problem.loss)
     # A user of so many rows moves a release as far as a row of its own would. Stated is the part
     # that `Guarantee` multiplies back. The number of users is a guess, on which no claim rests.
@@ -500,6 +499,11 @@ def _newton_steps(
         present=present,
     )
     return steps, (1 - spent) * left
+
+
+def _n_joint(problem: Problem) -> int:
+    """Number of coefficients of one matrix of second derivatives: of an output, or all classes."""
+    return problem.size if isinstance(problem.loss, Multinomial) else problem.dimension
 
 
 def _check_problem(problem: Problem) -> None:
@@ -670,7 +674,7 @@ def _unweighed(copy: WithNumbers, unit: Array, by_user: bool) -> WithNumbers:
 def predicted(copy: WithNumbers, at: Point) -> WithNumbers:
     """The copy with predictions at a point."""
     raw = _table(copy.numbers.x, at.unit).product((at.unit * at.coef.T).T) + at.offset
-    raw = np.clip(raw, _SMALLEST_PREDICTION, at.largest)
+    raw = np.clip(raw, -LARGEST_PREDICTION, at.largest)
     return WithNumbers(copy.data, copy.numbers._replace(raw=raw))
 
 
@@ -725,7 +729,8 @@ def _table(x: NDArray[Any], unit: Array) -> Rows:
 def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
     """What second derivatives in predictions follow from, and a bound on their Frobenius norms."""
     if isinstance(loss, Tweedie):
-        return loss.information(raw), loss.information(raw)
+        information = loss.information(raw)
+        return information, information
     if loss.task == "regression":
         ones = np.ones(raw.shape)
         return ones, ones if ones.ndim == 1 else ones[:, 0]

@@ -48,7 +48,7 @@ _RATE_SIZES = 2.0 ** np.arange(-18.0, 0.01, 0.25)  # of bounded rates, and of th
 _RATE_CLIPS = 2.0 ** np.arange(-4.0, 20.01, 0.5)
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
-_LARGEST_PREDICTION = 1e100  # so that no size overflows
+LARGEST_PREDICTION = 1e100  # so that no size overflows
 
 
 class Doubts(NamedTuple):
@@ -96,7 +96,7 @@ class Units(NamedTuple):
     copy: Any = None  # the r_i without the intercept's coordinate, not weighted
     # Of rates: what few weighted derivatives exceed at the start, and the largest prediction.
     clip: float = math.inf
-    largest: float = _LARGEST_PREDICTION
+    largest: float = LARGEST_PREDICTION
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
@@ -435,9 +435,9 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         median_share, spread_share = _shares_of_targets(problem, m, is_diagonal)
         median, spread = medians(median_share, k), medians(spread_share, k)
     if problem.loss.task == "rates":
-        most = 0.1 if budget.rows_per_user > 1 else 0.05  # of persons' periods few have an event
+        most = rules.median_share * (1 + (budget.rows_per_user > 1))  # few periods have an event
         median, spread = medians(wanted(500, most)), medians(wanted(500, most))
-        mean = noise(statistics.rate_mean(problem, budget), wanted(250, 0.1), 2)
+        mean = noise(statistics.rate_mean(problem, budget), wanted(250, rules.most_mean_share), 2)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     elif has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)

@@ -159,11 +159,9 @@ def rate_mean(problem: Problem, budget: PrivacyBudget) -> float:
 
 def rate_sum(data: SolverData, clip: float) -> Array:
     """Sum of vectors of norm at most 1: weights times clipped targets, and weights."""
-    rows = data.rows
-    weights = rows.sample_weights() * rows.present() * math.sqrt(0.5)
-    sizes = np.minimum(rows.sample_weights() * data.y, clip) / clip
-    sizes = rows.present() * math.sqrt(0.5) * sizes
-    return np.asarray(sum_over_records(np.column_stack((sizes, weights))))
+    weights = data.rows.sample_weights() * data.rows.present()
+    sizes = np.minimum(weights * data.y, clip) / clip
+    return np.asarray(sum_over_records(math.sqrt(0.5) * np.column_stack((sizes, weights))))
 
 
 def rate_size_counts(data: SolverData, center: float, grid: Array) -> Array:

@@ -44,14 +44,13 @@ from .defaults import (
     unit_rules,
 )
 from .inference import NewtonSteps, expected_std, plan_steps
-from .learned_units import LearnedUnits, Units, accuracy, pays, plan_units
+from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, accuracy, pays, plan_units
 from .records import SolverData, WithNumbers, gradient_sum
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
 
 Array = NDArray[np.float64]
 
-_LARGEST_PREDICTION = 1e100
 _RATE_CURVATURE = 1.5  # of rates, over that at their mean
 _RATE_LEVEL = 2.0  # the sum of the steps of the intercept, at least, over what it needs
 _LEAST_LEVEL_UNIT = 0.01  # below which rows are 0, and the level is that of the released mean
@@ -417,7 +416,7 @@ def _of_predictions(data: SolverData, point: Array) -> WithNumbers:
 def _on_line(sizes: WithNumbers, spread: float) -> SolverData:
     """The records, their feature over a spread, with weights for norms of at most sqrt(2)."""
     rows = sizes.data.rows
-    values = np.clip(rows.X / spread, -_LARGEST_PREDICTION, _LARGEST_PREDICTION)
+    values = np.clip(rows.X / spread, -LARGEST_PREDICTION, LARGEST_PREDICTION)
     weights = clipped_to(math.sqrt(2), np.hypot(values[:, 0], 1.0))
     line = make_rows(values, True, rows.scale, rows.sample_weight)
     return SolverData(line.reweighted(weights), sizes.data.y)
