@@ -109,9 +109,9 @@ def cell(family, n, d, epsilon, args):
         if args.intervals:
             ends = np.asarray(model.conf_int())[:d]
             covered.append((ends[:, 0] <= coef) & (coef <= ends[:, 1]))
-            widths.append(
-                np.median(model._estimates.std[0, :d] / model._estimates.std_sampling[0, :d])
-            )
+            errors = model._estimates
+            ratios = errors.std[0, :d] / errors.std_sampling[0, :d]
+            widths.append(np.median(np.where(np.isfinite(ratios), ratios, np.inf)))
         if args.linear:
             facts_of = model.get_params()
             line = DPLinearRegression(

@@ -83,11 +83,11 @@ class _Table(NamedTuple):
 def _of_best(method: str) -> Any:
     """A method of the best model, if that has it."""
 
-    def call(self: Any, X: Any) -> Any:
+    def call(self: Any, X: Any, **options: Any) -> Any:
         check_is_fitted(self)
-        return getattr(self.best_estimator_, method)(X)
+        return getattr(self.best_estimator_, method)(X, **options)
 
-    call.__name__, call.__doc__ = method, f"`{method}` of the best model."
+    call.__name__, call.__doc__ = method, f"`{method}` of the best model, with its options."
     return available_if(
         lambda search: getattr(getattr(search, "best_estimator_", search.estimator), method)
     )(call)
@@ -427,13 +427,13 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     predict_log_proba = _of_best("predict_log_proba")
     decision_function = _of_best("decision_function")
 
-    def score(self, X: Any, y: Any) -> float:
-        """`score` of the best model: without noise, and outside the guarantee.
+    def score(self, X: Any, y: Any, **options: Any) -> float:
+        """`score` of the best model, with its options: without noise, and outside the guarantee.
 
         Take `dp_score` for a score that may be shown.
         """
         check_is_fitted(self)
-        return float(self.best_estimator_.score(X, y))
+        return float(self.best_estimator_.score(X, y, **options))
 
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)

@@ -314,6 +314,20 @@ LEARNED_UNITS = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class RatesDefaults:
+    """Of counts and costs, beside their learned units. (benchmarks/counts.py)"""
+
+    curvature: float = 1.5  # of the loss, over that at the mean of the targets
+    level: float = 2.0  # the sum of the steps of the intercept, at least, over what it needs
+    # below which rows are 0, and the level is that of the released mean
+    least_level_unit: float = 0.01
+    clear: float = 6.0  # targets beyond a clip, in units of the noise of its selection
+
+
+RATES = RatesDefaults()
+
+
 # the same for more features than are copied (benchmarks/wide_units.py)
 WIDE_UNITS = {
     "regression": LearnedUnitsDefaults(

@@ -31,7 +31,7 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, SolverResult, named_releases
-from .defaults import BOX_UNITS, is_wide, unit_rules
+from .defaults import BOX_UNITS, RATES, is_wide, unit_rules
 from .records import Frame, SolverData, WithNumbers
 from .statistics import TINY, clipped_to
 from .wide_units import moments_size, size_of_moments, wide_rows
@@ -43,7 +43,6 @@ _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
-_RATE_CLEAR = 6.0  # rates beyond a clip, in units of the noise of its selection
 _RATE_SIZES = 2.0 ** np.arange(-18.0, 0.01, 0.25)  # of bounded rates, and of them over their mean
 _RATE_CLIPS = 2.0 ** np.arange(-4.0, 20.01, 0.5)
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
@@ -139,7 +138,7 @@ class LearnedUnits(Part):
         assert self.target_spread is not None
         n, k = self.problem.n_samples, self.problem.dimension
         hidden = 2 * math.sqrt(k) * n / self.accuracy
-        return math.ceil(min(n / 4, max(hidden, _RATE_CLEAR * self.target_spread.scale)))
+        return math.ceil(min(n / 4, max(hidden, RATES.clear * self.target_spread.scale)))
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -36,6 +36,7 @@ from . import statistics
 from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from .defaults import (
     CORRECTION,
+    RATES,
     UNIT_DESCENT,
     affordable_steps,
     is_large,
@@ -50,10 +51,6 @@ from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_count
 from .wide_units import wide_mean
 
 Array = NDArray[np.float64]
-
-_RATE_CURVATURE = 1.5  # of rates, over that at their mean
-_RATE_LEVEL = 2.0  # the sum of the steps of the intercept, at least, over what it needs
-_LEAST_LEVEL_UNIT = 0.01  # below which rows are 0, and the level is that of the released mean
 
 
 class Pace(NamedTuple):
@@ -306,7 +303,7 @@ class UnitDescentPlan(Plan):
             variance = noise * pace.noise(curvature * units.trace / problem.dimension)
             slopes *= _clear_part(slopes, variance)
         slopes[:] = _without_doubts(units, slopes, noise, pace, curvature)
-        if problem.loss.task == "rates" and units.unit[d] >= _LEAST_LEVEL_UNIT:
+        if problem.loss.task == "rates" and units.unit[d] >= RATES.least_level_unit:
             # the mean of the exponentials stays, as if predictions were normal
             lost = before - float((slopes**2).sum())
             coef[d] += 0.5 * units.trace / problem.dimension * lost / units.transform[d, d]
@@ -340,11 +337,11 @@ def _descend(
     # what the squared norm of noise alone does not exceed once in 10^5 steps
     noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
     size, n_added, stretch = math.inf, 0, np.ones(coef.size)
-    if problem.loss.task == "rates" and unit[-1] >= _LEAST_LEVEL_UNIT:
+    if problem.loss.task == "rates" and unit[-1] >= RATES.least_level_unit:
         # the level of all predictions, a single number, is found unless it would be noise
         whole = pace.length * _curvature(problem, units) * unit[-1] ** 2
         noise_of_level = 0.6 * pace.length * unit[-1] * clip * step.scale / math.sqrt(n_steps)
-        stretch[-1] = min(max(1.0, _RATE_LEVEL / whole), 0.7 / max(noise_of_level, TINY))
+        stretch[-1] = min(max(1.0, RATES.level / whole), 0.7 / max(noise_of_level, TINY))
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
     sum_of = limited_gradient_sum if problem.loss.task == "rates" else gradient_sum
     for t in steps(range(n_steps)):
@@ -367,7 +364,7 @@ def _descend(
 def _curvature(problem: Problem, units: Units) -> float:
     """That of the loss; rare classes have records of little information."""
     if problem.loss.task == "rates":
-        return _RATE_CURVATURE * units.balance
+        return RATES.curvature * units.balance
     return problem.loss.smoothness * min(1.0, 4 * units.balance)
 
 

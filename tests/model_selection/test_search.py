@@ -351,6 +351,21 @@ def test_exposures_reach_the_fits_and_the_choice_under_either_name():
     assert found[0, 0] == 0
 
 
+def test_options_reach_the_best_model():
+    X, _ = table(6000)
+    e = np.random.default_rng(1).uniform(0.1, 1, 6000)
+    y = np.random.default_rng(2).poisson(e * np.exp(2 * X[:, 0]))
+    model = DPPoissonRegressor(bounds_X=(-1, 1), bounds_y=(0, 1), bounds_exposure=(0.1, 1))
+    facts = {"scoring": "neg_mean_absolute_error", "epsilon": 8.0, "random_state": 0}
+    search = DPGridSearchCV(model, {"bounds_y": [(0, 30)]}, **facts).fit(X, y, exposure=e)
+    best = search.best_estimator_
+    np.testing.assert_array_equal(search.predict(X, exposure=e), e * best.predict(X))
+    assert search.score(X, y, exposure=e) == best.score(X, y, exposure=e)
+    assert search.score(X, y, exposure=e) != search.score(X, y)
+    with pytest.raises(TypeError, match="exposures"):
+        search.predict(X, exposures=e)
+
+
 def test_exposures_for_other_models_cost_nothing():
     X, y = table()
     accountant = BudgetAccountant(5.0, 1e-6)
