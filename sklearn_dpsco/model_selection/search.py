@@ -7,7 +7,8 @@ import itertools
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import Any, NamedTuple, NoReturn, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,14 +94,24 @@ def _of_best(method: str) -> Any:
     )(call)
 
 
+@dataclass(repr=False, eq=False)
 class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     """What both searches share; see `DPGridSearchCV`."""
 
     estimator: Any
-    scoring: Any
-    n_jobs: Any
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation = "replace-one"
+    max_rows_per_user: int = 1
+    scoring: SearchScoring = "auto"
+    n_jobs: int | None = None
+    precision: Precision = "exact"
+    accountant: Account | None = None
+    random_state: RandomState = None
+    verbose: int = 0
 
-    _settings: Callable[[], list[dict[str, Any]]]  # the candidates, without the default
+    _settings: ClassVar[Callable[..., list[dict[str, Any]]]]  # candidates, without the default
 
     def _accounting(self) -> Accounting:
         accounting = super()._accounting()
@@ -455,6 +466,7 @@ def _is_same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and repr(first) == repr(second)
 
 
+@dataclass(repr=False, eq=False)
 class DPGridSearchCV(_PrivateSearch):
     """Search over a grid of settings, with one guarantee for data, choice and best model.
 
@@ -536,28 +548,13 @@ class DPGridSearchCV(_PrivateSearch):
     {'feasible_set': L2Ball(radius=1.0)}
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_grid: Any,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        scoring: SearchScoring = "auto",
-        n_jobs: int | None = None,
-        precision: Precision = "exact",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    param_grid: Any
 
     def _settings(self) -> list[dict[str, Any]]:
         return _listed(ParameterGrid, "param_grid", self.param_grid)
 
 
+@dataclass(repr=False, eq=False)
 class DPRandomizedSearchCV(_PrivateSearch):
     """Search over settings that are drawn at random, with one guarantee for all of it.
 
@@ -600,25 +597,10 @@ class DPRandomizedSearchCV(_PrivateSearch):
     (4, 2.0)
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_distributions: Any,
-        *,
-        n_iter: int = 10,
-        candidates_seed: int = 0,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        scoring: SearchScoring = "auto",
-        n_jobs: int | None = None,
-        precision: Precision = "exact",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    param_distributions: Any
+    _: KW_ONLY
+    n_iter: int = 10
+    candidates_seed: int = 0
 
     def _settings(self) -> list[dict[str, Any]]:
         seed = check_count("candidates_seed", self.candidates_seed, low=0, high=2**32 - 1)

@@ -124,6 +124,7 @@ def _search(columns: Columns, n_rounds: int, most_noise: float) -> MagnitudeSear
     )
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Scale columns of which nothing is known, by private centres and spreads.
 
@@ -190,23 +191,18 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        bounds_X: FeatureBounds | None = None,
-        with_centering: bool = True,
-        with_scaling: bool = True,
-        clip: float = 4.0,
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Any = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self._store(locals())
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation = "replace-one"
+    max_rows_per_user: int = 1
+    bounds_X: FeatureBounds | None = None
+    with_centering: bool = True
+    with_scaling: bool = True
+    clip: float = 4.0
+    precision: Precision = "exact"
+    nonfinite: Nonfinite = "raise"
+    accountant: Any = None
+    random_state: RandomState = None
 
     def _check(self) -> None:
         """Raise if a parameter is wrong whatever the data are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -89,6 +89,7 @@ class VocabularyPlan(Overviewed):
         return np.asarray(counts * _UNIT, dtype=np.float64)
 
 
+@dataclass(repr=False, eq=False)
 class PrivateVocabulary(  # type: ignore[call-arg]
     PrivateFit, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 ):
@@ -157,21 +158,17 @@ class PrivateVocabulary(  # type: ignore[call-arg]
     array([[0., 1., 0., 0.]])
     """
 
-    def __init__(
-        self,
-        vectorizer: Any = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_words: int = 50,
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Any = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self._store(locals())
+    vectorizer: Any = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation = "replace-one"
+    max_rows_per_user: int = 1
+    max_words: int = 50
+    precision: Precision = "exact"
+    nonfinite: Nonfinite = "raise"
+    accountant: Any = None
+    random_state: RandomState = None
 
     def plan(self, n_samples: int) -> VocabularyPlan:
         """The plan that `fit` would follow for so many texts; spends nothing.
