@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 
 from .._checks import import_pandas, shown
 from ..data.bounds import check_target_bounds
-from ..metrics.scores import DPScore, dp_score, last_fitted, predicted_means
+from ..metrics.scores import DPScore, dp_score, opened, predicted_means
 from .axes import axes_for
 
 Array = NDArray[np.float64]
@@ -115,7 +115,7 @@ class CalibrationDisplay:
         of_classes = is_classifier(estimator)
         if edges is None:
             bounds = (0.0, 1.0) if of_classes else score_kwargs.get("bounds_y")
-            edges = _default_edges(last_fitted(estimator), bounds)
+            edges = _default_edges(opened(estimator)[0], bounds)
         edges = _checked_edges(edges)
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             if of_classes:

@@ -34,6 +34,7 @@ from ..data.bounds import check_target_bounds
 from ..data.cells import as_labels, as_numbers, check_classes, label_codes
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
+from ..preprocessing.declared import is_passthrough
 from ..privacy.accountant import accountant_in_force
 from ..privacy.budget import PrivacyBudget, check_delta
 from ..privacy.guarantee import Guarantee
@@ -853,7 +854,7 @@ def dp_score(
         answers = _answers(estimator, X, y, exposure, needs, labels, n)
         group = None if groups is None else _codes("by", by, groups, n)
         if accountant is not None:
-            name = f"score of {type(last_fitted(estimator)).__name__}"
+            name = f"score of {type(opened(estimator)[0]).__name__}"
             accountant.spend(plan, estimator=name, noise_is_secret=random_state is None)
         stream = stream_from_random_state(random_state)
         stream = stream.substream("score")
@@ -880,21 +881,23 @@ def dp_score(
     return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
 
 
-def last_fitted(estimator: Any) -> Any:
-    """The last step of a pipeline, the best model of a search, or the estimator itself."""
+def opened(estimator: Any) -> tuple[Any, list[Any]]:
+    """The last model of a pipeline or of a search's best, and the steps that are before it."""
+    before: list[Any] = []
     while True:
         if hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
         elif isinstance(getattr(estimator, "steps", None), list) and estimator.steps:
-            estimator = estimator.steps[-1][1]
+            *first, estimator = (step for _, step in estimator.steps)
+            before += [step for step in first if not is_passthrough(step)]
         else:
-            return estimator
+            return estimator, before
 
 
 def _public(estimator: Any, name: str) -> Any:
     """An attribute of the estimator or of its last step; None if neither has it."""
     found = getattr(estimator, name, None)
-    return getattr(last_fitted(estimator), name, None) if found is None else found
+    return getattr(opened(estimator)[0], name, None) if found is None else found
 
 
 def _n_records(X: Any, y: Any) -> int:
