@@ -360,8 +360,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 classes = labels_that_occur(y[~is_missing(y)]).tolist()
         else:
             y = np.asarray(as_numbers("y", y, strict=False), dtype=np.float64)
-        exposure = extras.get("exposure")
-        if exposure is not None:
+        exposure = extras.get("exposure", 1.0)
+        if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):
                 raise TypeError("exposure is for models of counts and costs")
             exposure = as_numbers("exposure", exposure, strict=False)
