@@ -392,11 +392,11 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             set_parts(estimator, budget, plan.currency)
             steps = private_steps(estimator)
             words = stream.substream("fit", fit).words(len(steps))
-            for prefix, word in zip(steps, words, strict=True):
+            for step, word in zip(steps.values(), words, strict=True):
                 # a step's own seed would draw the same noise in every fit
                 seed = None if self.random_state is None else int(word % np.uint64(2**31))
                 with unwarned():  # the search's own seed was asked for
-                    estimator.set_params(**{f"{prefix}random_state": seed})
+                    step.set_params(random_state=seed)
             return estimator
 
         chosen, n = 0, len(plan.probes)
